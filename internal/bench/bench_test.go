@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,7 +24,7 @@ func start(t *testing.T, h http.Handler) string {
 
 func connect(t *testing.T, s scenario, url string) *client {
 	t.Helper()
-	c, err := dial(url+s.path(), s.stateless)
+	c, err := dial(url+s.path(), s.stateless, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,17 +35,17 @@ func connect(t *testing.T, s scenario, url string) *client {
 func TestScenariosDirectAndThroughBare(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			server := newServer()
+			server := newServer(lists, false)
 			direct := start(t, server)
 			proxy, err := newBare(direct)
 			if err != nil {
 				t.Fatal(err)
 			}
-			name, params := s.params("", 3)
+			next := s.request("", 3, mcp.Raw("{}"))
 			for _, url := range []string{direct, start(t, proxy)} {
 				c := connect(t, s, url)
 				for range 3 {
-					if err := s.run(c, name, params, 3); err != nil {
+					if err := s.run(c, next, 3); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -74,9 +76,9 @@ func TestWrongAnswersAreFound(t *testing.T) {
 				if !s.stateless {
 					continue // these have no id to corrupt
 				}
-				url := start(t, spoil(newServer(), tt.from, tt.to))
-				name, params := s.params("", 3)
-				if err := s.run(connect(t, s, url), name, params, 3); err != nil {
+				url := start(t, spoil(newServer(lists, false), tt.from, tt.to))
+				next := s.request("", 3, mcp.Raw("{}"))
+				if err := s.run(connect(t, s, url), next, 3); err != nil {
 					found = true
 				}
 			}

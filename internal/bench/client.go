@@ -25,6 +25,7 @@ const callLimit = 30 * time.Second
 type client struct {
 	url       *url.URL
 	stateless bool
+	token     string // of its user; "" for none
 	session   string
 	conn      net.Conn
 	in        *bufio.Reader
@@ -32,8 +33,8 @@ type client struct {
 	request   []byte // reused
 }
 
-// dial connects, and begins a session for a stateful client.
-func dial(endpoint string, stateless bool) (*client, error) {
+// dial connects, and begins a session for a stateful client. token is that of its user.
+func dial(endpoint string, stateless bool, token string) (*client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func dial(endpoint string, stateless bool) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{url: u, stateless: stateless, conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
+	c := &client{url: u, stateless: stateless, token: token, conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
 	if stateless {
 		return c, nil
 	}
@@ -206,6 +207,9 @@ func (c *client) send(verb, method, name string, body []byte) (*http.Response, e
 	case c.session != "":
 		header(wire.HeaderVersion, stateful().Name)
 		header(wire.HeaderSession, c.session)
+	}
+	if c.token != "" {
+		header("Authorization", "Bearer "+c.token)
 	}
 	header("Content-Length", strconv.Itoa(len(body)))
 	b = append(append(b, "\r\n"...), body...)

@@ -24,7 +24,10 @@ type options struct {
 	gate     bool
 	idle     int
 	replicas bool
-	against  string
+	full     bool
+	// upstreams is how many upstreams offer nothing but lists.
+	upstreams int
+	against   string
 }
 
 func main() {
@@ -43,9 +46,9 @@ func dispatch(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case roleUpstream:
-			return serve(ctx, args[1:], func(string) (httpHandler, error) { return newServer(), nil })
+			return serve(ctx, args[1:], func(o role) (httpHandler, error) { return newServer(o.lists, o.classes), nil })
 		case roleBare:
-			return serve(ctx, args[1:], newBare)
+			return serve(ctx, args[1:], func(o role) (httpHandler, error) { return newBare(o.to) })
 		}
 	}
 	var o options
@@ -58,6 +61,8 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.gate, "gate", false, "fail when a target is missed")
 	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
 	flags.BoolVar(&o.replicas, "replicas", false, "instead, measure what Redis and the way to a session's owner cost, beside a gateway alone")
+	flags.BoolVar(&o.full, "full", false, "instead, measure a gateway with sign-in of 1,000 users, policy, an audit file and traces of 1 %")
+	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")
 	flags.StringVar(&o.against, "against", "", "also measure this gatehouse binary, such as an older one")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -65,8 +70,11 @@ func dispatch(ctx context.Context, args []string) error {
 	if o.rounds < 1 || o.slice <= 0 || o.idle < 0 || flags.NArg() > 0 {
 		return errors.New("want at least one round, a positive slice and no arguments")
 	}
-	if o.replicas && (o.idle > 0 || o.against != "") {
-		return errors.New("-replicas is a measurement of its own: leave -idle and -against out")
+	if o.replicas && (o.idle > 0 || o.against != "" || o.full) || o.full && (o.idle > 0 || o.against != "") {
+		return errors.New("-replicas and -full are measurements of their own: leave the others, -idle and -against out")
+	}
+	if o.upstreams < 1 || o.upstreams != lists && !o.full {
+		return errors.New("-upstreams wants at least one, and -full")
 	}
 	if o.idle > 0 {
 		return measureIdle(ctx, o)

@@ -71,6 +71,9 @@ func (r *rigged) runRound(ctx context.Context, o options, round int, into *resul
 }
 
 func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Duration) (m slice, err error) {
+	if err := r.chain.meet(s, t); err != nil {
+		return m, err
+	}
 	clients := make([]*client, s.clients)
 	defer func() {
 		for _, c := range clients {
@@ -80,11 +83,11 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 		}
 	}()
 	for i := range clients {
-		if clients[i], err = t.dial(s); err != nil {
+		if clients[i], err = t.dial(s, r.chain.requests(s, t, i)[0].token); err != nil {
 			return m, err
 		}
 	}
-	if _, err := load(ctx, s, t, clients, warmUp); err != nil {
+	if _, err := load(ctx, s, t, r.chain, clients, warmUp); err != nil {
 		return m, err
 	}
 	before, err := r.counts(ctx)
@@ -95,7 +98,7 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 	if err != nil {
 		return m, err
 	}
-	if m, err = load(ctx, s, t, clients, d); err != nil {
+	if m, err = load(ctx, s, t, r.chain, clients, d); err != nil {
 		return m, err
 	}
 	after, err := t.cpu()
@@ -133,26 +136,27 @@ func (s scenario) checkCounts(m slice, t target) error {
 
 // load has all clients make requests, one after another, for a time. The first wrong answer
 // ends it.
-func load(ctx context.Context, s scenario, t target, clients []*client, d time.Duration) (slice, error) {
+func load(ctx context.Context, s scenario, t target, around *chain, clients []*client, d time.Duration) (slice, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	latencies := make([][]time.Duration, len(clients))
-	upstream := ""
-	if t.gateway {
-		upstream = s.upstream()
+	requests := make([][]request, len(clients))
+	for i := range clients {
+		requests[i] = around.requests(s, t, i)
 	}
 	var wg sync.WaitGroup
 	start := time.Now()
 	end := start.Add(d)
 	for i, c := range clients {
 		wg.Go(func() {
-			name, params := s.params(upstream, i)
-			for ctx.Err() == nil {
+			for n := 0; ctx.Err() == nil; n++ {
 				before := time.Now()
 				if before.After(end) {
 					return
 				}
-				if err := s.run(c, name, params, i); err != nil {
+				next := requests[i][n%len(requests[i])]
+				c.token = next.token
+				if err := s.run(c, next, i); err != nil {
 					cancel(err)
 					return
 				}
@@ -177,11 +181,11 @@ func load(ctx context.Context, s scenario, t target, clients []*client, d time.D
 }
 
 // dial makes a client of the target and begins its session.
-func (t target) dial(s scenario) (*client, error) {
+func (t target) dial(s scenario, token string) (*client, error) {
 	if t.begin == "" {
-		return dial(t.endpoint(s), s.stateless)
+		return dial(t.endpoint(s), s.stateless, token)
 	}
-	c, err := dial(t.begin, s.stateless)
+	c, err := dial(t.begin, s.stateless, token)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,11 @@ const (
 )
 
 // addReplicas starts two replicas on one Redis, to be compared with a single gateway.
-func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, alone rig.Gateway, o options) error {
+func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, o options) error {
+	alone, err := r.startGateway(ctx, binary, upstream, "", o, rig.GatewayConfig{})
+	if err != nil {
+		return err
+	}
 	address, err := rig.FreeAddress()
 	if err != nil {
 		return err
@@ -32,7 +36,7 @@ func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, alone
 			return err
 		}
 		sections := fmt.Sprintf("sessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef}\nreplicas: {listen: %q, advertise: %q}\n", address, link, link)
-		if replicas[i], err = r.startGateway(ctx, binary, upstream, sections, o); err != nil {
+		if replicas[i], err = r.startGateway(ctx, binary, upstream, sections, o, rig.GatewayConfig{}); err != nil {
 			return err
 		}
 	}

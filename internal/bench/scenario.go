@@ -34,6 +34,14 @@ type scenario struct {
 	check  func(result mcp.Raw, progress []mcp.Raw) error
 }
 
+// request is what a client sends, again and again.
+type request struct {
+	name   string
+	params mcp.Raw
+	token  string // of its user; "" for none
+	tools  int    // how many tools a list has to have
+}
+
 func scenarios() []scenario {
 	small, large := wantContent(text(smallBytes)), wantContent(text(largeBytes))
 	call := scenario{method: mcp.MethodToolsCall, tool: "small", clients: 1, target: 1.0, check: small}
@@ -52,7 +60,7 @@ func scenarios() []scenario {
 			s.stateless, s.clients, s.tool, s.check, s.target = true, 4, "large", large, 1.1
 		}),
 		with("list-10x50 stateless c=4", func(s *scenario) {
-			s.stateless, s.clients, s.method, s.tool, s.check, s.target = true, 4, mcp.MethodToolsList, "", wantTools, 0.6
+			s.stateless, s.clients, s.method, s.tool, s.check, s.target = true, 4, mcp.MethodToolsList, "", nil, 0.6
 		}),
 		with("sse20 stateless c=8", func(s *scenario) {
 			s.stateless, s.clients, s.tool, s.progress, s.check, s.target = true, 8, "events", true, wantEvents(small), 1.1
@@ -63,13 +71,14 @@ func scenarios() []scenario {
 // progressToken returns the token of a client's calls; a client has one call in flight.
 func progressToken(client int) mcp.Raw { return mcp.String("token-" + strconv.Itoa(client)) }
 
-// params returns the name and params of a client's requests, the same for each. upstream is
-// the name with which the tool's public name begins, "" without a gateway.
-func (s scenario) params(upstream string, client int) (name string, params mcp.Raw) {
-	var meta mcp.Raw
+// request returns a client's request, the same each time. upstream is the name with which the
+// tool's public name begins, "" without a gateway. caps is what the client declares.
+func (s scenario) request(upstream string, client int, caps mcp.Raw) request {
+	var name string
+	var params, meta mcp.Raw
 	if s.stateless {
 		meta = mcp.Object(wire.MetaVersion, mcp.String(wire.Stateless().Name), wire.MetaClientInfo, info(),
-			wire.MetaClientCaps, mcp.Raw("{}"))
+			wire.MetaClientCaps, caps)
 	}
 	if s.progress {
 		meta = meta.With("progressToken", progressToken(client))
@@ -85,7 +94,7 @@ func (s scenario) params(upstream string, client int) (name string, params mcp.R
 	if meta != nil {
 		params = params.With("_meta", meta)
 	}
-	return name, params
+	return request{name: name, params: params, tools: lists*perList + 2*len(callTools())}
 }
 
 // path returns the path of the server for this scenario.
@@ -108,8 +117,11 @@ func (s scenario) upstream() string {
 }
 
 // run makes one request and checks its answer.
-func (s scenario) run(c *client, name string, params mcp.Raw, client int) error {
-	result, progress, err := c.do(s.method, name, params)
+func (s scenario) run(c *client, r request, client int) error {
+	if s.method == mcp.MethodToolsList {
+		return c.list(r)
+	}
+	result, progress, err := c.do(s.method, r.name, r.params)
 	if err != nil {
 		return err
 	}
@@ -144,15 +156,27 @@ func wantEvents(then func(mcp.Raw, []mcp.Raw) error) func(mcp.Raw, []mcp.Raw) er
 	}
 }
 
-func wantTools(result mcp.Raw, _ []mcp.Raw) error {
-	list, ok := result.Member("tools")
-	if !ok {
-		return errors.New("no tools")
+// list reads all pages of a list, and counts what is on them.
+func (c *client) list(r request) error {
+	n, params := 0, r.params
+	for {
+		result, _, err := c.do(mcp.MethodToolsList, "", params)
+		if err != nil {
+			return err
+		}
+		page, ok := result.Member("tools")
+		if !ok {
+			return errors.New("no tools")
+		}
+		page.Elements(func(mcp.Raw) bool { n++; return true })
+		cursor, more := result.Member("nextCursor")
+		if !more {
+			break
+		}
+		params = r.params.With("cursor", cursor)
 	}
-	n := 0
-	list.Elements(func(mcp.Raw) bool { n++; return true })
-	if want := lists*perList + 2*len(callTools()); n != want {
-		return fmt.Errorf("%d tools, want %d", n, want)
+	if n != r.tools {
+		return fmt.Errorf("%d tools, want %d", n, r.tools)
 	}
 	return nil
 }

@@ -23,16 +23,26 @@ const (
 
 type httpHandler = http.Handler
 
+// role is what a child process does.
+type role struct {
+	to      string // where bare forwards to
+	lists   int    // how many lists upstream has
+	classes bool   // whether they differ between classes of clients
+}
+
 // serve is the main function of a child process: it listens at -listen until the context
-// ends. handler gets the value of -to.
-func serve(ctx context.Context, args []string, handler func(to string) (httpHandler, error)) error {
+// ends.
+func serve(ctx context.Context, args []string, handler func(role) (httpHandler, error)) error {
+	var o role
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	listen := flags.String("listen", "", "address")
-	to := flags.String("to", "", "where to forward")
+	flags.StringVar(&o.to, "to", "", "where to forward")
+	flags.IntVar(&o.lists, "lists", lists, "how many lists")
+	flags.BoolVar(&o.classes, "classes", false, "whether they differ")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	h, err := handler(*to)
+	h, err := handler(o)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -35,7 +36,9 @@ const (
 // tests do.
 type server struct {
 	small, large mcp.Raw // content of the results
-	tools        map[string][]byte
+	lists        int
+	classes      bool     // some tools are for clients that declare something
+	made         sync.Map // the lists as JSON, by path and what was declared
 	calls, other atomic.Int64
 }
 
@@ -50,19 +53,40 @@ func callTools() []mcp.Raw {
 	return []mcp.Raw{tool("small"), tool("large"), tool("events")}
 }
 
-func newServer() *server {
-	s := &server{small: text(smallBytes), large: text(largeBytes), tools: map[string][]byte{}}
-	s.tools[pathStateful] = join(callTools())
-	s.tools[pathStateless] = s.tools[pathStateful]
-	for i := range lists {
-		s.tools[pathTools+strconv.Itoa(i)] = join(listTools(""))
+// newServer makes a server with so many lists. With classes, they differ between clients.
+func newServer(lists int, classes bool) *server {
+	return &server{small: text(smallBytes), large: text(largeBytes), lists: lists, classes: classes}
+}
+
+// list returns the list of an endpoint for a request.
+func (s *server) list(path string, params mcp.Raw) []byte {
+	caps := mcp.Raw(nil) // for everything
+	if s.classes {
+		meta, _ := params.Member("_meta")
+		if caps, _ = meta.Member(wire.MetaClientCaps); caps == nil {
+			caps = mcp.Raw("{}")
+		}
 	}
-	s.tools[pathMerged] = join(mergedTools())
-	return s
+	key := path + " " + string(caps)
+	if made, ok := s.made.Load(key); ok {
+		return made.([]byte)
+	}
+	var tools []mcp.Raw
+	switch path {
+	case pathStateful, pathStateless:
+		tools = callTools()
+	case pathMerged:
+		tools = mergedTools(s.lists, caps)
+	default:
+		tools = listTools("", caps)
+	}
+	made := join(tools)
+	s.made.Store(key, made)
+	return made
 }
 
 // mergedTools returns all tools with their names in the gateway.
-func mergedTools() []mcp.Raw {
+func mergedTools(lists int, caps mcp.Raw) []mcp.Raw {
 	var all []mcp.Raw
 	for _, upstream := range []string{upstreamStateful, upstreamStateless} {
 		for _, t := range callTools() {
@@ -71,15 +95,21 @@ func mergedTools() []mcp.Raw {
 		}
 	}
 	for i := range lists {
-		all = append(all, listTools(publicName(upstreamList(i), ""))...)
+		all = append(all, listTools(publicName(upstreamList(i), ""), caps)...)
 	}
 	return all
 }
 
-func listTools(prefix string) []mcp.Raw {
-	tools := make([]mcp.Raw, perList)
-	for i := range tools {
-		tools[i] = tool(fmt.Sprintf("%stool_%02d", prefix, i))
+// listTools returns a list. Without caps it has all tools, otherwise those that a client sees that
+// declares them.
+func listTools(prefix string, caps mcp.Raw) (tools []mcp.Raw) {
+	for i := range perList {
+		if at := i - (perList - len(special)); caps != nil && at >= 0 {
+			if _, declared := caps.Member(special[at]); !declared {
+				continue
+			}
+		}
+		tools = append(tools, tool(fmt.Sprintf("%stool_%02d", prefix, i)))
 	}
 	return tools
 }
@@ -151,7 +181,7 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	case m.Method == mcp.MethodToolsCall:
 		s.call(w, m, stateless)
 	case m.Method == mcp.MethodToolsList:
-		list := mcp.Object("tools", s.tools[r.URL.Path])
+		list := mcp.Object("tools", s.list(r.URL.Path, m.Params))
 		if stateless {
 			list = cacheable(list)
 		}

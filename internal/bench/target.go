@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type rigged struct {
 	counted string // URL of the server's counters
 	targets []target
 	beside  string // the target with which all others are compared
+	chain   *chain // what is around a gateway with everything on; nil for none
 	started []*rig.Process
 }
 
@@ -56,17 +58,13 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		return nil, err
 	}
 	err = func() error {
-		upstream, err := r.startRole(ctx, roleUpstream)
+		upstream, err := r.startRole(ctx, roleUpstream, "-lists", strconv.Itoa(o.upstreams), "-classes="+strconv.FormatBool(o.full))
 		if err != nil {
 			return err
 		}
 		r.counted = upstream.url + pathCounts
-		g, err := r.startGateway(ctx, binary, upstream.url, "", o)
-		if err != nil {
-			return err
-		}
 		if o.replicas {
-			return r.addReplicas(ctx, binary, upstream.url, g, o)
+			return r.addReplicas(ctx, binary, upstream.url, o)
 		}
 		bare, err := r.startRole(ctx, roleBare, "-to", upstream.url)
 		if err != nil {
@@ -74,9 +72,17 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		}
 		bare.name = "bare"
 		r.beside = bare.name
-		r.targets = []target{{name: "direct", url: upstream.url}, bare, named("gatehouse", g)}
+		r.targets = []target{{name: "direct", url: upstream.url}, bare}
+		if o.full {
+			return r.addFull(ctx, binary, upstream.url, o)
+		}
+		g, err := r.startGateway(ctx, binary, upstream.url, "", o, rig.GatewayConfig{})
+		if err != nil {
+			return err
+		}
+		r.targets = append(r.targets, named("gatehouse", g))
 		if o.against != "" {
-			other, err := r.startGateway(ctx, o.against, upstream.url, "", o)
+			other, err := r.startGateway(ctx, o.against, upstream.url, "", o, rig.GatewayConfig{})
 			if err != nil {
 				return err
 			}
@@ -95,6 +101,9 @@ func (r *rigged) tearDown() error {
 	var errs []error
 	for i := len(r.started) - 1; i >= 0; i-- {
 		errs = append(errs, r.started[i].Stop())
+	}
+	if r.chain != nil {
+		r.chain.close()
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
@@ -122,8 +131,8 @@ func named(name string, g rig.Gateway) target {
 }
 
 // startGateway starts a gateway with additional configuration sections, and waits until it
-// has all tools.
-func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections string, o options) (rig.Gateway, error) {
+// has all tools. with may have its address, and how users sign in.
+func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections string, o options, with rig.GatewayConfig) (rig.Gateway, error) {
 	dir, err := os.MkdirTemp(r.dir, "gateway-")
 	if err != nil {
 		return rig.Gateway{}, err
@@ -135,7 +144,7 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 	}
 	add(upstreamStateful, pathStateful)
 	add(upstreamStateless, pathStateless)
-	for i := range lists {
+	for i := range o.upstreams {
 		add(upstreamList(i), fmt.Sprintf("%s%d", pathTools, i))
 	}
 	// A file receives the log without a process that reads it.
@@ -144,7 +153,8 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 		return rig.Gateway{}, err
 	}
 	defer log.Close() // the child has its own copy
-	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: binary, Dir: dir, Sections: config.String(), Log: log})
+	with.Binary, with.Dir, with.Sections, with.Log = binary, dir, config.String(), log
+	g, err := rig.StartGateway(ctx, with)
 	if err != nil {
 		return g, err
 	}
@@ -152,7 +162,7 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	names := []string{publicName(upstreamStateful, "small"), publicName(upstreamStateless, "small")}
-	for i := range lists {
+	for i := range o.upstreams {
 		names = append(names, publicName(upstreamList(i), "tool_00"))
 	}
 	return g, g.WaitTools(ctx, names...)

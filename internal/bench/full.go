@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// users is how many users make requests of a full chain.
+const users = 1000
+
+// classes are what the clients of these users declare. The server offers special tools to some.
+var classes = []mcp.Raw{
+	mcp.Raw(`{}`), mcp.Raw(`{"elicitation":{}}`), mcp.Raw(`{"sampling":{}}`),
+	mcp.Raw(`{"roots":{},"elicitation":{}}`), mcp.Raw(`{"extensions":{"x":{}}}`),
+}
+
+// special are the capabilities that a client has to declare to see the last tools of a list.
+var special = []string{"elicitation", "sampling", "roots", "extensions"}
+
+// shown is how many tools of a list a client sees that declares caps.
+func shown(caps mcp.Raw) int {
+	n := perList - len(special)
+	for _, name := range special {
+		if _, declared := caps.Member(name); declared {
+			n++
+		}
+	}
+	return n
+}
+
+// chain is what a gateway with everything on has around it: users who sign in, policy, an audit
+// file, and a collector that gets one trace in a hundred.
+type chain struct {
+	issuer    *mcptest.Issuer
+	collector *mcptest.Collector
+	tokens    []string // by user
+	upstreams int      // with lists
+}
+
+func (c *chain) close() {
+	c.issuer.Close()
+	c.collector.Close()
+}
+
+// few reports whether policy hides a tool of each list from a user.
+func few(user int) bool { return user%2 == 0 }
+
+// addFull starts the gateway with everything on, to be compared with bare.
+func (r *rigged) addFull(ctx context.Context, binary, upstream string, o options) error {
+	address, err := rig.FreeAddress()
+	if err != nil {
+		return err
+	}
+	c := &chain{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{Audience: rig.EndpointAt(address)}), collector: mcptest.NewCollector(), upstreams: o.upstreams}
+	r.chain = c
+	for user := range users {
+		claims := map[string]any{"sub": fmt.Sprint("user", user), "exp": time.Now().Add(limit).Unix()}
+		if few(user) {
+			claims["groups"] = []string{"few"}
+		}
+		c.tokens = append(c.tokens, c.issuer.Token(claims))
+	}
+	sections := strings.Join([]string{
+		`policy: {rules: [{name: all, allow: ["*:*"]}, {name: few, who: {groups: [few]}, deny: ["tools:list*/tool_00"]}]}`,
+		fmt.Sprintf("audit: {sinks: [{type: file, path: %q}]}", filepath.Join(r.dir, "audit.jsonl")),
+		fmt.Sprintf("tracing: {endpoint: %q, sample: 0.01}", c.collector.URL), "",
+	}, "\n")
+	g, err := r.startGateway(ctx, binary, upstream, sections, o, rig.GatewayConfig{
+		Listen: address, Auth: fmt.Sprintf("{mode: oauth, issuers: [{url: %q}]}", c.issuer.URL), Token: c.tokens[1],
+	})
+	if err == nil {
+		r.targets = append(r.targets, named("gatehouse", g))
+	}
+	return err
+}
+
+// meet makes one request for each user, so that the gateway has verified their tokens and knows
+// the lists of their clients.
+func (c *chain) meet(s scenario, t target) (err error) {
+	if c == nil || !t.gateway || !s.stateless {
+		return nil
+	}
+	all := c.requests(s, t, 0)
+	as, err := t.dial(s, all[0].token)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, as.close()) }()
+	for _, r := range all {
+		as.token = r.token
+		if err := s.run(as, r, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requests returns what a client of a target sends in turn: with a session, requests of its one
+// user; otherwise one of each user, whose clients are of all classes.
+func (c *chain) requests(s scenario, t target, client int) (all []request) {
+	upstream := ""
+	if t.gateway {
+		upstream = s.upstream()
+	}
+	if c == nil {
+		return []request{s.request(upstream, client, mcp.Raw("{}"))}
+	}
+	byClass := make([]request, len(classes))
+	for i, caps := range classes {
+		byClass[i] = s.request(upstream, client, caps)
+		byClass[i].tools = c.upstreams*shown(caps) + 2*len(callTools())
+	}
+	last := users
+	if !s.stateless {
+		last = client + 1
+	}
+	for user := client; user < last; user++ {
+		r := byClass[user%len(classes)]
+		if r.token = c.tokens[user]; t.gateway && few(user) {
+			r.tools -= c.upstreams
+		}
+		all = append(all, r)
+	}
+	return all
+}
