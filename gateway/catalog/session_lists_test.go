@@ -245,6 +245,23 @@ func TestSessionLists(t *testing.T) {
 		}
 		wantTools(t, c, "a:1", "w__extra w__make")
 	})
+	bubble(t, "a server that hangs delays one list, and that not for long", func(t *testing.T) {
+		w := newWorkshop("w", "make")
+		c := start(t, w.source())
+		w.grow("a:1", mcp.MethodToolsList, tool("extra"))
+		w.on(mcp.MethodToolsList, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		w.tells(c, "a:1")
+		for _, most := range []time.Duration{sessionWait, 0} {
+			began := time.Now()
+			wantTools(t, c, "a:1", "w__make")
+			if took := time.Since(began); took != most {
+				t.Errorf("the list took %s, want %s", took, most)
+			}
+		}
+	})
 	bubble(t, "beyond the bound it sees what all see", func(t *testing.T) {
 		w := newWorkshop("w", "make")
 		c := start(t, w.source())

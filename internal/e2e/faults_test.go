@@ -101,12 +101,14 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault.meet(w, r, string(m.ID))
 }
 
-// scene is a gateway in front of two faulty upstreams and a good one, with a client of each
-// era.
+// scene is a gateway in front of two faulty upstreams and a good one, with two clients of
+// each era. The others never call the faulty upstreams, so they have no sessions there, whose
+// lists could have changed with a call and would be waited for.
 type scene struct {
 	g       *gateway.Gateway
 	faulty  []*faulty
 	clients []*mcptest.Client
+	others  []*mcptest.Client
 }
 
 // newScene makes a scene, and one call of each client to each upstream.
@@ -140,14 +142,20 @@ func (s *scene) open(t *testing.T, cfg gateway.Config) {
 	}
 	for _, revision := range eras {
 		s.clients = append(s.clients, raw(t, s.g.URL(), revision))
+		other := unopened(t, s.g.URL(), revision)
+		other.Name = "other"
+		if err := other.Open(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		s.others = append(s.others, other)
 	}
 	s.undisturbed(t)
 }
 
-// undisturbed requires the good upstream to serve as if nothing had happened.
+// undisturbed requires the good upstream to serve others as if nothing had happened.
 func (s *scene) undisturbed(t *testing.T) {
 	t.Helper()
-	for _, c := range s.clients {
+	for _, c := range s.others {
 		if m := mustCall(t, c, "tools/call", `{"name":"good__do"}`); said(m) != "done" {
 			t.Errorf("client %s: the good upstream says %s", c.Revision.Name, m.Text)
 		}
