@@ -2,16 +2,26 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
+
+// maxFirstRecord bounds what is read of a file to find its place, in bytes.
+const maxFirstRecord = 64 << 10
 
 // openAudit opens the sinks of records, if there are any. What is recorded until the stores
 // close is written.
@@ -149,6 +159,126 @@ func (p auditPart) verify(v *record.Verifier) error {
 		return err
 	}
 	return errors.Join(v.Read(p.file, f), f.Close())
+}
+
+// ReplayReport is what a replay of recorded calls has found out.
+type ReplayReport = replay.Report
+
+// ReplayQuestion says what to replay.
+type ReplayQuestion struct {
+	// Draft is the configuration file to try; Current is the one in force, "" if it is not known.
+	Draft, Current string
+	// Files have the records; none for those of the first file sink of Current, or else of Draft.
+	Files []string
+	// Key is the secret that keys the digests of arguments (audit.key), nil for none.
+	Key []byte
+	// Since and Until bound the time of calls; Until is not included. Zero for no bound.
+	Since, Until time.Time
+}
+
+// Replay runs a draft of a configuration against recorded calls. Files that cannot be read are
+// problems of the report, too; the error is about configurations, or that there are no files.
+func Replay(ctx context.Context, q ReplayQuestion) (*ReplayReport, error) {
+	draft, err := load(q.Draft, nil)
+	if err != nil {
+		return nil, err
+	}
+	var current *loaded
+	if q.Current != "" {
+		l, err := load(q.Current, nil)
+		if err != nil {
+			return nil, err
+		}
+		current = &l
+	}
+	files := q.Files
+	if len(files) == 0 {
+		of := draft.cfg
+		if current != nil {
+			of = current.cfg
+		}
+		i := slices.IndexFunc(of.Audit.Sinks, func(s audit.Sink) bool { return s.Type == audit.TypeFile })
+		if i < 0 {
+			return nil, errors.New("there is no sink of the type file in the section audit: say which files have the records")
+		}
+		files = append(audit.Renamed(of.Audit.Sinks[i].Path), of.Audit.Sinks[i].Path)
+	}
+	cfg := replay.Config{Since: q.Since, Until: q.Until}
+	if q.Key != nil {
+		if cfg.Key, err = record.NewKey(q.Key); err != nil {
+			return nil, err
+		}
+	}
+	r, err := newReplay(cfg, draft, current)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range oldestFirst(files) {
+		f, err := os.Open(name)
+		if err == nil {
+			err = errors.Join(r.Read(ctx, name, f), f.Close())
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			r.Problem(replay.Problem{File: name, Message: err.Error()})
+		}
+	}
+	return r.Report(), nil
+}
+
+// newReplay makes a replay of a draft. current is nil if it is not known.
+func newReplay(cfg replay.Config, draft loaded, current *loaded) (*replay.Replay, error) {
+	cfg.Draft = replayed(draft)
+	if current != nil {
+		now := replayed(*current)
+		cfg.Current = &now
+		cfg.SameSignIn = reflect.DeepEqual(draft.cfg.Auth, current.cfg.Auth)
+		cfg.SameServers = reflect.DeepEqual(draft.cfg.Upstreams, current.cfg.Upstreams) && draft.cfg.Naming == current.cfg.Naming
+	}
+	r, err := replay.New(cfg)
+	switch {
+	case err != nil:
+		return nil, err
+	case current == nil && len(cfg.Draft.Hides) > 0:
+		r.Note("Without the configuration in force, calls of servers whose definitions the draft pins cannot be told.")
+	case current != nil && !cfg.SameSignIn:
+		r.Note("The draft has another section auth: callers are taken as they were recorded.")
+	}
+	return r, nil
+}
+
+// replayed returns what decides in a configuration.
+func replayed(l loaded) replay.Rules {
+	cfg := l.cfg.withDefaults()
+	r := replay.Rules{Policy: cfg.rules(), Views: viewRules(cfg), SignIn: cfg.Auth.Mode == auth.ModeOAuth, Issuers: cfg.issuers(), Places: l.places}
+	for _, u := range cfg.Upstreams {
+		if !enabled(u) {
+			continue
+		}
+		r.Upstreams = append(r.Upstreams, u.Name)
+		if pinMode(cfg, u) == pinning.Block {
+			r.Hides = append(r.Hides, u.Name)
+		}
+	}
+	return r
+}
+
+// oldestFirst sorts files by the records with which they begin, if they begin with one.
+func oldestFirst(files []string) []string {
+	at := make(map[string]auditPart)
+	for _, name := range files {
+		if f, err := os.Open(name); err == nil {
+			p := auditPart{file: name}
+			p.chain, p.seq, _ = record.Begins(io.LimitReader(f, maxFirstRecord))
+			at[name] = p
+			_ = f.Close()
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(files), func(a, b string) int {
+		return cmp.Or(strings.Compare(at[a].chain, at[b].chain), cmp.Compare(at[a].seq, at[b].seq))
+	})
 }
 
 // AuditHash is the hash of a record.

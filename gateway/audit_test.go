@@ -90,7 +90,7 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 		}
 		return all
 	}
-	server := map[string]any{"upstream": "up", "original": "work", "upstream_revision": "2026-07-28", "upstream_era": "stateless", "trace": "0af7651916cd43dd8448eb211c80319c"}
+	server := map[string]any{"upstream": "up", "original": "work", "thing": "tools", "upstream_revision": "2026-07-28", "upstream_era": "stateless", "trace": "0af7651916cd43dd8448eb211c80319c"}
 	ran := with(server)
 	maps.Copy(ran, map[string]any{"decision": "allow", "rule": "may work", "rule_at": c.file + ":8", "outcome": "ok", "executed": "yes", "reply_bytes": 1.0, "arguments_digest": "x"})
 	kept := maps.Clone(ran)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -78,7 +79,7 @@ func Locate(file string, found []error) ([]Problem, error) {
 		return nil, err
 	}
 	var cfg Config
-	return decodeConfig(file, data, filepath.Dir(file), &cfg).Locate(errors.Join(found...)), nil
+	return decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv}, &cfg).Locate(errors.Join(found...)), nil
 }
 
 func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) {
@@ -87,7 +88,7 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 		return l, &ConfigError{Problems: []Problem{{File: file, Message: "its directory is not known: " + err.Error()}}}
 	}
 	var cfg Config
-	d := decodeConfig(file, data, dir, &cfg)
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: os.LookupEnv}, &cfg)
 	problems := d.Problems()
 	l.warnings, l.files = d.Warnings(), d.Files()
 	if len(problems) == 0 && holds != nil {
@@ -97,10 +98,7 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 		return l, &ConfigError{Problems: problems}
 	}
 	cfg.resolvePaths(dir)
-	l.cfg, l.places = cfg, make(map[string]string, len(cfg.Policy.Rules))
-	for i, r := range cfg.Policy.Rules {
-		l.places[r.Name] = fmt.Sprintf("%s:%d", file, d.Line(fmt.Sprintf("policy.rules[%d]", i)))
-	}
+	l.cfg, l.places = cfg, rulePlaces(file, cfg, d)
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))
 	}
@@ -111,11 +109,33 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 	return l, nil
 }
 
-func decodeConfig(file string, data []byte, dir string, cfg *Config) *strictyaml.Document {
-	d := strictyaml.Decode(strictyaml.Source{
-		File: file, Data: data, Dir: dir, Env: os.LookupEnv,
-		Least: "upstreams", Example: "listen: " + defaultListen,
-	}, cfg)
+// rulePlaces returns the places of the rules of policy by their names.
+func rulePlaces(file string, cfg Config, d *strictyaml.Document) map[string]string {
+	places := make(map[string]string, len(cfg.Policy.Rules))
+	for i, r := range cfg.Policy.Rules {
+		places[r.Name] = fmt.Sprintf("%s:%d", file, d.Line(fmt.Sprintf("policy.rules[%d]", i)))
+	}
+	return places
+}
+
+// parseDraft reads the text of somebody who may know neither the environment nor the files of
+// this machine. Of lines with references, it does not say what is wrong.
+func parseDraft(file string, data []byte) (l loaded, err error) {
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Blind: true}, &l.cfg)
+	lines := bytes.Split(data, []byte("\n"))
+	problems := slices.DeleteFunc(d.Problems(), func(p Problem) bool {
+		return p.Line > 0 && p.Line <= len(lines) && bytes.Contains(lines[p.Line-1], []byte("${"))
+	})
+	if len(problems) > 0 {
+		return loaded{}, &ConfigError{Problems: problems}
+	}
+	l.places = rulePlaces(file, l.cfg, d)
+	return l, nil
+}
+
+func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
+	src.Least, src.Example = "upstreams", "listen: "+defaultListen
+	d := strictyaml.Decode(src, cfg)
 	d.Check(cfg.Validate())
 	d.Doubt(cfg.doubts())
 	return d

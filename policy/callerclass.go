@@ -34,6 +34,11 @@ type applicable struct {
 	// open says that the condition depends on the call, broken that it fails whatever the
 	// call is. Else the condition is true.
 	open, broken bool
+	// unsure is what would tell whether the rule is for the caller at all; 0 for nothing. Only
+	// callers of whom a record tells leave that open.
+	unsure Missing
+	// hides says that more would be known of the condition if all was known of the caller.
+	hides bool
 }
 
 // frame is a compiled View.
@@ -125,6 +130,9 @@ func (p *Policy) classOf(who *subject) *callerClass {
 		case s.broken:
 			states[i] = 3
 		}
+		if s.unsure != 0 {
+			states[i] = 4
+		}
 		c.rules = append(c.rules, s)
 	}
 	if c.frame != nil {
@@ -171,9 +179,11 @@ func (r *rule) appliesTo(who *subject) (s applicable, ok bool) {
 	if !r.who.has(who) {
 		return s, false
 	}
+	s.unsure = r.who.unsure(who)
 	if r.when == nil {
 		return s, true
 	}
+	s.hides = who.hidden && r.when.hidden != 0
 	result, _ := r.when.eval(context.Background(), facts{subject: who})
 	s.open, s.broken = result == isOpen, result == failed
 	return s, result != isFalse

@@ -22,7 +22,7 @@ type partialDecision struct {
 }
 
 type openRule struct {
-	*rule
+	applicable
 	effect Effect
 }
 
@@ -61,6 +61,23 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 		o.fixed.fallback = Deny
 		return o
 	}
+	c.each(&spelled, nameless, func(s applicable, effect Effect, result outcome) {
+		if result == isOpen {
+			o.open = append(o.open, openRule{s, effect})
+		}
+		o.fixed.add(s.rule, effect, result)
+	})
+	if o.fixed.first[Deny] != nil { // what the call says is not looked at any more
+		o.open = slices.DeleteFunc(o.open, func(r openRule) bool { return !r.forWhom() })
+	}
+	o.decision = o.fixed.decision()
+	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open, func(r openRule) bool { return r.effect == Allow })
+	return o
+}
+
+// each calls do with each rule that applies to the class and is about the target, once for each
+// of its effects there, and with what its condition says as far as that is known.
+func (c *callerClass) each(spelled *spelledTarget, nameless bool, do func(s applicable, effect Effect, result outcome)) {
 	for _, s := range c.rules {
 		for effect := Deny; effect <= Allow; effect++ {
 			if !spelled.fits(s.patterns[effect], effect) {
@@ -71,20 +88,14 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 			case s.broken:
 				result = failed
 			case s.open:
-				result, _ = s.when.eval(context.Background(), facts{subject: c.who, target: &t, nameless: nameless})
+				result, _ = s.when.eval(context.Background(), facts{subject: c.who, target: &spelled.target, nameless: nameless})
 			}
-			if result == isOpen {
-				o.open = append(o.open, openRule{s.rule, effect})
+			if s.unsure != 0 && result != isFalse {
+				result = isOpen
 			}
-			o.fixed.add(s.rule, effect, result)
+			do(s, effect, result)
 		}
 	}
-	if o.fixed.first[Deny] != nil {
-		o.open = nil
-	}
-	o.decision = o.fixed.decision()
-	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open, func(r openRule) bool { return r.effect == Allow })
-	return o
 }
 
 // settle evaluates the open conditions for a call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -80,6 +81,7 @@ type condition struct {
 	args    bool     // it looks at arguments
 	caller  bool     // at the caller
 	target  bool     // at the target
+	hidden  Missing  // what it looks at that records do not have
 	names   []string // of members that it names
 	// strict says that the condition judges only arguments with the types of the tool's
 	// schema, and compares no values of different types.
@@ -156,6 +158,7 @@ func (c *condition) visit(e celast.Expr) {
 		c.args = c.args || name == varArgs
 		c.caller = c.caller || slices.Contains(callerVariables, name)
 		c.target = c.target || slices.Contains(targetVariables, name)
+		c.hidden |= hiddenVariables[name]
 	case celast.SelectKind:
 		c.names = append(c.names, e.AsSelect().FieldName())
 	case celast.LiteralKind:
@@ -272,8 +275,11 @@ func (f facts) unknown() (patterns []*cel.AttributePatternType) {
 			patterns = append(patterns, cel.AttributePattern(v))
 		}
 	}
-	if f.subject == nil {
+	switch {
+	case f.subject == nil:
 		add(callerVariables...)
+	case f.subject.hidden:
+		add(slices.Collect(maps.Keys(hiddenVariables))...)
 	}
 	if f.target == nil {
 		add(targetVariables...)

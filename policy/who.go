@@ -59,11 +59,11 @@ func namedSet(values []string) map[named]bool {
 	return s
 }
 
-// has reports whether the caller belongs to the audience.
+// has reports whether the caller belongs to the audience, as far as that is known.
 func (w *audience) has(p *subject) bool { return w.lacks(p) == "" }
 
 // lacks returns the first key that the caller does not fit, "" for a caller who belongs to
-// the audience.
+// the audience. Keys about what is not known of the caller are left out.
 func (w *audience) lacks(p *subject) string {
 	any := func(allowed map[string]bool, values ...string) bool {
 		return allowed == nil || slices.ContainsFunc(values, func(v string) bool { return v != "" && allowed[v] })
@@ -80,10 +80,12 @@ func (w *audience) lacks(p *subject) string {
 		return "users"
 	case !anyNamed(w.groups, c.Groups...):
 		return "groups"
-	case !any(w.emails, p.email):
+	case !p.hidden && !any(w.emails, p.email):
 		return "emails"
 	case !any(w.clients, c.ClientID):
 		return "clients"
+	case p.hidden:
+		return ""
 	case !any(w.scopes, c.Scopes...):
 		return "scopes"
 	}
@@ -93,6 +95,21 @@ func (w *audience) lacks(p *subject) string {
 		}
 	}
 	return ""
+}
+
+// unsure returns what would tell whether the caller belongs to the audience, 0 if nothing more
+// is needed.
+func (w *audience) unsure(p *subject) (m Missing) {
+	if !p.hidden {
+		return 0
+	}
+	if w.scopes != nil {
+		m |= MissingScopes
+	}
+	if w.emails != nil || w.claims != nil {
+		m |= MissingClaims
+	}
+	return m
 }
 
 // fits reports whether the claim's value, or an element of it, is one of the wanted values.
@@ -134,6 +151,8 @@ type subject struct {
 	email string
 	// unclear says that the claims can be read in two ways: nothing is decided on them.
 	unclear error
+	// hidden says that scopes, claims and address are not known: a record tells of the caller.
+	hidden bool
 	// class is the set of rules that apply to this subject.
 	class *callerClass
 }

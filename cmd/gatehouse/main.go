@@ -4,8 +4,8 @@
 // other work to package gateway. A command that serves has one goroutine that waits for
 // signals until the process ends.
 //
-// Exit codes: 0 for success, 1 for a problem, 2 for an invalid command line; explain has
-// others for the decisions of policy.
+// Exit codes: 0 for success, 1 for a problem, 2 for an invalid command line; explain and
+// policy replay have others for what they find out.
 package main
 
 import (
@@ -51,6 +51,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newUpstreams(), newReload(), newLock(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newUpstreams(), newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
 	return root
 }

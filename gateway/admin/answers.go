@@ -27,6 +27,8 @@ type Decision struct {
 	Client           string   `json:"client"`
 	Revision         string   `json:"revision"`
 	Era              string   `json:"era"`
+	Thing            string   `json:"thing"`
+	File             string   `json:"file"`
 	UpstreamRevision string   `json:"upstream_revision"`
 	UpstreamEra      string   `json:"upstream_era"`
 	Code             int      `json:"code"`

@@ -73,6 +73,7 @@ var layers = []layer{
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
+	{level: 3, dir: "gateway/replay", ours: []string{"internal/mcp", "internal/record", "policy"}},
 	{level: 1, dir: "gateway/clients", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/looks", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/sessionlists", ours: []string{"internal/mcp"}, third: []string{"github.com/hashicorp/golang-lru"}},
@@ -95,7 +96,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo"}, third: []string{"github.com/spf13/cobra"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/replay"}, third: []string{"github.com/spf13/cobra"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

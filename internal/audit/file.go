@@ -182,17 +182,25 @@ func (f *file) rotate(now time.Time) error {
 	if f.cfg.Keep == 0 {
 		return err
 	}
+	all := Renamed(f.cfg.Path)
+	for len(all) > f.cfg.Keep {
+		err = errors.Join(err, os.Remove(all[0]))
+		all = all[1:]
+	}
+	return err
+}
+
+// Renamed returns the files that were renamed to make room for the one at path, oldest first.
+func Renamed(path string) []string {
+	ext := filepath.Ext(path)
+	stem := strings.TrimSuffix(path, ext)
 	all, _ := filepath.Glob(globbed(stem) + "-*" + globbed(ext)) // the pattern is good
 	all = slices.DeleteFunc(all, func(name string) bool {
 		_, err := time.Parse(stamp, strings.TrimSuffix(strings.TrimPrefix(name, stem+"-"), ext))
 		return err != nil
 	})
 	slices.Sort(all)
-	for len(all) > f.cfg.Keep {
-		err = errors.Join(err, os.Remove(all[0]))
-		all = all[1:]
-	}
-	return err
+	return all
 }
 
 // globbed quotes what has a meaning in patterns.

@@ -32,6 +32,8 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("name", r.Name)
 	w.text("upstream", r.Upstream)
 	w.text("original", r.Original)
+	w.text("thing", r.Thing)
+	w.text("file", r.File)
 	w.text("upstream_revision", r.UpstreamRevision)
 	w.text("upstream_era", r.UpstreamEra)
 	w.text("decision", r.Decision)
@@ -112,6 +114,9 @@ func (w *members) time(name string, value time.Time) {
 	}
 }
 
+// cutEnd is at the end of a text that was cut.
+const cutEnd = "..."
+
 // Clip shortens a text that is too long for a record, and says so at its end.
 func Clip(text string) string {
 	if len(text) <= maxText {
@@ -121,5 +126,5 @@ func Clip(text string) string {
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return text[:cut] + "..."
+	return text[:cut] + cutEnd
 }

@@ -1,6 +1,9 @@
 package record
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // AppendJSON writes the record as an object, with the members of docs/audit.md but without
 // those of a chain. Each of more is a member in front: a name and a text.
@@ -14,6 +17,9 @@ func (r *Record) AppendJSON(dst []byte, more ...string) []byte {
 	dst[begin] = '{' // in place of the first comma: each record has a time
 	return append(dst, '}')
 }
+
+// Cut reports whether a text of a record may be only the beginning of what it was.
+func Cut(text string) bool { return len(text) >= maxText && strings.HasSuffix(text, cutEnd) }
 
 // Entry is what would be read of the record.
 func (r *Record) Entry() *Entry {

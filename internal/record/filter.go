@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // Entry is what is read of a record to find and to show it.
@@ -35,6 +37,18 @@ type Entry struct {
 	Removed  []string  `json:"removed"`
 	Changed  []string  `json:"changed"`
 	Count    int64     `json:"count"`
+}
+
+// Call is what is read of the record of a call to decide on it again.
+type Call struct {
+	Entry
+	Issuer          string   `json:"issuer"`
+	Groups          []string `json:"groups"`
+	Client          string   `json:"client"`
+	Thing           string   `json:"thing"`
+	File            string   `json:"file"`
+	ArgumentsDigest string   `json:"arguments_digest"`
+	Arguments       mcp.Raw  `json:"arguments"`
 }
 
 // Filter says which records are wanted: those that fit every field that is set.

@@ -68,6 +68,10 @@ type Record struct {
 	Name     string
 	Upstream string
 	Original string
+	// Thing is the kind of what Original names, one of the mcp.Kind constants; File the
+	// server's own URI of a file of a skill.
+	Thing string
+	File  string
 	// UpstreamRevision and UpstreamEra are those of the server.
 	UpstreamRevision string
 	UpstreamEra      string
@@ -127,7 +131,7 @@ func Digest(text string) string {
 // Size is about how much memory the record takes.
 func (r *Record) Size() int {
 	size := 640 + len(r.Arguments)
-	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Name, r.Original, r.RuleAt} {
+	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Name, r.Original, r.File, r.RuleAt} {
 		size += len(text)
 	}
 	for _, list := range [...][]string{r.Groups, r.Added, r.Removed, r.Changed} {

@@ -94,6 +94,16 @@ func (v *Verifier) Report() *Report {
 	return &v.report
 }
 
+// Lines calls do with each line and its number, from 1. A line is valid until do returns; one
+// that is too long is cut.
+func Lines(from io.Reader, do func(number int, line []byte)) error {
+	number := 0
+	return eachLine(from, func(line []byte) {
+		number++
+		do(number, line)
+	})
+}
+
 // eachLine calls do with each line, which is valid until do returns. A line that is too long
 // is cut.
 func eachLine(from io.Reader, do func(line []byte)) error {

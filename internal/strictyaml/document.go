@@ -12,10 +12,16 @@ type Source struct {
 	Dir string
 	// Env looks up ${env:NAME}.
 	Env func(string) (string, bool)
+	// Blind says that references are not looked up: each stands for a text that has StandIn
+	// in it. For texts of those who may know neither the environment nor the files.
+	Blind bool
 	// Least is the key that every configuration has, and Example one with a value: problems
 	// of an empty file, or one that is no configuration, name them.
 	Least, Example string
 }
+
+// StandIn is in every text that stands for a reference which is not looked up.
+const StandIn = "gatehouse-reference-"
 
 // Document is a configuration that has been read: its problems, and the place of every key in
 // its file.
@@ -50,7 +56,7 @@ func Decode(src Source, target any) *Document {
 	d := &Document{
 		src:    src,
 		target: value.Type(),
-		refs:   references{env: src.Env, dir: src.Dir, values: map[string]string{}},
+		refs:   references{env: src.Env, dir: src.Dir, blind: src.Blind, values: map[string]string{}},
 		places: map[string]position{},
 		names:  map[string]string{},
 		broken: map[string]bool{},

@@ -3,6 +3,8 @@ package strictyaml
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,8 +20,9 @@ const maxReferenceBytes = 64 << 10
 // references resolves ${env:NAME} and ${file:/path} inside the scalars of a configuration. It
 // works on parsed text, so a value cannot add structure. $${ stands for a plain ${.
 type references struct {
-	env func(string) (string, bool)
-	dir string // of relative paths
+	env   func(string) (string, bool)
+	dir   string // of relative paths
+	blind bool   // nothing is looked up
 
 	// values are the values of references, with the reference itself, so that no message
 	// of a later check shows one.
@@ -66,6 +69,9 @@ func (r *references) resolve(reference string) (value, warning string, err error
 		return "", "", fmt.Errorf("unknown reference ${%s}: want ${env:NAME} or ${file:/path}; write $${ for a plain ${", reference)
 	case name == "":
 		return "", "", fmt.Errorf("reference ${%s} names nothing: want ${env:NAME} or ${file:/path}", reference)
+	case r.blind:
+		sum := sha256.Sum256([]byte(reference))
+		value = StandIn + hex.EncodeToString(sum[:16])
 	case kind == "env":
 		var set bool
 		value, set = r.env(name)
