@@ -1,12 +1,18 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 // openRecent keeps recent records, if operators can ask for them. Replicas have them in common.
@@ -51,8 +57,80 @@ func newAPI(g *Gateway) *admin.API {
 			})
 			return admin.Answer{Effect: a.Effect, Text: a.Text, Notes: a.Notes}, err
 		},
-		State: func() admin.State { return shownState(g) },
+		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
+		State:  func() admin.State { return shownState(g) },
 	})
+}
+
+// replayRecent runs a draft against the calls that are kept in memory. Whoever asks may know
+// neither the environment nor the files of this machine, so the draft decides nothing by them.
+func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Report, error) {
+	draft, err := parseDraft("draft", []byte(d.Config))
+	if err == nil {
+		err = decidesBlindly(draft)
+	}
+	if err != nil {
+		return nil, &admin.BadDraft{Problems: shownProblems(err)}
+	}
+	d.Filter.Kinds = []string{record.KindCall}
+	found := g.recent.Find(ctx, recent.Query{Filter: d.Filter})
+	r, err := newReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, inForce(g))
+	if err != nil {
+		return nil, err
+	}
+	if found.Partial != nil {
+		r.Note("Redis does not answer: calls at other replicas may be missing.")
+	}
+	for _, item := range slices.Backward(found.Items) { // the newest one is first
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err := r.Line(ctx, item.JSON(d.Arguments)); err != nil {
+			r.Problem(replay.Problem{Message: err.Error()})
+		}
+	}
+	return r.Report(), nil
+}
+
+// inForce returns the configuration that holds. If it is still in its file, references in it are
+// read as in a draft, so that both can be compared.
+func inForce(g *Gateway) *loaded {
+	if g.file != nil {
+		if data, _, _, err := strictyaml.SeeFile(g.file.path, maxConfigBytes); err == nil && revisionOf(data) == g.ReloadStatus().Revision {
+			if l, err := parseDraft(g.file.path, data); err == nil && decidesBlindly(l) == nil {
+				return &l
+			}
+		}
+	}
+	l := loaded{cfg: g.graph().cfg}
+	if places := g.rulePlaces.Load(); places != nil {
+		l.places = *places
+	}
+	return &l
+}
+
+// decidesBlindly says where something that decides is a reference that was not looked up.
+func decidesBlindly(l loaded) error {
+	var errs []error
+	blind := func(key string, section any) {
+		if text, err := json.Marshal(section); err != nil || bytes.Contains(text, []byte(strictyaml.StandIn)) {
+			errs = append(errs, fmt.Errorf("%s: has a reference, which is not looked up here: write what it stands for", key))
+		}
+	}
+	blind("policy", l.cfg.Policy)
+	for i, v := range l.cfg.Views {
+		blind(viewKey(i, v), v)
+	}
+	for i, issuer := range l.cfg.Auth.Issuers {
+		blind(fmt.Sprintf("auth.issuers[%d].url", i), issuer.URL)
+	}
+	for i, u := range l.cfg.Upstreams {
+		blind(fmt.Sprintf("upstreams[%d].name", i), u.Name)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return strictyaml.Unplaced(errors.Join(errs...))
 }
 
 func shownUpstreams(now *graph) (all []admin.Upstream) {

@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -251,6 +252,8 @@ pinning: {file: %q}
 		t.Errorf("explain without sense: %d", status)
 	}
 
+	replays(t, o, text)
+
 	const all = "/api/v1/sessions"
 	sessions := func() (s struct{ Sessions []admin.Session }) {
 		t.Helper()
@@ -296,6 +299,57 @@ pinning: {file: %q}
 			if !o.seen[strings.ToUpper(method)+" "+path] {
 				t.Errorf("%s %s was not asked", method, path)
 			}
+		}
+	}
+}
+
+// replays runs drafts against the two calls of TestOperators: a viewer learns nothing about their
+// arguments, and nobody what references stand for.
+func replays(t *testing.T, o *operators, text string) {
+	t.Helper()
+	const path = "/api/v1/policy/replay"
+	ask := func(token, config string) (status int, answer string, r replay.Report) {
+		t.Helper()
+		body, err := json.Marshal(admin.Draft{Config: config, Since: "1h"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, answer = o.ask(t, token, http.MethodPost, path, path, string(body))
+		if status == http.StatusOK {
+			err = json.Unmarshal([]byte(answer), &r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status, answer, r
+	}
+	draft := strings.Replace(text, "has(args.later)", "has(args.canary) && args.canary == 1", 1)
+	if status, answer, r := ask(auditorToken, draft); status != http.StatusOK || r.Calls != 2 || r.Changed[replay.Refused] != 1 || !strings.Contains(answer, `"rule_at":"draft:15"`) {
+		t.Errorf("an auditor's replay: %d %s", status, answer)
+	}
+	if status, answer, r := ask(operatorToken, draft); status != http.StatusOK || r.Calls != 2 || r.Changed[replay.Untold] != 2 {
+		t.Errorf("an operator's replay: %d %s", status, answer)
+	}
+	if status, answer, r := ask(operatorToken, text); status != http.StatusOK || r.Same != 2 || len(r.UnusedNow) != 0 && r.UnusedNow[0].Untold != 2 {
+		t.Errorf("nothing is changed: %d %s", status, answer)
+	}
+	t.Setenv("GATEHOUSE_CANARY", "the-canary-of-this-test")
+	for _, tt := range []struct{ config, want string }{
+		{"listen: 1\n", `"line":1`},
+		{"", `"problems":[{`},
+		{strings.Replace(text, "name: gone", "name: ${env:GATEHOUSE_CANARY}", 1), "not valid YAML"}, // a reference without quotes
+		{strings.Replace(text, "has(args.later)", `'caller.user == "${env:GATEHOUSE_CANARY}"'`, 1), "policy: has a reference, which is not looked up here"},
+		{strings.Replace(text, "name: small", `name: "${env:GATEHOUSE_CANARY}"`, 1), "views[0]"},
+		{strings.Replace(text, "name: gone", `name: "${file:/etc/passwd}"`, 1), "upstreams[1].name: has a reference"},
+		{text + "x: ${env:GATEHOUSE_CANARY}\n" + strings.Repeat("# much\n", 160_000), "has more than 1048576 bytes"},
+	} {
+		if status, answer, _ := ask(operatorToken, tt.config); status != http.StatusUnprocessableEntity || !strings.Contains(answer, tt.want) || strings.Contains(answer, "the-canary") {
+			t.Errorf("%d %.500s, want %s", status, answer, tt.want)
+		}
+	}
+	for name, body := range map[string]string{"bad time": `{"config":"x","since":"soon"}`, "no object": `[]`} {
+		if status, answer := o.ask(t, operatorToken, http.MethodPost, path, path, body); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", name, status, answer)
 		}
 	}
 }

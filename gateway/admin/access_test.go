@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -28,7 +29,8 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 		Upstreams: func() []Upstream { return nil }, Sessions: func() []Session { return nil }, Replicas: func() []Replica { return nil },
 		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
 		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
-		Log: slog.New(slog.DiscardHandler),
+		Replay: func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },
+		Log:    slog.New(slog.DiscardHandler),
 	}), &records
 }
 
@@ -97,6 +99,7 @@ func TestAccess(t *testing.T) {
 		{"bad limit", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?limit=0", 400, "GH-ADMIN-REQUEST"},
 		{"bad cursor", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?before=x", 400, "GH-ADMIN-REQUEST"},
 		{"bad event id", "", false, http.Header{"Authorization": {"Bearer " + string(good)}, "Last-Event-Id": {"x"}}, "GET", "/api/v1/decisions/live", 400, "GH-ADMIN-REQUEST"},
+		{"no draft", "", false, bearer("Bearer " + good), "POST", "/api/v1/policy/replay", 400, "GH-ADMIN-REQUEST"},
 		{"bad body", "", false, bearer("Bearer " + good), "POST", "/api/v1/explain", 400, "GH-ADMIN-REQUEST"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,8 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// mostBody bounds the body of a request, in bytes.
-const mostBody = 64 << 10
+// Bounds of the body of a request, in bytes: of any, and of one with a configuration.
+const (
+	mostBody  = 64 << 10
+	mostDraft = 2 << 20
+)
 
 // acted records what an operator did.
 func (a *API) acted(x *exchange, event, session, reason string) {
@@ -84,13 +87,9 @@ func (a *API) reload(x *exchange) error {
 
 // explain asks policy.
 func (a *API) explain(x *exchange) error {
-	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, mostBody))
-	if err != nil {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is too large, or was cut off")
-	}
 	var q Question
-	if err := json.Unmarshal(body, &q); err != nil {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is no question: "+err.Error())
+	if err := x.read(mostBody, &q); err != nil {
+		return err
 	}
 	if q.Args.IsNull() {
 		q.Args = nil
@@ -103,4 +102,48 @@ func (a *API) explain(x *exchange) error {
 		return refusal(http.StatusBadRequest, failure.AdminRequest, err.Error())
 	}
 	return x.answer(answer)
+}
+
+// replay runs a draft against recent calls, one at a time. Conditions of a draft tell about what
+// they look at, so it sees the arguments of calls only for those who may.
+func (a *API) replay(x *exchange) error {
+	d := Draft{Arguments: x.seesArguments()}
+	if err := x.read(mostDraft, &d); err != nil {
+		return err
+	}
+	now := time.Now()
+	for name, one := range map[string]struct {
+		text string
+		to   *time.Time
+	}{"since": {d.Since, &d.Filter.Since}, "until": {d.Until, &d.Filter.Until}} {
+		at, err := readTime(one.text, now)
+		if err != nil {
+			return refusal(http.StatusBadRequest, failure.AdminRequest, name+": want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h")
+		}
+		*one.to = at
+	}
+	if !a.replays.TryLock() {
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "another replay runs")
+	}
+	defer a.replays.Unlock()
+	report, err := a.deps.Replay(x.r.Context(), d)
+	if bad, ok := errors.AsType[*BadDraft](err); ok {
+		return x.answerWith(http.StatusUnprocessableEntity, bad)
+	}
+	if err != nil {
+		return err
+	}
+	return x.answer(report)
+}
+
+// read reads the body of a request, an object of at most so many bytes.
+func (x *exchange) read(most int64, v any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, most))
+	if err != nil {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is too large, or was cut off")
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is not what the description says: "+err.Error())
+	}
+	return nil
 }

@@ -176,6 +176,25 @@ type Answer struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// Draft is a configuration to try on recent calls.
+type Draft struct {
+	// Config is its text, in YAML. References in it are not looked up.
+	Config string `json:"config"`
+	// Since and Until bound the time of the calls, as parameters do.
+	Since string `json:"since,omitempty"`
+	Until string `json:"until,omitempty"`
+
+	Filter    record.Filter `json:"-"` // what Since and Until say
+	Arguments bool          `json:"-"` // who asks may see those of calls
+}
+
+// BadDraft is the error of a draft that is no configuration.
+type BadDraft struct {
+	Problems []Problem `json:"problems"`
+}
+
+func (e *BadDraft) Error() string { return "the draft is no configuration" }
+
 // State is the configuration that holds. It has no secrets.
 type State struct {
 	Revision string    `json:"revision,omitempty"`

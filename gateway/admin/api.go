@@ -5,12 +5,13 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"net/http"
-
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"log/slog"
+	"net/http"
+	"sync"
 )
 
 // Path is where the API begins.
@@ -42,8 +43,11 @@ type Deps struct {
 	// run.
 	Reload  func() (Reload, error)
 	Explain func(ctx context.Context, q Question) (Answer, error)
-	State   func() State
-	Log     *slog.Logger
+	// Replay runs a draft of a configuration against recent calls. The error is a *BadDraft, or
+	// that of ctx.
+	Replay func(ctx context.Context, d Draft) (*replay.Report, error)
+	State  func() State
+	Log    *slog.Logger
 }
 
 // API answers the requests of operators.
@@ -51,6 +55,7 @@ type API struct {
 	deps     Deps
 	mux      *http.ServeMux
 	refusals refusals
+	replays  sync.Mutex // held by the replay that runs
 }
 
 // route is one thing that the API can be asked.
@@ -72,6 +77,7 @@ var routes = []route{
 	{"GET /api/v1/config", RoleViewer, func(a *API, x *exchange) error { return x.answer(a.deps.State()) }},
 	{"POST /api/v1/reload", RoleOperator, (*API).reload},
 	{"POST /api/v1/explain", RoleViewer, (*API).explain},
+	{"POST /api/v1/policy/replay", RoleViewer, (*API).replay},
 	{"GET /api/v1/openapi.json", RoleViewer, func(_ *API, x *exchange) error { return x.write(http.StatusOK, description) }},
 }
 

@@ -213,7 +213,7 @@ var table = [...]row{
 	AdminRole:          {"GH-ADMIN-ROLE", 0, Never, "the role of an operator does not allow what was asked of the admin API"},
 	AdminNotFound:      {"GH-ADMIN-NOT-FOUND", 0, Never, "the admin API does not know what was asked for"},
 	AdminRequest:       {"GH-ADMIN-REQUEST", 0, Never, "a request to the admin API makes no sense, or not now"},
-	AdminBusy:          {"GH-ADMIN-BUSY", 0, Later, "as many operators follow the decisions as may"},
+	AdminBusy:          {"GH-ADMIN-BUSY", 0, Later, "as many operators follow the decisions as may, or a replay runs"},
 	LogSlow:            {"GH-LOG-SLOW", 0, Later, "whatever reads the log is too slow"},
 	KeysMissing:        {"GH-KEYS-MISSING", 0, Later, "the issuer publishes no key that the gateway can use"},
 	TokenRefused:       {"GH-TOKEN-REFUSED", 0, Never, "the token endpoint for an upstream gave no usable token"},
