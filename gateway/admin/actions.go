@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -17,6 +19,9 @@ const (
 	mostBody  = 64 << 10
 	mostDraft = 2 << 20
 )
+
+// longestReplay bounds the time of a replay.
+const longestReplay = 20 * time.Second
 
 // acted records what an operator did.
 func (a *API) acted(x *exchange, event, session, reason string) {
@@ -126,7 +131,12 @@ func (a *API) replay(x *exchange) error {
 		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "another replay runs")
 	}
 	defer a.replays.Unlock()
-	report, err := a.deps.Replay(x.r.Context(), d)
+	ctx, cancel := context.WithTimeout(x.r.Context(), longestReplay)
+	defer cancel()
+	report, err := a.deps.Replay(ctx, d)
+	if ctx.Err() != nil {
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("the replay takes longer than %s: let gatehouse policy replay do it with files of records", longestReplay))
+	}
 	if bad, ok := errors.AsType[*BadDraft](err); ok {
 		return x.answerWith(http.StatusUnprocessableEntity, bad)
 	}
