@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -65,6 +66,9 @@ type Config struct {
 	Policy policy.Config `yaml:"policy"`
 	// Limits bound how often something is used. Default none.
 	Limits policy.Limits `yaml:"limits"`
+	// Hooks look at what calls say: at arguments before a server gets them, and at results before
+	// a client does. Default none.
+	Hooks hooks.Config `yaml:"hooks"`
 	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
 	// required.
 	Upstreams []upstream.Config `yaml:"upstreams"`
@@ -142,6 +146,8 @@ func (c Config) Validate() error {
 	found.add("policy", c.Policy.CheckIssuers(issuers))
 	found.add("limits", c.Limits.Validate())
 	found.add("limits", c.Limits.CheckIssuers(issuers))
+	found.add("hooks", c.Hooks.Validate())
+	found.add("hooks", c.Hooks.CheckIssuers(issuers))
 	found.add("naming", c.Naming.Validate())
 	found.add("disclosure", c.Disclosure.validate(issuers))
 	found.add("pinning", c.Pinning.Validate())

@@ -41,6 +41,8 @@ type Answer struct {
 	Effect string
 	// Text gives the reasons, rule by rule.
 	Text string
+	// Hooks say which hooks would run, a line for each.
+	Hooks []string
 	// Notes say what cannot be known without asking the upstreams.
 	Notes []string
 }
@@ -72,7 +74,11 @@ func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
 	for _, doubt := range cfg.policyDoubts() {
 		notes = append(notes, doubt.Error())
 	}
-	return Answer{Effect: e.Effect.String(), Text: e.String(), Notes: notes}, nil
+	answer := Answer{Effect: e.Effect.String(), Text: e.String(), Notes: notes}
+	if e.Effect != policy.Deny {
+		answer.Hooks, err = cfg.Hooks.Explain(&caller, target)
+	}
+	return answer, err
 }
 
 // caller returns the caller of the question.

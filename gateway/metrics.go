@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -44,6 +45,7 @@ type metrics struct {
 	policy     *policy.Metrics
 	disclosure *disclosure.Metrics
 	results    *results.Metrics
+	hooks      *hooks.Metrics
 	front      *front.Metrics
 	sessions   *session.Metrics
 	cluster    *cluster.Metrics
@@ -86,6 +88,7 @@ func newMetrics(version string, redis bool) *metrics {
 		policy:     policy.NewMetrics(reg),
 		disclosure: disclosure.NewMetrics(reg),
 		results:    results.NewMetrics(reg),
+		hooks:      hooks.NewMetrics(reg),
 		front:      front.NewMetrics(reg),
 		sessions:   session.NewMetrics(reg, revisions...),
 		cluster:    cluster.NewMetrics(reg),

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -19,9 +20,9 @@ import (
 )
 
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
-// A stage depends on those below it and must not depend on those above. The guard stands
-// directly above the catalog, so that nothing gets around it. Requests that the gateway makes
-// itself (Way.Lists) are not observed.
+// A stage depends on those below it and must not depend on those above. Below the guard there are
+// only hooks, which see what the guard lets pass, so that nothing gets around either. Requests that
+// the gateway makes itself (Way.Lists) are not observed.
 func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, err error) {
 	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
 	if err != nil {
@@ -32,6 +33,10 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 		return way, nil, err
 	}
 	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
+	if err != nil {
+		return way, nil, err
+	}
+	looks, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Tracer: with.tracer, Metrics: with.metrics.hooks})
 	if err != nil {
 		return way, nil, err
 	}
@@ -47,6 +52,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 		skills.Middleware(guard),
 		limiter.Middleware,
 		guard.Middleware,
+		looks.Middleware,
 	)
 	way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(way.Lists)
 	return way, described, nil

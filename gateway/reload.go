@@ -182,6 +182,7 @@ func (g *Gateway) replace(before, next *graph) {
 		}
 	}
 	g.services.metrics.policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
+	g.services.metrics.hooks.Keep(before.cfg.Hooks, next.cfg.Hooks)
 }
 
 // retire closes an upstream as soon as nothing runs there, or when the gateway stops.

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -42,10 +43,12 @@ func NewAudiences(sets []Who) (*Audiences, error) {
 
 // First returns the index of the first set that has the caller, -1 for none. A caller whose
 // claims are ambiguous belongs to no set.
-func (c *Audiences) First(caller *mcp.Caller) int {
+func (c *Audiences) First(caller *mcp.Caller) int { return c.member(caller).of }
+
+func (c *Audiences) member(caller *mcp.Caller) *member {
 	key := c.hash.of(caller)
 	if known, ok := c.known.Get(key); ok && known.is(caller) {
-		return known.of
+		return known
 	}
 	m := &member{newSubject(*caller), -1}
 	for i, audience := range c.audiences {
@@ -55,7 +58,7 @@ func (c *Audiences) First(caller *mcp.Caller) int {
 		}
 	}
 	c.known.Add(key, m)
-	return m.of
+	return m
 }
 
 // Selection is a list of patterns, for configuration other than rules that is about what
@@ -89,6 +92,46 @@ func (s *Selection) First(t mcp.Target) int {
 func (s *Selection) About(kind, upstream string) bool {
 	of := mcp.Target{Kind: kind, Upstream: upstream}
 	return slices.ContainsFunc(s.patterns, func(p pattern) bool { return p.of(of) })
+}
+
+// Reach is the calls to which a restriction applies that is no rule. In doubt it applies: to a
+// caller whose claims are ambiguous, and to a URI that may be read in several ways if one of them
+// fits. Safe for concurrent use.
+type Reach struct {
+	who  *Audiences // nil for everybody
+	what []pattern
+}
+
+// NewReach makes a Reach of a set of callers and of patterns, nil for everything.
+func NewReach(who Who, what []string) (r *Reach, err error) {
+	if what == nil {
+		what = []string{"*:*"}
+	}
+	r = &Reach{}
+	if r.what, err = newPatterns(what); err != nil {
+		return nil, err
+	}
+	if reflect.ValueOf(who).IsZero() {
+		return r, nil
+	}
+	if r.who, err = NewAudiences([]Who{who}); err != nil {
+		return nil, fmt.Errorf("who: %w", err)
+	}
+	return r, nil
+}
+
+// Has reports whether the restriction applies to a caller's use of a target.
+func (r *Reach) Has(caller *mcp.Caller, t mcp.Target) bool {
+	spelled := spellTarget(t)
+	about := func(p pattern) bool { return p.of(t) }
+	if !spelled.fits(r.what, Deny) && (!spelled.refused || !slices.ContainsFunc(r.what, about)) {
+		return false
+	}
+	if r.who == nil {
+		return true
+	}
+	m := r.who.member(caller)
+	return m.unclear != nil || m.of == 0
 }
 
 // CheckPatterns reports all mistakes in patterns, each with the path of its key in front.

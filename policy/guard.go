@@ -270,3 +270,27 @@ func (g *Guard) mayFollow(ctx context.Context, c *mcp.Call, id string) bool {
 	target, ok := g.resolver.Resolve(ctx, c, mcp.KindTask, id)
 	return ok && g.policy.Visible(&c.Caller, target)
 }
+
+// Holds returns nil if what was decided on a call holds for what the gateway itself has made of
+// its arguments: that is allowed, or the rule that asked the user about the call asks about it,
+// too. Otherwise it returns the error for the client. Both calls have a target.
+func (g *Guard) Holds(ctx context.Context, before, after *mcp.Call) error {
+	var decisions [2]Decision
+	var unfit error
+	for i, c := range []*mcp.Call{before, after} {
+		arguments, err := argumentsOf(c)
+		if err != nil {
+			return err
+		}
+		decisions[i], unfit = g.policy.decide(ctx, &c.Caller, c.Target, arguments, g.resolver, c)
+	}
+	if err := ctx.Err(); err != nil {
+		return err // conditions that it cut off are not judged
+	}
+	switch was, now := decisions[0], decisions[1]; {
+	case now.Effect == Allow, now.Effect == Ask && was.Effect == Ask && now.Rule == was.Rule:
+		return nil
+	}
+	g.metrics.decided(Deny)
+	return notWithThese(after, unfit)
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -389,5 +390,42 @@ func TestGuardLetsGo(t *testing.T) {
 		if err != nil || len(s.calls) != 1 || s.calls[0].State != want || s.calls[0].Answers != nil || s.calls[0].Target != tool("u", "x") {
 			t.Errorf("%q: got %v, %+v", state, err, s.calls)
 		}
+	}
+}
+
+// TestHolds: what becomes of arguments must not get around a rule.
+func TestHolds(t *testing.T) {
+	target := mcp.Target{Kind: mcp.KindTools, Upstream: "u", Name: "do"}
+	s := newShelves(target)
+	s.schemas = map[string]mcp.Raw{"u__do": mcp.Raw(`{"type":"object","properties":{"to":{"type":"string"}}}`)}
+	g, err := NewGuard(newForTest(t, Config{Default: DefaultAllow, Rules: []Rule{
+		{Name: "never", Deny: []string{"tools:u/do"}, When: `args.to == "never"`},
+		{Name: "boss", Ask: []string{"tools:u/do"}, When: `args.to.startsWith("boss")`},
+		{Name: "team", Ask: []string{"tools:u/do"}, When: `args.to == "team"`},
+	}}), GuardDeps{Resolver: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(to string) *mcp.Call {
+		c := callOf(mcp.MethodToolsCall, "u__do", fmt.Sprintf(`{"arguments":{"to":%q}}`, to), mcp.Caller{})
+		c.Target = target
+		return c
+	}
+	for _, tt := range []struct {
+		before, after string
+		holds         bool
+	}{
+		{"me", "you", true}, {"boss", "me", true}, {"boss", "boss2", true},
+		{"me", "never", false}, {"boss", "never", false}, {"me", "boss", false}, {"team", "boss", false},
+	} {
+		err := g.Holds(t.Context(), call(tt.before), call(tt.after))
+		if (err == nil) != tt.holds || err != nil && mcp.FailureOf(err) != failure.ArgumentsDenied {
+			t.Errorf("%s becomes %s: %v", tt.before, tt.after, err)
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Holds(gone, call("me"), call("you")); err == nil {
+		t.Error("it holds though nobody could judge it")
 	}
 }

@@ -69,6 +69,14 @@ func explain(cmd *cobra.Command, config string, q gateway.Question) error {
 	if _, err := fmt.Fprint(cmd.OutOrStdout(), answer.Text); err != nil {
 		return &problemError{err}
 	}
+	for i, hook := range answer.Hooks {
+		if i == 0 {
+			hook = "\n" + hook
+		}
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), hook); err != nil {
+			return &problemError{err}
+		}
+	}
 	switch answer.Effect {
 	case "deny":
 		return exitError(exitDeny)

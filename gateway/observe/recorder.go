@@ -48,7 +48,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
 		Revision: c.Revision, Era: eras[eraOf(c)],
 		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name, Thing: v.Target.Kind, File: v.Target.File,
-		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval,
+		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval, Hooks: v.Hooks,
 		Outcome: outcomes[how], Executed: executedOf(c, how, known),
 		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c),
 	}
@@ -102,6 +102,8 @@ func executedOf(c *mcp.Call, how outcome, known *mcp.Error) string {
 	if known != nil {
 		executed, _ := known.Data.Member("executed")
 		switch text := executed.Text(); {
+		case known.Name == failure.HookRefused:
+			return text
 		case known.Code <= 0: // perhaps an error of the server, which may say what it likes
 		case text == record.ExecutedNo, text == record.ExecutedUnknown:
 			return text

@@ -58,7 +58,7 @@ const pipelineFile = "gateway/pipeline.go"
 
 // checkPipeline requires the guard directly above the catalog: the pipeline is one
 // mcp.Chain around its parameter of type *catalog.Catalog, and the last middleware is that
-// of a policy.NewGuard.
+// of a policy.NewGuard. Only the hooks may stand below it: they have policy decide again.
 func checkPipeline(m *module) (problems []string) {
 	if slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "gateway" }) && !slices.Contains(m.files, pipelineFile) {
 		return []string{m.problem(pipelineFile, "is not there: this rule has to be told where the pipeline is assembled")}
@@ -67,7 +67,7 @@ func checkPipeline(m *module) (problems []string) {
 		if f.name != pipelineFile {
 			return
 		}
-		var catalog, guard string
+		var catalog, guard, looks string
 		var chains []*ast.CallExpr
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -78,10 +78,14 @@ func checkPipeline(m *module) (problems []string) {
 					}
 				}
 			case *ast.AssignStmt:
-				if call, ok := n.Rhs[0].(*ast.CallExpr); ok && isSelector(call.Fun, "policy", "NewGuard") {
-					if id, ok := n.Lhs[0].(*ast.Ident); ok {
-						guard = id.Name
-					}
+				call, isCall := n.Rhs[0].(*ast.CallExpr)
+				id, isIdent := n.Lhs[0].(*ast.Ident)
+				switch {
+				case !isCall || !isIdent:
+				case isSelector(call.Fun, "policy", "NewGuard"):
+					guard = id.Name
+				case isSelector(call.Fun, "hooks", "New"):
+					looks = id.Name
 				}
 			case *ast.CallExpr:
 				if isSelector(n.Fun, "mcp", "Chain") {
@@ -97,6 +101,9 @@ func checkPipeline(m *module) (problems []string) {
 		args := chains[0].Args
 		if id, ok := args[0].(*ast.Ident); !ok || id.Name != catalog {
 			problems = append(problems, m.problem(m.at(args[0].Pos()), "the catalog has to be the last handler of the chain"))
+		}
+		if isSelector(args[len(args)-1], looks, "Middleware") {
+			args = args[:len(args)-1]
 		}
 		if !isSelector(args[len(args)-1], guard, "Middleware") {
 			problems = append(problems, m.problem(m.at(args[len(args)-1].Pos()), "%s.Middleware has to be the last middleware: what stands below it gets around policy", guard))
@@ -202,6 +209,7 @@ func TestCheckPipeline(t *testing.T) {
 	const guard = "guard, err := policy.NewGuard(rules, deps)\n"
 	runRule(t, checkPipeline, []ruleTest{
 		{"allowed", pipeline(guard + "return mcp.Chain(last, observe.Middleware(log), guard.Middleware)"), nil},
+		{"hooks below the guard", pipeline(guard + "looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware)"), nil},
 		{"something below the guard", pipeline(guard + "return mcp.Chain(last, guard.Middleware, other.Middleware)"), []string{"pipeline.go:4: guard.Middleware has to be the last middleware"}},
 		{"no guard in it", pipeline(guard + "return mcp.Chain(last)"), []string{"guard.Middleware has to be the last"}},
 		{"around something else", pipeline(guard + "return mcp.Chain(wrap(last), guard.Middleware)"), []string{"the catalog has to be the last handler"}},

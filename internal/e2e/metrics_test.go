@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
@@ -142,6 +143,7 @@ func TestMetrics(t *testing.T) {
 			{Name: "secrets", Deny: []string{"tools:*/secret"}},
 			{Name: "care", Ask: []string{"tools:*/careful"}},
 		}},
+		Hooks:  hooks.Config{{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"jwt"}}}},
 		Limits: policy.Limits{{Name: "once", What: []string{"tools:old/rare"}, Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}},
 		Upstreams: []upstream.Config{
 			{Name: "old", URL: everyWay(t, statefulServer).URL, Results: upstream.Results{Inline: 1024}},
@@ -238,6 +240,7 @@ func TestMetrics(t *testing.T) {
 		"sessions_opened_total{revision=2025-11-25}":                 1,
 		"sessions_ended_total{cause=deleted}":                        1,
 		"large_results_total{outcome=cut,upstream=old}":              4,
+		"hook_runs_total{action=pass,hook=keys,on=results}":          anyNumber,
 		"sessions_open":                                              0,
 		"upstream_state{state=ready,upstream=old}":                   1,
 		"upstream_state{state=down,upstream=old}":                    0,

@@ -16,6 +16,7 @@ const (
 	NoTask
 	StateInvalid
 	ArgumentsDenied
+	HookRefused
 	NotApproved
 	HeaderMismatch
 	MissingCapability
@@ -139,6 +140,7 @@ var table = [...]row{
 	NoTask:             {"GH-NO-TASK", -32601, Never, "this tool does not run as a task"},
 	StateInvalid:       {"GH-STATE-INVALID", -32602, Never, "the state of the retry is not its own, or nothing waits for it any more"},
 	ArgumentsDenied:    {"GH-ARGUMENTS-DENIED", -32602, Never, "a policy rule allows the tool or prompt, but not with these arguments"},
+	HookRefused:        {"GH-HOOK-REFUSED", -32603, Depends, "a hook refuses the arguments of the call, or what came back"},
 	NotApproved:        {"GH-NOT-APPROVED", -32602, Never, "what the upstream offers here is not what the operator has approved"},
 	HeaderMismatch:     {"GH-HEADER-MISMATCH", -32020, Never, "an HTTP header is missing or contradicts the body"},
 	MissingCapability:  {"GH-MISSING-CAPABILITY", -32021, Never, "the client does not declare a capability that the request needs"},

@@ -140,6 +140,7 @@ type Executed string
 
 // The gateway never repeats a call that may have run.
 const (
+	ExecutedYes     Executed = "yes"
 	ExecutedNo      Executed = "no"
 	ExecutedUnknown Executed = "unknown"
 )

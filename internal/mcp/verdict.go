@@ -1,5 +1,7 @@
 package mcp
 
+import "time"
+
 // Verdict is the decision of policy on a call. It stays zero for a call that needs no
 // decision, such as a list.
 type Verdict struct {
@@ -13,4 +15,16 @@ type Verdict struct {
 	// earlier approval holds), "declined", or "impossible" for a client that cannot ask. "" if
 	// there was none.
 	Approval string
+	// Hooks are the hooks that ran for the call, in their order.
+	Hooks []HookRun
+}
+
+// HookRun is what a hook did for a call.
+type HookRun struct {
+	Name string
+	// On is "arguments" or "results".
+	On string
+	// Action is "pass", "change" or "refuse".
+	Action string
+	Took   time.Duration
 }

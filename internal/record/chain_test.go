@@ -253,6 +253,8 @@ func fullLine(t *testing.T) []byte {
 			*value = time.Unix(1700000000, 0)
 		case *mcp.Raw:
 			*value = mcp.Raw(`{"a":1}`)
+		case *[]mcp.HookRun:
+			*value = []mcp.HookRun{{Name: "x", On: "results", Action: "pass", Took: time.Second}, {}}
 		default:
 			f.SetInt(1_000_000)
 		}

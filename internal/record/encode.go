@@ -47,7 +47,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("executed", r.Executed)
 	if r.Duration != 0 {
 		w.name("duration_ms")
-		w = strconv.AppendFloat(w, float64(r.Duration.Microseconds())/1000, 'f', -1, 64)
+		w = milliseconds(w, r.Duration)
 	}
 	w.number("request_bytes", int64(r.RequestBytes))
 	w.number("reply_bytes", int64(r.ReplyBytes))
@@ -58,6 +58,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 		w = append(w, r.Arguments...)
 	}
 	w.text("arguments_omitted", r.ArgumentsOmitted)
+	w.hooks(r.Hooks)
 	w.text("list", r.List)
 	w.list("added", r.Added)
 	w.list("removed", r.Removed)
@@ -98,6 +99,25 @@ func (w *members) list(name string, values []string) {
 		*w = mcp.AppendString(append(*w, separator), Clip(value))
 	}
 	*w = append(*w, ']')
+}
+
+func (w *members) hooks(ran []mcp.HookRun) {
+	if len(ran) == 0 {
+		return
+	}
+	w.name("hooks")
+	separator := byte('[')
+	for _, h := range ran {
+		one := mcp.Object("name", mcp.String(h.Name), "on", mcp.String(h.On), "action", mcp.String(h.Action),
+			"duration_ms", mcp.Raw(milliseconds(nil, h.Took)))
+		*w = append(append(*w, separator), one...)
+		separator = ','
+	}
+	*w = append(*w, ']')
+}
+
+func milliseconds(dst []byte, d time.Duration) []byte {
+	return strconv.AppendFloat(dst, float64(d.Microseconds())/1000, 'f', -1, 64)
 }
 
 func (w *members) number(name string, value int64) {

@@ -102,6 +102,9 @@ type Record struct {
 	Arguments        mcp.Raw
 	ArgumentsOmitted string
 
+	// Hooks are the hooks that ran.
+	Hooks []mcp.HookRun
+
 	// List, Added, Removed and Changed say what is different in a list, or, with Changed only,
 	// in a configuration.
 	List    string

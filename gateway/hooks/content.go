@@ -1,0 +1,75 @@
+package hooks
+
+import (
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// What of a message is content, and what of it is data. The rest is left alone: what the protocol
+// itself reads would not be the same message with other texts.
+
+// inData is for a value that means something to its application only.
+func inData(value mcp.Raw, do edit) mcp.Raw { return do(value, true) }
+
+// inTexts is for a value of MCP.
+func inTexts(value mcp.Raw, do edit) mcp.Raw { return do(value, false) }
+
+// inResult is for a result of any method, and for the contents of other messages of MCP.
+func inResult(result mcp.Raw, do edit) mcp.Raw {
+	return result.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch {
+		case mcp.Named(name, "structuredContent"):
+			return do(value, true)
+		case mcp.Named(name, "_meta"):
+			return inMeta(value, do)
+		}
+		return do(value, false)
+	})
+}
+
+// inMeta leaves members of the protocol alone.
+func inMeta(meta mcp.Raw, do edit) mcp.Raw {
+	return meta.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		if strings.HasPrefix(string(name), mcp.MetaPrefix) || string(name) == mcp.MetaProgressToken {
+			return value
+		}
+		return do(value, true)
+	})
+}
+
+// inError is for a JSON-RPC error.
+func inError(value mcp.Raw, do edit) mcp.Raw {
+	return value.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		return do(value, string(name) == "data")
+	})
+}
+
+// inQuestion is for the params of a question. The page to which it sends the user, who sees it, is
+// left alone: a changed URL leads elsewhere.
+func inQuestion(params mcp.Raw, do edit) mcp.Raw {
+	return params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch {
+		case mcp.Named(name, "url"), mcp.Named(name, "elicitationId"):
+			return value
+		case mcp.Named(name, "_meta"):
+			return inMeta(value, do)
+		}
+		return do(value, false)
+	})
+}
+
+// inMessage is for the params of progress and log messages.
+func inMessage(params mcp.Raw, do edit) mcp.Raw {
+	return params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch {
+		case mcp.Named(name, "data"):
+			return do(value, true)
+		case mcp.Named(name, mcp.MetaProgressToken):
+			return value
+		case mcp.Named(name, "_meta"):
+			return inMeta(value, do)
+		}
+		return do(value, false)
+	})
+}

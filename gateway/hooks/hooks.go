@@ -1,0 +1,146 @@
+package hooks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// Resolver finds the tool that made a task; gateway/catalog implements it.
+type Resolver interface {
+	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
+}
+
+// Deps are the dependencies of the hooks. Resolver and Holds are required.
+type Deps struct {
+	Resolver Resolver
+	// Holds says whether what policy decided on a call holds for what it has become; see
+	// policy.Guard.
+	Holds func(ctx context.Context, before, after *mcp.Call) error
+	// Tracer has a span for each hook that runs; nil for none.
+	Tracer  *tracing.Tracer
+	Metrics *Metrics
+}
+
+// Hooks are compiled hooks. They may be used concurrently.
+type Hooks struct {
+	Deps
+	hooks []*hook
+}
+
+// hook is a compiled Hook.
+type hook struct {
+	name   string
+	on     [2]bool // by side
+	reach  *policy.Reach
+	filter filter
+}
+
+// side is where content goes.
+type side uint8
+
+const (
+	toServer side = iota
+	toClient
+)
+
+var sides = [...]string{toServer: Arguments, toClient: Results}
+
+// New compiles hooks.
+func New(cfg Config, deps Deps) (*Hooks, error) {
+	if deps.Metrics == nil {
+		deps.Metrics = NewMetrics(nil)
+	}
+	all := &Hooks{Deps: deps}
+	for i, c := range cfg {
+		h := &hook{name: c.Name, on: [2]bool{c.is(Arguments), c.is(Results)}}
+		var err error
+		if h.reach, err = policy.NewReach(c.Who, c.What); err == nil {
+			h.filter, err = c.filter()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("hooks%s: %w", Path(i, c), err)
+		}
+		all.hooks = append(all.hooks, h)
+	}
+	return all, nil
+}
+
+// of returns the hooks that run for a caller's use of a target.
+func (all *Hooks) of(caller *mcp.Caller, t mcp.Target) (some []*hook) {
+	for _, h := range all.hooks {
+		if h.reach.Has(caller, t) {
+			some = append(some, h)
+		}
+	}
+	return some
+}
+
+// Explain returns a line for each hook that runs for a caller's use of a target.
+func (c Config) Explain(caller *mcp.Caller, t mcp.Target) (lines []string, err error) {
+	all, err := New(c, Deps{})
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range all.of(caller, t) {
+		on := sides[toServer] + " and " + sides[toClient]
+		for side, is := range h.on {
+			if !is {
+				on = sides[1-side]
+			}
+		}
+		lines = append(lines, fmt.Sprintf("Hook %q runs on %s.", h.name, on))
+	}
+	return lines, nil
+}
+
+// Middleware puts the hooks in front of the catalog.
+func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
+	if len(all.hooks) == 0 {
+		return next
+	}
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if c.Method == mcp.MethodListen {
+			return next.Handle(ctx, all.listening(ctx, c))
+		}
+		if c.Target.Upstream == "" || ctx.Err() != nil { // nothing runs
+			return next.Handle(ctx, c)
+		}
+		some := all.of(&c.Caller, c.Target)
+		if some == nil {
+			return next.Handle(ctx, c)
+		}
+		r := &run{Hooks: all, ctx: ctx, call: c, hooks: some}
+		defer r.report()
+		inner, err := r.there()
+		if err != nil {
+			return nil, err
+		}
+		return r.back(next, inner)
+	})
+}
+
+// listening returns a call of subscriptions/listen that hears of tasks what the hooks of their
+// tools leave.
+func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
+	inner := c.Clone()
+	inner.Notify = func(e mcp.Event) {
+		if e.Method != mcp.NoteTask {
+			c.Notify(e)
+			return
+		}
+		tool, ok := all.Resolver.Resolve(ctx, c, mcp.KindTask, mcp.TaskID(e.Params))
+		if !ok { // nobody knows which hooks are for it
+			return
+		}
+		r := &run{Hooks: all, ctx: ctx, call: c, hooks: all.of(&c.Caller, tool)}
+		if task, err := r.task(e.Params); err == nil {
+			e.Params = task
+			c.Notify(e)
+		}
+	}
+	return inner
+}

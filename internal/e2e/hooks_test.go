@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+//lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
+
+// leak is a secret that the server gives away.
+const leak = "AKIAIOSFODNN7EXAMPLE"
+
+// newLeaky starts a server whose tools, prompt and resource give a secret away.
+func newLeaky(t *testing.T, revision string) (url string) {
+	t.Helper()
+	server := newPeer(revision, func(string) {})
+	sdk.AddTool(server, &sdk.Tool{Name: "leak"}, func(ctx context.Context, req *sdk.CallToolRequest, in countInput) (*sdk.CallToolResult, map[string]string, error) {
+		if token := req.Params.GetProgressToken(); token != nil {
+			if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: 1, Message: "found " + leak}); err != nil {
+				return nil, nil, err
+			}
+		}
+		text := strings.Repeat("a line\n", in.To) + "key " + leak
+		return says(text), map[string]string{"key": leak, leak: "key"}, nil
+	})
+	sdk.AddTool(server, &sdk.Tool{Name: "ask"}, asking("elicitation", &sdk.ElicitParams{
+		Message: "Use " + leak + "?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"reason":{"type":"string"}}}`),
+	}))
+	server.AddPrompt(&sdk.Prompt{Name: "leak"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: leak}}}}, nil
+	})
+	server.AddResource(&sdk.Resource{Name: "leak", URI: "test://leak"}, fixed("is "+leak))
+	url, stop := serve(server, revision == stateless)
+	t.Cleanup(stop)
+	return url
+}
+
+// wantHookRefuses checks that a call failed because of a hook, and whether it ran.
+func wantHookRefuses(t *testing.T, err error, reason, executed string) {
+	t.Helper()
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		t.Fatalf("the error is %v", err)
+	}
+	var data map[string]any
+	if json.Unmarshal(e.Data, &data) != nil || data["reason"] != reason || data["executed"] != executed || data["error_code"] != "GH-HOOK-REFUSED" {
+		t.Errorf("the error has %s", e.Data)
+	}
+}
+
+// TestHooks: from both eras to both eras, a hook sees everything that is said.
+func TestHooks(t *testing.T) {
+	for _, pair := range [][2]string{{statefulClient, stateless}, {stateless, statefulServer}} {
+		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+			t.Parallel()
+			keys := []string{"aws_key"}
+			c := connect(t, start(t, gateway.Config{
+				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]), Results: upstream.Results{Inline: inline}}},
+				Hooks: hooks.Config{
+					{Name: "in", On: []string{hooks.Arguments}, Redact: &hooks.Redact{Patterns: []string{"apple"}, With: "pear"}},
+					{Name: "no", What: []string{"tools:up/echo"}, Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},
+					{Name: "out", On: []string{hooks.Results}, Redact: &hooks.Redact{Secrets: keys, With: "<key>"}},
+				},
+			}), pair[0])
+
+			if got := c.text(t, "up__echo", map[string]any{"text": "an apple"}); got != "an pear" {
+				t.Errorf("the server got %q", got)
+			}
+			_, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo", Arguments: map[string]any{"text": "forbidden"}})
+			wantHookRefuses(t, err, "it is forbidden", "no")
+
+			params := &sdk.CallToolParams{Name: "up__leak", Arguments: map[string]any{"to": 1}}
+			params.SetProgressToken("p")
+			result, err := c.CallTool(deadline(t), params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := json.Marshal(result); strings.Contains(string(got), leak) || strings.Count(string(got), `\u003ckey\u003e`) != 3 {
+				t.Errorf("the result is %s", got)
+			}
+			if got := <-c.progress; got.Message != "found <key>" {
+				t.Errorf("progress is %q", got.Message)
+			}
+			if got := c.text(t, "up__ask", nil); got != "accept because it is time" {
+				t.Errorf("the answer to the question was %q", got)
+			}
+			if got := <-c.asked; got != "up asks: Use <key>?" {
+				t.Errorf("the question is %q", got)
+			}
+			prompt, err := c.GetPrompt(deadline(t), &sdk.GetPromptParams{Name: "up__leak"})
+			if err != nil || prompt.Messages[0].Content.(*sdk.TextContent).Text != "<key>" {
+				t.Errorf("the prompt is %v, %v", prompt, err)
+			}
+			read, err := c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: "up+test://leak"})
+			if err != nil || read.Contents[0].Text != "is <key>" {
+				t.Errorf("the resource is %v, %v", read, err)
+			}
+
+			result, err = c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__leak", Arguments: map[string]any{"to": inline}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			link, ok := result.Content[len(result.Content)-1].(*sdk.ResourceLink)
+			if !ok {
+				t.Fatalf("a large result ends with a %T", result.Content[len(result.Content)-1])
+			}
+			if read, err = c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: link.URI}); err != nil || !strings.HasSuffix(read.Contents[0].Text, "\nkey <key>") {
+				t.Errorf("what was kept of it is not redacted, or not read: %v", err)
+			}
+		})
+	}
+}
