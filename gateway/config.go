@@ -420,6 +420,13 @@ func (c *Config) resolvePaths(dir string) {
 			absolute(path)
 		}
 	}
+	for _, h := range c.Hooks {
+		if s := h.HTTP; s != nil {
+			absolute(&s.CAFile)
+			absolute(&s.CertFile)
+			absolute(&s.KeyFile)
+		}
+	}
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
 		absolute(&u.Dir)

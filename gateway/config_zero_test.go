@@ -33,6 +33,9 @@ var zeroKeys = map[string]string{
 
 	"disclosure.grant": "disclosure: {mode: progressive, %s}",
 
+	"hooks[].http.max_bytes": "hooks: [{name: h, http: {url: https://a.example, %s}}]",
+	"hooks[].http.timeout":   "hooks: [{name: h, http: {url: https://a.example, %s}}]",
+
 	"http.ask_timeout":         "http: {%s}",
 	"http.keep_alive":          "http: {%s}",
 	"http.max_in_flight_bytes": "http: {%s}",

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -43,7 +44,8 @@ type graph struct {
 	catalog *catalog.Catalog
 	way     handover.Way
 
-	described *disclosure.Disclosure // the stage of the pipeline
+	described *disclosure.Disclosure // the stages of the pipeline
+	looks     *hooks.Hooks
 
 	stop func(context.Context) error // ends the catalog's watches; nil before they begin
 }
@@ -180,7 +182,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.way, g.described, err = pipeline(cfg, g.catalog, with)
+	g.way, g.described, g.looks, err = pipeline(cfg, g.catalog, with)
 	g.way.Callers = g.auth
 	return g, err
 }
@@ -267,8 +269,14 @@ func (g *graph) has(m *member) bool {
 	return same != nil && same.server == m.server
 }
 
-// watch runs the catalog's watches until stop.
-func (g *graph) watch() { g.stop = run(g.catalog.Run) }
+// watch runs the catalog's watches until stop. Then hooks need no connections any more, except
+// those of calls that still run.
+func (g *graph) watch() {
+	g.stop = run(func(ctx context.Context) error {
+		defer g.looks.Close()
+		return g.catalog.Run(ctx)
+	})
+}
 
 // discard closes what a graph that was never used does not share with before.
 func (g *graph) discard(before *graph) {

@@ -116,7 +116,7 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 	if last, err = catalog.New(cfg.Naming, sources, deps); err != nil {
 		return nil, nil, err
 	}
-	way, _, err := pipeline(cfg, last, with)
+	way, _, _, err := pipeline(cfg, last, with)
 	return way.Handler, last, err
 }
 

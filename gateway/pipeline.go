@@ -23,26 +23,26 @@ import (
 // A stage depends on those below it and must not depend on those above. Below the guard there are
 // only hooks, which see what the guard lets pass, so that nothing gets around either. Requests that
 // the gateway makes itself (Way.Lists) are not observed.
-func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, err error) {
+func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, looks *hooks.Hooks, err error) {
 	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
 	if err != nil {
-		return way, nil, err
+		return way, nil, nil, err
 	}
 	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, Metrics: with.metrics.policy})
 	if err != nil {
-		return way, nil, err
+		return way, nil, nil, err
 	}
 	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
 	if err != nil {
-		return way, nil, err
+		return way, nil, nil, err
 	}
-	looks, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Tracer: with.tracer, Metrics: with.metrics.hooks})
+	looks, err = hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.hooks})
 	if err != nil {
-		return way, nil, err
+		return way, nil, nil, err
 	}
 	described, err = describe(cfg, last, with)
 	if err != nil {
-		return way, nil, err
+		return way, nil, nil, err
 	}
 	way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
@@ -55,7 +55,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 		looks.Middleware,
 	)
 	way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(way.Lists)
-	return way, described, nil
+	return way, described, looks, nil
 }
 
 // shortened makes the stage that shortens large results of tools.

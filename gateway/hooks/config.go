@@ -34,7 +34,7 @@ const (
 // Config is the section "hooks". Hooks run in this order, each on what the one before has left.
 type Config []Hook
 
-// Hook looks at what some calls say. It has exactly one of Redact and Refuse.
+// Hook looks at what some calls say. It has exactly one of Redact, Refuse and HTTP.
 type Hook struct {
 	// Name is for records, metrics and logs. Required and unique.
 	Name string `yaml:"name"`
@@ -48,6 +48,8 @@ type Hook struct {
 	Redact *Redact `yaml:"redact"`
 	// Refuse refuses calls with secrets.
 	Refuse *Refuse `yaml:"refuse"`
+	// HTTP asks a service.
+	HTTP *HTTP `yaml:"http"`
 }
 
 // Redact says what is replaced.
@@ -133,15 +135,24 @@ func (h Hook) problems() (errs []error) {
 			add("on[%d]: %q: want arguments or results", i, on)
 		}
 	}
-	switch {
-	case h.Redact == nil && h.Refuse == nil:
-		add("does nothing: want redact or refuse, such as redact: {secrets: [aws_key]}")
-	case h.Redact != nil && h.Refuse != nil:
-		add("refuse: there is redact already: make another hook of it")
-	case h.Redact != nil:
+	does := 0
+	if h.Redact != nil {
+		does++
 		errs = append(errs, under("redact", findable(h.Redact.Secrets, h.Redact.Patterns), checkText("with", h.Redact.With))...)
-	default:
+	}
+	if h.Refuse != nil {
+		does++
 		errs = append(errs, under("refuse", findable(h.Refuse.Secrets, h.Refuse.Patterns), checkText("reason", h.Refuse.Reason))...)
+	}
+	if h.HTTP != nil {
+		does++
+		errs = append(errs, under("http", h.HTTP.problems())...)
+	}
+	switch {
+	case does == 0:
+		add("does nothing: want redact, refuse or http, such as redact: {secrets: [aws_key]}")
+	case does > 1:
+		add("does several things: make a hook of each of redact, refuse and http")
 	}
 	return errs
 }
@@ -193,6 +204,9 @@ func checkText(key, text string) []error {
 func (h Hook) is(on string) bool { return h.On == nil || slices.Contains(h.On, on) }
 
 func (h Hook) filter() (filter, error) {
+	if h.HTTP != nil {
+		return newRemote(*h.HTTP)
+	}
 	if h.Redact != nil {
 		f, err := newFinder(h.Redact.Secrets, h.Redact.Patterns)
 		return redact{f, []byte(cmp.Or(h.Redact.With, defaultWith))}, err

@@ -3,7 +3,9 @@ package hooks
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -20,7 +22,17 @@ func TestValidate(t *testing.T) {
 		{"no name", Hook{Redact: cards}, "[0]: name: is needed"},
 		{"a bad name", Hook{Name: "A b", Redact: cards}, `[0]: name: "A b": want at most 32`},
 		{"nothing to do", Hook{Name: "a"}, "[0] (a): does nothing: want"},
-		{"two things to do", Hook{Name: "a", Redact: cards, Refuse: &Refuse{Secrets: []string{"jwt"}}}, "[0] (a): refuse: there is redact already"},
+		{"two things to do", Hook{Name: "a", Redact: cards, Refuse: &Refuse{Secrets: []string{"jwt"}}}, "[0] (a): does several things"},
+		{"a service", Hook{Name: "a", HTTP: &HTTP{URL: "https://a.example/b?c=d", Headers: map[string]mcp.Secret{"X-Key": "k"}, Timeout: time.Second, OnFailure: Passed, MaxBytes: 1}}, ""},
+		{"a service on this machine", Hook{Name: "a", HTTP: &HTTP{URL: "http://127.0.0.1:8000"}}, ""},
+		{"no service", Hook{Name: "a", HTTP: &HTTP{}}, "[0] (a): http: url: want https"},
+		{"a service without TLS", Hook{Name: "a", HTTP: &HTTP{URL: "http://a.example"}}, "[0] (a): http: url: http is only for loopback"},
+		{"a service with a user", Hook{Name: "a", HTTP: &HTTP{URL: "https://a:b@a.example"}}, "[0] (a): http: url: a user does not belong"},
+		{"a private authority without TLS", Hook{Name: "a", HTTP: &HTTP{URL: "http://localhost", CAFile: "ca.pem"}}, "[0] (a): http: ca_file, cert_file and key_file: they are for https"},
+		{"a header of the gateway", Hook{Name: "a", HTTP: &HTTP{URL: "https://a.example", Headers: map[string]mcp.Secret{"Host": "b"}}}, "[0] (a): http: headers[Host]: the gateway sets it"},
+		{"a long time", Hook{Name: "a", HTTP: &HTTP{URL: "https://a.example", Timeout: time.Hour}}, "[0] (a): http: timeout: 1h0m0s: want at most 1m0s"},
+		{"another failure", Hook{Name: "a", HTTP: &HTTP{URL: "https://a.example", OnFailure: "open"}}, `[0] (a): http: on_failure: "open": want refuse or pass`},
+		{"much content", Hook{Name: "a", HTTP: &HTTP{URL: "https://a.example", MaxBytes: 1 << 30}}, "[0] (a): http: max_bytes: 1073741824: want at most 64MiB"},
 		{"a bad pattern of tools", Hook{Name: "a", What: []string{"tools"}, Redact: cards}, "[0] (a): what[0]: "},
 		{"no users", Hook{Name: "a", Who: policy.Who{Users: []string{}}, Redact: cards}, "[0] (a): who: users: is empty"},
 		{"on nothing", Hook{Name: "a", On: []string{}, Redact: cards}, "[0] (a): on: is empty"},

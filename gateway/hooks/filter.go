@@ -23,8 +23,10 @@ type piece struct {
 	value mcp.Raw // nil for a call without arguments
 	// texts applies an edit to the parts of the value that are content.
 	texts func(value mcp.Raw, do edit) mcp.Raw
-	// uri is what a call without arguments names. It cannot be changed.
+	// uri is what a call without arguments names.
 	uri string
+	// fixed says that there is nothing to change.
+	fixed bool
 }
 
 // action is what a hook did. The greater one says more.
@@ -33,15 +35,17 @@ type action uint8
 const (
 	passed action = iota
 	changed
+	failedOpen // the hook has not judged, and the operator lets such content pass
 	refused
+	failed // the hook has not judged, and the operator does not
 )
 
-var actions = [...]string{"pass", "change", "refuse"}
+var actions = [...]string{"pass", "change", "fail_open", "refuse", "fail_closed"}
 
 // filter is what a hook does.
 type filter interface {
 	// look returns what becomes of a piece: its value, or another one if it is changed. With
-	// refused, why is the reason for the client.
+	// refused, why is the reason for the client; with a failure, for the operator.
 	look(ctx context.Context, c *mcp.Call, p piece) (out mcp.Raw, did action, why string)
 }
 

@@ -3,7 +3,10 @@ package hooks
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -20,6 +23,8 @@ type Deps struct {
 	// Holds says whether what policy decided on a call holds for what it has become; see
 	// policy.Guard.
 	Holds func(ctx context.Context, before, after *mcp.Call) error
+	// Log is told of hooks that fail; nil for nobody.
+	Log *slog.Logger
 	// Tracer has a span for each hook that runs; nil for none.
 	Tracer  *tracing.Tracer
 	Metrics *Metrics
@@ -37,6 +42,8 @@ type hook struct {
 	on     [2]bool // by side
 	reach  *policy.Reach
 	filter filter
+	remote bool        // asks a service
+	down   atomic.Bool // it has failed the last time
 }
 
 // side is where content goes.
@@ -54,9 +61,12 @@ func New(cfg Config, deps Deps) (*Hooks, error) {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
 	all := &Hooks{Deps: deps}
 	for i, c := range cfg {
-		h := &hook{name: c.Name, on: [2]bool{c.is(Arguments), c.is(Results)}}
+		h := &hook{name: c.Name, on: [2]bool{c.is(Arguments), c.is(Results)}, remote: c.HTTP != nil}
 		var err error
 		if h.reach, err = policy.NewReach(c.Who, c.What); err == nil {
 			h.filter, err = c.filter()
@@ -77,6 +87,31 @@ func (all *Hooks) of(caller *mcp.Caller, t mcp.Target) (some []*hook) {
 		}
 	}
 	return some
+}
+
+// Close closes idle connections to services.
+func (all *Hooks) Close() {
+	for _, h := range all.hooks {
+		if service, ok := h.filter.(*remote); ok {
+			service.close()
+		}
+	}
+}
+
+// noteHealth tells the log when a hook begins to fail, and when it works again.
+func (h *hook) noteHealth(ctx context.Context, log *slog.Logger, did action, why string) {
+	if !h.remote {
+		return
+	}
+	fails := did == failed || did == failedOpen
+	if h.down.Swap(fails) == fails {
+		return
+	}
+	if fails {
+		log.WarnContext(ctx, "a hook fails", failure.HookDown.Attr(), "hook", h.name, "action", actions[did], "error", why)
+		return
+	}
+	log.InfoContext(ctx, "a hook works again", "hook", h.name)
 }
 
 // Explain returns a line for each hook that runs for a caller's use of a target.
@@ -136,7 +171,7 @@ func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 		if !ok { // nobody knows which hooks are for it
 			return
 		}
-		r := &run{Hooks: all, ctx: ctx, call: c, hooks: all.of(&c.Caller, tool)}
+		r := &run{Hooks: all, ctx: ctx, call: c, hooks: all.of(&c.Caller, tool), pushed: true}
 		if task, err := r.task(e.Params); err == nil {
 			e.Params = task
 			c.Notify(e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type run struct {
 	ctx   context.Context
 	call  *mcp.Call
 	hooks []*hook
+	// pushed says that this is about what nobody waits for.
+	pushed bool
 
 	mu  sync.Mutex // guards ran
 	ran []mcp.HookRun
@@ -39,7 +42,7 @@ func (r *run) there() (*mcp.Call, error) {
 			return value
 		})
 	case mcp.MethodResourcesRead, mcp.MethodDirectoryRead, mcp.MethodSkillsGet:
-		_, err = r.look(toServer, piece{kind: kindArguments, texts: inData, uri: c.Name})
+		_, err = r.look(toServer, piece{kind: kindArguments, texts: inData, uri: c.Name, fixed: true})
 	}
 	if err != nil {
 		return nil, err
@@ -110,7 +113,7 @@ func (r *run) back(next mcp.Handler, inner *mcp.Call) (*mcp.Reply, error) {
 	case same(left, reply.Result):
 		return reply, nil
 	case len(left) > mcp.CountedBytes && !r.call.Room.Take(int64(len(left))):
-		return nil, mcp.Errorf(failure.NoRoom, "The gateway has no room for a large answer now: try again in a minute").WithData(executed(mcp.ExecutedYes))
+		return nil, mcp.Errorf(failure.NoRoom, "The gateway has no room for a large answer now: try again in a minute").WithData(executed(mcp.ExecutedYes, false))
 	}
 	again := *reply
 	again.Result = left
@@ -182,16 +185,26 @@ func (r *run) task(task mcp.Raw) (left mcp.Raw, err error) {
 func (r *run) look(to side, p piece) (mcp.Raw, error) {
 	p.on = sides[to]
 	for _, h := range r.hooks {
-		if !h.on[to] {
+		if !h.on[to] || h.remote && p.kind == kindMessage {
 			continue
+		}
+		if h.remote && r.pushed {
+			return nil, errPushed
 		}
 		began := time.Now()
 		span := r.span(h, p)
 		left, did, why := h.filter.look(r.ctx, r.call, p)
 		span.End(actions[did])
+		if err := r.ctx.Err(); err != nil && (did == failed || did == failedOpen) {
+			return nil, err // not the hook's fault
+		}
 		r.note(mcp.HookRun{Name: h.name, On: p.on, Action: actions[did], Took: time.Since(began)})
-		if did == refused {
+		h.noteHealth(r.ctx, r.Log, did, why)
+		switch did {
+		case refused:
 			return nil, refusal(to, p.kind, why)
+		case failed:
+			return nil, outage(to, p.kind, h.name, why)
 		}
 		p.value = left
 	}
@@ -247,21 +260,39 @@ func (r *run) report() {
 	r.ran = nil
 }
 
-// refusal is the error for what a hook refuses.
-func refusal(to side, kind, why string) error {
-	what, ran := "what the server says", mcp.ExecutedUnknown
+// errPushed is for what is pushed: a service is not asked about it. The client hears of it when it
+// asks.
+var errPushed = errors.New("hooks: nobody waits for it")
+
+// stopped returns what of a call was stopped, and whether the call has run.
+func stopped(to side, kind string) (what string, ran mcp.Executed) {
 	switch {
 	case kind == kindArguments:
-		what, ran = "these arguments", mcp.ExecutedNo
+		return "these arguments", mcp.ExecutedNo
 	case kind == kindResult:
-		what, ran = "the result", mcp.ExecutedYes
+		return "the result", mcp.ExecutedYes
 	case to == toServer:
-		what = "this answer"
+		return "this answer", mcp.ExecutedUnknown
 	}
-	return mcp.Errorf(failure.HookRefused, "A guardrail of the gateway refuses %s: %s", what, why).
-		WithData(executed(ran).With("reason", mcp.String(why)))
+	return "what the server says", mcp.ExecutedUnknown
 }
 
-func executed(ran mcp.Executed) mcp.Raw {
-	return mcp.Object("retryable", mcp.Raw("false"), "executed", mcp.String(string(ran)))
+// refusal is the error for what a hook refuses.
+func refusal(to side, kind, why string) error {
+	what, ran := stopped(to, kind)
+	return mcp.Errorf(failure.HookRefused, "A guardrail of the gateway refuses %s: %s", what, why).
+		WithData(executed(ran, false).With("reason", mcp.String(why)))
+}
+
+// outage is the error for what a hook could not judge.
+func outage(to side, kind, name, why string) error {
+	what, ran := stopped(to, kind)
+	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it", what).
+		WithData(executed(ran, ran == mcp.ExecutedNo))
+	e.Cause = name + ": " + why
+	return e
+}
+
+func executed(ran mcp.Executed, retryable bool) mcp.Raw {
+	return mcp.Object("retryable", mcp.Raw(strconv.FormatBool(retryable)), "executed", mcp.String(string(ran)))
 }

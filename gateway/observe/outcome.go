@@ -48,7 +48,7 @@ func outcomeOf(ctx context.Context, reply *mcp.Reply, err error) outcome {
 	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge, mcp.CodeUpstreamAuthFailed,
 		mcp.CodeUpstreamSessionLost, mcp.CodeUpstreamTimeout:
 		return outcomeUpstream
-	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeStoreUnavailable, mcp.CodeIssuerUnavailable:
+	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeStoreUnavailable, mcp.CodeIssuerUnavailable, mcp.CodeHookUnavailable:
 		return outcomeUnavailable
 	}
 	return outcomeError

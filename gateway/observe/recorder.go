@@ -102,7 +102,7 @@ func executedOf(c *mcp.Call, how outcome, known *mcp.Error) string {
 	if known != nil {
 		executed, _ := known.Data.Member("executed")
 		switch text := executed.Text(); {
-		case known.Name == failure.HookRefused:
+		case known.Name == failure.HookRefused, known.Name == failure.HookDown:
 			return text
 		case known.Code <= 0: // perhaps an error of the server, which may say what it likes
 		case text == record.ExecutedNo, text == record.ExecutedUnknown:

@@ -82,7 +82,7 @@ var layers = []layer{
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
-	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/tracing", "policy"}},
+	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/tracing", "policy"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store

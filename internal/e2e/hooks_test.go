@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -45,17 +49,43 @@ func newLeaky(t *testing.T, revision string) (url string) {
 	return url
 }
 
-// wantHookRefuses checks that a call failed because of a hook, and whether it ran.
-func wantHookRefuses(t *testing.T, err error, reason, executed string) {
+// wantHook checks that a call failed because of a hook, why, and whether it ran.
+func wantHook(t *testing.T, err error, code, reason, executed string) {
 	t.Helper()
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
 		t.Fatalf("the error is %v", err)
 	}
 	var data map[string]any
-	if json.Unmarshal(e.Data, &data) != nil || data["reason"] != reason || data["executed"] != executed || data["error_code"] != "GH-HOOK-REFUSED" {
+	_ = json.Unmarshal(e.Data, &data)
+	if got, _ := data["reason"].(string); got != reason || data["executed"] != executed || data["error_code"] != code {
 		t.Errorf("the error has %s", e.Data)
 	}
+}
+
+// guardrail starts the service of an operator. It doubles what is counted, refuses to say what
+// links are, and never answers about anything else.
+func guardrail(t *testing.T) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct {
+			Target  struct{ Name string }
+			Content struct{ To int }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		switch asked.Target.Name {
+		case "count":
+			fmt.Fprintf(w, `{"action":"change","content":{"to":%d}}`, 2*asked.Content.To)
+		case "links":
+			fmt.Fprint(w, `{"action":"refuse","reason":"no links"}`)
+		default:
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // TestHooks: from both eras to both eras, a hook sees everything that is said.
@@ -64,12 +94,23 @@ func TestHooks(t *testing.T) {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			t.Parallel()
 			keys := []string{"aws_key"}
+			asks := func(name, on, onFailure string, what ...string) hooks.Hook {
+				return hooks.Hook{Name: name, On: []string{on}, What: what, HTTP: &hooks.HTTP{URL: guardrail(t), OnFailure: onFailure}}
+			}
+			hangs := func(h hooks.Hook) hooks.Hook {
+				h.HTTP.Timeout = 50 * time.Millisecond
+				return h
+			}
 			c := connect(t, start(t, gateway.Config{
 				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]), Results: upstream.Results{Inline: inline}}},
 				Hooks: hooks.Config{
 					{Name: "in", On: []string{hooks.Arguments}, Redact: &hooks.Redact{Patterns: []string{"apple"}, With: "pear"}},
 					{Name: "no", What: []string{"tools:up/echo"}, Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},
 					{Name: "out", On: []string{hooks.Results}, Redact: &hooks.Redact{Secrets: keys, With: "<key>"}},
+					asks("doubles", hooks.Arguments, "", "tools:up/count"),
+					asks("no-links", hooks.Results, "", "tools:up/links"),
+					hangs(asks("closed", hooks.Arguments, "", "prompts:up/greet")),
+					hangs(asks("open", hooks.Results, hooks.Passed, "tools:up/fail")),
 				},
 			}), pair[0])
 
@@ -77,7 +118,18 @@ func TestHooks(t *testing.T) {
 				t.Errorf("the server got %q", got)
 			}
 			_, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo", Arguments: map[string]any{"text": "forbidden"}})
-			wantHookRefuses(t, err, "it is forbidden", "no")
+			wantHook(t, err, "GH-HOOK-REFUSED", "it is forbidden", "no")
+
+			if got := c.text(t, "up__count", map[string]any{"to": 2}); got != "counted to 4" {
+				t.Errorf("the service has changed the arguments: %q", got)
+			}
+			_, err = c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__links"})
+			wantHook(t, err, "GH-HOOK-REFUSED", "no links", "yes")
+			_, err = c.GetPrompt(deadline(t), &sdk.GetPromptParams{Name: "up__greet", Arguments: map[string]string{"name": "a"}})
+			wantHook(t, err, "GH-HOOK-DOWN", "", "no")
+			if got := c.text(t, "up__fail", nil); got != "the tool broke" {
+				t.Errorf("a result that nobody judged: %q", got)
+			}
 
 			params := &sdk.CallToolParams{Name: "up__leak", Arguments: map[string]any{"to": 1}}
 			params.SetProgressToken("p")

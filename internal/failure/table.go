@@ -17,6 +17,7 @@ const (
 	StateInvalid
 	ArgumentsDenied
 	HookRefused
+	HookDown
 	NotApproved
 	HeaderMismatch
 	MissingCapability
@@ -141,6 +142,7 @@ var table = [...]row{
 	StateInvalid:       {"GH-STATE-INVALID", -32602, Never, "the state of the retry is not its own, or nothing waits for it any more"},
 	ArgumentsDenied:    {"GH-ARGUMENTS-DENIED", -32602, Never, "a policy rule allows the tool or prompt, but not with these arguments"},
 	HookRefused:        {"GH-HOOK-REFUSED", -32603, Depends, "a hook refuses the arguments of the call, or what came back"},
+	HookDown:           {"GH-HOOK-DOWN", 50305, Depends, "the service of a hook gives no answer that counts, and nothing passes without one"},
 	NotApproved:        {"GH-NOT-APPROVED", -32602, Never, "what the upstream offers here is not what the operator has approved"},
 	HeaderMismatch:     {"GH-HEADER-MISMATCH", -32020, Never, "an HTTP header is missing or contradicts the body"},
 	MissingCapability:  {"GH-MISSING-CAPABILITY", -32021, Never, "the client does not declare a capability that the request needs"},

@@ -42,6 +42,7 @@ const (
 	CodeOverloaded             = 50302
 	CodeStoreUnavailable       = 50303
 	CodeIssuerUnavailable      = 50304
+	CodeHookUnavailable        = 50305
 	CodeUpstreamTimeout        = 50401
 )
 

@@ -24,7 +24,8 @@ type HookRun struct {
 	Name string
 	// On is "arguments" or "results".
 	On string
-	// Action is "pass", "change" or "refuse".
+	// Action is "pass", "change", "refuse", or, for a hook that could not judge, "fail_open" if
+	// the content has passed and "fail_closed" if it was refused.
 	Action string
 	Took   time.Duration
 }

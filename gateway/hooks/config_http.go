@@ -1,0 +1,112 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Values of HTTP.OnFailure.
+const (
+	Refused = "refuse"
+	Passed  = "pass"
+)
+
+const (
+	defaultTimeout = 5 * time.Second
+	mostTimeout    = time.Minute
+	defaultBytes   = 1 << 20
+	mostBytes      = 64 << 20
+)
+
+// HTTP says which service of the operator decides.
+type HTTP struct {
+	// URL is asked by POST: https, or http. Required.
+	URL string `yaml:"url"`
+	// AllowPlaintext allows http to hosts that are not loopback. Default false.
+	AllowPlaintext bool `yaml:"allow_plaintext"`
+	// Headers are sent with each request. Default none.
+	Headers map[string]mcp.Secret `yaml:"headers"`
+	// CAFile holds the PEM certificates of the authorities that sign the service's certificate.
+	// Default: those of the system.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a service
+	// that asks for one. Default none.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Timeout bounds one request. Default 5s, at most 1m.
+	Timeout time.Duration `yaml:"timeout"`
+	// OnFailure says what becomes of what the service does not judge: "refuse", the default, or
+	// "pass".
+	OnFailure string `yaml:"on_failure"`
+	// MaxBytes is the size of the largest content that is sent. Larger content is a failure.
+	// Default 1MiB, at most 64MiB.
+	MaxBytes int64 `yaml:"max_bytes"`
+}
+
+func (c HTTP) certificates() clienttls.Files {
+	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
+}
+
+// headerName matches what may be a header.
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func (c HTTP) problems() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	scheme, loopback, err := checkURL(c.URL)
+	switch {
+	case err != nil:
+		add("url: %w", err)
+	case scheme == "http" && !loopback && !c.AllowPlaintext:
+		add("url: http is only for loopback addresses; use https, or set allow_plaintext: true")
+	case scheme == "http" && !c.certificates().IsZero():
+		add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
+	}
+	if err := c.certificates().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	for name, value := range c.Headers {
+		switch lower := strings.ToLower(name); {
+		case !headerName.MatchString(name):
+			add("headers: %q is not the name of a header", name)
+		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" || lower == "connection":
+			add("headers[%s]: the gateway sets it", name)
+		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			add("headers[%s]: has control characters", name)
+		}
+	}
+	if c.Timeout < 0 || c.Timeout > mostTimeout {
+		add("timeout: %s: want at most %s", c.Timeout, mostTimeout)
+	}
+	if c.OnFailure != "" && c.OnFailure != Refused && c.OnFailure != Passed {
+		add("on_failure: %q: want refuse or pass", c.OnFailure)
+	}
+	if c.MaxBytes < 0 || c.MaxBytes > mostBytes {
+		add("max_bytes: %d: want at most 64MiB", c.MaxBytes)
+	}
+	return errs
+}
+
+// checkURL reads a URL. Its error does not show it: it may hold a secret.
+func checkURL(raw string) (scheme string, loopback bool, err error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http":
+		return "", false, errors.New("want https:// or http:// and the service")
+	case u.Hostname() == "":
+		return "", false, errors.New("it names no host")
+	case u.User != nil:
+		return "", false, errors.New("a user does not belong in it; put credentials into headers")
+	case u.Fragment != "":
+		return "", false, errors.New("a fragment does not belong in it")
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme, strings.EqualFold(u.Hostname(), "localhost") || err == nil && ip.Unmap().IsLoopback(), nil
+}
