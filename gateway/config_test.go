@@ -226,7 +226,7 @@ func TestRelativePaths(t *testing.T) {
 }
 
 func TestExampleIsValid(t *testing.T) {
-	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "SIEM_TOKEN"} {
+	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "SIEM_TOKEN", "DLP_TOKEN"} {
 		t.Setenv(name, "s3cret")
 	}
 	t.Setenv("GATEHOUSE_ADMIN_TOKEN", "456789abcdef0123456789abcdef0123")

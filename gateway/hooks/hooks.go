@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -116,18 +118,16 @@ func (h *hook) noteHealth(ctx context.Context, log *slog.Logger, did action, why
 
 // Explain returns a line for each hook that runs for a caller's use of a target.
 func (c Config) Explain(caller *mcp.Caller, t mcp.Target) (lines []string, err error) {
-	all, err := New(c, Deps{})
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range all.of(caller, t) {
-		on := sides[toServer] + " and " + sides[toClient]
-		for side, is := range h.on {
-			if !is {
-				on = sides[1-side]
-			}
+	for i, h := range c {
+		reach, err := policy.NewReach(h.Who, h.What)
+		if err != nil {
+			return nil, fmt.Errorf("hooks%s: %w", Path(i, h), err)
 		}
-		lines = append(lines, fmt.Sprintf("Hook %q runs on %s.", h.name, on))
+		if !reach.Has(caller, t) {
+			continue
+		}
+		on := slices.DeleteFunc(slices.Clone(sides[:]), func(side string) bool { return !h.is(side) })
+		lines = append(lines, fmt.Sprintf("Hook %q runs on %s.", h.Name, strings.Join(on, " and ")))
 	}
 	return lines, nil
 }

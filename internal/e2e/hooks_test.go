@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -170,5 +175,60 @@ func TestHooks(t *testing.T) {
 				t.Errorf("what was kept of it is not redacted, or not read: %v", err)
 			}
 		})
+	}
+}
+
+// TestHookTrail: the record and the trace of a call say what hooks did. Nothing that operators see
+// has what these have seen.
+func TestHookTrail(t *testing.T) {
+	t.Parallel()
+	at := mcptest.NewCollector()
+	t.Cleanup(at.Close)
+	records := writtenTo(filepath.Join(t.TempDir(), "audit.jsonl"))
+	var log mcptest.Log
+	served, err := gateway.New(gateway.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Version: "test", Config: gateway.Config{
+		Listen:    "127.0.0.1:0",
+		Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, stateless)}},
+		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
+		Tracing:   tracing.Config{Endpoint: at.URL},
+		Hooks: hooks.Config{
+			{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"aws_key"}}},
+			{Name: "dlp", On: []string{hooks.Results}, HTTP: &hooks.HTTP{URL: guardrail(t), Timeout: 50 * time.Millisecond}},
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served.Start()
+	stop := func() { _ = served.Stop(deadline(t)) }
+	t.Cleanup(stop)
+	if err := served.WaitReady(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, served.URL(), statefulClient)
+	params := &sdk.CallToolParams{Name: "up__echo", Arguments: map[string]any{"text": leak}}
+	params.SetMeta(map[string]any{"traceparent": "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"})
+	_, err = c.CallTool(deadline(t), params)
+	wantHook(t, err, "GH-HOOK-DOWN", "", "yes")
+	stop()
+
+	for _, want := range []string{`"executed":"yes"`, `"hooks":[{"name":"keys","on":"arguments","action":"change","duration_ms":`,
+		`{"name":"keys","on":"results","action":"pass","duration_ms":`, `{"name":"dlp","on":"results","action":"fail_closed","duration_ms":`} {
+		if !strings.Contains(records.String(), want) {
+			t.Errorf("the records lack %s:\n%s", want, records)
+		}
+	}
+	spans := make(map[string]int)
+	for _, s := range at.Spans("0123456789abcdef0123456789abcdef") {
+		spans[s.Name]++
+	}
+	if spans["hook keys"] != 2 || spans["hook dlp"] != 1 {
+		t.Errorf("the spans are %v", spans)
+	}
+	if log.Count(`msg="a hook fails" error_code=GH-HOOK-DOWN hook=dlp action=fail_closed`) != 1 {
+		t.Errorf("the log is\n%s", log.String())
+	}
+	for where, what := range map[string]string{"records": records.String(), "spans": at.String(), "the log": log.String()} {
+		wantNowhere(t, where, what, leak)
 	}
 }
