@@ -11,6 +11,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -157,20 +158,54 @@ func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ref := a.nobody, (*refusal)(nil)
 		if a.oauth {
-			caller, ref = a.authenticate(r, view)
+			caller, ref = a.judge(r, view)
 		}
 		if ref != nil {
-			if ref.code != "" || ref.status != http.StatusUnauthorized {
-				a.judged(Judgement{View: view, Status: ref.status, Reason: ref.text})
-			}
-			a.metrics.refuse(ref)
-			a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
 			at.challenge.refuse(w, r, ref)
 			return
 		}
 		caller.View = view
 		next.ServeHTTP(w, stripped(r, mcp.WithCaller(r.Context(), caller)))
 	})
+}
+
+// judge identifies the caller of a request to the endpoint of a view, and reports a refusal.
+func (a *Auth) judge(r *http.Request, view string) (mcp.Caller, *refusal) {
+	caller, ref := a.authenticate(r, view)
+	if ref == nil {
+		return caller, nil
+	}
+	if ref.code != "" || ref.status != http.StatusUnauthorized {
+		a.judged(Judgement{View: view, Status: ref.status, Reason: ref.text})
+	}
+	a.metrics.refuse(ref)
+	a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
+	return mcp.Caller{}, ref
+}
+
+// RefusedError is an error of Identify that whoever asked may read.
+type RefusedError struct {
+	Status int // of HTTP
+	Name   failure.Name
+	Text   string
+}
+
+// Error returns the text.
+func (e *RefusedError) Error() string { return e.Text }
+
+// Identify returns the caller who has the token of a request that is not for an endpoint. The
+// token has to be as for the gateway's own endpoint. In mode none nobody can be identified. The
+// error is a *RefusedError.
+func (a *Auth) Identify(r *http.Request) (mcp.Caller, error) {
+	if !a.oauth {
+		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid, "there are no issuers of tokens: see auth.mode"}
+	}
+	caller, ref := a.judge(r, "")
+	if ref != nil {
+		return mcp.Caller{}, &RefusedError{ref.status, ref.name, ref.text}
+	}
+	caller.Token = ""
+	return caller, nil
 }
 
 // Run keeps the issuers' keys fresh until ctx ends, and waits for its goroutines. It has to

@@ -144,6 +144,9 @@ func (c Config) Validate() error {
 	issuers := c.issuers()
 	found.add("policy", c.Policy.Validate())
 	found.add("policy", c.Policy.CheckIssuers(issuers))
+	if rule, ok := c.Policy.NeedsApprovers(); ok && c.Admin.API.IsZero() {
+		found.add("policy", fmt.Errorf("%s: approvers: nobody could decide: they need admin.listen and admin.api (docs/admin-api.md)", rule))
+	}
 	found.add("limits", c.Limits.Validate())
 	found.add("limits", c.Limits.CheckIssuers(issuers))
 	found.add("hooks", c.Hooks.Validate())

@@ -49,6 +49,8 @@ var zeroKeys = map[string]string{
 	"naming.max_length": "naming: {%s}",
 
 	"policy.rules[].approve_for": "policy: {default: allow, rules: [{name: r, ask: [\"tools:a/b\"], %s}]}",
+	"policy.rules[].approvers.timeout": "policy: {default: allow, rules: [{name: r, ask: [\"tools:a/b\"], approvers: {who: {groups: [g]}, %s}}]}\n" +
+		"auth: {mode: oauth, issuers: [{url: https://i.example}]}\npublic_url: https://g.example/mcp\nadmin: {listen: \"127.0.0.1:9090\", api: {loopback: viewer}}",
 
 	"sessions.idle_timeout": "sessions: {%s}",
 	"sessions.max":          "sessions: {%s}",
@@ -110,6 +112,7 @@ func numberKeys(t reflect.Type, at, zero string, found map[string]numberKey) {
 func valueAt(v reflect.Value, key string) reflect.Value {
 	for name := range strings.SplitSeq(key, ".") {
 		name, list := strings.CutSuffix(name, "[]")
+		v = reflect.Indirect(v)
 		v = v.FieldByIndex(strictyaml.Keys(v.Type())[name])
 		if list {
 			v = v.Index(0)

@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -178,6 +179,10 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	}
 	g.undo.onStop("traces", g.services.tracer.Close)
 	g.services.lists = g.sessionLists
+	g.services.fourEyes = foureyes.New(foureyes.Deps{
+		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
+		Metrics: metrics.fourEyes,
+	})
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
 	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
 		return err
@@ -341,6 +346,7 @@ func (g *Gateway) Start() {
 		return err
 	})
 	g.undo.onStop("front", g.front.Close)
+	g.undo.onStop("calls that wait for approval", func(context.Context) error { g.services.fourEyes.Close(); return nil })
 	g.reloading.Lock()
 	g.running = true
 	g.reloading.Unlock()

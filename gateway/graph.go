@@ -14,8 +14,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
-	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
-	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -24,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
@@ -42,10 +41,7 @@ type graph struct {
 	members []*member        // the upstreams, in the order of the configuration
 	guards  []*pinning.Guard // of the upstreams that are pinned
 	catalog *catalog.Catalog
-	way     handover.Way
-
-	described *disclosure.Disclosure // the stages of the pipeline
-	looks     *hooks.Hooks
+	stages
 
 	stop func(context.Context) error // ends the catalog's watches; nil before they begin
 }
@@ -87,6 +83,7 @@ type services struct {
 	tracer   *tracing.Tracer   // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events           // records what is no call
+	fourEyes *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
 }
@@ -182,7 +179,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.way, g.described, g.looks, err = pipeline(cfg, g.catalog, with)
+	g.stages, err = pipeline(cfg, g.catalog, with)
 	g.way.Callers = g.auth
 	return g, err
 }

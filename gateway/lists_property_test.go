@@ -116,8 +116,8 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 	if last, err = catalog.New(cfg.Naming, sources, deps); err != nil {
 		return nil, nil, err
 	}
-	way, _, _, err := pipeline(cfg, last, with)
-	return way.Handler, last, err
+	made, err := pipeline(cfg, last, with)
+	return made.way.Handler, last, err
 }
 
 // call is a call of the client.

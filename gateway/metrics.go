@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -43,6 +44,7 @@ type metrics struct {
 	calls      *observe.Metrics
 	tokens     *auth.Metrics
 	policy     *policy.Metrics
+	fourEyes   *foureyes.Metrics
 	disclosure *disclosure.Metrics
 	results    *results.Metrics
 	hooks      *hooks.Metrics
@@ -86,6 +88,7 @@ func newMetrics(version string, redis bool) *metrics {
 		calls:      observe.NewMetrics(reg),
 		tokens:     auth.NewMetrics(reg),
 		policy:     policy.NewMetrics(reg),
+		fourEyes:   foureyes.NewMetrics(reg),
 		disclosure: disclosure.NewMetrics(reg),
 		results:    results.NewMetrics(reg),
 		hooks:      hooks.NewMetrics(reg),

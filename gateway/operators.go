@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
@@ -48,6 +50,9 @@ func newAPI(g *Gateway) *admin.API {
 		EndSession: func(ctx context.Context, digest string) error {
 			return endDigest(ctx, g.services.list(), g.services.sessions.Delete, digest)
 		},
+		Identify: func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
+		FourEyes: g.services.fourEyes,
+		RuleAt:   func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
 		Replicas: func() []admin.Replica { return shownReplicas(g) },
 		Reload:   func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {

@@ -223,6 +223,14 @@ pinning: {file: %q}
 		}
 	}
 
+	const approvals = "/api/v1/approvals"
+	if status, answer := o.ask(t, viewerToken, http.MethodGet, approvals, approvals, ""); status != http.StatusOK || answer != "{\"approvals\":[]}\n" {
+		t.Errorf("approvals: %d %s", status, answer)
+	}
+	if status, answer := o.ask(t, auditorToken, http.MethodPost, approvals+"/{id}", approvals+"/x", "{}"); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
+		t.Errorf("an auditor decides: %d %s", status, answer)
+	}
+
 	const reload, explain = "/api/v1/reload", "/api/v1/explain"
 	if status, answer := o.ask(t, viewerToken, http.MethodPost, reload, reload, ""); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
 		t.Errorf("a viewer reloads: %d %s", status, answer)

@@ -19,43 +19,51 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
+// stages are what pipeline makes: the way of calls, and those of its stages that others ask, too.
+type stages struct {
+	way       handover.Way
+	rules     *policy.Policy
+	described *disclosure.Disclosure
+	looks     *hooks.Hooks
+}
+
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
 // A stage depends on those below it and must not depend on those above. Below the guard there are
 // only hooks, which see what the guard lets pass, so that nothing gets around either. Requests that
 // the gateway makes itself (Way.Lists) are not observed.
-func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, looks *hooks.Hooks, err error) {
-	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
+func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err error) {
+	p.rules, err = policy.New(cfg.rules(), viewRules(cfg)...)
 	if err != nil {
-		return way, nil, nil, err
+		return p, err
 	}
-	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, Metrics: with.metrics.policy})
+	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.fourEyes, Metrics: with.metrics.policy})
 	if err != nil {
-		return way, nil, nil, err
+		return p, err
 	}
-	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
+	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: p.rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
 	if err != nil {
-		return way, nil, nil, err
+		return p, err
 	}
-	looks, err = hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.hooks})
+	p.looks, err = hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.hooks})
 	if err != nil {
-		return way, nil, nil, err
+		return p, err
 	}
-	described, err = describe(cfg, last, with)
+	p.described, err = describe(cfg, last, with)
 	if err != nil {
-		return way, nil, nil, err
+		return p, err
 	}
-	way.Lists = mcp.Chain(last,
+	p.way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
-		described.Middleware, // what it refuses was not called, and is not counted
-		shortened(cfg, last, rules, with),
+		p.described.Middleware, // what it refuses was not called, and is not counted
+		shortened(cfg, last, p.rules, with),
 		listchange.Middleware(guard),
 		skills.Middleware(guard),
 		limiter.Middleware,
 		guard.Middleware,
-		looks.Middleware,
+		p.looks.Middleware,
 	)
-	way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(way.Lists)
-	return way, described, looks, nil
+	p.way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(p.way.Lists)
+	return p, nil
 }
 
 // shortened makes the stage that shortens large results of tools.

@@ -134,7 +134,7 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	if err != nil {
 		return nil, err
 	}
-	way, _, err := pipeline(cfg, last, with)
+	made, err := pipeline(cfg, last, with)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	}()
 	last.WaitFirst(ctx)
 	for _, c := range w.calls {
-		_, _ = way.Handler.Handle(ctx, c.Clone()) // the record says how it went
+		_, _ = made.way.Handler.Handle(ctx, c.Clone()) // the record says how it went
 	}
 	if len(records) != len(w.calls) {
 		return nil, fmt.Errorf("%d records of %d calls", len(records), len(w.calls))

@@ -1,11 +1,14 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
 const (
@@ -14,6 +17,8 @@ const (
 	approvalKey   = mcp.OwnKey + "approval"
 	approveMember = "approve"
 	heldKey       = "held"
+	// maxReason bounds what the caller reads of an approver's reason, in bytes before escaping.
+	maxReason = 500
 )
 
 // approve lets an approved call through, and asks about any other. An approval is bound to
@@ -37,6 +42,9 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 		return g.pass(ctx, c, next, target, round, digest)
 	case relayed: // it began when the rules let it pass without being asked
 		return nil, expired()
+	}
+	if !d.asksUser() {
+		return g.second(ctx, c, next, target, d, round, digest)
 	}
 	if d.ApproveFor > 0 {
 		held, err := g.approvals.Has(ctx, c.Caller.User(), heldKey+digest)
@@ -67,6 +75,9 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 				return nil, unavailable(err)
 			}
 		}
+		if d.FourEyes != nil {
+			return g.second(ctx, c, next, target, d, round, digest)
+		}
 		return g.pass(ctx, c, next, target, round, digest)
 	case declined:
 		g.metrics.declined.Inc()
@@ -74,6 +85,80 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 		return refuse(c, failure.ApprovalDeclined, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
 	}
 	return g.askUser(ctx, c, target, d, digest)
+}
+
+// asksUser reports whether the user of a call is asked.
+func (d Decision) asksUser() bool { return d.FourEyes == nil || d.FourEyes.UserToo }
+
+// whoApproves says whose approval a call needs.
+func (d Decision) whoApproves() string {
+	switch {
+	case d.FourEyes == nil:
+		return "the user approves"
+	case d.FourEyes.UserToo:
+		return "the user and somebody else approve"
+	}
+	return "somebody else approves"
+}
+
+// second lets a call wait until somebody else than its user decides on it.
+func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision, r round, digest string) (*mcp.Reply, error) {
+	approval(c, "waiting")
+	waits := &foureyes.Call{
+		ID: c.ID, Issuer: c.Caller.Issuer, User: c.Caller.Subject, Client: c.Caller.ClientID, View: c.Caller.View, Method: c.Method,
+		Name: c.Name, Upstream: target.Upstream, Original: target.Name, File: target.File, Rules: d.FourEyes.Rules, Digest: digest,
+	}
+	waits.Arguments, waits.Others = sent(c)
+	told := 0
+	verdict, err := g.fourEyes.Wait(ctx, c.Caller.User(), waits, d.FourEyes.Timeout, func() {
+		// Fractions leave the whole numbers to the progress of the server.
+		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Object(
+			"progress", mcp.Raw(fmt.Sprintf("0.%06d", told)), "message", mcp.String("Waiting for somebody else to approve of this call"))})
+		told++
+	})
+	switch {
+	case errors.Is(err, foureyes.ErrExpired):
+		approval(c, "expired")
+		return refuse(c, failure.ApprovalTimeout, "Somebody else has to approve of this call, and nobody did within "+d.FourEyes.Timeout.String()+", so it did not run. ("+failure.ApprovalTimeout.String()+")", "approval_timeout")
+	case errors.Is(err, foureyes.ErrFull):
+		return nil, notRun(mcp.Errorf(failure.TooManyApprovals, "Too many calls wait for approval: try again when some of them have ended"))
+	case errors.Is(err, foureyes.ErrClosed):
+		return nil, notRun(mcp.Errorf(failure.Stopping, "the gateway is stopping: try again"))
+	case errors.Is(err, foureyes.ErrAnew):
+		return nil, mcp.UpstreamError(failure.UpstreamClosing, target.Upstream, mcp.ExecutedNo, "the configuration has changed: try again")
+	case err != nil:
+		return nil, err
+	}
+	if c.Verdict != nil {
+		c.Verdict.Approver = verdict.By.Subject
+	}
+	if !verdict.Approve {
+		approval(c, "refused")
+		why := "Somebody who has to approve of this call has refused it, so it did not run. Do not make it again unless the user asks for it."
+		if verdict.Reason != "" {
+			why += " The reason given: " + shown(verdict.Reason, maxReason)
+		}
+		return refuse(c, failure.ApprovalRefused, why+" ("+failure.ApprovalRefused.String()+")", "refused")
+	}
+	approval(c, "approved")
+	return g.pass(ctx, c, next, target, r, digest)
+}
+
+// sent copies what a server gets of a call's params: the arguments, and everything else.
+func sent(c *mcp.Call) (arguments mcp.Raw, others []foureyes.Other) {
+	eachSent(c, func(in, name string, value mcp.Raw) {
+		if in == "" && name == "arguments" && arguments == nil {
+			arguments = bytes.Clone(value)
+			return
+		}
+		others = append(others, foureyes.Other{In: in, Name: name, Value: bytes.Clone(value)})
+	})
+	return arguments, others
+}
+
+// notRun says in an error that it helps to make the call again, and that it did not run.
+func notRun(e *mcp.Error) *mcp.Error {
+	return e.WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
 }
 
 // approval reports to the observer of a call what became of the question to its user.
@@ -179,6 +264,5 @@ func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return mcp.Errorf(failure.StoreDown, "Approvals are not available now: try again in a minute").
-		WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
+	return notRun(mcp.Errorf(failure.StoreDown, "Approvals are not available now: try again in a minute"))
 }

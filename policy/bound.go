@@ -54,7 +54,7 @@ func ofTheHop(name string, value mcp.Raw) bool {
 	return strings.HasPrefix(name, mcp.MetaPrefix)
 }
 
-// digestOf returns a digest of a call: its user, client, target and everything that is sent.
+// digestOf returns a digest of a call: its user, client, view, target and everything that is sent.
 // The client's declared capabilities count too, since servers act on them. White space
 // between values and the order of members do not count, except inside a value.
 func digestOf(c *mcp.Call, target mcp.Target) string {
@@ -64,7 +64,7 @@ func digestOf(c *mcp.Call, target mcp.Target) string {
 	})
 	slices.Sort(members)
 	h := sha256.New()
-	parts := []string{c.Caller.Issuer, c.Caller.Subject, c.Caller.ClientID, c.Method, target.Kind, target.Upstream, target.Name, target.File}
+	parts := []string{c.Caller.Issuer, c.Caller.Subject, c.Caller.ClientID, c.Caller.View, c.Method, target.Kind, target.Upstream, target.Name, target.File}
 	for _, part := range append(parts, members...) {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))

@@ -20,6 +20,9 @@ const (
 	maxPatterns = 1_000 // of a rule
 	// maxApproval is the longest time that an approval may last.
 	maxApproval = 24 * time.Hour
+	// How long a call waits for its approvers, by default and at most.
+	defaultWait = 5 * time.Minute
+	maxWait     = time.Hour
 )
 
 // Config is the section "policy". Its zero value denies everything. A gateway without a
@@ -62,9 +65,43 @@ type Rule struct {
 	// ApproveFor is how long an approval lasts for exactly the same call of the same user, at
 	// most 24h. Default: one call.
 	ApproveFor time.Duration `yaml:"approve_for" zero:"an approval is for one call, the default"`
+	// Approvers approve of each call that Ask names, in place of its user. Default: its user
+	// does.
+	Approvers *Approvers `yaml:"approvers"`
 	// Record says what the audit keeps of the arguments of the calls on which this rule
 	// decides. Default: a digest only.
 	Record Recording `yaml:"record"`
+}
+
+// Approvers are people of whom one has to approve of a call while it waits. Nobody approves of
+// a call of their own.
+type Approvers struct {
+	// Who they are. Required.
+	Who Who `yaml:"who"`
+	// Timeout is how long a call waits for them, at most 1h. Then it is refused. Default 5m.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+func (a *Approvers) problems(r Rule) error {
+	var errs []error
+	if r.Ask == nil {
+		errs = append(errs, errors.New("they approve of what ask names, but the rule does not ask"))
+	}
+	if r.ApproveFor != 0 {
+		errs = append(errs, errors.New("they approve of one call at a time: take approve_for out"))
+	}
+	if err := a.Who.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("who: %w", err))
+	} else if newAudience(a.Who).everybody() {
+		errs = append(errs, errors.New("who: is needed, such as {groups: [change-managers]}"))
+	}
+	switch {
+	case a.Timeout < 0:
+		errs = append(errs, fmt.Errorf("timeout: %s is negative", a.Timeout))
+	case a.Timeout > maxWait:
+		errs = append(errs, fmt.Errorf("timeout: %s is longer than %s", a.Timeout, maxWait))
+	}
+	return errors.Join(errs...)
 }
 
 // Recording says what is recorded of a call's arguments.
@@ -205,6 +242,15 @@ type Limits []Limit
 // alone, is not missing.
 func (c Config) IsZero() bool { return c.Default == "" && c.Rules == nil }
 
+// NeedsApprovers returns the path of the first rule that has approvers; ok is false for none.
+func (c Config) NeedsApprovers() (path string, ok bool) {
+	i := slices.IndexFunc(c.Rules, func(r Rule) bool { return r.Approvers != nil })
+	if i < 0 {
+		return "", false
+	}
+	return elementPath("rules", i, c.Rules[i].Name), true
+}
+
 // Validate reports all mistakes in the configuration, each with the path of its key in front.
 func (c Config) Validate() error {
 	var errs []error
@@ -254,6 +300,11 @@ func (r Rule) validate(l *language) error {
 	}
 	if err := r.Record.validate(); err != nil {
 		errs = append(errs, fmt.Errorf("record: %w", err))
+	}
+	if r.Approvers != nil {
+		if err := r.Approvers.problems(r); err != nil {
+			errs = append(errs, fmt.Errorf("approvers: %w", err))
+		}
 	}
 	if r.Strict != nil && r.When == "" {
 		errs = append(errs, errors.New("strict: says how a condition reads arguments, but the rule has no when"))

@@ -92,9 +92,9 @@ func (t *tally) reason() string {
 	case d.Effect == Deny:
 		return "No rule allows it: the default is deny."
 	case d.Effect == Ask && allowed == nil:
-		return fmt.Sprintf("The default allows it, once the user approves: rule %q asks.", d.Rule)
+		return fmt.Sprintf("The default allows it, once %s: rule %q asks.", d.whoApproves(), d.Rule)
 	case d.Effect == Ask:
-		return fmt.Sprintf("Rule %q allows it, once the user approves: rule %q asks.", allowed.name, d.Rule)
+		return fmt.Sprintf("Rule %q allows it, once %s: rule %q asks.", allowed.name, d.whoApproves(), d.Rule)
 	case allowed == nil:
 		return "No rule applies: the default is allow."
 	}
@@ -148,7 +148,10 @@ func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", e.Effect, quoteName(e.Target.String()))
 	fmt.Fprintf(&b, "%s\n", e.Reason)
-	if e.Effect == Ask {
+	if e.Effect == Ask && e.FourEyes != nil {
+		fmt.Fprintf(&b, "It waits up to %s until an approver of %s, who is not the caller, approves of it.\n", e.FourEyes.Timeout, quotedNames(e.FourEyes.Rules))
+	}
+	if e.Effect == Ask && e.asksUser() {
 		holds := "one call"
 		if e.ApproveFor > 0 {
 			holds = e.ApproveFor.String()
@@ -183,6 +186,15 @@ func (e Explanation) String() string {
 		fmt.Fprintf(&b, "  %-*s  %-5s  %s\n", width, r.Name, mark, r.Reason)
 	}
 	return b.String()
+}
+
+// quotedNames lists names of rules.
+func quotedNames(rules []string) string {
+	all := make([]string, len(rules))
+	for i, name := range rules {
+		all[i] = fmt.Sprintf("rule %q", name)
+	}
+	return strings.Join(all, " and ")
 }
 
 // quoteName makes a name safe to print on a terminal.

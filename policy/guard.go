@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
 // GuardDeps are the dependencies of a Guard.
@@ -16,6 +17,9 @@ type GuardDeps struct {
 	// Approvals remember what users were asked and what they approved of; nil for this
 	// process's own memory.
 	Approvals Approvals
+	// FourEyes has the calls that wait for somebody else than their user; nil for a table that
+	// nobody looks at.
+	FourEyes *foureyes.Table
 	// Metrics count what is decided; nil for nobody to know.
 	Metrics *Metrics
 }
@@ -27,6 +31,7 @@ type Guard struct {
 	policy    *Policy
 	resolver  Resolver
 	approvals Approvals
+	fourEyes  *foureyes.Table
 	views     *views
 	metrics   *Metrics
 }
@@ -42,11 +47,14 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
+	if deps.FourEyes == nil {
+		deps.FourEyes = foureyes.New(foureyes.Deps{})
+	}
 	views, err := newViews(p)
 	if err != nil {
 		return nil, err
 	}
-	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, views: views, metrics: deps.Metrics}, nil
+	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, fourEyes: deps.FourEyes, views: views, metrics: deps.Metrics}, nil
 }
 
 // Middleware puts the guard in front of the catalog. A method that the guard does not know
@@ -200,7 +208,7 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 		inner.Target = target
 		return next.Handle(ctx, inner)
 	}
-	if c.Ephemeral {
+	if c.Ephemeral && d.asksUser() {
 		return refuse(c, failure.ApprovalImpossible, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
 	}
 	return g.approve(ctx, c, next, target, d)

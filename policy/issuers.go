@@ -17,6 +17,14 @@ func (c Config) CheckIssuers(accepted []string) error {
 		if err := r.Who.checkIssuers(accepted, r.Allow != nil); err != nil {
 			errs = append(errs, fmt.Errorf("%s: who: %w", elementPath("rules", i, r.Name), err))
 		}
+		if r.Approvers == nil {
+			continue
+		}
+		if len(accepted) == 0 {
+			errs = append(errs, fmt.Errorf("%s: approvers: without auth.mode oauth nobody can prove to be one of them", elementPath("rules", i, r.Name)))
+		} else if err := r.Approvers.Who.checkIssuers(accepted, true); err != nil {
+			errs = append(errs, fmt.Errorf("%s: approvers: who: %w", elementPath("rules", i, r.Name), err))
+		}
 	}
 	return errors.Join(errs...)
 }

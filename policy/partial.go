@@ -67,7 +67,8 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 		}
 		o.fixed.add(s.rule, effect, result)
 	})
-	if o.fixed.first[Deny] != nil { // what the call says is not looked at any more
+	o.fixed.others = slices.Clip(o.fixed.others) // settle adds to copies
+	if o.fixed.first[Deny] != nil {              // what the call says is not looked at any more
 		o.open = slices.DeleteFunc(o.open, func(r openRule) bool { return !r.forWhom() })
 	}
 	o.decision = o.fixed.decision()
@@ -115,6 +116,8 @@ type tally struct {
 	fallback Effect
 	first    [3]*rule // by Effect
 	shortest time.Duration
+	user     bool    // a rule asks the user
+	others   []*rule // that ask somebody else
 }
 
 // add counts a rule. A rule whose condition failed does not allow, and denies what it would
@@ -128,6 +131,13 @@ func (t *tally) add(r *rule, effect Effect, result outcome) {
 	}
 	if effect == Ask && (t.first[Ask] == nil || r.approveFor < t.shortest) {
 		t.shortest = r.approveFor
+	}
+	switch {
+	case effect != Ask:
+	case r.approvers == nil:
+		t.user = true
+	default:
+		t.others = append(t.others, r)
 	}
 	if t.first[effect] == nil || r.index < t.first[effect].index {
 		t.first[effect] = r
@@ -144,9 +154,22 @@ func (t *tally) decision() Decision {
 	case allow == nil && t.fallback != Allow:
 		return Decision{}
 	case ask != nil:
-		return Decision{Effect: Ask, Rule: ask.name, ApproveFor: t.shortest}
+		return Decision{Effect: Ask, Rule: ask.name, ApproveFor: t.shortest, FourEyes: t.fourEyes()}
 	case allow != nil:
 		return Decision{Effect: Allow, Rule: allow.name}
 	}
 	return Decision{Effect: Allow}
+}
+
+// fourEyes says who else than the user has to approve, nil for nobody.
+func (t *tally) fourEyes() *FourEyes {
+	if len(t.others) == 0 {
+		return nil
+	}
+	rules := slices.SortedFunc(slices.Values(t.others), func(a, b *rule) int { return a.index - b.index })
+	f := &FourEyes{UserToo: t.user, Timeout: rules[0].approvers.timeout}
+	for _, r := range rules {
+		f.Rules, f.Timeout = append(f.Rules, r.name), min(f.Timeout, r.approvers.timeout)
+	}
+	return f
 }

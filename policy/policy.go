@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,19 @@ type Decision struct {
 	// ApproveFor is, for Ask, how long an approval holds: the shortest time of the rules that
 	// ask, 0 for this call only.
 	ApproveFor time.Duration
+	// FourEyes is, for Ask, who else has to approve; nil if the user alone has to.
+	FourEyes *FourEyes
+}
+
+// FourEyes says that somebody else than its user has to approve of a call.
+type FourEyes struct {
+	// Rules are the rules that want it, in the order of the configuration. One person has to be
+	// among the approvers of each of them.
+	Rules []string
+	// Timeout is how long the call waits: the shortest time of these rules.
+	Timeout time.Duration
+	// UserToo says that another rule asks the user, who comes first.
+	UserToo bool
 }
 
 // Resolver finds what a public name stands for to the client that makes a call, which may be
@@ -91,7 +105,14 @@ type rule struct {
 	patterns   [3][]pattern // by Effect
 	when       *condition   // nil without one
 	approveFor time.Duration
+	approvers  *approvers // nil for the user
 	record     Recording
+}
+
+// approvers are compiled Approvers.
+type approvers struct {
+	who     *audience
+	timeout time.Duration
 }
 
 // New compiles a configuration. The zero Config denies everything, and Config{Default:
@@ -141,6 +162,9 @@ func newRule(l *language, index int, r Rule) (*rule, error) {
 			return nil, err
 		}
 		compiled.patterns[effect] = patterns
+	}
+	if r.Approvers != nil {
+		compiled.approvers = &approvers{newAudience(r.Approvers.Who), cmp.Or(r.Approvers.Timeout, defaultWait)}
 	}
 	if r.When == "" {
 		return compiled, nil
@@ -209,6 +233,21 @@ func (p *Policy) schema(text mcp.Raw) *schema {
 	fresh := readSchema(text)
 	p.schemas.Add(&text[0], fresh)
 	return fresh
+}
+
+// Approves reports whether somebody is among the approvers of all these rules.
+func (p *Policy) Approves(rules []string, by *mcp.Caller) bool {
+	who := newSubject(*by)
+	if who.unclear != nil || len(rules) == 0 {
+		return false
+	}
+	for _, name := range rules {
+		i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.name == name })
+		if i < 0 || p.rules[i].approvers == nil || !p.rules[i].approvers.who.has(who) {
+			return false
+		}
+	}
+	return true
 }
 
 // Visible reports whether lists show the target to the caller: whether some call of it could

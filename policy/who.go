@@ -59,6 +59,11 @@ func namedSet(values []string) map[named]bool {
 	return s
 }
 
+// everybody reports whether every caller belongs to the audience.
+func (w *audience) everybody() bool {
+	return w.users == nil && w.groups == nil && w.emails == nil && w.issuers == nil && w.scopes == nil && w.clients == nil && w.claims == nil
+}
+
 // has reports whether the caller belongs to the audience, as far as that is known.
 func (w *audience) has(p *subject) bool { return w.lacks(p) == "" }
 

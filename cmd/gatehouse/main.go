@@ -15,6 +15,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
 func main() {
@@ -51,6 +53,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newUpstreams(), newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newUpstreams(), newApprovals(),
+		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"), newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
 	return root
 }

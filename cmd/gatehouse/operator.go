@@ -104,7 +104,12 @@ func (o *operator) find() error {
 // request makes a request. The caller closes the body of the answer, which has one of the
 // accepted statuses.
 func (o *operator) request(ctx context.Context, method, path string, query url.Values, accepted ...int) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, o.url+path, http.NoBody)
+	return o.send(ctx, method, path, query, http.NoBody, accepted...)
+}
+
+// send is request with a body.
+func (o *operator) send(ctx context.Context, method, path string, query url.Values, body io.Reader, accepted ...int) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, o.url+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +146,22 @@ func (o *operator) ask(ctx context.Context, method, path string, query url.Value
 	if err != nil {
 		return nil, err
 	}
+	return read(resp, v)
+}
+
+// tell is ask with a body.
+func (o *operator) tell(ctx context.Context, method, path string, body []byte, v any) (text []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	resp, err := o.send(ctx, method, path, nil, bytes.NewReader(body), http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	return read(resp, v)
+}
+
+// read reads an answer, both as it is and into v.
+func read(resp *http.Response, v any) (text []byte, err error) {
 	defer resp.Body.Close()
 	if text, err = io.ReadAll(io.LimitReader(resp.Body, mostAnswer)); err != nil {
 		return nil, err

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
 var good = mcp.Secret("0123456789abcdefghijklmnopqrstuv")
@@ -29,9 +32,21 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 		Upstreams: func() []Upstream { return nil }, Sessions: func() []Session { return nil }, Replicas: func() []Replica { return nil },
 		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
 		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
-		Replay: func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },
-		Log:    slog.New(slog.DiscardHandler),
+		Replay:   func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },
+		Identify: identify, FourEyes: foureyes.New(foureyes.Deps{}),
+		RuleAt: func(rule string) string { return rule + ":1" }, Log: slog.New(slog.DiscardHandler),
 	}), &records
+}
+
+// identify knows two access tokens.
+func identify(r *http.Request) (mcp.Caller, error) {
+	switch r.Header.Get("Authorization") {
+	case "Bearer of-bob":
+		return mcp.Caller{Issuer: "https://login.example.com", Subject: "bob"}, nil
+	case "Bearer of-whom":
+		return mcp.Caller{}, &auth.RefusedError{Status: http.StatusServiceUnavailable, Name: failure.IssuerDown, Text: "the issuer is away"}
+	}
+	return mcp.Caller{}, &auth.RefusedError{Status: http.StatusUnauthorized, Name: failure.TokenInvalid, Text: "no token"}
 }
 
 // TestDescription compares the routes with openapi.json, in both directions.
@@ -90,6 +105,16 @@ func TestAccess(t *testing.T) {
 		{"another site's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"another port's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"same-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"typed by the user", RoleViewer, true, http.Header{"Sec-Fetch-Site": {"none"}}, "GET", "/api/v1/upstreams", 200, ""},
+		{"an access token", "", false, bearer("Bearer of-bob"), "GET", "/api/v1/approvals", 200, ""},
+		{"viewer sees what waits", "", false, bearer("Bearer " + good), "GET", "/api/v1/approvals", 200, ""},
+		{"an unknown access token", "", false, bearer("Bearer x"), "GET", "/api/v1/approvals", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"no access token", "", false, nil, "GET", "/api/v1/approvals", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"issuer away", "", false, bearer("Bearer of-whom"), "GET", "/api/v1/approvals", 503, "GH-ISSUER-DOWN"},
+		{"an access token elsewhere", RoleViewer, true, bearer("Bearer of-bob"), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"an access token on an unknown path", "", false, bearer("Bearer of-bob"), "GET", "/api/v1/none", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"operator decides", "", false, bearer("Bearer " + good + "1"), "POST", "/api/v1/approvals/x", 403, "GH-ADMIN-ROLE"},
+		{"loopback decides", RoleOperator, true, nil, "POST", "/api/v1/approvals/x", 403, "GH-ADMIN-ROLE"},
+		{"approver decides nothing", "", false, bearer("Bearer of-bob"), "POST", "/api/v1/approvals/x", 400, "GH-ADMIN-REQUEST"},
 		{"unknown path", "", false, bearer("Bearer " + good), "GET", "/api/v1/none", 404, "GH-ADMIN-NOT-FOUND"},
 		{"unknown path without token", "", false, nil, "GET", "/api/v1/none", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"unknown method", "", false, bearer("Bearer " + good), "PUT", "/api/v1/reload", 404, "GH-ADMIN-NOT-FOUND"},
@@ -116,7 +141,7 @@ func TestAccess(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != tt.status || answer.Error.Code != tt.code || (tt.code != "") != (answer.Error.Message != "") {
 				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.code)
 			}
-			refused := w.Code == 401 || w.Code == 403
+			refused := w.Code == 401 || w.Code == 403 || w.Code == 503
 			if refused != (len(*records) == 1 && (*records)[0].Event == "refused" && (*records)[0].Error == tt.code) || !refused && len(*records) != 0 {
 				t.Errorf("recorded: %+v", *records)
 			}

@@ -5,13 +5,16 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/recent"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"log/slog"
 	"net/http"
 	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
 // Path is where the API begins.
@@ -39,6 +42,12 @@ type Deps struct {
 	// EndSession ends the session with a digest. Errors: ErrNoSession, and those of the store.
 	EndSession func(ctx context.Context, digest string) error
 	Replicas   func() []Replica
+	// Identify finds out whose access token a request has. Its error is an *auth.RefusedError.
+	Identify func(*http.Request) (mcp.Caller, error)
+	// FourEyes has the calls that wait for somebody else's approval.
+	FourEyes *foureyes.Table
+	// RuleAt returns the place of a policy rule, file:line; "" if it is not known.
+	RuleAt func(rule string) string
 	// Reload reads the configuration again. The error is ErrNoFile, or that the gateway does not
 	// run.
 	Reload  func() (Reload, error)
@@ -73,6 +82,8 @@ var routes = []route{
 	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error { return x.answer(sessions{some(a.deps.Sessions())}) }},
 	{"GET /api/v1/pins", RoleViewer, func(a *API, x *exchange) error { return x.answer(pins{some(a.deps.Pins())}) }},
 	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
+	{"GET /api/v1/approvals", viewerOrApprover, waitingCalls},
+	{"POST /api/v1/approvals/{id}", roleApprover, decide},
 	{"GET /api/v1/replicas", RoleViewer, func(a *API, x *exchange) error { return x.answer(replicas{some(a.deps.Replicas())}) }},
 	{"GET /api/v1/config", RoleViewer, func(a *API, x *exchange) error { return x.answer(a.deps.State()) }},
 	{"POST /api/v1/reload", RoleOperator, (*API).reload},
@@ -126,7 +137,7 @@ func (a *API) serve(r route, x *exchange) error {
 
 // enter lets those in who have a role.
 func (a *API) enter(x *exchange, role string) (err error) {
-	if x.who, err = a.admit(x.r); err == nil && !x.who.may(role) {
+	if x.who, err = a.admit(x.r, role); err == nil && !x.who.may(role) {
 		err = refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+x.who.name+" has the role "+x.who.role)
 	}
 	if err != nil {

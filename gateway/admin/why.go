@@ -25,7 +25,7 @@ func layers(d *Decision) (all []Layer) {
 	add("front", strings.TrimSpace(d.Method+" "+d.Name), labelled("revision ", d.Revision), d.Era)
 	add("policy", decided(d)...)
 	if d.Approval != "" {
-		add("approval", d.Approval)
+		add("approval", d.Approval, labelled("by ", d.Approver))
 	}
 	if d.Limit != "" {
 		add("limits", "the limit "+d.Limit+" was reached")

@@ -48,7 +48,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
 		Revision: c.Revision, Era: eras[eraOf(c)],
 		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name, Thing: v.Target.Kind, File: v.Target.File,
-		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval, Hooks: v.Hooks,
+		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval, Hooks: v.Hooks, Approver: v.Approver,
 		Outcome: outcomes[how], Executed: executedOf(c, how, known),
 		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c),
 	}
@@ -110,7 +110,7 @@ func executedOf(c *mcp.Call, how outcome, known *mcp.Error) string {
 		}
 	}
 	switch v := c.Verdict; {
-	case v.Target.Upstream == "", v.Effect == "deny", v.Approval == "asked", v.Approval == "declined", v.Approval == "impossible":
+	case v.Target.Upstream == "", v.Effect == "deny", v.Approval != "" && v.Approval != "approved" && v.Approval != "held":
 		return record.ExecutedNo
 	case how == outcomeOK:
 		return record.ExecutedYes

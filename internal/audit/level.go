@@ -19,7 +19,7 @@ func levelOf(r *record.Record) level {
 		return levelError
 	case record.KindLists, record.KindRefused:
 		return levelNotice
-	case record.KindSignIn:
+	case record.KindSignIn, record.KindApproval:
 		if r.Event == "refused" {
 			return levelNotice
 		}
@@ -42,7 +42,8 @@ func levelOfCall(r *record.Record) level {
 	case "invalid", "limited":
 		return levelNotice
 	}
-	if r.Approval == "declined" || r.Approval == "impossible" {
+	switch r.Approval {
+	case "declined", "impossible", "refused", "expired":
 		return levelNotice
 	}
 	return levelInfo

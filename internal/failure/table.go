@@ -51,6 +51,7 @@ const (
 	TooManyRequests
 	TooManyQuestions
 	TooManyTasks
+	TooManyApprovals
 	NoRoom
 
 	// Sessions and calls.
@@ -70,6 +71,8 @@ const (
 
 	ApprovalDeclined
 	ApprovalImpossible
+	ApprovalRefused
+	ApprovalTimeout
 	QuestionImpossible
 	QuestionRefused
 	QuestionUnanswered
@@ -105,6 +108,7 @@ const (
 	AdminNotFound
 	AdminRequest
 	AdminBusy
+	AdminApproval
 	LogSlow
 	KeysMissing
 	TokenRefused
@@ -172,6 +176,7 @@ var table = [...]row{
 	TooManyRequests:  {"GH-TOO-MANY-REQUESTS", 50302, Later, "the client sends requests without waiting for answers"},
 	TooManyQuestions: {"GH-TOO-MANY-QUESTIONS", 50302, Later, "too many questions wait for this client"},
 	TooManyTasks:     {"GH-TOO-MANY-TASKS", 50302, Later, "too many requests of this user wait for results of tasks, or too many tasks are kept"},
+	TooManyApprovals: {"GH-TOO-MANY-APPROVALS", 50302, Later, "too many calls of this user, or of all, wait for somebody else's approval"},
 	NoRoom:           {"GH-NO-ROOM", 50302, Depends, "other large messages fill the memory that the gateway sets aside for them"},
 
 	SessionNotFound: {"GH-SESSION-NOT-FOUND", -32600, Never, "the session has ended, or it was never this user's"},
@@ -187,6 +192,8 @@ var table = [...]row{
 
 	ApprovalDeclined:   {"GH-APPROVAL-DECLINED", -32603, Never, "the user did not approve of the call"},
 	ApprovalImpossible: {"GH-APPROVAL-IMPOSSIBLE", -32603, Never, "the call needs the user's approval, and the client cannot ask for it"},
+	ApprovalRefused:    {"GH-APPROVAL-REFUSED", -32603, Never, "somebody who has to approve of the call has refused it"},
+	ApprovalTimeout:    {"GH-APPROVAL-TIMEOUT", -32603, Never, "nobody of those who have to approve of the call has decided in time"},
 	QuestionImpossible: {"GH-QUESTION-IMPOSSIBLE", -32603, Depends, "the upstream asks for something that this client cannot be asked"},
 	QuestionRefused:    {"GH-QUESTION-REFUSED", -32603, Never, "the gateway does not pass on a question of the upstream"},
 	QuestionUnanswered: {"GH-QUESTION-UNANSWERED", -32603, Depends, "a question of the upstream got no usable answer"},
@@ -218,6 +225,7 @@ var table = [...]row{
 	AdminNotFound:      {"GH-ADMIN-NOT-FOUND", 0, Never, "the admin API does not know what was asked for"},
 	AdminRequest:       {"GH-ADMIN-REQUEST", 0, Never, "a request to the admin API makes no sense, or not now"},
 	AdminBusy:          {"GH-ADMIN-BUSY", 0, Later, "as many operators follow the decisions as may, or a replay runs"},
+	AdminApproval:      {"GH-ADMIN-APPROVAL", 0, Never, "a decision on a call that waits for approval does not hold: it is of its caller, or of another digest"},
 	LogSlow:            {"GH-LOG-SLOW", 0, Later, "whatever reads the log is too slow"},
 	KeysMissing:        {"GH-KEYS-MISSING", 0, Later, "the issuer publishes no key that the gateway can use"},
 	TokenRefused:       {"GH-TOKEN-REFUSED", 0, Never, "the token endpoint for an upstream gave no usable token"},

@@ -12,9 +12,12 @@ type Verdict struct {
 	// Rule is the name of the deciding rule, "" for the default.
 	Rule string
 	// Approval is what became of a question to the user: "asked", "approved", "held" (an
-	// earlier approval holds), "declined", or "impossible" for a client that cannot ask. "" if
-	// there was none.
+	// earlier approval holds), "declined", or "impossible" for a client that cannot ask; or to
+	// somebody else: "waiting", "approved", "refused", or "expired" if nobody decided in time.
+	// "" if there was none.
 	Approval string
+	// Approver is the somebody else who decided, a subject.
+	Approver string
 	// Hooks are the hooks that ran for the call, in their order.
 	Hooks []HookRun
 }

@@ -40,6 +40,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("rule", r.Rule)
 	w.text("rule_at", r.RuleAt)
 	w.text("approval", r.Approval)
+	w.text("approver", r.Approver)
 	w.text("limit", r.Limit)
 	w.text("outcome", r.Outcome)
 	w.number("code", int64(r.Code))

@@ -28,6 +28,7 @@ type Entry struct {
 	Rule     string    `json:"rule"`
 	RuleAt   string    `json:"rule_at"`
 	Approval string    `json:"approval"`
+	Approver string    `json:"approver"`
 	Limit    string    `json:"limit"`
 	Outcome  string    `json:"outcome"`
 	Executed string    `json:"executed"`

@@ -18,6 +18,7 @@ const (
 	KindLists      = "lists"      // what a server offers has changed
 	KindPin        = "pin"        // a server offers something that is not approved
 	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
+	KindApproval   = "approval"   // somebody approved of a call of somebody else, or refused it
 	KindAdmin      = "admin"      // an operator did something through the admin API
 	KindAnchor     = "anchor"     // where the chain stands, perhaps signed
 	KindGap        = "gap"        // records were lost here
@@ -80,8 +81,10 @@ type Record struct {
 	Decision string
 	Rule     string
 	RuleAt   string
-	// Approval is what became of the question to the user; Limit is the limit that was reached.
+	// Approval is what became of the question to the user, or to Approver, who is somebody else;
+	// Limit is the limit that was reached.
 	Approval string
+	Approver string
 	Limit    string
 
 	Outcome string

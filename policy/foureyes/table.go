@@ -1,0 +1,281 @@
+package foureyes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of what waits.
+const (
+	MostWaiting = 1000
+	MostOfUser  = 20
+	// mostBytes bounds what is shown of all calls together.
+	mostBytes = 16 << 20
+	// tellEvery is how often a caller hears that the call still waits.
+	tellEvery = 10 * time.Second
+)
+
+// Errors of Wait, besides those of its context: the call did not run.
+var (
+	ErrFull    = errors.New("foureyes: too many calls wait")
+	ErrExpired = errors.New("foureyes: nobody has decided in time")
+	ErrClosed  = errors.New("foureyes: closed")
+	// ErrAnew says that rules have changed: the call has to be decided anew.
+	ErrAnew = errors.New("foureyes: rules have changed")
+)
+
+// Errors of Decide: nothing was decided.
+var (
+	// ErrUnknown is also for calls on which somebody may not decide.
+	ErrUnknown = errors.New("no call with this id waits for your decision: it may have ended, or somebody has decided")
+	ErrOwn     = errors.New("nobody decides on a call of their own")
+	ErrDigest  = errors.New("the digest is not that of the call: look at the call again")
+)
+
+// Call is a call that waits, as those who decide see it.
+type Call struct {
+	// ID is that of the call in records, the log and errors.
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"` // then it is refused
+	// Issuer to View are about the caller.
+	Issuer string `json:"issuer,omitempty"`
+	User   string `json:"user"`
+	Client string `json:"client,omitempty"`
+	View   string `json:"view,omitempty"`
+	Method string `json:"method"`
+	// Name is the public name or URI, Original the server's own; File is that of a skill.
+	Name     string `json:"name"`
+	Upstream string `json:"upstream"`
+	Original string `json:"original"`
+	File     string `json:"file,omitempty"`
+	// Rules are the names of the rules that want the approval.
+	Rules []string `json:"rules"`
+	// Digest is of all that would run, and for whom.
+	Digest string `json:"digest,omitempty"`
+	// Arguments are as the client wrote them; Others is everything else that the server would
+	// get.
+	Arguments mcp.Raw `json:"arguments,omitempty"`
+	Others    []Other `json:"others,omitempty"`
+}
+
+// Other is a member of a call's params, or of _meta there, that is no argument.
+type Other struct {
+	In    string  `json:"in,omitempty"` // _meta
+	Name  string  `json:"name"`
+	Value mcp.Raw `json:"value"`
+}
+
+// Verdict is what somebody has decided.
+type Verdict struct {
+	By      mcp.Caller
+	Approve bool
+	// Reason is the text that a refusal has for the caller, "" for none.
+	Reason string
+}
+
+// Deps are the dependencies of a Table.
+type Deps struct {
+	// May reports whether somebody is among those who decide on the calls of all these rules;
+	// nil for nobody.
+	May func(rules []string, by *mcp.Caller) bool
+	// Metrics count what becomes of calls; nil for nobody to know.
+	Metrics *Metrics
+}
+
+// Table has the calls that wait. Its methods may be called concurrently.
+type Table struct {
+	deps Deps
+
+	mu     sync.Mutex // guards the fields below
+	calls  map[string]*waiting
+	users  map[string]int // how many calls of each wait
+	bytes  int
+	closed bool
+}
+
+type waiting struct {
+	call *Call
+	user string
+	over chan outcome // has room for the one that ends the wait
+}
+
+type outcome struct {
+	verdict Verdict
+	err     error
+}
+
+// New makes a table.
+func New(deps Deps) *Table {
+	if deps.May == nil {
+		deps.May = func([]string, *mcp.Caller) bool { return false }
+	}
+	if deps.Metrics == nil {
+		deps.Metrics = NewMetrics(nil)
+	}
+	return &Table{deps: deps, calls: make(map[string]*waiting), users: make(map[string]int)}
+}
+
+// Wait shows a call of a user to those who decide, for a time, and returns what they decided.
+// Wait owns the call from then on, and sets Since and Until. tell is called now and then as
+// long as the call waits. Errors: the Err of the table, and that of ctx.
+func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Duration, tell func()) (Verdict, error) {
+	c.Since = time.Now()
+	c.Until = c.Since.Add(limit)
+	w := &waiting{call: c, user: user, over: make(chan outcome, 1)}
+	if err := t.add(w); err != nil {
+		t.deps.Metrics.ended(err)
+		return Verdict{}, err
+	}
+	t.deps.Metrics.waiting.Inc()
+	defer t.deps.Metrics.waiting.Dec()
+	timer, ticker := time.NewTimer(limit), time.NewTicker(tellEvery)
+	defer timer.Stop()
+	defer ticker.Stop()
+	var out outcome
+	for tell(); ; tell() {
+		select {
+		case <-ticker.C:
+			continue
+		case out = <-w.over:
+		case <-timer.C:
+			out = t.giveUp(w, ErrExpired)
+		case <-ctx.Done():
+			t.giveUp(w, ctx.Err())
+			out = outcome{err: ctx.Err()} // whatever was decided: nobody waits for it
+		}
+		if out.err == nil && !out.verdict.Approve {
+			t.deps.Metrics.refused.Inc()
+		} else {
+			t.deps.Metrics.ended(out.err)
+		}
+		return out.verdict, out.err
+	}
+}
+
+func (t *Table) add(w *waiting) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return ErrClosed
+	}
+	if t.calls[w.call.ID] != nil || len(t.calls) >= MostWaiting || t.users[w.user] >= MostOfUser || t.bytes+w.size() > mostBytes {
+		return ErrFull
+	}
+	t.calls[w.call.ID] = w
+	t.users[w.user]++
+	t.bytes += w.size()
+	return nil
+}
+
+func (w *waiting) size() int {
+	size := len(w.call.Arguments) + len(w.call.Name)
+	for _, o := range w.call.Others {
+		size += len(o.Name) + len(o.Value)
+	}
+	return size
+}
+
+// remove is called with mu held.
+func (t *Table) remove(w *waiting) {
+	delete(t.calls, w.call.ID)
+	t.bytes -= w.size()
+	if t.users[w.user]--; t.users[w.user] == 0 {
+		delete(t.users, w.user)
+	}
+}
+
+// giveUp ends a wait, unless it has ended already: then it returns how.
+func (t *Table) giveUp(w *waiting, err error) outcome {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.calls[w.call.ID] != w {
+		return <-w.over // it was there before w was removed
+	}
+	t.remove(w)
+	return outcome{err: err}
+}
+
+// Shown is a call that waits. Nobody may change it.
+type Shown struct {
+	*Call
+	// Mine says that whoever asked may decide on it.
+	Mine bool
+}
+
+// List returns the calls that wait, the oldest first: to somebody who is identified those on
+// which they may decide, to anybody else (nil) all of them.
+func (t *Table) List(to *mcp.Caller) (all []Shown) {
+	t.mu.Lock()
+	calls := make([]*Call, 0, len(t.calls))
+	for _, w := range t.calls {
+		calls = append(calls, w.call)
+	}
+	t.mu.Unlock()
+	slices.SortFunc(calls, func(a, b *Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	for _, c := range calls {
+		if to == nil || t.mayDecide(c, to) == nil {
+			all = append(all, Shown{c, to != nil})
+		}
+	}
+	return all
+}
+
+// mayDecide returns nil if somebody may decide on a call, else ErrUnknown or ErrOwn.
+func (t *Table) mayDecide(c *Call, by *mcp.Caller) error {
+	switch {
+	case by.Subject == "" || !t.deps.May(c.Rules, by):
+		return ErrUnknown
+	case by.Issuer == c.Issuer && by.Subject == c.User:
+		return ErrOwn
+	}
+	return nil
+}
+
+// Decide ends the wait of a call as somebody decided who has seen a call with this digest. Errors:
+// ErrUnknown, ErrOwn, ErrDigest.
+func (t *Table) Decide(id, digest string, v Verdict) (*Call, error) {
+	t.mu.Lock()
+	w := t.calls[id]
+	t.mu.Unlock()
+	if w == nil {
+		return nil, ErrUnknown
+	}
+	if err := t.mayDecide(w.call, &v.By); err != nil {
+		return nil, err
+	}
+	if digest != w.call.Digest {
+		return nil, ErrDigest
+	}
+	v.By.Token = ""
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.calls[id] != w {
+		return nil, ErrUnknown // somebody was faster
+	}
+	t.remove(w)
+	w.over <- outcome{verdict: v}
+	return w.call, nil
+}
+
+// Anew ends all waits with ErrAnew: rules have changed.
+func (t *Table) Anew() { t.endAll(ErrAnew, false) }
+
+// Close ends all waits, those to come too, with ErrClosed.
+func (t *Table) Close() { t.endAll(ErrClosed, true) }
+
+func (t *Table) endAll(err error, last bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = t.closed || last
+	for _, w := range t.calls {
+		t.remove(w)
+		w.over <- outcome{err: err}
+	}
+}
