@@ -179,8 +179,9 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	}
 	g.undo.onStop("traces", g.services.tracer.Close)
 	g.services.lists = g.sessionLists
-	g.services.fourEyes = foureyes.New(foureyes.Deps{
+	g.services.waiting = foureyes.New(foureyes.Deps{
 		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
+		Shared:  shared.fourEyes,
 		Metrics: metrics.fourEyes,
 	})
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
@@ -346,7 +347,7 @@ func (g *Gateway) Start() {
 		return err
 	})
 	g.undo.onStop("front", g.front.Close)
-	g.undo.onStop("calls that wait for approval", func(context.Context) error { g.services.fourEyes.Close(); return nil })
+	g.undo.onStop("calls that wait for approval", func(context.Context) error { g.services.waiting.Close(); return nil })
 	g.reloading.Lock()
 	g.running = true
 	g.reloading.Unlock()

@@ -83,7 +83,7 @@ type services struct {
 	tracer   *tracing.Tracer   // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events           // records what is no call
-	fourEyes *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
+	waiting  *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
 }

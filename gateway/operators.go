@@ -51,7 +51,7 @@ func newAPI(g *Gateway) *admin.API {
 			return endDigest(ctx, g.services.list(), g.services.sessions.Delete, digest)
 		},
 		Identify: func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
-		FourEyes: g.services.fourEyes,
+		FourEyes: g.services.waiting,
 		RuleAt:   func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
 		Replicas: func() []admin.Replica { return shownReplicas(g) },
 		Reload:   func() (admin.Reload, error) { return reloaded(g) },

@@ -36,7 +36,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 	if err != nil {
 		return p, err
 	}
-	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.fourEyes, Metrics: with.metrics.policy})
+	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.waiting, Metrics: with.metrics.policy})
 	if err != nil {
 		return p, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -25,6 +26,7 @@ type stores struct {
 	// For policy; nil for the memory of this process.
 	approvals, rounds policy.Approvals
 	buckets           policy.Buckets
+	fourEyes          *foureyes.Shared
 
 	grants  grants        // nil for the memory of this process
 	results results.Store // likewise
@@ -78,6 +80,11 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 	s.approvals = policy.NewRedisApprovals(redis.DB(), approvals, "approvals")
 	s.rounds = policy.NewRedisApprovals(redis.DB(), approvals, "rounds")
 	s.buckets = policy.NewRedisBuckets(redis.DB())
+	waiting, err := s.key("four eyes")
+	if err != nil {
+		return nil, errors.Join(err, redis.Close())
+	}
+	s.fourEyes = foureyes.NewShared(redis.DB(), waiting)
 	return s, nil
 }
 

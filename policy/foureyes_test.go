@@ -53,18 +53,27 @@ func (s *second) begin(ctx context.Context, c *mcp.Call) <-chan heard {
 	return said
 }
 
+func (s *second) list(to *mcp.Caller) []foureyes.Shown {
+	s.Helper()
+	all, err := s.table.List(s.Context(), to)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all
+}
+
 // decide decides on the only call that waits, as bob, who is one of the changers.
 func (s *second) decide(approve bool, reason string) *foureyes.Call {
 	s.Helper()
 	bob := user("bob", "changers")
-	all := s.table.List(&bob)
+	all := s.list(&bob)
 	if len(all) != 1 {
 		s.Fatalf("bob sees %+v", all)
 	}
 	if got := s.shelves.reached(); len(got) != 0 {
 		s.Fatalf("it ran before anybody decided: %q", got)
 	}
-	c, err := s.table.Decide(all[0].ID, all[0].Digest, foureyes.Verdict{By: bob, Approve: approve, Reason: reason})
+	c, err := s.table.Decide(s.Context(), all[0].ID, all[0].Digest, foureyes.Verdict{By: bob, Approve: approve, Reason: reason})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -83,11 +92,11 @@ func TestSecondApprover(t *testing.T) {
 		c.Notify = func(e mcp.Event) { told = append(told, e.Method+" "+string(e.Params)) }
 		heard := s.begin(t.Context(), c)
 		alice, eve := c.Caller, user("eve", "others")
-		if len(s.table.List(&alice)) != 0 || len(s.table.List(&eve)) != 0 {
+		if len(s.list(&alice)) != 0 || len(s.list(&eve)) != 0 {
 			t.Error("alice and eve see it")
 		}
-		shown := s.table.List(nil)[0].Call
-		if _, err := s.table.Decide(c.ID, shown.Digest, foureyes.Verdict{By: alice, Approve: true}); err != foureyes.ErrOwn {
+		shown := s.list(nil)[0].Call
+		if _, err := s.table.Decide(t.Context(), c.ID, shown.Digest, foureyes.Verdict{By: alice, Approve: true}); err != foureyes.ErrOwn {
 			t.Errorf("alice decides: %v", err)
 		}
 		s.decide(true, "")
@@ -110,7 +119,7 @@ func TestSecondApprover(t *testing.T) {
 		if len(told) != 1 || told[0] != `notifications/progress {"progress":0.000000,"message":"Waiting for somebody else to approve of this call"}` {
 			t.Errorf("told %q", told)
 		}
-		if heard := s.begin(t.Context(), c); len(s.table.List(nil)) != 1 {
+		if heard := s.begin(t.Context(), c); len(s.list(nil)) != 1 {
 			t.Error("the approval was good twice")
 		} else {
 			s.table.Close()
@@ -157,7 +166,7 @@ func TestSecondEnds(t *testing.T) {
 				} else if tt.code != 0 && !mcp.HasCode(got.err, tt.code) {
 					t.Errorf("got %v", got.err)
 				}
-				if !strings.Contains(said, tt.want) || len(said) > 1000 || s.shelves.calls != nil || c.Verdict.Approval != tt.approval || len(s.table.List(nil)) != 0 {
+				if !strings.Contains(said, tt.want) || len(said) > 1000 || s.shelves.calls != nil || c.Verdict.Approval != tt.approval || len(s.list(nil)) != 0 {
 					t.Errorf("got %s, %+v, ran %v", said, c.Verdict, s.shelves.calls)
 				}
 			})
@@ -182,7 +191,7 @@ func TestSecondAfterUser(t *testing.T) {
 		s := newSecond(t, Rule{Name: "the user", Ask: []string{"tools:prod/*"}})
 		c := execute(user("alice"), `{}`)
 		reply, err := s.handler.Handle(t.Context(), c)
-		if err != nil || reply.Ask == nil || len(s.table.List(nil)) != 0 {
+		if err != nil || reply.Ask == nil || len(s.list(nil)) != 0 {
 			t.Fatalf("got %+v, %v", reply, err)
 		}
 		heard := s.begin(t.Context(), retry(c, reply.Ask, yes))

@@ -41,7 +41,7 @@ func newApprovals() *cobra.Command {
 		if follow {
 			return followApprovals(cmd, o)
 		}
-		all, text, err := listApprovals(cmd.Context(), o)
+		all, text, err := listApprovals(cmd.Context(), o, cmd.ErrOrStderr())
 		w := cmd.OutOrStdout()
 		if err != nil || o.asJSON {
 			_, failed := w.Write(text)
@@ -60,11 +60,14 @@ func newApprovals() *cobra.Command {
 	})
 }
 
-func listApprovals(ctx context.Context, o *operator) ([]admin.Approval, []byte, error) {
+// listApprovals returns the calls that wait, and says on note if some may be missing.
+func listApprovals(ctx context.Context, o *operator, note io.Writer) ([]admin.Approval, []byte, error) {
 	var answer struct {
 		Approvals []admin.Approval `json:"approvals"`
+		Partial   string           `json:"partial"`
 	}
 	text, err := o.ask(ctx, http.MethodGet, "/api/v1/approvals", nil, &answer)
+	noteMissing(note, answer.Partial)
 	return answer.Approvals, text, err
 }
 
@@ -75,7 +78,7 @@ func followApprovals(cmd *cobra.Command, o *operator) error {
 	ticker := time.NewTicker(lookAtApprovals)
 	defer ticker.Stop()
 	for shown := map[string]bool{}; ; {
-		all, _, err := listApprovals(ctx, o)
+		all, _, err := listApprovals(ctx, o, io.Discard)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -166,7 +169,7 @@ func newDecide(decision, short string) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "a `TEXT` for the record, and, of a refusal, for the caller: at most 500 bytes")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
-		all, _, err := listApprovals(cmd.Context(), o)
+		all, _, err := listApprovals(cmd.Context(), o, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}

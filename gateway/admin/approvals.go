@@ -45,12 +45,15 @@ type Decided struct {
 
 type approvals struct {
 	Approvals []Approval `json:"approvals"`
+	// Partial is why calls at other replicas may be missing, "" if they are not.
+	Partial string `json:"partial,omitempty"`
 }
 
 // waitingCalls answers with the calls that wait.
 func waitingCalls(a *API, x *exchange) error {
 	var all []Approval
-	for _, s := range a.deps.FourEyes.List(x.who.person) {
+	waiting, err := a.deps.FourEyes.List(x.r.Context(), x.who.person)
+	for _, s := range waiting {
 		one := Approval{Call: *s.Call, Mine: s.Mine}
 		if !s.Mine {
 			one.Digest, one.Arguments, one.Others = "", nil, nil
@@ -62,7 +65,11 @@ func waitingCalls(a *API, x *exchange) error {
 		}
 		all = append(all, one)
 	}
-	return x.answer(approvals{some(all)})
+	answer := approvals{Approvals: some(all)}
+	if err != nil {
+		answer.Partial = "Redis does not answer: calls that wait at other replicas may be missing"
+	}
+	return x.answer(answer)
 }
 
 // decide decides on a call that waits.
@@ -80,7 +87,7 @@ func decide(a *API, x *exchange) error {
 	case len(choice.Reason) > mostReason:
 		return refusal(http.StatusBadRequest, failure.AdminRequest, "reason: is longer than 500 bytes")
 	}
-	call, err := a.deps.FourEyes.Decide(x.r.PathValue("id"), choice.Digest, foureyes.Verdict{
+	call, err := a.deps.FourEyes.Decide(x.r.Context(), x.r.PathValue("id"), choice.Digest, foureyes.Verdict{
 		By: *x.who.person, Approve: choice.Decision == Approve, Reason: choice.Reason,
 	})
 	switch {
@@ -88,6 +95,9 @@ func decide(a *API, x *exchange) error {
 		err = refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
 	case errors.Is(err, foureyes.ErrOwn):
 		err = refusal(http.StatusForbidden, failure.AdminApproval, err.Error())
+	case errors.Is(err, foureyes.ErrAway):
+		a.deps.Log.Warn("a decision cannot be kept", failure.StoreDown.Attr(), "error", err)
+		return refusal(http.StatusServiceUnavailable, failure.StoreDown, foureyes.ErrAway.Error())
 	case errors.Is(err, foureyes.ErrDigest):
 		err = refusal(http.StatusConflict, failure.AdminApproval, err.Error())
 	}

@@ -51,7 +51,7 @@ var layers = []layer{
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
 		third: []string{"github.com/hashicorp/golang-lru/v2"}},
-	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp"}},
+	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal", "policy/foureyes"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},

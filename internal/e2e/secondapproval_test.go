@@ -16,8 +16,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -30,13 +35,11 @@ type fourEyed struct {
 	server  *mcptest.Server
 }
 
-func newFourEyed(t *testing.T) *fourEyed {
+func newFourEyed(t *testing.T, s *mcptest.Server, sessions session.Config, replicas cluster.Config) *fourEyed {
 	t.Helper()
-	s := scripted(t, statefulServer)
-	s.Tools("do")
-	s.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
 	f := &fourEyed{T: t, records: filepath.Join(t.TempDir(), "audit.jsonl"), server: s}
 	f.guarded = guard(t, gateway.Config{
+		Sessions: sessions, Replicas: replicas,
 		Admin: gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleAuditor}},
 		Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: f.records}}},
 		Policy: policy.Config{Rules: []policy.Rule{{
@@ -46,6 +49,15 @@ func newFourEyed(t *testing.T) *fourEyed {
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	})
 	return f
+}
+
+// doer is a server with the tool "do".
+func doer(t *testing.T) *mcptest.Server {
+	t.Helper()
+	s := scripted(t, statefulServer)
+	s.Tools("do")
+	s.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
+	return s
 }
 
 func (f *fourEyed) token(user string, groups ...string) string {
@@ -113,7 +125,7 @@ func (f *fourEyed) begin(ctx context.Context, c *client, amount int) <-chan stri
 // TestSecondApprover: what go-sdk clients of both eras see when somebody else decides on their
 // calls, and who may.
 func TestSecondApprover(t *testing.T) {
-	f := newFourEyed(t)
+	f := newFourEyed(t, doer(t), session.Config{}, cluster.Config{})
 	alice, bob, eve := f.token("alice", "changers"), f.token("bob", "changers"), f.token("eve", "others")
 	for i, revision := range eras {
 		t.Run(revision, func(t *testing.T) {
@@ -230,5 +242,27 @@ func TestSecondApprover(t *testing.T) {
 	}
 	if fmt.Sprint(calls) != "map[approved by alice yes:1 approved by bob yes:2 refused by bob no:2 waiting by <nil> no:2]" {
 		t.Errorf("calls: %v", calls)
+	}
+}
+
+// TestSecondApproverAtAnotherReplica: the approver need not know where a call waits.
+func TestSecondApproverAtAnotherReplica(t *testing.T) {
+	t.Parallel()
+	server := doer(t)
+	shared := session.Config{Store: session.StoreRedis, Key: "0123456789abcdef0123456789abcdef", Redis: redisdb.Config{URL: mcp.Secret(redistest.Start(t).URL())}}
+	here := newFourEyed(t, server, shared, cluster.Config{Listen: "127.0.0.1:0"})
+	there := newFourEyed(t, server, shared, cluster.Config{Listen: "127.0.0.1:0"})
+	c := here.connect(t, stateless, here.token("alice"))
+	said := here.begin(deadline(t), c, 7)
+	bob := there.token("bob", "changers")
+	all := there.waiting(bob)
+	if len(all) != 1 || string(all[0].Arguments) != `{"amount":7}` {
+		t.Fatalf("bob sees %+v", all)
+	}
+	if got := there.decide(bob, all[0], admin.Choice{Decision: admin.Approve, Digest: all[0].Digest}); got != http.StatusOK {
+		t.Fatalf("bob approves: %d", got)
+	}
+	if got := receive(t, "the result", said); !strings.Contains(got, "done") {
+		t.Errorf("approved: %s", got)
 	}
 }

@@ -19,6 +19,8 @@ const (
 	mostBytes = 16 << 20
 	// tellEvery is how often a caller hears that the call still waits.
 	tellEvery = 10 * time.Second
+	// lookEvery is how often a call looks for the verdict of another replica.
+	lookEvery = time.Second
 )
 
 // Errors of Wait, besides those of its context: the call did not run.
@@ -35,6 +37,7 @@ var (
 	// ErrUnknown is also for calls on which somebody may not decide.
 	ErrUnknown = errors.New("no call with this id waits for your decision: it may have ended, or somebody has decided")
 	ErrOwn     = errors.New("nobody decides on a call of their own")
+	ErrAway    = errors.New("Redis does not answer: try again in a minute")
 	ErrDigest  = errors.New("the digest is not that of the call: look at the call again")
 )
 
@@ -85,13 +88,16 @@ type Deps struct {
 	// May reports whether somebody is among those who decide on the calls of all these rules;
 	// nil for nobody.
 	May func(rules []string, by *mcp.Caller) bool
+	// Shared lets other replicas decide, too; nil for a gateway alone.
+	Shared *Shared
 	// Metrics count what becomes of calls; nil for nobody to know.
 	Metrics *Metrics
 }
 
 // Table has the calls that wait. Its methods may be called concurrently.
 type Table struct {
-	deps Deps
+	deps      Deps
+	lookEvery time.Duration // shorter in tests
 
 	mu     sync.Mutex // guards the fields below
 	calls  map[string]*waiting
@@ -104,6 +110,9 @@ type waiting struct {
 	call *Call
 	user string
 	over chan outcome // has room for the one that ends the wait
+
+	shown  bool // those who decide may see it
+	shared bool // other replicas see it, too: Redis says which verdict is the first
 }
 
 type outcome struct {
@@ -119,7 +128,7 @@ func New(deps Deps) *Table {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
-	return &Table{deps: deps, calls: make(map[string]*waiting), users: make(map[string]int)}
+	return &Table{deps: deps, lookEvery: lookEvery, calls: make(map[string]*waiting), users: make(map[string]int)}
 }
 
 // Wait shows a call of a user to those who decide, for a time, and returns what they decided.
@@ -135,27 +144,63 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 	}
 	t.deps.Metrics.waiting.Inc()
 	defer t.deps.Metrics.waiting.Dec()
+	t.show(ctx, w)
+	out := t.await(ctx, w, limit, tell)
+	if w.shared {
+		v, ok := t.deps.Shared.withdraw(context.WithoutCancel(ctx), w.call) // Redis has short time limits
+		if ok && out.err != nil {
+			out = outcome{verdict: v} // somebody was told that this counts
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		out = outcome{err: err} // whatever was decided: nobody waits for it
+	}
+	if out.err == nil && !out.verdict.Approve {
+		t.deps.Metrics.refused.Inc()
+	} else {
+		t.deps.Metrics.ended(out.err)
+	}
+	return out.verdict, out.err
+}
+
+// show lets those see a call who decide.
+func (t *Table) show(ctx context.Context, w *waiting) {
+	shared := false
+	if t.deps.Shared != nil {
+		shared, _ = t.deps.Shared.publish(ctx, w.call) // if Redis is away, this replica alone decides
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.shared, w.shown = shared, true
+}
+
+// await returns how the wait of a call ends.
+func (t *Table) await(ctx context.Context, w *waiting, limit time.Duration, tell func()) outcome {
 	timer, ticker := time.NewTimer(limit), time.NewTicker(tellEvery)
 	defer timer.Stop()
 	defer ticker.Stop()
-	var out outcome
-	for tell(); ; tell() {
+	var look <-chan time.Time
+	if w.shared {
+		looks := time.NewTicker(t.lookEvery)
+		defer looks.Stop()
+		look = looks.C
+	}
+	tell()
+	for {
 		select {
 		case <-ticker.C:
-			continue
-		case out = <-w.over:
+			tell()
+		case <-look:
+			if v, ok := t.deps.Shared.heard(ctx, w.call); ok {
+				return t.end(w, outcome{verdict: v})
+			}
+		case out := <-w.over:
+			return out
 		case <-timer.C:
-			out = t.giveUp(w, ErrExpired)
+			return t.end(w, outcome{err: ErrExpired})
 		case <-ctx.Done():
-			t.giveUp(w, ctx.Err())
-			out = outcome{err: ctx.Err()} // whatever was decided: nobody waits for it
+			return t.end(w, outcome{err: ctx.Err()})
 		}
-		if out.err == nil && !out.verdict.Approve {
-			t.deps.Metrics.refused.Inc()
-		} else {
-			t.deps.Metrics.ended(out.err)
-		}
-		return out.verdict, out.err
 	}
 }
 
@@ -191,15 +236,15 @@ func (t *Table) remove(w *waiting) {
 	}
 }
 
-// giveUp ends a wait, unless it has ended already: then it returns how.
-func (t *Table) giveUp(w *waiting, err error) outcome {
+// end ends a wait, unless it has ended already: then it returns how.
+func (t *Table) end(w *waiting, out outcome) outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.calls[w.call.ID] != w {
-		return <-w.over // it was there before w was removed
+		return <-w.over // came before w was removed
 	}
 	t.remove(w)
-	return outcome{err: err}
+	return out
 }
 
 // Shown is a call that waits. Nobody may change it.
@@ -210,12 +255,19 @@ type Shown struct {
 }
 
 // List returns the calls that wait, the oldest first: to somebody who is identified those on
-// which they may decide, to anybody else (nil) all of them.
-func (t *Table) List(to *mcp.Caller) (all []Shown) {
+// which they may decide, to anybody else (nil) all of them. The error is ErrAway: calls at other
+// replicas may be missing.
+func (t *Table) List(ctx context.Context, to *mcp.Caller) (all []Shown, err error) {
+	var calls []*Call
+	if t.deps.Shared != nil {
+		calls, err = t.deps.Shared.all(ctx)
+	}
 	t.mu.Lock()
-	calls := make([]*Call, 0, len(t.calls))
+	calls = slices.DeleteFunc(calls, func(c *Call) bool { return t.calls[c.ID] != nil })
 	for _, w := range t.calls {
-		calls = append(calls, w.call)
+		if w.shown {
+			calls = append(calls, w.call)
+		}
 	}
 	t.mu.Unlock()
 	slices.SortFunc(calls, func(a, b *Call) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
@@ -224,7 +276,7 @@ func (t *Table) List(to *mcp.Caller) (all []Shown) {
 			all = append(all, Shown{c, to != nil})
 		}
 	}
-	return all
+	return all, err
 }
 
 // mayDecide returns nil if somebody may decide on a call, else ErrUnknown or ErrOwn.
@@ -239,29 +291,51 @@ func (t *Table) mayDecide(c *Call, by *mcp.Caller) error {
 }
 
 // Decide ends the wait of a call as somebody decided who has seen a call with this digest. Errors:
-// ErrUnknown, ErrOwn, ErrDigest.
-func (t *Table) Decide(id, digest string, v Verdict) (*Call, error) {
+// ErrUnknown, ErrOwn, ErrDigest, ErrAway.
+func (t *Table) Decide(ctx context.Context, id, digest string, v Verdict) (*Call, error) {
 	t.mu.Lock()
 	w := t.calls[id]
+	var c *Call
+	if w != nil && w.shown {
+		c = w.call
+	}
 	t.mu.Unlock()
-	if w == nil {
+	if w == nil && t.deps.Shared != nil {
+		var err error
+		if c, err = t.deps.Shared.find(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	if c == nil {
 		return nil, ErrUnknown
 	}
-	if err := t.mayDecide(w.call, &v.By); err != nil {
+	if err := t.mayDecide(c, &v.By); err != nil {
 		return nil, err
 	}
-	if digest != w.call.Digest {
+	if digest != c.Digest {
 		return nil, ErrDigest
 	}
 	v.By.Token = ""
+	if w == nil || w.shared {
+		first, err := t.deps.Shared.decide(ctx, c, v)
+		if err != nil {
+			return nil, err
+		}
+		if !first {
+			return nil, ErrUnknown
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.calls[id] != w {
-		return nil, ErrUnknown // somebody was faster
+	switch {
+	case w == nil: // its replica will look
+	case t.calls[id] == w:
+		t.remove(w)
+		w.over <- outcome{verdict: v}
+	case !w.shared:
+		return nil, ErrUnknown // somebody was faster, or it has ended
 	}
-	t.remove(w)
-	w.over <- outcome{verdict: v}
-	return w.call, nil
+	return c, nil
 }
 
 // Anew ends all waits with ErrAnew: rules have changed.

@@ -47,6 +47,16 @@ func callOf(id, user string) *Call {
 	return &Call{ID: id, Issuer: issuer, User: user, Rules: []string{"r"}, Digest: "d-" + id, Arguments: mcp.Raw(`{"n":1}`)}
 }
 
+// listOf is List of a table that shares nothing, or whose Redis answers.
+func listOf(t *testing.T, table *Table, to *mcp.Caller) []Shown {
+	t.Helper()
+	all, err := table.List(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // waits makes a call of alice wait, and returns what becomes of it.
 func waits(ctx context.Context, table *Table, id string, limit time.Duration) <-chan string {
 	said := make(chan string, 1)
@@ -87,7 +97,7 @@ func TestDecide(t *testing.T) {
 				table, _ := newTest()
 				ctx, cancel := context.WithCancel(t.Context())
 				said := waits(ctx, table, "1", time.Minute)
-				c, err := table.Decide(tt.id, tt.digest, Verdict{tt.by, tt.approve, "why"})
+				c, err := table.Decide(t.Context(), tt.id, tt.digest, Verdict{tt.by, tt.approve, "why"})
 				if !errors.Is(err, tt.err) || (err == nil) != (c != nil) {
 					t.Fatalf("got %v, %v, want %v", c, err, tt.err)
 				}
@@ -95,13 +105,13 @@ func TestDecide(t *testing.T) {
 					if got := <-said; got != tt.want {
 						t.Errorf("got %s, want %s", got, tt.want)
 					}
-					if _, err := table.Decide(tt.id, tt.digest, Verdict{By: bob}); !errors.Is(err, ErrUnknown) {
+					if _, err := table.Decide(t.Context(), tt.id, tt.digest, Verdict{By: bob}); !errors.Is(err, ErrUnknown) {
 						t.Errorf("decided twice: %v", err)
 					}
 					cancel()
 					return
 				}
-				if len(table.List(nil)) != 1 {
+				if len(listOf(t, table, nil)) != 1 {
 					t.Error("it does not wait any more")
 				}
 				cancel()
@@ -124,7 +134,7 @@ func TestOneDecides(t *testing.T) {
 		for i := range 20 {
 			all.Go(func() {
 				by := person(fmt.Sprint("bob-", i), "changers")
-				if _, err := table.Decide("1", "d-1", Verdict{by, i%2 == 0, ""}); err == nil {
+				if _, err := table.Decide(t.Context(), "1", "d-1", Verdict{by, i%2 == 0, ""}); err == nil {
 					mu.Lock()
 					defer mu.Unlock()
 					counted = append(counted, by.Subject)
@@ -188,7 +198,7 @@ func TestBounds(t *testing.T) {
 		}
 		waiting := func(want int) {
 			t.Helper()
-			if got := len(table.List(nil)); got != want {
+			if got := len(listOf(t, table, nil)); got != want {
 				t.Errorf("%d wait, want %d", got, want)
 			}
 		}
@@ -223,7 +233,7 @@ func TestList(t *testing.T) {
 		second := waits(t.Context(), table, "2", time.Minute)
 		for name, who := range map[string]mcp.Caller{"bob": person("bob", "changers"), "alice": person("alice", "changers"), "eve": person("eve")} {
 			var got []string
-			for _, s := range table.List(&who) {
+			for _, s := range listOf(t, table, &who) {
 				got = append(got, s.ID)
 				if !s.Mine || s.Until.Sub(s.Since) != time.Minute {
 					t.Errorf("%+v", s)
@@ -233,7 +243,7 @@ func TestList(t *testing.T) {
 				t.Errorf("%s sees %v", name, got)
 			}
 		}
-		if all := table.List(nil); len(all) != 2 || all[0].Mine {
+		if all := listOf(t, table, nil); len(all) != 2 || all[0].Mine {
 			t.Errorf("got %+v", all)
 		}
 		table.Close()
