@@ -69,8 +69,9 @@ return all`),
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return 1`),
-		// KEYS: the verdict.
-		hear: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `return redis.call('GET', KEYS[1])`),
+		// KEYS: the call, its verdict. Returns the verdict, '' for none, and whether the call is
+		// there.
+		hear: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `return {redis.call('GET', KEYS[2]) or '', redis.call('EXISTS', KEYS[1])}`),
 		// KEYS: the call, its verdict, the index. ARGV: name. Returns the verdict.
 		drop: redisdb.NewScript("#!lua flags=allow-oom\n" + `
 local verdict = redis.call('GET', KEYS[2])
@@ -170,14 +171,22 @@ func (s *Shared) decide(ctx context.Context, c *Call, v Verdict) (bool, error) {
 	return got == int64(1), wrap(err)
 }
 
-// heard returns the verdict on a call of this replica, if there is one.
+// heard returns the verdict on a call of this replica, if there is one. A call that Redis has
+// lost is published again.
 func (s *Shared) heard(ctx context.Context, c *Call) (Verdict, bool) {
 	keys, _ := s.keysOf(c.ID)
-	got, err := s.db.Run(ctx, s.hear, keys[1:2])
-	if err != nil || got == nil {
+	got, err := s.db.Run(ctx, s.hear, keys[:2])
+	pair, _ := got.([]any)
+	if err != nil || len(pair) != 2 {
 		return Verdict{}, false // as long as Redis is away, the call waits
 	}
-	v, ok := s.openVerdict(c, got)
+	if pair[0] == "" {
+		if pair[1] == int64(0) {
+			_, _ = s.publish(ctx, c) // or the next time
+		}
+		return Verdict{}, false
+	}
+	v, ok := s.openVerdict(c, pair[0])
 	if !ok {
 		_, _ = s.db.Run(ctx, s.no, keys[1:2]) // would keep the place of a good one
 	}

@@ -45,8 +45,8 @@ func shares(ctx context.Context, table *Table, c *Call) <-chan string {
 	return said
 }
 
-// TestReplicas: any replica shows and decides the calls of all; the first verdict counts.
-func TestReplicas(t *testing.T) {
+// TestDecideAtAnotherReplica: any replica shows and decides the calls of all; the first verdict counts.
+func TestDecideAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB) string{
 		"single":  func(t testing.TB) string { return redistest.Start(t).URL() },
@@ -153,6 +153,23 @@ func TestReplicas(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 
+			// A Redis that has lost everything shows it again.
+			b.lookEvery = time.Millisecond
+			lost := shares(t.Context(), b, callOf("5", "alice"))
+			keys, name := b.deps.Shared.keysOf("5")
+			if _, err := db.Run(t.Context(), b.deps.Shared.drop, keys, name); err != nil {
+				t.Fatal(err)
+			}
+			for decided := false; !decided; {
+				_, err := a.Decide(t.Context(), "5", "d-5", Verdict{bob, true, ""})
+				if decided = err == nil; err != nil && !errors.Is(err, ErrUnknown) {
+					t.Fatal(err)
+				}
+			}
+			if got := <-lost; got != `bob true "" <nil>` {
+				t.Errorf("got %s", got)
+			}
+
 			// On a large call its replica alone decides.
 			large := callOf("4", "alice")
 			large.Arguments = mcp.Raw(`"` + strings.Repeat("x", mostShared) + `"`)
@@ -170,9 +187,9 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestReplicasWithoutRedis: what does not get into Redis is decided by its replica; what is there
+// TestDecideWithoutRedis: what does not get into Redis is decided by its replica; what is there
 // is not decided without it.
-func TestReplicasWithoutRedis(t *testing.T) {
+func TestDecideWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	a, db := replica(t, server.URL(), secret)
