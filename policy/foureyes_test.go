@@ -185,6 +185,25 @@ func TestSecondEnds(t *testing.T) {
 	})
 }
 
+// TestSecondForSkills: a stateless client, which cannot be asked during skills/get, waits like any
+// other; the directory needs no approval.
+func TestSecondForSkills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecond(t)
+		c := callOf(mcp.MethodSkillsGet, "prod__s", `{"name":"prod__s"}`, user("alice"))
+		c.Ephemeral = true
+		heard := s.begin(t.Context(), c)
+		s.decide(true, "")
+		if got := <-heard; got.err != nil || string(got.reply.Result) != `{"ok":true}` {
+			t.Errorf("got %+v", got)
+		}
+		list := callOf(mcp.MethodDirectoryRead, "prod+db://x", `{"uri":"prod+db://x"}`, user("alice"))
+		if reply, err := s.handler.Handle(t.Context(), list); err != nil || string(reply.Result) != `{"ok":true}` {
+			t.Errorf("got %+v, %v", reply, err)
+		}
+	})
+}
+
 // TestSecondAfterUser: where another rule asks the user, the user comes first.
 func TestSecondAfterUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -146,7 +147,24 @@ func TestApprovals(t *testing.T) {
 	}
 	ends(call, "not today")
 
+	// What begins to wait is shown once, until the user has enough.
 	call = begin(`{}`)
+	ctx, enough := context.WithCancel(t.Context())
+	from, to := io.Pipe()
+	follow := newRoot()
+	follow.SetArgs([]string{"approvals", "--follow", "--json", "--config", file})
+	follow.SetOut(to)
+	ended := make(chan error, 1)
+	go func() { ended <- follow.ExecuteContext(ctx) }()
+	var shown admin.Approval
+	if err := json.NewDecoder(from).Decode(&shown); err != nil || shown.User != "alice" || !shown.Mine {
+		t.Errorf("%v: %+v", err, shown)
+	}
+	enough()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+
 	write(strings.ReplaceAll(text, "    approvers: {who: {groups: [changers]}}\n", "    who: {groups: [none]}\n"))
 	t.Setenv(tokenVariable, operatorToken)
 	if out, told, code := command("", "reload"); code != 0 {
