@@ -187,8 +187,8 @@ func TestDecideAtAnotherReplica(t *testing.T) {
 	}
 }
 
-// TestDecideWithoutRedis: what does not get into Redis is decided by its replica; what is there
-// is not decided without it.
+// TestDecideWithoutRedis: without Redis nobody decides on what other replicas may see, but the call
+// waits.
 func TestDecideWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -205,15 +205,23 @@ func TestDecideWithoutRedis(t *testing.T) {
 	if all, err := a.List(t.Context(), &bob); !errors.Is(err, ErrAway) || len(all) != 1 {
 		t.Errorf("got %v, %v", all, err)
 	}
-	alone := shares(ctx, a, callOf("2", "alice"))
-	if _, err := a.Decide(t.Context(), "2", "d-2", Verdict{bob, true, ""}); err != nil {
+	later := shares(ctx, a, callOf("2", "alice"))
+	if _, err := a.Decide(t.Context(), "2", "d-2", Verdict{bob, true, ""}); !errors.Is(err, ErrAway) {
+		t.Errorf("got %v", err)
+	}
+	large := callOf("3", "alice")
+	large.Arguments = mcp.Raw(`"` + strings.Repeat("x", mostShared) + `"`)
+	alone := shares(ctx, a, large)
+	if _, err := a.Decide(t.Context(), "3", "d-3", Verdict{bob, true, ""}); err != nil {
 		t.Errorf("got %v", err)
 	}
 	if got := <-alone; got != `bob true "" <nil>` {
 		t.Errorf("got %s", got)
 	}
 	cancel()
-	if got := <-shared; !strings.Contains(got, "context canceled") {
-		t.Errorf("got %s", got)
+	for _, said := range []<-chan string{shared, later} {
+		if got := <-said; !strings.Contains(got, "context canceled") {
+			t.Errorf("got %s", got)
+		}
 	}
 }

@@ -167,7 +167,8 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 func (t *Table) show(ctx context.Context, w *waiting) {
 	shared := false
 	if t.deps.Shared != nil {
-		shared, _ = t.deps.Shared.publish(ctx, w.call) // if Redis is away, this replica alone decides
+		room, err := t.deps.Shared.publish(ctx, w.call)
+		shared = room || err != nil // it may be there, or will be when Redis is back
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
