@@ -213,13 +213,16 @@ func auditDoubts(c Config) (doubts []error) {
 	return doubts
 }
 
-// policyDoubts returns what is probably not meant in policy and limits.
+// policyDoubts returns what is probably not meant in policy, limits and hooks.
 func (c Config) policyDoubts() (doubts []error) {
 	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
 		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
 	}
 	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
 		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
+	}
+	for _, doubt := range c.Hooks.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("hooks: %w", doubt))
 	}
 	return doubts
 }

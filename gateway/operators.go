@@ -60,7 +60,7 @@ func newAPI(g *Gateway) *admin.API {
 				Method: q.Method, Name: q.Name, Args: q.Args, Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes,
 				Client: q.Client, Claims: q.Claims, View: q.View,
 			})
-			return admin.Answer{Effect: a.Effect, Text: a.Text, Notes: a.Notes}, err
+			return admin.Answer{Effect: a.Effect, Text: a.Text, Hooks: a.Hooks, Notes: a.Notes}, err
 		},
 		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
 		State:  func() admin.State { return shownState(g) },

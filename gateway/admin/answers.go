@@ -172,6 +172,8 @@ type Answer struct {
 	Effect string `json:"effect"`
 	// Text gives the reasons, rule by rule.
 	Text string `json:"text"`
+	// Hooks say which hooks would run.
+	Hooks []string `json:"hooks,omitempty"`
 	// Notes say what cannot be known.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -102,6 +102,15 @@ func (c Config) CheckIssuers(accepted []string) error {
 	return errors.Join(errs...)
 }
 
+// Doubts reports patterns of what hooks are for that are probably a mistake, as those of limits.
+func (c Config) Doubts(upstreams []string) []error {
+	alike := make(policy.Limits, len(c))
+	for i, h := range c {
+		alike[i] = policy.Limit{Name: h.Name, What: h.What}
+	}
+	return alike.Doubts(upstreams)
+}
+
 // Path is the key path of a hook in the section.
 func Path(i int, h Hook) string {
 	if !hookName.MatchString(h.Name) {

@@ -57,6 +57,10 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
+	doubts := Config{{Name: "a", Redact: cards}, {Name: "b", What: []string{"tools:crm/*", "tools:crn/*"}, Redact: cards}}.Doubts([]string{"crm"})
+	if len(doubts) != 1 || !strings.HasPrefix(doubts[0].Error(), `[1] (b): what[1]: "tools:crn/*"`) {
+		t.Errorf("the doubts are %v", doubts)
+	}
 	twice := Config{{Name: "a", Redact: cards}, {Name: "a", Redact: cards}}
 	if err := twice.Validate(); err == nil || err.Error() != `[1] (a): name: hooks[0] is called "a" already: records and metrics tell them apart by their names` {
 		t.Error(err)

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 )
 
 // run is one call with the hooks that run for it.
@@ -209,90 +207,4 @@ func (r *run) look(to side, p piece) (mcp.Raw, error) {
 		p.value = left
 	}
 	return p.value, nil
-}
-
-// span begins a span, but not for each message in mid-call.
-func (r *run) span(h *hook, p piece) *tracing.HookSpan {
-	if p.kind == kindMessage {
-		return nil
-	}
-	return r.Tracer.Hook(r.call, h.name, p.on)
-}
-
-// note counts what a hook did, and keeps it for the record of the call: of several pieces, what
-// says most.
-func (r *run) note(ran mcp.HookRun) {
-	r.Metrics.ran(ran)
-	if r.call.Verdict == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.ran {
-		if known := &r.ran[i]; known.Name == ran.Name && known.On == ran.On {
-			known.Took += ran.Took
-			if rank(ran.Action) > rank(known.Action) {
-				known.Action = ran.Action
-			}
-			return
-		}
-	}
-	r.ran = append(r.ran, ran)
-}
-
-func rank(did string) (n int) {
-	for i, name := range actions {
-		if name == did {
-			n = i
-		}
-	}
-	return n
-}
-
-// report tells the observer of the call what was done.
-func (r *run) report() {
-	if r.call.Verdict == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.call.Verdict.Hooks = r.ran
-	r.ran = nil
-}
-
-// errPushed is for what is pushed: a service is not asked about it. The client hears of it when it
-// asks.
-var errPushed = errors.New("hooks: nobody waits for it")
-
-// stopped returns what of a call was stopped, and whether the call has run.
-func stopped(to side, kind string) (what string, ran mcp.Executed) {
-	switch {
-	case kind == kindArguments:
-		return "these arguments", mcp.ExecutedNo
-	case kind == kindResult:
-		return "the result", mcp.ExecutedYes
-	case to == toServer:
-		return "this answer", mcp.ExecutedUnknown
-	}
-	return "what the server says", mcp.ExecutedUnknown
-}
-
-// refusal is the error for what a hook refuses.
-func refusal(to side, kind, why string) error {
-	what, ran := stopped(to, kind)
-	return mcp.Errorf(failure.HookRefused, "A guardrail of the gateway refuses %s: %s", what, why).
-		WithData(executed(ran, false).With("reason", mcp.String(why)))
-}
-
-// outage is the error for what a hook could not judge.
-func outage(to side, kind, name, why string) error {
-	what, ran := stopped(to, kind)
-	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it", what).
-		WithData(executed(ran, ran == mcp.ExecutedNo))
-	e.Cause = name + ": " + why
-	return e
-}
-
-func executed(ran mcp.Executed, retryable bool) mcp.Raw {
-	return mcp.Object("retryable", mcp.Raw(strconv.FormatBool(retryable)), "executed", mcp.String(string(ran)))
 }

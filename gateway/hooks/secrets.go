@@ -81,7 +81,11 @@ func (f finder) replace(text, with []byte) (out []byte) {
 	return out
 }
 
+// possible reports quickly whether there could be a match.
 func (s secret) possible(text []byte) bool {
+	if s.check != nil && !manyDigits(text) {
+		return false
+	}
 	return s.hints == nil || slices.ContainsFunc(s.hints, func(hint string) bool { return bytes.Contains(text, []byte(hint)) })
 }
 
@@ -134,6 +138,22 @@ func cards(text []byte, run []int) (found [][]int) {
 		}
 	}
 	return found
+}
+
+// manyDigits reports whether a text has enough digits in a row, but for spaces and dashes.
+func manyDigits(text []byte) bool {
+	digits := 0
+	for _, c := range text {
+		switch {
+		case isDigit(c):
+			if digits++; digits == leastDigits {
+				return true
+			}
+		case c != ' ' && c != '-':
+			digits = 0
+		}
+	}
+	return false
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,46 @@
+package hooks
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// errPushed is for what is pushed: a service is not asked about it. The client hears of it when it
+// asks.
+var errPushed = errors.New("hooks: nobody waits for it")
+
+// stopped returns what of a call was stopped, and whether the call has run.
+func stopped(to side, kind string) (what string, ran mcp.Executed) {
+	switch {
+	case kind == kindArguments:
+		return "these arguments", mcp.ExecutedNo
+	case kind == kindResult:
+		return "the result", mcp.ExecutedYes
+	case to == toServer:
+		return "this answer", mcp.ExecutedUnknown
+	}
+	return "what the server says", mcp.ExecutedUnknown
+}
+
+// refusal is the error for what a hook refuses.
+func refusal(to side, kind, why string) error {
+	what, ran := stopped(to, kind)
+	return mcp.Errorf(failure.HookRefused, "A guardrail of the gateway refuses %s: %s", what, why).
+		WithData(executed(ran, false).With("reason", mcp.String(why)))
+}
+
+// outage is the error for what a hook could not judge.
+func outage(to side, kind, name, why string) error {
+	what, ran := stopped(to, kind)
+	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it", what).
+		WithData(executed(ran, ran == mcp.ExecutedNo))
+	e.Cause = name + ": " + why
+	return e
+}
+
+func executed(ran mcp.Executed, retryable bool) mcp.Raw {
+	return mcp.Object("retryable", mcp.Raw(strconv.FormatBool(retryable)), "executed", mcp.String(string(ran)))
+}
