@@ -13,8 +13,10 @@ import (
 var errPushed = errors.New("hooks: nobody waits for it")
 
 // stopped returns what of a call was stopped, and whether the call has run.
-func stopped(to side, kind string) (what string, ran mcp.Executed) {
+func (r *run) stopped(to side, kind string) (what string, ran mcp.Executed) {
 	switch {
+	case kind == kindArguments && r.call.State != "": // it began before it asked
+		return "these arguments", mcp.ExecutedUnknown
 	case kind == kindArguments:
 		return "these arguments", mcp.ExecutedNo
 	case kind == kindResult:
@@ -26,15 +28,15 @@ func stopped(to side, kind string) (what string, ran mcp.Executed) {
 }
 
 // refusal is the error for what a hook refuses.
-func refusal(to side, kind, why string) error {
-	what, ran := stopped(to, kind)
+func (r *run) refusal(to side, kind, why string) error {
+	what, ran := r.stopped(to, kind)
 	return mcp.Errorf(failure.HookRefused, "A guardrail of the gateway refuses %s: %s", what, why).
 		WithData(executed(ran, false).With("reason", mcp.String(why)))
 }
 
 // outage is the error for what a hook could not judge.
-func outage(to side, kind, name, why string) error {
-	what, ran := stopped(to, kind)
+func (r *run) outage(to side, kind, name, why string) error {
+	what, ran := r.stopped(to, kind)
 	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it", what).
 		WithData(executed(ran, ran == mcp.ExecutedNo))
 	e.Cause = name + ": " + why

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -151,7 +152,8 @@ func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
 		r := &run{Hooks: all, ctx: ctx, call: c, hooks: some}
 		defer r.report()
 		inner, err := r.there()
-		if err != nil {
+		if err != nil { // an earlier round of the call may wait for this one
+			letGo(ctx, next, c, c.State, slices.Concat(slices.Collect(maps.Keys(c.Answers)), slices.Collect(maps.Keys(c.Refused))))
 			return nil, err
 		}
 		return r.back(next, inner)

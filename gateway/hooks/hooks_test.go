@@ -198,9 +198,13 @@ func TestMidCall(t *testing.T) {
 		return nil, mcp.Relayed(-1, "SECRET", mcp.Raw(`{"SECRET":"SECRET"}`))
 	}
 	again := call(mcp.MethodToolsCall, `{}`)
+	again.State, w.last = "s2", nil
 	again.Answers, again.Refused = map[string]mcp.Raw{"q": mcp.Raw(`{"action":"accept","content":{"a":"SECRET"}}`)}, map[string]*mcp.Error{"r": mcp.Relayed(1, "SECRET", nil)}
 	_, err = w.handle(t, again)
 	wantRefused(t, err, "unknown")
+	if w.last == nil || w.last.State != "s2" || w.last.Refused["q"] == nil || w.last.Refused["r"] == nil || w.last.Answers != nil {
+		t.Errorf("the call that waits for the answers was let go with %v", w.last)
+	}
 	w.hooks = Config{finds("yes")}
 	_, err = w.handle(t, again)
 	if e, _ := errors.AsType[*mcp.Error](err); e == nil || e.Name != failure.Upstream || e.Code != -1 || e.Message != "*" || string(e.Data) != `{"*":"*"}` {

@@ -35,18 +35,25 @@ func (r *run) ask(ask *mcp.Ask) (*mcp.Ask, error) {
 	return &left, nil
 }
 
-// letGo releases a call that waits for answers that will not come: it takes the call over, and
-// cancels it at once.
-func letGo(ctx context.Context, next mcp.Handler, c *mcp.Call, ask *mcp.Ask) {
-	if !ask.Here && !ask.Kept {
+func keysOf(questions []mcp.InputRequest) (keys []string) {
+	for _, q := range questions {
+		keys = append(keys, q.Key)
+	}
+	return keys
+}
+
+// letGo releases a call that waits at its server for answers to questions that will not come: it
+// takes the call over, and cancels it at once. Without a state nothing waits.
+func letGo(ctx context.Context, next mcp.Handler, c *mcp.Call, state string, questions []string) {
+	if state == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	last := c.Clone()
-	last.State, last.Answers, last.Refused = ask.State, nil, make(map[string]*mcp.Error, len(ask.Requests))
-	for _, q := range ask.Requests {
-		last.Refused[q.Key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
+	last.State, last.Answers, last.Refused = state, nil, make(map[string]*mcp.Error, len(questions))
+	for _, key := range questions {
+		last.Refused[key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
 	}
 	last.Notify = func(mcp.Event) {}
 	_, _ = next.Handle(ctx, last)

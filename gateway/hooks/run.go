@@ -72,6 +72,9 @@ func (r *run) arguments(inner *mcp.Call) error {
 		inner.Params = mcp.Raw("{}")
 	}
 	inner.Params, inner.ParamHeaders = inner.Params.With("arguments", left), nil
+	if err := r.room(left, mcp.ExecutedNo); err != nil {
+		return err
+	}
 	return r.Holds(r.ctx, r.call, inner)
 }
 
@@ -91,7 +94,9 @@ func (r *run) back(next mcp.Handler, inner *mcp.Call) (*mcp.Reply, error) {
 	if reply.Ask != nil {
 		again := *reply
 		if again.Ask, err = r.ask(reply.Ask); err != nil {
-			letGo(r.ctx, next, inner, reply.Ask)
+			if reply.Ask.Here || reply.Ask.Kept {
+				letGo(r.ctx, next, inner, reply.Ask.State, keysOf(reply.Ask.Requests))
+			}
 			return nil, err
 		}
 		return &again, nil
@@ -110,12 +115,22 @@ func (r *run) back(next mcp.Handler, inner *mcp.Call) (*mcp.Reply, error) {
 		return nil, err
 	case same(left, reply.Result):
 		return reply, nil
-	case len(left) > mcp.CountedBytes && !r.call.Room.Take(int64(len(left))):
-		return nil, mcp.Errorf(failure.NoRoom, "The gateway has no room for a large answer now: try again in a minute").WithData(executed(mcp.ExecutedYes, false))
+	}
+	if err := r.room(left, mcp.ExecutedYes); err != nil {
+		return nil, err
 	}
 	again := *reply
 	again.Result = left
 	return &again, nil
+}
+
+// room takes room for large content that was changed, until the answer is written.
+func (r *run) room(left mcp.Raw, ran mcp.Executed) error {
+	if len(left) <= mcp.CountedBytes || r.call.Room.Take(int64(len(left))) {
+		return nil
+	}
+	return mcp.Errorf(failure.NoRoom, "The gateway has no room for what a guardrail has changed now: try again in a minute").
+		WithData(executed(ran, ran == mcp.ExecutedNo))
 }
 
 // kindOf returns what an error is: that of a server, or one of the gateway, which may quote it.
@@ -200,9 +215,9 @@ func (r *run) look(to side, p piece) (mcp.Raw, error) {
 		h.noteHealth(r.ctx, r.Log, did, why)
 		switch did {
 		case refused:
-			return nil, refusal(to, p.kind, why)
+			return nil, r.refusal(to, p.kind, why)
 		case failed:
-			return nil, outage(to, p.kind, h.name, why)
+			return nil, r.outage(to, p.kind, h.name, why)
 		}
 		p.value = left
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,18 +107,25 @@ func TestHooks(t *testing.T) {
 				h.HTTP.Timeout = 50 * time.Millisecond
 				return h
 			}
-			c := connect(t, start(t, gateway.Config{
+			var reason atomic.Value
+			reason.Store("it is time")
+			c := newClient(pair[0])
+			c.answer = func(*sdk.ElicitParams) *sdk.ElicitResult {
+				return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"reason": reason.Load()}}
+			}
+			url := start(t, gateway.Config{
 				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]), Results: upstream.Results{Inline: inline}}},
 				Hooks: hooks.Config{
 					{Name: "in", On: []string{hooks.Arguments}, Redact: &hooks.Redact{Patterns: []string{"apple"}, With: "pear"}},
-					{Name: "no", What: []string{"tools:up/echo"}, Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},
+					{Name: "no", What: []string{"tools:up/echo", "tools:up/ask"}, Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},
 					{Name: "out", On: []string{hooks.Results}, Redact: &hooks.Redact{Secrets: keys, With: "<key>"}},
 					asks("doubles", hooks.Arguments, "", "tools:up/count"),
 					asks("no-links", hooks.Results, "", "tools:up/links"),
 					hangs(asks("closed", hooks.Arguments, "", "prompts:up/greet")),
 					hangs(asks("open", hooks.Results, hooks.Passed, "tools:up/fail")),
 				},
-			}), pair[0])
+			})
+			c.open(t, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownClient(t)})
 
 			if got := c.text(t, "up__echo", map[string]any{"text": "an apple"}); got != "an pear" {
 				t.Errorf("the server got %q", got)
@@ -154,6 +162,9 @@ func TestHooks(t *testing.T) {
 			if got := <-c.asked; got != "up asks: Use <key>?" {
 				t.Errorf("the question is %q", got)
 			}
+			reason.Store("forbidden")
+			_, err = c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__ask"})
+			wantHook(t, err, "GH-HOOK-REFUSED", "it is forbidden", "unknown")
 			prompt, err := c.GetPrompt(deadline(t), &sdk.GetPromptParams{Name: "up__leak"})
 			if err != nil || prompt.Messages[0].Content.(*sdk.TextContent).Text != "<key>" {
 				t.Errorf("the prompt is %v, %v", prompt, err)
