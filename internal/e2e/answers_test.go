@@ -51,6 +51,7 @@ func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown 
 
 // TestP9_102_AnswersOfAnotherUser: another user cannot answer a user's question.
 func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		alice := g.rawWith(t, client, g.issuer.Token(claims{"sub": "alice"}), askable)
 		eve := g.rawWith(t, client, g.issuer.Token(claims{"sub": "eve"}), askable)
@@ -94,6 +95,7 @@ func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
 // TestP9_102_AnswersTwice: a second answer, a late one, and one with a changed request are
 // refused.
 func TestP9_102_AnswersTwice(t *testing.T) {
+	t.Parallel()
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		c := g.rawWith(t, client, g.issuer.Token(nil), askable)
 		if client != stateless {

@@ -57,6 +57,7 @@ func (g *guarded) payer(more claims) string {
 
 // TestApproval: what a go-sdk client sees when its user is asked.
 func TestApproval(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range []string{statefulServer, statefulClient, stateless} {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
@@ -108,6 +109,7 @@ func TestApproval(t *testing.T) {
 // TestAQuestionWithinAnApprovedCall: the server's own question comes after the approval, in
 // the same call, and needs no second approval.
 func TestAQuestionWithinAnApprovedCall(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 // TestP9_96_NobodyIsAskedWhoDidNotSaySo: for a client without capabilities the call ends
 // with an error, not with a question or a wait.
 func TestP9_96_NobodyIsAskedWhoDidNotSaySo(t *testing.T) {
+	t.Parallel()
 	url, _ := shared(t)
 	for _, revision := range []string{statefulClient, stateless} {
 		for _, p := range peers {
@@ -57,6 +58,7 @@ func asker(t *testing.T) *mcptest.Server {
 }
 
 func TestQuestionsDoNotCross(t *testing.T) {
+	t.Parallel()
 	url := inFrontOf(t, asker(t))
 	type side struct {
 		client   *mcptest.Client

@@ -14,6 +14,7 @@ import (
 // TestACancelledCallIsNoFailure: calls that their clients cancel, in every way, are logged
 // as such, without a warning.
 func TestACancelledCallIsNoFailure(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {
 			s := scripted(t, revision)

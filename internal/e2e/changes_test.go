@@ -68,6 +68,7 @@ func TestTheLastGoodListStays(t *testing.T) {
 
 // TestManyClientsAtOnce is for the race detector: everything happens concurrently.
 func TestManyClientsAtOnce(t *testing.T) {
+	t.Parallel()
 	url, _ := shared(t)
 	var all sync.WaitGroup
 	for _, revision := range []string{"2025-03-26", statefulServer, statefulClient, stateless} {

@@ -13,6 +13,7 @@ import (
 // TestCompletionKeepsSecrets: suggestions for a template that everybody sees contain
 // nothing that the caller may not know; other callers get them.
 func TestCompletionKeepsSecrets(t *testing.T) {
+	t.Parallel()
 	rules := policy.Config{Rules: []policy.Rule{
 		{Name: "all", Allow: []string{"resources:up/*", "skills:up/*"}},
 		{Name: "not these", Who: policy.Who{Groups: []string{"guests"}}, Deny: []string{"resources:up/doc:///secret/*", "resources:up/doc:///open/plan", "skills:up/payroll"}},

@@ -96,6 +96,7 @@ func (p *picky) declares(c *mcptest.Call, needs []string) bool {
 // TestToolsForClientsThatCanBeAsked: each client is shown, and can call, what it would be
 // shown by the server, and no client is asked what it did not declare.
 func TestToolsForClientsThatCanBeAsked(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulClient, stateless} {
 		p := newPicky(t, revision)
 		url := inFrontOf(t, p.Server)

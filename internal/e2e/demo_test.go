@@ -36,6 +36,7 @@ func startDemo(t *testing.T) (url string) {
 
 // TestDemoCommands runs the commands of the welcome text.
 func TestDemoCommands(t *testing.T) {
+	t.Parallel()
 	stateless, stateful, err := demo.Curl(startDemo(t))
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +64,7 @@ func TestDemoCommands(t *testing.T) {
 
 // TestDemoThroughTheGateway tries what the demo suggests.
 func TestDemoThroughTheGateway(t *testing.T) {
+	t.Parallel()
 	url := startDemo(t)
 	for _, revision := range []string{statefulClient, stateless} {
 		t.Run(revision, func(t *testing.T) {

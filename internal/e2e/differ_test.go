@@ -18,6 +18,7 @@ import (
 // TestH240_ReplicasDiffer: replicas with different files report this, each for itself. The
 // file of a session's owner decides what the session may do, wherever a request arrives.
 func TestH240_ReplicasDiffer(t *testing.T) {
+	t.Parallel()
 	s := doing(t)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
 		"sessions: {store: redis, key: %s, redis: {url: %q}}\nreplicas: {listen: \"127.0.0.1:0\"}\n", s.URL, "0123456789abcdef0123456789abcdef", redistest.Start(t).URL())

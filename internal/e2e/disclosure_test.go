@@ -62,6 +62,7 @@ func descriptions(t *testing.T, text string) (all map[string]map[string]any) {
 
 // TestDisclosureWorkflow runs the whole workflow with go-sdk's client.
 func TestDisclosureWorkflow(t *testing.T) {
+	t.Parallel()
 	eachPeerInShort(t, func(t *testing.T, url, revision string) {
 		c := connect(t, url, revision)
 		offered := c.InitializeResult()
@@ -119,6 +120,7 @@ func TestDisclosureWorkflow(t *testing.T) {
 
 // TestDisclosureByTool runs the workflow of a host that shows no resources to its model.
 func TestDisclosureByTool(t *testing.T) {
+	t.Parallel()
 	eachPeerInShort(t, func(t *testing.T, url, revision string) {
 		c := connect(t, url, revision)
 		all := descriptions(t, c.text(t, "describe_tools", map[string]any{"names": []string{"up__echo", "up__confirm"}}))
@@ -213,6 +215,7 @@ func TestP9_210_WithoutSessions(t *testing.T) {
 // TestP9_209_DisclosureGivesNoAccess: on every path of disclosure, a denied tool looks like
 // one that does not exist (H/202, H/203).
 func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		up, hidden := secretive(t, server), secretive(t, server)
 		cfg := inShort(upstream.Config{Name: "up", URL: up.URL}, upstream.Config{Name: "hidden", URL: hidden.URL})
@@ -253,6 +256,7 @@ func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
 
 // TestP9_211_ChangedTool: a client with an older definition has to fetch the new one.
 func TestP9_211_ChangedTool(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, statefulServer)
 	describe := func(text string) {
 		s.On("tools/list", func(c *mcptest.Call) {

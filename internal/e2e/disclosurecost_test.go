@@ -21,6 +21,7 @@ import (
 // more than that plus its name, the names of the members, and a description in words if it
 // has none.
 func TestDescribedToolsCostLittle(t *testing.T) {
+	t.Parallel()
 	d, err := demo.Start(deadline(t), demo.Options{Executable: os.Args[0], Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 // TestErrorCodes finds one failure by one name in the answers of both eras, in the log, in
 // metrics and in /readyz. A server's own error has no name of ours.
 func TestErrorCodes(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, stateless)
 	s.Tools("bad", "secret")
 	const own = `"error":{"code":-32000,"message":"no","data":{"a": [1], "upstream":"x"}}`

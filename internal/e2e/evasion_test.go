@@ -17,6 +17,7 @@ import (
 // TestRequestsThatSayTwoThings sends requests that name an allowed tool to one reader and a
 // denied tool to another.
 func TestRequestsThatSayTwoThings(t *testing.T) {
+	t.Parallel()
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, up, _ *mcptest.Server) {
 		calls := len(up.Received("tools/call"))
 		for _, a := range []struct{ row, method, header, params string }{
@@ -90,6 +91,7 @@ func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
 
 // TestH_61_ACursorIsItsUsers uses a user's cursor as other users.
 func TestH_61_ACursorIsItsUsers(t *testing.T) {
+	t.Parallel()
 	const many = 1500 // more than a page
 	var tools []string
 	for i := range many {

@@ -93,6 +93,7 @@ func wantTools(t *testing.T, c *mcptest.Client, want ...string) {
 // TestTokenExchange: the server knows each user by a token that was issued for it in their
 // name. No user sees what is shown to another.
 func TestTokenExchange(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
 			e := newExchanging(t, server)
@@ -151,6 +152,7 @@ func TestTokenExchange(t *testing.T) {
 // TestTokenExchangeRefused: a user without a token for the server is told so, in the
 // gateway's own words, and keeps everything else.
 func TestTokenExchangeRefused(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
 			e := newExchanging(t, server)

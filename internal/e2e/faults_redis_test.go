@@ -373,7 +373,7 @@ func (s *outage) heals(t *testing.T, here int) {
 // is busy.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for end := time.After(20 * time.Second); !happened(); {
+	for end := time.After(patience); !happened(); {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-end:

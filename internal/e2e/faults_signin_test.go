@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
@@ -66,9 +64,7 @@ func TestIssuerIsGone(t *testing.T) {
 			fetches := issuer.Fetches(mcptest.EndpointJWKS)
 			revive(t, at)
 			if !opaque { // by itself: the pauses are 1 s, 2 s and so on
-				soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
-				if err := issuer.WaitFetches(soon, mcptest.EndpointJWKS, fetches+1); err != nil {
+				if err := issuer.WaitFetches(deadline(t), mcptest.EndpointJWKS, fetches+1); err != nil {
 					t.Fatal(err)
 				}
 			}

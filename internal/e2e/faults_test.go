@@ -223,7 +223,7 @@ func (s *scene) healed(t *testing.T, name string) {
 	t.Helper()
 	began := time.Now()
 	defer func() {
-		if took := time.Since(began); took > 20*time.Second {
+		if took := time.Since(began); took > patience {
 			t.Errorf("upstream %s: it took %s to heal", name, took)
 		}
 	}()

@@ -45,6 +45,7 @@ func said(m mcptest.Message) string {
 }
 
 func TestH_59_P9_182_EqualIdsAndTokensDoNotMix(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulServer, stateless} {
 		for _, clients := range []string{statefulClient, stateless} {
 			t.Run("server "+revision+" clients "+clients, func(t *testing.T) {

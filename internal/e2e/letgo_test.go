@@ -10,6 +10,7 @@ import (
 // TestNobodyWaitsForAnAnswerThatCannotCome ends calls while their stateful server waits for
 // an answer: the server is told at once, not after its time limit.
 func TestNobodyWaitsForAnAnswerThatCannotCome(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, revision, caps string
 		leave                func(t *testing.T, c *mcptest.Client)

@@ -17,6 +17,7 @@ import (
 
 // TestConditions: rules allow calls by their arguments. What cannot be decided is denied.
 func TestConditions(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
 		g := guard(t, gateway.Config{
@@ -74,6 +75,7 @@ func TestConditions(t *testing.T) {
 // TestLimits: a limit counts all sessions of a user together, and a refusal says when to
 // come back.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	s := doing(t)
 	var rate policy.Rate
 	if err := rate.UnmarshalText([]byte("3/d")); err != nil {
@@ -165,6 +167,7 @@ func TestALimitIsOver(t *testing.T) {
 
 // TestAThousandRules: many rules apply correctly to many users at the same time.
 func TestAThousandRules(t *testing.T) {
+	t.Parallel()
 	const users, tools = 25, 40
 	s := scripted(t, stateless)
 	var all []string

@@ -12,6 +12,7 @@ import (
 // TestP9_092_OnlyWhoSeesAChangeHearsOfIt: when the tools of a server change, only users who
 // see a change are notified.
 func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
+	t.Parallel()
 	const changed = "notifications/tools/list_changed"
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
@@ -54,6 +55,7 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 // TestRootsChange: that client's servers with sessions are notified, and ask again during
 // the next call.
 func TestRootsChange(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
 		t.Run(server, func(t *testing.T) {
 			s := newInquirer(t, server)

@@ -67,6 +67,7 @@ func loaded(t *testing.T, c *mcptest.Client, arguments string) string {
 // TestLoadSkill: a host without any form of skills gets them through a tool, in every
 // revision, as far as the caller may see them.
 func TestLoadSkill(t *testing.T) {
+	t.Parallel()
 	for _, revision := range wire.Revisions() {
 		t.Run(revision.Name, func(t *testing.T) {
 			g := loading(t, skillsDir(t, skillFiles))
@@ -123,6 +124,7 @@ func TestLoadSkill(t *testing.T) {
 
 // TestApprovalOfALoadedSkill: the user is asked before the text is sent, in both eras.
 func TestApprovalOfALoadedSkill(t *testing.T) {
+	t.Parallel()
 	g := loading(t, skillsDir(t, skillFiles))
 	for _, revision := range []string{"2025-06-18", "2025-11-25", stateless} {
 		t.Run(revision, func(t *testing.T) {

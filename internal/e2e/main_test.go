@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	atOnce(4)
+	atOnce(6)
 	code := m.Run()
 	if everything.stop != nil {
 		everything.stop()

@@ -75,6 +75,7 @@ var scenarios = []struct {
 // with several calls over stdio nothing says to which call a log message belongs. The
 // servers run in parallel, since all wait more than they compute.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	var all sync.WaitGroup
 	for _, s := range matrixServers {

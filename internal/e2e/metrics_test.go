@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -130,11 +129,7 @@ const anyNumber = -1 // above zero
 // TestMetrics: clients of both eras succeed and fail in every way, and the test checks the
 // metrics.
 func TestMetrics(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	t.Parallel()
 	brief := scripted(t, stateless)
 	brief.Tools("plain")
 	cfg := gateway.Config{
@@ -149,7 +144,7 @@ func TestMetrics(t *testing.T) {
 			{Name: "old", URL: everyWay(t, statefulServer).URL, Results: upstream.Results{Inline: 1024}},
 			{Name: "new", URL: everyWay(t, stateless).URL},
 			{Name: "brief", URL: brief.URL, Disclosure: upstream.Disclosure{Mode: "progressive"}},
-			{Name: "dead", URL: "http://" + dead.Addr().String() + "/mcp"},
+			{Name: "dead", URL: "http://127.0.0.1:1/mcp"},
 			{Name: "books", Pinning: upstream.Pinning{Mode: pinning.Warn}, Skills: skillsDir(t, map[string]string{
 				"fine/SKILL.md":   "---\nname: fine\ndescription: Is fine.\n---\nYes.\n",
 				"broken/SKILL.md": "---\nname: another\n---\n",

@@ -23,6 +23,7 @@ import (
 // TestRefusals: a caller without access gets the same answer on every path, with the
 // status, the challenge and the body that say what to do. No server gets a request.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, stateless)
 	s.Tools("do")
 	issuer, stranger := newIssuer(t), newIssuer(t)
@@ -168,6 +169,7 @@ var waysIn = []struct {
 
 // TestGoodTokens: valid tokens of every form are accepted, in both eras.
 func TestGoodTokens(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, statefulServer)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("done") })

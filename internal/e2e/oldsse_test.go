@@ -18,6 +18,7 @@ const oldest = "2024-11-05"
 
 // P9/79: the first revision over its own transport, with servers of each era.
 func TestP9_079_TheFirstRevision(t *testing.T) {
+	t.Parallel()
 	url, _ := shared(t)
 	for _, p := range peers {
 		t.Run(fmt.Sprintf("%s server over %s", p.revision, p.transport), func(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 
 // TestFixedCredentials: they are on every request to their server, and nowhere else.
 func TestFixedCredentials(t *testing.T) {
+	t.Parallel()
 	const secret = "fixed-credential-of-the-gateway"
 	for _, c := range []struct {
 		name         string
@@ -68,6 +69,7 @@ func TestFixedCredentials(t *testing.T) {
 // TestClientCredentials: the gateway gets a token of its own, with each form of
 // authentication, and uses it for all users.
 func TestClientCredentials(t *testing.T) {
+	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

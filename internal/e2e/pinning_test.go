@@ -24,6 +24,7 @@ import (
 // TestPinnedSession: what a server adds to one client's session is hidden like everything else
 // that is not approved.
 func TestPinnedSession(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulClient, stateless} {
 		for mode, want := range map[string][]string{
 			pinning.Block: {"up__enable"},

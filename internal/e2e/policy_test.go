@@ -108,6 +108,7 @@ var absent = strings.NewReplacer("secret", "absent", "SECRET", "ABSENT", "Secret
 // TestDeniedIsMissing requests denied names on every path and in every spelling. The answer
 // must equal that for a name that does not exist, and no server may get a request.
 func TestDeniedIsMissing(t *testing.T) {
+	t.Parallel()
 	const tool, prompt, resource = `{"name":%q,"arguments":{}}`, `{"name":%q}`, `{"uri":%q}`
 	const completePrompt = `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`
 	const completeResource = `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`
@@ -202,6 +203,7 @@ func TestDeniedIsMissing(t *testing.T) {
 
 // TestAllowedIsThere makes sure that these refusals do not come from a broken set-up.
 func TestAllowedIsThere(t *testing.T) {
+	t.Parallel()
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
 		for _, a := range []struct{ method, params, want string }{
 			{"tools/call", `{"name":"up__open"}`, `ran open`},

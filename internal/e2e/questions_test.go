@@ -35,6 +35,7 @@ func usual(q inquiry) string {
 
 // TestP9_114_FormsOfEachRevision asks for a titled choice and for several values.
 func TestP9_114_FormsOfEachRevision(t *testing.T) {
+	t.Parallel()
 	url, servers := allRevisions(t, nil)
 	const (
 		one     = `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}],"default":"r"}}}}`

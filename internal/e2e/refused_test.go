@@ -11,6 +11,7 @@ import (
 
 // TestRefusedAtTheDoor sends the endpoint requests that it does not serve.
 func TestRefusedAtTheDoor(t *testing.T) {
+	t.Parallel()
 	many := strings.Builder{}
 	for i := range 10_000 {
 		fmt.Fprintf(&many, "X-%d: 1\r\n", i)
@@ -40,6 +41,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 // TestMethodsOfOthers: a server knows these methods, but the gateway does not. Policy
 // cannot decide about them, so none passes.
 func TestMethodsOfOthers(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{"skills/list", "acme/do", "tools/steal"} {
 		t.Run("H/89 "+method, func(t *testing.T) {
 			eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {

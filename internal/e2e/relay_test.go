@@ -114,6 +114,7 @@ func TestP9_128_AHangingUpstreamDelaysNobody(t *testing.T) {
 }
 
 func TestP9_143_144_CancellationInBothDialects(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		started, ended := make(chan mcptest.Received, 1), make(chan struct{})
 		s.Tool("do", func(c *mcptest.Call) {
@@ -155,6 +156,7 @@ func TestP9_143_144_CancellationInBothDialects(t *testing.T) {
 }
 
 func TestP9_145_ATimeoutCancelsUpstream(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		t.Parallel() // it takes as long as the limit, which is long enough to reach the server
 		ended := make(chan struct{})
@@ -215,6 +217,7 @@ func TestP9_147_ReservedMetaStaysOnItsSide(t *testing.T) {
 }
 
 func TestP9_160_CapabilitiesNeverGrow(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
 		url := inFrontOf(t, s)
@@ -356,6 +359,7 @@ func TestP9_177_UnicodeNamesInHeaders(t *testing.T) {
 }
 
 func TestP9_146_TraceContext(t *testing.T) {
+	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })

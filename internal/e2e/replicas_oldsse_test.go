@@ -13,6 +13,7 @@ import (
 // TestReplicasOldSSE: one replica has the HTTP+SSE stream, and the client's messages arrive
 // at any of them.
 func TestReplicasOldSSE(t *testing.T) {
+	t.Parallel()
 	began, left := make(chan string, 1), make(chan string, 1)
 	server := scripted(t, statefulServer)
 	server.Tools("echo", "ask", "wait")
@@ -114,6 +115,7 @@ func postTo(t *testing.T, address, body string) (status int, text string) {
 
 // TestReplicasOldSDK: a go-sdk client of HTTP+SSE that knows nothing of replicas.
 func TestReplicasOldSDK(t *testing.T) {
+	t.Parallel()
 	peer, stop := serve(newPeer(statefulServer, func(string) {}), false)
 	defer stop()
 	r := replicated(t, func(cfg *gateway.Config) {

@@ -126,6 +126,7 @@ func wantCount(t *testing.T, what string, c *mcptest.Client, want int) {
 // TestReplicasShareProcesses: one replica has a process or an event stream for a client,
 // and the client's calls at all replicas use it.
 func TestReplicasShareProcesses(t *testing.T) {
+	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
 		t.Run("calls", func(t *testing.T) { hasOneProcess(t, d, r) })
@@ -318,6 +319,7 @@ func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 // TestReplicasThatStopGiveProcessesUp: the process of a replica that stops ends with it,
 // and the next call gets a new one at any other replica.
 func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
+	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
 		u, stop := r.another(t)
@@ -343,6 +345,7 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 // in use. For a client without one, each replica opens its own; afterwards one replica has
 // it again.
 func TestH_178_ProcessesWithoutRedis(t *testing.T) {
+	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
 		c := raw(t, r.url, statefulClient)
@@ -358,7 +361,7 @@ func TestH_178_ProcessesWithoutRedis(t *testing.T) {
 			wantCount(t, "new without Redis", r.at(fresh, n), 1)
 		}
 		r.redis.Restart(t)
-		for before, end := 0, time.Now().Add(20*time.Second); ; {
+		for before, end := 0, time.Now().Add(patience); ; {
 			n := countAt(t, r.at(fresh, 0))
 			countAt(t, r.at(fresh, 1))
 			if before = countAt(t, r.at(fresh, 2)); before == n+2 {

@@ -16,6 +16,7 @@ import (
 // TestReplicasSubscribe: a subscription at any replica is effective at once, even while
 // earlier subscriptions still move to the replica with the stream.
 func TestReplicasSubscribe(t *testing.T) {
+	t.Parallel()
 	const resources, atOnce = 1 + 20*4, 4
 	var listed []string
 	for i := range resources {

@@ -111,6 +111,7 @@ func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 // TestP9_111_ReplicasQuestions: servers of all revisions ask clients of all revisions during
 // a call, and the answers arrive at other replicas.
 func TestP9_111_ReplicasQuestions(t *testing.T) {
+	t.Parallel()
 	r := replicated(t, nil)
 	for _, revision := range wire.Revisions() {
 		c := rawWith(t, r.url, revision.Name, askable)
@@ -132,6 +133,7 @@ func TestP9_111_ReplicasQuestions(t *testing.T) {
 
 // TestReplicasClients: go-sdk clients of both eras that know nothing of replicas.
 func TestReplicasClients(t *testing.T) {
+	t.Parallel()
 	peer, stop := serve(newPeer(statefulServer, func(string) {}), false)
 	defer stop()
 	r := replicated(t, func(cfg *gateway.Config) {
@@ -164,6 +166,7 @@ func TestReplicasClients(t *testing.T) {
 // TestReplicasCancel cancels at one replica what runs at another, and ends a session that
 // has parts at several replicas.
 func TestReplicasCancel(t *testing.T) {
+	t.Parallel()
 	slow := scripted(t, statefulServer)
 	slow.Tools("wait")
 	began, ended := make(chan string, 10), make(chan string, 10)
@@ -222,6 +225,7 @@ func TestReplicasCancel(t *testing.T) {
 // TestReplicasResume breaks a call's stream and resumes it at another replica, while the
 // call runs and after its end.
 func TestReplicasResume(t *testing.T) {
+	t.Parallel()
 	steady := scripted(t, statefulServer)
 	steady.Tools("work")
 	proceed := make(chan struct{}, 10)
@@ -275,6 +279,7 @@ func TestReplicasResume(t *testing.T) {
 
 // TestReplicasLimits: three replicas count as one.
 func TestReplicasLimits(t *testing.T) {
+	t.Parallel()
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:*"}, Rate: policy.Rate{Count: 5, Per: 24 * time.Hour}}}
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*/confirm"}}}}
@@ -300,6 +305,7 @@ func TestReplicasLimits(t *testing.T) {
 // TestReplicasApproval: users approve calls at another replica than the one that asked
 // them.
 func TestReplicasApproval(t *testing.T) {
+	t.Parallel()
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*"}}}}
 	})

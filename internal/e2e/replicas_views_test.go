@@ -16,6 +16,7 @@ import (
 // TestReplicasViews: a request that is forwarded to the owner of a session comes to the same
 // view there, and the endpoint and a view have nothing in common of a client.
 func TestReplicasViews(t *testing.T) {
+	t.Parallel()
 	d := &desktop{Server: mcptest.NewSSEServer(wire.Lookup(statefulServer)), counts: make(map[string]int)}
 	t.Cleanup(d.Close)
 	d.Tools("add", "hidden")

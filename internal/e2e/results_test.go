@@ -94,6 +94,7 @@ func wantNothing(t *testing.T, why string, c *mcptest.Client, uri string) {
 }
 
 func TestLargeResults(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		s := scripted(t, server)
 		if server == stateless { // that has no resources
@@ -149,6 +150,7 @@ func valueOf(t *testing.T, m mcptest.Message, path string) (value json.RawMessag
 
 // TestLargeResultsOfTasks: both forms of tasks.
 func TestLargeResultsOfTasks(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulClient, stateless} {
 		d := newTaskDesk(t, revision)
 		url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: d.URL, Results: upstream.Results{Inline: inline}}}})
@@ -184,6 +186,7 @@ func TestLargeResultsOfTasks(t *testing.T) {
 // TestLargeResultsBelongToTheirUser: nobody else reads them, and neither does a user who may
 // not see the tool any more.
 func TestLargeResultsBelongToTheirUser(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, stateless)
 	largeTool(s, stateless)
 	g := guard(t, gateway.Config{

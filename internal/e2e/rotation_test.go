@@ -56,6 +56,7 @@ func doing(t *testing.T) *mcptest.Server {
 // TestKeysAreRotatedInMidRun: clients of both eras call without a pause while the issuer
 // changes its keys twice. No call with a valid token fails.
 func TestKeysAreRotatedInMidRun(t *testing.T) {
+	t.Parallel()
 	s := doing(t)
 	g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	oldest := g.issuer.Token(nil)
@@ -222,6 +223,7 @@ func TestTheIssuerGoesDown(t *testing.T) {
 
 // TestOpaqueTokens: only the issuer that is asked decides about them.
 func TestOpaqueTokens(t *testing.T) {
+	t.Parallel()
 	s := doing(t)
 	issuer, other := newIssuer(t), newIssuer(t)
 	g := guardWith(t, issuer, gateway.Config{

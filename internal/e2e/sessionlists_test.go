@@ -81,6 +81,7 @@ func toolsAt(t *testing.T, c *mcptest.Client) (names []string) {
 // TestSessionLists: the tools that a server adds to one client's session are that client's
 // alone, as far as policy lets it have them, until the session ends.
 func TestSessionLists(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulClient, stateless} {
 		for _, silent := range []bool{false, true} {
 			name := revision + " told"
@@ -142,6 +143,7 @@ func TestSessionLists(t *testing.T) {
 // TestReplicasShareSessionLists: whichever replica a client lists at, it sees the tools of its
 // session, and so it does after another replica has taken the session over.
 func TestReplicasShareSessionLists(t *testing.T) {
+	t.Parallel()
 	w := newWorkshop(t, true)
 	r := replicated(t, func(c *gateway.Config) {
 		c.Upstreams = []upstream.Config{{Name: "up", URL: w.url}}

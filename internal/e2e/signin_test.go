@@ -160,6 +160,7 @@ func (g *guarded) signIn(t *testing.T, revision string, first oauth2.TokenSource
 
 // TestSignIn: go-sdk's own sign-in, from the endpoint alone to a call.
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, stateless)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("done") })

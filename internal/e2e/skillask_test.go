@@ -15,6 +15,7 @@ import (
 // the text of a skill. A stateless client cannot be asked there (2026-07-28
 // basic/patterns/mrtr) and is told to read the SKILL.md.
 func TestApprovalOfASkillByItsName(t *testing.T) {
+	t.Parallel()
 	g := guard(t, gateway.Config{
 		Policy:    policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "r", Ask: []string{"skills:pb/refunds"}}}},
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, skillFiles)}},

@@ -58,6 +58,7 @@ type (
 // TestSkillsWithTheGoSDK: a host with go-sdk's client finds skills, in both forms, verifies
 // the digest of each file, and walks through their directories.
 func TestSkillsWithTheGoSDK(t *testing.T) {
+	t.Parallel()
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, declares := range []bool{false, true} {
 		for _, revision := range eras {
@@ -131,6 +132,7 @@ func TestSkillsWithTheGoSDK(t *testing.T) {
 // TestSkillsOfEachUser: no user learns what a server says of a skill to another user, on
 // any path.
 func TestSkillsOfEachUser(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
 			e := newExchanging(t, server)
@@ -174,6 +176,7 @@ func TestSkillsOfEachUser(t *testing.T) {
 // TestFilesOfSkillsObeyPolicy: a denied file is in no list of files. Of a skill whose
 // SKILL.md is denied or needs approval, nothing is revealed in other ways.
 func TestFilesOfSkillsObeyPolicy(t *testing.T) {
+	t.Parallel()
 	up := scripted(t, stateless)
 	serveSkill(t, up, "primitive")
 	files := map[string]string{"refunds/inner/SKILL.md": "---\nname: inner\ndescription: d\n---\nInner.\n", "other/SKILL.md": "---\nname: other\ndescription: d\n---\nOther.\n"}

@@ -27,6 +27,7 @@ var nestedSkills = map[string]string{
 // TestRulesForSkillsWithinSkills: policy decides about a nested skill by its own rules, on
 // each path to it (SEP-2640, Nested skills).
 func TestRulesForSkillsWithinSkills(t *testing.T) {
+	t.Parallel()
 	g := guard(t, gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},
 		Policy: policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{

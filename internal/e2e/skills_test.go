@@ -227,6 +227,7 @@ func refused(t *testing.T, c *mcptest.Client, method, params string, code int) {
 }
 
 func TestSkills(t *testing.T) {
+	t.Parallel()
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {
@@ -340,6 +341,7 @@ func TestP9_180_SkillsInCapabilitiesAndResources(t *testing.T) {
 }
 
 func TestP9_199_DirectoriesOfSkills(t *testing.T) {
+	t.Parallel()
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, revision := range eras {
 		c := g.raw(t, revision, g.issuer.Token(nil))
@@ -373,6 +375,7 @@ func TestP9_199_DirectoriesOfSkills(t *testing.T) {
 // TestSkillsObeyPolicy: a denied skill looks as if it did not exist, on every path, and the
 // visible dependencies of a skill are listed.
 func TestSkillsObeyPolicy(t *testing.T) {
+	t.Parallel()
 	g := playbooks(t, policy.Config{Rules: []policy.Rule{
 		{Name: "all", Who: policy.Who{Groups: []string{"admin"}}, Allow: []string{"*:*"}},
 		{Name: "some", Who: policy.Who{Groups: []string{"some"}}, Allow: []string{"skills:pb/refunds", "tools:up/open", "resources:*"}},
@@ -451,6 +454,7 @@ func TestSkillsObeyPolicy(t *testing.T) {
 
 // TestP9_201_ChangedSkillsAreAnnounced: changes are announced to everybody who sees them.
 func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
+	t.Parallel()
 	const changed = "notifications/skills/list_changed"
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {
@@ -492,6 +496,7 @@ func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 // TestP9_201_DependenciesThatCome: a skill looks different when a tool appears on which it
 // depends. Clients that see this are told, and no others.
 func TestP9_201_DependenciesThatCome(t *testing.T) {
+	t.Parallel()
 	const changed = "notifications/skills/list_changed"
 	const filter = `{"notifications":{"skillsListChanged":true,"promptsListChanged":true}}`
 	rules := policy.Config{Rules: []policy.Rule{

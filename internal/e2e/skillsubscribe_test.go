@@ -15,6 +15,7 @@ import (
 // TestFilesOfSkillsAreSubscribedTo: a client that subscribed to a file of a directory is
 // told when it changes. A client cannot subscribe to a file that it may not read.
 func TestFilesOfSkillsAreSubscribedTo(t *testing.T) {
+	t.Parallel()
 	const updated = "notifications/resources/updated"
 	const rules, stamp = "skill://pb/refunds/references/rules.md", "skill://pb/refunds/assets/stamp.png"
 	for _, revision := range eras {

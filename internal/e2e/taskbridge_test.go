@@ -32,6 +32,7 @@ func questionOf(t *testing.T, c *mcptest.Client, id string) (key, message string
 // TestTasksOf20251125ForTheExtension: a client of the extension with a server of
 // 2025-11-25.
 func TestTasksOf20251125ForTheExtension(t *testing.T) {
+	t.Parallel()
 	d := newTaskDesk(t, taskServer)
 	c := rawWith(t, d.gateway(t), stateless, askedAndTasks)
 

@@ -52,6 +52,7 @@ func (d *taskDesk) create(t *testing.T, c *mcptest.Client) (id string, j *job) {
 
 // TestTasksOf20251125: a client of 2025-11-25 with a server of 2025-11-25.
 func TestTasksOf20251125(t *testing.T) {
+	t.Parallel()
 	d := newTaskDesk(t, taskServer)
 	url := d.gateway(t)
 	c := rawWith(t, url, statefulClient, `{"elicitation":{}}`)
@@ -246,6 +247,7 @@ func TestP9_50_TheHeaderOfATask(t *testing.T) {
 // TestP9_185_TasksAreOfferedWhereTheyWork checks what each client is offered with each
 // server.
 func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		server, client string
 		tasks          string // of capabilities
@@ -408,6 +410,7 @@ func abandoned(t *testing.T, c *mcptest.Client, d *taskDesk) *job {
 
 // TestP9_191_QuestionsOfATaskThatIsWaitedFor: they become questions of the call.
 func TestP9_191_QuestionsOfATaskThatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{taskServer, stateless} {
 		t.Run("client "+statefulClient+" server "+server, func(t *testing.T) {
 			d := newTaskDesk(t, server)

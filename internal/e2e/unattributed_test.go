@@ -22,6 +22,7 @@ func elicitOf(message string) string {
 // TestQuestionsOfSeveralCalls: over stdio and HTTP+SSE a question does not name its call.
 // While several calls run, it still reaches the call that asked.
 func TestQuestionsOfSeveralCalls(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{overStdio, overSSE} {
 		for _, revision := range []string{statefulClient, stateless} {
 			t.Run(revision+" over "+over, func(t *testing.T) {

@@ -81,6 +81,7 @@ func (d *discloser) forget() {
 // TestServerThatDiscloses: its tools are listed in full in mode full and in short form in
 // mode progressive, and no client meets the server's own rules.
 func TestServerThatDiscloses(t *testing.T) {
+	t.Parallel()
 	refusals := map[string]func(c *mcptest.Call, body string){
 		"a result": func(c *mcptest.Call, body string) {
 			c.Result(fmt.Sprintf(`{"isError":true,"content":[{"type":"text","text":%q}]}`, body))

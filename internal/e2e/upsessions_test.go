@@ -97,6 +97,7 @@ func add(t *testing.T, c *mcptest.Client) string {
 // TestReplicasShareUpstreamSessions: a server with state in its session sees one client in
 // one session, whichever replicas its calls arrive at.
 func TestReplicasShareUpstreamSessions(t *testing.T) {
+	t.Parallel()
 	r, cart := withCart(t)
 	for i, revision := range []string{statefulServer, statefulClient, stateless} {
 		for _, caps := range []string{"{}", askable} {
@@ -116,6 +117,7 @@ func TestReplicasShareUpstreamSessions(t *testing.T) {
 
 // TestReplicasOpenOneSession: replicas that need a session at the same time open only one.
 func TestReplicasOpenOneSession(t *testing.T) {
+	t.Parallel()
 	r, cart := withCart(t)
 	for _, revision := range []string{statefulClient, stateless} {
 		c := raw(t, r.url, revision)
@@ -143,6 +145,7 @@ func TestReplicasOpenOneSession(t *testing.T) {
 // TestH_156_ReplicasAndAServerThatRestarts: a session that its server has lost is opened
 // again once for all replicas.
 func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
+	t.Parallel()
 	r, cart := withCart(t)
 	for _, revision := range []string{statefulClient, stateless} {
 		c := raw(t, r.url, revision)
@@ -183,6 +186,7 @@ func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
 
 // TestReplicasEndAnUpstreamSessionOnce: it ends with the client's session, and not before.
 func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
+	t.Parallel()
 	r, cart := withCart(t)
 	c := raw(t, r.url, statefulClient)
 	for n := range 3 {
@@ -207,6 +211,7 @@ func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 // TestReplicasThatStopLeaveUpstreamSessions: they leave them to the other replicas or, when
 // all stop, to those that start later (H/47).
 func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
+	t.Parallel()
 	var cfg gateway.Config
 	cart := newCart(t)
 	r := replicated(t, func(c *gateway.Config) {

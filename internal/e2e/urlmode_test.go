@@ -18,6 +18,7 @@ const (
 // TestP9_115_116_117_URLs sends users of clients of each revision to a URL, in both ways
 // that a server of 2025-11-25 has.
 func TestP9_115_116_117_URLs(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run("a question, client "+revision, func(t *testing.T) {
 			s := newInquirer(t, "2025-11-25")
@@ -118,6 +119,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 
 // TestP9_115_URLsOfAStatelessServer: the server says that the user is not done yet.
 func TestP9_115_URLsOfAStatelessServer(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			s := scripted(t, stateless)

@@ -52,6 +52,7 @@ func (c *company) bob() string { return c.issuer.Token(claims{"sub": "bob", "gro
 
 // TestTwoUsers: two users see and use what they may, in both eras.
 func TestTwoUsers(t *testing.T) {
+	t.Parallel()
 	c := newCompany(t)
 	for _, revision := range []string{statefulServer, statefulClient, stateless} {
 		t.Run(revision, func(t *testing.T) {
@@ -95,6 +96,7 @@ func TestTwoUsers(t *testing.T) {
 // TestASessionIsItsUsers: for anybody else the session does not exist, and its owner does
 // not notice their attempts.
 func TestASessionIsItsUsers(t *testing.T) {
+	t.Parallel()
 	s, elsewhere := scripted(t, statefulServer), newIssuer(t)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) {
@@ -207,6 +209,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 
 // TestH_65_RequestStateIsItsUsers: other users present the state of a question.
 func TestH_65_RequestStateIsItsUsers(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
 			url, stop := serve(newPeer(server, func(string) {}), server == stateless)
@@ -265,6 +268,7 @@ func retryOf(t *testing.T, asked mcptest.Message, params, answer string) string 
 
 // TestH_211_GroupsOfAnotherIssuer: another issuer can have a group of the same name.
 func TestH_211_GroupsOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
 	s, issuer, elsewhere := doing(t), newIssuer(t), newIssuer(t)
 	g := guardWith(t, issuer, gateway.Config{
 		Auth: auth.Config{Issuers: []auth.Issuer{{URL: issuer.URL}, {URL: elsewhere.URL}}},

@@ -61,6 +61,7 @@ func (c *client) names(t *testing.T) string {
 // TestViews: at each endpoint, clients of both eras see and may use what the view selects of
 // what policy allows, and nothing else.
 func TestViews(t *testing.T) {
+	t.Parallel()
 	g := shop(t, nil)
 	clerk := g.issuer.Token(claims{"scope": "mcp", "groups": []string{"desk"}})
 	for _, revision := range eras {
@@ -125,6 +126,7 @@ func TestViews(t *testing.T) {
 
 // TestViewChanges: a client hears of changes of what its view shows, and of no others.
 func TestViewChanges(t *testing.T) {
+	t.Parallel()
 	shown, hidden := newPeer(stateless, func(string) {}), newPeer(stateless, func(string) {})
 	g := shop(t, func(cfg *gateway.Config) {
 		for name, server := range map[string]*sdk.Server{"shown": shown, "hidden": hidden} {
@@ -215,6 +217,7 @@ func hide(answer, name string) string {
 // TestViewSessions: a session exists only at the endpoint where it began, and so do the state of
 // a question and the stream of HTTP+SSE.
 func TestViewSessions(t *testing.T) {
+	t.Parallel()
 	var s *mcptest.Server
 	g := shop(t, func(cfg *gateway.Config) {
 		s = scripted(t, statefulServer)
@@ -287,6 +290,7 @@ func TestViewSSE(t *testing.T) {
 // TestViewTokens: a token for the gateway is good at all views, and a token for a view there
 // alone. The metadata of each endpoint name it as the resource.
 func TestViewTokens(t *testing.T) {
+	t.Parallel()
 	g := shop(t, nil)
 	sales, desk := g.at("/mcp/sales"), g.at("/desk")
 	groups := []string{"desk"}

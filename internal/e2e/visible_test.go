@@ -16,6 +16,7 @@ import (
 // TestWhatIsDeniedIsNotListed searches for denied names in everything that a client is sent
 // unasked.
 func TestWhatIsDeniedIsNotListed(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		up, hidden := secretive(t, server), secretive(t, server)
 		g := guard(t, gateway.Config{
@@ -87,6 +88,7 @@ func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchang
 // TestNobodyHearsOfWhatIsDenied: no client is told that a list of an upstream changed of
 // which it may see nothing, or that a resource changed that it may not read.
 func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {

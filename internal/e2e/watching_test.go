@@ -18,6 +18,7 @@ import (
 // TestP9_090_091_SubscriptionsInEachPair subscribes to a resource in the way of the
 // client's revision, at a server of any other revision.
 func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
+	t.Parallel()
 	url, servers := allRevisions(t, nil)
 	for _, revision := range wire.Revisions() {
 		for _, s := range servers {
@@ -90,6 +91,7 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 // TestP9_112_QuestionsOfTwoServers: two servers ask one client at the same time, with the
 // same ids.
 func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
+	t.Parallel()
 	a, b := newInquirer(t, "2025-06-18"), newInquirer(t, "2025-11-25")
 	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: a.name, URL: a.URL}, {Name: b.name, URL: b.URL}}})
 	c := rawWith(t, url, statefulClient, askable)
