@@ -67,12 +67,19 @@ func newAPI(g *Gateway) *admin.API {
 	})
 }
 
+// mostDraftRules bounds the rules of a draft: compiling their conditions takes time, which calls
+// need.
+const mostDraftRules = 2000
+
 // replayRecent runs a draft against the calls that are kept in memory. Whoever asks may know
 // neither the environment nor the files of this machine, so the draft decides nothing by them.
 func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Report, error) {
 	draft, err := parseDraft("draft", []byte(d.Config))
 	if err == nil {
 		err = decidesBlindly(draft)
+	}
+	if n := len(draft.cfg.Policy.Rules); err == nil && n > mostDraftRules {
+		err = fmt.Errorf("policy.rules: %d are more than %d: let gatehouse policy replay try them, with files of records", n, mostDraftRules)
 	}
 	if err != nil {
 		return nil, &admin.BadDraft{Problems: shownProblems(err)}

@@ -311,6 +311,14 @@ pinning: {file: %q}
 	}
 }
 
+func manyRules() string {
+	var b strings.Builder
+	for i := range 2001 {
+		fmt.Fprintf(&b, "  - {name: r%d, allow: [\"tools:up/x\"]}\n", i)
+	}
+	return b.String()
+}
+
 // replays runs drafts against the two calls of TestOperators: a viewer learns nothing about their
 // arguments, and nobody what references stand for.
 func replays(t *testing.T, o *operators, text string) {
@@ -350,6 +358,7 @@ func replays(t *testing.T, o *operators, text string) {
 		{strings.Replace(text, "name: small", `name: "${env:GATEHOUSE_CANARY}"`, 1), "views[0]"},
 		{strings.Replace(text, "name: gone", `name: "${file:/etc/passwd}"`, 1), "upstreams[1].name: has a reference"},
 		{text + "x: ${env:GATEHOUSE_CANARY}\n" + strings.Repeat("# much\n", 160_000), "has more than 1048576 bytes"},
+		{strings.Replace(text, "  - {name: kept", manyRules()+"  - {name: kept", 1), "2003 are more than 2000"},
 	} {
 		if status, answer, _ := ask(operatorToken, tt.config); status != http.StatusUnprocessableEntity || !strings.Contains(answer, tt.want) || strings.Contains(answer, "the-canary") {
 			t.Errorf("%d %.500s, want %s", status, answer, tt.want)
