@@ -156,6 +156,9 @@ func printReplay(w io.Writer, r *replay.Report, now time.Time) error {
 	}
 	printUnused(w, "rules of the draft that applied to no call", r.Unused)
 	printUnused(w, "rules in force that applied to no call", r.UnusedNow)
+	if r.Unclear > 0 {
+		fmt.Fprintf(w, "\nOf %d calls that are decided as they were, it cannot be told by which rule.\n", r.Unclear)
+	}
 	if r.Unchecked > 0 {
 		fmt.Fprintf(w, "\n%d calls are judged without the input schema of their tool: with arguments that do not fit it, they are refused.\n", r.Unchecked)
 	}
