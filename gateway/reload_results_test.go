@@ -49,3 +49,42 @@ func TestReloadResults(t *testing.T) {
 		})
 	}
 }
+
+// TestReloadHooks: hooks apply from the next call on, replace no upstream, and take their series
+// along when they go.
+func TestReloadHooks(t *testing.T) {
+	p := newSite(t, true, one("work", saying("the key is AKIAIOSFODNN7EXAMPLE")))
+	for _, revision := range []string{stateful, stateless} {
+		t.Run(revision, func(t *testing.T) {
+			plain := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", p.url)
+			c := startConfigured(t, plain)
+			session, _ := hearing(t, c.Gateway, revision)
+			before := c.graph().members[0].server
+			want := func(want string) {
+				t.Helper()
+				if got, err := callTool(t.Context(), session, "a__work"); err != nil || got != want {
+					t.Errorf("it answers %q, %v; want %q", got, err, want)
+				}
+			}
+			want("the key is AKIAIOSFODNN7EXAMPLE")
+			c.reload(t, plain+"hooks: [{name: keys, redact: {secrets: [aws_key], with: gone}}]\n")
+			want("the key is gone")
+			c.reload(t, plain+"hooks: [{name: words, redact: {patterns: [key], with: word}}]\n")
+			want("the word is AKIAIOSFODNN7EXAMPLE")
+			families, err := c.services.metrics.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if text := f.String(); strings.HasPrefix(f.GetName(), "gatehouse_hook_") && (strings.Contains(text, `"keys"`) || !strings.Contains(text, `"words"`)) {
+					t.Errorf("the series are %s", text)
+				}
+			}
+			c.reload(t, plain)
+			want("the key is AKIAIOSFODNN7EXAMPLE")
+			if c.graph().members[0].server != before {
+				t.Error("the upstream was replaced")
+			}
+		})
+	}
+}
