@@ -44,7 +44,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 	if err != nil {
 		return p, err
 	}
-	p.looks, err = hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.hooks})
+	looks, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.hooks})
 	if err != nil {
 		return p, err
 	}
@@ -52,6 +52,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 	if err != nil {
 		return p, err
 	}
+	p.looks = looks
 	p.way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
 		p.described.Middleware, // what it refuses was not called, and is not counted
@@ -60,7 +61,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 		skills.Middleware(guard),
 		limiter.Middleware,
 		guard.Middleware,
-		p.looks.Middleware,
+		looks.Middleware,
 	)
 	p.way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(p.way.Lists)
 	return p, nil
