@@ -76,10 +76,13 @@ func (r *rigged) addFull(ctx context.Context, binary, upstream string, o options
 	g, err := r.startGateway(ctx, binary, upstream, sections, o, rig.GatewayConfig{
 		Listen: address, Auth: fmt.Sprintf("{mode: oauth, issuers: [{url: %q}]}", c.issuer.URL), Token: c.tokens[1],
 	})
-	if err == nil {
-		r.targets = append(r.targets, named("gatehouse", g))
+	if err != nil {
+		return err
 	}
-	return err
+	t := named("gatehouse", g)
+	r.targets = append(r.targets, t)
+	list := scenario{stateless: true, method: mcp.MethodToolsList}
+	return g.WaitFor(ctx, func(context.Context) error { return c.meet(list, t) }) // it looks at its upstreams for each class
 }
 
 // meet makes one request for each user, so that the gateway has verified their tokens and knows

@@ -162,7 +162,7 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	names := []string{publicName(upstreamStateful, "small"), publicName(upstreamStateless, "small")}
-	for i := range o.upstreams {
+	for i := range min(o.upstreams, lists) { // those on the first page
 		names = append(names, publicName(upstreamList(i), "tool_00"))
 	}
 	return g, g.WaitTools(ctx, names...)
