@@ -296,7 +296,7 @@ func (g *Guard) Holds(ctx context.Context, before, after *mcp.Call) error {
 		return err // conditions that it cut off are not judged
 	}
 	switch was, now := decisions[0], decisions[1]; {
-	case now.Effect == Allow, now.Effect == Ask && was.Effect == Ask && now.Rule == was.Rule:
+	case now.Effect == Allow, now.Effect == Ask && was.Effect == Ask && now.Rule == was.Rule && was.asked(now):
 		return nil
 	}
 	g.metrics.decided(Deny)

@@ -402,6 +402,9 @@ func TestHolds(t *testing.T) {
 		{Name: "never", Deny: []string{"tools:u/do"}, When: `args.to == "never"`},
 		{Name: "boss", Ask: []string{"tools:u/do"}, When: `args.to.startsWith("boss")`},
 		{Name: "team", Ask: []string{"tools:u/do"}, When: `args.to == "team"`},
+		{Name: "four eyes", Ask: []string{"tools:u/do"}, When: `args.to.endsWith("2")`, Approvers: changers},
+		{Name: "the user, too", Ask: []string{"tools:u/do"}, When: `args.to == "too2"`},
+		{Name: "others, too", Ask: []string{"tools:u/do"}, When: `args.to == "more2"`, Approvers: changers},
 	}}), GuardDeps{Resolver: s})
 	if err != nil {
 		t.Fatal(err)
@@ -415,8 +418,10 @@ func TestHolds(t *testing.T) {
 		before, after string
 		holds         bool
 	}{
-		{"me", "you", true}, {"boss", "me", true}, {"boss", "boss2", true},
+		{"me", "you", true}, {"boss", "me", true}, {"boss", "boss1", true},
 		{"me", "never", false}, {"boss", "never", false}, {"me", "boss", false}, {"team", "boss", false},
+		{"boss2", "boss", true}, {"you2", "me2", true}, {"too2", "you2", true}, {"more2", "you2", true}, {"you2", "you", true},
+		{"boss", "boss2", false}, {"you", "you2", false}, {"you2", "too2", false}, {"you2", "more2", false}, {"you2", "team", false},
 	} {
 		err := g.Holds(t.Context(), call(tt.before), call(tt.after))
 		if (err == nil) != tt.holds || err != nil && mcp.FailureOf(err) != failure.ArgumentsDenied {
