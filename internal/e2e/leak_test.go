@@ -35,8 +35,8 @@ const (
 // TestNothingIsLeft abandons thousands of calls, many at a time, by clients and servers of
 // both eras: questions without an answer, cancelled calls, calls that die, dropped streams.
 // Afterwards everything must be as before. With the race detector, which takes four times
-// as long, there are fewer calls; make test also runs it without, and with the profile of
-// goroutines that nothing can wake (H/251).
+// as long, there are fewer calls, and make test has the profile of goroutines that nothing
+// can wake (H/251); it also runs the test without both.
 func TestNothingIsLeft(t *testing.T) {
 	ground := newLeakGround(t)
 	ground.leave(t, leakWarmUp)
