@@ -57,16 +57,12 @@ func readyOf(t *testing.T, g *Gateway) (status int, answer readiness) {
 }
 
 func TestReadyz(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer closed.Close()
 	good := newSite(t, true, one("work", saying("x")))
 	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: good, url: %q}\n- {name: dead, url: \"http://%s/mcp?key=s3cret\"}\n"+
-		"- {name: closed, url: %q}\n", good.url, dead.Addr(), closed.URL))
+		"- {name: closed, url: %q}\n", good.url, dead, closed.URL))
 	status, answer := readyOf(t, c.Gateway)
 	if status != http.StatusOK || !answer.Ready || answer.Configuration == nil || answer.Configuration.Problems != nil {
 		t.Errorf("%d %+v", status, answer)
@@ -82,7 +78,7 @@ func TestReadyz(t *testing.T) {
 		}
 	}
 	_, text := ask(t, c.admin.Addr().String(), "/readyz")
-	if want := `"cause":"` + dead.Addr().String() + `: dial tcp ` + dead.Addr().String() + `: connect: connection refused"`; !strings.Contains(text, want) {
+	if want := `"cause":"` + dead + `: dial tcp ` + dead + `: connect: connection refused"`; !strings.Contains(text, want) {
 		t.Errorf("why an upstream is down is not told by %s: %s", want, text)
 	}
 	for _, secret := range []string{"s3cret", "mcp?"} {
@@ -115,14 +111,10 @@ func TestReadyz(t *testing.T) {
 // TestReadyzWithoutStore: a balancer may ask about the replica alone, since one without the
 // store is no worse than any other.
 func TestReadyzWithoutStore(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	good := newSite(t, true, one("work", saying("x")))
 	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\nreplicas: {alone: true}\n"+
-		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead.Addr(), good.url))
+		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead, good.url))
 	for query, want := range map[string]int{"": 503, "?exclude=store": 200, "?exclude=other": 503} {
 		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, `"reasons":["the session store`) != (want == 503) {
 			t.Errorf("H/177 /readyz%s: %d %s", query, status, text)

@@ -164,13 +164,9 @@ func TestBadUpstreamsHinderNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	g := start(t,
-		upstream.Config{Name: "dead", URL: "http://" + dead.Addr().String() + "/mcp"},
+		upstream.Config{Name: "dead", URL: "http://" + dead + "/mcp"},
 		upstream.Config{Name: "silent", URL: "http://" + silent.Addr().String() + "/mcp"},
 		upstream.Config{Name: "good", URL: startPeer(t, true, says("fine")).url},
 	)
@@ -379,16 +375,12 @@ func TestRunListenerFails(t *testing.T) {
 }
 
 func TestConnect(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
+	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	off := false
 	reports, _, _, err := Connect(t.Context(), Config{Upstreams: []upstream.Config{
 		{Name: "good", URL: startPeer(t, false, says("x")).url, Revision: "2025-06-18"},
 		{Name: "off", URL: "https://off.example", Enabled: &off},
-		{Name: "dead", URL: "http://" + dead.Addr().String()},
+		{Name: "dead", URL: "http://" + dead},
 	}}, "", "1", slog.New(slog.DiscardHandler))
 	if err != nil || len(reports) != 2 {
 		t.Fatalf("%v, %d reports; want 2", err, len(reports))

@@ -42,12 +42,11 @@ func TestScripts(t *testing.T) {
 			"serving":  serving,
 		},
 		Setup: func(env *testscript.Env) error {
-			dead, err := deadPort()
-			env.Setenv("DEAD", dead)
+			env.Setenv("DEAD", "127.0.0.1:1") // nobody listens there, and no other test can get it
 			env.Setenv("WORDY", wordy.URL)
 			env.Setenv("TAKEN", taken.Addr().String())
 			env.Values[demoKey{}] = &demoRun{}
-			return err
+			return nil
 		},
 	})
 }
@@ -63,16 +62,6 @@ func newWordy() *mcptest.Server {
 		c.Result(`{"tools":[` + strings.Join(tools, ",") + `]}`)
 	})
 	return s
-}
-
-// deadPort returns an address on which nobody listens.
-func deadPort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // exitCode implements "exitcode N command args...": it prints the command's output, and
