@@ -44,17 +44,15 @@ func newAPI(g *Gateway) *admin.API {
 		Record:  func(r *record.Record) { g.journal.Put(r) },
 		Log:     g.log,
 
-		Upstreams: func() []admin.Upstream { return shownUpstreams(g.graph()) },
-		Pins:      func() []admin.Pin { return shownPins(g.graph()) },
-		Sessions:  func() []admin.Session { return shownSessions(g.services.list()) },
-		EndSession: func(ctx context.Context, digest string) error {
-			return endDigest(ctx, g.services.list(), g.services.sessions.Delete, digest)
-		},
-		Identify: func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
-		FourEyes: g.services.waiting,
-		RuleAt:   func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
-		Replicas: func() []admin.Replica { return shownReplicas(g) },
-		Reload:   func() (admin.Reload, error) { return reloaded(g) },
+		Upstreams:  func() []admin.Upstream { return shownUpstreams(g.graph()) },
+		Pins:       func() []admin.Pin { return shownPins(g.graph()) },
+		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return g.sessions().all(ctx) },
+		EndSession: func(ctx context.Context, digest string) error { return g.sessions().endAnywhere(ctx, digest) },
+		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
+		FourEyes:   g.services.waiting,
+		RuleAt:     func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
+		Replicas:   func() []admin.Replica { return shownReplicas(g) },
+		Reload:     func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {
 			a, err := Explain(ctx, g.graph().cfg, Question{
 				Method: q.Method, Name: q.Name, Args: q.Args, Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes,

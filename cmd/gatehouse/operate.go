@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ func newSessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "Show the sessions of clients, or end one",
-		Long:  "Shows the sessions of stateful clients that the gateway (of several: that replica) has, the last\none that was used first. Stateless clients have none.",
+		Long:  "Shows the sessions of stateful clients, of all replicas, the last one that was used first.\nStateless clients have none.",
 		Args:  noArguments,
 	}
 	cmd.AddCommand(newSessionsEnd())
@@ -36,14 +37,25 @@ func newSessions() *cobra.Command {
 			return err
 		}
 		now := time.Now()
-		t := newTable(w, "SESSION", "USER", "REVISION", "STARTED", "USED", "CLIENT")
+		columns := []string{"SESSION", "USER", "REVISION", "STARTED", "USED", "CLIENT"}
+		several := slices.ContainsFunc(found, func(s admin.Session) bool { return s.Replica != found[0].Replica })
+		if several {
+			columns = append(columns, "REPLICA")
+		}
+		t := newTable(w, columns...)
 		for _, s := range found {
 			client := strings.TrimSpace(s.ClientName + " " + s.ClientVersion)
 			if s.Client != "" {
 				client += " (" + s.Client + ")"
 			}
-			t.add(cell{short(s.Session, digits+1)[:digits], plain}, cell{short(cmp.Or(s.User, "-"), 16), plain}, cell{s.Revision, plain},
-				cell{ago(s.Started, now), plain}, cell{ago(s.Used, now), plain}, cell{client, plain})
+			row := []cell{
+				{short(s.Session, digits+1)[:digits], plain}, {short(cmp.Or(s.User, "-"), 16), plain}, {s.Revision, plain},
+				{ago(s.Started, now), plain}, {ago(s.Used, now), plain}, {client, plain},
+			}
+			if several {
+				row = append(row, cell{s.Replica, plain})
+			}
+			t.add(row...)
 		}
 		return t.flush()
 	})
@@ -55,8 +67,12 @@ const digits = 12
 func listSessions(cmd *cobra.Command, o *operator) ([]admin.Session, []byte, error) {
 	var answer struct {
 		Sessions []admin.Session `json:"sessions"`
+		Missing  []string        `json:"missing"`
 	}
 	text, err := o.ask(cmd.Context(), http.MethodGet, "/api/v1/sessions", nil, &answer)
+	for _, replica := range answer.Missing {
+		fmt.Fprintf(cmd.ErrOrStderr(), "replica %s does not answer: its sessions are not shown\n", replica)
+	}
 	return answer.Sessions, text, err
 }
 
@@ -82,7 +98,7 @@ func newSessionsEnd() *cobra.Command {
 		}
 		switch {
 		case len(fit) == 0:
-			return fmt.Errorf("this gateway has no session %s", shown(args[0]))
+			return fmt.Errorf("there is no session %s", shown(args[0]))
 		case len(fit) > 1:
 			return fmt.Errorf("%d sessions begin with %s: write more digits", len(fit), shown(args[0]))
 		}

@@ -29,7 +29,7 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 	return New(Deps{
 		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept,
 		Record:    func(r *record.Record) { records = append(records, *r) },
-		Upstreams: func() []Upstream { return nil }, Sessions: func() []Session { return nil }, Replicas: func() []Replica { return nil },
+		Upstreams: func() []Upstream { return nil }, Sessions: func(context.Context) ([]Session, []string) { return nil, nil }, Replicas: func() []Replica { return nil },
 		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
 		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
 		Replay:   func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },

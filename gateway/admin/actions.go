@@ -65,10 +65,12 @@ func (a *API) refused(x *exchange, err error) {
 func (a *API) endSession(x *exchange) error {
 	digest := x.r.PathValue("session")
 	err := a.deps.EndSession(x.r.Context(), digest)
-	if errors.Is(err, ErrNoSession) {
-		return refusal(http.StatusNotFound, failure.AdminNotFound, err.Error()+": ask each replica")
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNoSession):
+		return refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
+	case errors.Is(err, ErrNotAsked):
+		return refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable, err.Error())
+	case err != nil:
 		return err
 	}
 	a.acted(x, "session ended", digest, "")

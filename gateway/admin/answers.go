@@ -106,6 +106,7 @@ type Session struct {
 	ClientVersion string    `json:"client_version,omitempty"`
 	View          string    `json:"view,omitempty"`
 	Revision      string    `json:"revision"`
+	Replica       string    `json:"replica"` // that owns it
 	Started       time.Time `json:"started"`
 	Used          time.Time `json:"used"`
 }
@@ -242,6 +243,7 @@ type (
 	}
 	sessions struct {
 		Sessions []Session `json:"sessions"`
+		Missing  []string  `json:"missing,omitempty"`
 	}
 	replicas struct {
 		Replicas []Replica `json:"replicas"`

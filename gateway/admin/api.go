@@ -22,7 +22,8 @@ const Path = "/api/"
 
 // Errors of EndSession and Reload.
 var (
-	ErrNoSession = errors.New("this replica knows no such session")
+	ErrNoSession = errors.New("no replica knows such a session")
+	ErrNotAsked  = errors.New("not all replicas answer, so one of them may know such a session")
 	ErrNoFile    = errors.New("there is no configuration file to read again")
 )
 
@@ -38,8 +39,10 @@ type Deps struct {
 
 	Upstreams func() []Upstream
 	Pins      func() []Pin
-	Sessions  func() []Session
-	// EndSession ends the session with a digest. Errors: ErrNoSession, and those of the store.
+	// Sessions returns the sessions of all replicas, and the replicas that did not answer.
+	Sessions func(context.Context) (all []Session, missing []string)
+	// EndSession ends the session with a digest, at whichever replica. Errors: ErrNoSession,
+	// ErrNotAsked, and those of the store.
 	EndSession func(ctx context.Context, digest string) error
 	Replicas   func() []Replica
 	// Identify finds out whose access token a request has. Its error is an *auth.RefusedError.
@@ -79,7 +82,10 @@ var routes = []route{
 	{"GET /api/v1/decisions/live", RoleViewer, (*API).live},
 	{"GET /api/v1/calls/{id}", RoleViewer, (*API).call},
 	{"GET /api/v1/upstreams", RoleViewer, func(a *API, x *exchange) error { return x.answer(upstreams{some(a.deps.Upstreams())}) }},
-	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error { return x.answer(sessions{some(a.deps.Sessions())}) }},
+	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error {
+		all, missing := a.deps.Sessions(x.r.Context())
+		return x.answer(sessions{some(all), missing})
+	}},
 	{"GET /api/v1/pins", RoleViewer, func(a *API, x *exchange) error { return x.answer(pins{some(a.deps.Pins())}) }},
 	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
 	{"GET /api/v1/approvals", viewerOrApprover, waitingCalls},

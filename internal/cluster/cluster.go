@@ -95,7 +95,7 @@ func (c *Cluster) join(cfg Config, deps Deps, s scripts, t times) error {
 		listener.Close()
 		return err
 	}
-	c.link = &link{ctx: c.ctx, listener: listener, identity: identity, members: c.members, carried: carried, times: t, log: deps.Log, count: deps.Metrics}
+	c.link = &link{ctx: c.ctx, listener: listener, identity: identity, members: c.members, carried: carried, asked: deps.Asked, times: t, log: deps.Log, count: deps.Metrics}
 	c.forwards = newForwards(c.members, carried, deps.Metrics)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
@@ -96,6 +97,9 @@ type Deps struct {
 	// InUse reports whether something still runs for a home. Such a home is kept even if no
 	// request comes for it. It must return at once. If nil, nothing runs.
 	InUse func(home string) bool
+	// Asked serves what other replicas Ask for. It is trusted with whatever operators may do. If
+	// nil, this replica does not answer.
+	Asked http.Handler
 	// Log and Metrics may be nil.
 	Log     *slog.Logger
 	Metrics *Metrics

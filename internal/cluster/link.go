@@ -97,6 +97,7 @@ type link struct {
 
 	leave   func(ctx context.Context, home string) error
 	handler http.Handler // takes the forwards
+	asked   http.Handler // Deps.Asked
 	server  *http.Server
 	calls   *http1.Server // for small requests
 	serving sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
@@ -31,13 +32,18 @@ func Moved(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// ServeHTTP serves forwards, and reports this replica's contact with Redis.
+// ServeHTTP serves forwards, reports this replica's contact with Redis, and answers what operators
+// ask of all replicas.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; (path == contactPath || path == lookPath) && r.Header[carriedHeader] == nil {
 		if path == lookPath {
 			l.members.look(r.Context(), l.members.now())
 		}
 		_, _ = io.WriteString(w, l.members.tell().String()) // a peer that has left does not care
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, askedPath+"/") && r.Header[carriedHeader] == nil {
+		l.answer(w, r)
 		return
 	}
 	from := r.TLS.PeerCertificates[0].Subject.CommonName // its certificate is pinned

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestReplicasOperators: whichever replica an operator asks, the sessions of all are shown, and
+// one is ended where it is.
+func TestReplicasOperators(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	cfg := gateway.Config{
+		Sessions:  session.Config{Store: session.StoreRedis, Key: "0123456789abcdef0123456789abcdef"},
+		Replicas:  cluster.Config{Listen: "127.0.0.1:0"},
+		Admin:     gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
+		Upstreams: []upstream.Config{{Name: "up", URL: scripted(t, statefulServer).URL}},
+	}
+	cfg.Sessions.Redis.URL = mcp.Secret(redis.URL())
+	var replicas []*gateway.Gateway
+	var stops []func()
+	var sessions []string // digests
+	for range 2 {
+		g, stop, err := run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+		replicas, stops = append(replicas, g), append(stops, stop)
+	}
+	ask := func(at int, method, path string) (int, []byte) {
+		req, err := http.NewRequestWithContext(deadline(t), method, "http://"+replicas[at].AdminAddr().String()+"/api/v1/sessions"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := ownClient(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, text
+	}
+	list := func(at int) (owners map[string]string, missing []string) {
+		var answer struct {
+			Sessions []admin.Session
+			Missing  []string
+		}
+		if status, text := ask(at, http.MethodGet, ""); status != http.StatusOK || json.Unmarshal(text, &answer) != nil {
+			t.Fatalf("%d %s", status, text)
+		}
+		owners = make(map[string]string)
+		for _, s := range answer.Sessions {
+			owners[s.Session] = s.Replica
+		}
+		return owners, answer.Missing
+	}
+	for at, g := range replicas {
+		raw(t, g.URL(), statefulClient)
+		eventually(t, "both replicas show the new session", func() bool {
+			here, _ := list(at)
+			there, _ := list(1 - at)
+			return len(here) == at+1 && len(there) == at+1
+		})
+		owners, _ := list(at)
+		for digest := range owners {
+			if !slices.Contains(sessions, digest) {
+				sessions = append(sessions, digest)
+			}
+		}
+	}
+	for at := range replicas {
+		owners, missing := list(at)
+		if owners[sessions[0]] == "" || owners[sessions[1]] == "" || owners[sessions[0]] == owners[sessions[1]] || len(missing) > 0 {
+			t.Errorf("replica %d shows the owners %v, missing %v", at, owners, missing)
+		}
+	}
+	if status, text := ask(0, http.MethodDelete, "/"+sessions[1]); status != http.StatusNoContent {
+		t.Errorf("ending a session of the other replica: %d %s", status, text)
+	}
+	if owners, _ := list(1); owners[sessions[1]] != "" || owners[sessions[0]] == "" {
+		t.Errorf("after the end of one, the owners are %v", owners)
+	}
+	if status, text := ask(0, http.MethodDelete, "/"+sessions[1]); status != http.StatusNotFound {
+		t.Errorf("ending it once more: %d %s", status, text)
+	}
+	stops[1]()
+	if owners, missing := list(0); len(owners) != 1 || len(missing) > 0 {
+		t.Errorf("after the stop of a replica, the owners are %v, missing %v", owners, missing)
+	}
+}
