@@ -46,8 +46,8 @@ func newAPI(g *Gateway) *admin.API {
 
 		Upstreams:  func() []admin.Upstream { return shownUpstreams(g.graph()) },
 		Pins:       func() []admin.Pin { return shownPins(g.graph()) },
-		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return g.sessions().all(ctx) },
-		EndSession: func(ctx context.Context, digest string) error { return g.sessions().endAnywhere(ctx, digest) },
+		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).all(ctx) },
+		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).endAnywhere(ctx, digest) },
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
 		RuleAt:     func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },

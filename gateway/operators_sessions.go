@@ -29,7 +29,7 @@ type knownSessions struct {
 	cluster *cluster.Cluster
 }
 
-func (g *Gateway) sessions() knownSessions {
+func sessionsOf(g *Gateway) knownSessions {
 	s := g.services
 	return knownSessions{self: s.cluster.Self(), list: s.list, end: s.sessions.Delete, cluster: s.cluster}
 }
@@ -111,14 +111,14 @@ func (k knownSessions) endHere(ctx context.Context, digest string) error {
 }
 
 // asked answers other replicas, on whose admin API an operator has signed in.
-func (g *Gateway) asked() http.Handler {
+func asked(g *Gateway) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+sessionsPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(g.sessions().here()) // the other replica has left
+		_ = json.NewEncoder(w).Encode(sessionsOf(g).here()) // the other replica has left
 	})
 	mux.HandleFunc("DELETE "+sessionsPath+"/{session}", func(w http.ResponseWriter, r *http.Request) {
-		switch err := g.sessions().endHere(r.Context(), r.PathValue("session")); {
+		switch err := sessionsOf(g).endHere(r.Context(), r.PathValue("session")); {
 		case errors.Is(err, admin.ErrNoSession):
 			w.WriteHeader(http.StatusNotFound)
 		case err != nil:

@@ -68,7 +68,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
-		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: g.asked(), Log: g.log, Metrics: metrics.cluster,
+		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: asked(g), Log: g.log, Metrics: metrics.cluster,
 	})
 	if err != nil {
 		return nil, errors.Join(err, redis.Close())
