@@ -17,7 +17,7 @@ func inTexts(value mcp.Raw, do edit) mcp.Raw { return do(value, false) }
 
 // inResult is for a result of any method, and for the contents of other messages of MCP.
 func inResult(result mcp.Raw, do edit) mcp.Raw {
-	return result.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+	return inMembers(result, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {
 		case mcp.Named(name, "structuredContent"):
 			return do(value, true)
@@ -28,9 +28,18 @@ func inResult(result mcp.Raw, do edit) mcp.Raw {
 	})
 }
 
+// inMembers is for an object, by its members. Where a server sends something else in place of one,
+// all of that is data: it is not the message that the protocol has there.
+func inMembers(value mcp.Raw, do edit, fn func(name []byte, value mcp.Raw) mcp.Raw) mcp.Raw {
+	if !value.IsObject() {
+		return do(value, true)
+	}
+	return value.Map(fn)
+}
+
 // inMeta leaves members of the protocol alone.
 func inMeta(meta mcp.Raw, do edit) mcp.Raw {
-	return meta.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+	return inMembers(meta, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		if strings.HasPrefix(string(name), mcp.MetaPrefix) || string(name) == mcp.MetaProgressToken {
 			return value
 		}
@@ -40,7 +49,7 @@ func inMeta(meta mcp.Raw, do edit) mcp.Raw {
 
 // inError is for a JSON-RPC error.
 func inError(value mcp.Raw, do edit) mcp.Raw {
-	return value.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+	return inMembers(value, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		return do(value, string(name) == "data")
 	})
 }
@@ -48,7 +57,7 @@ func inError(value mcp.Raw, do edit) mcp.Raw {
 // inQuestion is for the params of a question. The page to which it sends the user, who sees it, is
 // left alone: a changed URL leads elsewhere.
 func inQuestion(params mcp.Raw, do edit) mcp.Raw {
-	return params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+	return inMembers(params, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {
 		case mcp.Named(name, "url"), mcp.Named(name, "elicitationId"):
 			return value
@@ -61,7 +70,7 @@ func inQuestion(params mcp.Raw, do edit) mcp.Raw {
 
 // inMessage is for the params of progress and log messages.
 func inMessage(params mcp.Raw, do edit) mcp.Raw {
-	return params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+	return inMembers(params, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {
 		case mcp.Named(name, "data"):
 			return do(value, true)

@@ -93,6 +93,11 @@ func TestPrimitives(t *testing.T) {
 		{"task", mcp.MethodTasksGet, `{"taskId":"SECRET"}`, `{"taskId":"SECRET"}`,
 			`{"taskId":"SECRET","statusMessage":"SECRET","result":{"structuredContent":{"SECRET":1}},"error":{"code":1,"message":"SECRET"},"inputRequests":{"q":{"method":"m","params":{"message":"SECRET","url":"SECRET"}}}}`,
 			`{"taskId":"SECRET","statusMessage":"*","result":{"structuredContent":{"*":1}},"error":{"code":1,"message":"*"},"inputRequests":{"q":{"method":"m","params":{"message":"*","url":"SECRET"}}}}`},
+		{"no objects", mcp.MethodToolsCall, `{}`, `{}`, `{"_meta":"SECRET","content":[{"type":"text","text":"\"\\u0053ECRET\""}]}`, `{"_meta":"*","content":[{"type":"text","text":"\"*\""}]}`},
+		{"task of no objects", mcp.MethodTasksGet, `{}`, `{}`,
+			`{"result":"SECRET","error":"SECRET","_meta":["SECRET"],"inputRequests":{"q":"SECRET","r":{"params":"SECRET"}}}`,
+			`{"result":"*","error":"*","_meta":["*"],"inputRequests":{"q":"*","r":{"params":"*"}}}`},
+		{"task with a text of questions", mcp.MethodTasksGet, `{}`, `{}`, `{"inputRequests":"SECRET"}`, `{"inputRequests":"*"}`},
 		{"prompt", mcp.MethodPromptsGet, `{"name":"do","arguments":{"a":"SECRET"}}`, `{"name":"do","arguments":{"a":"*"}}`,
 			`{"messages":[{"role":"user","content":{"type":"text","text":"SECRET"}}]}`, `{"messages":[{"role":"user","content":{"type":"text","text":"*"}}]}`},
 		{"resource", mcp.MethodResourcesRead, `{"uri":"a:b"}`, `{"uri":"a:b"}`,
@@ -121,7 +126,7 @@ func TestPrimitives(t *testing.T) {
 
 			w.hooks = Config{finds("no", Results)}
 			_, err = w.handle(t, call(tt.method, tt.params))
-			if executed := map[string]string{"completion": "unknown", "task": "unknown"}[tt.name]; executed != "" {
+			if executed := map[string]string{"completion": "unknown", "task": "unknown", "task with a text of questions": "unknown"}[tt.name]; executed != "" {
 				wantRefused(t, err, executed)
 			} else {
 				wantRefused(t, err, "yes")

@@ -178,7 +178,16 @@ func (r *run) task(task mcp.Raw) (left mcp.Raw, err error) {
 		case mcp.Named(name, "error"):
 			return look(piece{kind: kindError, value: value, texts: inError})
 		case mcp.Named(name, "inputRequests"):
+			if !value.IsObject() {
+				return look(piece{kind: kindMessage, value: value, texts: inData})
+			}
 			return value.Map(func(_ []byte, request mcp.Raw) mcp.Raw {
+				switch {
+				case err != nil:
+					return request
+				case !request.IsObject():
+					return look(piece{kind: kindMessage, value: request, texts: inData})
+				}
 				return request.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 					if err == nil && mcp.Named(name, "params") {
 						return look(piece{kind: kindQuestion, value: value, texts: inQuestion})

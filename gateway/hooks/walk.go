@@ -77,10 +77,10 @@ func (w rewriter) token(token mcp.Raw, nested int) (text []byte, changed bool) {
 	return text, changed
 }
 
-// isJSON reports whether a text is an object or array.
+// isJSON reports whether a text is an object, an array or a string in JSON.
 func isJSON(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
-	return len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(text)
+	return len(text) > 0 && (text[0] == '{' || text[0] == '[' || text[0] == '"') && json.Valid(text)
 }
 
 // stringEnd returns the index after the string that begins at i.
