@@ -35,7 +35,8 @@ func New(w *Way) *Switch {
 func (s *Switch) Set(w *Way) { s.now.Store(w) }
 
 // Handle passes a call to the current Way. If that ends before the call has run, the call
-// is made on its successor.
+// is made on its successor, unless callers have to sign in anew there: a call may have waited
+// for an approval for long.
 func (s *Switch) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	way := s.now.Load()
 	if c.Method == mcp.MethodListen {
@@ -47,7 +48,7 @@ func (s *Switch) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return reply, err
 		}
 		next := s.now.Load()
-		if next == way {
+		if next == way || next.Callers != way.Callers {
 			return nil, err
 		}
 		way = next

@@ -192,6 +192,16 @@ func TestCallsThatCameTooLate(t *testing.T) {
 			t.Errorf("executed %q: got %v", executed, err)
 		}
 	}
+	old, others := newWay(1, "", "a"), newWay(2, "", "a")
+	s := New(old.Way)
+	old.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		s.Set(others.Way)
+		return old.Handle(ctx, c)
+	})
+	close(old.over)
+	if _, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
+		t.Error("a call is made again where its caller may not be known any more")
+	}
 	w := newWay(1, "", "a")
 	close(w.over)
 	if _, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
