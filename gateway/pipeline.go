@@ -23,6 +23,7 @@ import (
 type stages struct {
 	way       handover.Way
 	rules     *policy.Policy
+	guard     *policy.Guard
 	described *disclosure.Disclosure
 	looks     *hooks.Hooks
 }
@@ -52,7 +53,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 	if err != nil {
 		return p, err
 	}
-	p.looks = looks
+	p.guard, p.looks = guard, looks
 	p.way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
 		p.described.Middleware, // what it refuses was not called, and is not counted

@@ -157,7 +157,7 @@ func (g *Gateway) replace(before, next *graph) {
 	}
 	g.setRoutes(next)
 	g.calls.Set(&next.way)
-	g.services.waiting.Anew() // the calls come back, and the new rules decide
+	before.guard.Retire() // the calls that wait come back, and the new rules decide
 	// Each upstream has one watch: the new one fetches everything that the old one might miss.
 	if err := before.stop(ctx); err != nil {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)

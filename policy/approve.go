@@ -119,7 +119,10 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	}
 	waits.Arguments, waits.Others = sent(c)
 	told := 0
-	verdict, err := g.fourEyes.Wait(ctx, c.Caller.User(), waits, d.FourEyes.Timeout, func() {
+	reign, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(g.reign, func() { stop(foureyes.ErrAnew) })()
+	verdict, err := g.fourEyes.Wait(reign, c.Caller.User(), waits, d.FourEyes.Timeout, func() {
 		// Fractions leave the whole numbers to the progress of the server.
 		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Object(
 			"progress", mcp.Raw(fmt.Sprintf("0.%06d", told)), "message", mcp.String("Waiting for somebody else to approve of this call"))})

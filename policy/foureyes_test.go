@@ -21,6 +21,7 @@ type second struct {
 	*testing.T
 	shelves *shelves
 	handler mcp.Handler
+	guard   *Guard
 	table   *foureyes.Table
 }
 
@@ -33,7 +34,7 @@ func newSecond(t *testing.T, more ...Rule) *second {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &second{t, s, g.Middleware(s), table}
+	return &second{t, s, g.Middleware(s), g, table}
 }
 
 // heard is what a client hears.
@@ -128,6 +129,22 @@ func TestSecondApprover(t *testing.T) {
 	})
 }
 
+// TestSecondAfterReload: a call that the former rules have decided on, and that comes to wait after
+// the reload, does not wait by these rules.
+func TestSecondAfterReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newSecond(t), time.Now()
+		s.guard.Retire()
+		got := <-s.begin(t.Context(), execute(user("alice"), `{}`))
+		if !mcp.HasCode(got.err, mcp.CodeDraining) || s.shelves.calls != nil {
+			t.Errorf("got %+v, ran %v", got, s.shelves.calls)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("it waited for %s", waited)
+		}
+	})
+}
+
 // TestSecondEnds: how a call ends that nobody has approved of. It never runs.
 func TestSecondEnds(t *testing.T) {
 	for _, tt := range []struct {
@@ -145,7 +162,7 @@ func TestSecondEnds(t *testing.T) {
 		{"expired", func(*second, context.CancelFunc) {}, "nobody did within 5m0s, so it did not run. (GH-APPROVAL-TIMEOUT)", 0, "expired"},
 		{"cancelled", func(_ *second, cancel context.CancelFunc) { cancel() }, "context canceled", 0, "waiting"},
 		{"stopping", func(s *second, _ context.CancelFunc) { s.table.Close() }, "the gateway is stopping", mcp.CodeDraining, "waiting"},
-		{"a reload", func(s *second, _ context.CancelFunc) { s.table.Anew() }, "the configuration has changed", mcp.CodeDraining, "waiting"},
+		{"a reload", func(s *second, _ context.CancelFunc) { s.guard.Retire() }, "the configuration has changed", mcp.CodeDraining, "waiting"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

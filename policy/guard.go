@@ -34,6 +34,8 @@ type Guard struct {
 	fourEyes  *foureyes.Table
 	views     *views
 	metrics   *Metrics
+	reign     context.Context // ends with Retire
+	retire    context.CancelFunc
 }
 
 // NewGuard makes a Guard of a policy. It fails without a policy or resolver.
@@ -54,8 +56,14 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, fourEyes: deps.FourEyes, views: views, metrics: deps.Metrics}, nil
+	g := &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, fourEyes: deps.FourEyes, views: views, metrics: deps.Metrics}
+	g.reign, g.retire = context.WithCancel(context.Background()) // until Retire
+	return g, nil
 }
+
+// Retire says that another guard decides from now on. Calls that wait here for somebody else's
+// approval, also those that have just arrived, end, to be decided anew.
+func (g *Guard) Retire() { g.retire() }
 
 // Middleware puts the guard in front of the catalog. A method that the guard does not know
 // does not exist: it could name something that no rule has decided.

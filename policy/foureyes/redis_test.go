@@ -120,17 +120,18 @@ func TestDecideAtAnotherReplica(t *testing.T) {
 				}
 			}
 
-			// A verdict that was kept counts even if the wait ends before it is heard.
+			// A verdict that was kept does not count when its call is decided anew before it is heard.
 			a.lookEvery = time.Hour
-			late := shares(t.Context(), a, callOf("3", "alice"))
+			ctx, anew := context.WithCancelCause(t.Context())
+			late := shares(ctx, a, callOf("3", "alice"))
 			if _, err := b.Decide(t.Context(), "3", "d-3", Verdict{bob, true, ""}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := a.Decide(t.Context(), "3", "d-3", Verdict{carol, false, ""}); !errors.Is(err, ErrUnknown) {
 				t.Errorf("a second verdict: %v", err)
 			}
-			a.Anew()
-			if got := <-late; got != `bob true "" <nil>` {
+			anew(ErrAnew)
+			if got := <-late; got != ` false "" `+ErrAnew.Error() {
 				t.Errorf("got %s", got)
 			}
 			// It is for this wait alone, even if the same call waits again.

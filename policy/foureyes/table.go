@@ -26,7 +26,8 @@ var (
 	ErrFull    = errors.New("foureyes: too many calls wait")
 	ErrExpired = errors.New("foureyes: nobody has decided in time")
 	ErrClosed  = errors.New("foureyes: closed")
-	// ErrAnew says that rules have changed: the call has to be decided anew.
+	// ErrAnew says that rules have changed: the call has to be decided anew. It is the cause with
+	// which a caller of Wait ends its context.
 	ErrAnew = errors.New("foureyes: rules have changed")
 )
 
@@ -80,7 +81,7 @@ func New(deps Deps) *Table {
 
 // Wait shows a call of a user to those who decide, for a time, and returns what they decided.
 // Wait owns the call from then on, and sets Since and Until. tell is called now and then as
-// long as the call waits. Errors: the Err of the table, and that of ctx.
+// long as the call waits. Errors: the Err of the table, and that of ctx. Once ctx has ended, no verdict counts.
 func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Duration, tell func()) (Verdict, error) {
 	c.Since = time.Now()
 	c.Until = c.Since.Add(limit)
@@ -99,7 +100,7 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 			out = outcome{verdict: v} // somebody was told that this counts
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := endOf(ctx); err != nil {
 		out = outcome{err: err} // whatever was decided: nobody waits for it
 	}
 	if out.err == nil && !out.verdict.Approve {
@@ -108,6 +109,14 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 		t.deps.Metrics.ended(out.err)
 	}
 	return out.verdict, out.err
+}
+
+// endOf is why a context has ended, nil if it has not.
+func endOf(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), ErrAnew) {
+		return ErrAnew
+	}
+	return ctx.Err()
 }
 
 // show lets those see a call who decide.
@@ -147,7 +156,7 @@ func (t *Table) await(ctx context.Context, w *waiting, limit time.Duration, tell
 		case <-timer.C:
 			return t.end(w, outcome{err: ErrExpired})
 		case <-ctx.Done():
-			return t.end(w, outcome{err: ctx.Err()})
+			return t.end(w, outcome{err: endOf(ctx)})
 		}
 	}
 }
@@ -195,18 +204,13 @@ func (t *Table) end(w *waiting, out outcome) outcome {
 	return out
 }
 
-// Anew ends all waits with ErrAnew: rules have changed.
-func (t *Table) Anew() { t.endAll(ErrAnew, false) }
-
 // Close ends all waits, those to come too, with ErrClosed.
-func (t *Table) Close() { t.endAll(ErrClosed, true) }
-
-func (t *Table) endAll(err error, last bool) {
+func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.closed = t.closed || last
+	t.closed = true
 	for _, w := range t.calls {
 		t.remove(w)
-		w.over <- outcome{err: err}
+		w.over <- outcome{err: ErrClosed}
 	}
 }

@@ -152,19 +152,19 @@ func TestOneDecides(t *testing.T) {
 func TestEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		end  func(*Table, context.CancelFunc)
+		end  func(*Table, context.CancelCauseFunc)
 		want string
 	}{
-		{"expired", func(*Table, context.CancelFunc) {}, ErrExpired.Error()},
-		{"cancelled", func(_ *Table, cancel context.CancelFunc) { cancel() }, "context canceled"},
-		{"anew", func(t *Table, _ context.CancelFunc) { t.Anew() }, ErrAnew.Error()},
-		{"closed", func(t *Table, _ context.CancelFunc) { t.Close() }, ErrClosed.Error()},
+		{"expired", func(*Table, context.CancelCauseFunc) {}, ErrExpired.Error()},
+		{"cancelled", func(_ *Table, cancel context.CancelCauseFunc) { cancel(errors.New("the client has left")) }, "context canceled"},
+		{"anew", func(_ *Table, cancel context.CancelCauseFunc) { cancel(ErrAnew) }, ErrAnew.Error()},
+		{"closed", func(t *Table, _ context.CancelCauseFunc) { t.Close() }, ErrClosed.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table, m := newTest()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
 				said := waits(ctx, table, "1", time.Minute)
 				if value(t, m.waiting) != 1 {
 					t.Error("it is not counted")
