@@ -106,10 +106,18 @@ func newTaskDesk(t *testing.T, revision string) *taskDesk {
 // soon, so the test has them while the server works.
 func (d *taskDesk) gateway(t *testing.T) (url string) {
 	t.Helper()
-	return start(t, gateway.Config{
-		HTTP:      front.Config{StreamAfter: 10 * time.Millisecond},
-		Upstreams: []upstream.Config{{Name: "up", URL: d.URL}},
-	})
+	return d.gatewayWith(t, front.Config{StreamAfter: 10 * time.Millisecond})
+}
+
+// statuses is gateway for a test that reads HTTP statuses, which streams do not have.
+func (d *taskDesk) statuses(t *testing.T) (url string) {
+	t.Helper()
+	return d.gatewayWith(t, front.Config{StreamAfter: patience})
+}
+
+func (d *taskDesk) gatewayWith(t *testing.T, http front.Config) (url string) {
+	t.Helper()
+	return start(t, gateway.Config{HTTP: http, Upstreams: []upstream.Config{{Name: "up", URL: d.URL}}})
 }
 
 func (d *taskDesk) call(c *mcptest.Call) {

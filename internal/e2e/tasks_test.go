@@ -140,7 +140,7 @@ func TestTasksOf20251125(t *testing.T) {
 // TestTasksOfTheExtension: a client of the extension with a server of the extension.
 func TestTasksOfTheExtension(t *testing.T) {
 	d := newTaskDesk(t, stateless)
-	url := d.gateway(t)
+	url := d.statuses(t)
 	c := rawWith(t, url, stateless, askedAndTasks)
 
 	answer := request(t, c, "tools/call", `{"name":"up__slow"}`)
@@ -224,7 +224,7 @@ func TestTasksOfTheExtension(t *testing.T) {
 // TestP9_50_TheHeaderOfATask: the header repeats the id.
 func TestP9_50_TheHeaderOfATask(t *testing.T) {
 	d := newTaskDesk(t, stateless)
-	c := rawWith(t, d.gateway(t), stateless, askedAndTasks)
+	c := rawWith(t, d.statuses(t), stateless, askedAndTasks)
 	id, _ := d.create(t, c)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		for name, header := range map[string][]string{"no header": {""}, "another id": {"another"}, "twice": {id, id}} {
