@@ -59,7 +59,10 @@ func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Lo
 		}
 	}
 	err = inspect(ctx, cfg, version, log, func(g *graph) error {
-		reports, doubts = g.reports(), slices.Concat(g.idleRules(), g.clientDoubts(), g.deceits())
+		reports, doubts = g.reports(), slices.Concat(g.idleRules(), g.clientDoubts())
+		for _, d := range g.sight().deceits() {
+			doubts = append(doubts, d)
+		}
 		if view != "" {
 			shown = g.catalog.Shown(view)
 		}
@@ -114,7 +117,7 @@ func inspectWith(ctx context.Context, cfg Config, version string, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	g.watch()
+	g.watch(nil)
 	g.catalog.WaitFirst(ctx) // an upstream that has not answered by then is reported as such
 	err = look(g)
 

@@ -1,8 +1,13 @@
 package gateway
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -39,5 +44,33 @@ func TestDeceits(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+}
+
+// TestDeceitsAreRecorded: a gateway that runs records each deceit once, also over a reload.
+func TestDeceitsAreRecorded(t *testing.T) {
+	site := newSite(t, true, nil)
+	site.describe("export", "Exports.\u200b And more.")
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	text := fmt.Sprintf("upstreams: [{name: up, url: %q}]\naudit: {sinks: [{type: file, path: %q}]}\n", site.url, file)
+	c := startUnwatched(t, text)
+	want := []map[string]any{{
+		"event": "hidden_text", "upstream": "up", "list": "tools", "name": "up__export",
+		"reason": `tool "up__export": description has invisible characters (U+200B): models read what people do not see`,
+	}}
+	eventually(t, "the record", func() bool {
+		text, _ := os.ReadFile(file)
+		return strings.Contains(string(text), "hidden_text")
+	})
+	c.write(t, text+"policy: {default: allow}\n")
+	if err := c.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	c.services.lookout.record(c.graph().sight().deceits())
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := recorded(t, file, "deceit"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -308,7 +308,7 @@ func (g *Gateway) rootsChanged(key string) {
 func (g *Gateway) Start() {
 	g.serveAdmin() // until the end of a stop
 	first := g.graph()
-	first.watch()
+	first.watch(g.services.lookout)
 	g.undo.onStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
 	g.stopAuth = run(first.auth.Run)
 	g.undo.onStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -83,6 +84,7 @@ type services struct {
 	tracer   *tracing.Tracer   // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events           // records what is no call
+	lookout  *lookout          // records what deceives
 	waiting  *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
@@ -90,6 +92,7 @@ type services struct {
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
 	l = services{stores: *shared, version: version, log: log, tell: tell, events: &events{}}
+	l.lookout = newLookout(func() *audit.Journal { return l.events.journal })
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
@@ -170,7 +173,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		views[c.Name] = v
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed, Published: with.lookout.changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -266,14 +269,22 @@ func (g *graph) has(m *member) bool {
 	return same != nil && same.server == m.server
 }
 
-// watch runs the catalog's watches until stop. Then hooks need no connections any more, except
-// those of calls that still run.
-func (g *graph) watch() {
+// watch runs the catalog's watches, and a lookout unless it is nil, until stop. Then hooks need no
+// connections any more, except those of calls that still run.
+func (g *graph) watch(l *lookout) {
 	g.stop = run(func(ctx context.Context) error {
 		defer g.looks.Close()
+		if l != nil {
+			var search sync.WaitGroup
+			defer search.Wait()
+			search.Go(func() { l.run(ctx, g.sight()) })
+		}
 		return g.catalog.Run(ctx)
 	})
 }
+
+// sight is what clients see.
+func (g *graph) sight() sight { return sight{g.cfg, g.catalog.Tools, g.catalog.Shown} }
 
 // discard closes what a graph that was never used does not share with before.
 func (g *graph) discard(before *graph) {

@@ -162,7 +162,7 @@ func (g *Gateway) replace(before, next *graph) {
 	if err := before.stop(ctx); err != nil {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)
 	}
-	next.watch()
+	next.watch(g.services.lookout)
 	if next.auth != before.auth {
 		g.front.Recall()
 		if err := stopAuth(ctx); err != nil {

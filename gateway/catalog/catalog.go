@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,6 +70,9 @@ type Deps struct {
 	// Changed is told when what an upstream offers to all has changed; nil for nobody. It must
 	// not block.
 	Changed func(Change)
+	// Published is called when clients get other lists than before, also the first ones; nil for
+	// nobody. It must not block.
+	Published func()
 	// Keep stores where the lists of clients' own sessions differ, for a process that takes
 	// over such a session; nil for no such process.
 	Keep Keeper
@@ -84,7 +86,8 @@ type Catalog struct {
 	seal    *seal.Key
 	hub     hub
 
-	onChange func(Change) // nil for nobody
+	onChange  func(Change) // nil for nobody
+	published func()       // likewise
 
 	taskSeal      *seal.Key
 	taskFollowers taskFollowers
@@ -153,7 +156,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, publisher: newPublisher[sourceState](),
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, published: deps.Published, publisher: newPublisher[sourceState](),
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
 	names := make(map[string]bool)
@@ -203,7 +206,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			states[i] = perUserState()
 			continue
 		}
-		if state, ok := c.inherited(s, before); ok {
+		if state, ok := inherited(s, c.plan, before); ok {
 			states[i], s.inherits = state, true
 			for class := range state.classes {
 				s.looks.Want(class, true)
@@ -433,6 +436,9 @@ func (c *Catalog) show(arrived map[int]sourceState) {
 	}
 	next := build(c.plan, states, old)
 	c.snap.Store(next)
+	if c.published != nil {
+		c.published()
+	}
 	c.logWithheld(old, next)
 	for i, state := range arrived {
 		if was := old.states[i]; c.onChange != nil && was.heard {
@@ -442,30 +448,6 @@ func (c *Catalog) show(arrived map[int]sourceState) {
 	for i, kinds := range next.changed(old) {
 		c.hub.announce(i, kinds, everyone)
 	}
-}
-
-// After a reload, a catalog begins with what its predecessor knew, so that no list is empty
-// until the upstreams have answered again. Inherited lists are treated like those of an
-// upstream that fails temporarily: the first answer replaces them.
-
-// inherited returns what the previous catalog knew of a source; false if there is nothing
-// usable. A source whose naming has changed inherits nothing.
-func (c *Catalog) inherited(s *source, before *Catalog) (sourceState, bool) {
-	if before == nil || s.users != nil {
-		return sourceState{}, false
-	}
-	states := before.snap.Load().states
-	for _, was := range before.sources {
-		if was.naming != s.naming || was.users != nil {
-			continue
-		}
-		if s.naming.plain() && !maps.EqualFunc(c.plan.tagged, before.plan.tagged, func(_, _ int) bool { return true }) {
-			break // a change in which of its URIs look like another upstream's
-		}
-		state := states[was.index]
-		return state, state.heard
-	}
-	return sourceState{}, false
 }
 
 // remember records what each upstream offered in the previous catalog: its listeners

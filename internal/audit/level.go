@@ -17,7 +17,7 @@ func levelOf(r *record.Record) level {
 	switch r.Kind {
 	case record.KindGap:
 		return levelError
-	case record.KindLists, record.KindRefused:
+	case record.KindLists, record.KindRefused, record.KindDeceit:
 		return levelNotice
 	case record.KindSignIn, record.KindApproval:
 		if r.Event == "refused" {

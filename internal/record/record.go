@@ -17,6 +17,7 @@ const (
 	KindReload     = "reload"     // the configuration was read again
 	KindLists      = "lists"      // what a server offers has changed
 	KindPin        = "pin"        // a server offers something that is not approved
+	KindDeceit     = "deceit"     // a server offers something that deceives people or models
 	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
 	KindApproval   = "approval"   // somebody approved of a call of somebody else, or refused it
 	KindAdmin      = "admin"      // an operator did something through the admin API
