@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -90,14 +89,6 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 
 // asksUser reports whether the user of a call is asked.
 func (d Decision) asksUser() bool { return d.FourEyes == nil || d.FourEyes.UserToo }
-
-// asked reports whether everybody has been asked whom another decision asks.
-func (d Decision) asked(other Decision) bool {
-	if other.asksUser() && !d.asksUser() {
-		return false
-	}
-	return other.FourEyes == nil || d.FourEyes != nil && !slices.ContainsFunc(other.FourEyes.Rules, func(rule string) bool { return !slices.Contains(d.FourEyes.Rules, rule) })
-}
 
 // whoApproves says whose approval a call needs.
 func (d Decision) whoApproves() string {

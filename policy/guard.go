@@ -288,23 +288,24 @@ func (g *Guard) mayFollow(ctx context.Context, c *mcp.Call, id string) bool {
 }
 
 // Holds returns nil if what was decided on a call holds for what the gateway itself has made of
-// its arguments: that is allowed, or the rule that asked the user about the call asks about it,
-// too. Otherwise it returns the error for the client. Both calls have a target.
+// its arguments: that is allowed, or all rules that ask about it have asked about the call.
+// Otherwise it returns the error for the client. Both calls have a target.
 func (g *Guard) Holds(ctx context.Context, before, after *mcp.Call) error {
-	var decisions [2]Decision
+	var tallies [2]tally
 	var unfit error
 	for i, c := range []*mcp.Call{before, after} {
 		arguments, err := argumentsOf(c)
 		if err != nil {
 			return err
 		}
-		decisions[i], unfit = g.policy.decide(ctx, &c.Caller, c.Target, arguments, g.resolver, c)
+		who := g.policy.subjectOf(&c.Caller)
+		tallies[i], unfit = g.policy.weigh(ctx, who, g.policy.partialFor(who, c.Target), c.Target, arguments, g.resolver, c)
 	}
 	if err := ctx.Err(); err != nil {
 		return err // conditions that it cut off are not judged
 	}
-	switch was, now := decisions[0], decisions[1]; {
-	case now.Effect == Allow, now.Effect == Ask && was.Effect == Ask && now.Rule == was.Rule && was.asked(now):
+	was, now := tallies[0].decision().Effect, tallies[1].decision().Effect
+	if now == Allow || now == Ask && was == Ask && tallies[0].asked(&tallies[1]) {
 		return nil
 	}
 	g.metrics.decided(Deny)

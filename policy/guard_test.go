@@ -402,6 +402,7 @@ func TestHolds(t *testing.T) {
 		{Name: "never", Deny: []string{"tools:u/do"}, When: `args.to == "never"`},
 		{Name: "boss", Ask: []string{"tools:u/do"}, When: `args.to.startsWith("boss")`},
 		{Name: "team", Ask: []string{"tools:u/do"}, When: `args.to == "team"`},
+		{Name: "team, too", Ask: []string{"tools:u/do"}, When: `args.to == "boss and team"`},
 		{Name: "four eyes", Ask: []string{"tools:u/do"}, When: `args.to.endsWith("2")`, Approvers: changers},
 		{Name: "the user, too", Ask: []string{"tools:u/do"}, When: `args.to == "too2"`},
 		{Name: "others, too", Ask: []string{"tools:u/do"}, When: `args.to == "more2"`, Approvers: changers},
@@ -418,8 +419,8 @@ func TestHolds(t *testing.T) {
 		before, after string
 		holds         bool
 	}{
-		{"me", "you", true}, {"boss", "me", true}, {"boss", "boss1", true},
-		{"me", "never", false}, {"boss", "never", false}, {"me", "boss", false}, {"team", "boss", false},
+		{"me", "you", true}, {"boss", "me", true}, {"boss", "boss1", true}, {"boss and team", "boss", true},
+		{"me", "never", false}, {"boss", "never", false}, {"me", "boss", false}, {"boss", "boss and team", false}, {"team", "boss", false},
 		{"boss2", "boss", true}, {"you2", "me2", true}, {"too2", "you2", true}, {"more2", "you2", true}, {"you2", "you", true},
 		{"boss", "boss2", false}, {"you", "you2", false}, {"you2", "too2", false}, {"you2", "more2", false}, {"you2", "team", false},
 	} {

@@ -67,8 +67,8 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 		}
 		o.fixed.add(s.rule, effect, result)
 	})
-	o.fixed.others = slices.Clip(o.fixed.others) // settle adds to copies
-	if o.fixed.first[Deny] != nil {              // what the call says is not looked at any more
+	o.fixed.users, o.fixed.others = slices.Clip(o.fixed.users), slices.Clip(o.fixed.others) // settle adds to copies
+	if o.fixed.first[Deny] != nil {                                                         // what the call says is not looked at any more
 		o.open = slices.DeleteFunc(o.open, func(r openRule) bool { return !r.forWhom() })
 	}
 	o.decision = o.fixed.decision()
@@ -116,7 +116,7 @@ type tally struct {
 	fallback Effect
 	first    [3]*rule // by Effect
 	shortest time.Duration
-	user     bool    // a rule asks the user
+	users    []*rule // that ask the user
 	others   []*rule // that ask somebody else
 }
 
@@ -135,7 +135,7 @@ func (t *tally) add(r *rule, effect Effect, result outcome) {
 	switch {
 	case effect != Ask:
 	case r.approvers == nil:
-		t.user = true
+		t.users = append(t.users, r)
 	default:
 		t.others = append(t.others, r)
 	}
@@ -161,13 +161,21 @@ func (t *tally) decision() Decision {
 	return Decision{Effect: Allow}
 }
 
+// asked reports whether all rules that ask in another tally have asked in this one.
+func (t *tally) asked(other *tally) bool {
+	within := func(some, all []*rule) bool {
+		return !slices.ContainsFunc(some, func(r *rule) bool { return !slices.Contains(all, r) })
+	}
+	return within(other.users, t.users) && within(other.others, t.others)
+}
+
 // fourEyes says who else than the user has to approve, nil for nobody.
 func (t *tally) fourEyes() *FourEyes {
 	if len(t.others) == 0 {
 		return nil
 	}
 	rules := slices.SortedFunc(slices.Values(t.others), func(a, b *rule) int { return a.index - b.index })
-	f := &FourEyes{UserToo: t.user, Timeout: rules[0].approvers.timeout}
+	f := &FourEyes{UserToo: len(t.users) > 0, Timeout: rules[0].approvers.timeout}
 	for _, r := range rules {
 		f.Rules, f.Timeout = append(f.Rules, r.name), min(f.Timeout, r.approvers.timeout)
 	}

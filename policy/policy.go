@@ -209,6 +209,12 @@ func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 	if len(partial.open) == 0 {
 		return partial.decision, nil
 	}
+	settled, unfit := p.weigh(ctx, subject, partial, target, args, schemas, c)
+	return settled.decision(), unfit
+}
+
+// weigh returns the rules that apply to a call.
+func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (t tally, unfit error) {
 	judged := arguments{text: args}
 	switch {
 	case target.Kind == mcp.KindPrompts:
@@ -216,8 +222,8 @@ func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 	case target.Kind == mcp.KindTools && schemas != nil && partial.visible:
 		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, c, c.Name)) }
 	}
-	settled := partial.settle(ctx, subject, target, &judged)
-	return settled.decision(), judged.unfit
+	t = partial.settle(ctx, who, target, &judged)
+	return t, judged.unfit
 }
 
 func (p *Policy) promptSchema() *schema { return p.schema(promptSchema) }
