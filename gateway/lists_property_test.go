@@ -48,17 +48,7 @@ func (w *listWorld) compare(ctx context.Context) (wrong error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = last.Run(ctx) // it ends with ctx, and that is no error
-	}()
-	defer func() {
-		cancel()
-		<-ended
-	}()
-	last.WaitFirst(ctx)
+	defer heard(ctx, last)()
 	if err := w.compareAll(ctx, h); err != nil {
 		return err
 	}
@@ -69,6 +59,21 @@ func (w *listWorld) compare(ctx context.Context) (wrong error) {
 		return fmt.Errorf("after a change, %w", err)
 	}
 	return nil
+}
+
+// heard runs a catalog, and returns when it has heard from its upstreams. stop ends it.
+func heard(ctx context.Context, c *catalog.Catalog) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx) // it ends with ctx, and that is no error
+	}()
+	c.WaitFirst(ctx)
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // worldRefresh is enough for the gateway to fetch lists again, and too short for it to forget

@@ -138,17 +138,7 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = last.Run(ctx) // it ends with ctx, and that is no error
-	}()
-	defer func() {
-		cancel()
-		<-ended
-	}()
-	last.WaitFirst(ctx)
+	defer heard(ctx, last)()
 	for _, c := range w.calls {
 		_, _ = made.way.Handler.Handle(ctx, c.Clone()) // the record says how it went
 	}

@@ -6,15 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -59,21 +56,7 @@ func TestApprovals(t *testing.T) {
 		}
 	}
 	write(text)
-	g, err := gateway.New(gateway.Options{ConfigFile: file, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.Start()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := g.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := g.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	g := startFrom(t, file)
 	client := mcptest.NewClient(g.URL(), wire.NewestStateful())
 	client.Header = map[string][]string{"Authorization": {"Bearer " + issuer.Token(map[string]any{"sub": "alice"})}}
 	if err := client.Open(t.Context()); err != nil {

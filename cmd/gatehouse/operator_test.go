@@ -58,7 +58,21 @@ policy:
 	if err := os.WriteFile(filepath.Join(filepath.Dir(o.file), "gatehouse.lock"), []byte(`{"version":1,"upstreams":{}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, err := gateway.New(gateway.Options{ConfigFile: o.file, Log: slog.New(slog.DiscardHandler)})
+	g := startFrom(t, o.file)
+	o.client = mcptest.NewClient(g.URL(), wire.NewestStateful())
+	if err := o.client.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.call(t, "work")
+	o.call(t, "drop")
+	o.call(t, "no\x1b[31msuch")
+	return o
+}
+
+// startFrom runs the gateway of a configuration file until the test ends.
+func startFrom(t *testing.T, file string) *gateway.Gateway {
+	t.Helper()
+	g, err := gateway.New(gateway.Options{ConfigFile: file, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +87,7 @@ policy:
 	if err := g.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o.client = mcptest.NewClient(g.URL(), wire.NewestStateful())
-	if err := o.client.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	o.call(t, "work")
-	o.call(t, "drop")
-	o.call(t, "no\x1b[31msuch")
-	return o
+	return g
 }
 
 func (o *operated) write(t *testing.T, text string) {
