@@ -107,9 +107,10 @@ func TestHangingSinks(t *testing.T) {
 				}
 				metrics := NewMetrics(prometheus.NewRegistry())
 				j := started(t, remoteConfig(onFull, 10, s), Deps{Metrics: metrics, retry: short})
-				large := strings.Repeat("x", 1<<10)
-				for range 3 * beyond { // more than the buffers of a connection have room for
-					j.Put(&record.Record{Kind: record.KindCall, ID: "x", Name: large})
+				// The first is more than the buffers of a connection have room for.
+				j.Put(&record.Record{Kind: record.KindCall, Arguments: []byte(`"` + strings.Repeat("x", 16<<20) + `"`)})
+				for range 3 * beyond {
+					j.Put(call("x"))
 				}
 				if n := value(t, metrics.queued); n > beyond+11 {
 					t.Errorf("%v wait", n)

@@ -27,7 +27,7 @@ type collector struct {
 	mu    sync.Mutex // guards the fields below
 	open  []net.Conn
 	heads []string
-	lines strings.Builder
+	lines []*strings.Builder // of each connection, in the order of their beginnings
 }
 
 // listen starts a collector; config is for TLS, nil without it.
@@ -47,10 +47,11 @@ func listen(t *testing.T, config *tls.Config) *collector {
 			if err != nil {
 				return
 			}
+			lines := new(strings.Builder)
 			c.mu.Lock()
-			c.open = append(c.open, conn)
+			c.open, c.lines = append(c.open, conn), append(c.lines, lines)
 			c.mu.Unlock()
-			c.wg.Go(func() { c.read(conn) })
+			c.wg.Go(func() { c.read(conn, lines) })
 		}
 	})
 	t.Cleanup(func() {
@@ -61,7 +62,7 @@ func listen(t *testing.T, config *tls.Config) *collector {
 	return c
 }
 
-func (c *collector) read(conn net.Conn) {
+func (c *collector) read(conn net.Conn, lines *strings.Builder) {
 	defer conn.Close()
 	for in := bufio.NewReader(conn); ; {
 		digits, err := in.ReadString(' ')
@@ -76,17 +77,17 @@ func (c *collector) read(conn net.Conn) {
 		if _, err := io.ReadFull(in, message); err != nil {
 			return
 		}
-		c.take(string(message))
+		c.take(string(message), lines)
 	}
 }
 
-// take divides a message into its head and its text.
-func (c *collector) take(message string) {
+// take divides a message into its head and its text, which is one of lines.
+func (c *collector) take(message string, lines *strings.Builder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	head, line, _ := strings.Cut(message, " - ")
 	c.heads = append(c.heads, head)
-	c.lines.WriteString(line + "\n")
+	lines.WriteString(line + "\n")
 }
 
 // hangUp closes all connections.
@@ -102,7 +103,11 @@ func (c *collector) hangUp() {
 func (c *collector) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lines.String()
+	var all strings.Builder
+	for _, lines := range c.lines {
+		all.WriteString(lines.String())
+	}
+	return all.String()
 }
 
 // got waits for a record.
@@ -171,14 +176,15 @@ func datagrams(t *testing.T, network, address string) (addr string, c *collector
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = new(collector)
+	lines := new(strings.Builder)
+	c = &collector{lines: []*strings.Builder{lines}}
 	c.wg.Go(func() {
 		for message := make([]byte, 1<<16); ; {
 			n, _, err := conn.ReadFrom(message)
 			if err != nil {
 				return
 			}
-			c.take(string(message[:n]))
+			c.take(string(message[:n]), lines)
 		}
 	})
 	t.Cleanup(func() {
