@@ -121,6 +121,7 @@ func (w *worker) note(err error) {
 		w.deps.Log.Info("audit: a sink goes on", "sink", w.sink.Name)
 	}
 	w.failing = err != nil
+	w.fails(err)
 }
 
 // countOf returns how many records a batch stands for, and how many of them were counted as lost

@@ -75,6 +75,7 @@ type worker struct {
 	lost    int64          // after the end, when no record of a gap can be written
 	room    chan struct{}  // closed when there is room again; nil if nobody waits
 	ended   bool
+	trouble trouble
 }
 
 // newWorker makes a worker. plan numbers the configurations of the process.
@@ -156,7 +157,7 @@ func (w *worker) queue(r *record.Record) {
 // lose counts lost records, in a record of the gap, which stands where they are missing. The
 // caller holds mu.
 func (w *worker) lose(n int64) {
-	w.metrics.dropped.Add(float64(n))
+	w.missed(n)
 	if w.ended {
 		w.lost += n
 		return
@@ -174,10 +175,10 @@ func (w *worker) refused(n, before int64) {
 	if n == 0 { // anchors only
 		return
 	}
-	w.metrics.dropped.Add(float64(n - before))
 	gap := &record.Record{Time: time.Now(), Kind: record.KindGap, Reason: "the receiver has refused them", Count: n}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.missed(n - before)
 	w.pending = slices.Insert(w.pending, 0, gap)
 	w.bytes += gap.Size()
 	w.metrics.queued.Inc()

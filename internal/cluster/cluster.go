@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Cluster is this replica and what it knows of the others.
@@ -228,4 +229,15 @@ func (c *Cluster) Peers() []Peer {
 		return nil
 	}
 	return c.members.list()
+}
+
+// Missing returns the replicas that have gone without leaving within the last hour, as far as no
+// others have come in their place.
+func (c *Cluster) Missing() []Missing {
+	if c.members == nil {
+		return nil
+	}
+	c.members.mu.Lock()
+	defer c.members.mu.Unlock()
+	return c.members.missed.at(time.Now())
 }

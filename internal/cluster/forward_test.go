@@ -234,6 +234,14 @@ func TestGone(t *testing.T) {
 	if client.Exists(t.Context(), b.members.db.Key(leasePrefix+a.Self())).Val() != 0 {
 		t.Error("its lease is still there")
 	}
+	if missed := b.Missing(); len(missed) != 1 || missed[0].Name != a.Self() {
+		t.Errorf("missed: %+v", missed)
+	}
+	startHouse(t, redis, sayWho, long)
+	b.members.look(t.Context(), b.members.now())
+	if missed := b.Missing(); len(missed) != 0 {
+		t.Errorf("missed after another one has come: %+v", missed)
+	}
 }
 
 // TestLost: if the owner goes after a request was sent, it is unknown whether the request was

@@ -49,6 +49,7 @@ type members struct {
 	ended  time.Duration // when a renewal last ended, either way
 	tenure tenure
 	peers  map[string]*peer
+	missed missing
 	alive  map[string]bool // names that had a lease at the newest renewal, readable or not; false if the lease says left
 	closed bool
 }
@@ -242,12 +243,14 @@ func (m *members) learn(name, value string, asked time.Duration) {
 		return
 	}
 	m.peers[name] = newPeer(name, value, l, m.identity, m.times)
+	m.missed.came(name)
 }
 
 // forget ends a peer. The caller holds mu.
 func (m *members) forget(p *peer) {
 	if !p.refused {
 		m.count.replicasGone.Inc()
+		m.missed.went(p, time.Now())
 		m.log.Info("another replica has gone", "replica", p.name, "address", p.address, "leaving", p.lease.Leaving)
 	}
 	delete(m.peers, p.name)
@@ -307,6 +310,7 @@ func (m *members) bury(p *peer, until time.Duration) bool {
 	}
 	p.refused, p.refusedAt = true, until
 	m.count.replicasGone.Inc()
+	m.missed.went(p, time.Now())
 	p.gone()
 	return true
 }

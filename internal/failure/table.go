@@ -77,6 +77,7 @@ const (
 	QuestionRefused
 	QuestionUnanswered
 	EndlessQuestions
+	SignInNeeded
 
 	// Servers that fail.
 
@@ -93,6 +94,7 @@ const (
 	UpstreamClosing
 	UpstreamAsksTooMuch
 	UpstreamRefuses
+	UpstreamDisabled
 	TaskFailed
 
 	// What only operators meet.
@@ -112,6 +114,7 @@ const (
 	LogSlow
 	KeysMissing
 	TokenRefused
+	SignInFailed
 	UpstreamEnded
 	UpstreamMisbehaves
 	ToolDropped
@@ -163,8 +166,8 @@ var table = [...]row{
 
 	TokenMissing:   {"GH-TOKEN-MISSING", -32600, Never, "the request has no access token"},
 	TokenMalformed: {"GH-TOKEN-MALFORMED", -32600, Never, "the request does not carry its access token as it should"},
-	TokenInvalid:   {"GH-TOKEN-INVALID", -32600, Never, "the access token does not prove who calls"},
-	TokenExpired:   {"GH-TOKEN-EXPIRED", -32600, Never, "the access token has expired"},
+	TokenInvalid:   {"GH-TOKEN-INVALID", -32600, Never, "the access token or API key does not prove who calls, or the proof of a bound token does not fit"},
+	TokenExpired:   {"GH-TOKEN-EXPIRED", -32600, Never, "the access token or API key has expired"},
 	ScopeMissing:   {"GH-SCOPE-MISSING", -32600, Never, "the access token lacks a scope"},
 	UserRefused:    {"GH-USER-REFUSED", -32600, Never, "the access token is good, but its user cannot be served"},
 	ViewRefused:    {"GH-VIEW-REFUSED", -32600, Never, "the view is for other users"},
@@ -198,6 +201,7 @@ var table = [...]row{
 	QuestionRefused:    {"GH-QUESTION-REFUSED", -32603, Never, "the gateway does not pass on a question of the upstream"},
 	QuestionUnanswered: {"GH-QUESTION-UNANSWERED", -32603, Depends, "a question of the upstream got no usable answer"},
 	EndlessQuestions:   {"GH-ENDLESS-QUESTIONS", -32603, Depends, "the upstream answers each answer with another question"},
+	SignInNeeded:       {"GH-SIGN-IN-NEEDED", 50204, Later, "the user has to sign in at the upstream, with an account of their own"},
 
 	UpstreamDown:        {"GH-UPSTREAM-DOWN", 50201, Depends, "the upstream cannot be reached"},
 	UpstreamStatus:      {"GH-UPSTREAM-STATUS", 50202, Depends, "the upstream, or a proxy in front of it, answered with an HTTP status that is no answer"},
@@ -212,6 +216,7 @@ var table = [...]row{
 	UpstreamClosing:     {"GH-UPSTREAM-CLOSING", 50301, Depends, "the upstream is taken out of service, by a reload or a stop of the gateway"},
 	UpstreamAsksTooMuch: {"GH-UPSTREAM-ASKS-TOO-MUCH", 50302, Depends, "the upstream asks the user more questions than are allowed"},
 	UpstreamRefuses:     {"GH-UPSTREAM-REFUSES", -32603, Never, "the upstream does not accept the gateway's requests"},
+	UpstreamDisabled:    {"GH-UPSTREAM-DISABLED", 50201, Never, "an operator has disabled the upstream"},
 	TaskFailed:          {"GH-TASK-FAILED", -32603, Depends, "the task that the upstream made of the call ended without a result"},
 
 	ConfigInvalid:      {"GH-CONFIG-INVALID", 0, Never, "the configuration has problems, and is not used"},
@@ -229,6 +234,7 @@ var table = [...]row{
 	LogSlow:            {"GH-LOG-SLOW", 0, Later, "whatever reads the log is too slow"},
 	KeysMissing:        {"GH-KEYS-MISSING", 0, Later, "the issuer publishes no key that the gateway can use"},
 	TokenRefused:       {"GH-TOKEN-REFUSED", 0, Never, "the token endpoint for an upstream gave no usable token"},
+	SignInFailed:       {"GH-SIGN-IN-FAILED", 0, Never, "a user could not sign in at an upstream"},
 	UpstreamEnded:      {"GH-UPSTREAM-ENDED", 0, Later, "the process of an upstream ended, or had to be ended"},
 	UpstreamMisbehaves: {"GH-UPSTREAM-MISBEHAVES", 0, Never, "the upstream sent something that is against the protocol"},
 	ToolDropped:        {"GH-TOOL-DROPPED", 0, Never, "the definition of a tool is not valid"},

@@ -1,6 +1,10 @@
 package mcp
 
-import "time"
+import (
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
+)
 
 // Call is a client request on its way to an upstream. A Call is immutable once it has been
 // passed on: to change it, make a copy with Call.Clone.
@@ -29,6 +33,9 @@ type Call struct {
 	// none.
 	Params Raw
 	Caller Caller
+	// Aside says that an operator looks at what the caller would get from a list: nobody is asked
+	// with the caller's credentials, and nothing is kept for the caller.
+	Aside bool
 	// Revision is the client's protocol revision, "" for calls of the gateway itself.
 	Revision string
 	// Session is "user:session". For a stateless client it is derived from user and client;
@@ -58,6 +65,8 @@ type Call struct {
 	State   string
 	// Trace is the trace that the call belongs to, nil if none is known or traces are off.
 	Trace *Trace
+	// Trail, if not nil, is told where the time of the call goes, and of its messages.
+	Trail *trail.Trail
 	// Room is the call's share of the memory for large messages, until its answer is written;
 	// nil for calls that are not counted.
 	Room *Room

@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// KeyIssuer is the Issuer of callers with an API key. No issuer of tokens has this name, since
+// theirs are URLs.
+const KeyIssuer = "keys"
+
 // Caller is the maker of a call, as in the verified token. The zero Caller is the only user
 // of a gateway without authentication.
 type Caller struct {

@@ -162,6 +162,12 @@ func UpstreamError(name failure.Name, upstream string, executed Executed, format
 	return e
 }
 
+// ErrDisabled is the error for a call to an upstream that an operator has disabled.
+func ErrDisabled(upstream string) *Error {
+	return UpstreamError(failure.UpstreamDisabled, upstream, ExecutedNo,
+		"Upstream %s is disabled by the gateway's operator, who has to enable it before it can be used", upstream)
+}
+
 // ErrUnknown is the error for a name that does not exist, and for one that the caller may not
 // use: clients must not be able to tell the two apart.
 func ErrUnknown(method, name string) *Error {

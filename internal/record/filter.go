@@ -57,6 +57,8 @@ type Filter struct {
 	User, ID, Session, Upstream string
 	// Name is a public name or URI, the server's own, or upstream/name.
 	Name string
+	// Rule is the rule of policy that decided.
+	Rule string
 	// Kinds, Decisions and Outcomes are those of which one is enough.
 	Kinds, Decisions, Outcomes []string
 	// Since and Until bound the time; Until is not included.
@@ -83,7 +85,7 @@ func (f Filter) Read(from io.Reader, do func(line []byte, e *Entry) error) error
 func (f Filter) Fits(e *Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	oneOf := func(want []string, got string) bool { return len(want) == 0 || slices.Contains(want, got) }
-	return is(f.User, e.User) && is(f.ID, e.ID) && is(f.Session, e.Session) && is(f.Upstream, e.Upstream) &&
+	return is(f.User, e.User) && is(f.ID, e.ID) && is(f.Session, e.Session) && is(f.Upstream, e.Upstream) && is(f.Rule, e.Rule) &&
 		(f.Name == "" || f.Name == e.Name || f.Name == e.Original || f.Name == e.Upstream+"/"+e.Original) &&
 		oneOf(f.Kinds, e.Kind) && oneOf(f.Decisions, e.Decision) && oneOf(f.Outcomes, e.Outcome) &&
 		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))

@@ -31,6 +31,7 @@ func TestFilter(t *testing.T) {
 		{Filter{User: "alice"}, []string{"allow, rule sales, at g.yaml:4, ok", "ok"}},
 		{Filter{User: "alice", Kinds: []string{KindCall}}, []string{"allow, rule sales, at g.yaml:4, ok"}},
 		{Filter{Name: "crm/export", Decisions: []string{"deny", "unknown"}}, []string{"deny, invalid, executed no"}},
+		{Filter{Rule: "sales"}, []string{"allow, rule sales, at g.yaml:4, ok"}},
 		{Filter{Name: "export", ID: "c1"}, []string{"allow, rule sales, at g.yaml:4, ok"}},
 		{Filter{Name: "crm__export", Outcomes: []string{"upstream"}}, nil},
 		{Filter{Since: at.Add(2 * time.Minute), Until: at.Add(3 * time.Minute)}, []string{"deny, invalid, executed no"}},

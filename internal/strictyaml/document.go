@@ -12,8 +12,9 @@ type Source struct {
 	Dir string
 	// Env looks up ${env:NAME}.
 	Env func(string) (string, bool)
-	// Blind says that references are not looked up: each stands for a text that has StandIn
-	// in it. For texts of those who may know neither the environment nor the files.
+	// Blind says that references are not looked up, but for variables that Env knows, if there is
+	// one: each stands for a text that has StandIn in it. For texts of those who may know neither
+	// the environment nor the files.
 	Blind bool
 	// Least is the key that every configuration has, and Example one with a value: problems
 	// of an empty file, or one that is no configuration, name them.

@@ -70,8 +70,14 @@ func (r *references) resolve(reference string) (value, warning string, err error
 	case name == "":
 		return "", "", fmt.Errorf("reference ${%s} names nothing: want ${env:NAME} or ${file:/path}", reference)
 	case r.blind:
-		sum := sha256.Sum256([]byte(reference))
-		value = StandIn + hex.EncodeToString(sum[:16])
+		known := false
+		if kind == "env" && r.env != nil {
+			value, known = r.env(name)
+		}
+		if !known {
+			sum := sha256.Sum256([]byte(reference))
+			value = StandIn + hex.EncodeToString(sum[:16])
+		}
 	case kind == "env":
 		var set bool
 		value, set = r.env(name)

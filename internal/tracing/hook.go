@@ -5,26 +5,34 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // HookSpan is a hook that looks at a call. A nil HookSpan does nothing.
-type HookSpan struct{ span trace.Span }
+type HookSpan struct {
+	span trace.Span // nil if the call is not traced
+	step trail.Mark
+}
 
-// Hook begins the INTERNAL span of a hook that looks at the arguments or the results of a call. It
-// returns nil if the call is not traced.
+// Hook begins the INTERNAL span of a hook that looks at the arguments or the results of a call,
+// and a step of the call's trail. It returns nil if the call has neither.
 func (t *Tracer) Hook(c *mcp.Call, name, on string) *HookSpan {
-	if t == nil || !c.Trace.Spanned() {
+	var now *setup
+	if t != nil && c.Trace.Spanned() {
+		now = t.now.Load()
+	}
+	if now == nil && c.Trail == nil {
 		return nil
 	}
-	now := t.now.Load()
-	if now == nil {
-		return nil
+	h := &HookSpan{step: c.Trail.Begin("hook", name+" on "+on)}
+	if now != nil {
+		var s Span
+		s.begin(now, newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false), nil)
+		s.span.SetName("hook " + name)
+		s.span.SetAttributes(attribute.String("gatehouse.hook", name), attribute.String("gatehouse.hook.on", on))
+		h.span = s.span
 	}
-	var s Span
-	s.begin(now, newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false), nil)
-	s.span.SetName("hook " + name)
-	s.span.SetAttributes(attribute.String("gatehouse.hook", name), attribute.String("gatehouse.hook.on", on))
-	return &HookSpan{s.span}
+	return h
 }
 
 // End ends the span. action is what the hook did.
@@ -32,6 +40,9 @@ func (s *HookSpan) End(action string) {
 	if s == nil {
 		return
 	}
-	s.span.SetAttributes(attribute.String("gatehouse.hook.action", action))
-	s.span.End()
+	s.step.End(action)
+	if s.span != nil {
+		s.span.SetAttributes(attribute.String("gatehouse.hook.action", action))
+		s.span.End()
+	}
 }

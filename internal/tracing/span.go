@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 const (
@@ -27,8 +28,9 @@ const (
 	maxFailed = 64 << 10
 )
 
-// Span is the part of a call that one side sees, traced or only measured. Without traces it is
-// nil, and its methods, which are for one goroutine, do nothing.
+// Span is the part of a call that one side sees: traced, only measured, or only a step of the
+// call's trail. If it is none of these it is nil, and its methods, which are for one goroutine, do
+// nothing.
 type Span struct {
 	span   trace.Span // nil if it is only measured
 	into   durations
@@ -36,6 +38,7 @@ type Span struct {
 	method string
 	target string // what the name of the span has beside the method
 	kind   string // error.type, "" for success
+	step   trail.Mark
 }
 
 // Server begins the SERVER span of a client's call, and returns the Trace of the call, nil if
@@ -76,16 +79,21 @@ type Peer struct {
 }
 
 // Client begins the CLIENT span of a call that goes to a server, and returns the call to make
-// in it. A call that is not traced comes back as it is, and is measured.
+// in it. A call that is not traced comes back as it is, and is measured. The span is a step of the
+// call's trail, too.
 func (t *Tracer) Client(c *mcp.Call, to Peer) (*Span, *mcp.Call) {
-	if t == nil {
-		return nil, c
+	step := c.Trail.Begin("server", to.Upstream)
+	if !t.On() {
+		if c.Trail == nil {
+			return nil, c
+		}
+		return &Span{step: step, method: c.Method}, c
 	}
 	now := t.now.Load()
-	if now == nil {
-		return nil, c
+	if now == nil { // since just now
+		return &Span{step: step, method: c.Method}, c
 	}
-	s := &Span{into: t.deps.Metrics.client, began: time.Now()}
+	s := &Span{into: t.deps.Metrics.client, began: time.Now(), step: step}
 	if !c.Trace.Spanned() {
 		s.describe(c)
 		return s, c
@@ -210,6 +218,10 @@ func failedTool(method string, reply *mcp.Reply) string {
 // End ends the span.
 func (s *Span) End() {
 	if s == nil {
+		return
+	}
+	s.step.End(s.kind)
+	if s.into.HistogramVec == nil {
 		return
 	}
 	took := time.Since(s.began)

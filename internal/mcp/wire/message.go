@@ -31,6 +31,41 @@ type Message struct {
 	Outline *mcp.Outline
 }
 
+// What stands around the parts of a message.
+var (
+	partStart  = []byte(envelopeStart)
+	partID     = []byte(`,"id":`)
+	partMethod = []byte(`,"method":`)
+	partParams = []byte(`,"params":`)
+	partResult = []byte(`,"result":`)
+	partError  = []byte(`,"error":`)
+	partNull   = []byte("null")
+	partEnd    = []byte("}")
+)
+
+// Parts returns the message as text, in parts that alias it.
+func (m Message) Parts() [][]byte {
+	parts := append(make([][]byte, 0, 8), partStart)
+	switch {
+	case m.ID != nil:
+		parts = append(parts, partID, m.ID)
+	case m.Kind == Response:
+		parts = append(parts, partID, partNull)
+	}
+	if m.Method != "" {
+		parts = append(parts, partMethod, mcp.String(m.Method))
+	}
+	switch {
+	case m.Params != nil:
+		parts = append(parts, partParams, m.Params)
+	case m.Error != nil:
+		parts = append(parts, partError, m.Error)
+	case m.Result != nil:
+		parts = append(parts, partResult, m.Result)
+	}
+	return append(parts, partEnd)
+}
+
 // Scan checks the whole of data and reads it as a message of a client. The error is an
 // *mcp.Error: CodeParse for text that is not JSON and for envelopes with ambiguous members,
 // CodeInvalidRequest for an invalid envelope, CodeInvalidParams for params that are no

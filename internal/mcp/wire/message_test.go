@@ -250,3 +250,22 @@ func FuzzScan(f *testing.F) {
 		}
 	})
 }
+
+// TestParts: a message is read from its parts as from the text that it came in.
+func TestParts(t *testing.T) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`,
+		`{"jsonrpc":"2.0","id":"a","method":"a\"b"}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`,
+		`{"jsonrpc":"2.0","id":7,"result":{"a":[1]}}`,
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"x"}}`,
+	} {
+		m, err := ScanUpstream([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Join(m.Parts(), nil); string(got) != text {
+			t.Errorf("got %s, want %s", got, text)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package audit
+
+import "time"
+
+// Status is the state of a sink.
+type Status struct {
+	Name, Where string
+	// Failing is since when the sink cannot be written to, or refuses what it gets; zero if it
+	// works. Error is why.
+	Failing time.Time
+	Error   string
+	// Queued is how many records wait for it. Holds says that calls wait, because there is no room
+	// for more.
+	Queued int
+	Holds  bool
+	// Lost is how many records it has not got since the start, LastLost when the last of them was
+	// lost.
+	Lost     int64
+	LastLost time.Time
+}
+
+// trouble is what a Status says of failures.
+type trouble struct {
+	failing  time.Time
+	err      string
+	lost     int64
+	lastLost time.Time
+}
+
+// Status returns the state of each sink, in the order of the configuration.
+func (j *Journal) Status() (all []Status) {
+	if j == nil {
+		return nil
+	}
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	for _, w := range j.workers {
+		all = append(all, w.status())
+	}
+	return all
+}
+
+func (w *worker) status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Status{
+		Name: w.sink.Name, Where: w.sink.Where(), Failing: w.trouble.failing, Error: w.trouble.err,
+		Queued: len(w.pending), Holds: w.block && (len(w.pending) >= w.limit || w.bytes >= queueBytes),
+		Lost: w.trouble.lost, LastLost: w.trouble.lastLost,
+	}
+}
+
+// fails notes how an attempt to write went.
+func (w *worker) fails(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.trouble.failing, w.trouble.err = time.Time{}, ""
+		return
+	}
+	if w.trouble.failing.IsZero() {
+		w.trouble.failing = time.Now()
+	}
+	w.trouble.err = err.Error()
+}
+
+// missed counts lost records. The caller holds mu.
+func (w *worker) missed(n int64) {
+	w.metrics.dropped.Add(float64(n))
+	if n > 0 {
+		w.trouble.lost += n
+		w.trouble.lastLost = time.Now()
+	}
+}

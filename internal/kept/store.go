@@ -1,0 +1,145 @@
+package kept
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// MaxValue bounds a value, in bytes.
+const MaxValue = 64 << 10
+
+// ErrNone is the error for a value that there is not, or not any more.
+var ErrNone = errors.New("nothing is kept there")
+
+// Store keeps values by name. A value is bound to its name and to the room: whoever can write to
+// Redis can neither make one nor move one. Names are not readable in Redis. A Store is safe for
+// concurrent use.
+type Store struct {
+	room string
+	key  *seal.Key   // nil for values that are kept as they are
+	db   *redisdb.DB // nil for memory
+	at   place
+}
+
+// place is where a Store keeps what it has sealed, by the digests of names.
+type place interface {
+	put(ctx context.Context, name string, value []byte, life time.Duration) error
+	add(ctx context.Context, name string, value []byte, life time.Duration) (bool, error)
+	get(ctx context.Context, name string) ([]byte, error)
+	take(ctx context.Context, name string) ([]byte, error)
+	swap(ctx context.Context, name string, old, value []byte, life time.Duration) (bool, error)
+	drop(ctx context.Context, name string) error
+}
+
+// New makes a Store in Redis, or in memory if db is nil. The room tells its values from those of
+// other stores. In memory it keeps most values; a further one replaces the one that was used least
+// recently. Without a key, values must be sealed already.
+func New(db *redisdb.DB, key *seal.Key, room string, most int) *Store {
+	if db == nil {
+		return &Store{room: room, key: key, at: newMemory(most)}
+	}
+	return &Store{room: room, key: key, db: db, at: replicated{db: db, prefix: room + ":"}}
+}
+
+// Put keeps a value, in place of the one that was there. Errors are those of Redis.
+func (s *Store) Put(ctx context.Context, name string, value []byte, life time.Duration) error {
+	id, sealed, err := s.seal(name, value)
+	if err != nil {
+		return err
+	}
+	return s.at.put(ctx, id, sealed, life)
+}
+
+// Add keeps a value unless there is one. It reports whether there was none.
+func (s *Store) Add(ctx context.Context, name string, value []byte, life time.Duration) (bool, error) {
+	id, sealed, err := s.seal(name, value)
+	if err != nil {
+		return false, err
+	}
+	return s.at.add(ctx, id, sealed, life)
+}
+
+// Get returns a value. The error is ErrNone, or that of Redis.
+func (s *Store) Get(ctx context.Context, name string) ([]byte, error) {
+	id := s.id(name)
+	sealed, err := s.at.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(id, sealed)
+}
+
+// Take returns a value and forgets it in one step, so only one caller gets it. The error is
+// ErrNone, or that of Redis.
+func (s *Store) Take(ctx context.Context, name string) ([]byte, error) {
+	id := s.id(name)
+	sealed, err := s.at.take(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(id, sealed)
+}
+
+// Swap replaces old with value, and reports whether old was still there.
+func (s *Store) Swap(ctx context.Context, name string, old, value []byte, life time.Duration) (bool, error) {
+	id, sealed, err := s.seal(name, value)
+	if err != nil {
+		return false, err
+	}
+	before, err := s.at.get(ctx, id)
+	if errors.Is(err, ErrNone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	plain, err := s.open(id, bytes.Clone(before))
+	if err != nil || !bytes.Equal(plain, old) {
+		return false, nil
+	}
+	return s.at.swap(ctx, id, before, sealed, life)
+}
+
+// Drop forgets a value, if there is one.
+func (s *Store) Drop(ctx context.Context, name string) error { return s.at.drop(ctx, s.id(name)) }
+
+// id is the same whatever the key is, so that values outlive its rotation.
+func (s *Store) id(name string) string {
+	sum := sha256.Sum256([]byte(s.room + "\x00" + name))
+	return hex.EncodeToString(sum[:])
+}
+
+func (s *Store) seal(name string, value []byte) (id string, sealed []byte, err error) {
+	if len(value) > MaxValue {
+		return "", nil, fmt.Errorf("a value of %d bytes is too large for %s: at most %d", len(value), s.room, MaxValue)
+	}
+	id = s.id(name)
+	if s.key == nil {
+		return id, bytes.Clone(value), nil
+	}
+	return id, s.key.SealBytes(value, s.room, id), nil
+}
+
+// open opens what was sealed, and overwrites it. What cannot be opened is as good as nothing:
+// another key sealed it, or somebody wrote it into Redis.
+func (s *Store) open(id string, sealed []byte) ([]byte, error) {
+	if s.key == nil {
+		return sealed, nil
+	}
+	plain, err := s.key.OpenBytes(sealed, s.room, id)
+	if err != nil {
+		if s.db != nil {
+			s.db.Unopened(s.room)
+		}
+		return nil, ErrNone
+	}
+	return plain, nil
+}
