@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -35,9 +38,14 @@ type Deps struct {
 	NewClient func(trust []string) (Client, error)
 	// Metrics count tokens; nil for none.
 	Metrics *Metrics
+	// Proofs are the proofs of DPoP that were used, of all replicas; nil for those of this Auth.
+	Proofs *kept.Store
 	// Judged is told of each token that was verified anew or refused, but not of requests
 	// without one; nil for nobody. It must not block.
 	Judged func(Judgement)
+	// Local is the gateway's own authorization server, if Config has one. Without it nobody has
+	// tokens of that server: nil where nobody is served.
+	Local Local
 }
 
 // Judgement is what was found out about a token.
@@ -56,12 +64,15 @@ type Judgement struct {
 type Auth struct {
 	cfg       Config
 	log       *slog.Logger
-	oauth     bool
+	asks      bool       // callers have to prove who they are
 	nobody    mcp.Caller // everybody in mode none
 	list      []*issuer  // in the order of the configuration
 	issuers   map[string]*issuer
 	opaque    *introspector // nil without introspection
-	exact     []string      // claims whose names must not be written in other case
+	keyring   *keyring
+	local     *local // nil without an authorization server of the gateway itself
+	proofs    *proofs
+	exact     []string // claims whose names must not be written in other case
 	cache     *lru.Cache[digest, *verified]
 	places    map[string]place   // by the name of the view, "" for the endpoint
 	documents map[string]mcp.Raw // the protected resource metadata, by their paths
@@ -90,25 +101,28 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	a := &Auth{
 		cfg:     cfg,
 		log:     deps.Log,
-		oauth:   cfg.Mode == ModeOAuth,
+		asks:    cfg.Identifies(),
 		nobody:  mcp.NewCaller(mcp.Caller{}),
 		issuers: make(map[string]*issuer),
+		proofs:  newProofs(cfg, deps.PublicURL, deps.Proofs),
+		keyring: &keyring{required: cfg.RequiredScopes, implied: cfg.ImpliedScopes},
 		metrics: deps.Metrics,
 		judged:  deps.Judged,
 	}
 	if a.judged == nil {
 		a.judged = func(Judgement) {}
 	}
-	if !a.oauth {
+	if !a.asks {
 		return a, nil
 	}
+	a.keyring.set(cfg.Keys)
+	a.local = newLocal(cfg, deps)
 	endpoint := newPlace(cfg, deps.PublicURL)
 	a.places = map[string]place{"": endpoint}
-	a.documents = map[string]mcp.Raw{metadataPath: endpoint.body, endpoint.path: endpoint.body}
 	for view, url := range deps.Views {
-		at := newPlace(cfg, url)
-		a.places[view], a.documents[at.path] = at, at.body
+		a.places[view] = newPlace(cfg, url)
 	}
+	a.documents = documents(cfg, a.places)
 	var err error
 	if a.cache, err = lru.New[digest, *verified](maxVerified); err != nil {
 		return nil, err
@@ -157,7 +171,7 @@ func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
 	at := a.places[view]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ref := a.nobody, (*refusal)(nil)
-		if a.oauth {
+		if a.asks {
 			caller, ref = a.judge(r, view)
 		}
 		if ref != nil {
@@ -193,16 +207,26 @@ type RefusedError struct {
 // Error returns the text.
 func (e *RefusedError) Error() string { return e.Text }
 
-// Identify returns the caller who has the token of a request that is not for an endpoint. The
-// token has to be as for the gateway's own endpoint. In mode none nobody can be identified. The
-// error is a *RefusedError.
+// SetKeys takes other API keys. withdrawn reports whether some key is not good any more, or for
+// something else.
+func (a *Auth) SetKeys(keys apikey.Config) (withdrawn bool) { return a.keyring.set(keys) }
+
+// Identify returns the person who has the token of a request that is not for an endpoint. The
+// token has to be as for the gateway's own endpoint, and no API key. In mode none nobody can be
+// identified. The error is a *RefusedError.
 func (a *Auth) Identify(r *http.Request) (mcp.Caller, error) {
-	if !a.oauth {
+	if !a.asks {
 		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid, "there are no issuers of tokens: see auth.mode"}
+	}
+	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "dpop") {
+		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid, "a token with a proof cannot be used here: proofs are for endpoints of MCP"}
 	}
 	caller, ref := a.judge(r, "")
 	if ref != nil {
 		return mcp.Caller{}, &RefusedError{ref.status, ref.name, ref.text}
+	}
+	if caller.Issuer == mcp.KeyIssuer {
+		return mcp.Caller{}, &RefusedError{http.StatusForbidden, failure.UserRefused, "an API key is for programs, and for endpoints of MCP: sign in"}
 	}
 	caller.Token = ""
 	return caller, nil
@@ -231,7 +255,7 @@ func stripped(r *http.Request, ctx context.Context) *http.Request {
 	}
 	out.Header = make(http.Header, len(r.Header))
 	for name, values := range r.Header {
-		if name != "Authorization" {
+		if name != "Authorization" && name != "Dpop" {
 			out.Header[name] = values
 		}
 	}

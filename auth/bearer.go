@@ -23,61 +23,105 @@ func digestOf(token string) digest {
 // the query or the body (2026-07-28 basic/authorization#token-requirements). A request with
 // both is refused, because its token has been where logs are written (RFC 6750 §2: one method
 // at a time).
-func bearer(r *http.Request) (string, *refusal) {
-	const want = "an access token is needed: send it as Authorization: Bearer"
+//
+// proven says that the scheme is DPoP (RFC 9449 §7.1), which counts if dpop says so: the token comes
+// with a proof.
+func bearer(r *http.Request, mode string, dpop bool) (token string, proven bool, _ *refusal) {
+	want := "an access token is needed: send it as Authorization: Bearer"
+	if mode == ModeKeys {
+		want = "an API key is needed: send it as Authorization: Bearer"
+	}
 	lines := r.Header["Authorization"]
 	if len(lines) == 0 {
-		return "", noToken(want)
+		return "", false, noToken(want)
 	}
 	if len(lines) > 1 {
-		return "", badRequest("there is more than one Authorization header")
+		return "", false, badRequest("there is more than one Authorization header")
 	}
 	scheme, token, _ := strings.Cut(lines[0], " ")
-	if !strings.EqualFold(scheme, "bearer") {
-		return "", noToken(want)
+	proven = dpop && strings.EqualFold(scheme, "dpop")
+	if !proven && !strings.EqualFold(scheme, "bearer") {
+		return "", false, noToken(want)
 	}
 	switch {
 	case token == "":
-		return "", noToken(want)
+		return "", false, noToken(want)
 	case token[0] == ' ' || token[0] == '\t' || token[len(token)-1] == ' ' || token[len(token)-1] == '\t':
-		return "", badRequest("there is one space between Bearer and the token, and none after it")
+		return "", false, badRequest("there is one space between Bearer and the token, and none after it")
 	case r.URL.RawQuery != "" && r.URL.Query().Has("access_token"):
-		return "", badRequest("there is a token in the query too: send it in the Authorization header only")
+		return "", false, badRequest("there is a token in the query too: send it in the Authorization header only")
 	}
-	return token, nil
+	return token, proven, nil
 }
 
 // authenticate identifies the caller of a request to the endpoint of a view.
 func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal) {
-	token, ref := bearer(r)
+	token, proven, ref := bearer(r, a.cfg.Mode, a.proofs.on())
 	if ref != nil {
 		return mcp.Caller{}, ref
 	}
 	if len(token) > maxTokenBytes {
 		return mcp.Caller{}, badToken("the token is too long", nil)
 	}
+	if a.keyring.has(token) {
+		if proven {
+			return mcp.Caller{}, a.proofs.check(r, token, "", proven)
+		}
+		return a.byKey(token, view)
+	}
 	d := digestOf(token)
-	caller, only, known := a.recall(d, time.Now())
+	id, known := a.recall(d, time.Now())
+	if !known {
+		if id, ref = a.verify(r, token, d); ref != nil {
+			return mcp.Caller{}, ref
+		}
+	}
+	if id.bound != "" || proven || a.proofs.mode == DPoPRequired {
+		if ref := a.proofs.check(r, token, id.bound, proven); ref != nil {
+			return mcp.Caller{}, ref
+		}
+	}
+	if ref := a.admit(id.caller, id.only, view, known); ref != nil {
+		return mcp.Caller{}, ref
+	}
+	id.caller.Token = mcp.Secret(token)
+	return id.caller, nil
+}
+
+// byKey is authenticate for an API key, which no server of ours ever gets: it is not in the Caller.
+func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
+	id, fresh, ref := a.keyring.find(key, a.places, time.Now())
+	switch {
+	case ref != nil:
+		return mcp.Caller{}, ref
+	case id.forbidden != nil:
+		return mcp.Caller{}, a.forbid(id)
+	}
+	return id.caller, a.admit(id.caller, id.only, view, !fresh)
+}
+
+// admit refuses a caller whose token is for other endpoints, and notes one who is not known yet.
+func (a *Auth) admit(caller mcp.Caller, only []string, view string, known bool) *refusal {
 	if known {
 		a.metrics.cached.Inc()
 	} else {
-		if caller, only, ref = a.verify(r, token, d); ref != nil {
-			return mcp.Caller{}, ref
-		}
 		a.metrics.verified.Inc()
 	}
 	if only != nil && !slices.Contains(only, a.places[view].resource) {
-		return mcp.Caller{}, badToken("the token is for another audience", fmt.Errorf("it is for %q", only))
+		text := "the token is for another audience"
+		if caller.Issuer == mcp.KeyIssuer {
+			text = "the key is for other endpoints"
+		}
+		return badToken(text, fmt.Errorf("it is for %q", only))
 	}
 	if !known {
 		a.judged(Judgement{Caller: caller, View: view})
 	}
-	caller.Token = mcp.Secret(token)
-	return caller, nil
+	return nil
 }
 
-// verify identifies the caller of a token that is not cached. only is as in identity.
-func (a *Auth) verify(r *http.Request, token string, d digest) (_ mcp.Caller, only []string, _ *refusal) {
+// verify identifies the caller of a token that is not cached.
+func (a *Auth) verify(r *http.Request, token string, d digest) (identity, *refusal) {
 	ctx := r.Context()
 	var iss *issuer
 	var id identity
@@ -87,31 +131,39 @@ func (a *Auth) verify(r *http.Request, token string, d digest) (_ mcp.Caller, on
 	case formJWT:
 		var j jws
 		if j, ref = splitJWT(token, a.exact); ref != nil {
-			return mcp.Caller{}, nil, ref
+			return identity{}, ref
 		}
 		name, _ := member(j.claims, "iss")
-		if iss = a.issuers[name]; iss == nil {
-			return mcp.Caller{}, nil, otherIssuer(j.claims)
+		if a.local != nil && name == a.local.issuer {
+			id, ref = a.local.identify(ctx, token, j, time.Now())
+			iss = &issuer{keys: a.local.keys}
+			break
+		}
+		if iss = a.issuers[name]; iss == nil && a.cfg.Server.Enabled && name == a.cfg.Server.Issuer {
+			return identity{}, badToken("the token is of the gateway's own authorization server, which does not run here", nil)
+		}
+		if iss == nil {
+			return identity{}, otherIssuer(j.claims)
 		}
 		id, generation, ref = iss.verify(ctx, token, j, time.Now())
 	case formOpaque:
 		if a.opaque == nil {
-			return mcp.Caller{}, nil, badToken("the token is not a JWT", nil)
+			return identity{}, badToken("the token is not a JWT", nil)
 		}
 		iss = a.opaque.issuer
 		id, ref = a.opaque.verify(ctx, token, d, r.RemoteAddr)
 		generation = iss.keys.generation.Load() // no key was used: any will do
 	default:
-		return mcp.Caller{}, nil, badToken("the token is not a compact JWT", nil)
+		return identity{}, badToken("the token is not a compact JWT", nil)
 	}
 	switch {
 	case ref != nil:
-		return mcp.Caller{}, nil, ref
+		return identity{}, ref
 	case id.forbidden != nil:
-		return mcp.Caller{}, nil, a.forbid(id)
+		return identity{}, a.forbid(id)
 	}
 	a.remember(d, id, iss.keys, generation)
-	return id.caller, id.only, nil
+	return id, nil
 }
 
 // forbid completes the refusal of a valid token. A missing scope is answered with all scopes
@@ -131,17 +183,18 @@ func (a *Auth) forbid(id identity) *refusal {
 type verified struct {
 	caller     mcp.Caller // without the token
 	only       []string   // as in identity
+	bound      string     // likewise
 	until      time.Time
 	keys       *keys
 	generation uint64 // of keys: with others it has to be verified again
 }
 
-func (a *Auth) recall(d digest, now time.Time) (_ mcp.Caller, only []string, ok bool) {
+func (a *Auth) recall(d digest, now time.Time) (identity, bool) {
 	v, ok := a.cache.Get(d)
 	if !ok || !now.Before(v.until) || v.generation != v.keys.generation.Load() {
-		return mcp.Caller{}, nil, false
+		return identity{}, false
 	}
-	return v.caller, v.only, true
+	return identity{caller: v.caller, only: v.only, bound: v.bound}, true
 }
 
 func (a *Auth) remember(d digest, id identity, k *keys, generation uint64) {
@@ -149,5 +202,5 @@ func (a *Auth) remember(d digest, id identity, k *keys, generation uint64) {
 	if id.caller.Expires.Before(until) {
 		until = id.caller.Expires
 	}
-	a.cache.Add(d, &verified{caller: id.caller, only: id.only, until: until, keys: k, generation: generation})
+	a.cache.Add(d, &verified{caller: id.caller, only: id.only, bound: id.bound, until: until, keys: k, generation: generation})
 }

@@ -13,12 +13,18 @@ import (
 // challenge writes the answer to callers that are refused. The era and revision of the client
 // are not known yet, so it uses the newest form; older clients ignore what they do not know.
 type challenge struct {
-	metadata string // the parameter resource_metadata (RFC 9728 §5.1)
+	metadata string // the parameter resource_metadata (RFC 9728 §5.1), or realm where there is none
 	scope    []string
+	dpop     string // as in Config
+	algs     string // the parameter of that name (RFC 9449 §7.1)
 }
 
 func newChallenge(cfg Config, metadataURL string) challenge {
-	return challenge{metadata: "resource_metadata=" + quoted(metadataURL), scope: cfg.ScopesSupported}
+	c := challenge{metadata: "resource_metadata=" + quoted(metadataURL), scope: cfg.ScopesSupported, dpop: cfg.DPoP, algs: "algs=" + quoted(strings.Join(algorithms(), " "))}
+	if len(cfg.Servers()) == 0 { // nowhere to get a token; a challenge has some parameter
+		c.metadata, c.scope = "realm="+quoted("gatehouse"), nil
+	}
+	return c
 }
 
 // wanted returns the scopes that a client should ask for: the supported and the granted ones.
@@ -36,8 +42,24 @@ func (a *Auth) wanted(granted []string) []string {
 	return scopes
 }
 
-// header is the value of WWW-Authenticate (RFC 6750 §3).
-func (c challenge) header(ref *refusal) string {
+// headers are the values of WWW-Authenticate (RFC 6750 §3, RFC 9449 §7.1 and §7.2). The error is in
+// that of the scheme that was used.
+func (c challenge) headers(ref *refusal, r *http.Request) []string {
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	proven := strings.EqualFold(scheme, "dpop")
+	switch {
+	case c.dpop == DPoPRequired:
+		return []string{"DPoP " + c.params(ref) + ", " + c.algs}
+	case c.dpop == DPoPAccepted && proven:
+		return []string{"Bearer " + c.params(&refusal{scope: ref.scope}), "DPoP " + c.params(ref) + ", " + c.algs}
+	case c.dpop == DPoPAccepted:
+		return []string{"Bearer " + c.params(ref), "DPoP " + c.algs}
+	}
+	return []string{"Bearer " + c.params(ref)}
+}
+
+// params are the parameters of a challenge.
+func (c challenge) params(ref *refusal) string {
 	params := make([]string, 0, 4)
 	if ref.code != "" {
 		params = append(params, "error="+quoted(ref.code), "error_description="+quoted(ref.text))
@@ -50,7 +72,7 @@ func (c challenge) header(ref *refusal) string {
 	if len(scope) > 0 {
 		params = append(params, "scope="+quoted(strings.Join(scope, " ")))
 	}
-	return "Bearer " + strings.Join(params, ", ")
+	return strings.Join(params, ", ")
 }
 
 // refuse answers a request. The body of a POST is not read before its caller is known, so the
@@ -63,7 +85,7 @@ func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) 
 		h.Set("Retry-After", strconv.Itoa(int((ref.retry+time.Second-1)/time.Second)))
 		e.Data = mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))
 	} else {
-		h.Set("WWW-Authenticate", c.header(ref))
+		h["Www-Authenticate"] = c.headers(ref, r)
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -17,6 +18,8 @@ const (
 	maxNameBytes = 255 // of a subject (OpenID Connect Core §2) and a client id
 	maxGroups    = 500
 	maxScopes    = 500
+	// thumbprintLength is that of a SHA-256 in base64url.
+	thumbprintLength = 43
 	// maxDate is the end of the year 9999, beyond which dates cannot be written.
 	maxDate = 253402300799
 )
@@ -28,6 +31,9 @@ type identity struct {
 	// only has the URLs of the views that the token is for; nil if it is for the gateway, which
 	// includes all views.
 	only []string
+	// bound is the thumbprint of the key that the token is bound to, "" for none: then whoever has
+	// the token may use it.
+	bound string
 	// forbidden is why a caller with this token, should it be genuine, gets nowhere.
 	forbidden *refusal
 }
@@ -37,16 +43,17 @@ type rules struct {
 	Issuer
 	views    []string // the URLs of views, which are audiences, too
 	leeway   time.Duration
+	dpop     bool // tokens may be bound to keys
 	required []string
 	implied  map[string][]string
 	exact    []string // claims whose names must not be written in other case
 }
 
 func newRules(cfg Config, iss Issuer, views []string) rules {
-	r := rules{Issuer: iss, views: views, leeway: *cfg.Leeway, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
+	r := rules{Issuer: iss, views: views, leeway: *cfg.Leeway, dpop: cfg.DPoP != DPoPOff, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
 	r.exact = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "appid", "cid",
 		"nonce", "at_hash", "c_hash", "cnf", "events", "typ", "active", "_claim_names", "_claim_sources", "hasgroups"}
-	for _, where := range []string{iss.Claims.User, iss.Claims.Groups} {
+	for _, where := range append(slices.Sorted(maps.Keys(iss.RequireClaims)), iss.Claims.User, iss.Claims.Groups) {
 		if name, _, _ := strings.Cut(strings.TrimPrefix(where, "/"), "/"); !slices.Contains(r.exact, name) {
 			r.exact = append(r.exact, name)
 		}
@@ -72,22 +79,31 @@ func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	if ref != nil {
 		return identity{}, ref
 	}
+	if ref := r.checkRequired(claims); ref != nil {
+		return identity{}, ref
+	}
 	client, ref := r.client(claims)
 	if ref != nil {
 		return identity{}, ref
 	}
-	if _, bound := claims.Member("cnf"); bound {
-		return identity{}, badToken("the token is bound to a key of its client, which this gateway cannot check", nil)
+	bound, ref := r.bindingOf(claims)
+	if ref != nil {
+		return identity{}, ref
 	}
 	granted, ok := scopesOf(claims)
 	if !ok {
 		return identity{}, badToken("the token's scopes cannot be read", nil)
 	}
+	for _, scope := range r.Scopes {
+		if !slices.Contains(granted, scope) {
+			granted = append(granted, scope)
+		}
+	}
 	groups, forbidden, ref := r.groups(claims)
 	if ref != nil {
 		return identity{}, ref
 	}
-	id := identity{granted: granted, only: only, forbidden: forbidden, caller: mcp.NewCaller(mcp.Caller{
+	id := identity{granted: granted, only: only, bound: bound, forbidden: forbidden, caller: mcp.NewCaller(mcp.Caller{
 		Issuer:   r.URL,
 		Subject:  subject,
 		ClientID: client,
@@ -96,12 +112,20 @@ func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 		Claims:   claims,
 		Expires:  expires,
 	})}
-	for _, scope := range r.required {
-		if forbidden == nil && !slices.Contains(id.caller.Scopes, scope) {
-			id.forbidden = &refusal{name: failure.ScopeMissing, code: codeInsufficientScope}
-		}
+	if forbidden == nil {
+		id.forbidden = lacking(r.required, id.caller.Scopes)
 	}
 	return id, nil
+}
+
+// lacking is the refusal of a caller without all required scopes, nil for none.
+func lacking(required, scopes []string) *refusal {
+	for _, scope := range required {
+		if !slices.Contains(scopes, scope) {
+			return &refusal{name: failure.ScopeMissing, code: codeInsufficientScope}
+		}
+	}
+	return nil
 }
 
 // checkAudience returns identity.only.
@@ -187,6 +211,27 @@ func (r *rules) subject(claims mcp.Raw) (string, *refusal) {
 	return user, nil
 }
 
+// checkRequired refuses a token without the claims that its issuer's tokens must have here.
+func (r *rules) checkRequired(claims mcp.Raw) *refusal {
+	for _, name := range slices.Sorted(maps.Keys(r.RequireClaims)) {
+		value, _ := claimAt(claims, name)
+		has, ok := textList(value)
+		if !ok && (value.IsTrue() || string(value) == "false" || isNumber(value)) {
+			has = []string{string(value)}
+		} else if !ok {
+			has = nil
+		}
+		if !slices.ContainsFunc(has, func(v string) bool { return slices.Contains(r.RequireClaims[name], v) }) {
+			return badToken("the token lacks a claim that is required of it", fmt.Errorf("%s is %.200s, want one of %q", name, value, r.RequireClaims[name]))
+		}
+	}
+	return nil
+}
+
+func isNumber(value mcp.Raw) bool {
+	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
+}
+
 // client returns the client's id, "" if the token has none: client_id (RFC 9068), azp (OpenID
 // Connect), or the claim of Entra ID or Okta.
 func (r *rules) client(claims mcp.Raw) (string, *refusal) {
@@ -211,6 +256,30 @@ func (r *rules) client(claims mcp.Raw) (string, *refusal) {
 		return "", badToken("the token does not say which client it is of", nil)
 	}
 	return found, nil
+}
+
+// bindingOf returns the thumbprint of the key that a token is bound to, "" for none. It refuses a
+// token that is bound in a way that cannot be checked.
+func (r *rules) bindingOf(claims mcp.Raw) (string, *refusal) {
+	cnf, has := claims.Member("cnf")
+	if !has {
+		return "", nil
+	}
+	members, other := 0, ""
+	cnf.Members(func(name []byte, _ mcp.Raw) bool {
+		if members++; string(name) != "jkt" {
+			other = string(name)
+		}
+		return true
+	})
+	thumbprint, ok := member(cnf, "jkt")
+	switch {
+	case other == "x5t#S256":
+		return "", badToken("the token is bound to a certificate of its client (mutual TLS), which this gateway cannot check", nil)
+	case r.dpop && ok && members == 1 && len(thumbprint) == thumbprintLength:
+		return thumbprint, nil
+	}
+	return "", badToken("the token is bound to a key of its client, which this gateway cannot check", fmt.Errorf("auth.dpop is off, or cnf has another member than jkt: %.40q", other))
 }
 
 // groups returns the user's groups. A token with too many groups names a place to fetch them

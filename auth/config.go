@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -16,8 +18,18 @@ import (
 const (
 	// ModeNone is the mode without authentication: all requests come from one user.
 	ModeNone = "none"
-	// ModeOAuth is the mode in which every request needs an access token (OAuth 2.1).
+	// ModeOAuth is the mode in which every request needs an access token (OAuth 2.1), or an API
+	// key if there are any.
 	ModeOAuth = "oauth"
+	// ModeKeys is the mode in which every request needs an API key.
+	ModeKeys = "keys"
+)
+
+// Values of Config.DPoP.
+const (
+	DPoPOff      = "off"
+	DPoPAccepted = "accepted"
+	DPoPRequired = "required"
 )
 
 // Defaults of Config.
@@ -31,7 +43,7 @@ const (
 // Config is the section "auth". Its zero value means mode none.
 type Config struct {
 	// Mode is how callers authenticate: "none", the default, which needs a loopback listener,
-	// or "oauth", which needs issuers.
+	// "oauth", which needs issuers, or "keys", which needs keys and no issuers.
 	Mode string `yaml:"mode"`
 	// Issuers are the authorization servers whose tokens are accepted, in the order in which
 	// clients see them.
@@ -50,6 +62,24 @@ type Config struct {
 	// MaxStale is how long the keys of an unreachable issuer stay valid after the last fetch.
 	// Default: 24h.
 	MaxStale time.Duration `yaml:"max_stale"`
+	// DPoP says whether tokens may be bound to a key of their client (RFC 9449): "off", the default,
+	// refuses such tokens, "accepted" checks them, and "required" refuses all others.
+	DPoP string `yaml:"dpop"`
+	// Keys are API keys, for callers without a browser. Default: none.
+	Keys apikey.Config `yaml:"keys"`
+	// Server is the gateway's own authorization server, for issuers where clients cannot register
+	// themselves. Default: none.
+	Server ServerConfig `yaml:"server"`
+}
+
+// Identifies reports whether callers have to prove who they are.
+func (c Config) Identifies() bool { return c.Mode == ModeOAuth || c.Mode == ModeKeys }
+
+// SameButKeys reports whether two configurations differ in nothing, or only in which API keys there
+// are.
+func (c Config) SameButKeys(other Config) bool {
+	c.Keys, other.Keys = apikey.Config{}, apikey.Config{}
+	return reflect.DeepEqual(c, other)
 }
 
 // Issuer is an authorization server whose tokens are accepted.
@@ -77,6 +107,15 @@ type Issuer struct {
 	// AllowedClients are the clients whose tokens are accepted, by client_id or azp. Default:
 	// every client.
 	AllowedClients []string `yaml:"allowed_clients"`
+	// Workloads says that this issuer's tokens are those of programs that it runs, such as service
+	// accounts of Kubernetes and jobs of GitHub Actions. They need not look like access tokens of
+	// OAuth, and clients are not sent to this issuer. Needs RequireClaims.
+	Workloads bool `yaml:"workloads"`
+	// RequireClaims are claims that a token must have, each with one of the given values; a claim
+	// that is a list has to have one of them in it. Names are as in Claims. Default: none.
+	RequireClaims map[string][]string `yaml:"require_claims"`
+	// Scopes are scopes that all tokens of this issuer have, besides those in them. Default: none.
+	Scopes []string `yaml:"scopes"`
 	// RequireSoleAudience refuses tokens with further audiences.
 	RequireSoleAudience bool `yaml:"require_sole_audience"`
 	// MaxTokenLifetime refuses tokens with a longer lifetime, from iat (or from now, without
@@ -115,6 +154,7 @@ func (c Config) WithDefaults(publicURL string) Config {
 	if c.Leeway == nil {
 		c.Leeway = new(DefaultLeeway)
 	}
+	c.DPoP = cmp.Or(c.DPoP, DPoPOff)
 	c.MaxStale = cmp.Or(c.MaxStale, DefaultMaxStale)
 	if len(c.ScopesSupported) == 0 {
 		c.ScopesSupported = c.RequiredScopes
@@ -131,7 +171,30 @@ func (c Config) WithDefaults(publicURL string) Config {
 			iss.Algorithms = algorithms()
 		}
 	}
+	if c.Server.Enabled {
+		c.Server = c.Server.WithDefaults(c, publicURL)
+	}
 	return c
+}
+
+// Servers returns the authorization servers where people can sign in, and clients get tokens: the
+// issuers but for those of workloads.
+func (c Config) Servers() (urls []string) {
+	for _, iss := range c.Issuers {
+		if !iss.Workloads {
+			urls = append(urls, iss.URL)
+		}
+	}
+	return urls
+}
+
+// forClients returns the authorization servers that clients are sent to: the gateway's own alone, if
+// there is one.
+func (c Config) forClients() []string {
+	if c.Server.Enabled {
+		return []string{c.Server.Issuer}
+	}
+	return c.Servers()
 }
 
 // Accepted are the issuer and audiences of a token that is accepted.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,14 +23,29 @@ func (c Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
-	case c.Mode != "" && c.Mode != ModeNone && c.Mode != ModeOAuth:
-		add("mode: %q does not exist: write oauth, or none for a listener on a loopback address", c.Mode)
+	case c.Mode != "" && c.Mode != ModeNone && !c.Identifies():
+		add("mode: %q does not exist: write oauth, keys, or none for a listener on a loopback address", c.Mode)
+	case c.Mode == ModeOAuth && len(c.Issuers) == 0 && !c.Keys.IsZero():
+		add("issuers: mode oauth needs at least one: write mode: keys if only API keys are to be accepted")
 	case c.Mode == ModeOAuth && len(c.Issuers) == 0:
 		add("issuers: mode oauth needs at least one: whose tokens are to be accepted?")
 	case c.Mode != ModeOAuth && len(c.Issuers) > 0:
-		add("issuers: there is no use for them in mode none: write mode: oauth")
-	case c.Mode != ModeOAuth && len(c.RequiredScopes) > 0:
+		add("issuers: there is no use for them in mode %s: write mode: oauth", cmp.Or(c.Mode, ModeNone))
+	case c.Mode == ModeKeys && c.Keys.IsZero():
+		add("keys: mode keys needs some: write file: keys.yaml, and make one with gatehouse key new")
+	case !c.Identifies() && !c.Keys.IsZero():
+		add("keys: nobody asks for a key in mode none: write mode: keys, or mode: oauth with issuers")
+	case !c.Identifies() && len(c.RequiredScopes) > 0:
 		add("required_scopes: nobody asks for a token in mode none: write mode: oauth")
+	}
+	switch {
+	case !slices.Contains([]string{"", DPoPOff, DPoPAccepted, DPoPRequired}, c.DPoP):
+		add("dpop: %q does not exist: write off, accepted or required", c.DPoP)
+	case c.Mode != ModeOAuth && c.DPoP != "" && c.DPoP != DPoPOff:
+		add("dpop: there are no tokens in mode %s: write mode: oauth", cmp.Or(c.Mode, ModeNone))
+	}
+	if err := c.Keys.Validate(); err != nil {
+		add("keys: %w", err)
 	}
 	if c.Leeway != nil && (*c.Leeway < 0 || *c.Leeway > maxLeeway) {
 		add("leeway: %s is not between 0s and %s", *c.Leeway, maxLeeway)
@@ -62,6 +78,9 @@ func (c Config) Validate() error {
 			asked = i
 		}
 	}
+	for _, err := range c.Server.check(c) {
+		add("server: %w", err)
+	}
 	return errors.Join(errs...)
 }
 
@@ -73,7 +92,7 @@ func (c Config) CheckListener(listen string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not host:port, such as 127.0.0.1:8080", listen)
 	}
-	if c.Mode == ModeOAuth || isLoopback(host) {
+	if c.Identifies() || isLoopback(host) {
 		return nil
 	}
 	where := listen
@@ -84,17 +103,20 @@ func (c Config) CheckListener(listen string) error {
 		where, loopbackOf(port))
 }
 
+// sent is what callers send in a mode.
+var sent = map[string]string{ModeOAuth: "tokens", ModeKeys: "keys"}
+
 // CheckPublicURL refuses a URL of the endpoint for which clients cannot get a token. In mode
 // oauth it is the resource identifier (RFC 9728 §1.2, RFC 8707 §2), and tokens are sent to
 // it, so it must be https, except on a loopback address.
 func (c Config) CheckPublicURL(publicURL string) error {
-	if c.Mode != ModeOAuth {
+	if !c.Identifies() {
 		return nil
 	}
 	u, err := url.Parse(publicURL)
 	switch {
 	case err != nil || u.Host == "" || !secure(u):
-		return fmt.Errorf("%q has to be https in mode oauth, or http on a loopback address: clients send tokens to it", publicURL)
+		return fmt.Errorf("%q has to be https in mode %s, or http on a loopback address: clients send %s to it", publicURL, c.Mode, sent[c.Mode])
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(publicURL, "#"):
 		return fmt.Errorf("%q cannot name what tokens are for: take out user, query and fragment", publicURL)
 	}
@@ -138,6 +160,18 @@ func (iss Issuer) check() (errs []error) {
 			add("require_typ: %q is not the type of an access token", typ)
 		}
 	}
+	if iss.Workloads && len(iss.RequireClaims) == 0 {
+		add("require_claims: needed with workloads, since such an issuer makes tokens for others, too: say whose are meant, such as {repository_owner: [acme]}")
+	}
+	for _, name := range slices.Sorted(maps.Keys(iss.RequireClaims)) {
+		if err := checkPointer(name); err != nil || name == "" {
+			add("require_claims: %q is not the name of a claim, or a JSON Pointer", name)
+		}
+		if values := iss.RequireClaims[name]; len(values) == 0 || slices.Contains(values, "") {
+			add("require_claims: %s: say which values are accepted", name)
+		}
+	}
+	errs = append(errs, checkScopes("scopes", iss.Scopes)...)
 	if iss.MaxTokenLifetime < 0 {
 		add("max_token_lifetime: %s is negative", iss.MaxTokenLifetime)
 	}

@@ -24,7 +24,7 @@ func TestListener(t *testing.T) {
 		{"IPv4 written as IPv6", "none", "[::ffff:127.0.0.1]:8080", ""},
 		{"localhost", "none", "LocalHost:8080", ""},
 
-		{"another mode", "basic", "127.0.0.1:8080", `mode: "basic" does not exist: write oauth, or none for a listener on a loopback address`},
+		{"another mode", "basic", "127.0.0.1:8080", `mode: "basic" does not exist: write oauth, keys, or none for a listener on a loopback address`},
 		{"a mode in capitals", "NONE", "127.0.0.1:8080", `mode: "NONE" does not exist`},
 		{"no host", "none", ":8080", reach + ":8080 (all interfaces) could use every upstream; listen on 127.0.0.1:8080"},
 		{"all of IPv4", "none", "0.0.0.0:8080", reach + "0.0.0.0:8080"},

@@ -34,6 +34,15 @@ func (e *statusError) Error() string { return "HTTP " + strconv.Itoa(e.status) }
 // discover reads the metadata of an issuer, from the place of OpenID Connect Discovery 1.0 §4
 // or from that of RFC 8414 §3.
 func discover(ctx context.Context, client Client, issuer string) (metadata, error) {
+	body, err := document(ctx, client, issuer)
+	if err != nil {
+		return metadata{}, err
+	}
+	return parseMetadata(body, issuer)
+}
+
+// document fetches the metadata of an issuer.
+func document(ctx context.Context, client Client, issuer string) ([]byte, error) {
 	var errs []error
 	for _, at := range metadataURLs(issuer) {
 		body, _, err := get(ctx, client, at)
@@ -43,11 +52,11 @@ func discover(ctx context.Context, client Client, issuer string) (metadata, erro
 			continue // it has none here
 		}
 		if err != nil {
-			return metadata{}, fmt.Errorf("metadata: %w", err)
+			return nil, fmt.Errorf("metadata: %w", err)
 		}
-		return parseMetadata(body, issuer)
+		return body, nil
 	}
-	return metadata{}, fmt.Errorf("metadata: %w", errs[0])
+	return nil, fmt.Errorf("metadata: %w", errs[0])
 }
 
 func metadataURLs(issuer string) []string {
@@ -60,15 +69,23 @@ func metadataURLs(issuer string) []string {
 	return urls
 }
 
-// parseMetadata refuses the metadata of another issuer (RFC 8414 §3.3), because keys of one
-// would then verify tokens of the other.
-func parseMetadata(body []byte, issuer string) (metadata, error) {
-	doc, err := parseObject(body, "issuer", "jwks_uri", "introspection_endpoint")
+// ownDocument refuses the metadata of another issuer (RFC 8414 §3.3), because keys of one would
+// then verify tokens of the other. No member that is read may be there twice.
+func ownDocument(body []byte, issuer string, read ...string) (mcp.Raw, error) {
+	doc, err := parseObject(body, append(read, "issuer")...)
 	if err != nil {
-		return metadata{}, fmt.Errorf("the metadata cannot be read: %w", err)
+		return nil, fmt.Errorf("the metadata cannot be read: %w", err)
 	}
 	if name, _ := member(doc, "issuer"); name != issuer {
-		return metadata{}, fmt.Errorf("the metadata are of another issuer: %.100q", name)
+		return nil, fmt.Errorf("the metadata are of another issuer: %.100q", name)
+	}
+	return doc, nil
+}
+
+func parseMetadata(body []byte, issuer string) (metadata, error) {
+	doc, err := ownDocument(body, issuer, "jwks_uri", "introspection_endpoint")
+	if err != nil {
+		return metadata{}, err
 	}
 	var m metadata
 	if m.jwks, err = endpoint(doc, "jwks_uri"); err != nil {

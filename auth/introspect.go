@@ -163,7 +163,9 @@ func (in *introspector) judge(claims mcp.Raw) (identity, *refusal) {
 	if active, _ := claims.Member("active"); !active.IsTrue() {
 		return identity{}, badToken("the token is not active", nil)
 	}
-	if kind, has := claims.Member("token_type"); has && !strings.EqualFold(kind.Text(), "bearer") {
+	kind, has := claims.Member("token_type")
+	bound := in.dpop && strings.EqualFold(kind.Text(), "dpop")
+	if has && !bound && !strings.EqualFold(kind.Text(), "bearer") {
 		return identity{}, badToken("the token is not a bearer token", nil)
 	}
 	if ref := in.checkKind(claims, true); ref != nil {
@@ -172,5 +174,9 @@ func (in *introspector) judge(claims mcp.Raw) (identity, *refusal) {
 	if _, has := claims.Member("iss"); !has {
 		claims = claims.With("iss", mcp.String(in.URL))
 	}
-	return in.issuer.judge(claims, time.Now())
+	id, ref := in.issuer.judge(claims, time.Now())
+	if ref == nil && bound && id.bound == "" {
+		return identity{}, badToken("the token is not a bearer token", errors.New("token_type is DPoP, and there is no cnf"))
+	}
+	return id, ref
 }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
-	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
@@ -18,6 +19,9 @@ type issuer struct {
 	rules
 	client Client
 	keys   *keys
+
+	provider atomic.Pointer[knownProvider] // nil before the first sign-in
+	asking   singleflight.Group            // for its metadata
 }
 
 func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
@@ -57,9 +61,15 @@ func (iss *issuer) verify(ctx context.Context, token string, j jws, now time.Tim
 	if ref != nil {
 		return identity{}, 0, ref
 	}
+	generation, ref := iss.checkSignature(ctx, token, j)
+	return id, generation, ref
+}
+
+// checkSignature returns the generation of keys that verified a token.
+func (iss *issuer) checkSignature(ctx context.Context, token string, j jws) (uint64, *refusal) {
 	found, generation, err := iss.keys.lookup(ctx, j)
 	if err != nil {
-		return identity{}, 0, lookupRefusal(err)
+		return 0, lookupRefusal(err)
 	}
 	verifier := oidc.NewVerifier(iss.URL, signedBy{found, j.alg}, &oidc.Config{
 		SupportedSigningAlgs: []string{j.alg},
@@ -67,9 +77,9 @@ func (iss *issuer) verify(ctx context.Context, token string, j jws, now time.Tim
 		SkipExpiryCheck:      true, // without leeway, and with too much for nbf: see rules
 	})
 	if _, err := verifier.Verify(ctx, token); err != nil {
-		return identity{}, 0, badToken("the token's signature cannot be verified", err)
+		return 0, badToken("the token's signature cannot be verified", err)
 	}
-	return id, generation, nil
+	return generation, nil
 }
 
 // lookupRefusal distinguishes a token with an unknown key from a gateway without keys.
@@ -93,26 +103,4 @@ func unavailable(err error) *refusal {
 		return noJudgement("the key of this access token is not known yet: try again", retry, err)
 	}
 	return noJudgement("access tokens cannot be verified now, since their issuer does not answer: try again", retry, err)
-}
-
-// signedBy is an oidc.KeySet of the keys that may have signed a token.
-type signedBy struct {
-	keys []key
-	alg  string
-}
-
-// VerifySignature returns the payload of a compact JWS that was signed by one of the keys.
-func (s signedBy) VerifySignature(_ context.Context, token string) ([]byte, error) {
-	parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(s.alg)})
-	if err != nil {
-		return nil, err
-	}
-	err = errors.New("there is no key for the algorithm")
-	for _, k := range s.keys {
-		var payload []byte
-		if payload, err = parsed.Verify(k.public); err == nil {
-			return payload, nil
-		}
-	}
-	return nil, err
 }

@@ -31,10 +31,16 @@ func newMetadata(cfg Config, publicURL string) metadataDocument {
 		path = ""
 	}
 	doc := mcp.Object("resource", mcp.String(publicURL),
-		"authorization_servers", issuerURLs(cfg),
+		"authorization_servers", mcp.Strings(cfg.forClients()),
 		"bearer_methods_supported", mcp.Strings([]string{"header"}))
 	if len(cfg.ScopesSupported) > 0 {
 		doc = doc.With("scopes_supported", mcp.Strings(cfg.ScopesSupported))
+	}
+	if cfg.DPoP != DPoPOff {
+		doc = doc.With("dpop_signing_alg_values_supported", mcp.Strings(algorithms()))
+	}
+	if cfg.DPoP == DPoPRequired {
+		doc = doc.With("dpop_bound_access_tokens_required", mcp.Raw("true"))
 	}
 	return metadataDocument{
 		url:  origin + metadataPath + path,
@@ -43,20 +49,36 @@ func newMetadata(cfg Config, publicURL string) metadataDocument {
 	}
 }
 
+// documents returns the metadata of places by their paths. There are none without an authorization
+// server to tell of: whoever looked for one would only find an error that is harder to understand
+// than the challenge.
+func documents(cfg Config, places map[string]place) map[string]mcp.Raw {
+	all := make(map[string]mcp.Raw)
+	if len(cfg.Servers()) == 0 {
+		return all
+	}
+	for _, at := range places {
+		all[at.path] = at.body
+	}
+	all[metadataPath] = places[""].body
+	return all
+}
+
 // MetadataPaths returns the paths for Metadata: those in challenges, and the root, where some
 // clients look by themselves (2025-11-25
-// basic/authorization#protected-resource-metadata-discovery-requirements). There are none in
-// mode none.
+// basic/authorization#protected-resource-metadata-discovery-requirements). There are none without
+// an authorization server.
 func (a *Auth) MetadataPaths() []string {
 	return slices.Sorted(maps.Keys(a.documents))
 }
 
 // Metadata serves the protected resource metadata, to everybody and to every web page: at the
-// path of a view those of the view, at any other path those of the endpoint. They depend on the configuration alone, never on a request or its Host. In mode none it answers
+// path of a view those of the view, at any other path those of the endpoint. They depend on the
+// configuration alone, never on a request or its Host. Without an authorization server it answers
 // 404.
 func (a *Auth) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.oauth {
+		if len(a.documents) == 0 {
 			http.NotFound(w, r)
 			return
 		}
@@ -82,12 +104,4 @@ func (a *Auth) Metadata() http.Handler {
 			http.Error(w, "use GET", http.StatusMethodNotAllowed)
 		}
 	})
-}
-
-func issuerURLs(cfg Config) mcp.Raw {
-	var urls []string
-	for _, iss := range cfg.Issuers {
-		urls = append(urls, iss.URL)
-	}
-	return mcp.Strings(urls)
 }

@@ -51,7 +51,7 @@ func (m *Metrics) refuse(r *refusal) {
 		m.malformed.Inc()
 	case r.code == codeInsufficientScope:
 		m.scope.Inc()
-	case r.code == codeInvalidToken:
+	case r.code == codeInvalidToken || r.code == codeInvalidProof:
 		m.invalid.Inc()
 	case r.status == http.StatusForbidden:
 		m.forbidden.Inc()

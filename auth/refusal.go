@@ -24,6 +24,8 @@ const (
 	codeInvalidRequest    = "invalid_request"
 	codeInvalidToken      = "invalid_token"
 	codeInsufficientScope = "insufficient_scope"
+
+	codeInvalidProof = "invalid_dpop_proof" // RFC 9449 §7.1
 )
 
 // noToken asks for a token.
@@ -39,6 +41,11 @@ func badRequest(text string) *refusal {
 // badToken refuses a token that does not prove who calls.
 func badToken(text string, cause error) *refusal {
 	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidToken, text: text, cause: cause}
+}
+
+// badProof refuses a token whose proof does not prove that its client sends it.
+func badProof(text string, cause error) *refusal {
+	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidProof, text: text, cause: cause}
 }
 
 // unfit refuses a valid token whose user cannot be served. RFC 6750 has no code for it,

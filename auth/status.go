@@ -37,7 +37,7 @@ func (a *Auth) Status() []Status {
 }
 
 // Ready reports whether tokens of some issuer can be verified. reason says why tokens of an
-// issuer cannot. In mode none it is always ready.
+// issuer cannot. Without issuers it is always ready.
 func (a *Auth) Ready() (ok bool, reason string) {
 	var reasons []string
 	for _, s := range a.Status() {
@@ -46,7 +46,7 @@ func (a *Auth) Ready() (ok bool, reason string) {
 			reasons = append(reasons, "issuer "+s.Issuer+": "+s.Reason)
 		}
 	}
-	return ok || !a.oauth, strings.Join(reasons, "; ")
+	return ok || len(a.list) == 0, strings.Join(reasons, "; ")
 }
 
 func (k *keys) status() Status {

@@ -54,7 +54,7 @@ func (r *rules) checkKind(claims mcp.Raw, sure bool) *refusal {
 	_, nonce := claims.Member("nonce")
 	_, atHash := claims.Member("at_hash")
 	_, codeHash := claims.Member("c_hash")
-	if !sure && (nonce && !r.AllowNonce || atHash || codeHash || !grants(claims)) {
+	if !sure && (nonce && !r.AllowNonce || atHash || codeHash || !r.Workloads && !grants(claims)) {
 		return badToken("the token looks like an ID token: send the access token", nil)
 	}
 	return nil

@@ -20,6 +20,8 @@ const (
 	TypeBearer            = "bearer"
 	TypeClientCredentials = "client_credentials"
 	TypeTokenExchange     = "token_exchange"
+	TypeUserOAuth         = "user_oauth"
+	TypeIDJAG             = "id_jag"
 )
 
 // Values of Config.ClientAuth, as in the registry of RFC 7591.
@@ -38,11 +40,15 @@ const (
 // Config is how the gateway authenticates at one upstream. Its zero value is none.
 // Secrets are best kept outside of the file; they are read when it is loaded.
 type Config struct {
-	// Type is none, header, bearer, client_credentials or token_exchange. Default none.
+	// Type is none, header, bearer, client_credentials, token_exchange, id_jag or user_oauth.
+	// Default none.
 	//
 	// header and bearer send Token. client_credentials gets a token of the gateway's own
 	// (RFC 6749 §4.4). token_exchange gets one for each user in exchange for the one that
-	// the user came with (RFC 8693); it needs a gateway that authenticates its users.
+	// the user came with (RFC 8693). id_jag gets one for each user from the upstream's own
+	// authorization server, by an assertion that the users' issuer gives for their token
+	// (enterprise-managed authorization). user_oauth has each user sign in at the upstream with an
+	// account of their own. The last three need a gateway that authenticates its users.
 	Type string `yaml:"type"`
 
 	// Header is the header that Token is sent in. Required for header.
@@ -56,7 +62,12 @@ type Config struct {
 	// Issuer is the issuer of the users' tokens, exactly as in auth.issuers: only tokens
 	// of its own are sent to TokenURL. Required for token_exchange.
 	Issuer string `yaml:"issuer"`
-	// ClientID is what the gateway is registered as there. Required with TokenURL.
+	// AuthorizationServer is the issuer identifier of the upstream's authorization server.
+	// Required for id_jag, whose assertions are for it. For user_oauth, users sign in there; it may be at any address. Default: the one that the upstream names
+	// (RFC 9728), which has to be public or at the upstream's own address.
+	AuthorizationServer string `yaml:"authorization_server"`
+	// ClientID is what the gateway is registered as there. Required with TokenURL. Default for
+	// user_oauth: the gateway's own client metadata document, or dynamic registration.
 	ClientID string `yaml:"client_id"`
 	// ClientSecret proves that it is. Either it or PrivateKey is required with TokenURL.
 	ClientSecret mcp.Secret `yaml:"client_secret"`
@@ -83,6 +94,8 @@ type Config struct {
 	Audience string `yaml:"audience"`
 	// Scopes are asked for. Default none, which leaves them to the issuer.
 	Scopes []string `yaml:"scopes"`
+	// Grant is the gateway's registration at AuthorizationServer. Required for id_jag.
+	Grant Grant `yaml:"grant"`
 	// SubjectTokenType is what a user's token is called in the exchange: access_token or
 	// jwt. Default access_token.
 	SubjectTokenType string `yaml:"subject_token_type"`
@@ -104,23 +117,26 @@ type use struct {
 
 func (c Config) uses() []use {
 	fixed := []string{TypeHeader, TypeBearer}
-	oauth := []string{TypeClientCredentials, TypeTokenExchange}
+	client := []string{TypeClientCredentials, TypeTokenExchange, TypeIDJAG, TypeUserOAuth}
+	oauth, users := client[:3], client[1:3]
 	return []use{
 		{"header", c.Header != "", fixed[:1]},
 		{"token", c.Token != "", fixed},
 		{"token_url", c.TokenURL != "", oauth},
-		{"issuer", c.Issuer != "", oauth[1:]},
-		{"client_id", c.ClientID != "", oauth},
-		{"client_secret", c.ClientSecret != "", oauth},
-		{"client_auth", c.ClientAuth != "", oauth},
+		{"issuer", c.Issuer != "", users},
+		{"authorization_server", c.AuthorizationServer != "", client[2:]},
+		{"grant", c.Grant != Grant{}, client[2:3]},
+		{"client_id", c.ClientID != "", client},
+		{"client_secret", c.ClientSecret != "", client},
+		{"client_auth", c.ClientAuth != "", client},
 		{"private_key", c.PrivateKey != "", oauth},
 		{"key_id", c.KeyID != "", oauth},
 		{"algorithm", c.Algorithm != "", oauth},
 		{"assertion_audience", c.AssertionAudience != "", oauth},
-		{"resource", c.Resource != nil, oauth},
-		{"audience", c.Audience != "", oauth},
-		{"scopes", len(c.Scopes) > 0, oauth},
-		{"subject_token_type", c.SubjectTokenType != "", oauth[1:]},
+		{"resource", c.Resource != nil, client},
+		{"audience", c.Audience != "", oauth[:2]},
+		{"scopes", len(c.Scopes) > 0, client},
+		{"subject_token_type", c.SubjectTokenType != "", users},
 	}
 }
 
@@ -136,7 +152,10 @@ func (c Config) HeaderName() string {
 }
 
 // PerUser reports whether each user has a credential of its own.
-func (c Config) PerUser() bool { return c.Type == TypeTokenExchange }
+func (c Config) PerUser() bool { return c.exchanges() || c.Type == TypeUserOAuth }
+
+// exchanges reports whether users' tokens are exchanged for others.
+func (c Config) exchanges() bool { return c.Type == TypeTokenExchange || c.Type == TypeIDJAG }
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
@@ -158,10 +177,12 @@ func (c Config) Validate() error {
 		if !tokenPattern.MatchString(string(c.Token)) {
 			add("token: is needed for type bearer: the token alone, in visible ASCII without spaces")
 		}
-	case TypeClientCredentials, TypeTokenExchange:
+	case TypeClientCredentials, TypeTokenExchange, TypeIDJAG:
 		errs = append(errs, c.validateOAuth()...)
+	case TypeUserOAuth:
+		errs = append(errs, c.validateUserOAuth()...)
 	default:
-		add("type: %q: want none, header, bearer, client_credentials or token_exchange", c.Type)
+		add("type: %q: want none, header, bearer, client_credentials, token_exchange, id_jag or user_oauth", c.Type)
 		return errors.Join(errs...) // nothing can be said about the other keys
 	}
 	for _, u := range c.uses() {
@@ -198,27 +219,35 @@ func (c Config) validateOAuth() (errs []error) {
 	if c.PrivateKey == "" && (c.KeyID != "" || c.Algorithm != "" || c.AssertionAudience != "") {
 		add("private_key: is needed with key_id, algorithm and assertion_audience")
 	}
-	if c.Resource != nil && *c.Resource != "" {
-		if u, err := url.Parse(*c.Resource); err != nil || !u.IsAbs() || strings.Contains(*c.Resource, "#") {
-			add("resource: is not an absolute URI without a fragment (RFC 8707)")
-		}
-	}
-	for i, scope := range c.Scopes {
-		if !scopePattern.MatchString(scope) {
-			add("scopes[%d]: %q is not one scope", i, scope)
-		}
-	}
-	if c.Type != TypeTokenExchange {
+	errs = append(errs, c.validateTarget()...)
+	if !c.exchanges() {
 		return errs
 	}
 	if c.Issuer == "" {
-		add("issuer: is needed for type token_exchange: only tokens of this issuer are sent to token_url")
+		add("issuer: is needed for type %s: only tokens of this issuer are sent to token_url", c.Type)
 	}
-	if c.Resource != nil && *c.Resource == "" && c.Audience == "" {
+	if c.Type == TypeIDJAG {
+		errs = append(errs, c.validateIDJAG()...)
+	} else if c.Resource != nil && *c.Resource == "" && c.Audience == "" {
 		add("audience: it or resource is needed for type token_exchange: the token has to be for this upstream alone")
 	}
 	if t := c.SubjectTokenType; t != "" && t != typeAccessToken && t != typeJWT {
 		add("subject_token_type: %q: want %s or %s", t, typeAccessToken, typeJWT)
+	}
+	return errs
+}
+
+// validateTarget reports what is wrong with what tokens are for.
+func (c Config) validateTarget() (errs []error) {
+	if c.Resource != nil && *c.Resource != "" {
+		if u, err := url.Parse(*c.Resource); err != nil || !u.IsAbs() || strings.Contains(*c.Resource, "#") {
+			errs = append(errs, errors.New("resource: is not an absolute URI without a fragment (RFC 8707)"))
+		}
+	}
+	for i, scope := range c.Scopes {
+		if !scopePattern.MatchString(scope) {
+			errs = append(errs, fmt.Errorf("scopes[%d]: %q is not one scope", i, scope))
+		}
 	}
 	return errs
 }

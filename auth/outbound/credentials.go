@@ -15,6 +15,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
@@ -37,6 +38,8 @@ type Deps struct {
 	// RootCAs are who may sign the certificate of the token endpoint. Nil for the
 	// system's.
 	RootCAs *x509.CertPool
+	// Vault has the accounts of users; required for user_oauth.
+	Vault *vault.Vault
 	// Fetched is told of each token that was asked for; nil for nobody. It must not block.
 	Fetched func(Fetch)
 }
@@ -57,7 +60,9 @@ type Credentials struct {
 	header   string // the canonical name, "" for type none
 	fixed    string // its value, when it does not change
 	client   *safehttp.Client
+	accounts *accounts // nil unless users have accounts of their own
 	endpoint *endpoint // nil when there is no token to get
+	granting *granting // nil unless assertions are traded for tokens (id_jag)
 	machine  *source   // nil without a token of the gateway's own
 	stamps   atomic.Uint64
 	fetched  func(Fetch)
@@ -95,6 +100,12 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 	case TypeBearer:
 		c.fixed = scheme + string(cfg.Token)
 		return c, nil
+	case TypeUserOAuth:
+		if deps.Vault == nil {
+			return nil, fmt.Errorf("auth of upstream %q: no vault was given", deps.Upstream)
+		}
+		c.accounts = &accounts{vault: deps.Vault, upstream: deps.Upstream, url: deps.URL}
+		return c, nil
 	}
 	var err error
 	c.client, err = safehttp.New(safehttp.Options{Trust: []string{cfg.TokenURL}, Timeout: askTimeout, MaxBytes: maxAnswer, RootCAs: deps.RootCAs})
@@ -104,7 +115,13 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 	if c.endpoint, err = newEndpoint(cfg, c.client.Do); err != nil {
 		return nil, err
 	}
-	if cfg.Type == TypeTokenExchange {
+	if cfg.Type == TypeIDJAG {
+		if c.granting, err = newGranting(cfg, deps.RootCAs); err != nil {
+			return nil, err
+		}
+		c.endpoint.wants = notAToken
+	}
+	if cfg.exchanges() {
 		c.users, err = lru.New[userKey, *source](maxUsers)
 		return c, err
 	}
@@ -119,6 +136,14 @@ func (c *Credentials) PerUser() bool { return c.cfg.PerUser() }
 // Authorize sets the header that authenticates a request made for this caller. The
 // stamp is for Refused. Errors are an *Error.
 func (c *Credentials) Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error) {
+	if c.accounts != nil {
+		token, stamp, err := c.accounts.token(ctx, caller)
+		if err != nil {
+			return 0, err
+		}
+		h[c.header] = []string{scheme + token}
+		return stamp, nil
+	}
 	if c.endpoint == nil {
 		if c.header != "" {
 			h[c.header] = []string{c.fixed}
@@ -139,8 +164,17 @@ func (c *Credentials) Authorize(ctx context.Context, caller mcp.Caller, h http.H
 
 // Refused takes note that the upstream answered 401 or 403, with this challenge
 // (WWW-Authenticate), to a request that Authorize gave the stamp for. It reports
-// whether the request should be made once more: there is another credential.
-func (c *Credentials) Refused(caller mcp.Caller, stamp uint64, status int, challenge string) bool {
+// whether the request should be made once more: there is another credential. The error is
+// an *Error if the answer is for the user: who has to sign in at the upstream.
+func (c *Credentials) Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int, challenge string) (again bool, err error) {
+	if c.accounts != nil {
+		c.say(status, printable(c.accounts.vault.Hide(vault.OwnerOf(caller), c.upstream, challenge)))
+		return c.accounts.refused(ctx, caller, stamp, status, challenge)
+	}
+	return c.refused(caller, stamp, status, challenge), nil
+}
+
+func (c *Credentials) refused(caller mcp.Caller, stamp uint64, status int, challenge string) bool {
 	if c.endpoint == nil {
 		c.say(status, printable(challenge, strings.TrimPrefix(c.fixed, scheme)))
 		return false
@@ -178,6 +212,9 @@ func (c *Credentials) Close() {
 	if c.client != nil {
 		c.client.Close()
 	}
+	if c.granting != nil {
+		c.granting.client.Close()
+	}
 }
 
 // spawn runs f on a goroutine that Close waits for; false when it is too late.
@@ -188,6 +225,15 @@ func (c *Credentials) spawn(f func(context.Context)) bool {
 		c.wg.Go(func() { f(c.base) })
 	}
 	return !c.closed
+}
+
+// paused returns the error of a recent failure of one of the endpoints that a token takes, nil when
+// they may be asked.
+func (c *Credentials) paused(now time.Time) error {
+	if err := c.endpoint.paused(now); err != nil || c.granting == nil {
+		return err
+	}
+	return c.granting.endpoint.paused(now)
 }
 
 // machineForm asks for a token of the gateway's own (RFC 6749 §4.4.2).
@@ -221,7 +267,11 @@ func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error
 
 // ask asks the endpoint, and logs what the callers are not told.
 func (c *Credentials) ask(ctx context.Context, form url.Values) (answer, error) {
-	a, err := c.endpoint.ask(ctx, form)
+	return c.askAt(ctx, c.endpoint, form)
+}
+
+func (c *Credentials) askAt(ctx context.Context, at *endpoint, form url.Values) (answer, error) {
+	a, err := at.ask(ctx, form)
 	if failed, ok := errors.AsType[*Error](err); ok && c.base.Err() == nil {
 		c.log.Warn("no token for upstream", failure.TokenRefused.Attr(), "reason", failed.Why, "cause", failed.cause)
 	}

@@ -1,8 +1,9 @@
 // Package outbound has the gateway's own credentials towards upstreams.
 //
 // A Credentials authenticates the requests to one upstream: with a fixed header, with
-// a token of the gateway (client credentials, RFC 6749 §4.4), or with one of the user
-// that was exchanged for the user's token (RFC 8693). Tokens are cached, renewed before
+// a token of the gateway (client credentials, RFC 6749 §4.4), with one of the user
+// that was exchanged for the user's token (RFC 8693), or with that of the user's own account
+// at the upstream, which auth/vault keeps. Tokens are cached, renewed before
 // they expire by one request at a time, and asked for with growing pauses while that
 // fails.
 //

@@ -43,6 +43,7 @@ type endpoint struct {
 	signer   jose.Signer // for private_key_jwt
 	audience string      // of its assertions
 	send     func(*http.Request) (*safehttp.Response, error)
+	wants    string        // the token_type of good answers
 	turns    chan struct{} // holds one for each request under way
 
 	mu    sync.Mutex // guards pause
@@ -59,7 +60,7 @@ type answer struct {
 func newEndpoint(c Config, send func(*http.Request) (*safehttp.Response, error)) (*endpoint, error) {
 	e := &endpoint{
 		url: c.TokenURL, clientID: c.ClientID, secret: string(c.ClientSecret), auth: c.ClientAuth,
-		audience: cmp.Or(c.AssertionAudience, c.TokenURL), send: send, turns: make(chan struct{}, atOnce),
+		audience: cmp.Or(c.AssertionAudience, c.TokenURL), send: send, wants: "Bearer", turns: make(chan struct{}, atOnce),
 	}
 	if c.PrivateKey != "" {
 		signer, err := newSigner(c)
@@ -121,7 +122,7 @@ func (e *endpoint) try(ctx context.Context, form url.Values) (answer, error) {
 	case resp.Status != http.StatusOK:
 		return answer{}, refusal(resp, secrets)
 	}
-	return readAnswer(resp.Body)
+	return readAnswer(resp.Body, e.wants)
 }
 
 // request makes the request with the client's proof (RFC 6749 §2.3, RFC 7523 §2.2), and
@@ -129,7 +130,7 @@ func (e *endpoint) try(ctx context.Context, form url.Values) (answer, error) {
 func (e *endpoint) request(ctx context.Context, form url.Values) (*http.Request, []string, error) {
 	body := maps.Clone(form)
 	basic := ""
-	secrets := []string{form.Get("subject_token"), e.secret}
+	secrets := []string{form.Get("subject_token"), form.Get("assertion"), e.secret}
 	switch e.auth {
 	case authJWT:
 		signed, err := assertion(e.signer, e.clientID, e.audience, time.Now())
@@ -199,13 +200,13 @@ func unusable(err error) *Error {
 }
 
 // readAnswer reads a successful answer (RFC 6749 §5.1).
-func readAnswer(text []byte) (answer, error) {
+func readAnswer(text []byte, wants string) (answer, error) {
 	body := object(text)
 	if body == nil {
 		return answer{}, unusable(errors.New("the answer is not a JSON object"))
 	}
-	if kind := body.At("token_type").Text(); !strings.EqualFold(kind, "Bearer") {
-		return answer{}, unusable(fmt.Errorf("token_type %s: want Bearer", printable(kind)))
+	if kind := body.At("token_type").Text(); !strings.EqualFold(kind, wants) {
+		return answer{}, unusable(fmt.Errorf("token_type %s: want %s", printable(kind), wants))
 	}
 	token := body.At("access_token").Text()
 	if len(token) > maxToken || !tokenPattern.MatchString(token) {

@@ -57,12 +57,17 @@ func (c *Credentials) exchange(ctx context.Context, subject string) (answer, err
 	if subjectType == "" {
 		subjectType = typeAccessToken
 	}
-	a, err := c.ask(ctx, c.target(url.Values{
+	form := url.Values{
 		"grant_type":           {grantExchange},
 		"subject_token":        {subject},
 		"subject_token_type":   {tokenTypePrefix + subjectType},
 		"requested_token_type": {tokenTypePrefix + typeAccessToken},
-	}))
+	}
+	ask := func() (answer, error) { return c.ask(ctx, c.target(form)) }
+	if c.granting != nil {
+		ask = func() (answer, error) { return c.grant(ctx, form, subject) }
+	}
+	a, err := ask()
 	if failure, ok := errors.AsType[*Error](err); ok && !failure.shared && failure.code != "" {
 		own := *failure
 		own.Why = "your token could not be exchanged for one (" + failure.code + "); sign in again, or ask the operator of the gateway whether you may use it"
@@ -70,6 +75,9 @@ func (c *Credentials) exchange(ctx context.Context, subject string) (answer, err
 	}
 	if err != nil {
 		return a, err
+	}
+	if c.granting != nil {
+		return a, nil // checked, and of another form
 	}
 	if err := c.checkExchanged(a, subject); err != nil {
 		c.log.Warn("exchanged token not used", failure.TokenRefused.Attr(), "cause", err)

@@ -76,7 +76,7 @@ func TestExchangeRefuses(t *testing.T) {
 		if got := why(t, c, tt.who); !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %q, want it to contain %q", tt.name, got, tt.want)
 		}
-		if c.Refused(tt.who, 1, http.StatusUnauthorized, "") && tt.name != "ended" {
+		if c.refused(tt.who, 1, http.StatusUnauthorized, "") && tt.name != "ended" {
 			t.Errorf("%s: there is nothing to try again with", tt.name)
 		}
 	}

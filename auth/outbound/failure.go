@@ -21,6 +21,8 @@ type Error struct {
 	// Why is for the client: what is the matter and what to do, without secrets and
 	// addresses, such as "the token endpoint does not answer; try again later".
 	Why string
+	// SignIn says that the user has to sign in at the upstream first, with an account of their own.
+	SignIn bool
 	// cause is for the log; nil when there is nothing to add.
 	cause error
 	// code is the error code of the token endpoint, "" for none.

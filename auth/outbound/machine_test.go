@@ -35,7 +35,7 @@ func TestFixed(t *testing.T) {
 			if err != nil || h.Get(tt.key) != tt.header || tt.key == "" && len(h) > 0 {
 				t.Errorf("got %v, %v", h, err)
 			}
-			if c.PerUser() || c.Refused(mcp.Caller{}, stamp, 401, `Bearer error="invalid_token", realm="abc k 1"`) {
+			if c.PerUser() || c.refused(mcp.Caller{}, stamp, 401, `Bearer error="invalid_token", realm="abc k 1"`) {
 				t.Error("there is no other credential")
 			}
 			if got := log.String(); tt.key != "" && (strings.Contains(got, "abc") && tt.name == "bearer" || strings.Contains(got, "k 1") && tt.name == "header") {
@@ -144,7 +144,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 			c, _ := newCredentials(t, cfg, nil)
 			before := time.Now().Add(-time.Second)
 			_, stamp := authorization(t, c, mcp.Caller{})
-			if !c.Refused(mcp.Caller{}, stamp, 401, "") {
+			if !c.refused(mcp.Caller{}, stamp, 401, "") {
 				t.Fatal("want another token")
 			}
 			authorization(t, c, mcp.Caller{})
@@ -286,7 +286,7 @@ func FuzzReadAnswer(f *testing.F) {
 	f.Add([]byte(`{"access_token":"\u0000","token_type":"bearer","expires_in":"1e9"}`))
 	f.Add([]byte(`{"access_token":"a","access_token":"b\n","token_type":"Bearer","issued_token_type":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a, err := readAnswer(text)
+		a, err := readAnswer(text, "Bearer")
 		if err != nil {
 			return
 		}

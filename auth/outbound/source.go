@@ -108,7 +108,7 @@ func (s *source) fetch(now time.Time) (*fetching, error) {
 	if !s.pause.over(now) {
 		return nil, s.pause.err
 	}
-	if err := s.owner.endpoint.paused(now); err != nil {
+	if err := s.owner.paused(now); err != nil {
 		return nil, err
 	}
 	f := &fetching{done: make(chan struct{})}

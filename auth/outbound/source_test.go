@@ -211,29 +211,29 @@ func TestRefused(t *testing.T) {
 		c := scriptedCredentials(t, TypeClientCredentials, s)
 		nobody := mcp.Caller{}
 		_, first := authorization(t, c, nobody)
-		if c.Refused(nobody, first, http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`) {
+		if c.refused(nobody, first, http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`) {
 			t.Error("another token has the same scopes")
 		}
-		if !c.Refused(nobody, first, http.StatusUnauthorized, "") {
+		if !c.refused(nobody, first, http.StatusUnauthorized, "") {
 			t.Fatal("want another attempt")
 		}
 		got, second := authorization(t, c, nobody)
 		if got != "Bearer t2" {
 			t.Errorf("got %q", got)
 		}
-		if !c.Refused(nobody, first, http.StatusUnauthorized, "") {
+		if !c.refused(nobody, first, http.StatusUnauthorized, "") {
 			t.Error("who was refused with the old one can try the new one")
 		}
 		if again, _ := authorization(t, c, nobody); again != "Bearer t2" {
 			t.Errorf("got %q: the new one was dropped for the old one", again)
 		}
 		for range 100 {
-			if c.Refused(nobody, second, http.StatusUnauthorized, "") {
+			if c.refused(nobody, second, http.StatusUnauthorized, "") {
 				t.Fatal("the new one is refused as well: no more attempts now")
 			}
 		}
 		time.Sleep(betweenForced)
-		if !c.Refused(nobody, second, http.StatusForbidden, `Bearer error="invalid_token"`) {
+		if !c.refused(nobody, second, http.StatusForbidden, `Bearer error="invalid_token"`) {
 			t.Error("want another attempt, after a while")
 		}
 		authorization(t, c, nobody)

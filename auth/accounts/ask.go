@@ -1,0 +1,127 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// signInKey is the key of the question, statePrefix begins the states of calls that wait for it:
+	// states of servers, which have any text, come by here, too.
+	signInKey   = mcp.OwnKey + "sign-in"
+	statePrefix = signInKey + ":"
+)
+
+// Middleware asks the user of a call to sign in at a server that says so (failure.SignInNeeded), and
+// makes the call again when the user has. It stands next to the catalog: what is above sees a server
+// that asks. Lists never ask: they are without the server until then.
+func (a *Accounts) Middleware(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if text, ours := strings.CutPrefix(c.State, statePrefix); ours {
+			return a.again(ctx, c, text, next)
+		}
+		reply, err := next.Handle(ctx, c)
+		if err == nil || c.Target.Upstream == "" || mcp.FailureOf(err) != failure.SignInNeeded {
+			return reply, err
+		}
+		return a.ask(c, err)
+	})
+}
+
+// ask asks the user to sign in, in the way that the client knows: a question if it opens pages, else
+// a text with the link.
+func (a *Accounts) ask(c *mcp.Call, why error) (*mcp.Reply, error) {
+	flow := a.SignIn()
+	if flow == nil || flow.Issuer != c.Caller.Issuer {
+		return nil, why // this user cannot open a link
+	}
+	t, text := a.newTicket(vault.OwnerOf(c.Caller), c.Target.Upstream)
+	link := a.PublicURL + linkPath + text
+	// A call that waits at the server with a state of its own would be lost with the question.
+	if c.State == "" && mcp.CanAskInSession(c.Method) && mcp.ReadDeclared(c.Caps).URL {
+		return question(t, text, link), nil
+	}
+	return say(c, t.Server, fmt.Sprintf("Upstream %s needs the user to sign in there first, so this did not run. Show the user this link, to be opened in a browser. "+
+		"It is for this user alone, and good for ten minutes. When the user has signed in, try again: %s", t.Server, link), link)
+}
+
+// question is the reply that asks.
+func question(t ticket, text, link string) *mcp.Reply {
+	return &mcp.Reply{Ask: &mcp.Ask{
+		Requests: []mcp.InputRequest{{Key: signInKey, Method: mcp.MethodElicit, Params: mcp.Object(
+			"mode", mcp.String("url"),
+			"message", mcp.String("Sign in at "+t.Server+", so that the gateway can use it in your name. What you asked for goes on when you have."),
+			"url", mcp.String(link))}},
+		State: statePrefix + text, Expires: t.Until,
+	}}
+}
+
+// again makes a call again that had asked its user to sign in.
+func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp.Handler) (*mcp.Reply, error) {
+	t, err := a.openTicket(text)
+	if err != nil || t.owner() != vault.OwnerOf(c.Caller) {
+		return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: the sign-in that this request waited for is too old, or it is not this user's").
+			WithData(mcp.Object("reason", mcp.String("expired")))
+	}
+	if ctx.Err() != nil { // nobody waits for the answer any more
+		return nil, context.Cause(ctx)
+	}
+	action, _ := c.Answers[signInKey].Member("action")
+	declined := c.Refused[signInKey] != nil || action.Text() == "decline" || action.Text() == "cancel"
+	became := pending
+	if !declined {
+		waiting := c.Trail.Begin("sign-in", "")
+		became, err = a.await(ctx, t)
+		waiting.End("")
+		if err != nil {
+			return nil, a.unavailable(ctx, err)
+		}
+	}
+	switch {
+	case declined, became == refused:
+		return say(c, t.Server, "The user did not sign in at upstream "+t.Server+", so this did not run. Do not try again unless the user asks for it.", "")
+	case became == pending:
+		return question(t, text, a.PublicURL+linkPath+text), nil
+	}
+	// Another replica may have kept the account: this one has to see it.
+	if _, err := a.state(ctx, t.owner(), t.Server); err != nil {
+		return nil, a.unavailable(ctx, err)
+	}
+	a.Changed(t.Server, &c.Caller)
+	fresh := c.Clone()
+	fresh.State, fresh.Answers, fresh.Refused = "", nil, nil
+	reply, err := next.Handle(ctx, fresh)
+	if mcp.FailureOf(err) == failure.SignInNeeded && err != nil && fresh.Target.Upstream != "" {
+		return a.ask(fresh, err) // such as for more rights
+	}
+	return reply, err
+}
+
+// unavailable is the error for a store that does not answer, or that of a caller who has left.
+func (a *Accounts) unavailable(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, ctx.Err())) {
+		return cause
+	}
+	return mcp.Errorf(failure.StoreDown, "Accounts are not available now: try again in a minute").
+		WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
+}
+
+// say ends a call: that of a tool with a result that a model and a person can read, any other with
+// an error.
+func say(c *mcp.Call, server, text, link string) (*mcp.Reply, error) {
+	if c.Method == mcp.MethodToolsCall {
+		block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(text))
+		return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
+	}
+	e := mcp.UpstreamError(failure.SignInNeeded, server, mcp.ExecutedNo, "%s", text)
+	if link != "" {
+		e.Data = e.Data.With("url", mcp.String(link))
+	}
+	return nil, e
+}

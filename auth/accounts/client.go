@@ -1,0 +1,192 @@
+package accounts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Paths below the gateway's public URL.
+const (
+	// DocumentPath is the gateway's client ID metadata document.
+	DocumentPath = "/oauth/client.json"
+	// CallbackPath is where authorization servers send browsers back to.
+	CallbackPath = "/oauth/accounts/callback"
+)
+
+const (
+	clientName = "Gatehouse"
+	// registeredFor is how long a registration is used at most.
+	registeredFor = 90 * 24 * time.Hour
+	// maxID bounds the id and the secret of a registration, in bytes.
+	maxID = 4 << 10
+)
+
+// client is what the gateway is at an authorization server.
+type client struct {
+	ID     string `json:"id"`
+	Secret string `json:"secret,omitempty"` // "" for a public client
+	Auth   string `json:"auth"`
+	// Registered says that it comes from dynamic registration.
+	Registered bool `json:"registered,omitempty"`
+}
+
+// clientAt returns what the gateway is at an authorization server: what the operator registered,
+// else its own document, else what it registers itself as (2026-07-28
+// basic/authorization/client-registration). Errors are a *Problem.
+func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place) (client, error) {
+	switch {
+	case s.ClientID != "" && s.ClientSecret == "":
+		return client{ID: s.ClientID, Auth: vault.AuthNone}, nil
+	case s.ClientID != "" && s.ClientAuth != "":
+		return client{ID: s.ClientID, Secret: string(s.ClientSecret), Auth: s.ClientAuth}, nil
+	case s.ClientID != "":
+		return client{ID: s.ClientID, Secret: string(s.ClientSecret), Auth: vault.AuthBasic}, nil
+	case p.documents && f.documentable():
+		return client{ID: f.PublicURL + DocumentPath, Auth: vault.AuthNone}, nil
+	case p.registerURL == "":
+		return client{}, problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register the gateway there, and set auth.client_id"),
+			"The operator of the gateway has to register it at the authorization server of this server")
+	}
+	at := f.registration(p.issuer)
+	var known client
+	value, err := f.Store.Get(ctx, at)
+	if err == nil && json.Unmarshal(value, &known) == nil {
+		return known, nil
+	}
+	if err != nil && !errors.Is(err, kept.ErrNone) {
+		return client{}, problem(err, "The gateway's store does not answer")
+	}
+	return f.register(ctx, by, p, at)
+}
+
+// registration is where what the gateway is registered as at an issuer is kept. Another redirect URI
+// needs another registration.
+func (f *Flow) registration(issuer string) string { return "client " + f.redirect() + " " + issuer }
+
+// unknown forgets a registration that an issuer does not know any more, unless there is another one
+// already.
+func (f *Flow) unknown(ctx context.Context, issuer, id string) error {
+	var known client
+	value, err := f.Store.Get(ctx, f.registration(issuer))
+	if err == nil && json.Unmarshal(value, &known) == nil && known.ID == id {
+		err = f.Store.Drop(ctx, f.registration(issuer))
+	}
+	if errors.Is(err, kept.ErrNone) {
+		return nil
+	}
+	return err
+}
+
+// documentable reports whether authorization servers can have the gateway's document.
+func (f *Flow) documentable() bool { return strings.HasPrefix(f.PublicURL, "https://") }
+
+// Document is the gateway's client ID metadata document
+// (draft-ietf-oauth-client-id-metadata-document-00). It holds nothing secret.
+func (f *Flow) Document() []byte {
+	doc := f.metadata(vault.AuthNone)
+	doc["client_id"] = f.PublicURL + DocumentPath
+	text, err := json.Marshal(doc)
+	if err != nil {
+		panic(err) // only strings and lists of them
+	}
+	return text
+}
+
+// metadata describe the gateway as a client (RFC 7591 §2).
+func (f *Flow) metadata(auth string) map[string]any {
+	kind := "web"
+	if !f.documentable() {
+		kind = "native"
+	}
+	return map[string]any{
+		"client_name": clientName, "client_uri": f.PublicURL, "redirect_uris": []string{f.redirect()}, "application_type": kind,
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": auth,
+	}
+}
+
+// register registers the gateway (RFC 7591), and keeps that for all replicas. If another one was
+// faster, what that one has counts.
+func (f *Flow) register(ctx context.Context, by web, p *place, at string) (client, error) {
+	auth := vault.AuthBasic // the default of RFC 8414
+	for _, method := range []string{vault.AuthPost, vault.AuthBasic, vault.AuthNone} {
+		if slices.Contains(p.methods, method) {
+			auth = method
+		}
+	}
+	text, err := json.Marshal(f.metadata(auth))
+	if err != nil {
+		return client{}, problem(err, "The gateway cannot register itself")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.registerURL, bytes.NewReader(text))
+	if err != nil {
+		return client{}, problem(errors.New("registration_endpoint is not a URL"), "The authorization server of this server does not describe itself as it should")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	const failed = "The authorization server of this server does not register the gateway"
+	answer, err := by.Do(req)
+	if err != nil {
+		return client{}, problem(err, failed)
+	}
+	doc, err := object(answer.Body)
+	if answer.Status != http.StatusCreated && answer.Status != http.StatusOK || err != nil {
+		return client{}, problem(fmt.Errorf("HTTP %d %s", answer.Status, codeOf(doc.At("error").Text())), failed)
+	}
+	is := client{ID: doc.At("client_id").Text(), Secret: doc.At("client_secret").Text(), Auth: doc.At("token_endpoint_auth_method").Text(), Registered: true}
+	if is.Auth == "" {
+		is.Auth = auth
+	}
+	if is.Secret == "" {
+		is.Auth = vault.AuthNone
+	}
+	if is.ID == "" || len(is.ID)+len(is.Secret) > maxID || is.Auth != vault.AuthNone && is.Auth != vault.AuthBasic && is.Auth != vault.AuthPost {
+		return client{}, problem(errors.New("its answer has no client_id that can be used"), failed)
+	}
+	life := registeredFor
+	if end := expiry(doc); !end.IsZero() {
+		life = min(life, time.Until(end))
+	}
+	value, err := json.Marshal(is)
+	if err != nil || life <= 0 {
+		return is, nil // it is good for this sign-in
+	}
+	first, err := f.Store.Add(ctx, at, value, life)
+	if err == nil && !first {
+		if value, err = f.Store.Get(ctx, at); err == nil {
+			err = json.Unmarshal(value, &is)
+		}
+	}
+	if err != nil {
+		return client{}, problem(err, "The gateway's store does not answer")
+	}
+	return is, nil
+}
+
+// expiry is when the secret of a registration ends, zero for never (RFC 7591 §3.2.1).
+func expiry(doc mcp.Raw) time.Time {
+	seconds, err := strconv.ParseInt(string(doc.At("client_secret_expires_at")), 10, 64)
+	if err != nil || seconds <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
+// codeOf is an error code of OAuth that can be shown, "" for what is none.
+func codeOf(text string) string {
+	if len(text) > 64 || !isScope(text) {
+		return ""
+	}
+	return text
+}

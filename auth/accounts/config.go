@@ -1,0 +1,75 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Config is the section "accounts": the pages where users sign in at servers with accounts of their
+// own (upstreams[].auth.type user_oauth).
+type Config struct {
+	// SignIn has users sign in at the pages, with one of auth.issuers. Default: as
+	// auth.server, else admin.console.sign_in says.
+	SignIn SignIn `yaml:"sign_in"`
+}
+
+// SignIn is how the pages sign users in (OAuth 2.1 authorization code with PKCE).
+type SignIn struct {
+	// Issuer is one of auth.issuers: only its users can use the pages. Default: the only one.
+	Issuer string `yaml:"issuer"`
+	// ClientID is that of the pages at the issuer, with the redirect URI /account/callback at the
+	// scheme and host of public_url.
+	ClientID string `yaml:"client_id"`
+	// ClientSecret is the client's secret. Default: a public client without one.
+	ClientSecret mcp.Secret `yaml:"client_secret"`
+	// Scopes are asked for. Default: those that clients of MCP ask for, auth.scopes_supported.
+	Scopes []string `yaml:"scopes"`
+}
+
+// IsZero reports whether the section says nothing.
+func (s SignIn) IsZero() bool {
+	return s.Issuer == "" && s.ClientID == "" && s.ClientSecret == "" && len(s.Scopes) == 0
+}
+
+// Check reports what is wrong. issuers are auth.issuers; needed says that some server has accounts of
+// users, and that nothing else says how they sign in.
+func (c Config) Check(issuers []string, needed bool) error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sign_in."+format, args...)) }
+	s := c.SignIn
+	if s.IsZero() && (!needed || len(issuers) == 0) { // without issuers, the servers are refused
+		return nil
+	}
+	if s.ClientID == "" {
+		add("client_id: is missing: with auth.type user_oauth, users sign in at the gateway's own pages, too. Register these at the issuer, with the redirect URI %s at the scheme and host of public_url", enterCallback)
+	}
+	switch {
+	case len(issuers) == 0:
+		add("issuer: there is none: users sign in at one of auth.issuers, with auth.mode oauth")
+	case s.Issuer == "" && len(issuers) > 1:
+		add("issuer: is missing: name one of auth.issuers")
+	case s.Issuer != "" && !slices.Contains(issuers, s.Issuer):
+		add("issuer: %q is none of auth.issuers", s.Issuer)
+	}
+	return errors.Join(errs...)
+}
+
+// Origin is scheme and host of a URL: where the pages are.
+func Origin(publicURL string) string {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
+}
+
+// CallbackOf is where the gateway's issuer sends browsers back to, and the path of the cookie of
+// that flow.
+func CallbackOf(publicURL string) (at, path string) {
+	return Origin(publicURL) + enterCallback, enterCallback
+}

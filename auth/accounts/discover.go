@@ -1,0 +1,263 @@
+package accounts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safelink"
+)
+
+const (
+	wellKnownResource = "/.well-known/oauth-protected-resource"
+	wellKnownOAuth    = "/.well-known/oauth-authorization-server"
+	wellKnownOpenID   = "/.well-known/openid-configuration"
+)
+
+// web makes requests to what a server names, a *safehttp.Client.
+type web interface {
+	Do(*http.Request) (*safehttp.Response, error)
+}
+
+// place is where users of a server sign in, as server and authorization server describe it.
+type place struct {
+	resource string // for the parameter resource
+	issuer   string
+	authURL, tokenURL,
+	registerURL, revokeURL string // the last two "" for none
+	namesItself bool     // its answers have iss (RFC 9207 §2.3)
+	documents   bool     // it knows client ID metadata documents
+	methods     []string // token_endpoint_auth_methods_supported
+	scopes      []string // to ask for
+}
+
+// errNone is the error for a document that is not there.
+var errNone = errors.New("there is no such document")
+
+// discover finds out where users sign in for a server, in the order of 2026-07-28
+// basic/authorization/authorization-server-discovery. Errors are a *Problem.
+func (s Server) discover(ctx context.Context, by web) (*place, error) {
+	asked := s.challenge(ctx, by)
+	p := &place{resource: s.identifier(), issuer: s.Issuer}
+	described, err := s.describe(ctx, by, asked.metadata)
+	switch {
+	case errors.Is(err, errNone):
+		// Servers of 2025-03-26 are their own authorization servers.
+		if p.issuer == "" {
+			if p.issuer, _, err = split(s.URL); err != nil {
+				return nil, problem(err, "The address of the server is not one for sign-ins")
+			}
+		}
+	case err != nil:
+		return nil, err
+	default:
+		p.resource = described.At("resource").Text()
+		if p.issuer, err = s.choose(texts(described.At("authorization_servers"))); err != nil {
+			return nil, err
+		}
+	}
+	doc, err := authorizationServer(ctx, by, p.issuer)
+	if err != nil {
+		return nil, problem(err, "The authorization server of this server does not describe itself as it should")
+	}
+	if err := p.read(doc, s.local()); err != nil {
+		return nil, err
+	}
+	switch {
+	case asked.scopes != nil:
+		p.scopes = asked.scopes
+	case len(s.Scopes) > 0:
+		p.scopes = s.Scopes
+	default:
+		p.scopes = texts(described.At("scopes_supported"))
+	}
+	p.scopes = slices.DeleteFunc(slices.Clone(p.scopes), func(scope string) bool { return !isScope(scope) })
+	const refresh = "offline_access" // for a refresh token, only where it is known
+	if len(p.scopes) > 0 && !slices.Contains(p.scopes, refresh) && slices.Contains(texts(doc.At("scopes_supported")), refresh) {
+		p.scopes = append(p.scopes, refresh)
+	}
+	return p, nil
+}
+
+// identifier is what the server has to call itself.
+func (s Server) identifier() string {
+	if s.Resource != "" {
+		return s.Resource
+	}
+	return s.URL
+}
+
+// local reports whether the server is on this machine, where developers have no TLS.
+func (s Server) local() bool { return strings.HasPrefix(s.URL, "http://") }
+
+// challenge asks the server without a token. Servers that say nothing have a description at a place
+// that is known.
+func (s Server) challenge(ctx context.Context, by web) challenge {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		return challenge{}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	answer, err := by.Do(req)
+	if err != nil || answer.Status != http.StatusUnauthorized {
+		return challenge{}
+	}
+	return readChallenge(answer.Header)
+}
+
+// describe reads the server's metadata (RFC 9728): where its challenge says, else at the two places
+// for them. The error is errNone if there are none, or a *Problem.
+func (s Server) describe(ctx context.Context, by web, named string) (mcp.Raw, error) {
+	origin, path, err := split(s.URL)
+	if err != nil {
+		return nil, problem(err, "The address of the server is not one for sign-ins")
+	}
+	at := []string{origin + wellKnownResource + path, origin + wellKnownResource}
+	switch {
+	case named != "":
+		at = []string{named}
+	case path == "":
+		at = at[1:]
+	}
+	for _, from := range at {
+		doc, err := document(ctx, by, from)
+		if errors.Is(err, errNone) && named == "" {
+			continue
+		}
+		if err != nil {
+			return nil, problem(errors.New(err.Error()), "The server does not describe itself as it should") // and is not errNone
+		}
+		// A document is of the resource from whose identifier its own address is made (RFC 9728
+		// §3.3): the root's may be of the whole host.
+		is := doc.At("resource").Text()
+		if !sameResource(is, s.identifier()) && !(s.Resource == "" && from == origin+wellKnownResource && sameResource(is, origin)) {
+			return nil, problem(fmt.Errorf("%s names the resource %.200q, not %q; auth.resource says which one is right", hostOf(from), is, s.identifier()),
+				"The server describes itself as another server")
+		}
+		return doc, nil
+	}
+	return nil, errNone
+}
+
+// choose picks an authorization server of those that a server names.
+func (s Server) choose(named []string) (string, error) {
+	switch {
+	case s.Issuer == "" && len(named) > 0:
+		return named[0], nil
+	case s.Issuer != "" && (len(named) == 0 || slices.Contains(named, s.Issuer)):
+		return s.Issuer, nil
+	case s.Issuer != "": // credentials of one are never used at another
+		return "", problem(fmt.Errorf("its metadata name the authorization servers %.300q, and auth.issuer %q", named, s.Issuer),
+			"The server has another authorization server than the one that is configured for it")
+	}
+	return "", problem(nil, "The server names no authorization server")
+}
+
+// authorizationServer reads the metadata of an authorization server (RFC 8414, OpenID Connect
+// Discovery 1.0).
+func authorizationServer(ctx context.Context, by web, issuer string) (mcp.Raw, error) {
+	origin, path, err := split(issuer)
+	if err != nil || strings.ContainsAny(issuer, "?#") {
+		return nil, fmt.Errorf("%.200q is not an issuer", issuer)
+	}
+	at := []string{origin + wellKnownOAuth + path, origin + wellKnownOpenID + path}
+	if path != "" {
+		at = append(at, origin+path+wellKnownOpenID)
+	}
+	for _, from := range at {
+		doc, err := document(ctx, by, from)
+		if errors.Is(err, errNone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if is := doc.At("issuer").Text(); is != issuer { // RFC 8414 §3.3: identical
+			return nil, fmt.Errorf("the metadata at %s are of another issuer: %.200q", hostOf(from), is)
+		}
+		return doc, nil
+	}
+	return nil, errNone
+}
+
+// read reads what the metadata of an authorization server say. Local ones may send users to their
+// own computer.
+func (p *place) read(doc mcp.Raw, local bool) error {
+	p.authURL, p.tokenURL = doc.At("authorization_endpoint").Text(), doc.At("token_endpoint").Text()
+	p.registerURL, p.revokeURL = doc.At("registration_endpoint").Text(), doc.At("revocation_endpoint").Text()
+	p.namesItself = doc.At("authorization_response_iss_parameter_supported").IsTrue()
+	p.documents = doc.At("client_id_metadata_document_supported").IsTrue()
+	p.methods = texts(doc.At("token_endpoint_auth_methods_supported"))
+	if err := safelink.Check(p.authURL, local); err != nil || strings.Contains(p.authURL, "#") {
+		return problem(err, "The authorization server of this server names no page where users can sign in")
+	}
+	if _, _, err := split(p.tokenURL); err != nil {
+		return problem(err, "The authorization server of this server names no token endpoint")
+	}
+	if !slices.Contains(texts(doc.At("code_challenge_methods_supported")), "S256") {
+		return problem(errors.New("code_challenge_methods_supported has no S256"),
+			"The authorization server of this server does not protect sign-ins as it has to (PKCE with S256)")
+	}
+	return nil
+}
+
+// document fetches a JSON object.
+func document(ctx context.Context, by web, from string) (mcp.Raw, error) {
+	if u, err := url.Parse(from); err != nil || u.Fragment != "" {
+		return nil, errors.New("not a URL")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, errors.New("not a URL")
+	}
+	req.Header.Set("Accept", "application/json")
+	answer, err := by.Do(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Status/100 == 4:
+		return nil, fmt.Errorf("%s: HTTP %d: %w", req.URL.Host, answer.Status, errNone)
+	case answer.Status != http.StatusOK:
+		return nil, fmt.Errorf("%s: HTTP %d", req.URL.Host, answer.Status)
+	}
+	return object(answer.Body)
+}
+
+// object returns a text as a JSON object in which no member is there twice: readers differ in which
+// one they take.
+func object(text []byte) (mcp.Raw, error) {
+	text = []byte(strings.TrimSpace(string(text)))
+	doc := mcp.Raw(text)
+	if !json.Valid(text) || !doc.IsObject() {
+		return nil, errors.New("the answer is not a JSON object")
+	}
+	seen, twice := make(map[string]bool), false
+	doc.Each(func(name string, _ mcp.Raw) bool {
+		twice = seen[name]
+		seen[name] = true
+		return !twice
+	})
+	if twice {
+		return nil, errors.New("the answer has a member twice")
+	}
+	return doc, nil
+}
+
+// texts returns the strings of a list, as many as make sense.
+func texts(list mcp.Raw) (all []string) {
+	list.Elements(func(v mcp.Raw) bool {
+		if text, ok := v.StringValue(); ok {
+			all = append(all, text)
+		}
+		return len(all) < maxScopes
+	})
+	return all
+}

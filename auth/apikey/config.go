@@ -1,0 +1,198 @@
+package apikey
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const (
+	// MaxFile bounds a file of keys, in bytes.
+	MaxFile = 8 << 20
+	// maxKeys bounds the keys of a gateway.
+	maxKeys = 10_000
+	maxName = 255 // bytes of a user, as in tokens
+	maxList = 500 // groups, scopes or views of a key, as in tokens
+)
+
+// Config is the section "auth.keys".
+type Config struct {
+	// File is the file with the entries of keys; see File. It is read again when it changes.
+	File string `yaml:"file"`
+	// Entries are keys that stand in the configuration itself.
+	Entries []Entry `yaml:"entries"`
+	// Filed are the entries of the file, which whoever loads the configuration fills in.
+	Filed []Entry `yaml:"-"`
+}
+
+// File is what a file of keys says.
+type File struct {
+	Keys []Entry `yaml:"keys"`
+}
+
+// Entry says what a key is good for. "gatehouse key new" writes it.
+type Entry struct {
+	// ID is the part of the key that finds the entry.
+	ID string `yaml:"id" json:"id"`
+	// Hash is the SHA-256 of the key, in hex.
+	Hash string `yaml:"hash" json:"hash"`
+	// User is who calls, for policy, limits and records.
+	User string `yaml:"user" json:"user"`
+	// Groups and Scopes are those of the user. Default: none.
+	Groups []string `yaml:"groups" json:"groups,omitempty"`
+	Scopes []string `yaml:"scopes" json:"scopes,omitempty"`
+	// Views are the only views at whose endpoints the key is good. Default: every endpoint.
+	Views []string `yaml:"views" json:"views,omitempty"`
+	// Name says what the key is for, to people.
+	Name string `yaml:"name" json:"name,omitempty"`
+	// Created, Expires and Revoked are times in RFC 3339. Default of Expires: never.
+	Created string `yaml:"created" json:"created,omitempty"`
+	Expires string `yaml:"expires" json:"expires,omitempty"`
+	Revoked string `yaml:"revoked" json:"revoked,omitempty"`
+}
+
+// IsZero reports whether there are no keys.
+func (c Config) IsZero() bool { return c.File == "" && len(c.Entries) == 0 }
+
+// All returns the entries of the configuration and of the file.
+func (c Config) All() []Entry { return slices.Concat(c.Entries, c.Filed) }
+
+// Validate reports everything that is wrong with the entries in the configuration.
+func (c Config) Validate() error { return check("entries", c.Entries, nil) }
+
+// Validate reports everything that is wrong with a file, which must have no key of those.
+func (f File) Validate() error { return check("keys", f.Keys, nil) }
+
+// CheckWith reports the keys of a file that stand in the configuration, too.
+func (f File) CheckWith(c Config) error { return check("keys", f.Keys, c.Entries) }
+
+func check(list string, entries, others []Entry) error {
+	if n := len(entries) + len(others); n > maxKeys {
+		return fmt.Errorf("%s: %d keys are more than %d", list, n, maxKeys)
+	}
+	var errs []error
+	ids := make(map[string]bool, len(entries)+len(others))
+	for _, e := range others {
+		ids[e.ID] = true
+	}
+	for i, e := range entries {
+		add := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", list, i, fmt.Errorf(format, args...)))
+		}
+		for _, err := range e.check() {
+			add("%w", err)
+		}
+		if ids[e.ID] && e.ID != "" {
+			add("id: there is another key %q", e.ID)
+		}
+		ids[e.ID] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (e Entry) check() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(e.ID) != IDLength || strings.Trim(e.ID, letters) != "" {
+		add("id: want the %d letters and digits after %s in a key: gatehouse key new writes entries", IDLength, Prefix)
+	}
+	if sum, err := hex.DecodeString(e.Hash); Has(e.Hash) {
+		add("hash: this is a key: let only its user have it, revoke it, and write the hash that gatehouse key new printed")
+	} else if err != nil || len(sum) != hashBytes || e.Hash != strings.ToLower(e.Hash) {
+		add("hash: want the %d hex digits of the key's SHA-256", 2*hashBytes)
+	}
+	if !isName(e.User) {
+		add("user: want a name of at most %d bytes, without control characters", maxName)
+	}
+	if e.Name != "" && !isName(e.Name) {
+		add("name: want at most %d bytes, without control characters", maxName)
+	}
+	for _, list := range []struct {
+		key    string
+		values []string
+		good   func(string) bool
+	}{{"groups", e.Groups, isName}, {"scopes", e.Scopes, isScope}, {"views", e.Views, isName}} {
+		if len(list.values) > maxList {
+			add("%s: %d are more than %d", list.key, len(list.values), maxList)
+		}
+		for _, value := range list.values {
+			if !list.good(value) {
+				add("%s: %.100q cannot be one", list.key, value)
+			}
+		}
+	}
+	if e.Views != nil && len(e.Views) == 0 {
+		add("views: is empty, which would be no endpoint: name some, or take the key out for all")
+	}
+	for _, at := range []struct{ key, text string }{{"created", e.Created}, {"expires", e.Expires}, {"revoked", e.Revoked}} {
+		if _, err := moment(at.text); err != nil {
+			add("%s: %.40q is not a time such as 2026-12-31T23:59:59Z", at.key, at.text)
+		}
+	}
+	return errs
+}
+
+// Ends returns when a key of a valid entry ends; zero for never.
+func (e Entry) Ends() time.Time {
+	at, _ := moment(e.Expires)
+	return at
+}
+
+// Gone returns when a key of a valid entry was revoked; zero for never.
+func (e Entry) Gone() time.Time {
+	at, _ := moment(e.Revoked)
+	return at
+}
+
+// moment reads a time; zero for "".
+func moment(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+func isName(s string) bool {
+	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// isScope reports whether a text is a scope-token (RFC 6749 §3.3).
+func isScope(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' })
+}
+
+// CheckViews reports views of entries that the configuration does not have.
+func CheckViews(list string, entries []Entry, views []string) error {
+	var errs []error
+	for i, e := range entries {
+		for _, view := range e.Views {
+			if !slices.Contains(views, view) {
+				errs = append(errs, fmt.Errorf("%s[%d]: views: %q is none of views", list, i, view))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Doubts reports keys that end soon, have ended, or never end.
+func Doubts(list string, entries []Entry, now time.Time, soon time.Duration) error {
+	var errs []error
+	for i, e := range entries {
+		add := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("%s[%d]: expires: %w", list, i, fmt.Errorf("the key %s%s of %s "+format, append([]any{Prefix, e.ID, e.User}, args...)...)))
+		}
+		switch ends := e.Ends(); {
+		case e.Revoked != "" || len(e.ID) > IDLength: // it may be a whole key
+		case ends.IsZero():
+			add("never ends: who finds it can use it until somebody revokes it")
+		case !now.Before(ends):
+			add("has ended: make a new one, or take the entry out")
+		case ends.Sub(now) < soon:
+			add("ends %s: make a new one before that", e.Expires)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,92 @@
+package apikey
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	hashBytes = sha256.Size
+	// toldEvery is how often Found.Fresh says that a key is in use.
+	toldEvery = time.Minute
+)
+
+// Errors of Find, for whoever has the key.
+var (
+	// ErrUnknown is the error for a key that there is not, or not any more.
+	ErrUnknown = errors.New("the key is not one of this gateway")
+	ErrRevoked = errors.New("the key was revoked")
+	ErrExpired = errors.New("the key has expired")
+)
+
+// Table finds entries by keys. It is safe for concurrent use.
+type Table struct {
+	rows map[string]*row // by id
+}
+
+type row struct {
+	Entry
+	hash       [hashBytes]byte
+	ends, gone time.Time
+	told       atomic.Int64 // Unix seconds
+}
+
+// NewTable makes a table of valid entries.
+func NewTable(entries []Entry) *Table {
+	t := &Table{rows: make(map[string]*row, len(entries))}
+	for _, e := range entries {
+		r := &row{Entry: e, ends: e.Ends(), gone: e.Gone()}
+		hex.Decode(r.hash[:], []byte(e.Hash))
+		t.rows[e.ID] = r
+	}
+	return t
+}
+
+// Found is the entry of a key that is good.
+type Found struct {
+	Entry
+	Ends time.Time // zero for never
+	// Fresh says that the key was not found in the last minute.
+	Fresh bool
+}
+
+// Find returns the entry of a key. The error says why it is not good: ErrUnknown, ErrRevoked,
+// ErrExpired, or that it is no whole key. Only who has the whole key learns more than ErrUnknown.
+func (t *Table) Find(key string, now time.Time) (Found, error) {
+	id, err := idOf(key)
+	if err != nil {
+		return Found{}, err
+	}
+	r := t.rows[id]
+	if r == nil {
+		return Found{}, ErrUnknown
+	}
+	sum := sha256.Sum256([]byte(key))
+	switch {
+	case subtle.ConstantTimeCompare(sum[:], r.hash[:]) != 1:
+		return Found{}, ErrUnknown
+	case !r.gone.IsZero(): // also in the future: nobody means that
+		return Found{Entry: r.Entry}, ErrRevoked
+	case !r.ends.IsZero() && !now.Before(r.ends):
+		return Found{Entry: r.Entry}, ErrExpired
+	}
+	told := r.told.Load()
+	fresh := now.Unix()-told >= int64(toldEvery/time.Second) && r.told.CompareAndSwap(told, now.Unix())
+	return Found{Entry: r.Entry, Ends: r.ends, Fresh: fresh}, nil
+}
+
+// Withdraws reports whether a key that is good here is not good, or good for something else, in
+// the next table.
+func (t *Table) Withdraws(next *Table) bool {
+	for id, r := range t.rows {
+		if n := next.rows[id]; n == nil || !reflect.DeepEqual(n.Entry, r.Entry) {
+			return true
+		}
+	}
+	return false
+}

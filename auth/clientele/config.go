@@ -1,0 +1,196 @@
+package clientele
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// DefaultLifetime is how long a registration lasts.
+const DefaultLifetime = 90 * 24 * time.Hour
+
+const (
+	maxLifetime = 366 * 24 * time.Hour
+	minSecret   = 16
+	maxFixed    = 1000
+)
+
+// Config are those keys of "auth.server" that say who may be a client.
+type Config struct {
+	// Clients are clients that the configuration names. Default: none.
+	Clients []Fixed `yaml:"clients"`
+	// Registration says how others become clients. Default: not at all.
+	Registration Registration `yaml:"registration"`
+}
+
+// Fixed is a client that the configuration names.
+type Fixed struct {
+	// ID is its client_id: a word, or the URL of its document.
+	ID string `yaml:"id"`
+	// Name is what the consent page calls it. Default: that of its document, or its id.
+	Name string `yaml:"name"`
+	// RedirectURIs are where users are sent back to. They are compared byte for byte, but with any
+	// port on a loopback address. Default: those of its document.
+	RedirectURIs []string `yaml:"redirect_uris"`
+	// Secret is what a confidential client proves itself with, of at least 16 characters. Default:
+	// none, a public client.
+	Secret mcp.Secret `yaml:"secret"`
+	// Document is a file with a copy of the document at the id, which is then never fetched. Paths
+	// start at the directory of the configuration.
+	Document string `yaml:"document"`
+}
+
+// Registration is the section "auth.server.registration".
+type Registration struct {
+	CIMD CIMD `yaml:"cimd"`
+	DCR  DCR  `yaml:"dcr"`
+}
+
+// CIMD is the section "auth.server.registration.cimd": clients whose id is the URL of a document.
+type CIMD struct {
+	// Allow are the hosts whose documents are fetched: claude.ai, *.example.com for all hosts below
+	// it, or * for every host. Default: none.
+	Allow []string `yaml:"allow"`
+	// Deny are hosts whose documents are not fetched all the same. Default: none.
+	Deny []string `yaml:"deny"`
+}
+
+// DCR is the section "auth.server.registration.dcr": clients that register themselves.
+type DCR struct {
+	// Enabled lets clients register themselves: all that can reach the gateway. Default: false.
+	Enabled bool `yaml:"enabled"`
+	// Redirects say where their redirect URIs may lead, besides to the user's own machine over HTTP:
+	// hosts as in cimd.allow, and schemes of programs, such as "cursor:". Default: none.
+	Redirects []string `yaml:"redirects"`
+	// Lifetime is how long a registration lasts, at most 366 days. Default: 2160h, which is 90 days.
+	Lifetime time.Duration `yaml:"lifetime"`
+}
+
+// IsZero reports whether nobody can be a client.
+func (c Config) IsZero() bool {
+	return len(c.Clients) == 0 && len(c.Registration.CIMD.Allow) == 0 && !c.Registration.DCR.Enabled
+}
+
+// ResolvePaths changes each path of a file.
+func (c Config) ResolvePaths(change func(*string)) {
+	for i := range c.Clients {
+		change(&c.Clients[i].Document)
+	}
+}
+
+// Validate reports all mistakes, each with the path of its key in front.
+func (c Config) Validate() error {
+	var errs []error
+	add := func(path, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{path}, args...)...))
+	}
+	if len(c.Clients) > maxFixed {
+		add("clients", "%d are more than %d", len(c.Clients), maxFixed)
+	}
+	ids := map[string]int{}
+	for i, f := range c.Clients {
+		path := fmt.Sprintf("clients[%d]", i)
+		for _, err := range f.check() {
+			add(path, "%w", err)
+		}
+		if first, taken := ids[f.ID]; taken {
+			add(path, "id: clients[%d] is the same", first)
+			continue
+		}
+		ids[f.ID] = i
+	}
+	r := c.Registration
+	for _, p := range r.CIMD.Allow {
+		if !isPattern(p) {
+			add("registration.cimd.allow", "%q is not the name of a host in lower case, such as claude.ai, *.example.com, or * for every host", p)
+		}
+	}
+	for _, p := range r.CIMD.Deny {
+		if !isPattern(p) {
+			add("registration.cimd.deny", "%q is not the name of a host in lower case, such as claude.ai or *.example.com", p)
+		}
+	}
+	if len(r.CIMD.Deny) > 0 && len(r.CIMD.Allow) == 0 {
+		add("registration.cimd.deny", "nothing is allowed that could be denied: there is no registration.cimd.allow")
+	}
+	for _, p := range r.DCR.Redirects {
+		if scheme, is := strings.CutSuffix(p, ":"); is {
+			if _, err := parseRedirect(scheme + ":/x"); err != nil {
+				add("registration.dcr.redirects", "%q is not the scheme of a program in lower case, such as \"cursor:\"", p)
+			}
+		} else if !isPattern(p) {
+			add("registration.dcr.redirects", "%q is neither the name of a host in lower case, such as claude.ai, *.example.com, or * for every host, nor a scheme, such as \"cursor:\"", p)
+		}
+	}
+	if r.DCR.Lifetime < 0 || r.DCR.Lifetime > maxLifetime || r.DCR.Lifetime > 0 && r.DCR.Lifetime < time.Minute {
+		add("registration.dcr.lifetime", "%s is not between 1m and %s", r.DCR.Lifetime, maxLifetime)
+	}
+	if !r.DCR.Enabled && (len(r.DCR.Redirects) > 0 || r.DCR.Lifetime != 0) {
+		add("registration.dcr.enabled", "nobody can register themselves while it is false: write true, or take the other keys away")
+	}
+	return errors.Join(errs...)
+}
+
+func (f Fixed) check() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	isURL := strings.Contains(f.ID, ":")
+	switch {
+	case f.ID == "":
+		add("id: is needed: what the client says it is")
+	case isURL:
+		if err := checkDocumentURL(f.ID); err != nil {
+			add("id: as the URL of a document, it %w", err)
+		} else if f.Document == "" {
+			add("document: is needed for an id that is a URL: a copy of what is there; to have it fetched, name its host in registration.cimd.allow instead")
+		}
+	case !isWord(f.ID) || strings.HasPrefix(f.ID, registeredPrefix):
+		add("id: %q: want up to %d letters, digits and -._~, and not %s in front", f.ID, maxWord, registeredPrefix)
+	}
+	switch {
+	case f.Document != "" && f.ID != "" && !isURL:
+		add("document: is only for an id that is its URL")
+	case f.Document == "" && len(f.RedirectURIs) == 0:
+		add("redirect_uris: are needed: where users are sent back to")
+	}
+	if len(f.RedirectURIs) > maxRedirects {
+		add("redirect_uris: %d are more than %d", len(f.RedirectURIs), maxRedirects)
+	}
+	for _, uri := range f.RedirectURIs {
+		if _, err := parseRedirect(uri); err != nil {
+			add("redirect_uris: %.200q %w", uri, err)
+		}
+	}
+	if f.Secret != "" && len(f.Secret) < minSecret {
+		add("secret: is shorter than %d characters", minSecret)
+	}
+	if f.Secret != "" && isURL {
+		add("secret: a client with a document has none: everybody can read its document")
+	}
+	if f.Name != "" && cleanName(f.Name) != f.Name {
+		add("name: %q: want up to %d characters, and none that people cannot see", f.Name, maxName)
+	}
+	return errs
+}
+
+const maxWord = 200
+
+// isWord reports whether an id has one spelling everywhere.
+func isWord(id string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+	return id != "" && len(id) <= maxWord && strings.Trim(id, letters) == ""
+}
+
+// isPattern reports whether a text is a host, *.host or *.
+func isPattern(p string) bool { return p == "*" || isName(strings.TrimPrefix(p, "*.")) }
+
+// matches reports whether a host is one of these.
+func matches(patterns []string, host string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		below, wild := strings.CutPrefix(p, "*")
+		return p == host || wild && strings.HasSuffix(host, below)
+	})
+}

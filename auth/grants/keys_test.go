@@ -1,0 +1,136 @@
+package grants
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// TestRotation: keys change by themselves. The next one is published before it signs, and the last
+// one as long as its tokens are good.
+func TestRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state, err := NewState(nil, seal.NewRandom)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := state.NewKeys(auth.ServerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		signs := func() string {
+			k, err := keys.signer(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return k.ID
+		}
+		known := func(id string) bool { key, err := keys.Key(t.Context(), id); return err == nil && key != nil }
+		first := signs()
+		time.Sleep(signsFor - publishBefore + lookEvery)
+		if all, err := state.ring.all(t.Context(), false); err != nil || len(all) != 2 || signs() != first {
+			t.Fatalf("%v %v: the next key is not published, or signs too early", all, err)
+		}
+		time.Sleep(publishBefore)
+		second := signs()
+		if second == first || !known(first) || !known(second) || known("made-up") {
+			t.Errorf("after a change: %s %s", first, second)
+		}
+		time.Sleep(signsFor - publishBefore)
+		signs() // which makes the next one
+		time.Sleep(publishBefore)
+		if third := signs(); third == second || known(first) {
+			t.Errorf("after two changes: %s %s", second, third)
+		}
+		time.Sleep(3 * signsFor) // nobody was here
+		if fifth := signs(); fifth == "" || !known(fifth) {
+			t.Error("no key after a long time")
+		}
+	})
+}
+
+// TestReplicas: replicas have the same keys, and give up the same grants.
+func TestReplicas(t *testing.T) {
+	server := redistest.Start(t)
+	newSecret := func() []byte { secret := make([]byte, 32); rand.Read(secret); return secret }
+	open := func(secret []byte) *Keys {
+		db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(server.URL())}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		state, err := NewState(db, func(purpose string) (*seal.Key, error) { return seal.NewKey(secret, purpose) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := state.NewKeys(auth.ServerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	secret := newSecret()
+	one, other := open(secret), open(secret)
+	a, err1 := one.signer(t.Context())
+	b, err2 := other.signer(t.Context())
+	if err1 != nil || err2 != nil || a.ID != b.ID {
+		t.Fatalf("%v %v: two keys", err1, err2)
+	}
+	if key, err := other.Key(t.Context(), a.ID); err != nil || !a.private.PublicKey.Equal(key) {
+		t.Errorf("%v %v", key, err)
+	}
+	stranger := open(newSecret()) // whose sessions.key is another one: nothing of it is stuck
+	if k, err := stranger.signer(t.Context()); err != nil || k.ID == a.ID {
+		t.Errorf("with another key: %v %v", k, err)
+	}
+	if err := one.state.end(t.Context(), "grant"); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := other.Ended(t.Context(), "grant"); err != nil || !ended {
+		t.Errorf("%v %v", ended, err)
+	}
+}
+
+// TestSigningKey: a key of the configuration signs, if it is of the right kind.
+func TestSigningKey(t *testing.T) {
+	state, err := NewState(nil, seal.NewRandom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(curve elliptic.Curve) mcp.Secret {
+		key, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mcp.Secret(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	}
+	good := text(elliptic.P256())
+	one, err1 := state.NewKeys(auth.ServerConfig{SigningKey: good})
+	other, err2 := state.NewKeys(auth.ServerConfig{SigningKey: good})
+	if err1 != nil || err2 != nil || one.fixed.ID != other.fixed.ID {
+		t.Fatalf("%v %v", err1, err2)
+	}
+	if key, err := other.Key(t.Context(), one.fixed.ID); err != nil || key == nil {
+		t.Errorf("%v %v", key, err)
+	}
+	for _, bad := range []mcp.Secret{"secret", text(elliptic.P384())} {
+		if _, err := state.NewKeys(auth.ServerConfig{SigningKey: bad}); err == nil {
+			t.Error("a key of another kind is taken")
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package grants
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// Bounds of what is kept in memory, where there is no Redis. What was used least recently goes first.
+const (
+	mostBegun    = 2_000  // that wait for consent
+	mostCodes    = 10_000 // with what remembers that they were used
+	mostGrants   = 10_000
+	mostConsents = 20_000
+)
+
+// State is what all replicas share. It outlives configurations. What anybody can begin without
+// having signed in is not kept here, but sealed in a cookie of their browser.
+type State struct {
+	flows    *seal.Key   // seals these cookies
+	clients  *seal.Key   // seals registrations of clients, which a reload must not end
+	begun    *kept.Store // by users who have signed in and are asked for consent
+	codes    *kept.Store
+	grants   *kept.Store
+	consents *kept.Store
+	ring     *ring
+}
+
+// NewState keeps everything in Redis, sealed, or in memory if db is nil. key makes the key for a
+// purpose.
+func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*State, error) {
+	s := &State{}
+	var errs []error
+	newKey := func(purpose string) *seal.Key {
+		k, err := key("authorization server: " + purpose)
+		errs = append(errs, err)
+		return k
+	}
+	s.flows, s.clients = newKey("sign-ins that have begun"), newKey("clients that have registered")
+	s.begun = kept.New(db, newKey("consent that is asked for"), "oauth-begun", mostBegun)
+	s.codes = kept.New(db, newKey("codes"), "oauth-codes", mostCodes)
+	s.grants = kept.New(db, newKey("grants"), "oauth-grants", mostGrants)
+	s.consents = kept.New(db, newKey("consents"), "oauth-consents", mostConsents)
+	s.ring = &ring{kept: kept.New(db, newKey("signing keys"), "oauth-keys", 1)}
+	return s, errors.Join(errs...)
+}
+
+// ClientsKey is the key of clientele.Deps.
+func (s *State) ClientsKey() *seal.Key { return s.clients }
+
+// grant is what a user has given a client.
+type grant struct {
+	Client   string   `json:"client"`
+	Resource string   `json:"resource"`
+	Scopes   []string `json:"scopes,omitempty"`
+
+	// Provider and Subject are whose it is, Claims what the provider says about them.
+	Provider string  `json:"provider"`
+	Subject  string  `json:"subject"`
+	Claims   mcp.Raw `json:"claims"`
+	// Again is for asking the provider whether the user may go on; "" if it gave nothing for it.
+	Again string    `json:"again,omitempty"`
+	Until time.Time `json:"until"`
+
+	// Current is the refresh token that is good, Previous the one before, until shortly after
+	// Rotated. Both without the name of the grant.
+	Current  string    `json:"current,omitempty"`
+	Previous string    `json:"previous,omitempty"`
+	Rotated  time.Time `json:"rotated"`
+}
+
+// caller is the user, as records name them.
+func (g grant) caller() mcp.Caller {
+	return mcp.Caller{Issuer: g.Provider, Subject: g.Subject, ClientID: g.Client}
+}
+
+// endedFor is how long it is known that a grant has ended: longer than its tokens are good.
+const endedFor = 2 * time.Hour
+
+// nameOf is the name of a grant in access tokens, where everybody can read it. Its refresh tokens
+// begin with id, which only its client knows.
+func nameOf(id string) string {
+	sum := sha256.Sum256([]byte("grant " + id))
+	return hex.EncodeToString(sum[:16])
+}
+
+// end ends a grant and its tokens.
+func (s *State) end(ctx context.Context, name string) error {
+	if err := s.codes.Put(ctx, "ended:"+name, []byte("1"), endedFor); err != nil {
+		return err
+	}
+	return s.grants.Drop(ctx, name)
+}
+
+// ended reports whether a grant has ended.
+func (s *State) ended(ctx context.Context, name string) (bool, error) {
+	_, err := s.codes.Get(ctx, "ended:"+name)
+	if errors.Is(err, kept.ErrNone) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Keys are the keys that sign under one configuration, and what ends their tokens.
+type Keys struct {
+	state *State
+	fixed *signingKey // of the configuration; nil for those of the ring
+}
+
+// NewKeys takes the key of the configuration, if it has one.
+func (s *State) NewKeys(cfg auth.ServerConfig) (*Keys, error) {
+	k := &Keys{state: s}
+	if cfg.SigningKey == "" {
+		return k, nil
+	}
+	private, err := cfg.PrivateKey()
+	if err == nil {
+		k.fixed, err = ofPrivate(private, time.Time{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("auth: server: signing_key: %w", err)
+	}
+	return k, nil
+}
+
+// Ended implements auth.Local.
+func (k *Keys) Ended(ctx context.Context, grant string) (bool, error) {
+	return k.state.ended(ctx, grant)
+}

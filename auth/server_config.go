@@ -1,0 +1,203 @@
+package auth
+
+import (
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// How an authorization server of the gateway knows who has signed in at the provider.
+const (
+	// IdentityAccessToken is by the provider's access token, which has to be for the gateway.
+	IdentityAccessToken = "access_token"
+	// IdentityIDToken is by the provider's ID token, where its access tokens are for somebody else.
+	IdentityIDToken = "id_token"
+)
+
+// When users are asked whether a client may act for them.
+const (
+	// ConsentRemember is once for each user, client and place that the client is sent back to, but
+	// always for programs on the user's computer: these cannot prove who they are.
+	ConsentRemember = "remember"
+	// ConsentAlways is at each sign-in.
+	ConsentAlways = "always"
+)
+
+// Defaults of ServerConfig.
+const (
+	DefaultAccessTokenLife  = 10 * time.Minute
+	DefaultRefreshTokenLife = 30 * 24 * time.Hour
+)
+
+const (
+	leastAccessTokenLife = time.Minute
+	mostAccessTokenLife  = time.Hour
+	mostRefreshTokenLife = 365 * 24 * time.Hour
+)
+
+// ServerConfig is the section "auth.server": the gateway's own authorization server in front of an
+// issuer where clients cannot register themselves (package auth/grants).
+type ServerConfig struct {
+	// Enabled turns it on. Default: off.
+	Enabled bool `yaml:"enabled"`
+	// Issuer is its identifier. Default: the gateway's public_url. Its endpoints are at the same
+	// scheme and host.
+	Issuer string `yaml:"issuer"`
+	// Provider is the issuer where users sign in, one of auth.issuers. Default: the first.
+	Provider string `yaml:"provider"`
+	// ClientID and ClientSecret are the gateway's own at the provider, with the redirect URI
+	// /oauth/callback at the issuer's host. Without a secret it is a public client.
+	ClientID     string     `yaml:"client_id"`
+	ClientSecret mcp.Secret `yaml:"client_secret"`
+	// Scopes are those for which it asks the provider. Default: auth.scopes_supported, with openid
+	// for identity: id_token, and offline_access where the provider offers it.
+	Scopes []string `yaml:"scopes"`
+	// Identity says by which token of the provider users are known: access_token, the default,
+	// or id_token.
+	Identity string `yaml:"identity"`
+	// Consent says when users are asked: remember, the default, or always.
+	Consent string `yaml:"consent"`
+	// Clients are clients that the configuration names. Default: none.
+	Clients []clientele.Fixed `yaml:"clients"`
+	// Registration says how others become clients. Default: not at all.
+	Registration clientele.Registration `yaml:"registration"`
+	// DenyClients are clients that are refused: client ids, or hosts of metadata documents and
+	// redirect URIs.
+	DenyClients []string `yaml:"deny_clients"`
+	// AccessTokenLife is how long an access token is good, 1m to 1h. Default: 10m.
+	AccessTokenLife time.Duration `yaml:"access_token_life"`
+	// RefreshTokenLife is how long a client may go on without a new sign-in, at most 8760h.
+	// Default: 720h.
+	RefreshTokenLife time.Duration `yaml:"refresh_token_life"`
+	// IDJAG has the token endpoint take identity assertions (ID-JAG) of the provider, which a client
+	// that proves itself with a secret gets there for its user: so there is no browser and no
+	// consent page. Default: false.
+	IDJAG bool `yaml:"id_jag"`
+	// SigningKey is a private key for ECDSA with P-256 in PEM. Default: keys that the gateway
+	// makes, changes every 30 days, and keeps where sessions are kept.
+	SigningKey mcp.Secret `yaml:"signing_key"`
+}
+
+// WithDefaults fills in the defaults. cfg is the section auth, publicURL the endpoint as clients
+// write it.
+func (s ServerConfig) WithDefaults(cfg Config, publicURL string) ServerConfig {
+	s.Issuer = cmp.Or(s.Issuer, publicURL)
+	if issuers := cfg.Servers(); s.Provider == "" && len(issuers) > 0 {
+		s.Provider = issuers[0]
+	}
+	s.Identity = cmp.Or(s.Identity, IdentityAccessToken)
+	s.Consent = cmp.Or(s.Consent, ConsentRemember)
+	s.AccessTokenLife = cmp.Or(s.AccessTokenLife, DefaultAccessTokenLife)
+	s.RefreshTokenLife = cmp.Or(s.RefreshTokenLife, DefaultRefreshTokenLife)
+	return s
+}
+
+// Origin returns scheme and host of the issuer, where its endpoints are.
+func (s ServerConfig) Origin() string {
+	u, err := url.Parse(s.Issuer)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Clientele returns the keys that say who may be a client.
+func (s ServerConfig) Clientele() clientele.Config {
+	return clientele.Config{Clients: s.Clients, Registration: s.Registration}
+}
+
+// PrivateKey parses SigningKey.
+func (s ServerConfig) PrivateKey() (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode([]byte(strings.TrimSpace(string(s.SigningKey))))
+	if block == nil {
+		return nil, errors.New("is not PEM: write what openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 prints")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	}
+	private, ok := key.(*ecdsa.PrivateKey)
+	if err != nil || !ok || private.Curve != elliptic.P256() {
+		return nil, errors.New("is not a private key for ECDSA with P-256")
+	}
+	return private, nil
+}
+
+// check reports all mistakes of the section.
+func (s ServerConfig) check(cfg Config) (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	oneOf := func(key, value string, values ...string) {
+		if value != "" && !slices.Contains(values, value) {
+			add("%s: %q does not exist: write %s", key, value, strings.Join(values, " or "))
+		}
+	}
+	oneOf("identity", s.Identity, IdentityAccessToken, IdentityIDToken)
+	oneOf("consent", s.Consent, ConsentRemember, ConsentAlways)
+	if err := s.Clientele().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if slices.Contains(s.DenyClients, "") {
+		add("deny_clients: an empty one is no client")
+	}
+	if s.AccessTokenLife != 0 && (s.AccessTokenLife < leastAccessTokenLife || s.AccessTokenLife > mostAccessTokenLife) {
+		add("access_token_life: %s is not between %s and %s", s.AccessTokenLife, leastAccessTokenLife, mostAccessTokenLife)
+	}
+	if s.RefreshTokenLife < 0 || s.RefreshTokenLife > mostRefreshTokenLife {
+		add("refresh_token_life: %s is not between 1s and %s", s.RefreshTokenLife, mostRefreshTokenLife)
+	}
+	for _, scope := range s.Scopes {
+		if !isScope(scope) {
+			add("scopes: %q is not a scope: one word of printable ASCII without quotes and backslashes", scope)
+		}
+	}
+	if s.Issuer != "" {
+		if err := checkURL(s.Issuer); err != nil {
+			add("issuer: %w", err)
+		} else if strings.Contains(s.Issuer, "?") || strings.HasSuffix(s.Issuer, "/") {
+			add("issuer: %s: take out the query and the / at its end", s.Issuer)
+		}
+	}
+	if !s.Enabled {
+		return errs
+	}
+	known := func(url string) bool { return slices.Contains(cfg.Servers(), url) }
+	switch {
+	case cfg.Mode != ModeOAuth:
+		errs = append(errs, errors.New("enabled: there is no use for it in mode none: write mode: oauth"))
+	case s.Provider != "" && !known(s.Provider):
+		add("provider: %q is none of auth.issuers where people sign in", s.Provider)
+	case len(cfg.Servers()) == 0:
+		add("provider: people sign in at none of auth.issuers")
+	case s.Issuer != "" && known(s.Issuer):
+		add("issuer: %s is one of auth.issuers already: the gateway's own server needs another identifier", s.Issuer)
+	}
+	if cfg.DPoP == DPoPRequired {
+		add("enabled: its tokens are bound to no key of their client, so dpop: required would refuse all of them: write dpop: accepted")
+	}
+	if s.SigningKey != "" {
+		if _, err := s.PrivateKey(); err != nil {
+			add("signing_key: %w", err)
+		}
+	}
+	if s.Clientele().IsZero() {
+		add("registration: nobody could be a client: allow documents of clients with cimd.allow, such as [claude.ai, chatgpt.com], let clients register themselves with dcr.enabled, or name clients")
+	}
+	if s.IDJAG && !slices.ContainsFunc(s.Clients, func(c clientele.Fixed) bool { return c.Secret != "" }) && !s.Registration.DCR.Enabled {
+		add("id_jag: no client can prove itself: name one with a secret in clients")
+	}
+	if s.ClientID == "" {
+		add("client_id: is needed: register the gateway at the provider, with the redirect URI /oauth/callback at its own host")
+	}
+	return errs
+}

@@ -1,0 +1,291 @@
+package signin
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+const (
+	// longest is how long somebody may take to sign in.
+	longest = 10 * time.Minute
+	// exchangeTime bounds the request for a token.
+	exchangeTime = 10 * time.Second
+	// maxCookie bounds the value of a cookie, with its name and attributes: browsers drop longer ones.
+	maxCookie = 3900
+	// maxCookies bounds those of all sign-ins of a browser: some proxies take no header above 8 KB.
+	maxCookies = 6000
+)
+
+// RefusedError is a sign-in that failed, for whoever signs in to read.
+type RefusedError struct{ Why string }
+
+// Error returns the reason.
+func (e *RefusedError) Error() string { return e.Why }
+
+// Flow is the authorization code flow with PKCE (OAuth 2.1 §4.1) of one client.
+type Flow struct {
+	Issuer       string
+	ClientID     string
+	ClientSecret mcp.Secret // "" for a public client
+	Scopes       []string
+	// Resource is what the token is for (RFC 8707): the gateway.
+	Resource string
+	// Redirect is where the issuer sends the browser back to.
+	Redirect string
+	// Cookie is the name of the cookie that ties the flow to the browser, Path where it is sent to.
+	Cookie, Path string
+	// Several says that a browser may be in several sign-ins at a time: each has a cookie of its own.
+	Several bool
+	// IDToken says that who signs in is known by the ID token, not by the access token.
+	IDToken bool
+	// Offline asks for a refresh token where the issuer has a scope for it.
+	Offline bool
+	// Key seals the cookie.
+	Key *seal.Key
+	// Issuers is what knows the issuers, and who has a token.
+	Issuers *auth.Auth
+}
+
+// begun is what the browser keeps while its user signs in.
+type begun struct {
+	State    string    `json:"s"`
+	Verifier string    `json:"v"`
+	Nonce    string    `json:"n,omitempty"`
+	To       string    `json:"t"` // where the user wanted to go
+	Until    time.Time `json:"u"`
+}
+
+// SignedIn is a sign-in that has ended.
+type SignedIn struct {
+	Caller mcp.Caller
+	// To is what Begin got.
+	To string
+	// Refresh is for Flow.Again; "" if the issuer gave nothing for it.
+	Refresh mcp.Secret
+}
+
+// Begin returns where to send the browser to sign in, with more parameters, and sets a cookie that
+// End needs. to comes back from End.
+func (f *Flow) Begin(w http.ResponseWriter, r *http.Request, to string, more ...oauth2.AuthCodeOption) (string, error) {
+	at, err := f.Issuers.Provider(r.Context(), f.Issuer)
+	if err != nil {
+		return "", err
+	}
+	b := begun{State: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: to, Until: time.Now().Add(longest)}
+	options := append([]oauth2.AuthCodeOption{oauth2.S256ChallengeOption(b.Verifier)}, more...)
+	if f.IDToken {
+		b.Nonce = rand.Text()
+		options = append(options, oauth2.SetAuthURLParam("nonce", b.Nonce))
+	}
+	plain, err := json.Marshal(b)
+	if err != nil {
+		return "", err
+	}
+	sealed := f.Key.Seal(plain, f.Redirect)
+	if len(sealed) > maxCookie {
+		return "", &RefusedError{"The request is too long to be kept in a cookie."}
+	}
+	f.forgetOld(w, r, maxCookies-len(sealed))
+	f.setCookie(w, f.cookie(b.State), sealed, int(longest.Seconds()))
+	return f.client(at).AuthCodeURL(b.State, append(options, f.resource()...)...), nil
+}
+
+// End finishes the flow with the answer of the issuer. It returns who has signed in. The error is a
+// *RefusedError if it is the user's or the issuer's doing.
+func (f *Flow) End(w http.ResponseWriter, r *http.Request) (who mcp.Caller, to string, err error) {
+	in, err := f.Finish(w, r)
+	return in.Caller, in.To, err
+}
+
+// Finish is End for callers who want to know more. With an error, SignedIn has To if the answer
+// belongs to what this browser began.
+func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err error) {
+	answer := r.URL.Query()
+	b, err := f.begun(r, answer.Get("state"))
+	if err != nil {
+		return in, err
+	}
+	in.To = b.To
+	f.setCookie(w, f.cookie(b.State), "", -1)
+	ctx, cancel := context.WithTimeout(r.Context(), exchangeTime)
+	defer cancel()
+	at, err := f.Issuers.Provider(ctx, f.Issuer)
+	if err != nil {
+		return in, err
+	}
+	iss := answer.Get("iss")
+	switch {
+	case iss != "" && iss != f.Issuer || iss == "" && at.NamesItself: // RFC 9207 §2.4
+		return SignedIn{}, &RefusedError{"The answer is from another issuer than the one that was asked."}
+	case answer.Get("error") != "":
+		return in, &RefusedError{fmt.Sprintf("The issuer has refused the sign-in: %.200s", cmp.Or(answer.Get("error_description"), answer.Get("error")))}
+	case len(answer["code"]) != 1 || answer.Get("code") == "":
+		return in, &RefusedError{"The answer of the issuer has no code."}
+	}
+	token, err := f.client(at).Exchange(through(ctx, at), answer.Get("code"), append(f.resource(), oauth2.VerifierOption(b.Verifier))...)
+	if err != nil {
+		return in, fmt.Errorf("the issuer gives no token: %w", bare(err))
+	}
+	in.Refresh = mcp.Secret(token.RefreshToken)
+	in.Caller, err = f.who(r, token, b.Nonce)
+	return in, err
+}
+
+// who returns whose token it is.
+func (f *Flow) who(r *http.Request, token *oauth2.Token, nonce string) (who mcp.Caller, err error) {
+	if f.IDToken {
+		id, _ := token.Extra("id_token").(string)
+		who, err = f.Issuers.IdentifyIDToken(r.Context(), f.Issuer, id, f.ClientID, nonce)
+	} else {
+		if !strings.EqualFold(token.Type(), "Bearer") {
+			return who, errors.New("the issuer gives another token than a bearer token")
+		}
+		who, err = f.Issuers.IdentifyToken(r, token.AccessToken)
+	}
+	if refused, ok := errors.AsType[*auth.RefusedError](err); ok && refused.Status != http.StatusServiceUnavailable { // else nobody could say
+		return mcp.Caller{}, &RefusedError{"The gateway does not accept what the issuer gave: " + refused.Text}
+	}
+	if err == nil && who.Issuer != f.Issuer {
+		err = errors.New("the token is of another issuer")
+	}
+	return who, err
+}
+
+// Again asks the issuer whether a user may still sign in, and as whom, with what SignedIn.Refresh
+// was. The caller has no subject if the issuer says yes, and nothing more. The error is a
+// *RefusedError if the issuer says no.
+func (f *Flow) Again(r *http.Request, refresh mcp.Secret) (in SignedIn, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), exchangeTime)
+	defer cancel()
+	at, err := f.Issuers.Provider(ctx, f.Issuer)
+	if err != nil {
+		return in, err
+	}
+	token, err := f.client(at).TokenSource(through(ctx, at), &oauth2.Token{RefreshToken: string(refresh)}).Token()
+	if err != nil {
+		refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+		if ok && refused.ErrorCode == "invalid_grant" {
+			return in, &RefusedError{"The issuer does not let the user go on without a new sign-in."}
+		}
+		return in, fmt.Errorf("the issuer gives no token: %w", bare(err))
+	}
+	in.Refresh = mcp.Secret(cmp.Or(token.RefreshToken, string(refresh)))
+	if id, _ := token.Extra("id_token").(string); f.IDToken && id == "" { // OpenID Connect Core §12.2
+		return in, nil
+	}
+	in.Caller, err = f.who(r, token, "")
+	return in, err
+}
+
+// through sends requests as all of the gateway's requests to issuers are sent.
+func through(ctx context.Context, at *auth.Provider) context.Context {
+	return context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: at})
+}
+
+// resource is the parameter that says what the token is for.
+func (f *Flow) resource() []oauth2.AuthCodeOption {
+	if f.IDToken || f.Resource == "" {
+		return nil
+	}
+	return []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("resource", f.Resource)}
+}
+
+// begun returns what Begin began in this browser.
+func (f *Flow) begun(r *http.Request, state string) (b begun, err error) {
+	again := &RefusedError{"This sign-in has not begun in this browser, or too long ago. Sign in again."}
+	cookie, err := r.Cookie(f.cookie(state))
+	if err != nil {
+		return b, again
+	}
+	plain, err := f.Key.Open(cookie.Value, f.Redirect)
+	if err != nil || json.Unmarshal(plain, &b) != nil || time.Now().After(b.Until) || subtle.ConstantTimeCompare([]byte(b.State), []byte(state)) != 1 {
+		return b, again
+	}
+	return b, nil
+}
+
+func (f *Flow) client(at *auth.Provider) *oauth2.Config {
+	scopes := f.Scopes
+	if f.IDToken {
+		scopes = with(scopes, "openid")
+	}
+	if f.Offline && at.Offline {
+		scopes = with(scopes, "offline_access")
+	}
+	style := oauth2.AuthStyleInHeader
+	if f.ClientSecret == "" {
+		style = oauth2.AuthStyleInParams
+	}
+	return &oauth2.Config{
+		ClientID: f.ClientID, ClientSecret: string(f.ClientSecret), RedirectURL: f.Redirect, Scopes: scopes,
+		Endpoint: oauth2.Endpoint{AuthURL: at.AuthURL, TokenURL: at.TokenURL, AuthStyle: style},
+	}
+}
+
+// with adds a scope.
+func with(scopes []string, scope string) []string {
+	if slices.Contains(scopes, scope) {
+		return scopes
+	}
+	return append(slices.Clone(scopes), scope)
+}
+
+// cookie is the name of the cookie of a sign-in.
+func (f *Flow) cookie(state string) string {
+	if !f.Several {
+		return f.Cookie
+	}
+	sum := sha256.Sum256([]byte(state))
+	return f.Cookie + "-" + hex.EncodeToString(sum[:8])
+}
+
+// forgetOld ends the sign-ins of a browser that began first, until the others have room. Browsers send
+// older cookies first (RFC 6265 §5.4).
+func (f *Flow) forgetOld(w http.ResponseWriter, r *http.Request, room int) {
+	for _, c := range slices.Backward(r.Cookies()) {
+		if !f.Several || !strings.HasPrefix(c.Name, f.Cookie+"-") {
+			continue
+		}
+		if room -= len(c.Value); room < 0 {
+			f.setCookie(w, c.Name, "", -1)
+		}
+	}
+}
+
+func (f *Flow) setCookie(w http.ResponseWriter, name, value string, age int) {
+	u, err := url.Parse(f.Redirect)
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: f.Path, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: err != nil || u.Scheme == "https",
+	})
+}
+
+// bare is an error of a token endpoint without its answer, which may have anything in it.
+func bare(err error) error {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		status := ""
+		if refused.Response != nil {
+			status = fmt.Sprintf("HTTP %d ", refused.Response.StatusCode)
+		}
+		return fmt.Errorf("%s%.100q", status, refused.ErrorCode)
+	}
+	return err
+}

@@ -1,0 +1,309 @@
+package signin_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const redirect = "https://console.example.com/callback"
+
+// world is an issuer, a flow there, and what the issuer gives for a code.
+type world struct {
+	*signin.Flow
+	issuer *mcptest.Issuer
+
+	mu        sync.Mutex // guards the fields below
+	challenge string     // of the authorization request
+	code      string     // that is good, once
+	claims    map[string]any
+	forms     []url.Values // of requests for tokens
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{})}
+	t.Cleanup(w.issuer.Close)
+	w.issuer.SetMetadata("authorization_endpoint", w.issuer.URL+"/authorize")
+	w.issuer.SetMetadata("token_endpoint", w.issuer.URL+"/token")
+	w.issuer.SetMetadata("authorization_response_iss_parameter_supported", true)
+	w.issuer.Handle("/token", w.token)
+	a, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: w.issuer.URL}}}, auth.Deps{PublicURL: w.issuer.Audience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	w.Flow = &signin.Flow{
+		Issuer: w.issuer.URL, ClientID: "console", ClientSecret: "s3cret", Scopes: []string{"mcp"}, Resource: w.issuer.Audience,
+		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Issuers: a,
+	}
+	return w
+}
+
+func newKey(t *testing.T) *seal.Key {
+	t.Helper()
+	key, err := seal.NewRandom("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// token is the token endpoint.
+func (w *world) token(rw http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forms = append(w.forms, r.PostForm)
+	sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
+	id, secret, _ := r.BasicAuth()
+	rw.Header().Set("Content-Type", "application/json")
+	if w.code == "" || r.PostForm.Get("code") != w.code || base64.RawURLEncoding.EncodeToString(sum[:]) != w.challenge || id != "console" || secret != "s3cret" {
+		rw.WriteHeader(http.StatusBadRequest)
+		_, _ = rw.Write([]byte(`{"error":"invalid_grant","error_description":"canary-in-an-error"}`))
+		return
+	}
+	w.code = ""
+	_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": w.issuer.Token(w.claims), "token_type": "Bearer", "expires_in": 300})
+}
+
+// begin begins a sign-in. It returns the cookie and the authorization request.
+func (w *world) begin(t *testing.T) (*http.Cookie, url.Values) {
+	t.Helper()
+	rw := httptest.NewRecorder()
+	at, err := w.Begin(rw, httptest.NewRequest(http.MethodGet, "/start", nil), "/console/calls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(at)
+	cookies := rw.Result().Cookies()
+	if err != nil || len(cookies) != 1 || !strings.HasPrefix(at, w.issuer.URL+"/authorize?") {
+		t.Fatalf("%s %v %v", at, err, cookies)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.challenge, w.code = u.Query().Get("code_challenge"), "good-code"
+	return cookies[0], u.Query()
+}
+
+// end ends a sign-in with the answer of an issuer.
+func (w *world) end(cookie *http.Cookie, answer url.Values) (mcp.Caller, string, error) {
+	r := httptest.NewRequest(http.MethodGet, redirect+"?"+answer.Encode(), nil)
+	if cookie != nil {
+		r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
+	}
+	return w.End(httptest.NewRecorder(), r)
+}
+
+func (w *world) good(asked url.Values) url.Values {
+	return url.Values{"code": {"good-code"}, "state": {asked.Get("state")}, "iss": {w.issuer.URL}}
+}
+
+// TestSignIn: whoever signs in is the caller that their token would be at the endpoint.
+func TestSignIn(t *testing.T) {
+	w := newWorld(t)
+	w.claims = map[string]any{"groups": []string{"platform"}}
+	cookie, asked := w.begin(t)
+	if !cookie.HttpOnly || !cookie.Secure || cookie.SameSite != http.SameSiteLaxMode {
+		t.Errorf("cookie %+v", cookie)
+	}
+	for name, want := range map[string]string{
+		"response_type": "code", "client_id": "console", "redirect_uri": redirect, "scope": "mcp", "code_challenge_method": "S256", "resource": w.issuer.Audience,
+	} {
+		if asked.Get(name) != want {
+			t.Errorf("%s: %q, want %q", name, asked.Get(name), want)
+		}
+	}
+	who, to, err := w.end(cookie, w.good(asked))
+	if err != nil || to != "/console/calls" || who.Subject != "alice" || who.Issuer != w.issuer.URL || len(who.Groups) != 1 || who.Token != "" {
+		t.Fatalf("%+v %q %v", who, to, err)
+	}
+	if got := w.forms[0].Get("resource"); got != w.issuer.Audience {
+		t.Errorf("resource %q", got)
+	}
+}
+
+// TestRefused: what an attacker can put into the browser of somebody else, or an issuer may answer,
+// signs nobody in.
+func TestRefused(t *testing.T) {
+	for name, attack := range map[string]func(w *world, cookie *http.Cookie, answer url.Values) (*http.Cookie, url.Values){
+		"another browser (login CSRF)": func(_ *world, _ *http.Cookie, a url.Values) (*http.Cookie, url.Values) { return nil, a },
+		"a state of another sign-in": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			a.Set("state", "other")
+			return c, a
+		},
+		"no state": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) { a.Del("state"); return c, a },
+		"a changed cookie": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			other := "A"
+			if strings.HasPrefix(c.Value, other) {
+				other = "B"
+			}
+			c.Value = other + c.Value[1:]
+			return c, a
+		},
+		"another issuer (mix-up)": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			a.Set("iss", "https://evil.example.com")
+			return c, a
+		},
+		"no issuer where it names itself": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) { a.Del("iss"); return c, a },
+		"two codes": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			a.Add("code", "x")
+			return c, a
+		},
+		"no code": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) { a.Del("code"); return c, a },
+		"an injected code": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			a.Set("code", "stolen")
+			return c, a
+		},
+		"an error of the issuer": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			a.Set("error", "access_denied")
+			a.Set("error_description", strings.Repeat("long ", 5000)) // which anybody can send
+			return c, a
+		},
+		"a token for somebody else": func(w *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			w.claims = map[string]any{"aud": "https://other.example.com"}
+			return c, a
+		},
+		"a token of the wrong type (ID token)": func(w *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
+			w.claims = map[string]any{"nonce": "n", "aud": "console"}
+			return c, a
+		},
+	} {
+		w := newWorld(t)
+		cookie, asked := w.begin(t)
+		who, _, err := w.end(attack(w, cookie, w.good(asked)))
+		if err == nil || who.Subject != "" {
+			t.Errorf("%s: signed in as %+v", name, who)
+		}
+		if err != nil && len(err.Error()) > 500 {
+			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
+		}
+		if err != nil && strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: the answer of the issuer is in the error: %v", name, err)
+		}
+	}
+}
+
+// TestTwice: a code is good once, and a sign-in is over after ten minutes.
+func TestTwice(t *testing.T) {
+	w := newWorld(t)
+	cookie, asked := w.begin(t)
+	if _, _, err := w.end(cookie, w.good(asked)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.end(cookie, w.good(asked)); err == nil {
+		t.Error("the same answer signed somebody in twice")
+	}
+}
+
+// TestSessions: sessions end after a time, after one without requests, and at once by signing out.
+func TestSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := signin.NewSessions(nil, newKey(t))
+		begin := func() string {
+			id, err := s.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Claims: mcp.Raw(`{"a":1}`), Token: "canary"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		is := func(id string, want error) {
+			t.Helper()
+			if p, err := s.Who(t.Context(), id); !errors.Is(err, want) || err == nil && (p.Caller.Subject != "alice" || p.Caller.Token != "") {
+				t.Errorf("%+v %v, want %v", p, err, want)
+			}
+		}
+		used, idle, out := begin(), begin(), begin()
+		for range 8 {
+			<-time.After(signin.Idle - time.Minute)
+			is(used, nil)
+		}
+		is(idle, signin.ErrNone)
+		<-time.After(signin.Idle - time.Minute)
+		is(used, signin.ErrNone)
+		if err := s.End(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		is(out, signin.ErrNone)
+		is("made-up", signin.ErrNone)
+	})
+}
+
+// TestSessionsBound: sign-ins beyond the bound end the oldest session.
+func TestSessionsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := signin.NewSessions(nil, newKey(t))
+		var ids []string
+		for range 1001 {
+			<-time.After(time.Millisecond)
+			id, err := s.Begin(t.Context(), mcp.Caller{Subject: "alice"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		if _, err := s.Who(t.Context(), ids[0]); !errors.Is(err, signin.ErrNone) {
+			t.Errorf("the oldest session: %v", err)
+		}
+		for _, id := range ids[1:] {
+			if _, err := s.Who(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestRedisSessions: with Redis, any replica knows who has signed in, and what stands there is
+// sealed.
+func TestRedisSessions(t *testing.T) {
+	server := redistest.Start(t)
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(server.URL())}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	key := newKey(t)
+	one, other, stranger := signin.NewSessions(db, key), signin.NewSessions(db, key), signin.NewSessions(db, newKey(t))
+	id, err := one.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Groups: []string{"canary-group"}, Token: "canary"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := other.Who(t.Context(), id)
+	if err != nil || p.Caller.Subject != "alice" || p.Caller.Token != "" || p.Caller.User() == "" {
+		t.Errorf("%+v %v", p, err)
+	}
+	if _, err := stranger.Who(t.Context(), id); !errors.Is(err, signin.ErrNone) {
+		t.Errorf("with another key: %v", err)
+	}
+	if err := other.End(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Who(t.Context(), id); !errors.Is(err, signin.ErrNone) {
+		t.Errorf("after signing out at another replica: %v", err)
+	}
+}

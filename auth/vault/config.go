@@ -1,0 +1,160 @@
+package vault
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// Config is the section "vault": the keys with which the tokens of users' own accounts at servers
+// are sealed. A reload does not change it.
+type Config struct {
+	// Keys seal the data keys of users. The first one seals, unless there is a Transit; all open,
+	// so that keys can be changed. Default, without Redis: a random key until the process ends.
+	Keys []Key `yaml:"keys"`
+	// Transit has the transit engine of a HashiCorp Vault seal the data keys. Default none.
+	Transit Transit `yaml:"transit"`
+}
+
+// Key is one key.
+type Key struct {
+	// ID tells keys apart, such as 2026-11. It stands beside what the key sealed. Required.
+	ID string `yaml:"id"`
+	// Key is at least 32 random bytes, such as the output of openssl rand -base64 32. Required.
+	Key mcp.Secret `yaml:"key"`
+}
+
+// Transit is the transit secrets engine of a HashiCorp Vault (or of OpenBao).
+type Transit struct {
+	// URL is the address of the Vault: https, or http on a loopback address. Required.
+	URL string `yaml:"url"`
+	// Key is the name of the key there. Required.
+	Key string `yaml:"key"`
+	// Mount is where the engine is mounted. Default transit.
+	Mount string `yaml:"mount"`
+	// Namespace is the namespace of the engine. Default none.
+	Namespace string `yaml:"namespace"`
+	// VaultToken authenticates the gateway. It or TokenFile is required.
+	VaultToken mcp.Secret `yaml:"token"`
+	// TokenFile is a file with the token, which is read for each request: a Vault Agent may renew
+	// it there. Beside it, VaultToken is used as long as there is no such file.
+	TokenFile string `yaml:"token_file"`
+	// CAFile, CertFile and KeyFile are as in sessions.redis.
+	CAFile   string `yaml:"ca_file"`
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// Timeout bounds a request. Default 5s.
+	Timeout time.Duration `yaml:"timeout"`
+	// Cache is how long a data key that was opened is used without asking again. Default 10m, at
+	// most 24h.
+	Cache time.Duration `yaml:"cache"`
+}
+
+// Defaults of Transit.
+const (
+	DefaultMount   = "transit"
+	DefaultTimeout = 5 * time.Second
+	DefaultCache   = 10 * time.Minute
+	mostCache      = 24 * time.Hour
+	mostTimeout    = 30 * time.Second
+	mostKeys       = 20
+)
+
+var (
+	idPattern   = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	pathPattern = regexp.MustCompile(`^[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*$`)
+)
+
+// IsZero reports whether the section is empty.
+func (c Config) IsZero() bool { return len(c.Keys) == 0 && c.Transit == Transit{} }
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(c.Keys) > mostKeys {
+		add("keys: %d are more than %d", len(c.Keys), mostKeys)
+	}
+	seen := make(map[string]bool)
+	for i, k := range c.Keys {
+		if !idPattern.MatchString(k.ID) {
+			add("keys[%d]: id: want up to 64 letters, digits and ._-, such as 2026-11", i)
+		}
+		if seen[k.ID] {
+			add("keys[%d]: id: %q is that of another key already", i, k.ID)
+		}
+		seen[k.ID] = true
+		if k.Key == "" {
+			add("keys[%d]: key: is needed: write a reference to a secret, such as ${env:GATEHOUSE_VAULT_KEY}, of what openssl rand -base64 32 prints", i)
+		} else if err := seal.Check([]byte(string(k.Key))); err != nil {
+			add("keys[%d]: key: %w", i, err)
+		}
+	}
+	if c.Transit != (Transit{}) {
+		errs = append(errs, c.Transit.validate()...)
+	}
+	return errors.Join(errs...)
+}
+
+// files are the certificates for the Vault.
+func (t Transit) files() clienttls.Files {
+	return clienttls.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}
+}
+
+func (t Transit) withDefaults() Transit {
+	t.Mount = cmp.Or(t.Mount, DefaultMount)
+	t.Timeout = cmp.Or(t.Timeout, DefaultTimeout)
+	t.Cache = cmp.Or(t.Cache, DefaultCache)
+	return t
+}
+
+func (t Transit) validate() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf("transit: "+format, args...)) }
+	u, err := url.Parse(t.URL)
+	switch {
+	case t.URL == "":
+		add("url: is needed, such as https://vault.example.com:8200")
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		add("url: is not an absolute URL without user, query and fragment, such as https://vault.example.com:8200")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		add("url: http is only for loopback addresses; use https")
+	case u.Scheme == "http" && !t.files().IsZero():
+		add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
+	}
+	if !idPattern.MatchString(t.Key) {
+		add("key: is needed: the name of a key of the transit engine, in letters, digits and ._-")
+	}
+	if t.Mount != "" && !pathPattern.MatchString(t.Mount) {
+		add("mount: %q: want a path without / at its ends, such as %s", t.Mount, DefaultMount)
+	}
+	if t.Namespace != "" && !pathPattern.MatchString(strings.TrimSuffix(t.Namespace, "/")) {
+		add("namespace: %q: want a path, such as team/a", t.Namespace)
+	}
+	if t.VaultToken == "" && t.TokenFile == "" {
+		add("token: it or token_file is needed: write a reference to a secret, such as ${file:/run/secrets/vault-token}")
+	}
+	if err := t.files().Validate(); err != nil {
+		add("%w", err)
+	}
+	if t.Timeout < 0 || t.Timeout > mostTimeout {
+		add("timeout: %s: want up to %s", t.Timeout, mostTimeout)
+	}
+	if t.Cache < 0 || t.Cache > mostCache {
+		add("cache: %s: want up to %s", t.Cache, mostCache)
+	}
+	return errs
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+}
