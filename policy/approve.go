@@ -113,12 +113,14 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	reign, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.reign, func() { stop(foureyes.ErrAnew) })()
+	waiting := c.Trail.Begin("approval", "")
 	verdict, err := g.fourEyes.Wait(reign, c.Caller.User(), waits, d.FourEyes.Timeout, func() {
 		// Fractions leave the whole numbers to the progress of the server.
 		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Object(
 			"progress", mcp.Raw(fmt.Sprintf("0.%06d", told)), "message", mcp.String("Waiting for somebody else to approve of this call"))})
 		told++
 	})
+	waiting.End("")
 	switch {
 	case errors.Is(err, foureyes.ErrExpired):
 		approval(c, "expired")

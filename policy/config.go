@@ -242,6 +242,16 @@ type Limits []Limit
 // alone, is not missing.
 func (c Config) IsZero() bool { return c.Default == "" && c.Rules == nil }
 
+// Approvers returns the sets of those who approve of calls, of all rules that have any.
+func (c Config) Approvers() (sets []Who) {
+	for _, r := range c.Rules {
+		if r.Approvers != nil {
+			sets = append(sets, r.Approvers.Who)
+		}
+	}
+	return sets
+}
+
 // NeedsApprovers returns the path of the first rule that has approvers; ok is false for none.
 func (c Config) NeedsApprovers() (path string, ok bool) {
 	i := slices.IndexFunc(c.Rules, func(r Rule) bool { return r.Approvers != nil })

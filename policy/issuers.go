@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // CheckIssuers compares the issuers in rules with the accepted ones, of which there are none
@@ -20,9 +22,9 @@ func (c Config) CheckIssuers(accepted []string) error {
 		if r.Approvers == nil {
 			continue
 		}
-		if len(accepted) == 0 {
+		if len(people(accepted)) == 0 {
 			errs = append(errs, fmt.Errorf("%s: approvers: without auth.mode oauth nobody can prove to be one of them", elementPath("rules", i, r.Name)))
-		} else if err := r.Approvers.Who.checkIssuers(accepted, true); err != nil {
+		} else if err := r.Approvers.Who.checkIssuers(people(accepted), true); err != nil {
 			errs = append(errs, fmt.Errorf("%s: approvers: who: %w", elementPath("rules", i, r.Name), err))
 		}
 	}
@@ -63,10 +65,16 @@ func (w Who) checkIssuers(accepted []string, gives bool) error {
 			}
 		}
 	}
-	if gives && open && len(w.Issuers) == 0 && len(accepted) > 1 {
+	if gives && open && len(w.Issuers) == 0 && len(people(accepted)) > 1 {
 		errs = append(errs, errors.New("there are several issuers, and each has users, groups, scopes and clients of its own: say under issuers which one is meant"))
 	}
 	return errors.Join(errs...)
+}
+
+// people returns the issuers without that of API keys. Whoever writes the rules gives keys their
+// users and groups, too, so a rule that names no issuer means them as well.
+func people(accepted []string) []string {
+	return slices.DeleteFunc(slices.Clone(accepted), func(issuer string) bool { return issuer == mcp.KeyIssuer })
 }
 
 // splitIssuer splits a user or group into an optional issuer and a name; issuer is "" if

@@ -66,6 +66,12 @@ func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 	}
 }
 
+// Knows reports whether a caller may know of an upstream: could be allowed something of it.
+func (p *Policy) Knows(caller *mcp.Caller, upstream string) bool {
+	sees := p.upstreams(caller)
+	return sees == nil || sees(upstream)
+}
+
 // offers reports whether a class of callers could be allowed something of this kind and
 // upstream.
 func (p *Policy) offers(c *callerClass, of mcp.Target) bool {

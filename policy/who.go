@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +58,30 @@ func namedSet(values []string) map[named]bool {
 		s[named{issuer, name}] = true
 	}
 	return s
+}
+
+// String says in words who they are: "everybody", or such as "in the group admins or sales, with
+// the scope mcp:write".
+func (w Who) String() string {
+	var parts []string
+	one := func(label string, values []string) {
+		if len(values) > 0 {
+			parts = append(parts, label+" "+strings.Join(values, " or "))
+		}
+	}
+	one("the user", w.Users)
+	one("in the group", w.Groups)
+	one("with the email", w.Emails)
+	one("of the issuer", w.Issuers)
+	one("with the scope", w.Scopes)
+	one("through the client", w.Clients)
+	for _, name := range slices.Sorted(maps.Keys(w.Claims)) {
+		one("with the claim "+name+":", w.Claims[name])
+	}
+	if parts == nil {
+		return "everybody"
+	}
+	return strings.Join(parts, ", ")
 }
 
 // everybody reports whether every caller belongs to the audience.

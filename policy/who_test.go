@@ -94,3 +94,19 @@ func TestUnclearClaims(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoInWords(t *testing.T) {
+	for _, tt := range []struct {
+		who  Who
+		want string
+	}{
+		{Who{}, "everybody"},
+		{Who{Users: []string{"alice", "https://login.example.com bob"}}, "the user alice or https://login.example.com bob"},
+		{Who{Groups: []string{"admins"}, Scopes: []string{"mcp:write"}, Claims: map[string][]string{"site": {"a", "b"}, "level": {"3"}}},
+			"in the group admins, with the scope mcp:write, with the claim level: 3, with the claim site: a or b"},
+	} {
+		if got := tt.who.String(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

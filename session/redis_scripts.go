@@ -123,7 +123,7 @@ return room`),
 		load: redisdb.NewScript(reading + lua + `
 local got = redis.call('HMGET', record, 'v', 'n', 'seq')
 if not got[1] then return 0 end
-if redis.call('EXISTS', home) == 1 and moved() then return -1 end
+if moved() then return -1 end
 local sizes = redis.call('HGETALL', events)
 for i = 2, #sizes, 2 do sizes[i] = #sizes[i] end
 return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', streams), sizes}`),

@@ -388,8 +388,8 @@ func revisionNames() string {
 	return strings.Join(names, ", ")
 }
 
-// withDefaults returns the configuration with every default filled in.
-func (c Config) withDefaults() Config {
+// WithDefaults returns the configuration with every default filled in.
+func (c Config) WithDefaults() Config {
 	if c.Transport == "" || c.Transport == transportAuto {
 		c.Transport = transportStreamable
 		if len(c.Command) > 0 {

@@ -21,7 +21,7 @@ func TestPromisedDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, command := Config{URL: "https://a.example"}.withDefaults(), Config{Command: []string{"a"}}.withDefaults()
+	url, command := Config{URL: "https://a.example"}.WithDefaults(), Config{Command: []string{"a"}}.WithDefaults()
 	alice, anybody := &mcp.Caller{Issuer: "https://issuer", Subject: "alice"}, &mcp.Caller{}
 	for _, tt := range []struct {
 		promise   string

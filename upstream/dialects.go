@@ -24,7 +24,10 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
 		Life:       u.lives.begin, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
-		Meet:   func(rev *wire.Revision, info mcp.Raw) { u.health.meet(rev.Name, rev.Stateful, info) },
+		Meet: func(rev *wire.Revision, info, capabilities mcp.Raw) {
+			u.health.meet(rev.Name, rev.Stateful, info, capabilities)
+		},
+		Tried:  u.tried,
 		Opened: u.count.connect, Restarts: &u.health.restarts, Garbage: &u.health.garbage,
 	}
 }

@@ -52,7 +52,9 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	if errors.Is(err, dialect.ErrNotStarted) || errors.Is(err, transport.ErrNotSent) {
 		executed = mcp.ExecutedNo
 	}
-	if none, ok := errors.AsType[*outbound.Error](err); ok {
+	if none, ok := errors.AsType[*outbound.Error](err); ok && none.SignIn {
+		return mcp.UpstreamError(failure.SignInNeeded, name, mcp.ExecutedNo, "Upstream %s needs you to sign in there: %s", name, none.Why)
+	} else if ok {
 		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
 			"Upstream %s cannot be used: %s", name, none.Why)
 	}

@@ -28,6 +28,7 @@ type probe struct {
 	known   *dialect.Era
 	patient bool // silence was wrongly taken for an answer: the next probe waits longer
 	running *probing
+	trail   dialect.Probing
 	spare   transport.Conn // of a stdio server: the process that was probed, for the first session
 }
 
@@ -36,7 +37,9 @@ type probing struct {
 	done  chan struct{}
 	owner transport.Identity // whose credential is used
 	user  string             // the owner's key
+	asked bool               // Probe has begun it
 	era   *dialect.Era
+	steps []dialect.Step
 	err   error
 }
 
@@ -104,14 +107,63 @@ func (c Config) pinned() *dialect.Era {
 	return nil
 }
 
+// ErrPerUser is the error of Probe where each user has a credential of their own: the gateway has
+// none to ask with.
+var ErrPerUser = errors.New("each user has a credential of their own there: the next call of a user shows how it is")
+
+// Probe finds out anew what the server speaks, and opens a session if it has any, which ends at
+// once. Calls go on meanwhile; the next one is made even if earlier ones could not reach the
+// server. It returns the steps, also of a probe that failed. Errors: ErrPerUser, those that a client
+// may read, and the cause of ctx.
+func (u *Upstream) Probe(ctx context.Context) ([]dialect.Step, error) {
+	if u.PerUser() {
+		return nil, ErrPerUser
+	}
+	p := &u.probe
+	var run *probing
+	// A probe that a call began opens no session, so its success is not enough.
+	for run == nil || !run.asked && run.err == nil {
+		p.mu.Lock()
+		run = p.running
+		first := run == nil
+		if first {
+			run = &probing{done: make(chan struct{}), asked: true}
+			p.running = run
+		}
+		p.mu.Unlock()
+		if first {
+			u.lives.spawn(func() { u.runProbe(run) })
+		}
+		select {
+		case <-run.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	u.admit.Trial()
+	if run.err != nil {
+		return run.steps, u.failure(ctx, run.err)
+	}
+	return run.steps, nil
+}
+
+// Probed returns the steps of the last probe, oldest first.
+func (u *Upstream) Probed() []dialect.Step { return u.probe.trail.Steps() }
+
 // runProbe runs independently of the callers, who may leave.
 func (u *Upstream) runProbe(run *probing) {
 	var spare transport.Conn
 	var discover mcp.Raw
-	run.err = u.env.Connect(func(ctx context.Context) (err error) {
-		run.era, discover, spare, err = u.discover(ctx, &run.owner)
-		return err
-	})
+	u.probe.trail.Begin()
+	if run.era = u.cfg.pinned(); run.era == nil || !run.era.Rev.Stateful {
+		run.err = u.env.Connect(func(ctx context.Context) (err error) {
+			run.era, discover, spare, err = u.discover(ctx, &run.owner)
+			return err
+		})
+	}
+	if run.asked && run.err == nil && run.era.Rev.Stateful {
+		run.err = u.stateful.Try(run.era)
+	}
 	if run.err != nil {
 		run.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, run.err)
 	}
@@ -119,16 +171,23 @@ func (u *Upstream) runProbe(run *probing) {
 		discover = nil // the next caller that wants it may be another user
 	}
 	u.stateless.Probed(discover)
+	run.steps = u.probe.trail.Steps() // the next probe begins another trail
 	p := &u.probe
 	p.mu.Lock()
 	p.running = nil
-	if run.err == nil {
+	before := p.known
+	if run.err == nil && u.cfg.pinned() == nil && (before == nil || before.Rev.Stateful != run.era.Rev.Stateful) {
 		p.known = run.era
 	}
-	if run.err == nil && u.base.Err() == nil { // otherwise Close has looked for it already
+	other := before != p.known && before != nil
+	if run.err == nil && u.base.Err() == nil && !run.asked { // otherwise Close has looked for it already
 		p.spare, spare = spare, p.spare
 	}
 	p.mu.Unlock()
+	if other {
+		u.stateful.Reset()
+		u.stateless.Reset()
+	}
 	if spare != nil {
 		dialect.CloseConn(spare)
 	}
@@ -216,7 +275,9 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 	if u.base.Err() != nil {
 		return nil, nil, nil, admit.ErrDraining
 	}
+	began := time.Now()
 	if conn, err = u.transport.Dial(ctx, owner); err != nil {
+		u.discovered(began, nil, wire.Message{}, nil, err)
 		return nil, nil, nil, err
 	}
 	judge, silence := judgeHTTP, ctx
@@ -229,10 +290,13 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), &mcp.Call{Method: mcp.MethodDiscover})
 	if u.env.Process && ctx.Err() != nil {
 		dialect.CloseConn(conn)
+		u.discovered(began, nil, m, nil, context.Cause(ctx))
 		return nil, nil, nil, context.Cause(ctx)
 	}
 	silent := u.env.Process && errors.Is(err, transport.ErrTimeout)
+	asked := err
 	e, err = judge(m, err)
+	defer func() { u.discovered(began, e, m, asked, err) }()
 	if e != nil {
 		e.Silent = silent
 		if !e.Rev.Stateful {
@@ -244,6 +308,60 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 		conn = nil
 	}
 	return e, result, conn, err
+}
+
+// discovered remembers how server/discover went: what was found, from an answer or an error of its
+// own, or why nothing was found.
+func (u *Upstream) discovered(began time.Time, e *dialect.Era, m wire.Message, asked, err error) {
+	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodDiscover, Revision: wire.Stateless().Name}
+	status, refused := errors.AsType[*transport.StatusError](asked)
+	switch {
+	case err != nil:
+		u.step(step, err)
+		return
+	case !e.Rev.Stateful:
+		step.Found = "it speaks " + e.Rev.Name
+	case e.Silent:
+		step.Found = "it kept silent, as servers of older revisions do"
+	case refused:
+		step.Found = fmt.Sprintf("HTTP %d, as of servers of older revisions", status.Status)
+	case asked != nil:
+		step.Found = "it ended, as some servers of older revisions do"
+	case m.Error != nil:
+		step.Found = fmt.Sprintf("error %d, as of servers of older revisions", wire.ReadError(m.Error).Code)
+	default:
+		step.Found = "it offers only older revisions"
+	}
+	u.probe.trail.Add(step, !e.Rev.Stateful)
+}
+
+// tried implements dialect.Env.Tried.
+func (u *Upstream) tried(e *dialect.Era, agreed string, began time.Time, err error) {
+	if u.probe.trail.Over() {
+		return
+	}
+	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodInitialize, Revision: e.Rev.Name, SSE: e.SSE}
+	if errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil {
+		step.Found, err = "refused: it may want HTTP+SSE", nil
+		u.probe.trail.Add(step, false)
+		return
+	}
+	if err == nil {
+		step.Found = "it speaks " + agreed
+		u.probe.trail.Add(step, true)
+		return
+	}
+	u.step(step, err)
+}
+
+// step remembers a step that failed.
+func (u *Upstream) step(s dialect.Step, err error) {
+	told := u.failure(context.WithoutCancel(u.base), fmt.Errorf("%w: %w", dialect.ErrNotStarted, err))
+	s.Error = told.Error()
+	if e, ok := errors.AsType[*mcp.Error](told); ok {
+		s.Failed, s.Error, s.Cause = e.Name, e.Message, e.Cause
+	}
+	u.probe.trail.Add(s, false)
 }
 
 // patience returns how long silence on stdio means nothing yet. A program that has to be

@@ -174,3 +174,59 @@ func TestH141_RefusedConnection(t *testing.T) {
 		t.Errorf("message %q does not say why", e.Message)
 	}
 }
+
+// TestProbeAgain: a probe that an operator asks for says what was tried, finds another era, and
+// lets the next call through at once after earlier ones could not reach the server.
+func TestProbeAgain(t *testing.T) {
+	t.Run("stateless", func(t *testing.T) {
+		f := newFake(t, false, nil)
+		u := f.start(t, upstream.Config{})
+		for range 2 {
+			steps, err := u.Probe(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(steps) != 1 || steps[0].Method != mcp.MethodDiscover || steps[0].Found != "it speaks 2026-07-28" || steps[0].At.IsZero() {
+				t.Errorf("steps: %+v", steps)
+			}
+		}
+		wantOK(t, u, tool("work"))
+	})
+	t.Run("stateful", func(t *testing.T) {
+		f := newFake(t, true, nil)
+		u := f.start(t, upstream.Config{})
+		wantOK(t, u, tool("work"))
+		before, open := len(f.requests("initialize")), u.Status().Sessions
+		steps, err := u.Probe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(steps) != 2 || steps[1].Method != "initialize" || !strings.HasPrefix(steps[1].Found, "it speaks 20") {
+			t.Errorf("steps: %+v", steps)
+		}
+		if n := len(f.requests("initialize")); n != before+1 || u.Status().Sessions != open {
+			t.Errorf("%d sessions were begun, %d are open; want 1 more and %d", n-before, u.Status().Sessions, open)
+		}
+		if u.Status().Capabilities == nil {
+			t.Error("its capabilities are not known")
+		}
+	})
+	t.Run("unreachable", func(t *testing.T) {
+		u := start(t, upstream.Config{URL: "http://127.0.0.1:1/"})
+		for range 6 {
+			_, err := do(t, u, tool("work"))
+			wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+		}
+		if u.Status().Refused.IsZero() {
+			t.Error("calls are not refused")
+		}
+		steps, err := u.Probe(t.Context())
+		wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+		if len(steps) != 1 || steps[0].Failed.String() != "GH-UPSTREAM-DOWN" || !strings.Contains(steps[0].Cause, "127.0.0.1:1") || steps[0].Found != "" {
+			t.Errorf("steps: %+v", steps)
+		}
+		if !u.Status().Refused.IsZero() {
+			t.Error("the next call is refused, too")
+		}
+	})
+}

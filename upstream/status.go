@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io/fs"
@@ -29,6 +30,7 @@ const (
 	StateDegraded   State = "degraded"    // it can be reached, but its answers do not come
 	StateNeedsLogin State = "needs-login" // it refuses the credential
 	StateDown       State = "down"        // it cannot be reached
+	StateDisabled   State = "disabled"    // an operator has disabled it
 )
 
 // Stages at which a call can fail.
@@ -83,6 +85,8 @@ type Status struct {
 	// ServerName and ServerVersion are what the server reports about itself.
 	ServerName    string
 	ServerVersion string
+	// Capabilities are those that the server declares, nil while they are not known.
+	Capabilities mcp.Raw
 	// DroppedTools maps tools that cannot be offered to the reasons.
 	DroppedTools map[string]string
 	// SkippedSkills maps skills, and files of skills, that are left out to the reasons. The
@@ -108,8 +112,10 @@ type health struct {
 	restarts atomic.Int64
 	garbage  atomic.Int64
 
-	mu     sync.Mutex // guards the fields below
-	status Status
+	changed func(Status) // Deps.Changed; nil for nobody
+
+	mu     sync.Mutex         // guards the fields below
+	status Status             // with State, Since, Last and what the server says about itself
 	users  map[string]Failure // whose credential was refused
 }
 
@@ -125,6 +131,9 @@ func (h *health) set(state State, last Failure) (changed bool) {
 	}
 	h.status.State, h.status.Since = state, time.Now()
 	h.ready.Store(state == StateReady)
+	if h.changed != nil {
+		h.changed(h.status)
+	}
 	return true
 }
 
@@ -152,7 +161,7 @@ func (h *health) takes(user string) {
 }
 
 // meet records which server it is.
-func (h *health) meet(revision string, stateful bool, serverInfo mcp.Raw) {
+func (h *health) meet(revision string, stateful bool, serverInfo, capabilities mcp.Raw) {
 	name, _ := serverInfo.Member("name")
 	version, _ := serverInfo.Member("version")
 	h.mu.Lock()
@@ -160,6 +169,9 @@ func (h *health) meet(revision string, stateful bool, serverInfo mcp.Raw) {
 	h.status.Revision, h.status.Stateful = revision, stateful
 	if name.Text() != "" {
 		h.status.ServerName, h.status.ServerVersion = dialect.Clip(name.Text()), dialect.Clip(version.Text())
+	}
+	if capabilities != nil && len(capabilities) <= dialect.MaxHello && !bytes.Equal(capabilities, h.status.Capabilities) {
+		h.status.Capabilities = bytes.Clone(capabilities) // it is a part of a larger message
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 )
 
-// traced measures each call, without the time in the queue, and gives one that is traced a
-// CLIENT span. A call that asks its user has one for each round; the request to the server
+// traced measures each call, without the time in the queue, as a step of its trail, and gives one
+// that is traced a CLIENT span. A call that asks its user has one for each round; the request to the server
 // names the first.
 func traced(tracer *tracing.Tracer, at tracing.Peer, era func() (revision string, stateful bool)) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			if !tracer.On() {
+			if !tracer.On() && c.Trail == nil {
 				return next.Handle(ctx, c)
 			}
 			peer := at

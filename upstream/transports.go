@@ -36,7 +36,7 @@ func (c Config) overHTTP(deps Deps) streamable.Config {
 // NewTransport makes the HTTP transport that sends the requests of an upstream with a URL.
 // metrics counts its connections; it may be nil.
 func NewTransport(metrics *Metrics, cfg Config) *dial.Transport {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}

@@ -52,6 +52,9 @@ type Deps struct {
 	// Lists takes news of the lists of clients' own sessions at the server; nil drops it. It
 	// must return at once.
 	Lists func(mcp.SessionLists)
+	// Changed is told of each change of State, with Since and Last; nil for nobody. It must
+	// return at once and not call the Upstream.
+	Changed func(Status)
 	// Before is the Upstream that this one replaces, nil for none. Calls parked there,
 	// waiting for their users, go on there.
 	Before *Upstream
@@ -110,7 +113,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		return nil, fmt.Errorf("upstream %q: no credentials were given", cfg.Name)
 	}
 	guessed := cfg.URL != "" && (cfg.Transport == "" || cfg.Transport == transportAuto)
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	u := &Upstream{
 		cfg:         cfg,
 		log:         deps.Log.With("upstream", cfg.Name),
@@ -124,6 +127,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}
 	u.count = deps.Metrics.of(cfg.Name)
 	u.base, u.stop = context.WithCancelCause(context.Background())
+	u.health.changed = deps.Changed
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	env := transport.Env{
 		Name: cfg.Name, Log: u.log, Spawn: u.lives.spawn, ResultBytes: cfg.Limits.ResultBytes, Memory: deps.Memory, Garbage: &u.health.garbage,
@@ -172,6 +176,10 @@ func (u *Upstream) EndSession(session string) { u.stateful.EndSession(session, t
 // cancelled, its processes end, and its kept sessions at the server stay open for the other
 // process.
 func (u *Upstream) DropSession(session string) { u.stateful.EndSession(session, false) }
+
+// Disown sees to it that clients' sessions at the server end with this Upstream: the one that
+// replaces it resumes none of them.
+func (u *Upstream) Disown(ctx context.Context) { u.stateful.Disown(ctx) }
 
 // RootsChanged forgets the roots of a client session, and tells the server that they
 // changed.

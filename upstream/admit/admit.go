@@ -105,9 +105,13 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 			}
 			defer a.results.end(user)
 		} else {
+			step := c.Trail.Begin("queue", a.cfg.Upstream)
 			if _, err := a.queue.Enter(ctx, user); err != nil {
-				return nil, a.deps.Failure(ctx, c, err)
+				err = a.deps.Failure(ctx, c, err)
+				step.End(mcp.FailureOf(err).String())
+				return nil, err
 			}
+			step.End("")
 			defer a.queue.Leave(user)
 		}
 		trial := false
@@ -147,6 +151,9 @@ func (a *Admit) refusal(wait time.Duration, why string) error {
 
 // Load returns how many calls run and wait in the queue.
 func (a *Admit) Load() (running, waiting int) { return a.queue.Size() }
+
+// Trial lets the next call through even if earlier ones could not reach the server.
+func (a *Admit) Trial() { a.breaker.letTry() }
 
 // RefusedUntil returns until when the breaker refuses calls, zero when it does not.
 func (a *Admit) RefusedUntil() time.Time { return a.breaker.opens() }

@@ -55,6 +55,13 @@ func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, why stri
 	return true, 0, ""
 }
 
+// letTry ends the pause.
+func (b *breaker) letTry() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = time.Time{}
+}
+
 // done takes what a call has shown. It reports whether that opens the breaker.
 func (b *breaker) done(now time.Time, trial bool, shown Outcome) (opens bool) {
 	b.mu.Lock()

@@ -45,8 +45,11 @@ type Env struct {
 	Dial func(ctx context.Context, owner *transport.Identity, e *Era) (transport.Conn, error)
 	// Learn replaces the era after the server turned out to speak another one.
 	Learn func(old, new *Era)
-	// Meet receives what the server says about itself, nil for nothing.
-	Meet func(rev *wire.Revision, serverInfo mcp.Raw)
+	// Meet receives what the server says about itself, and what it declares; nil for nothing.
+	Meet func(rev *wire.Revision, serverInfo, capabilities mcp.Raw)
+	// Tried receives how opening a session went that a server was asked for in a revision, when
+	// it began, and the error.
+	Tried func(e *Era, agreed string, began time.Time, err error)
 	// Opened counts attempts to open sessions and connections, by their errors. Restarts
 	// counts those that ended by themselves, and Garbage counts data on them that was not a
 	// message.

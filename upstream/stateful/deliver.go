@@ -20,6 +20,9 @@ func (s *session) deliver(m wire.Message) {
 		if x == nil && s.unattributed.keep(m) {
 			return
 		}
+		if x != nil {
+			dialect.Saw(x.follows(), m)
+		}
 		s.serve(m, x)
 	case wire.Notification:
 		x := s.only()

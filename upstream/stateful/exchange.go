@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -47,7 +48,8 @@ type exchange struct {
 
 	mu     sync.Mutex // guards the fields below
 	notify func(mcp.Event)
-	room   *mcp.Room // for questions, and for messages while nobody waits; nil for none yet
+	trail  *trail.Trail // of the call that waits
+	room   *mcp.Room    // for questions, and for messages while nobody waits; nil for none yet
 	minted int
 	open   []question
 	done   bool
@@ -84,7 +86,7 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // task made here, the request is not the call itself. meanwhile, if it is not nil, starts
 // what runs at the same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
-	x.s, x.id, x.notify, x.wake = s, s.env.NextID(), x.call.Notify, make(chan struct{}, 1)
+	x.s, x.id, x.notify, x.trail, x.wake = s, s.env.NextID(), x.call.Notify, x.call.Trail, make(chan struct{}, 1)
 	x.elsewhere = s.asksElsewhere() || x.task != "" && s.declared.Any()
 	life, err := s.env.Life(ctx, false)
 	if err != nil {
@@ -112,10 +114,13 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 		meanwhile()
 	}
 	out := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
+	body := out.Append(make([]byte, 0, out.Size()))
+	x.call.Trail.ToServer(s.conn.Header(), body)
 	stream, err := s.conn.Start(&transport.Request{
-		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Life: life, Body: out.Append(make([]byte, 0, out.Size())),
+		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Trail: x.call.Trail, Life: life, Body: body,
 	})
 	if err != nil {
+		dialect.SawRefusal(x.call.Trail, err)
 		s.calls.remove(x)
 		if life.TimedOut() || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
 			x.sayCancelled(ctx)
@@ -150,6 +155,9 @@ func (x *exchange) pump() {
 // read reads and handles the next message.
 func (x *exchange) read() {
 	m, err := x.next()
+	if err == nil {
+		dialect.Saw(x.follows(), m)
+	}
 	switch {
 	case err != nil:
 		x.end(nil, x.life.Why(err))
@@ -166,6 +174,13 @@ func (x *exchange) read() {
 	case m.Method != mcp.NoteProgress || x.owns(m):
 		x.s.note(m, x)
 	}
+}
+
+// follows returns the trail of the call that waits, nil for none.
+func (x *exchange) follows() *trail.Trail {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.trail
 }
 
 // owns reports whether a progress message has the token of this call.

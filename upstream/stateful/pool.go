@@ -95,14 +95,7 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
 			return nil
 		}
 		var err error
-		s, err = d.begin(ctx, at, e)
-		if errors.Is(err, dialect.ErrWrongEra) && !e.SSE {
-			older := &dialect.Era{Rev: e.Rev, SSE: true}
-			if s, err = d.begin(ctx, at, older); err == nil {
-				d.env.Learn(e, older)
-				d.env.Log.Info("upstream speaks HTTP+SSE")
-			}
-		}
+		s, err = d.eitherWay(e, func(e *dialect.Era) (*session, error) { return d.begin(ctx, at, e) })
 		return err
 	})
 	if err != nil && d.env.Process {
@@ -111,19 +104,59 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
 	return s, err
 }
 
-// begin begins a session on a new connection.
-func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*session, error) {
+// eitherWay opens a session over HTTP+SSE if the server knows no other way.
+func (d *Dialect) eitherWay(e *dialect.Era, open func(*dialect.Era) (*session, error)) (*session, error) {
+	s, err := open(e)
+	if !errors.Is(err, dialect.ErrWrongEra) || e.SSE {
+		return s, err
+	}
+	older := &dialect.Era{Rev: e.Rev, SSE: true}
+	if s, err = open(older); err == nil {
+		d.env.Learn(e, older)
+		d.env.Log.Info("upstream speaks HTTP+SSE")
+	}
+	return s, err
+}
+
+// agree opens a session on a new connection.
+func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *session, err error) {
+	began, agreed := time.Now(), ""
+	defer func() { d.env.Tried(e, agreed, began, err) }()
 	conn, err := d.env.Dial(ctx, at.Data.owner, e)
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(d, at, conn, e.Rev)
+	s = newSession(d, at, conn, e.Rev)
 	conn.Deliver(!s.shared(), s.deliver)
 	if err := s.handshake(ctx, e.Rev); err != nil {
 		s.cancel()
 		dialect.CloseConn(conn)
 		return nil, err
 	}
+	agreed = s.rev.Name
+	return s, nil
+}
+
+// Try opens a session of the gateway's own, and ends it at once.
+func (d *Dialect) Try(e *dialect.Era) error {
+	return d.env.Connect(func(ctx context.Context) error {
+		at := &entry{Data: &place{id: rand.Text(), owner: &transport.Identity{}, declared: dialect.Neutral(&mcp.Call{}, e.Rev), state: restore.New(true)}}
+		s, err := d.eitherWay(e, func(e *dialect.Era) (*session, error) { return d.agree(ctx, at, e) })
+		if err == nil {
+			s.cancel()
+			dialect.CloseConn(s.conn)
+		}
+		return err
+	})
+}
+
+// begin begins the session of an entry.
+func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*session, error) {
+	s, err := d.agree(ctx, at, e)
+	if err != nil {
+		return nil, err
+	}
+	conn := s.conn
 	d.save(ctx, s, e)
 	s.restore(ctx)
 	d.env.Watch(s.base, conn, func(lived time.Duration) {
@@ -208,4 +241,22 @@ func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 		return
 	}
 	s.at.Data.kept.Store(&id)
+}
+
+// Disown forgets what is kept of sessions: no other Dialect resumes them, and they end with this
+// one.
+func (d *Dialect) Disown(ctx context.Context) {
+	var all []*entry
+	for at := range d.pool.All() {
+		if at.Data.kept.Load() != nil {
+			all = append(all, at)
+		}
+	}
+	for _, at := range all {
+		if err := d.kept.save(ctx, at.Key, nil); err != nil {
+			d.env.Log.Debug("session not forgotten", "error", err)
+			continue
+		}
+		at.Data.kept.Store(nil)
+	}
 }

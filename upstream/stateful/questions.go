@@ -170,7 +170,7 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		x.life.Patiently()
 	}
 	x.mu.Lock()
-	x.notify = c.Notify // before the answers are sent: progress may follow at once
+	x.notify, x.trail = c.Notify, c.Trail // before the answers are sent: progress may follow at once
 	x.mu.Unlock()
 	settled, left := x.settle(c)
 	if err := x.pass(settled); err != nil {
@@ -198,6 +198,7 @@ type answered struct {
 func (x *exchange) pass(settled []answered) error {
 	var err error
 	for _, a := range settled {
+		x.follows().ToServer(nil, a.body)
 		if err = x.s.conn.Post(x.life, a.body); err != nil {
 			break
 		}

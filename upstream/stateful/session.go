@@ -116,7 +116,7 @@ func (s *session) learn(result mcp.Raw) {
 	caps, _ := result.Member("capabilities")
 	s.server = dialect.ReadServer(dialect.ValidTasks(s.rev, caps))
 	info, _ := result.Member("serverInfo")
-	s.env.Meet(s.rev, info)
+	s.env.Meet(s.rev, info, caps)
 	s.agreed.Store(true)
 }
 

@@ -96,8 +96,9 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		return d.retry(ctx, c)
 	}
 	for lost := 1; ; lost++ {
+		step := c.Trail.Begin("session", d.env.Upstream)
 		s, err := d.acquire(ctx, e, c)
-		if err != nil {
+		if step.End(""); err != nil {
 			return nil, err
 		}
 		call := s.callWithRoots

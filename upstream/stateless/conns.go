@@ -58,7 +58,7 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (*link, error) {
 	}
 	var base context.Context
 	base, l.closing = context.WithCancel(d.env.Base)
-	d.env.Meet(e.Rev, nil)
+	d.env.Meet(e.Rev, nil, nil)
 	l.Deliver(false, func(m wire.Message) {
 		if m.Kind == wire.Notification && m.Method == mcp.NoteMessage {
 			dialect.LogOnly(d.said, m) // it belongs to no call

@@ -42,8 +42,9 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 	if c.Method == mcp.MethodDiscover {
 		return d.discover(ctx, e, c)
 	}
+	step := c.Trail.Begin("session", d.env.Upstream)
 	conn, release, err := d.connect(ctx, e, c)
-	if err != nil {
+	if step.End(""); err != nil {
 		return nil, err
 	}
 	defer release()
@@ -138,11 +139,14 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c),
 		Meta: d.meta(rev, declared.Raw, c.LogLevel),
 	}
-	stream, err := conn.Start(&transport.Request{
-		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Life: life,
+	request := &transport.Request{
+		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Trail: c.Trail, Life: life,
 		Body:   out.Append(make([]byte, 0, out.Size())),
 		Header: d.callHeader(conn, rev, c),
-	})
+	}
+	c.Trail.ToServer(request.Header, request.Body)
+	stream, err := conn.Start(request)
+	dialect.SawRefusal(c.Trail, err)
 	if err != nil {
 		return nil, nil, refusal(life.Why(err))
 	}
@@ -152,6 +156,7 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 		if err != nil {
 			return nil, nil, life.Why(err)
 		}
+		dialect.Saw(c.Trail, m)
 		switch {
 		case dialect.Answers(m, id):
 			if m.Error != nil {
@@ -236,7 +241,8 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 	}
 	meta, _ := result.Member("_meta")
 	info, _ := meta.Member(wire.MetaServerInfo)
-	d.env.Meet(e.Rev, info)
+	capabilities, _ := result.Member("capabilities")
+	d.env.Meet(e.Rev, info, capabilities)
 	return dialect.Discovered(e.Rev, result, info)
 }
 

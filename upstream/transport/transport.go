@@ -24,6 +24,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // Transport reaches one server in one way. upstream/upstreamtest is the suite that each
@@ -83,6 +84,8 @@ type Request struct {
 	Header http.Header
 	// Trace goes into the HTTP headers if it has a span; nil for none.
 	Trace *mcp.Trace
+	// Trail is that of the call, told of the credential; nil for none.
+	Trail *trail.Trail
 	// Life bounds the exchange. The transport touches it whenever the server sends
 	// something, and ends it when the stream is closed and drained, or when Start fails.
 	Life *Life

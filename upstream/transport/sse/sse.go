@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
@@ -205,10 +206,10 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 		own := *req.Caller // part of a call, which the POST may outlive
 		caller = &own
 	}
-	header, life, body := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body // Bind replaces the header
+	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail // Bind replaces the header
 	c.spawn(func() {
 		defer close(taken)
-		if err := c.send(life, caller, header, body); err != nil {
+		if err := c.send(life, caller, to, header, body); err != nil {
 			s.Fail(err)
 		}
 	})
@@ -217,11 +218,11 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 
 // send POSTs a request. The answer comes on the stream, often before that to the POST, which
 // is ignored.
-func (c *conn) send(life *transport.Life, caller *mcp.Caller, header http.Header, body []byte) error {
+func (c *conn) send(life *transport.Life, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) error {
 	ctx, cancel := c.within(context.WithoutCancel(life))
 	defer cancel()
 	defer context.AfterFunc(life, func() { time.AfterFunc(lateAnswer, cancel) })()
-	resp, err := c.post(ctx, caller, header, body)
+	resp, err := c.post(ctx, caller, to, header, body)
 	if err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (c *conn) send(life *transport.Life, caller *mcp.Caller, header http.Header
 func (c *conn) Post(ctx context.Context, body []byte) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	resp, err := c.post(ctx, nil, c.posts.Header(), body)
+	resp, err := c.post(ctx, nil, nil, c.posts.Header(), body)
 	if err != nil {
 		return err
 	}
@@ -251,8 +252,8 @@ func (c *conn) within(ctx context.Context) (context.Context, context.CancelFunc)
 
 // post makes a POST and returns an answer that is not a refusal. A server that does not
 // know the session has not taken the message.
-func (c *conn) post(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {
-	resp, err := c.posts.POST(ctx, caller, header, body)
+func (c *conn) post(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) (*http.Response, error) {
+	resp, err := c.posts.POST(ctx, caller, to, header, body)
 	if err != nil || resp.StatusCode/100 == 2 {
 		return resp, err
 	}

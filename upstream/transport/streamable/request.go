@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -41,8 +42,9 @@ type Credentials interface {
 	// zero Caller is nobody. Errors are an *outbound.Error.
 	Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error)
 	// Refused notes that the server answered 401 or 403, with this WWW-Authenticate, to the
-	// request that had the stamp. It reports whether to make it once more.
-	Refused(caller mcp.Caller, stamp uint64, status int, challenge string) (again bool)
+	// request that had the stamp. It reports whether to make it once more. The error is an
+	// *outbound.Error, if it says more than the answer.
+	Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int, challenge string) (again bool, err error)
 }
 
 // Traced returns the headers of a request with those of W3C Trace Context, if it has a span.
@@ -60,9 +62,10 @@ func Traced(header http.Header, trace *mcp.Trace) http.Header {
 }
 
 // POST sends a message with our credential, on behalf of caller, nil for the owner of the
-// connection. The answer may have any status.
-func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {
-	return c.request(ctx, caller, http.MethodPost, header, body)
+// connection. The trail of a call, nil for none, is told of the credential. The answer may have
+// any status.
+func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) (*http.Response, error) {
+	return c.request(ctx, caller, to, http.MethodPost, header, body)
 }
 
 // Events asks for an event stream by GET: what comes after the event with this id, or all of
@@ -74,12 +77,12 @@ func (c *Conn) Events(ctx context.Context, lastEventID string) (*http.Response, 
 	if lastEventID != "" {
 		header[wire.HeaderLastEventID] = []string{lastEventID}
 	}
-	return c.request(ctx, nil, http.MethodGet, header, nil)
+	return c.request(ctx, nil, nil, http.MethodGet, header, nil)
 }
 
 // request makes a request with our credential. One that the server refuses for that did not
 // run, and is made once more with another one.
-func (c *Conn) request(ctx context.Context, caller *mcp.Caller, verb string, header http.Header, body []byte) (*http.Response, error) {
+func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header, body []byte) (*http.Response, error) {
 	credentials, over := c.t.cfg.Credentials, c.t.cfg.HTTP
 	if credentials == nil {
 		return c.t.send(ctx, over, verb, header, body)
@@ -95,8 +98,9 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, verb string, hea
 	}
 	for again := false; ; again = true {
 		own := maps.Clone(header) // requests share it
+		step := to.Begin("credential", "")
 		stamp, err := credentials.Authorize(ctx, who, own)
-		if err != nil {
+		if step.End(""); err != nil {
 			return nil, fmt.Errorf("%w: %w", transport.ErrNotSent, err)
 		}
 		resp, err := c.t.send(ctx, over, verb, own, body)
@@ -104,10 +108,14 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, verb string, hea
 			return resp, err
 		}
 		challenge := strings.Join(resp.Header.Values("WWW-Authenticate"), ", ")
-		if !credentials.Refused(who, stamp, resp.StatusCode, challenge) || again {
+		another, err := credentials.Refused(ctx, who, stamp, resp.StatusCode, challenge)
+		if err == nil && (again || !another) {
 			return resp, nil
 		}
 		Drain(resp)
+		if err != nil { // a request that was refused so did not run
+			return nil, fmt.Errorf("%w: %w", transport.ErrNotSent, err)
+		}
 	}
 }
 

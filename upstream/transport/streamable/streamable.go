@@ -142,7 +142,7 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 	if header == nil {
 		header = c.header
 	}
-	resp, err := c.POST(req.Life, req.Caller, Traced(header, req.Trace), req.Body)
+	resp, err := c.POST(req.Life, req.Caller, req.Trail, Traced(header, req.Trace), req.Body)
 	if err != nil {
 		req.Life.End()
 		return nil, err
@@ -185,7 +185,7 @@ func (c *Conn) adopt(h http.Header) error {
 
 // Post sends a message that has no answer.
 func (c *Conn) Post(ctx context.Context, body []byte) error {
-	resp, err := c.POST(ctx, nil, c.header, body)
+	resp, err := c.POST(ctx, nil, nil, c.header, body)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	if c.session == "" {
 		return nil
 	}
-	resp, err := c.request(ctx, nil, http.MethodDelete, c.header, nil)
+	resp, err := c.request(ctx, nil, nil, http.MethodDelete, c.header, nil)
 	if err != nil {
 		return err
 	}
