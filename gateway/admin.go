@@ -8,28 +8,111 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
+
+// serveConsole adds the console to what operators are served.
+func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
+	pages, err := console.New(console.Deps{
+		Guard: console.NewGuard(console.GuardDeps{
+			URL:    g.graph().cfg.Admin.At(),
+			Config: func() console.Config { return g.graph().cfg.Admin.Console },
+			Roles:  func(person *mcp.Caller) []string { return g.graph().staff.Roles(person) },
+			SignsIn: func(person *mcp.Caller) bool {
+				flow := g.console.flow(g.graph())
+				return flow != nil && flow.Issuer == person.Issuer
+			},
+			Approver: func(person *mcp.Caller) bool { return g.graph().staff.Approves(person) },
+			Trusted:  trustedPage,
+			People:   g.console.people,
+		}),
+		Flow:     func() *signin.Flow { return g.console.flow(g.graph()) },
+		SignedIn: g.services.events.consoleSignIn,
+		API:      api, Version: g.console.version, Log: g.log,
+	})
+	if err != nil {
+		return err
+	}
+	mux.Handle(console.Root+"/", pages)
+	mux.Handle("GET "+console.Root, pages)
+	mux.Handle("GET /{$}", http.RedirectHandler(console.Root+"/", http.StatusSeeOther))
+	g.log.Info("serving the console", "url", g.graph().cfg.Admin.At()+console.Root+"/")
+	return nil
+}
+
+// visitors are those who look at the console.
+type visitors struct {
+	people  *signin.Sessions // nil without a console
+	flows   *seal.Key        // for sign-ins that have begun
+	version string
+}
+
+// openConsole prepares the console, if one is configured.
+func openConsole(g *Gateway, cfg Config, shared *stores, version string) error {
+	if cfg.Admin.Console.IsZero() {
+		return nil
+	}
+	g.console.version = version
+	people, err := shared.key("people who have signed in")
+	if err != nil {
+		return err
+	}
+	if g.console.flows, err = shared.key("sign-ins that have begun"); err != nil {
+		return err
+	}
+	g.console.people = signin.NewSessions(shared.redis, people)
+	return nil
+}
+
+// flow returns how people sign in to the console under a graph, nil if they do not.
+func (v visitors) flow(under *graph) *signin.Flow {
+	cfg := under.cfg.Admin.Console.SignIn
+	if cfg.IsZero() {
+		return nil
+	}
+	f := &signin.Flow{
+		Issuer: cmp.Or(cfg.Issuer, under.cfg.Auth.Servers()[0]), ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret, Scopes: cfg.Scopes,
+		Redirect: under.cfg.Admin.At() + console.CallbackPath, Cookie: console.FlowCookie, Path: console.CallbackPath,
+		Key: v.flows, Issuers: under.auth,
+	}
+	if len(f.Scopes) == 0 {
+		f.Scopes = under.cfg.Auth.WithDefaults(under.cfg.PublicURL).ScopesSupported
+	}
+	for _, iss := range under.cfg.Auth.Issuers {
+		// A provider whose tokens name another audience knows no resources, and may refuse them.
+		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, under.cfg.PublicURL)) {
+			f.Resource = under.cfg.PublicURL
+		}
+	}
+	return f
+}
 
 // adminConnections bounds the connections of operators, probes and the like that are served at
 // a time; further ones wait.
 const adminConnections = 256
 
 // openAdmin binds the port for operators, if one is configured.
-func (g *Gateway) openAdmin(cfg Config) (err error) {
+func (g *Gateway) openAdmin(cfg Config, given net.Listener) (err error) {
 	if cfg.Admin.Listen == "" {
 		return nil
 	}
-	if g.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
-		return err // the error of net names the address
+	if g.admin = given; given == nil {
+		if g.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
+			return err // the error of net names the address
+		}
 	}
 	g.admin = netutil.LimitListener(g.admin, adminConnections)
 	g.undo.onStop("admin listener", closing(g.admin))
@@ -41,6 +124,7 @@ func (g *Gateway) serveAdmin() {
 	if g.admin == nil {
 		return
 	}
+	g.services.remember(g.graph())
 	server := newServer(g.adminRoutes(), g.log)
 	served := make(chan struct{})
 	go func() {
@@ -67,7 +151,15 @@ func (g *Gateway) adminRoutes() http.Handler {
 	mux.HandleFunc("GET /readyz", g.readyz)
 	mux.HandleFunc("GET /metrics", g.serveMetrics())
 	if g.recent != nil {
-		mux.Handle(admin.Path, newAPI(g))
+		api := newAPI(g)
+		if !g.graph().cfg.Admin.API.IsZero() {
+			mux.Handle(admin.Path, api)
+		}
+		if g.console.people != nil {
+			if err := serveConsole(g, api, mux); err != nil {
+				g.log.Error("the console is not served", failure.Internal.Attr(), "error", err)
+			}
+		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -135,7 +227,13 @@ func (g *Gateway) serveMetrics() http.HandlerFunc {
 // trusted reports whether a request comes from this machine itself: not from another machine,
 // not through a proxy, and not from a web page whose host name resolves to this machine.
 func trusted(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via", "Origin"} {
+	_, page := r.Header["Origin"]
+	return !page && trustedPage(r)
+}
+
+// trustedPage is trusted for requests of pages, too, which have to be checked to be ours.
+func trustedPage(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
 		if _, has := r.Header[name]; has {
 			return false
 		}

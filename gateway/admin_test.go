@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -166,8 +167,8 @@ func TestHealthOf(t *testing.T) {
 		stage string
 	}{
 		{"all well", catalog.StateUp, upstream.StateReady, upstream.StateReady, upstream.StageCall},
-		{"a list does not come", catalog.StateFailing, upstream.StateReady, upstream.StateDegraded, stageList},
-		{"no list comes", catalog.StateDown, upstream.StateReady, upstream.StateDegraded, stageList},
+		{"a list does not come", catalog.StateFailing, upstream.StateReady, upstream.StateDegraded, servers.StageList},
+		{"no list comes", catalog.StateDown, upstream.StateReady, upstream.StateDegraded, servers.StageList},
 		{"lists are still to come", catalog.StateConnecting, upstream.StateReady, upstream.StateConnecting, upstream.StageCall},
 		{"old lists are served", catalog.StateFailing, upstream.StateDown, upstream.StateDown, upstream.StageCall},
 		{"of each user", catalog.StatePerUser, upstream.StateConnecting, upstream.StateConnecting, upstream.StageCall},

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
@@ -28,7 +27,7 @@ const maxFirstRecord = 64 << 10
 func openAudit(g *Gateway, cfg Config, replica, version string, metrics *audit.Metrics) (err error) {
 	deps := audit.Deps{Replica: replica, Version: version, Log: g.log, Metrics: metrics}
 	if g.recent != nil {
-		deps.Also = g.recent.Put
+		deps.Also = func(r *record.Record) { g.recent.Put(r); g.series.Put(r) }
 	}
 	g.journal, err = audit.New(cfg.Audit, deps)
 	if err != nil {
@@ -252,7 +251,7 @@ func newReplay(cfg replay.Config, draft loaded, current *loaded) (*replay.Replay
 // replayed returns what decides in a configuration.
 func replayed(l loaded) replay.Rules {
 	cfg := l.cfg.withDefaults()
-	r := replay.Rules{Policy: cfg.rules(), Views: viewRules(cfg), SignIn: cfg.Auth.Mode == auth.ModeOAuth, Issuers: cfg.issuers(), Places: l.places}
+	r := replay.Rules{Policy: cfg.rules(), Views: viewRules(cfg), SignIn: cfg.Auth.Identifies(), Issuers: cfg.callerIssuers(), Places: l.places}
 	for _, u := range cfg.Upstreams {
 		if !enabled(u) {
 			continue

@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -21,6 +23,9 @@ type BackendReport struct {
 	Name  string // such as "issuer https://login.example.com"
 	Found string // its answer
 	Error string // why it cannot be used and what to do, "" if it can
+	// Clients say how known clients get in at an issuer. Unknown is why nobody can say it.
+	Clients []clients.Way
+	Unknown string
 }
 
 // CheckBackends tries the session store and every issuer. It returns when each has answered or
@@ -109,10 +114,30 @@ func checkIssuers(ctx context.Context, cfg Config) (reports []BackendReport, err
 		r := BackendReport{Name: "issuer " + s.Issuer, Found: fmt.Sprintf("%d keys", s.Keys)}
 		if s.Reason != "" {
 			r.Error = s.Reason + ": correct the url of the issuer, or make it reachable from here: no token of it is accepted"
+		} else if p, err := a.Provider(ctx, s.Issuer); err != nil {
+			r.Unknown = err.Error()
+		} else {
+			r.Clients = clients.Ways(offers(p))
 		}
 		reports = append(reports, r)
 	}
 	return reports, stop(context.WithoutCancel(ctx))
+}
+
+// offers says how clients get in at an issuer, by its metadata.
+func offers(p *auth.Provider) clients.Server {
+	why := func(ok bool) error {
+		if ok {
+			return nil
+		}
+		return errors.ErrUnsupported
+	}
+	return clients.Server{
+		Document: func(string) error { return why(p.Documents) },
+		Register: func([]string) error { return why(p.Registers) },
+		Known:    func([]string) string { return "" },
+		Public:   p.Public, NamesItself: p.NamesItself,
+	}
 }
 
 // IssuerHealth is the state of one issuer of tokens.

@@ -10,17 +10,17 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
-	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -59,6 +60,11 @@ type Config struct {
 	Auth auth.Config `yaml:"auth"`
 	// Sessions says what is kept for stateful clients.
 	Sessions session.Config `yaml:"sessions"`
+	// Vault has the keys for the tokens of users' own accounts at servers (upstreams[].auth.type
+	// user_oauth).
+	Vault vault.Config `yaml:"vault"`
+	// Accounts says how users sign in at the pages for accounts of their own at servers.
+	Accounts accounts.Config `yaml:"accounts"`
 	// Replicas says how gateways with one session store find each other.
 	Replicas cluster.Config `yaml:"replicas"`
 	// Policy says what callers may do. Required with auth.mode oauth. Without authentication
@@ -110,15 +116,7 @@ type Telemetry struct {
 }
 
 // Admin is the section "admin".
-type Admin struct {
-	// Listen is the address, host:port, that serves /healthz, /readyz and /metrics to anybody
-	// who reaches it. /readyz gives the state of upstreams only to requests from this machine.
-	// /metrics, which is made for collectors, includes the names of upstreams. Default none.
-	Listen string `yaml:"listen"`
-	// API says who may use the API for operators, /api/v1/ at the same address. A reload changes
-	// it, but does not begin or end to serve it. Default: it is not served.
-	API admin.Config `yaml:"api"`
-}
+type Admin = console.Section
 
 // Validate returns everything that is wrong, each problem prefixed with the path of its key.
 func (c Config) Validate() error {
@@ -138,14 +136,15 @@ func (c Config) Validate() error {
 	}
 	found.add("sessions", c.Sessions.Validate())
 	found.add("replicas", c.checkReplicas())
-	if c.Policy.IsZero() && c.Auth.Mode == auth.ModeOAuth {
-		found.add("policy", errors.New("auth.mode oauth needs it; if everyone with a token may use everything, write policy: {default: allow}"))
+	if c.Policy.IsZero() && c.Auth.Identifies() {
+		found.add("policy", fmt.Errorf("auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}", c.Auth.Mode, proofs[c.Auth.Mode]))
 	}
-	issuers := c.issuers()
+	issuers := c.callerIssuers()
+	found.add("auth.keys", apikey.CheckViews("entries", c.Auth.Keys.Entries, c.viewNames()))
 	found.add("policy", c.Policy.Validate())
 	found.add("policy", c.Policy.CheckIssuers(issuers))
-	if rule, ok := c.Policy.NeedsApprovers(); ok && c.Admin.API.IsZero() {
-		found.add("policy", fmt.Errorf("%s: approvers: nobody could decide: they need admin.listen and admin.api (docs/admin-api.md)", rule))
+	if rule, ok := c.Policy.NeedsApprovers(); ok && !c.Admin.Operated() {
+		found.add("policy", fmt.Errorf("%s: approvers: nobody could decide: they need admin.listen, and admin.api or admin.console (docs/admin-api.md)", rule))
 	}
 	found.add("limits", c.Limits.Validate())
 	found.add("limits", c.Limits.CheckIssuers(issuers))
@@ -155,6 +154,12 @@ func (c Config) Validate() error {
 	found.add("disclosure", c.Disclosure.validate(issuers))
 	found.add("pinning", c.Pinning.Validate())
 	checkViews(c, &found)
+	if c.Auth.Server.Enabled && ofServer(c.path()) {
+		found.add("public_url", fmt.Errorf("path %q: auth.server has it", c.path()))
+	}
+	if hasAccounts(c.Upstreams) && accounts.Serves(c.path()) {
+		found.add("public_url", fmt.Errorf("path %q: the pages of users' accounts at servers (auth.type user_oauth) are there", c.path()))
+	}
 	found.add("http", c.HTTP.Validate())
 	found.add("http.sse_path", c.checkSSEPath())
 	found.add("connections", c.Connections.Validate())
@@ -162,14 +167,14 @@ func (c Config) Validate() error {
 	if c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key {
 		found.add("audit.key", errors.New("is that of sessions.key, too: give each its own, so that whoever reads one has not got the other"))
 	}
+	if err := checkAccounts(c.Vault, c.Upstreams, c.Auth.Mode, c.Sessions.Store == session.StoreRedis, c.Sessions.Key, c.Audit.Key); err != nil {
+		found = append(found, err)
+	}
+	found.add("accounts", c.Accounts.Check(issuers, hasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
 	found.add("tracing", given.Tracing.Validate())
 	found.add("telemetry.log", c.Telemetry.Log.Validate())
-	if c.Admin.Listen != "" {
-		found.add("admin.listen", checkListen(c.Admin.Listen))
-	} else if !c.Admin.API.IsZero() {
-		found.add("admin.listen", errors.New("admin.api needs it: the address of the API, such as 127.0.0.1:9090"))
-	}
-	found.add("admin.api", c.Admin.API.Validate())
+	_, approvers := c.Policy.NeedsApprovers()
+	c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen}, found.add)
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
 		found.add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
 	}
@@ -180,6 +185,9 @@ func (c Config) Validate() error {
 	return errors.Join(found...)
 }
 
+// proofs are what callers prove with who they are, by auth.mode.
+var proofs = map[string]string{auth.ModeOAuth: "token", auth.ModeKeys: "key"}
+
 // findings are the problems of a configuration.
 type findings []error
 
@@ -188,43 +196,6 @@ func (f *findings) add(path string, err error) {
 	if err != nil {
 		*f = append(*f, fmt.Errorf("%s: %w", path, err))
 	}
-}
-
-// doubts returns what is allowed but probably not meant.
-func (c Config) doubts() error {
-	doubts := append(append(append(c.policyDoubts(), viewDoubts(c)...), auditDoubts(c)...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
-	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
-		doubts = append(doubts, fmt.Errorf("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
-	}
-	u, err := url.Parse(c.PublicURL)
-	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && c.Auth.Mode != auth.ModeOAuth {
-		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
-	}
-	return errors.Join(doubts...)
-}
-
-// auditDoubts returns what is probably not meant.
-func auditDoubts(c Config) (doubts []error) {
-	for i, r := range c.Policy.Rules {
-		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() && c.Admin.API.IsZero() {
-			doubts = append(doubts, fmt.Errorf("policy: rules[%d]: record: nothing is recorded: there is no section audit", i))
-		}
-	}
-	return doubts
-}
-
-// policyDoubts returns what is probably not meant in policy, limits and hooks.
-func (c Config) policyDoubts() (doubts []error) {
-	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
-	}
-	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
-	}
-	for _, doubt := range c.Hooks.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("hooks: %w", doubt))
-	}
-	return doubts
 }
 
 func (c Config) upstreamNames() (names []string) {
@@ -242,6 +213,14 @@ func (c Config) issuers() (urls []string) {
 	return urls
 }
 
+// callerIssuers returns the issuers that callers have: also that of API keys.
+func (c Config) callerIssuers() []string {
+	if c.Auth.Keys.IsZero() {
+		return c.issuers()
+	}
+	return append(c.issuers(), mcp.KeyIssuer)
+}
+
 func (c Config) checkUpstreams(found *findings) {
 	if len(c.Upstreams) == 0 {
 		found.add("upstreams", errors.New("at least one is needed"))
@@ -254,7 +233,7 @@ func (c Config) checkUpstreams(found *findings) {
 		if err := pinning.CheckMode(u.Pinning.Mode); err != nil {
 			add(fmt.Errorf("pinning: %w", err))
 		}
-		if u.Auth.Type == outbound.TypeTokenExchange && u.Auth.Issuer != "" && !slices.Contains(c.issuers(), u.Auth.Issuer) {
+		if u.Auth.Issuer != "" && !slices.Contains(c.issuers(), u.Auth.Issuer) {
 			add(fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer))
 		}
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
@@ -414,12 +393,17 @@ func (c *Config) resolvePaths(dir string) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
+	absolute(&c.Auth.Keys.File)
 	absolute(&c.Disclosure.Descriptions)
 	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
 	absolute(&c.Pinning.File)
 	absolute(&c.Sessions.Redis.CAFile)
 	absolute(&c.Sessions.Redis.CertFile)
 	absolute(&c.Sessions.Redis.KeyFile)
+	for _, path := range []*string{&c.Vault.Transit.TokenFile, &c.Vault.Transit.CAFile, &c.Vault.Transit.CertFile, &c.Vault.Transit.KeyFile} {
+		absolute(path)
+	}
+	c.Auth.Server.Clientele().ResolvePaths(absolute)
 	for i := range c.Audit.Sinks {
 		s := &c.Audit.Sinks[i]
 		for _, path := range []*string{&s.Path, &s.CAFile, &s.CertFile, &s.KeyFile} {
@@ -484,7 +468,7 @@ func (c Config) memoryDoubts(limit int64) (doubts []error) {
 // rules is the policy in force. Without authentication and without a policy, everything is
 // allowed to everyone who reaches the loopback listener.
 func (c Config) rules() policy.Config {
-	if c.Policy.IsZero() && c.Auth.Mode != auth.ModeOAuth {
+	if c.Policy.IsZero() && !c.Auth.Identifies() {
 		return policy.Config{Default: policy.DefaultAllow}
 	}
 	return c.Policy

@@ -6,15 +6,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -49,6 +56,7 @@ type loaded struct {
 	files    []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
 	revision string            // the first digits of the file's SHA-256
 	places   map[string]string // of the rules of policy by their names, file:line
+	text     []byte            // nil if the file cannot be read
 }
 
 // load is LoadConfig. If holds, the current configuration, is given, a change that needs a
@@ -58,9 +66,9 @@ func load(file string, holds *Config) (loaded, error) {
 	if err != nil {
 		return loaded{files: []strictyaml.Seen{this}}, &ConfigError{Problems: []Problem{{File: file, Message: "cannot be read: " + err.Error()}}}
 	}
-	l, err := parseConfig(file, data, holds)
+	l, err := parseConfig(file, data, holds, os.LookupEnv)
 	l.files = append(l.files, this)
-	l.revision = revisionOf(data)
+	l.text, l.revision = data, revisionOf(data)
 	return l, err
 }
 
@@ -73,7 +81,7 @@ func revisionOf(data []byte) string {
 // ParseConfig is LoadConfig for a text in memory. file names it in problems, and relative
 // paths start at its directory; the file need not exist.
 func ParseConfig(file string, data []byte) (cfg Config, warnings []Problem, err error) {
-	l, err := parseConfig(file, data, nil)
+	l, err := parseConfig(file, data, nil, os.LookupEnv)
 	return l.cfg, l.warnings, err
 }
 
@@ -88,13 +96,13 @@ func Locate(file string, found []error) ([]Problem, error) {
 	return decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv}, &cfg).Locate(errors.Join(found...)), nil
 }
 
-func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) {
+func parseConfig(file string, data []byte, holds *Config, env func(string) (string, bool)) (l loaded, err error) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
 		return l, &ConfigError{Problems: []Problem{{File: file, Message: "its directory is not known: " + err.Error()}}}
 	}
 	var cfg Config
-	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: os.LookupEnv}, &cfg)
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: env}, &cfg)
 	problems := d.Problems()
 	l.warnings, l.files = d.Warnings(), d.Files()
 	if len(problems) == 0 && holds != nil {
@@ -104,6 +112,9 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 		return l, &ConfigError{Problems: problems}
 	}
 	cfg.resolvePaths(dir)
+	if err := l.readKeys(&cfg, holds != nil && len(holds.Auth.Keys.Filed) > 0); err != nil {
+		return l, err
+	}
 	l.cfg, l.places = cfg, rulePlaces(file, cfg, d)
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))
@@ -113,6 +124,21 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 		l.files = append(l.files, lock)
 	}
 	return l, nil
+}
+
+// readKeys reads the file of API keys, if one is configured. Before the first key there need not be
+// any, but one that vanishes while the gateway runs, and had keys, is a mistake.
+func (l *loaded) readKeys(cfg *Config, had bool) error {
+	if cfg.Auth.Keys.File == "" {
+		return nil
+	}
+	keys := keyfile.Load(cfg.Auth.Keys.File, cfg.Auth.Keys, cfg.viewNames(), !had)
+	cfg.Auth.Keys.Filed = keys.Keys
+	l.files, l.warnings = append(l.files, keys.Seen), append(l.warnings, keys.Warnings...)
+	if len(keys.Problems) > 0 {
+		return &ConfigError{Problems: keys.Problems}
+	}
+	return nil
 }
 
 // rulePlaces returns the places of the rules of policy by their names.
@@ -127,8 +153,11 @@ func rulePlaces(file string, cfg Config, d *strictyaml.Document) map[string]stri
 // parseDraft reads the text of somebody who may know neither the environment nor the files of
 // this machine. Of lines with references, it does not say what is wrong, except where calls are
 // decided by them.
-func parseDraft(file string, data []byte) (l loaded, err error) {
-	d := decodeConfig(strictyaml.Source{File: file, Data: data, Blind: true}, &l.cfg)
+func parseDraft(file string, data []byte) (l loaded, err error) { return parseBlindly(file, data, nil) }
+
+// parseBlindly is parseDraft with variables that are known.
+func parseBlindly(file string, data []byte, known func(string) (string, bool)) (l loaded, err error) {
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Env: known, Blind: true}, &l.cfg)
 	lines := bytes.Split(data, []byte("\n"))
 	problems := slices.DeleteFunc(d.Problems(), func(p Problem) bool {
 		decides := p.Path == "" || strings.HasPrefix(p.Path, "policy") || strings.HasPrefix(p.Path, "views") || strings.HasSuffix(p.Path, "enabled") || strings.HasSuffix(p.Path, "mode")
@@ -167,6 +196,7 @@ func (c Config) needsRestart(holds Config) error {
 		{"listen", holds.Listen, c.Listen},
 		{"public_url", holds.PublicURL, c.PublicURL},
 		{"sessions", withoutUser(holds.Sessions), withoutUser(c.Sessions)},
+		{"vault", holds.Vault, c.Vault},
 		{"replicas", holds.Replicas, c.Replicas},
 		{"http", holds.HTTP, c.HTTP},
 		{"connections", holds.Connections, c.Connections},
@@ -187,11 +217,16 @@ func withoutUser(c session.Config) session.Config {
 }
 
 // withoutOperators returns the section without the parts that a reload can change: only whether
-// there is an API cannot change.
-func withoutOperators(c Admin) Admin {
+// there are an API and a console cannot change.
+func withoutOperators(c console.Section) console.Section {
+	c.Console.Save = false
 	if !c.API.IsZero() {
 		c.API = admin.Config{Loopback: "some"}
 	}
+	if !c.Console.IsZero() {
+		c.Console = console.Config{Loopback: "some"}
+	}
+	c.Rules = nil
 	return c
 }
 
@@ -213,6 +248,23 @@ func (f *configFile) load(holds *Config) (loaded, error) {
 	return l, err
 }
 
+// still reports as an error that the file has another revision.
+func (f *configFile) still(revision string) error {
+	data, _, _, err := strictyaml.SeeFile(f.path, maxConfigBytes)
+	if err == nil && revisionOf(data) != revision {
+		err = admin.ErrFileChanged
+	}
+	return err
+}
+
+// saved notes that the file has been written, and what references in it name.
+func (f *configFile) saved(l loaded) {
+	_, _, this, _ := strictyaml.SeeFile(f.path, maxConfigBytes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files = append(l.files, this)
+}
+
 // changed looks at the files. It reports whether they differ from those of the last load and
 // are the same as at the last look: a file that is being written has to wait.
 func (f *configFile) changed() bool {
@@ -225,4 +277,54 @@ func (f *configFile) changed() bool {
 	settled := slices.Equal(now, f.last)
 	f.last = now
 	return settled && !slices.Equal(now, f.files)
+}
+
+// doubts returns what is allowed but probably not meant.
+func (c Config) doubts() error {
+	doubts := append(append(append(append(c.policyDoubts(), viewDoubts(c)...), auditDoubts(c)...), c.exchangeDoubts()...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
+	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
+		doubts = append(doubts, fmt.Errorf("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
+	}
+	u, err := url.Parse(c.PublicURL)
+	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && !c.Auth.Identifies() {
+		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
+	}
+	if err := apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon); err != nil {
+		doubts = append(doubts, fmt.Errorf("auth.keys: %w", err))
+	}
+	return errors.Join(doubts...)
+}
+
+// exchangeDoubts reports upstreams whose tokens are exchanged where those of auth.server are not known.
+func (c Config) exchangeDoubts() (doubts []error) {
+	for i, u := range c.Upstreams {
+		if c.Auth.Server.Enabled && enabled(u) && u.Auth.Type == outbound.TypeTokenExchange {
+			doubts = append(doubts, fmt.Errorf("%s: auth: token_exchange works for callers with a token of the issuer itself alone: it does not know the tokens of auth.server", upstreamPath(i, u)))
+		}
+	}
+	return doubts
+}
+
+// auditDoubts returns what is probably not meant.
+func auditDoubts(c Config) (doubts []error) {
+	for i, r := range c.Policy.Rules {
+		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() && !c.Admin.Operated() {
+			doubts = append(doubts, fmt.Errorf("policy: rules[%d]: record: nothing is recorded: there is no section audit", i))
+		}
+	}
+	return doubts
+}
+
+// policyDoubts returns what is probably not meant in policy, limits and hooks.
+func (c Config) policyDoubts() (doubts []error) {
+	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
+	}
+	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
+	}
+	for _, doubt := range c.Hooks.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("hooks: %w", doubt))
+	}
+	return doubts
 }

@@ -59,6 +59,20 @@ func TestConfigProblems(t *testing.T) {
 		{"a prefix that is not in use", "upstreams:\n- {name: a, url: https://a.example, prefix: b__, enabled: false}\n- {name: b, url: https://b.example}\n", nil},
 		{"token exchange without users", "upstreams:\n- name: a\n  url: https://a.example\n  auth:\n    type: token_exchange\n    token_url: https://i.example/token\n    issuer: https://i.example\n    client_id: gatehouse\n    client_secret: x\n",
 			[]string{`c.yaml:7: upstreams[0] (a): auth.issuer: "https://i.example" is none of auth.issuers, so nobody comes with a token of it`}},
+		{"accounts without users", "upstreams:\n- name: a\n  url: https://a.example\n  auth:\n    type: user_oauth\n    client_id: g\n",
+			[]string{`c.yaml:4: upstreams[0] (a): auth.authorization_server: is needed with client_id: the gateway is registered there and nowhere else`,
+				`c.yaml:5: upstreams[0] (a): auth.type: user_oauth needs auth.mode oauth: without it nobody knows whose account it is`}},
+		{"the pages of accounts are there", "auth: {mode: oauth, issuers: [{url: https://login.example.com}]}\npolicy: {default: allow}\naccounts: {sign_in: {client_id: pages}}\npublic_url: https://gw.example.com/account\nviews:\n- {name: v, path: /account/v, show: [\"tools:a/*\"]}\nupstreams:\n- name: a\n  url: https://a.example\n  auth: {type: user_oauth}\n",
+			[]string{`c.yaml:4: public_url: path "/account": the pages of users' accounts at servers (auth.type user_oauth) are there`,
+				`c.yaml:6: views[0] (v): path: "/account/v": the pages of users' accounts at servers are there: choose another`}},
+		{"nobody signs in at the pages", "auth: {mode: oauth, issuers: [{url: https://login.example.com}]}\npolicy: {default: allow}\npublic_url: https://gw.example.com/mcp\nupstreams:\n- name: a\n  url: http://a.example\n  allow_plaintext: true\n  auth: {type: user_oauth}\n",
+			[]string{`c.yaml:1: accounts.sign_in.client_id: is missing: with auth.type user_oauth, users sign in at the gateway's own pages, too. Register these at the issuer, with the redirect URI /account/callback at the scheme and host of public_url`,
+				`c.yaml:6: upstreams[0] (a): url: with auth.type user_oauth it is https, or on a loopback address: tokens of users go there`}},
+		{"the pages' issuer", crm + "accounts: {sign_in: {client_id: a, issuer: https://other.example.com}}\n",
+			[]string{`c.yaml:2: accounts.sign_in.issuer: there is none: users sign in at one of auth.issuers, with auth.mode oauth`}},
+		{"the vault's key", crm + "sessions: {key: 0123456789abcdef0123456789abcdef}\nvault:\n  keys:\n  - {id: a, key: 0123456789abcdef0123456789abcdef}\n  - {id: a, key: short}\n",
+			[]string{`c.yaml:5: vault.keys[0].key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other`,
+				`c.yaml:6: vault.keys[1].id: "a" is that of another key already`, `c.yaml:6: vault.keys[1].key: 5 bytes are too few: at least 32 are needed, such as those of openssl rand -base64 32`}},
 		{"a fixed header twice", "upstreams:\n- name: a\n  url: https://a.example\n  headers: {authorization: x}\n  auth: {type: bearer, token: y}\n",
 			[]string{`c.yaml:4: upstreams[0] (a): headers.authorization: auth sets it already; leave one of the two out`}},
 		{"credentials of a command", "upstreams:\n- name: a\n  command: [x]\n  auth: {type: bearer, token: y}\n",
@@ -226,8 +240,8 @@ func TestRelativePaths(t *testing.T) {
 }
 
 func TestExampleIsValid(t *testing.T) {
-	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "SIEM_TOKEN", "DLP_TOKEN"} {
-		t.Setenv(name, "s3cret")
+	for _, name := range []string{"INTROSPECTION_SECRET", "OAUTH_CLIENT_SECRET", "INSPECTOR_SECRET", "OAUTH_SIGNING_KEY", "CRM_SECRET", "CHAT_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "SIEM_TOKEN", "DLP_TOKEN", "GATEHOUSE_CONSOLE_SECRET"} {
+		t.Setenv(name, "a secret of many characters")
 	}
 	t.Setenv("GATEHOUSE_ADMIN_TOKEN", "456789abcdef0123456789abcdef0123")
 	t.Setenv("GATEHOUSE_KEY", "0123456789abcdef0123456789abcdef")
@@ -235,11 +249,14 @@ func TestExampleIsValid(t *testing.T) {
 	t.Setenv("AUDIT_KEY", "0123456789abcdefghijklmnopqrstuv")
 	t.Setenv("SIEM_KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	t.Setenv("OTEL_TOKEN", "abc")
+	t.Setenv("VAULT_TOKEN", "hvs.abc")
+	t.Setenv("GATEHOUSE_VAULT_KEY", "zyxwvutsrqponmlkjihgfedcba987654")
+	t.Setenv("GATEHOUSE_ACCOUNTS_SECRET", "accounts-secret")
 	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("POD_IP", "10.1.2.3")
 	t.Setenv("SEARCH_KEY", privateKey(t))
 	_, warnings, err := LoadConfig(exampleFile)
-	if err != nil || len(warnings) > 0 {
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Message, "there is no such file yet: gatehouse key new makes it") {
 		t.Errorf("problems:\n%v\nwarnings: %v", err, warnings)
 	}
 }

@@ -27,6 +27,10 @@ var zeroKeys = map[string]string{
 	"auth.leeway":                       "auth: {%s}",
 	"auth.max_stale":                    "auth: {%s}",
 
+	"auth.server.access_token_life":         "auth: {server: {%s}}",
+	"auth.server.refresh_token_life":        "auth: {server: {%s}}",
+	"auth.server.registration.dcr.lifetime": "auth: {server: {registration: {dcr: {enabled: true, %s}}}}",
+
 	"connections.idle_timeout": "connections: {%s}",
 	"connections.max":          "connections: {%s}",
 	"connections.per_address":  "connections: {%s}",
@@ -79,6 +83,9 @@ var zeroKeys = map[string]string{
 	"upstreams[].timeout.connect":             "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
 	"upstreams[].timeout.idle":                "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
 	"upstreams[].timeout.total":               "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
+
+	"vault.transit.cache":   "vault: {transit: {url: https://v.example, key: k, token: t, %s}}",
+	"vault.transit.timeout": "vault: {transit: {url: https://v.example, key: k, token: t, %s}}",
 }
 
 // numberKey is a key with a number.

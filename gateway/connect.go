@@ -6,14 +6,22 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 )
@@ -216,4 +224,186 @@ func (g *graph) idleRules() (idle []error) {
 		}
 	}
 	return idle
+}
+
+// TokenReport estimates how much of a model's context the tools of one upstream take.
+type TokenReport struct {
+	Name  string
+	Tools int
+	// Full and Short are the estimated tokens of their descriptions, in full and in short: see
+	// servers.Tokens.
+	Full, Short int
+	// Problem is why the numbers are unknown, "" if they are known.
+	Problem string
+}
+
+// Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
+// in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
+// takes in mode progressive. If a view is named, only its tools count, as it shows them.
+func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, 0, err
+	}
+	if view != "" {
+		if _, err := viewNamed(cfg, view); err != nil {
+			return nil, 0, err
+		}
+	}
+	err = inspect(ctx, cfg.open(), version, log, func(g *graph) error {
+		reports, err = g.tokens(ctx, view)
+		return err
+	})
+	return reports, servers.Tokens(disclosure.OwnTool()), err
+}
+
+// open returns the configuration for a caller who may see everything, and sees it in full.
+func (c Config) open() Config {
+	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
+	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil
+	c.Upstreams = slices.Clone(c.Upstreams)
+	for i := range c.Upstreams {
+		c.Upstreams[i].Disclosure.Mode = ""
+	}
+	c.Views = slices.Clone(c.Views)
+	for i := range c.Views {
+		c.Views[i].Who, c.Views[i].Disclosure.Mode = policy.Who{}, ""
+	}
+	return c
+}
+
+func (g *graph) tokens(ctx context.Context, view string) ([]TokenReport, error) {
+	reports := make([]TokenReport, len(g.members))
+	places := make(map[string]int)
+	for i, view := range g.catalog.Status() { // in the order of the upstreams
+		places[view.Name] = i
+		reports[i].Name = view.Name
+		switch {
+		case view.State == catalog.StatePerUser:
+			reports[i].Problem = "has tools for each user, and is asked for none"
+		case view.State == catalog.StateConnecting:
+			reports[i].Problem = late(g.members[i].cfg)
+		case view.State != catalog.StateUp:
+			reports[i].Problem = view.LastError
+		}
+	}
+	tools, err := g.described.Tools(ctx, mcp.Caller{View: view}, g.way.Lists)
+	if err != nil {
+		return nil, fmt.Errorf("listing the tools: %w", err)
+	}
+	for _, tool := range tools {
+		r := &reports[places[tool.Target.Upstream]]
+		r.Tools++
+		r.Full += servers.Tokens(tool)
+		r.Short += servers.Tokens(g.described.Short(tool))
+	}
+	return reports, nil
+}
+
+// Try connects to the upstreams of a text, or to one of them, as Connect does. Relative paths begin
+// at the directory of file; env has the values of references.
+func Try(ctx context.Context, file string, text []byte, only string, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
+	l, err := parseConfig(file, text, nil, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	return try(ctx, l.cfg, only, version, log)
+}
+
+// TryBlindly is Try for the text of somebody who may use neither the environment and the files of
+// this machine, nor its programs.
+func TryBlindly(ctx context.Context, text []byte, only string, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
+	l, err := parseBlindly("", text, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found findings
+	const needs = "needs admin.console.save: true, since whoever tries it could run anything here; \"gatehouse check --connect\" tries it on the machine"
+	for i, u := range l.cfg.Upstreams {
+		if !enabled(u) || only != "" && u.Name != only {
+			continue
+		}
+		if len(u.Command) > 0 {
+			found.add(upstreamPath(i, u)+": command", errors.New("to try a program "+needs))
+		}
+		if u.Skills != "" {
+			found.add(upstreamPath(i, u)+": skills", errors.New("to read a directory "+needs))
+		}
+		for _, reference := range configtext.References(text, "upstreams", i) {
+			name, isVariable := strings.CutPrefix(reference, "env:")
+			if _, known := env(name); !isVariable || !known {
+				found.add(upstreamPath(i, u), fmt.Errorf("${%s}: to read it %s; or give a value for it", reference, needs))
+			}
+		}
+	}
+	if len(found) > 0 {
+		return nil, nil, strictyaml.Unplaced(errors.Join(found...))
+	}
+	return try(ctx, l.cfg, only, version, log)
+}
+
+// try connects to upstreams, without anything else that a configuration says.
+func try(ctx context.Context, all Config, only, version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
+	cfg := Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
+	cfg.Naming.Instructions = ""
+	no, has := false, false
+	for i, u := range cfg.Upstreams {
+		if only != "" && u.Name != only {
+			cfg.Upstreams[i].Enabled = &no
+		}
+		has = has || enabled(cfg.Upstreams[i])
+	}
+	if !has {
+		return nil, nil, strictyaml.Unplaced(errors.New("there is no server to try, or it is not enabled"))
+	}
+	err = inspect(ctx, cfg, version, log, func(g *graph) error {
+		reports = g.reports()
+		found := g.clientDoubts()
+		for _, d := range g.sight().deceits() {
+			found = append(found, d)
+		}
+		if len(found) > 0 {
+			doubts = strictyaml.Unplaced(errors.Join(found...)).Problems
+		}
+		return nil
+	})
+	return reports, doubts, err
+}
+
+// probed tries servers. Where operators may not change the file, what they try reads neither files nor
+// the environment of this machine, and starts no programs. URLs are as for any upstream.
+func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, error) {
+	given := func(name string) (string, bool) { value, has := p.Values[name]; return value, has }
+	known := func(name string) (string, bool) {
+		if value, has := given(name); has {
+			return value, has
+		}
+		return os.LookupEnv(name)
+	}
+	text, version, log := []byte(p.Config), g.services.version, slog.New(slog.DiscardHandler)
+	if problems := maskProblem(text); problems != nil {
+		return admin.Probed{}, &admin.BadDraft{Problems: problems}
+	}
+	var reports []UpstreamReport
+	var doubts []Problem
+	var err error
+	if g.file != nil && g.graph().cfg.Admin.Console.Save {
+		reports, doubts, err = Try(ctx, g.file.path, text, p.Server, known, version, log)
+	} else {
+		reports, doubts, err = TryBlindly(ctx, text, p.Server, given, version, log)
+	}
+	if bad, ok := errors.AsType[*ConfigError](err); ok {
+		return admin.Probed{}, &admin.BadDraft{Problems: shownProblems(bad)}
+	}
+	if err != nil {
+		return admin.Probed{}, err
+	}
+	found := admin.Probed{Warnings: shownProblems(&ConfigError{Problems: doubts})}
+	for _, r := range reports {
+		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
+		for _, w := range r.Withheld {
+			one.Withheld = append(one.Withheld, fmt.Sprintf("%s %q: %s", w.Kind, w.Name, w.Reason))
+		}
+		found.Servers = append(found.Servers, one)
+	}
+	return found, nil
 }

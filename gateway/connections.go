@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -93,6 +94,11 @@ func (c Connections) networks() (networks []netip.Prefix) {
 		}
 	}
 	return networks
+}
+
+// proxied reports whether an address is that of a proxy.
+func (c Connections) proxied(from netip.Addr) bool {
+	return slices.ContainsFunc(c.networks(), func(n netip.Prefix) bool { return n.Contains(from) })
 }
 
 // addressOf is the IP address of a connection, or the zero Addr if it has none.

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
+	"github.com/gatehouse-mcp/gatehouse/auth/grants"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
@@ -31,7 +34,7 @@ const (
 type events struct {
 	journal *audit.Journal // set before anything happens
 
-	signIns, requests ration // of records of those that are refused
+	signIns, consoleSignIns, requests ration // of records of those that are refused, each its own: one must not silence another
 }
 
 // ration is how many records of one sort there may be each second.
@@ -53,6 +56,39 @@ func (e *events) judged(j auth.Judgement) {
 	}
 	if j.Status != 0 {
 		r.Event, r.Code = "refused", j.Status
+		ok := false
+		if r.Count, ok = e.signIns.take(time.Now()); !ok {
+			return
+		}
+	}
+	e.journal.Put(r)
+}
+
+// consoleSignIn records that somebody signed in to the console, or why not.
+func (e *events) consoleSignIn(who mcp.Caller, err error) {
+	r := &record.Record{Kind: record.KindAdmin, Event: "signed in", Issuer: who.Issuer, User: who.Subject, Groups: who.Groups, Client: who.ClientID}
+	if err != nil {
+		r.Event, r.Reason = "sign-in refused", err.Error()
+		ok := false
+		if r.Count, ok = e.consoleSignIns.take(time.Now()); !ok {
+			return
+		}
+	}
+	if e.journal.Enabled() {
+		e.journal.Put(r)
+	}
+}
+
+// granted records what happened at the gateway's own authorization server.
+func (e *events) granted(g grants.Event) {
+	if e == nil || !e.journal.Enabled() {
+		return
+	}
+	r := &record.Record{
+		Kind: record.KindSignIn, Event: g.Name, Reason: g.Reason, View: g.View,
+		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client),
+	}
+	if g.Reason != "" {
 		ok := false
 		if r.Count, ok = e.signIns.take(time.Now()); !ok {
 			return
@@ -124,6 +160,29 @@ func (e *events) fetched(f outbound.Fetch) {
 		r.Event, r.Reason = "refused", f.Err.Error()
 	}
 	e.journal.Put(r)
+}
+
+// account records what became of a user's own account at a server.
+func (e *events) account(a vault.Event) {
+	if !e.journal.Enabled() {
+		return
+	}
+	r := &record.Record{Kind: record.KindCredential, Event: a.What, Upstream: a.Server, Issuer: a.Owner.Issuer, User: a.Owner.User}
+	if a.Err != nil {
+		r.Reason = a.Err.Error()
+	}
+	e.journal.Put(r)
+}
+
+// accountRefused records that a user could not sign in at a server.
+func (e *events) accountRefused(r record.Record) {
+	if !e.journal.Enabled() {
+		return
+	}
+	if standsFor, ok := e.signIns.take(time.Now()); ok {
+		r.Count = standsFor
+		e.journal.Put(&r)
+	}
 }
 
 // sessionEnded records the end of a client's session.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -77,6 +78,7 @@ func TestManyRefusals(t *testing.T) {
 	for range refusalsRecorded + 50 {
 		e.judged(bad)
 	}
+	e.consoleSignIn(mcp.Caller{}, errors.New("no")) // has a ration of its own
 	e.signIns.second = time.Time{}
 	e.judged(bad)
 	e.requests.second = time.Now().Add(time.Hour)
@@ -97,6 +99,9 @@ func TestManyRefusals(t *testing.T) {
 		{"code": 403.0, "error_code": "GH-HTTP-HOST", "count": 8.0},
 	}, []map[string]any{requests[0], requests[len(requests)-1]}); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if console := recorded(t, path, "admin"); len(console) != 1 || console[0]["reason"] != "no" {
+		t.Errorf("records of the console: %v", console)
 	}
 	got := recorded(t, path, "signin")
 	if len(got) != refusalsRecorded+1 || got[0]["count"] != nil || got[refusalsRecorded]["count"] != 51.0 || got[0]["reason"] != bad.Reason || got[0]["code"] != 401.0 {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -39,6 +42,8 @@ type Question struct {
 type Answer struct {
 	// Effect is "allow", "ask" or "deny".
 	Effect string
+	// Rule is the rule that decides, "" for the default.
+	Rule string
 	// Text gives the reasons, rule by rule.
 	Text string
 	// Hooks say which hooks would run, a line for each.
@@ -74,11 +79,93 @@ func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
 	for _, doubt := range cfg.policyDoubts() {
 		notes = append(notes, doubt.Error())
 	}
-	answer := Answer{Effect: e.Effect.String(), Text: e.String(), Notes: notes}
+	answer := Answer{Effect: e.Effect.String(), Rule: e.Rule, Text: e.String(), Notes: notes}
 	if e.Effect != policy.Deny {
 		answer.Hooks, err = cfg.Hooks.Explain(&caller, target)
 	}
 	return answer, err
+}
+
+// Examined is what a gateway with a configuration thinks of a token.
+type Examined struct {
+	auth.Examination
+	// Rules are those of policy that are for the caller, with whatever they call.
+	Rules []string `json:"rules,omitempty"`
+}
+
+// Examine says why a token is or would be refused at the endpoint of a view, "" for the gateway's
+// own. It asks the issuers for their keys.
+func Examine(ctx context.Context, cfg Config, token, view string) (Examined, error) {
+	cfg = cfg.withDefaults()
+	v, err := viewNamed(cfg, view)
+	if err != nil && view != "" {
+		return Examined{}, err
+	}
+	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg)})
+	if err != nil {
+		return Examined{}, err
+	}
+	stop := run(a.Run)
+	e, caller := auth.Examine(ctx, a, token, view)
+	found := Examined{Examination: e}
+	if e.Good {
+		found.Rules = rulesFor(cfg, caller)
+		found.at(v.Who, caller)
+	}
+	return found, stop(context.WithoutCancel(ctx))
+}
+
+// at looks whether a caller may use a view, which is asked after the token.
+func (e *Examined) at(who policy.Who, caller mcp.Caller) {
+	if users, err := policy.NewAudiences([]policy.Who{who}); err == nil && users.First(&caller) >= 0 {
+		return
+	}
+	e.Good, e.Caller, e.Rules, e.Steps[len(e.Steps)-1].Result = false, nil, nil, auth.StepFailed
+	e.Status, e.Code, e.Reason = http.StatusForbidden, failure.ViewRefused.String(), "this endpoint is for other users"
+	e.Next = "Add the user, or one of their groups, to who of the view, or use another endpoint."
+}
+
+// KnownUser is what a configuration knows of a user.
+type KnownUser struct {
+	User string         `json:"user"`
+	Keys []apikey.Entry `json:"keys"` // without hashes
+	// Rules are those of policy that name the user, or, with keys, that are for one of them.
+	Rules []string `json:"rules"`
+}
+
+// Known returns what a configuration knows of a user.
+func Known(cfg Config, user string) KnownUser {
+	k := KnownUser{User: user, Keys: []apikey.Entry{}, Rules: []string{}}
+	add := func(rules ...string) {
+		for _, rule := range rules {
+			if !slices.Contains(k.Rules, rule) {
+				k.Rules = append(k.Rules, rule)
+			}
+		}
+	}
+	for _, r := range cfg.Policy.Rules {
+		if slices.ContainsFunc(r.Who.Users, func(name string) bool { return name == user || strings.HasSuffix(name, " "+user) }) {
+			add(r.Name)
+		}
+	}
+	for _, e := range cfg.Auth.Keys.All() {
+		if e.User == user {
+			e.Hash = ""
+			k.Keys = append(k.Keys, e)
+			add(rulesFor(cfg, mcp.Caller{Issuer: mcp.KeyIssuer, Subject: e.User, ClientID: apikey.Prefix + e.ID, Groups: e.Groups, Scopes: e.Scopes})...)
+		}
+	}
+	return k
+}
+
+// rulesFor returns the names of the rules that are for a caller.
+func rulesFor(cfg Config, caller mcp.Caller) (names []string) {
+	for _, r := range cfg.Policy.Rules {
+		if users, err := policy.NewAudiences([]policy.Who{r.Who}); err == nil && users.First(&caller) >= 0 {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // caller returns the caller of the question.
@@ -86,10 +173,10 @@ func (c Config) caller(q Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
 	}
-	if c.Auth.Mode == auth.ModeOAuth {
-		issuers := c.issuers()
+	if c.Auth.Identifies() {
+		issuers := c.callerIssuers()
 		switch {
-		case q.Issuer == "" && len(issuers) == 1:
+		case q.Issuer == "" && (len(issuers) == 1 || len(c.issuers()) == 1): // without a word about them, keys are not meant
 			q.Issuer = issuers[0]
 		case !slices.Contains(issuers, q.Issuer):
 			return mcp.Caller{}, fmt.Errorf("issuer %q: want one of %s", q.Issuer, strings.Join(issuers, ", "))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
@@ -24,6 +25,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
@@ -53,6 +55,8 @@ type Options struct {
 	Config Config
 	// Log takes all log lines. If nil, they go to standard error, as telemetry.log says.
 	Log *slog.Logger
+	// Admin is where operators are served in place of admin.listen; nil to listen there.
+	Admin net.Listener
 	// Version is the version that the gateway tells clients and upstreams, "" for "dev".
 	Version string
 	// Listener replaces Config.Listen, for tests; nil for none. The gateway closes it.
@@ -82,7 +86,10 @@ type Gateway struct {
 	journal    *audit.Journal
 	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; nil for no file
 	admin      net.Listener                      // nil for none
-	recent     *recent.Records                   // for operators; nil for none
+	console    visitors
+	recent     *recent.Records      // for operators; nil for none
+	series     *series.Series       // likewise
+	history    *admin.ConfigHistory // likewise; nil without a file, too
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
 	running   bool
@@ -133,6 +140,10 @@ func (g *Gateway) load(opts Options) (Config, []Problem, error) {
 		l, err := g.file.load(nil)
 		g.reloaded.Revision = l.revision
 		g.rulePlaces.Store(&l.places)
+		if err == nil && l.cfg.Admin.Operated() {
+			g.history = &admin.ConfigHistory{}
+			noteRead(g, l, nil, nil)
+		}
 		return l.cfg.withDefaults(), l.warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
@@ -161,14 +172,14 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if err != nil {
 		return err
 	}
-	closeSessions := func(context.Context) error { return shared.sessions.Close() }
+	closeSessions := func(context.Context) error { shared.vault.Close(); return shared.sessions.Close() }
 	g.undo.onStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
 	if g.services, err = newServices(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
-	if err := openRecent(g, cfg, shared, metrics.recent); err != nil {
+	if err := openOperators(g, cfg, shared, version, metrics.recent); err != nil {
 		return err
 	}
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
@@ -184,6 +195,9 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Shared:  shared.fourEyes,
 		Metrics: metrics.fourEyes,
 	})
+	if err := g.openAccounts(cfg, shared); err != nil {
+		return err
+	}
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
 	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
 		return err
@@ -194,7 +208,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.onStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
-	if err := g.openAdmin(cfg); err != nil {
+	if err := g.openAdmin(cfg, opts.Admin); err != nil {
 		return err
 	}
 	listener := opts.Listener
@@ -233,6 +247,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Memory:          g.services.memory,
 		Metrics:         metrics.front,
 		Tracer:          g.services.tracer,
+		Trails:          g.services.trails,
 	})
 	if err == nil {
 		err = metrics.registry.Register(gauges(g))
@@ -254,36 +269,6 @@ func (g *Gateway) endSession(r session.Record) {
 		u.EndSession(key)
 	}
 	g.leaveHome(key)
-}
-
-// dropSession lets go of a client's session that another replica owns now. The session's own
-// sessions at upstreams continue there.
-func (g *Gateway) dropSession(key string) {
-	stopListening := g.front.DropSession(key)
-	g.dropHeld(key)
-	stopListening()
-}
-
-// leaveSession gives up a session so that another replica can own it.
-func (g *Gateway) leaveSession(key string) {
-	g.dropHeld(key)
-	g.leaveHome(key)
-}
-
-// dropHeld drops what upstreams and the store hold of a session for its owner.
-func (g *Gateway) dropHeld(key string) {
-	for _, u := range g.members() {
-		u.DropSession(key)
-	}
-	g.services.drop(key)
-}
-
-func (g *Gateway) leaveHome(key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-	defer cancel()
-	if err := g.services.cluster.Leave(ctx, key); err != nil {
-		g.log.Debug("a session was not given up: other replicas own it when this one has gone", "error", err)
-	}
 }
 
 // tell passes an upstream's event to a client's session. It is not called before the front
@@ -388,9 +373,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 // Stop ends everything in the reverse order of its start. Streams end, running calls may
 // continue until ctx ends, and then connections, watches, sessions and upstreams are closed
 // and their processes told. A second Stop does nothing.
-func (g *Gateway) Stop(ctx context.Context) error {
-	return g.undo.stop(ctx)
-}
+func (g *Gateway) Stop(ctx context.Context) error { return g.undo.stop(ctx) }
 
 // Run serves until ctx ends or serving fails. Then it continues for the configuration's
 // shutdown_delay without taking new sessions, and stops within shutdown_timeout.

@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 var (
-	upstreamStates = []upstream.State{upstream.StateConnecting, upstream.StateReady, upstream.StateDegraded, upstream.StateNeedsLogin, upstream.StateDown}
+	upstreamStates = []upstream.State{upstream.StateConnecting, upstream.StateReady, upstream.StateDegraded, upstream.StateNeedsLogin, upstream.StateDown, upstream.StateDisabled}
 	issuerStates   = []string{auth.StateReady, auth.StateDegraded, auth.StateDown}
 
 	// listNames are the lists of an upstream, as catalog.Withheld names them.
@@ -23,6 +24,7 @@ func gauges(g *Gateway) onScrape {
 		now := g.graph()
 		write.upstreams(now)
 		write.pinned(now.guards)
+		write.accounts(g.services.vault.Counts())
 		write.issuers(now.auth.Status())
 		write.sessions(g)
 		write.process(g)
@@ -34,7 +36,7 @@ func (write sample) upstreams(g *graph) {
 		name, status := view.Name, g.members[i].Status()
 		health := healthOf(view, status)
 		for _, state := range upstreamStates {
-			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down.", truth(health.State == state), "upstream", name, "state", string(state))
+			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled.", truth(health.State == state), "upstream", name, "state", string(state))
 		}
 		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(health.RefusedUntil != nil), "upstream", name)
 		write("gatehouse_upstream_sessions_open", "Sessions (of a local program: processes) that are open at an upstream.", float64(status.Sessions), "upstream", name)
@@ -60,6 +62,14 @@ func (write sample) upstreams(g *graph) {
 func (write sample) pinned(guards []*pinning.Guard) {
 	for _, guard := range guards {
 		write("gatehouse_upstream_items_not_approved", "Items of a pinned upstream, and its instructions, that were seen and are not in the lock file as they are now; the log says which.", float64(guard.Pending()), "upstream", guard.Name())
+	}
+}
+
+func (write sample) accounts(counts map[string]map[string]int) {
+	for server, states := range counts {
+		for _, state := range vault.AllStates() {
+			write("gatehouse_accounts", "Users' own accounts at an upstream that this replica has used or shown lately, by state: ok, needs_sign_in, expired, revoked, error.", float64(states[state]), "upstream", server, "state", state)
+		}
 	}
 }
 

@@ -10,18 +10,25 @@ import (
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
+	"github.com/gatehouse-mcp/gatehouse/auth/grants"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -36,11 +43,15 @@ import (
 type graph struct {
 	cfg  Config // with defaults
 	auth *auth.Auth
+	// server is the gateway's own authorization server, nil for none.
+	server *grants.Server
 	// viewUsers are those who may use each view.
 	viewUsers []*policy.Audiences
+	staff     *admin.Staff // who has which role in the console
 
 	members []*member        // the upstreams, in the order of the configuration
 	guards  []*pinning.Guard // of the upstreams that are pinned
+	lock    pin.Lock         // what is approved of them, for operators; nil if there are none
 	catalog *catalog.Catalog
 	stages
 
@@ -50,6 +61,8 @@ type graph struct {
 // member is an upstream and what belongs to it alone.
 type member struct {
 	server
+	reports     *servers.Reports   // take its states
+	renewed     bool               // the next graph makes it anew; Gateway.reloading guards it
 	counted     catalog.Upstream   // the same upstream, for the catalog
 	mcp         *upstream.Upstream // the server; nil, like the next two fields, for a directory of skills
 	cfg         upstream.Config
@@ -79,15 +92,21 @@ type services struct {
 	lists   func(upstream string, news mcp.SessionLists)
 	cursors *seal.Key
 	tasks   *seal.Key
-	memory  *mcp.Memory // nil for no bound, when nobody is served
+	oauth   *grants.State // of the gateway's own authorization server
+	proofs  *kept.Store   // proofs of tokens that were used (DPoP)
+	memory  *mcp.Memory   // nil for no bound, when nobody is served
 
 	tracer   *tracing.Tracer   // nil for none
+	trails   *trail.Trails     // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events           // records what is no call
 	lookout  *lookout          // records what deceives
 	waiting  *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
+	servers  *servers.Book     // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
+	// accounts has users sign in at servers; nil when nobody is served.
+	accounts *accounts.Accounts
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
@@ -102,9 +121,18 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	if l.approvals == nil {
 		l.approvals, l.rounds, l.buckets = policy.NewMemory(), policy.NewMemory(), policy.NewMemoryBuckets()
 	}
+	if l.vault == nil {
+		if l.vault, err = vault.New(vault.Config{}, vault.Deps{Log: log}); err != nil {
+			return l, err
+		}
+	}
 	if l.results == nil {
 		l.results = session.NewResults(session.ResultsConfig{})
 	}
+	if l.oauth, err = grants.NewState(l.redis, l.key); err != nil {
+		return l, err
+	}
+	l.proofs = kept.New(l.redis, nil, "dpop", auth.MaxProofs)
 	if l.cursors, err = l.key("catalog cursor"); err != nil {
 		return l, err
 	}
@@ -119,6 +147,17 @@ func (l services) sessionLists(upstream string, news mcp.SessionLists) {
 	}
 }
 
+// turned takes the state of an upstream that its lists show.
+func (l services) turned(view catalog.UpstreamView) { l.servers.Of(view.Name).Listed(view) }
+
+// remember makes the states of a graph's upstreams those that operators see.
+func (l services) remember(g *graph) {
+	for _, m := range g.members {
+		l.servers.Of(m.Name()).Begin(m.reports, m.Status(), "", "")
+	}
+	l.servers.Keep(g.cfg.upstreamNames())
+}
+
 // newGraph makes a graph of a configuration with defaults. before is the graph that it
 // replaces, nil for none: unchanged upstreams are taken from there.
 func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
@@ -129,9 +168,10 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 			g = nil
 		}
 	}()
-	if before != nil && before.cfg.PublicURL == cfg.PublicURL && reflect.DeepEqual(before.cfg.Auth, cfg.Auth) && maps.Equal(viewURLs(before.cfg), viewURLs(cfg)) {
-		g.auth = before.auth
-	} else if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Judged: with.events.judged}); err != nil {
+	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) && maps.Equal(viewURLs(before.cfg), viewURLs(cfg)) {
+		g.auth, g.server = before.auth, before.server
+	} else if g.auth, g.server, err = newAuth(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.judged},
+		serverDeps{state: with.oauth, shared: cfg.Connections.proxied, metrics: with.metrics.grants, recorded: with.events.granted, log: with.log}); err != nil {
 		return g, err
 	}
 	for i, v := range cfg.Views {
@@ -141,9 +181,15 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		g.viewUsers = append(g.viewUsers, users)
 	}
-	guarded, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.notApproved(with.log, f) })
+	if g.staff, err = admin.NewStaff(cfg.Admin.Rules, cfg.Policy.Approvers()); err != nil {
+		return g, fmt.Errorf("admin.rules: %w", err)
+	}
+	guarded, lock, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.notApproved(with.log, f) })
 	if err != nil {
 		return g, err
+	}
+	if with.servers != nil {
+		g.lock = lock
 	}
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
@@ -159,7 +205,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		if guard, ok := server.(*pinning.Guard); ok {
 			g.guards = append(g.guards, guard)
 		}
-		source := catalog.Source{Upstream: server, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
+		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != "", SignInAt: accountsPage(c, cfg.PublicURL)}
 		if m.mcp != nil {
 			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
 		}
@@ -173,7 +219,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		views[c.Name] = v
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed, Published: with.lookout.changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed, Turned: with.turned, Published: with.lookout.changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -189,7 +235,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 
 // newMember makes an upstream, unless the one before is the same.
 func newMember(c upstream.Config, with services, before *member) (*member, error) {
-	if before != nil && sameServer(c, before.cfg) {
+	if before != nil && !before.renewed && sameServer(c, before.cfg) {
 		same := *before
 		same.cfg = c
 		return &same, nil
@@ -199,9 +245,9 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		if err != nil {
 			return nil, err
 		}
-		return &member{server: d, counted: with.metrics.calls.Of(d), cfg: c}, nil
+		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.calls.Of(d), cfg: c}, nil
 	}
-	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Fetched: with.events.fetched})
+	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, Fetched: with.events.fetched})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +255,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 	if before != nil {
 		former = before.mcp
 	}
-	transport := upstream.NewTransport(with.metrics.upstreams, c)
+	transport, reports := upstream.NewTransport(with.metrics.upstreams, c), with.servers.Of(c.Name).NewReports()
 	u, err := upstream.New(c, upstream.Deps{
 		Log:         with.log,
 		HTTP:        transport,
@@ -218,6 +264,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,
 		Lists:       func(news mcp.SessionLists) { with.sessionLists(c.Name, news) },
+		Changed:     reports.Called,
 		Before:      former,
 		Keeper:      with.kept,
 		Memory:      with.memory,
@@ -228,7 +275,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		credentials.Close()
 		return nil, err
 	}
-	return &member{u, with.metrics.calls.Of(u), u, c, credentials, transport}, nil
+	return &member{server: u, reports: reports, counted: with.metrics.calls.Of(u), mcp: u, cfg: c, credentials: credentials, transport: transport}, nil
 }
 
 // sameServer reports whether two configurations of an upstream differ at most in how others

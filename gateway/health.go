@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // UpstreamHealth is the state of one upstream. It contains no secrets.
 type UpstreamHealth struct {
 	Name string `json:"name"`
-	// State is connecting, ready, degraded, needs-login or down.
+	// State is connecting, ready, degraded, needs-login, down or disabled.
 	State upstream.State `json:"state"`
 	// Since is when the state began.
 	Since time.Time `json:"since"`
@@ -35,29 +36,15 @@ type FailureReport struct {
 	Cause string `json:"cause,omitempty"`
 }
 
-// stageList is the stage of an upstream's failure if calls succeed but lists do not.
-const stageList = "list"
-
 // healthOf combines what calls have shown with what lists have shown.
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
-	h := UpstreamHealth{Name: view.Name, State: status.State, Since: status.Since, UsersNeedLogin: status.UsersNeedLogin}
-	if status.Last.Error != "" {
-		h.LastFailure = &FailureReport{At: status.Last.At, Code: status.Last.Name.String(), Stage: status.Last.Stage, Error: status.Last.Error, Cause: status.Last.Cause}
+	h := UpstreamHealth{Name: view.Name, UsersNeedLogin: status.UsersNeedLogin}
+	var last upstream.Failure
+	if h.State, h.Since, last = servers.StateOf(view, status); last.Error != "" {
+		h.LastFailure = &FailureReport{At: last.At, Code: last.Name.String(), Stage: last.Stage, Error: last.Error, Cause: last.Cause}
 	}
 	if !status.Refused.IsZero() {
 		h.RefusedUntil = &status.Refused
-	}
-	if status.State != upstream.StateReady {
-		return h
-	}
-	switch view.State { // it answers calls, but not all
-	case catalog.StateConnecting:
-		h.State, h.Since = upstream.StateConnecting, view.Since
-	case catalog.StateFailing, catalog.StateDown:
-		h.State, h.Since = upstream.StateDegraded, view.Since
-		if h.LastFailure == nil || h.LastFailure.At.Before(view.Since) {
-			h.LastFailure = &FailureReport{At: view.Since, Code: view.Failed.String(), Stage: stageList, Error: view.LastError}
-		}
 	}
 	return h
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/grants"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
@@ -43,6 +45,7 @@ type metrics struct {
 	registry   *prometheus.Registry
 	calls      *observe.Metrics
 	tokens     *auth.Metrics
+	grants     *grants.Metrics
 	policy     *policy.Metrics
 	fourEyes   *foureyes.Metrics
 	disclosure *disclosure.Metrics
@@ -57,6 +60,7 @@ type metrics struct {
 	audit      *audit.Metrics
 	traces     *tracing.Metrics
 	recent     *recent.Metrics
+	accounts   *vault.Metrics
 
 	connections, connectionsMax      prometheus.Gauge
 	notAccepted, tooManyOfOneAddress prometheus.Counter
@@ -87,6 +91,7 @@ func newMetrics(version string, redis bool) *metrics {
 		registry:   reg,
 		calls:      observe.NewMetrics(reg),
 		tokens:     auth.NewMetrics(reg),
+		grants:     grants.NewMetrics(reg),
 		policy:     policy.NewMetrics(reg),
 		fourEyes:   foureyes.NewMetrics(reg),
 		disclosure: disclosure.NewMetrics(reg),
@@ -100,6 +105,7 @@ func newMetrics(version string, redis bool) *metrics {
 		audit:      audit.NewMetrics(reg),
 		traces:     tracing.NewMetrics(reg),
 		recent:     recent.NewMetrics(reg),
+		accounts:   vault.NewMetrics(reg),
 		connections: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_connections_open",
 			Help: "Connections of clients.",

@@ -7,19 +7,32 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"reflect"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
-// openRecent keeps recent records, if operators can ask for them. Replicas have them in common.
-func openRecent(g *Gateway, cfg Config, shared *stores, metrics *recent.Metrics) error {
-	if cfg.Admin.API.IsZero() {
+// openOperators keeps what operators can ask for, if they can. Replicas have records in common.
+func openOperators(g *Gateway, cfg Config, shared *stores, version string, metrics *recent.Metrics) error {
+	if !cfg.Admin.Operated() {
 		return nil
 	}
 	deps := recent.Deps{Replica: shared.cluster.Self(), Log: g.log, Metrics: metrics}
@@ -30,24 +43,41 @@ func openRecent(g *Gateway, cfg Config, shared *stores, metrics *recent.Metrics)
 		}
 		deps.DB, deps.Key = shared.redis, key
 	}
-	g.recent = recent.New(deps)
+	g.services.servers = servers.NewBook()
+	g.recent, g.series = recent.New(deps), series.New(time.Now())
+	g.services.trails = trail.New(cfg.Admin.API.Kept())
 	g.undo.onStop("recent records", g.recent.Close)
-	return nil
+	return openConsole(g, cfg, shared, version)
 }
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
+	var last lastFindings
+	desk := deskOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
 		Trusted: trusted,
 		Recent:  g.recent,
+		Series:  g.series,
+		Self:    g.services.cluster.Self(),
+		Trails:  g.services.trails,
 		Record:  func(r *record.Record) { g.journal.Put(r) },
 		Log:     g.log,
 
-		Upstreams:  func() []admin.Upstream { return shownUpstreams(g.graph()) },
-		Pins:       func() []admin.Pin { return shownPins(g.graph()) },
+		Upstreams: desk.Upstreams,
+		Server:    desk.Server,
+		Act:       desk.Act,
+		Pins:      desk.Pins,
+		Approve:   desk.Approve,
+		Findings: func(ctx context.Context) []admin.Finding {
+			return last.of(func() diagnosis.Facts { return factsOf(context.WithoutCancel(ctx), g) })
+		},
+		Policy: func() admin.Policy {
+			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) })
+		},
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).all(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).endAnywhere(ctx, digest) },
+		Accounts:   accountsDesk(g.services.vault, func() Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
 		RuleAt:     func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
@@ -58,11 +88,84 @@ func newAPI(g *Gateway) *admin.API {
 				Method: q.Method, Name: q.Name, Args: q.Args, Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes,
 				Client: q.Client, Claims: q.Claims, View: q.View,
 			})
-			return admin.Answer{Effect: a.Effect, Text: a.Text, Hooks: a.Hooks, Notes: a.Notes}, err
+			return admin.Answer{Effect: a.Effect, Rule: a.Rule, RuleAt: ruleAt(g.rulePlaces.Load(), a.Rule), Text: a.Text, Hooks: a.Hooks, Notes: a.Notes}, err
 		},
 		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
-		State:  func() admin.State { return shownState(g) },
+		Lists: func(ctx context.Context, q admin.ListQuestion) (admin.ListAnswer, error) {
+			return ascaller.Lists(ctx, listsOf(g), q)
+		},
+		Try: func(ctx context.Context, caller mcp.Caller, t admin.Trial) (admin.Tried, error) {
+			return ascaller.Try(ctx, triesOf(g), caller, t)
+		},
+		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
+		State: func() admin.State { return shownState(g) },
+		Settings: admin.Settings{
+			Text:      func() (admin.ConfigText, error) { return shownText(g) },
+			Effective: func() (admin.EffectiveConfig, error) { return shownEffective(g) },
+			History: func() []admin.ConfigChange {
+				if g.history == nil {
+					return nil
+				}
+				return g.history.All()
+			},
+			Check: func(text string, blind bool) admin.ConfigCheck { return checkText(g, []byte(text), blind) },
+			Save:  func(text, revision string) (admin.Reload, error) { return savedText(g, []byte(text), revision) },
+			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return probed(ctx, g, p) },
+			Saves: func() bool { return g.graph().cfg.Admin.Console.Save },
+		},
 	})
+}
+
+// refuses reports whether a caller may not use the view whose endpoint they come to.
+func (g *graph) refuses(caller *mcp.Caller) bool {
+	i := slices.IndexFunc(g.cfg.Views, func(v view.Config) bool { return v.Name == caller.View })
+	return i >= 0 && g.viewUsers[i].First(caller) < 0
+}
+
+// listsOf returns what the lists of callers are made of.
+func listsOf(g *Gateway) ascaller.ListDeps {
+	now := g.graph()
+	alone := !now.cfg.Auth.Identifies()
+	return ascaller.ListDeps{
+		Caller: func(q admin.ListQuestion) (mcp.Caller, error) {
+			if _, err := viewNamed(now.cfg, q.View); err != nil && q.View != "" {
+				return mcp.Caller{}, err
+			}
+			if alone {
+				return mcp.NewCaller(mcp.Caller{View: q.View}), nil
+			}
+			return now.cfg.caller(Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
+		},
+		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
+		Left: func() (all []ascaller.Left) {
+			for i, view := range now.catalog.Status() { // in the order of the upstreams
+				all = append(all, leftOut(view, now.members[i].Status())...)
+			}
+			for _, guard := range now.guards {
+				all = append(all, notApproved(guard)...)
+			}
+			return all
+		},
+		Unknown: func() []string { return unknownLists(now.catalog.Status()) },
+		Rules:   now.rules, RuleAt: func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) }, Short: now.described.Short,
+	}
+}
+
+// triesOf returns what tries tools.
+func triesOf(g *Gateway) ascaller.TryDeps {
+	now := g.graph()
+	return ascaller.TryDeps{
+		Calls: g.calls, Refused: now.refuses, Memory: g.services.memory, Trails: g.services.trails, Self: g.services.cluster.Self(),
+		HasView: func(name string) bool { _, err := viewNamed(now.cfg, name); return err == nil },
+		Own: func(ctx context.Context, c *mcp.Call) error {
+			if !g.services.cluster.Shared() || !now.catalog.Keeps(c) {
+				return nil
+			}
+			user, id, _ := strings.Cut(c.Session, ":")
+			_, err := g.services.cluster.Own(ctx, cluster.Home{User: user, ID: id})
+			return err
+		},
+	}
 }
 
 // mostDraftRules bounds the rules of a draft: compiling their conditions takes time, which calls
@@ -108,6 +211,7 @@ func inForce(g *Gateway) *loaded {
 	if g.file != nil {
 		if data, _, _, err := strictyaml.SeeFile(g.file.path, maxConfigBytes); err == nil && revisionOf(data) == g.ReloadStatus().Revision {
 			if l, err := parseDraft(g.file.path, data); err == nil && decidesBlindly(l) == nil {
+				l.text = data
 				return &l
 			}
 		}
@@ -143,39 +247,200 @@ func decidesBlindly(l loaded) error {
 	return strictyaml.Unplaced(errors.Join(errs...))
 }
 
-func shownUpstreams(now *graph) (all []admin.Upstream) {
-	for i, view := range now.catalog.Status() { // in the order of the upstreams
-		m := now.members[i]
-		status := m.Status()
-		health := healthOf(view, status)
-		u := admin.Upstream{
-			Name: view.Name, State: string(health.State), Since: health.Since, Transport: transportOf(m.cfg), Revision: status.Revision,
-			Server: status.ServerName, Version: status.ServerVersion,
-			Tools: view.Tools, Prompts: view.Prompts, Resources: view.Resources, Skills: view.Skills,
-			Calls: status.Calls, Sessions: status.Sessions,
-			LastFailure: (*admin.Failure)(health.LastFailure), RefusedUntil: health.RefusedUntil, UsersNeedLogin: health.UsersNeedLogin,
-		}
-		if u.Revision != "" {
-			u.Era = "stateless"
-			if status.Stateful {
-				u.Era = "stateful"
-			}
-		}
-		all = append(all, u)
+// maskedText returns a text of a configuration without its secrets, or why it is not shown.
+func maskedText(text []byte) (masked, hidden string) {
+	if text == nil {
+		return "", "the file cannot be read"
 	}
-	return all
+	masked, err := configtext.Masked(text, reflect.TypeFor[Config]())
+	if err != nil {
+		return "", err.Error()
+	}
+	return masked, ""
 }
 
-func shownPins(now *graph) (all []admin.Pin) {
-	for _, guard := range now.guards {
-		for _, f := range guard.Found() {
-			all = append(all, admin.Pin{
-				Upstream: f.Upstream, List: string(f.Kind), Name: f.Name, New: f.New, Differs: f.Differ, Deceives: f.Hidden, Hidden: f.Blocked,
-				Definition: f.Definition,
-			})
+// noteRead adds a reading of the file to the history.
+func noteRead(g *Gateway, l loaded, changed []string, err error) {
+	if g.history == nil {
+		return
+	}
+	masked, hidden := maskedText(l.text)
+	g.history.Add(admin.ConfigChange{At: time.Now(), Revision: l.revision, Applied: err == nil, Problems: shownProblems(err), Changed: changed}, masked, hidden)
+}
+
+func shownText(g *Gateway) (admin.ConfigText, error) {
+	if g.file == nil {
+		return admin.ConfigText{}, admin.ErrNoFile
+	}
+	data, _, _, err := strictyaml.SeeFile(g.file.path, maxConfigBytes)
+	if err != nil {
+		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", g.file.path, err)
+	}
+	t := admin.ConfigText{File: g.file.path, Revision: revisionOf(data), Save: g.graph().cfg.Admin.Console.Save}
+	t.Text, t.Hidden = maskedText(data)
+	t.Masked = t.Hidden == "" && t.Text != string(data)
+	t.InForce = t.Revision == g.ReloadStatus().Revision
+	return t, nil
+}
+
+func shownEffective(g *Gateway) (admin.EffectiveConfig, error) {
+	if g.history == nil {
+		return admin.EffectiveConfig{}, admin.ErrNoFile
+	}
+	e := admin.EffectiveConfig{Revision: g.ReloadStatus().Revision}
+	masked, hidden := g.history.Holds()
+	cfg := g.graph().cfg
+	cfg.Upstreams = slices.Clone(cfg.Upstreams)
+	for i, u := range cfg.Upstreams {
+		if u.Skills == "" {
+			cfg.Upstreams[i] = u.WithDefaults()
+			cfg.Upstreams[i].Transport = u.Transport // what it is by default shows when it is tried
 		}
 	}
-	return all
+	if e.Hidden = hidden; hidden == "" {
+		var err error
+		if e.Text, err = configtext.Effective(masked, cfg); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// checkText says what is wrong with a text, and what a reload of it would change. With blind, its
+// references are not looked up.
+func checkText(g *Gateway, text []byte, blind bool) (c admin.ConfigCheck) {
+	before := g.graph().cfg
+	next, err := loaded{}, error(nil)
+	switch {
+	case maskProblem(text) != nil:
+		c.Problems = maskProblem(text)
+		return c
+	case len(text) > maxConfigBytes:
+		err = fmt.Errorf("it has more than %d bytes", maxConfigBytes)
+	case blind:
+		c.Notes = append(c.Notes, "References are not looked up for you: problems on lines that have one are not reported.")
+		if now := inForce(g); now.text != nil {
+			before = now.cfg.withDefaults()
+		} else {
+			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
+		}
+		next, err = parseDraft("", text)
+		if restart := next.cfg.withDefaults().needsRestart(before); err == nil && restart != nil {
+			err = strictyaml.Unplaced(restart)
+		}
+	case g.file == nil:
+		next, err = parseConfig("", text, &before, os.LookupEnv)
+	default:
+		next, err = parseConfig(g.file.path, text, &before, os.LookupEnv)
+	}
+	if c.Problems = shownProblems(err); err != nil {
+		return c
+	}
+	c.Warnings = shownProblems(&ConfigError{Problems: next.warnings})
+	c.Changed = changedSections(before, next.cfg.withDefaults())
+	c.Added, c.Replaced, c.Removed = changedServers(before, next.cfg)
+	return c
+}
+
+// maskProblem says where a mask stands in place of a secret.
+func maskProblem(text []byte) []admin.Problem {
+	line, column := configtext.FindMask(text)
+	if line == 0 {
+		return nil
+	}
+	return []admin.Problem{{Line: line, Column: column, Message: configtext.Mask + " stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there"}}
+}
+
+// savedText writes a text into the file and applies it.
+func savedText(g *Gateway, text []byte, revision string) (admin.Reload, error) {
+	switch {
+	case g.file == nil:
+		return admin.Reload{}, admin.ErrNoFile
+	case !g.graph().cfg.Admin.Console.Save:
+		return admin.Reload{}, admin.ErrNoSaving
+	case len(text) > maxConfigBytes:
+		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", maxConfigBytes)}}}
+	case maskProblem(text) != nil:
+		return admin.Reload{}, &admin.BadDraft{Problems: maskProblem(text)}
+	}
+	err := g.file.still(revision)
+	if err == nil {
+		err = g.Save(text, revision)
+	}
+	if bad, ok := errors.AsType[*ConfigError](err); ok {
+		return admin.Reload{}, &admin.BadDraft{Problems: shownProblems(bad)}
+	}
+	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
+		err = fmt.Errorf("nothing was changed: %w", err)
+	}
+	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision}, err
+}
+
+// deskOf answers operators who ask for servers.
+func deskOf(g *Gateway) servers.Desk {
+	return servers.Desk{
+		Book: g.services.servers, Replica: g.services.cluster.Self(), Log: g.log,
+		Others:  func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
+		Now:     func() servers.Now { return g.graph().now() },
+		Refresh: func(upstream string) { g.graph().catalog.Refresh(upstream) },
+		Rebuild: g.rebuild, ReadLock: func() (pin.Lock, error) { return readLock(g.graph().cfg) },
+	}
+}
+
+// factsOf collects what findings are about.
+func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
+	now, desk := g.graph(), deskOf(g)
+	f := diagnosis.Facts{
+		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: shownState(g),
+		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: certificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Records: func(filter record.Filter) (all []*record.Entry) {
+			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
+				all = append(all, item.Entry())
+			}
+			return all
+		},
+	}
+	if g.file != nil && len(f.State.Problems) > 0 {
+		f.Line = lineOf(g.file.path, f.State.Problems[0])
+	}
+	for _, m := range g.services.cluster.Missing() {
+		f.Missing = append(f.Missing, diagnosis.Missing(m))
+	}
+	for _, d := range g.services.lookout.found() {
+		f.Deceits = append(f.Deceits, diagnosis.Deceit{Upstream: d.upstream, Text: d.text})
+	}
+	for i, view := range now.catalog.Status() { // in the order of the upstreams
+		f.Broken = append(f.Broken, brokenOf(view, now.members[i].Status())...)
+	}
+	for _, i := range g.issuers() {
+		f.Issuers = append(f.Issuers, diagnosis.Issuer{URL: i.URL, State: i.State, Reason: i.Reason})
+	}
+	return f
+}
+
+// postOthers has all other replicas serve a POST. It returns those that did not. One that does not
+// know of a server has nothing to do.
+func postOthers(ctx context.Context, g *Gateway, path string) (missing []string) {
+	for _, answer := range g.services.cluster.Ask(ctx, http.MethodPost, path) {
+		if answer.Err != nil || answer.Status != http.StatusNoContent && answer.Status != http.StatusNotFound {
+			missing = append(missing, answer.Replica)
+		}
+	}
+	return missing
+}
+
+// now is what operators see of a graph.
+func (g *graph) now() servers.Now {
+	now := servers.Now{
+		Views: g.catalog.Status(), Tools: g.catalog.Tools, Short: g.described.Short, Shortens: g.described,
+		Hooks: g.cfg.Hooks, Guards: g.guards, Lock: g.lock, LockFile: lockFile(g.cfg),
+	}
+	for _, m := range g.members { // in the order of Views
+		now.Members = append(now.Members, servers.Member{
+			Server: m, MCP: m.mcp, Config: m.cfg, Transport: transportOf(m.cfg), Target: target(m.cfg), Pinning: pinMode(g.cfg, m.cfg),
+		})
+	}
+	return now
 }
 
 func shownReplicas(g *Gateway) []admin.Replica {

@@ -171,7 +171,7 @@ pinning: {file: %q}
 		}
 		return p, all
 	}
-	_, denied := page(viewerToken, "?decision=deny&since=1h&name=up/work")
+	_, denied := page(viewerToken, "?decision=deny&since=1h&name=up/work&rule=not+now")
 	if len(denied) != 1 || denied[0].Rule != "not now" || denied[0].RuleAt != c.file+":16" || denied[0].Error != "GH-ARGUMENTS-DENIED" || denied[0].Replica == "" {
 		t.Fatalf("denied: %+v", denied)
 	}
@@ -204,10 +204,13 @@ pinning: {file: %q}
 	}
 
 	for path, want := range map[string][]string{
-		"/api/v1/upstreams":    {`"name":"up","state":"ready"`, `"era":"stateful"`, `"tools":1`, `"name":"gone","state":"down"`, `"error_code":"GH-UPSTREAM-DOWN"`},
+		"/api/v1/upstreams":    {`"name":"up","state":"ready"`, `"tokens":`, `"era":"stateful"`, `"tools":1`, `"name":"gone","state":"down"`, `"error_code":"GH-UPSTREAM-DOWN"`},
 		"/api/v1/replicas":     {`"self":true`},
 		"/api/v1/config":       {`"target":"http://127.0.0.1:1/mcp"`, `"show":["tools:up/*"]`, `"limits":["few"]`},
-		"/api/v1/pins":         {`"upstream":"up","list":"tools","name":"work","new":true`, `"hidden":false,"definition":{`},
+		"/api/v1/pins":         {`"upstream":"up","list":"tools","name":"work","new":true`, `"hidden":false,"definition":{`, `"digest":"sha256:`, `+name:`},
+		"/api/v1/findings":     {`"severity":"critical","kind":"server","subject":"gone","what":"The server gone is down."`, `"kind":"pin","subject":"up"`},
+		"/api/v1/policy/rules": {`"default":"allow"`, `"name":"kept","at":"` + c.file + `:15","who":"everybody","allow":["tools:up/work"],"decided":1,"last":"`, `"name":"not now"`, `"when":"has(args.later)","decided":1`},
+		"/api/v1/series":       {`"calls":1,"errors":0,"refused":1`, `"upstreams":[{"name":"up",`},
 		"/api/v1/openapi.json": {`"openapi"`},
 	} {
 		status, answer := o.ask(t, viewerToken, http.MethodGet, path, path, "")
@@ -253,7 +256,7 @@ pinning: {file: %q}
 		t.Fatal(err)
 	}
 	var got admin.Answer
-	if status, answer := o.ask(t, auditorToken, http.MethodPost, explain, explain, question); status != http.StatusOK || json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Text != want.Text {
+	if status, answer := o.ask(t, auditorToken, http.MethodPost, explain, explain, question); status != http.StatusOK || json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Rule != "not now" || !strings.HasSuffix(got.RuleAt, ":16") || got.Text != want.Text {
 		t.Errorf("explain: %d %s, want %s", status, answer, want.Text)
 	}
 	if status, _ := o.ask(t, auditorToken, http.MethodPost, explain, explain, `{"method":"tools/list"}`); status != http.StatusBadRequest {
@@ -261,6 +264,7 @@ pinning: {file: %q}
 	}
 
 	replays(t, o, text)
+	serversAsked(t, o)
 
 	const all = "/api/v1/sessions"
 	sessions := func() (s struct{ Sessions []admin.Session }) {
@@ -275,6 +279,18 @@ pinning: {file: %q}
 	if len(found) != 1 || found[0].ClientName != "tester" || found[0].ClientVersion != "7" || found[0].Session != denied[0].Session || found[0].Started.IsZero() || found[0].Used.Before(found[0].Started) {
 		t.Fatalf("sessions: %+v", found)
 	}
+	stream, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.Header.Set("Accept", "text/event-stream")
+	stream.Header.Set("Mcp-Session-Id", session.ID())
+	opened, err := http.DefaultClient.Do(stream)
+	if err != nil || opened.StatusCode != http.StatusOK {
+		t.Fatalf("%+v %v", opened, err)
+	}
+	defer opened.Body.Close()
+	eventually(t, "the client's stream is shown", func() bool { now := sessions().Sessions; return len(now) == 1 && now[0].Streams == 1 })
 	for _, end := range []struct {
 		token string
 		want  int
@@ -298,10 +314,17 @@ pinning: {file: %q}
 	for _, a := range acts {
 		events = append(events, a.Event)
 	}
-	if got := strings.Join(events, ", "); got != "session ended, reload applied, reload refused" {
+	if got := strings.Join(events, ", "); got != "session ended, definition approved, upstream enabled, upstream disabled, upstream reconnected, upstream probed, upstream probed, reload applied, reload refused" {
 		t.Errorf("recorded: %s", got)
 	}
 	o.seen["GET /api/v1/decisions/live"] = true // see TestLive
+	for _, one := range []string{"GET /api/v1/config/text", "GET /api/v1/config/effective", "GET /api/v1/config/history", "POST /api/v1/config/check", "POST /api/v1/config/save",
+		"GET /api/v1/setup", "POST /api/v1/setup", "POST /api/v1/setup/probe",
+		"POST /api/v1/catalog", "POST /api/v1/try", // see TestListsOfCallers
+		"GET /api/v1/accounts", "DELETE /api/v1/accounts/{upstream}", // see TestAccountsOfUsers
+	} {
+		o.seen[one] = true // see TestConfigurationOfOperators and TestSetupOfOperators
+	}
 	for path, methods := range o.at(t, "paths").(map[string]any) {
 		for method := range methods.(map[string]any) {
 			if !o.seen[strings.ToUpper(method)+" "+path] {

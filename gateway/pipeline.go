@@ -30,7 +30,8 @@ type stages struct {
 
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
 // A stage depends on those below it and must not depend on those above. Below the guard there are
-// only hooks, which see what the guard lets pass, so that nothing gets around either. Requests that
+// only hooks, which see what the guard lets pass, and what asks users to sign in at servers, which
+// makes the same call again: so nothing gets around either. Requests that
 // the gateway makes itself (Way.Lists) are not observed.
 func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err error) {
 	p.rules, err = policy.New(cfg.rules(), viewRules(cfg)...)
@@ -60,9 +61,12 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 		shortened(cfg, last, p.rules, with),
 		listchange.Middleware(guard),
 		skills.Middleware(guard),
+		observe.Step("limits"),
 		limiter.Middleware,
+		observe.Step("policy"),
 		guard.Middleware,
 		looks.Middleware,
+		asksSignIn(with.accounts, cfg.Upstreams), // in place of servers that cannot ask
 	)
 	p.way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(p.way.Lists)
 	return p, nil

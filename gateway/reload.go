@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 const (
@@ -52,24 +56,66 @@ func (g *Gateway) ReloadStatus() ReloadStatus {
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
+	if err := g.canReload(); err != nil {
+		return err
+	}
+	before := g.graph().cfg
+	l, err := g.file.load(&before)
+	if err == nil {
+		err = g.reload(l, nil)
+	}
+	g.mu.Lock()
+	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
+	if err == nil {
+		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, l.revision
+	}
+	g.mu.Unlock()
+	noteRead(g, l, changedSections(before, g.graph().cfg), err)
+	g.services.metrics.reload(err)
+	if err != nil {
+		g.logRefused(err)
+	}
+	return err
+}
+
+func (g *Gateway) canReload() error {
 	if !g.running {
 		return ErrNotRunning
 	}
 	if g.file == nil {
 		return errors.New("there is no configuration file to read again")
 	}
-	revision, err := g.reload()
-	g.mu.Lock()
-	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
-	if err == nil {
-		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, revision
+	return nil
+}
+
+// Save applies a text like Reload, and writes it into the file, which must still have a revision.
+// On an error it does neither.
+func (g *Gateway) Save(text []byte, revision string) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if err := g.canReload(); err != nil {
+		return err
 	}
-	g.mu.Unlock()
-	g.services.metrics.reload(err)
+	before := g.graph().cfg
+	l, err := parseConfig(g.file.path, text, &before, os.LookupEnv)
 	if err != nil {
-		g.logRefused(err)
+		return err
 	}
-	return err
+	l.text, l.revision = text, revisionOf(text)
+	err = g.reload(l, func() error {
+		return configtext.Replace(g.file.path, text, func() error { return g.file.still(revision) })
+	})
+	if err != nil {
+		return err
+	}
+	g.file.saved(l)
+	g.mu.Lock()
+	now := time.Now()
+	g.reloaded = ReloadStatus{Loaded: now, Tried: now, Revision: l.revision}
+	g.mu.Unlock()
+	noteRead(g, l, changedSections(before, g.graph().cfg), nil)
+	g.services.metrics.reload(nil)
+	return nil
 }
 
 // logRefused writes a line for each problem.
@@ -86,33 +132,39 @@ func (g *Gateway) logRefused(err error) {
 	}
 }
 
-// reload is called with reloading held. It returns the revision of the file.
-func (g *Gateway) reload() (revision string, err error) {
+// reload applies a configuration. It is called with reloading held. keep, if there is one, is
+// called when nothing else can fail; its error means that nothing is applied.
+func (g *Gateway) reload(l loaded, keep func() error) error {
 	before := g.graph()
-	l, err := g.file.load(&before.cfg)
-	if err != nil {
-		return "", err
-	}
 	for _, w := range l.warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	cfg := l.cfg.withDefaults()
-	g.rulePlaces.Store(&l.places)                                                              // of rules with the same names, if the rest fails
+	if keep == nil {
+		g.rulePlaces.Store(&l.places) // of rules with the same names, if the rest fails
+	}
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !pins(cfg) { // these files may have changed
+		if err := g.kept(l, keep); err != nil {
+			return err
+		}
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
-		return l.revision, nil
+		return nil
 	}
 	changeSinks, err := g.journal.Plan(cfg.Audit)
 	if err != nil {
-		return "", err
+		return err
 	}
 	changeTraces, err := g.services.tracer.Plan(cfg.Tracing)
 	if err != nil {
-		return "", err
+		return err
 	}
 	next, err := newGraph(cfg, g.services, before)
 	if err != nil {
-		return "", err
+		return err
+	}
+	if err := g.kept(l, keep); err != nil {
+		next.discard(before)
+		return err
 	}
 	sections := changedSections(before.cfg, cfg)
 	g.services.events.reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: sections}) // for the sinks that it may end
@@ -123,9 +175,50 @@ func (g *Gateway) reload() (revision string, err error) {
 	}
 	g.replace(before, next)
 	g.services.cluster.Revised(l.revision)
+	g.services.trails.Keep(next.cfg.Admin.API.Kept())
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before, next), slog.String("revision", l.revision))...)
-	return l.revision, nil
+	return nil
+}
+
+// kept does what is left to do before a configuration is applied.
+func (g *Gateway) kept(l loaded, keep func() error) error {
+	if keep == nil {
+		return nil
+	}
+	err := keep()
+	if err == nil {
+		g.rulePlaces.Store(&l.places)
+	}
+	return err
+}
+
+// rebuild makes the graph anew from the configuration that holds, with the lock file as it is now.
+// The upstream with a name is made anew, too: as after a reload that changes it, calls end where
+// they began, and new ones have new connections and sessions.
+func (g *Gateway) rebuild(ctx context.Context, name, by string) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if !g.running {
+		return ErrNotRunning
+	}
+	before := g.graph()
+	m := before.member(name)
+	if m != nil {
+		m.renewed = true
+		defer func() { m.renewed = false }()
+	}
+	next, err := newGraph(before.cfg, g.services, before)
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		m.mcp.Disown(ctx)
+		renewed := next.member(name)
+		g.services.servers.Of(name).Begin(renewed.reports, renewed.Status(), by, "reconnected")
+	}
+	g.replace(before, next)
+	return nil
 }
 
 // watchFile reloads whenever the file has changed. It ends with ctx.
@@ -149,11 +242,16 @@ func (g *Gateway) replace(before, next *graph) {
 	g.mu.Lock()
 	g.current = next
 	g.mu.Unlock()
+	g.services.remember(next)
 	ctx, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()
 	stopAuth := g.stopAuth
 	if next.auth != before.auth {
 		g.stopAuth = run(next.auth.Run)
+	}
+	recall := next.auth != before.auth
+	if !recall && !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
+		recall = next.auth.SetKeys(next.cfg.Auth.Keys)
 	}
 	g.setRoutes(next)
 	g.calls.Set(&next.way)
@@ -163,8 +261,10 @@ func (g *Gateway) replace(before, next *graph) {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)
 	}
 	next.watch(g.services.lookout)
-	if next.auth != before.auth {
+	if recall {
 		g.front.Recall()
+	}
+	if next.auth != before.auth {
 		if err := stopAuth(ctx); err != nil {
 			g.log.Warn("authentication of the configuration before still ends", failure.ReloadLeftovers.Attr(), "error", err)
 		}
@@ -270,4 +370,27 @@ func changedSections(before, next Config) (sections []string) {
 		}
 	}
 	return sections
+}
+
+// changedServers returns the names of the enabled upstreams in which two configurations differ.
+func changedServers(before, next Config) (added, replaced, removed []string) {
+	was := make(map[string]upstream.Config)
+	for _, u := range before.Upstreams {
+		if enabled(u) {
+			was[u.Name] = u
+		}
+	}
+	for _, u := range next.Upstreams {
+		former, had := was[u.Name]
+		switch {
+		case !enabled(u):
+			continue
+		case !had:
+			added = append(added, u.Name)
+		case !sameServer(u, former):
+			replaced = append(replaced, u.Name)
+		}
+		delete(was, u.Name)
+	}
+	return added, replaced, slices.Sorted(maps.Keys(was))
 }

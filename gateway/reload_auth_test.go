@@ -7,9 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -82,6 +87,94 @@ func TestReloadAuth(t *testing.T) {
 			}
 			again.Close()
 		})
+	}
+}
+
+// TestReloadKeys: a key that is revoked in the file of keys is refused from the reload on, and its
+// stream ends. A new key is good, and streams of others go on.
+func TestReloadKeys(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p := newSite(t, true, one("work", saying("x")))
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	text := fmt.Sprintf("upstreams: [{name: a, url: %q}]\npolicy: {default: deny, rules: [{name: ci, who: {users: [ci-bot], issuers: [keys]}, allow: [\"*:*\"]}]}\nauth: {mode: keys, keys: {file: %q}}\n", p.url, file)
+	add := func() (string, apikey.Entry) {
+		key, id := apikey.New()
+		e := apikey.Entry{ID: id, Hash: apikey.Hash(key), User: "ci-bot"}
+		if err := keyfile.Append(file, e); err != nil {
+			t.Fatal(err)
+		}
+		return key, e
+	}
+	key, entry := add()
+	c := startUnwatched(t, text)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	with := func(key string) *mcptest.Client {
+		client := mcptest.NewClient(c.URL(), wire.Lookup(stateful))
+		client.HTTP, client.Header = &http.Client{Transport: transport}, http.Header{"Authorization": {"Bearer " + key}}
+		return client
+	}
+	client := with(key)
+	if err := client.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := client.Get(ctx, "")
+	if err != nil || stream.Status != http.StatusOK {
+		t.Fatalf("%+v, %v", stream, err)
+	}
+	defer stream.Close()
+	other, _ := add()
+	if err := with(other).Open(ctx); err == nil {
+		t.Error("a key is good before the reload")
+	}
+	c.reload(t, text)
+	if err := with(other).Open(ctx); err != nil {
+		t.Errorf("the new key: %v", err)
+	}
+	if err := keyfile.Revoke(file, entry.ID, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	c.reload(t, text)
+	for err = nil; err == nil; {
+		_, err = stream.Next()
+	}
+	if err != io.EOF {
+		t.Errorf("the stream did not end in good order: %v", err)
+	}
+	if again, err := client.Get(ctx, ""); err != nil || again.Status != http.StatusUnauthorized {
+		t.Errorf("with the revoked key: %+v, %v", again, err)
+	}
+	if err := with(other).Open(ctx); err != nil {
+		t.Errorf("the other key: %v", err)
+	}
+}
+
+// TestReloadBeforeTheFirstKey: a file of keys that is not there yet hinders no reload, its first key
+// is good with the next one, and a file that vanishes does not take the keys away.
+func TestReloadBeforeTheFirstKey(t *testing.T) {
+	p := newSite(t, true, one("work", saying("x")))
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	text := fmt.Sprintf("upstreams: [{name: a, url: %q}]\npolicy: {default: allow}\nauth: {mode: keys, keys: {file: %q}}\n", p.url, file)
+	c := startUnwatched(t, text)
+	c.reload(t, text+"\n# changed\n")
+	key, id := apikey.New()
+	if err := keyfile.Append(file, apikey.Entry{ID: id, Hash: apikey.Hash(key), User: "ci-bot"}); err != nil {
+		t.Fatal(err)
+	}
+	c.reload(t, text)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Gateway.Reload(); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("without the file: %v", err)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := mcptest.NewClient(c.URL(), wire.Lookup(stateful))
+	client.HTTP, client.Header = &http.Client{Transport: transport}, http.Header{"Authorization": {"Bearer " + key}}
+	if err := client.Open(t.Context()); err != nil {
+		t.Errorf("with the key: %v", err)
 	}
 }
 

@@ -2,13 +2,17 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
@@ -21,6 +25,7 @@ type Summary struct {
 	Listen    string // host:port
 	Endpoint  string // URL
 	Auth      string // mode
+	Keys      int    // API keys
 	Accepted  []auth.Accepted
 	Hosts     []string
 	Origins   []string
@@ -32,6 +37,8 @@ type Summary struct {
 	Pinning   string // which upstreams are pinned, and to what; "" for none
 	Upstreams []UpstreamSummary
 	Views     []ViewSummary
+	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
+	Clients []clients.Way
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
 	// of their agents should say. Both are "" if everything is described in full.
 	Disclosure string
@@ -102,6 +109,7 @@ func (c Config) Summary() Summary {
 		Listen:   c.Listen,
 		Endpoint: c.PublicURL,
 		Auth:     cmp.Or(c.Auth.Mode, auth.ModeNone),
+		Keys:     len(c.Auth.Keys.All()),
 		Accepted: c.Auth.Accepted(c.PublicURL),
 		Hosts:    slices.Concat(alwaysHosts, c.hosts()),
 		Origins:  append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
@@ -130,6 +138,9 @@ func (c Config) Summary() Summary {
 			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    prefix,
 		})
+	}
+	if c.Auth.Server.Enabled {
+		s.Clients = clients.Ways(ownServer(c.Auth.Server))
 	}
 	urls := viewURLs(c)
 	for _, v := range c.Views {
@@ -187,7 +198,8 @@ func late(u upstream.Config) string {
 	return "no answer in time: " + filepath.Base(u.Command[0]) + " may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
 }
 
-// target leaves out what may be secret: a query, and the arguments of a program.
+// target leaves out what may be secret: a query, a path by which a server knows its callers, and the
+// arguments of a program.
 func target(u upstream.Config) string {
 	if u.Skills != "" {
 		return u.Skills
@@ -200,5 +212,101 @@ func target(u upstream.Config) string {
 		return "a URL that cannot be read"
 	}
 	parsed.RawQuery = ""
-	return parsed.String()
+	if shown := parsed.String(); !configtext.SecretValue(shown) {
+		return shown
+	}
+	return parsed.Scheme + "://" + parsed.Host + "/…"
+}
+
+// Disclosure is the section "disclosure": how tools are described to clients. The mode of a
+// client overrides the mode of an upstream, which overrides the general mode.
+type Disclosure struct {
+	disclosure.Config `yaml:",inline"`
+	// Clients are callers to whom tools are described in a mode of their own. The first entry
+	// that matches a caller decides. Default none.
+	Clients []DisclosureClient `yaml:"clients"`
+}
+
+// DisclosureClient is the mode for some callers.
+type DisclosureClient struct {
+	// Who they are, as in rules of policy. Required.
+	Who policy.Who `yaml:"who"`
+	// Mode is full or progressive. Required.
+	Mode string `yaml:"mode"`
+}
+
+// maxDisclosureClients bounds the list of clients.
+const maxDisclosureClients = 1000
+
+func (d Disclosure) validate(issuers []string) error {
+	found := findings{d.Config.Validate()}
+	if len(d.Clients) > maxDisclosureClients {
+		found.add("clients", fmt.Errorf("%d are more than %d", len(d.Clients), maxDisclosureClients))
+		return errors.Join(found...)
+	}
+	for i, c := range d.Clients {
+		add := func(key string, err error) { found.add(fmt.Sprintf("clients[%d]: %s", i, key), err) }
+		add("who", c.Who.Validate())
+		add("who", c.Who.CheckIssuers(issuers))
+		if c.Mode == "" {
+			add("mode", errors.New("is needed: full or progressive"))
+		}
+		add("mode", disclosure.CheckMode(c.Mode))
+	}
+	return errors.Join(found...)
+}
+
+// checkDisclosure returns what is wrong with the settings for one upstream.
+func checkDisclosure(u upstream.Disclosure) error {
+	var found findings
+	found.add("disclosure: mode", disclosure.CheckMode(u.Mode))
+	for _, tool := range slices.Sorted(maps.Keys(u.Summaries)) {
+		found.add(fmt.Sprintf("disclosure: summaries[%s]", tool), disclosure.CheckSummary(u.Summaries[tool]))
+	}
+	return errors.Join(found...)
+}
+
+// disclosureSummary describes the modes for people, "" if everything is described in full.
+func (c Config) disclosureSummary() string {
+	const most = 10 // clients
+	modes, text := []string{c.Disclosure.Mode}, cmp.Or(c.Disclosure.Mode, disclosure.ModeFull)
+	for _, u := range c.Upstreams {
+		if u.Disclosure.Mode != "" && enabled(u) {
+			modes, text = append(modes, u.Disclosure.Mode), text+fmt.Sprintf(", %s %s", u.Name, u.Disclosure.Mode)
+		}
+	}
+	for i, client := range c.Disclosure.Clients {
+		modes = append(modes, client.Mode)
+		if i < most {
+			text += fmt.Sprintf(", clients[%d] %s", i, client.Mode)
+		}
+	}
+	if len(c.Disclosure.Clients) > most {
+		text += ", ..."
+	}
+	if !slices.Contains(modes, disclosure.ModeProgressive) {
+		return ""
+	}
+	return text
+}
+
+// showsInFull reports whether some clients get the tools of an upstream in full.
+func (c Config) showsInFull(u upstream.Config) bool {
+	if cmp.Or(u.Disclosure.Mode, c.Disclosure.Mode) != disclosure.ModeProgressive {
+		return true
+	}
+	return slices.ContainsFunc(c.Disclosure.Clients, func(client DisclosureClient) bool { return client.Mode == disclosure.ModeFull })
+}
+
+// CheckDescriptions reads the directory of descriptions, if there is one, and returns how many
+// tools have one. The error names all bad files.
+func (c Config) CheckDescriptions() (int, error) {
+	if c.Disclosure.Descriptions == "" {
+		return 0, nil
+	}
+	all, err := disclosure.ReadDescriptions(c.Disclosure.Descriptions)
+	if err != nil {
+		return 0, fmt.Errorf("disclosure: descriptions: %w", err)
+	}
+	return len(all), nil
 }

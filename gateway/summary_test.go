@@ -29,3 +29,14 @@ func TestPackageRunners(t *testing.T) {
 		}
 	}
 }
+
+// TestTarget: what is shown of where a server is has no secret.
+func TestTarget(t *testing.T) {
+	for at, want := range map[string]string{
+		"https://a.example/mcp?key=x": "https://a.example/mcp", "https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp": "https://a.example/…",
+	} {
+		if got := target(upstream.Config{URL: at}); got != want {
+			t.Errorf("%s: %s", at, got)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
@@ -40,6 +41,13 @@ func viewURLs(c Config) map[string]string {
 	return urls
 }
 
+func (c Config) viewNames() (names []string) {
+	for _, v := range c.Views {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
 // viewRules returns the views as policy applies them.
 func viewRules(c Config) (rules []policy.View) {
 	for _, v := range c.Views {
@@ -61,7 +69,7 @@ func checkViews(c Config, found *findings) {
 	for i, v := range c.Views {
 		add := func(err error) { found.add(viewKey(i, v), err) }
 		add(v.Validate())
-		add(v.Who.CheckIssuers(c.issuers()))
+		add(v.Who.CheckIssuers(c.callerIssuers()))
 		if err := disclosure.CheckMode(v.Disclosure.Mode); err != nil {
 			add(fmt.Errorf("disclosure.mode: %w", err))
 		}
@@ -79,6 +87,10 @@ func checkViews(c Config, found *findings) {
 			add(fmt.Errorf("path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", at))
 		case front.OfSSE(at):
 			add(fmt.Errorf("path: %q: paths that end like this are for HTTP+SSE; choose another", at))
+		case c.Auth.Server.Enabled && ofServer(at):
+			add(fmt.Errorf("path: %q: auth.server has it: choose another", at))
+		case hasAccounts(c.Upstreams) && accounts.Serves(at):
+			add(fmt.Errorf("path: %q: the pages of users' accounts at servers are there: choose another", at))
 		case owner != "":
 			add(fmt.Errorf("path: %q: %s is there already", at, owner))
 		case c.ssePath() != front.SSEOff && taken[front.ViewSSE(at)] != "":

@@ -24,9 +24,10 @@ func newCheck() *cobra.Command {
 		Short: "Say what a configuration means, or everything that is wrong with it",
 		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
 			"Directories of skills are read. With --connect it also connects to Redis, to each\n" +
-			"issuer and to each upstream, prints what it found, and warns of what known clients\n" +
-			"cut or refuse. With --view it then prints what a view shows, by the names that its\n" +
-			"clients see, to a user who may use all of it.",
+			"issuer and to each upstream, prints what it found and how known clients sign in at\n" +
+			"each issuer, and warns of what known clients cut or refuse. With --view it then\n" +
+			"prints what a view shows, by the names that its clients see, to a user who may use\n" +
+			"all of it.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			if view != "" && !connect {
@@ -76,7 +77,7 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 	row := func(name, value string) { fmt.Fprintf(table, "%s\t%s\n", name, value) }
 	row("endpoint", s.Endpoint)
 	row("listens on", s.Listen)
-	row("authentication", s.Auth)
+	row("authentication", authentication(s))
 	for _, a := range s.Accepted {
 		row("issuer "+a.Issuer, "audience "+strings.Join(a.Audiences, " or "))
 	}
@@ -108,17 +109,34 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 	for _, v := range s.Views {
 		row("view "+v.Name, v.URL+", "+strings.Join(v.Show, ", "))
 	}
-	if s.Prompt == "" {
-		table.Flush()
-		return
+	if s.Prompt != "" {
+		row("disclosure", s.Disclosure)
 	}
-	row("disclosure", s.Disclosure)
-	if described > 0 {
+	if s.Prompt != "" && described > 0 {
 		row("descriptions", fmt.Sprintf("files for %d tools", described))
 	}
 	table.Flush()
+	if len(s.Clients) > 0 {
+		fmt.Fprintln(w, "\nHow clients sign in, at the gateway's own authorization server (docs/clients.md):")
+		printWays(w, s.Clients)
+	}
+	if s.Prompt == "" {
+		return
+	}
 	fmt.Fprintf(w, "\nFor the system prompt of agents that are shown tools in short (docs/disclosure.md):\n\n  %s\n",
 		strings.ReplaceAll(s.Prompt, "\n", "\n  "))
+}
+
+// authentication says how callers prove who they are.
+func authentication(s gateway.Summary) string {
+	switch s.Keys {
+	case 0:
+		return s.Auth
+	case 1:
+		return s.Auth + ": 1 API key"
+	default:
+		return fmt.Sprintf("%s: %d API keys", s.Auth, s.Keys)
+	}
 }
 
 // printBackends prints the results for Redis and the issuers; it returns an error if one of
@@ -128,6 +146,7 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 	for _, r := range reports {
 		if r.Error == "" {
 			fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.Found)
+			printClients(w, r)
 			continue
 		}
 		bad = append(bad, r.Name)
@@ -137,6 +156,23 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 		return errors.New("cannot be used: " + strings.Join(bad, ", "))
 	}
 	return nil
+}
+
+// printClients prints how known clients sign in at an issuer.
+func printClients(w io.Writer, r gateway.BackendReport) {
+	if r.Unknown != "" {
+		fmt.Fprintf(w, "  how clients sign in is not known: %s\n", r.Unknown)
+	}
+	if len(r.Clients) > 0 {
+		fmt.Fprintln(w, "  how clients sign in, by its metadata (docs/clients.md):")
+		printWays(w, r.Clients)
+	}
+}
+
+func printWays[W fmt.Stringer](w io.Writer, ways []W) {
+	for _, way := range ways {
+		fmt.Fprintf(w, "    %s\n", way)
+	}
 }
 
 // checkUpstreams prints what each upstream answers; it returns an error if one of them

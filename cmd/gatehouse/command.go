@@ -20,6 +20,7 @@ const (
 type problemError struct{ err error }
 
 func (e *problemError) Error() string { return e.err.Error() }
+func (e *problemError) Unwrap() error { return e.err }
 
 // exitError ends a command with an exit code; the command has already printed everything.
 type exitError int

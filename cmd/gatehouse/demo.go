@@ -20,6 +20,7 @@ type demoFlags struct {
 	noAuth  bool
 	offline bool
 	short   bool
+	quiet   bool
 }
 
 func newDemo() *cobra.Command {
@@ -35,6 +36,7 @@ func newDemo() *cobra.Command {
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the endpoint, on this machine")
 	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without issuer, users and policy: everyone may use everything")
 	cmd.Flags().BoolVar(&flags.offline, "offline", false, "clients register; their metadata documents on the web are not read")
+	cmd.Flags().BoolVar(&flags.quiet, "no-clients", false, "without the clients that call something now and then, for the console to show")
 	cmd.Flags().BoolVar(&flags.short, "progressive", false, "tools are listed in short, and described in full when a model asks")
 	return cmd
 }
@@ -54,11 +56,17 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 		return err
 	}
 	defer listener.Close() // the gateway closes it; this is for errors before that
+	admin, err := demo.ListenBeside(listener.Addr())
+	if err != nil {
+		return err
+	}
+	defer admin.Close() // likewise
 	parts, err := demo.Start(ctx, demo.Options{
 		Executable: executable,
 		Command:    os.Args[0],
 		Bold:       isTerminal(cmd.OutOrStdout()),
 		Listen:     listener.Addr().String(),
+		Admin:      admin.Addr().String(),
 		SignIn:     !flags.noAuth,
 		Offline:    flags.offline,
 
@@ -73,13 +81,16 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: buildVersion(), Listener: listener})
+	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: buildVersion(), Listener: listener, Admin: admin})
 	if err != nil {
 		return err
 	}
 	// Printed before the gateway serves, because log lines follow from then on.
 	if err := parts.Welcome(cmd.OutOrStdout(), g.URL()); err != nil {
 		return errors.Join(err, g.Stop(ctx))
+	}
+	if !flags.quiet {
+		defer parts.Visit(ctx, g.URL())()
 	}
 	return g.Run(ctx)
 }

@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newUpstreams(), newApprovals(),
-		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"), newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
+	root.AddCommand(newInit(), newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(), newUpstreams(), newStatus(), newApprovals(),
+		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"), newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newDemo(), newDemoStdio(), newVersion())
 	return root
 }

@@ -34,6 +34,12 @@ func TestScripts(t *testing.T) {
 	t.Cleanup(func() { taken.Close() }) // the scripts run in parallel
 	wordy := newWordy()
 	t.Cleanup(wordy.Close) // likewise
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	t.Cleanup(issuer.Close)
+	issuer.SetMetadata("authorization_endpoint", issuer.URL+"/authorize")
+	issuer.SetMetadata("token_endpoint", issuer.URL+"/token")
+	issuer.SetMetadata("client_id_metadata_document_supported", true)
+	issuer.SetMetadata("token_endpoint_auth_methods_supported", []string{"none"})
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -44,6 +50,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DEAD", "127.0.0.1:1") // nobody listens there, and no other test can get it
 			env.Setenv("WORDY", wordy.URL)
+			env.Setenv("ISSUER", issuer.URL)
 			env.Setenv("TAKEN", taken.Addr().String())
 			env.Values[demoKey{}] = &demoRun{}
 			return nil

@@ -116,42 +116,6 @@ func newSessionsEnd() *cobra.Command {
 	})
 }
 
-// newUpstreams shows the states of servers.
-func newUpstreams() *cobra.Command {
-	o := &operator{role: admin.RoleViewer}
-	cmd := &cobra.Command{
-		Use:   "upstreams",
-		Short: "Show the state of each server",
-		Long:  "Shows whether each server answers, since when, in which protocol revision, what it offers, and\nwhat failed last.",
-		Args:  noArguments,
-	}
-	return operatorCommand(cmd, o, func(cmd *cobra.Command, _ []string) error {
-		var answer struct {
-			Upstreams []admin.Upstream `json:"upstreams"`
-		}
-		text, err := o.ask(cmd.Context(), http.MethodGet, "/api/v1/upstreams", nil, &answer)
-		w := cmd.OutOrStdout()
-		if err != nil || o.asJSON {
-			_, failed := w.Write(text)
-			return cmp.Or(err, failed)
-		}
-		now := time.Now()
-		t := newTable(w, "NAME", "STATE", "SINCE", "TRANSPORT", "REVISION", "TOOLS", "CALLS")
-		for _, u := range answer.Upstreams {
-			colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow}[u.State]
-			t.add(cell{u.Name, plain}, cell{u.State, cmp.Or(colour, red)}, cell{ago(u.Since, now), plain}, cell{u.Transport, plain},
-				cell{cmp.Or(u.Revision, "-"), plain}, cell{fmt.Sprint(u.Tools), plain}, cell{fmt.Sprint(u.Calls), plain})
-			if f := u.LastFailure; f != nil && u.State != "ready" {
-				t.add(cell{fmt.Sprintf("  %s, %s ago: %s (%s)", f.Stage, ago(f.At, now), cmp.Or(f.Cause, f.Error), f.Code), dim})
-			}
-			if u.UsersNeedLogin > 0 {
-				t.add(cell{fmt.Sprintf("  it refuses the credentials of %d users", u.UsersNeedLogin), dim})
-			}
-		}
-		return t.flush()
-	})
-}
-
 // newReload has the configuration read again.
 func newReload() *cobra.Command {
 	o := &operator{role: admin.RoleOperator}

@@ -107,8 +107,10 @@ func (l *load) converse(t *testing.T, c *mcptest.Client, tool, key string) (mcpt
 		for {
 			m, err := x.Next()
 			switch {
-			case err != nil || m.IsResponse():
-				return m, err
+			case err != nil:
+				return m, fmt.Errorf("status %d, events %q: %w", x.Status, x.EventIDs(), err)
+			case m.IsResponse():
+				return m, nil
 			case m.ID != nil:
 				if err := c.Answer(deadline(t), m.ID, answer); err != nil {
 					return m, err

@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -19,23 +21,59 @@ const (
 	// roleApprover is the role of those who come with an access token for the gateway in place of
 	// a token of admin.api: they see and decide on the calls that wait for them, and nothing else.
 	roleApprover = "approver"
-	// viewerOrApprover is for what both may.
-	viewerOrApprover = RoleViewer + " or " + roleApprover
+	// Approvers stands for operators and approvers, for what both may.
+	Approvers = RoleViewer + " or " + roleApprover
 )
 
-// operator is who makes a request.
-type operator struct {
-	name, role string
-	person     *mcp.Caller // of an access token, else nil
+// Operator is who makes a request.
+type Operator struct {
+	Name string
+	// Roles are those that the operator has, each of which lets them read.
+	Roles []string
+	// Person is whose access token came with the request, or who has signed in: they may decide on
+	// calls that wait for them. Nil for nobody.
+	Person *mcp.Caller
+	// Caller is who has signed in, whatever they may do here: they try tools as any client of theirs
+	// calls them. Nil for nobody.
+	Caller *mcp.Caller
 }
 
-// may reports whether a role is enough for what needs another one.
-func (o operator) may(needed string) bool {
-	return needed == RoleViewer || needed == viewerOrApprover || o.role == needed
+// May reports whether the operator has a role that is enough for what needs this one.
+func (o Operator) May(needed string) bool {
+	switch needed {
+	case RoleViewer:
+		return len(o.Roles) > 0
+	case Approvers:
+		return len(o.Roles) > 0 || o.Person != nil
+	case roleApprover:
+		return o.Person != nil
+	}
+	return slices.Contains(o.Roles, needed)
+}
+
+// role says in words what the operator is.
+func (o Operator) role() string {
+	if len(o.Roles) == 0 {
+		return roleApprover
+	}
+	return strings.Join(o.Roles, ", ")
+}
+
+type operatorKey struct{}
+
+// As answers requests that this program makes for an operator whom it knows already, such as those
+// of the console. They need no token.
+func (a *API) As(who Operator) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, who)))
+	})
 }
 
 // admit finds out who makes a request that needs a role.
-func (a *API) admit(r *http.Request, role string) (operator, error) {
+func (a *API) admit(r *http.Request, role string) (Operator, error) {
+	if who, known := r.Context().Value(operatorKey{}).(Operator); known {
+		return who, nil
+	}
 	cfg := a.deps.Config()
 	if header, sent := r.Header["Authorization"]; sent {
 		if len(header) == 1 {
@@ -43,44 +81,44 @@ func (a *API) admit(r *http.Request, role string) (operator, error) {
 				return who, nil
 			}
 		}
-		if role == roleApprover || role == viewerOrApprover {
+		if role == roleApprover || role == Approvers {
 			return a.person(r)
 		}
-		return operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens")
+		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens")
 	}
 	if cfg.Loopback != "" && a.deps.Trusted(r) && sameSite(r) {
-		return operator{name: loopbackName, role: cfg.Loopback}, nil
+		return Operator{Name: loopbackName, Roles: []string{cfg.Loopback}}, nil
 	}
-	return operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenMissing, "send one of admin.api.tokens, as Authorization: Bearer TOKEN")
+	return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenMissing, "send one of admin.api.tokens, as Authorization: Bearer TOKEN")
 }
 
 // person finds out whose access token a request has.
-func (a *API) person(r *http.Request) (operator, error) {
+func (a *API) person(r *http.Request) (Operator, error) {
 	caller, err := a.deps.Identify(r)
 	refused, ok := errors.AsType[*auth.RefusedError](err)
 	switch {
 	case err == nil:
-		return operator{caller.Subject, roleApprover, &caller}, nil
+		return Operator{Name: caller.Subject, Person: &caller}, nil
 	case !ok:
-		return operator{}, err
+		return Operator{}, err
 	case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusBadRequest:
-		return operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens, and no access token for the gateway: "+refused.Text)
+		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens, and no access token for the gateway: "+refused.Text)
 	}
-	return operator{}, refusal(refused.Status, refused.Name, refused.Text)
+	return Operator{}, refusal(refused.Status, refused.Name, refused.Text)
 }
 
 // bearer finds whose token a header has. How long it takes depends on no token: hashes are
 // compared, and with all of them.
-func (c Config) bearer(header string) (who operator, ok bool) {
+func (c Config) bearer(header string) (who Operator, ok bool) {
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return operator{}, false
+		return Operator{}, false
 	}
 	sent := sha256.Sum256([]byte(token))
 	for _, t := range c.Tokens {
 		known := sha256.Sum256([]byte(string(t.Secret)))
 		if subtle.ConstantTimeCompare(sent[:], known[:]) == 1 {
-			who, ok = operator{name: t.Name, role: t.Role}, true
+			who, ok = Operator{Name: t.Name, Roles: []string{t.Role}}, true
 		}
 	}
 	return who, ok

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
@@ -15,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
@@ -27,9 +30,18 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 	t.Cleanup(func() { kept.Close(context.Background()) })
 	var records []record.Record
 	return New(Deps{
-		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept,
+		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept, Series: series.New(time.Now()), Self: "a", Policy: func() Policy { return Policy{} },
+		Findings:  func(context.Context) []Finding { return nil },
 		Record:    func(r *record.Record) { records = append(records, *r) },
 		Upstreams: func() []Upstream { return nil }, Sessions: func(context.Context) ([]Session, []string) { return nil, nil }, Replicas: func() []Replica { return nil },
+		Server: func(string, ToolPage) (Server, error) { return Server{}, ErrNoServer }, Pins: func(string) []Pin { return nil },
+		Act: func(_ context.Context, a Action) (Acted, error) {
+			if a.Upstream == "busy" {
+				return Acted{}, &NotNow{"not now"}
+			}
+			return Acted{Changed: a.Upstream == "crm"}, nil
+		},
+		Approve:    func(PinApproval) (Approved, error) { return Approved{}, &NotNow{"not now"} },
 		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
 		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
 		Replay:   func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },
@@ -47,6 +59,34 @@ func identify(r *http.Request) (mcp.Caller, error) {
 		return mcp.Caller{}, &auth.RefusedError{Status: http.StatusServiceUnavailable, Name: failure.IssuerDown, Text: "the issuer is away"}
 	}
 	return mcp.Caller{}, &auth.RefusedError{Status: http.StatusUnauthorized, Name: failure.TokenInvalid, Text: "no token"}
+}
+
+// TestChecksWait: one text is checked at a time, and nobody waits for ever.
+func TestChecksWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newTest(t, Config{}, false)
+		a.deps.Settings.Check = func(string, bool) ConfigCheck {
+			time.Sleep(time.Minute)
+			return ConfigCheck{}
+		}
+		check := func() int {
+			w := httptest.NewRecorder()
+			a.As(Operator{Roles: []string{RoleViewer}}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/config/check", strings.NewReader("{}")))
+			return w.Code
+		}
+		first := make(chan int, 1)
+		go func() { first <- check() }()
+		synctest.Wait()
+		if second := check(); second != http.StatusServiceUnavailable {
+			t.Errorf("the second: %d", second)
+		}
+		if got := <-first; got != http.StatusOK {
+			t.Errorf("the first: %d", got)
+		}
+		if third := check(); third != http.StatusOK {
+			t.Errorf("the third: %d", third)
+		}
+	})
 }
 
 // TestDescription compares the routes with openapi.json, in both directions.
@@ -125,6 +165,10 @@ func TestAccess(t *testing.T) {
 		{"bad cursor", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?before=x", 400, "GH-ADMIN-REQUEST"},
 		{"bad event id", "", false, http.Header{"Authorization": {"Bearer " + string(good)}, "Last-Event-Id": {"x"}}, "GET", "/api/v1/decisions/live", 400, "GH-ADMIN-REQUEST"},
 		{"no draft", "", false, bearer("Bearer " + good), "POST", "/api/v1/policy/replay", 400, "GH-ADMIN-REQUEST"},
+		{"unknown step", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?step=1s", 400, "GH-ADMIN-REQUEST"},
+		{"too fine for so long", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?step=10s&last=11m", 400, "GH-ADMIN-REQUEST"},
+		{"too long", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?last=121m", 400, "GH-ADMIN-REQUEST"},
+		{"unknown parameter", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?server=crm", 400, "GH-ADMIN-REQUEST"},
 		{"bad body", "", false, bearer("Bearer " + good), "POST", "/api/v1/explain", 400, "GH-ADMIN-REQUEST"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

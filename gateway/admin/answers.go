@@ -47,8 +47,22 @@ type Call struct {
 	// Layers are what each part of the gateway said of the last round, from the outside in.
 	Layers []Layer `json:"layers"`
 	// Now is what policy would decide now; nil if that cannot be told.
-	Now     *Answer `json:"now,omitempty"`
-	Partial string  `json:"partial,omitempty"`
+	Now *Answer `json:"now,omitempty"`
+	// Steps are where its time went, and Messages what was said at both edges, as far as this
+	// replica has kept it; NoTrail is why it has not. Values says that the messages have the values
+	// that people, clients and servers chose, Missed how many messages were too many to keep.
+	Steps    []Step    `json:"steps"`
+	Messages []Message `json:"messages"`
+	Values   bool      `json:"values"`
+	Missed   int       `json:"missed,omitempty"`
+	NoTrail  string    `json:"no_trail,omitempty"`
+	// Curl is a command that makes the call again, "" if there is none; Arguments says that the
+	// arguments are in it.
+	Curl      string `json:"curl,omitempty"`
+	Arguments bool   `json:"curl_arguments"`
+	// Similar are the last other calls of the same thing, newest first: see Decision.
+	Similar []mcp.Raw `json:"similar"`
+	Partial string    `json:"partial,omitempty"`
 }
 
 // Layer is what a part of the gateway said of a call.
@@ -60,7 +74,7 @@ type Layer struct {
 // Upstream is the state of a server.
 type Upstream struct {
 	Name string `json:"name"`
-	// State is connecting, ready, degraded, needs-login or down, since Since.
+	// State is connecting, ready, degraded, needs-login, down or disabled, since Since.
 	State string    `json:"state"`
 	Since time.Time `json:"since"`
 	// Transport is how the server is reached.
@@ -77,6 +91,10 @@ type Upstream struct {
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
 	Skills    int `json:"skills"`
+	// Tokens and Short are about how many tokens the tools take in a model's context, in full and
+	// with descriptions in short.
+	Tokens int `json:"tokens"`
+	Short  int `json:"tokens_short"`
 	// Calls are under way, Sessions (processes) are open.
 	Calls          int        `json:"calls"`
 	Sessions       int        `json:"sessions"`
@@ -109,21 +127,12 @@ type Session struct {
 	Replica       string    `json:"replica"` // that owns it
 	Started       time.Time `json:"started"`
 	Used          time.Time `json:"used"`
-}
-
-// Pin is something that a pinned server offers, and that is not approved as it is.
-type Pin struct {
-	Upstream string `json:"upstream"`
-	List     string `json:"list"`           // such as tools, or instructions
-	Name     string `json:"name,omitempty"` // the server's own
-	// New says that nothing of this name is approved; else Differs names what is not as approved.
-	New     bool     `json:"new"`
-	Differs []string `json:"differs,omitempty"`
-	// Deceives are texts in it that people cannot see.
-	Deceives []string `json:"deceives,omitempty"`
-	// Hidden says that clients do not see it.
-	Hidden     bool    `json:"hidden"`
-	Definition mcp.Raw `json:"definition"`
+	// Calls are under way, Streams are open (GET), Questions wait for an answer of the user.
+	Calls     int `json:"calls"`
+	Streams   int `json:"streams"`
+	Questions int `json:"questions"`
+	// OwnLists are the servers that show this session other lists than they show otherwise.
+	OwnLists []string `json:"own_lists,omitempty"`
 }
 
 // Replica is a gateway of those that share sessions.
@@ -171,6 +180,9 @@ type Question struct {
 type Answer struct {
 	// Effect is allow, ask or deny.
 	Effect string `json:"effect"`
+	// Rule is the rule that decides, at a place file:line; "" for the default.
+	Rule   string `json:"rule,omitempty"`
+	RuleAt string `json:"rule_at,omitempty"`
 	// Text gives the reasons, rule by rule.
 	Text string `json:"text"`
 	// Hooks say which hooks would run.

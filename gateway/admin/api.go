@@ -14,6 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/series"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
@@ -34,16 +36,34 @@ type Deps struct {
 	// Trusted reports whether a request comes from this machine itself.
 	Trusted func(*http.Request) bool
 	Recent  *recent.Records
+	// Series counts what is recorded.
+	Series *series.Series
+	// Self is the name of this replica.
+	Self string
+	// Trails have the steps and messages of the last calls.
+	Trails *trail.Trails
 	// Record takes records of what operators do.
 	Record func(*record.Record)
 
 	Upstreams func() []Upstream
-	Pins      func() []Pin
+	// Findings returns what is not well, worst first.
+	Findings func(context.Context) []Finding
+	// Pins returns what is not approved, of one server or, with "", of all.
+	Pins func(upstream string) []Pin
+	// Approve approves definitions, all or none. The error is a *NotNow, or that of the gateway.
+	Approve func(PinApproval) (Approved, error)
+	// Server returns one server. The error is ErrNoServer.
+	Server func(name string, page ToolPage) (Server, error)
+	// Act does something to a server. Errors: ErrNoServer, a *NotNow, that of ctx.
+	Act func(ctx context.Context, a Action) (Acted, error)
+	// Policy returns the rules that hold, without counts.
+	Policy func() Policy
 	// Sessions returns the sessions of all replicas, and the replicas that did not answer.
 	Sessions func(context.Context) (all []Session, missing []string)
 	// EndSession ends the session with a digest, at whichever replica. Errors: ErrNoSession,
 	// ErrNotAsked, and those of the store.
 	EndSession func(ctx context.Context, digest string) error
+	Accounts   Accounts
 	Replicas   func() []Replica
 	// Identify finds out whose access token a request has. Its error is an *auth.RefusedError.
 	Identify func(*http.Request) (mcp.Caller, error)
@@ -58,8 +78,17 @@ type Deps struct {
 	// Replay runs a draft of a configuration against recent calls. The error is a *BadDraft, or
 	// that of ctx.
 	Replay func(ctx context.Context, d Draft) (*replay.Report, error)
-	State  func() State
-	Log    *slog.Logger
+	// Lists says what a caller gets from a list, and what not. The error is a *BadQuestion, or that
+	// of ctx.
+	Lists func(ctx context.Context, q ListQuestion) (ListAnswer, error)
+	// Try calls a tool as a caller. The error is a *BadQuestion.
+	Try func(ctx context.Context, caller mcp.Caller, t Trial) (Tried, error)
+	// Alone reports whether all callers are the same one, since nobody has to say who they are.
+	Alone func() bool
+	State func() State
+	// Settings see and change the configuration.
+	Settings Settings
+	Log      *slog.Logger
 }
 
 // API answers the requests of operators.
@@ -67,7 +96,11 @@ type API struct {
 	deps     Deps
 	mux      *http.ServeMux
 	refusals refusals
-	replays  sync.Mutex // held by the replay that runs
+	replays  sync.Mutex    // held by the replay that runs
+	probes   sync.Mutex    // held by the probe that runs
+	lists    chan struct{} // has one for each list that is made
+	tries    chan struct{} // likewise for tools that are tried
+	checks   chan struct{} // likewise for texts that are checked
 }
 
 // route is one thing that the API can be asked.
@@ -82,19 +115,42 @@ var routes = []route{
 	{"GET /api/v1/decisions/live", RoleViewer, (*API).live},
 	{"GET /api/v1/calls/{id}", RoleViewer, (*API).call},
 	{"GET /api/v1/upstreams", RoleViewer, func(a *API, x *exchange) error { return x.answer(upstreams{some(a.deps.Upstreams())}) }},
+	{"GET /api/v1/upstreams/{name}", RoleViewer, oneServer},
+	{"POST /api/v1/upstreams/{name}/probe", RoleOperator, act(Probe, "upstream probed")},
+	{"POST /api/v1/upstreams/{name}/reconnect", RoleOperator, act(Reconnect, "upstream reconnected")},
+	{"POST /api/v1/upstreams/{name}/disable", RoleOperator, act(Disable, "upstream disabled")},
+	{"POST /api/v1/upstreams/{name}/enable", RoleOperator, act(Enable, "upstream enabled")},
 	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error {
 		all, missing := a.deps.Sessions(x.r.Context())
 		return x.answer(sessions{some(all), missing})
 	}},
-	{"GET /api/v1/pins", RoleViewer, func(a *API, x *exchange) error { return x.answer(pins{some(a.deps.Pins())}) }},
+	{"GET /api/v1/pins", RoleViewer, func(a *API, x *exchange) error {
+		return x.answer(pins{some(a.deps.Pins(x.r.URL.Query().Get("upstream")))})
+	}},
+	{"POST /api/v1/pins/approve", RoleOperator, approvePins},
 	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
-	{"GET /api/v1/approvals", viewerOrApprover, waitingCalls},
+	{"GET /api/v1/accounts", RoleViewer, listAccounts},
+	{"DELETE /api/v1/accounts/{upstream}", RoleOperator, endAccount},
+	{"GET /api/v1/approvals", Approvers, waitingCalls},
 	{"POST /api/v1/approvals/{id}", roleApprover, decide},
 	{"GET /api/v1/replicas", RoleViewer, func(a *API, x *exchange) error { return x.answer(replicas{some(a.deps.Replicas())}) }},
 	{"GET /api/v1/config", RoleViewer, func(a *API, x *exchange) error { return x.answer(a.deps.State()) }},
+	{"GET /api/v1/config/text", RoleViewer, configText},
+	{"GET /api/v1/config/effective", RoleViewer, effectiveConfig},
+	{"GET /api/v1/config/history", RoleViewer, configHistory},
+	{"POST /api/v1/config/check", RoleViewer, checkConfig},
+	{"POST /api/v1/config/save", RoleOperator, saveConfig},
+	{"GET /api/v1/setup", RoleViewer, setupClients},
+	{"POST /api/v1/setup", RoleOperator, makeSetup},
+	{"POST /api/v1/setup/probe", RoleOperator, probe},
 	{"POST /api/v1/reload", RoleOperator, (*API).reload},
 	{"POST /api/v1/explain", RoleViewer, (*API).explain},
+	{"POST /api/v1/catalog", RoleViewer, listsFor},
+	{"POST /api/v1/try", RoleOperator, try},
 	{"POST /api/v1/policy/replay", RoleViewer, (*API).replay},
+	{"GET /api/v1/policy/rules", RoleViewer, rules},
+	{"GET /api/v1/findings", RoleViewer, found},
+	{"GET /api/v1/series", RoleViewer, overTime},
 	{"GET /api/v1/openapi.json", RoleViewer, func(_ *API, x *exchange) error { return x.write(http.StatusOK, description) }},
 }
 
@@ -108,7 +164,7 @@ func some[T any](list []T) []T { return append([]T{}, list...) }
 
 // New makes the API.
 func New(deps Deps) *API {
-	a := &API{deps: deps, mux: http.NewServeMux()}
+	a := &API{deps: deps, mux: http.NewServeMux(), lists: make(chan struct{}, mostLists), tries: make(chan struct{}, mostTries), checks: make(chan struct{}, mostChecks)}
 	for _, r := range routes {
 		a.mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
 			x := &exchange{w: w, r: req}
@@ -143,8 +199,8 @@ func (a *API) serve(r route, x *exchange) error {
 
 // enter lets those in who have a role.
 func (a *API) enter(x *exchange, role string) (err error) {
-	if x.who, err = a.admit(x.r, role); err == nil && !x.who.may(role) {
-		err = refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+x.who.name+" has the role "+x.who.role)
+	if x.who, err = a.admit(x.r, role); err == nil && !x.who.May(role) {
+		err = refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+x.who.Name+" has the role "+x.who.role())
 	}
 	if err != nil {
 		a.refused(x, err)
@@ -156,11 +212,11 @@ func (a *API) enter(x *exchange, role string) (err error) {
 type exchange struct {
 	w   http.ResponseWriter
 	r   *http.Request
-	who operator
+	who Operator
 }
 
 // seesArguments reports whether the answer may have the arguments of calls.
-func (x *exchange) seesArguments() bool { return x.who.role == RoleAuditor }
+func (x *exchange) seesArguments() bool { return x.who.May(RoleAuditor) }
 
 func (x *exchange) answer(v any) error { return x.answerWith(http.StatusOK, v) }
 

@@ -1,13 +1,17 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
 // Roles, each of which may read.
@@ -17,7 +21,8 @@ const (
 	RoleAuditor  = "auditor"  // reads, also the arguments of calls that rules record
 )
 
-var roles = []string{RoleViewer, RoleOperator, RoleAuditor}
+// Roles are all of them.
+var Roles = []string{RoleViewer, RoleOperator, RoleAuditor}
 
 // Config is the section "admin.api". Its zero value means that there is no API.
 type Config struct {
@@ -27,7 +32,14 @@ type Config struct {
 	// auditor. Any program of any user of the machine then has it. Default: there is no access
 	// without a token.
 	Loopback string `yaml:"loopback"`
+	// Messages says which messages of recent calls are kept in memory, to be shown: off for none,
+	// shape for messages whose values are replaced by their type and size, full for all that they
+	// say, which the role auditor alone sees. Default: shape. Changes apply to calls that begin later.
+	Messages string `yaml:"messages"`
 }
+
+// Kept is which messages of calls are kept.
+func (c Config) Kept() trail.Mode { return trail.Mode(cmp.Or(c.Messages, string(trail.ModeShape))) }
 
 // Token lets somebody use the API.
 type Token struct {
@@ -38,6 +50,82 @@ type Token struct {
 	Role string `yaml:"role"`
 	// Secret is a secret of at least 32 random bytes. Required.
 	Secret mcp.Secret `yaml:"token"`
+}
+
+// RoleRule gives a role to people who sign in.
+type RoleRule struct {
+	// Who are the people, as in rules of the policy. Required.
+	Who policy.Who `yaml:"who"`
+	// Role is viewer, operator or auditor. A person has the roles of all rules that fit. Required.
+	Role string `yaml:"role"`
+}
+
+// RoleRules are the section "admin.rules".
+type RoleRules []RoleRule
+
+// Validate reports everything that is wrong, each problem with the path of its key in front.
+func (rules RoleRules) Validate() error {
+	var errs []error
+	for i, r := range rules {
+		if !slices.Contains(Roles, r.Role) {
+			errs = append(errs, fmt.Errorf("[%d].role: %q: want viewer, operator or auditor", i, r.Role))
+		}
+		if reflect.ValueOf(r.Who).IsZero() {
+			errs = append(errs, fmt.Errorf("[%d].who: is missing: name the users, groups or emails that have the role", i))
+		}
+	}
+	_, err := audiences(rules.who())
+	return errors.Join(append(errs, err)...)
+}
+
+func (rules RoleRules) who() (all []policy.Who) {
+	for _, r := range rules {
+		all = append(all, r.Who)
+	}
+	return all
+}
+
+func audiences(sets []policy.Who) (all []*policy.Audiences, err error) {
+	for i, who := range sets {
+		one, err := policy.NewAudiences([]policy.Who{who})
+		if err != nil {
+			return nil, fmt.Errorf("[%d].who: %w", i, errors.Unwrap(err))
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// Staff knows who has which role, and who may have to approve of calls. It is immutable.
+type Staff struct {
+	rules     RoleRules
+	who       []*policy.Audiences
+	approvers []*policy.Audiences
+}
+
+// NewStaff makes a Staff of valid rules, and of the sets of those who approve of calls.
+func NewStaff(rules RoleRules, approvers []policy.Who) (*Staff, error) {
+	who, err := audiences(rules.who())
+	if err != nil {
+		return nil, err
+	}
+	approve, err := audiences(approvers)
+	return &Staff{rules, who, approve}, err
+}
+
+// Roles returns the roles of a person.
+func (s *Staff) Roles(person *mcp.Caller) (roles []string) {
+	for i, who := range s.who {
+		if role := s.rules[i].Role; who.First(person) == 0 && !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
+// Approves reports whether some rule of the policy has a person approve of calls.
+func (s *Staff) Approves(person *mcp.Caller) bool {
+	return slices.ContainsFunc(s.approvers, func(who *policy.Audiences) bool { return who.First(person) == 0 })
 }
 
 // tokenName matches names that are safe in records and logs.
@@ -59,7 +147,7 @@ func (c Config) Validate() error {
 		} else if first, taken := names[t.Name]; taken {
 			add("name: tokens[%d] is called %q already: give each a name of its own", first, t.Name)
 		}
-		if !slices.Contains(roles, t.Role) {
+		if !slices.Contains(Roles, t.Role) {
 			add("role: %q: want viewer, operator or auditor", t.Role)
 		}
 		if err := seal.Check([]byte(string(t.Secret))); err != nil {
@@ -69,7 +157,10 @@ func (c Config) Validate() error {
 		}
 		names[t.Name], tokens[string(t.Secret)] = i, i
 	}
-	if c.Loopback != "" && !slices.Contains(roles, c.Loopback) {
+	if modes := []trail.Mode{trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes, c.Kept()) {
+		errs = append(errs, fmt.Errorf("messages: %q: want off, shape or full", c.Messages))
+	}
+	if c.Loopback != "" && !slices.Contains(Roles, c.Loopback) {
 		errs = append(errs, fmt.Errorf("loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback))
 	}
 	return errors.Join(errs...)

@@ -59,14 +59,9 @@ func readQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 	bad := func(name string, want string) error {
 		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
 	}
-	known := []string{"user", "id", "session", "upstream", "name", "kind", "decision", "outcome", "since", "until"}
-	for name, all := range values {
-		if !slices.Contains(known, name) && !slices.Contains(allowed, name) {
-			return q, refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%q is no parameter here: there are %s", name, strings.Join(append(known, allowed...), ", ")))
-		}
-		if len(all) > 1 {
-			return q, refusal(http.StatusBadRequest, failure.AdminRequest, name+": is there twice")
-		}
+	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "since", "until"}
+	if err := onlyOnce(values, append(known, allowed...)...); err != nil {
+		return q, err
 	}
 	list := func(name string) []string {
 		if text := values.Get(name); text != "" {
@@ -75,7 +70,7 @@ func readQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 		return nil
 	}
 	q.Filter = record.Filter{
-		User: values.Get("user"), ID: values.Get("id"), Session: values.Get("session"), Upstream: values.Get("upstream"), Name: values.Get("name"),
+		User: values.Get("user"), ID: values.Get("id"), Session: values.Get("session"), Upstream: values.Get("upstream"), Name: values.Get("name"), Rule: values.Get("rule"),
 		Kinds: list("kind"), Decisions: list("decision"), Outcomes: list("outcome"),
 	}
 	now := time.Now()
@@ -120,12 +115,51 @@ func (a *API) call(x *exchange) error {
 		return refusal(http.StatusNotFound, failure.AdminNotFound, message)
 	}
 	slices.Reverse(found.Items)
-	answer := Call{ID: id, Rounds: x.shown(found.Items), Partial: partial(found.Partial)}
-	var last Decision
-	if err := json.Unmarshal(found.Items[len(found.Items)-1].JSON(true), &last); err != nil {
-		return err
+	answer := Call{ID: id, Rounds: x.shown(found.Items), Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
+	rounds := make([]Decision, len(found.Items))
+	for i, item := range found.Items {
+		if err := json.Unmarshal(item.JSON(true), &rounds[i]); err != nil {
+			return err
+		}
 	}
-	answer.Layers = layers(&last)
-	answer.Now = a.now(x, &last)
+	last := &rounds[len(rounds)-1]
+	answer.Layers = layers(last)
+	answer.Now = a.now(x, last)
+	walked, ok := a.deps.Trails.Find(id)
+	if ok {
+		answer.tell(walked, rounds, x.seesArguments())
+	} else {
+		answer.NoTrail = noTrail
+	}
+	var arguments mcp.Raw
+	if answer.Values {
+		arguments = sentArguments(walked)
+	}
+	answer.Curl, answer.Arguments = curl(a.deps.State(), last, arguments), arguments != nil
+	answer.Similar = some(x.shown(a.similar(x, last)))
 	return x.answer(answer)
+}
+
+const (
+	// mostSimilar bounds how many similar calls are shown.
+	mostSimilar = 10
+	// mostRounds is how many rounds a call has at most.
+	mostRounds = 100
+)
+
+// similar finds the last other calls of what a call used.
+func (a *API) similar(x *exchange, d *Decision) (others []*recent.Item) {
+	name := cmp.Or(d.Original, d.Name)
+	if name == "" {
+		return nil
+	}
+	found := a.deps.Recent.Find(x.r.Context(), recent.Query{
+		Filter: record.Filter{Kinds: []string{record.KindCall}, Upstream: d.Upstream, Name: name}, Limit: mostSimilar + mostRounds,
+	})
+	for _, item := range found.Items {
+		if item.Entry().ID != d.ID && len(others) < mostSimilar {
+			others = append(others, item)
+		}
+	}
+	return others
 }

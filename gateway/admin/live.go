@@ -24,7 +24,7 @@ const (
 // and "missed" events when some were skipped.
 func (a *API) live(x *exchange) error {
 	values := x.r.URL.Query()
-	q, err := readQuery(values, "last")
+	q, err := readQuery(values, "last", "pace")
 	if err != nil {
 		return err
 	}
@@ -32,6 +32,12 @@ func (a *API) live(x *exchange) error {
 	if text := values.Get("last"); text != "" {
 		if last, err = strconv.Atoi(text); err != nil || last < 0 || last > mostLast {
 			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("last: %q: want 0 to %d", text, mostLast))
+		}
+	}
+	var p pacer
+	if text := values.Get("pace"); text != "" {
+		if p.most, err = strconv.Atoi(text); err != nil || p.most < 1 || p.most > mostPace {
+			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("pace: %q: want 1 to %d", text, mostPace))
 		}
 	}
 	var after recent.Cursor
@@ -48,12 +54,12 @@ func (a *API) live(x *exchange) error {
 		return refusal(http.StatusServiceUnavailable, failure.Stopping, "the gateway stops")
 	}
 	defer f.Close()
-	x.stream(f)
+	x.stream(f, p)
 	return nil
 }
 
 // stream writes what a follower gets until the client leaves.
-func (x *exchange) stream(f *recent.Follower) {
+func (x *exchange) stream(f *recent.Follower, p pacer) {
 	to := http.NewResponseController(x.w)
 	_ = to.SetReadDeadline(time.Time{}) // the server's own is for requests
 	send := func(text []byte) error {
@@ -73,10 +79,10 @@ func (x *exchange) stream(f *recent.Follower) {
 		items, missed, err := f.Next(ctx)
 		cancel()
 		text := []byte(": alive\n\n")
-		if err == nil {
+		if items, missed = p.take(items, missed, time.Now()); err == nil || missed > 0 {
 			text = x.events(items, missed)
 		}
-		if x.r.Context().Err() != nil || errors.Is(err, recent.ErrClosed) || send(text) != nil {
+		if x.r.Context().Err() != nil || errors.Is(err, recent.ErrClosed) || len(text) > 0 && send(text) != nil {
 			return
 		}
 	}

@@ -53,6 +53,8 @@ type Source struct {
 	// SkillDir says that the source is a directory of skills. It has no tools, so its
 	// skills name their dependencies upstream/name.
 	SkillDir bool
+	// SignInAt is the page where users sign in at the upstream with accounts of their own; "" for none.
+	SignInAt string
 }
 
 // Deps are the dependencies of a Catalog. Log, Seal and Tasks are required.
@@ -70,6 +72,9 @@ type Deps struct {
 	// Changed is told when what an upstream offers to all has changed; nil for nobody. It must
 	// not block.
 	Changed func(Change)
+	// Turned is told when an upstream gets into another state, as its lists show it; nil for
+	// nobody. It must not block.
+	Turned func(UpstreamView)
 	// Published is called when clients get other lists than before, also the first ones; nil for
 	// nobody. It must not block.
 	Published func()
@@ -86,8 +91,9 @@ type Catalog struct {
 	seal    *seal.Key
 	hub     hub
 
-	onChange  func(Change) // nil for nobody
-	published func()       // likewise
+	onChange  func(Change)       // nil for nobody
+	turned    func(UpstreamView) // likewise
+	published func()             // likewise
 
 	taskSeal      *seal.Key
 	taskFollowers taskFollowers
@@ -114,7 +120,8 @@ type source struct {
 	naming   naming
 	users    *users // holds what it tells each user; nil unless it is per user
 	keeps    func() bool
-	changes  *changes // what the upstream says has changed, for the watch
+	changes  *changes      // what the upstream says has changed, for the watch
+	again    chan struct{} // holds one value: the watch is to begin anew
 	byClass  bool
 	// hasSession is Source.HasSession.
 	hasSession func(context.Context, *mcp.Call) bool
@@ -156,7 +163,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, published: deps.Published, publisher: newPublisher[sourceState](),
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, turned: deps.Turned, published: deps.Published, publisher: newPublisher[sourceState](),
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
 	names := make(map[string]bool)
@@ -171,7 +178,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		}
 		names[name] = true
 		n, err := newNaming(cfg, name, s.Prefix)
-		n.skillDir = s.SkillDir
+		n.skillDir, n.signInAt = s.SkillDir, s.SignInAt
 		if err != nil {
 			errs = append(errs, fmt.Errorf("upstream %q: %w", name, err))
 		}
@@ -179,7 +186,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[name] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps}
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps}
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}
@@ -264,6 +271,22 @@ func (c *Catalog) WaitFirst(ctx context.Context) {
 	}
 }
 
+// Refresh has everything of an upstream fetched again, now, even if it has just failed.
+func (c *Catalog) Refresh(upstream string) {
+	for _, s := range c.sources {
+		switch {
+		case s.naming.upstream != upstream:
+		case s.users != nil:
+			s.users.refresh(s)
+		default:
+			select {
+			case s.again <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
 // Handle answers a call. It is the last handler of the chain. A method of a kind that
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
@@ -330,7 +353,7 @@ func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible,
 		return nil, nil, err
 	}
 	sees := c.plan.visibleTo(call)
-	if c.users == nil {
+	if c.users == nil || call.Aside {
 		return c.common(call), sees, nil
 	}
 	s, err := c.users.look(ctx, call, sees)
@@ -368,6 +391,9 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 			continue
 		}
 		_, known := classes[class]
+		if call.Aside && !known && !from.looks.Room() {
+			continue
+		}
 		done := from.looks.Want(class, known)
 		if done == nil {
 			continue
@@ -448,32 +474,4 @@ func (c *Catalog) show(arrived map[int]sourceState) {
 	for i, kinds := range next.changed(old) {
 		c.hub.announce(i, kinds, everyone)
 	}
-}
-
-// remember records what each upstream offered in the previous catalog: its listeners
-// continue here, and are told of lists that come back.
-func (c *Catalog) remember(before *Catalog) {
-	if before == nil {
-		return
-	}
-	c.before = make(map[string]kindSet, len(before.sources))
-	states := before.snap.Load().states
-	for _, s := range before.sources {
-		kinds := states[s.index].offers.kinds
-		if !states[s.index].heard {
-			kinds |= before.before[s.naming.upstream]
-		}
-		c.before[s.naming.upstream] = kinds
-	}
-}
-
-// offeredBefore returns the kinds that the upstreams which a caller may know of offered in
-// the previous catalog.
-func (c *Catalog) offeredBefore(visible func(upstream string) bool) (all kindSet) {
-	for name, kinds := range c.before {
-		if visible == nil || visible(name) {
-			all |= kinds
-		}
-	}
-	return all
 }

@@ -35,7 +35,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	}
 	list := state.lists[skills]
 	if list == nil {
-		return nil, unavailable(s, skills)
+		return nil, c.unavailable(s, skills)
 	}
 	at := slices.IndexFunc(list.entries, func(e entry) bool { return e.native == to.skill.of })
 	if at < 0 && s.naming.skillDir { // a skill that is left out is a directory of the skill around it
@@ -51,7 +51,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	} else {
 		listed := state.lists[resources]
 		if listed == nil {
-			return nil, unavailable(s, resources)
+			return nil, c.unavailable(s, resources)
 		}
 		d.add(mcp.Object("uri", mcp.String(s.naming.uri(e.skill.uri))))
 		for _, r := range listed.entries {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -67,18 +68,34 @@ func (w *watch) sleep(ctx context.Context, pause time.Duration) {
 	end := time.Now().Add(pause)
 	if w.lost != "" {
 		if drop := w.since.Add(keepLists); drop.After(time.Now()) && drop.Before(end) {
-			waitFor(ctx, time.Until(drop))
+			if w.rest(ctx, time.Until(drop)) {
+				return
+			}
 			if w.dropStale() {
 				w.publish()
 			}
 		}
 	}
-	waitFor(ctx, time.Until(end))
+	w.rest(ctx, time.Until(end))
 }
 
-// dropStale drops the lists of an upstream that has failed for too long.
+// rest waits, and reports whether Refresh has ended that.
+func (w *watch) rest(ctx context.Context, d time.Duration) (again bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-w.s.again:
+		return true
+	}
+	return false
+}
+
+// dropStale drops the lists of an upstream that has failed for too long, or that an operator has
+// disabled.
 func (w *watch) dropStale() (dropped bool) {
-	if time.Since(w.since) < keepLists {
+	if time.Since(w.since) < keepLists && w.lostTo != failure.UpstreamDisabled {
 		return false
 	}
 	for k, s := range w.state.lists {
@@ -118,6 +135,11 @@ func (w *watch) publish() {
 			level, attrs = slog.LevelInfo, append(attrs, slog.String("user", w.as.Caller.User()))
 		}
 		w.c.log.LogAttrs(context.Background(), level, "upstream is "+string(w.state.state), attrs...)
+		if w.c.turned != nil && w.s.users == nil {
+			w.c.turned(UpstreamView{
+				Name: w.s.naming.upstream, State: w.state.state, Since: w.state.since, LastError: w.state.failure, Failed: w.state.failed,
+			})
+		}
 	}
 	w.show(w.state)
 }

@@ -85,6 +85,9 @@ func (k kind) String() string {
 // kindSet is a set of kinds, one bit each.
 type kindSet uint32
 
+// everyKind has all of them.
+const everyKind = kindSet(1<<kinds - 1)
+
 func setOf(all ...kind) (s kindSet) {
 	for _, k := range all {
 		s |= 1 << k

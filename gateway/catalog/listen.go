@@ -144,3 +144,44 @@ func (c *Catalog) HearSession(upstream string, news mcp.SessionLists) {
 // Arrived says that a client's session has come to this process, and that another one may have
 // owned it.
 func (c *Catalog) Arrived(session string) { c.sessions.arrived(session) }
+
+// remember records what each upstream offered in the previous catalog: its listeners
+// continue here, and are told of lists that come back.
+func (c *Catalog) remember(before *Catalog) {
+	if before == nil {
+		return
+	}
+	c.before = make(map[string]kindSet, len(before.sources))
+	states := before.snap.Load().states
+	for _, s := range before.sources {
+		kinds := states[s.index].offers.kinds
+		if !states[s.index].heard {
+			kinds |= before.before[s.naming.upstream]
+		}
+		c.before[s.naming.upstream] = kinds
+	}
+}
+
+// offeredBefore returns the kinds that the upstreams which a caller may know of offered in
+// the previous catalog.
+func (c *Catalog) offeredBefore(visible func(upstream string) bool) (all kindSet) {
+	for name, kinds := range c.before {
+		if visible == nil || visible(name) {
+			all |= kinds
+		}
+	}
+	return all
+}
+
+// SignedIn says that a user has signed in at an upstream or out of it: its lists are asked for again
+// when the user calls, and clients of the user that listen hear that they should look.
+func (c *Catalog) SignedIn(upstream string, caller *mcp.Caller) {
+	if c.users == nil {
+		return
+	}
+	for _, s := range c.users.sources {
+		if s.naming.upstream == upstream {
+			c.users.told(s, *caller, everyKind)
+		}
+	}
+}

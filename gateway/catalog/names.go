@@ -81,6 +81,7 @@ type naming struct {
 	prefix   string // "": names and URIs stay unchanged
 	max      int    // length of the longest public name
 	skillDir bool   // see Source.SkillDir
+	signInAt string // see Source.SignInAt
 }
 
 // newNaming checks that the prefix makes valid names.

@@ -105,7 +105,7 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 	}
 	s := c.sources[to.source]
 	if s.users == nil {
-		return to, unavailable(s, k)
+		return to, c.unavailable(s, k)
 	}
 	own, why := s.users.fetch(ctx, call, s)
 	own = c.sessions.laidOver(own, call)
@@ -118,12 +118,15 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 	if e, ok := errors.AsType[*mcp.Error](why); ok {
 		return to, e
 	}
-	return to, unavailable(s, k)
+	return to, c.unavailable(s, k)
 }
 
 // unavailable is the answer for an item that may be on a list that did not come.
-func unavailable(s *source, k kind) error {
+func (c *Catalog) unavailable(s *source, k kind) error {
 	name := s.naming.upstream
+	if state := &c.snap.Load().states[s.index]; state.failure != "" && state.failed == failure.UpstreamDisabled {
+		return mcp.ErrDisabled(name)
+	}
 	return mcp.UpstreamError(failure.UpstreamDown, name, mcp.ExecutedNo,
 		"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
 }

@@ -133,6 +133,9 @@ func TestSessionLists(t *testing.T) {
 		}
 		wantResult(t, do(t, c, extra("a:1")), `{"from":"w","name":"extra"}`)
 		wantUnknown(t, c, extra("b:1"))
+		if a, b := c.OwnLists("a:1"), c.OwnLists("b:1"); len(a) != 1 || a[0] != "w" || len(b) != 0 {
+			t.Errorf("own lists of %q and %q", a, b)
+		}
 		if schema := c.InputSchema(t.Context(), extra("a:1"), "w__extra"); string(schema) != `{"type":"object"}` {
 			t.Errorf("the schema is %s", schema)
 		}

@@ -105,6 +105,38 @@ func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
 	return all
 }
 
+// Everything returns what the upstreams have on a list, by its method, as clients get it that declare
+// everything. It does not include what only individual users see.
+func (c *Catalog) Everything(method string) (all []mcp.Item) {
+	k, ok := kindOf(method)
+	if !ok {
+		return nil
+	}
+	for _, state := range c.snap.Load().states {
+		if list := state.lists[k]; list != nil {
+			for _, e := range list.entries {
+				all = append(all, e.item)
+			}
+		}
+	}
+	return all
+}
+
+// Offered returns a list as the client of a call gets it, at the view of its caller, who may use all
+// of it. It asks nobody, and does not include what only individual users see.
+func (c *Catalog) Offered(call *mcp.Call) (all []mcp.Item) {
+	k, ok := kindOf(call.Method)
+	if !ok {
+		return nil
+	}
+	aside := call.Clone()
+	aside.Aside = true
+	for _, page := range c.common(aside).lists[k].in(c.plan.viewOf(call), k, c.plan).pages {
+		all = append(all, page.Items...)
+	}
+	return all
+}
+
 // Shown is a list of a view.
 type Shown struct {
 	List  string   // as in Withheld
@@ -154,3 +186,7 @@ func (c *Catalog) Targets() (all []mcp.Target) {
 	}
 	return all
 }
+
+// OwnLists returns the upstreams whose lists are others for a session, by its key, than for its
+// client otherwise.
+func (c *Catalog) OwnLists(session string) []string { return c.sessions.table.Differs(session) }

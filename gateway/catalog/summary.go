@@ -172,6 +172,9 @@ func (p *plan) instructions(states []sourceState, v visible, at *view.View, pref
 	prefixed := ""
 	for i, s := range states {
 		text := strings.TrimSpace(s.instructions)
+		if at := p.namings[i].signInAt; at != "" && !s.heard {
+			text = "This server is listed when the user has signed in there. To do so, the user opens " + at + " in a browser."
+		}
 		if text == "" || !v.has(i) {
 			continue
 		}

@@ -129,8 +129,10 @@ func (u *users) find(call *mcp.Call, add bool) *userView {
 
 // view returns the snapshot for a caller.
 func (u *users) view(call *mcp.Call) *snapshot {
-	if who := u.find(call, false); who != nil {
-		return who.view()
+	if !call.Aside {
+		if who := u.find(call, false); who != nil {
+			return who.view()
+		}
 	}
 	return u.newcomer(u.c.snap.Load().as(mcp.Raw(u.classOf(call))))
 }
@@ -182,6 +184,9 @@ func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) (*snapsh
 // fetch asks one upstream, if necessary, and waits for its answer. It returns what is known
 // then, and an error that says why something may be missing.
 func (u *users) fetch(ctx context.Context, call *mcp.Call, from *source) (*snapshot, error) {
+	if call.Aside {
+		return u.view(call), nil
+	}
 	who := u.find(call, true)
 	for _, r := range who.begin(call.Caller, false, func(s *source) bool { return s == from }) {
 		select {
@@ -225,6 +230,18 @@ func (u *users) outdated(s *source, caller mcp.Caller) {
 	for _, who := range clients {
 		who.outdated(s)
 	}
+}
+
+// refresh has an upstream asked again for each user who calls. Clients that listen hear that they
+// should look.
+func (u *users) refresh(s *source) {
+	u.mu.Lock()
+	all := u.all.Values()
+	u.mu.Unlock()
+	for _, who := range all {
+		who.outdated(s)
+	}
+	u.c.hub.announce(s.index, everyKind, everyone)
 }
 
 // listen listens to an upstream for a listening call, in the call's session, until ctx

@@ -165,6 +165,37 @@ func TestPerUserFreshness(t *testing.T) {
 		wantToolsOf(t, c, "ann", "crm__of-ann")
 		asked(t, crm, 4)
 	})
+	bubble(t, "asked again when the user has signed in there", func(t *testing.T) {
+		crm, signedIn := newServer("crm").tools("a"), false
+		crm.on(mcp.MethodDiscover, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			if !signedIn {
+				return nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "sign in")
+			}
+			return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{}}}`)}, nil
+		})
+		source := perUser(crm)
+		source.SignInAt = "https://gw.example/account"
+		c := start(t, source)
+		told := func(want bool) {
+			t.Helper()
+			if reply := do(t, c, by("ann", call(mcp.MethodDiscover, ""))); strings.Contains(string(reply.Result), source.SignInAt) != want {
+				t.Errorf("told where to sign in: %s, want %t", reply.Result, want)
+			}
+		}
+		ann, bob := listenAs(t, c, "ann"), listenAs(t, c, "bob")
+		wantToolsOf(t, c, "ann")
+		told(true)
+		signedIn = true
+		wantToolsOf(t, c, "ann") // not yet: it has failed a moment ago
+		who := by("ann", call(mcp.MethodToolsList, "")).Caller
+		c.SignedIn("crm", &who)
+		c.SignedIn("another", &who)
+		after(time.Second)
+		ann.want(t, ack(`{"toolsListChanged":true}`), toolsChanged)
+		bob.want(t, ack(`{"toolsListChanged":true}`))
+		wantToolsOf(t, c, "ann", "crm__a")
+		told(false)
+	})
 	bubble(t, "a change while it is asked is not lost", func(t *testing.T) {
 		crm := newServer("crm").tools("a")
 		crm.on(mcp.MethodPromptsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {

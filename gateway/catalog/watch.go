@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -37,6 +38,9 @@ const (
 type lostWatch struct{ cause error }
 
 func (l *lostWatch) Error() string { return fmt.Sprintf("listening ended: %v", l.cause) }
+
+// errAgain ends following for Refresh.
+var errAgain = errors.New("everything is fetched again")
 
 // watch keeps the state of one source up to date. Only the goroutine that runs it uses its
 // fields.
@@ -105,6 +109,10 @@ func (w *watch) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, errAgain) {
+			pause.Reset()
+			continue
+		}
 		if time.Since(start) >= steady {
 			pause.Reset()
 		}
@@ -151,6 +159,8 @@ func (w *watch) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-w.s.again:
+			return errAgain
 		case cause := <-ended:
 			if !mcp.HasCode(cause, mcp.CodeMethodNotFound) {
 				return &lostWatch{cause}

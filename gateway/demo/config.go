@@ -21,11 +21,11 @@ func (d *Demo) newConfig() ([]byte, error) {
 	}
 	var text bytes.Buffer
 	err = fill(&text, "gatehouse.yaml.txt", struct {
-		Listen, Notes, Ops, Skills string
-		Handbook                   []string
-		SignIn                     *signIn
-		Progressive                bool
-	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn, d.opts.Progressive})
+		Listen, Notes, Ops, Skills, Admin string
+		Handbook                          []string
+		SignIn                            *signIn
+		Progressive                       bool
+	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, d.opts.Admin, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn, d.opts.Progressive})
 	return text.Bytes(), err
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	Bold bool
 	// Listen is the gateway's address in Config, default 127.0.0.1:8080.
 	Listen string
+	// Admin is the address of the console in Config, on this machine; "" for no console.
+	Admin string
 	// SignIn makes everyone sign in with a development issuer, and gives its users
 	// different rights. Tokens are for one URL, so Listen must then be a loopback IP
 	// address with its port.

@@ -17,7 +17,7 @@ func TestIssuerKeepsItsPlace(t *testing.T) {
 		defer gateway.Close()
 		at := netip.MustParseAddrPort(gateway.Addr().String())
 		for range 2 {
-			issuer, err := listenNextTo(at)
+			issuer, err := listenNextTo(at, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,12 +31,12 @@ func TestIssuerKeepsItsPlace(t *testing.T) {
 		if !at.IsValid() {
 			continue
 		}
-		taken, err := listenNextTo(at)
+		taken, err := listenNextTo(at, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer taken.Close()
-		other, err := listenNextTo(at)
+		other, err := listenNextTo(at, 1)
 		if err != nil {
 			t.Fatalf("the port is taken: %v", err)
 		}

@@ -47,7 +47,7 @@ func (d *Demo) startSignIn() error {
 	if err != nil || !at.Addr().IsLoopback() || at.Port() == 0 {
 		return fmt.Errorf("with sign-in it can only listen on a loopback IP address with a port, which %s is not", d.opts.Listen)
 	}
-	listener, err := listenNextTo(at)
+	listener, err := listenNextTo(at, 1)
 	if err != nil {
 		return err
 	}
@@ -87,15 +87,24 @@ func (d *Demo) startSignIn() error {
 	return nil
 }
 
-// listenNextTo listens on the port after the gateway's. Clients remember their issuer, so
-// it has to be at the same address when the demo starts again. If that port is taken, it
-// uses any other.
-func listenNextTo(gateway netip.AddrPort) (net.Listener, error) {
-	next := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), gateway.Port()+1)
+// listenNextTo listens so many ports after the gateway's. Clients remember their issuer, and
+// people the console, so they have to be at the same address when the demo starts again. If that
+// port is taken, it uses any other.
+func listenNextTo(gateway netip.AddrPort, after uint16) (net.Listener, error) {
+	next := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), gateway.Port()+after)
 	if listener, err := net.Listen("tcp", next.String()); err == nil {
 		return listener, nil
 	}
 	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+// ListenBeside listens for operators, near the gateway's own address.
+func ListenBeside(gateway net.Addr) (net.Listener, error) {
+	at, err := netip.ParseAddrPort(gateway.String())
+	if err != nil {
+		return nil, err
+	}
+	return listenNextTo(at, 2)
 }
 
 func (s *signIn) close() {

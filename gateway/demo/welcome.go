@@ -18,7 +18,7 @@ var textFiles embed.FS
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	p := newPage(endpoint)
 	p.bold = d.opts.Bold
-	p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.offers, d.signIn, d.opts.Command, d.file, d.opts.Progressive
+	p.Admin, p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.opts.Admin, d.offers, d.signIn, d.opts.Command, d.file, d.opts.Progressive
 	if d.signIn != nil {
 		p.Hours = int(tokenLifetime.Hours())
 		for _, u := range d.signIn.Users {
@@ -48,6 +48,7 @@ func Curl(endpoint string) (stateless, stateful string, err error) {
 // page is the data of the texts. The fields from SignIn on are for a demo with sign-in.
 type page struct {
 	URL                 string
+	Admin               string // the console's address; "" for none
 	Offers              []offer
 	Stateless, Stateful string // revisions
 	Command             string // the name of this program

@@ -54,8 +54,11 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 		if round == maxRounds {
 			err = mcp.Errorf(failure.EndlessQuestions, "the server asked %d times without an end", maxRounds)
 		} else {
+			waiting := call.Trail.Begin("user", "")
 			err = r.settle(ctx, asked, got)
+			waiting.End("")
 		}
+		r.call.Trail.NextRound()
 		next := call.Clone()
 		next.State, next.Answers, next.Refused = asked.State, got.Given, got.Refused
 		if got.From != nil {
@@ -153,6 +156,9 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		return nil
 	}
 	if why := r.cannotAsk(ctx); why != "" {
+		if !asked.Here && r.rev.ElicitationIDs && !slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return urlOf(q) == "" }) {
+			return r.urlRequired(open) // the client can send the user there, and make the call again
+		}
 		if slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return q.Method != mcp.MethodRootsList }) {
 			return why
 		}

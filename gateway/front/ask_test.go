@@ -99,6 +99,22 @@ func TestStatefulClientThatCannotBeAsked(t *testing.T) {
 	}
 }
 
+// TestPageForJSONOnly: a client that opens pages, but accepts no event stream to be asked on, is told
+// which page, and makes the call again.
+func TestPageForJSONOnly(t *testing.T) {
+	b := newBench(t, Config{})
+	for name, want := range map[string]bool{"ask-url": true, "ask": false} {
+		client := b.client(v2511, everything)
+		client.Header = http.Header{"Accept": {"application/json"}}
+		r, before, err := client.Call(t.Context(), "tools/call", `{"name":"`+name+`"}`)
+		told := r.Error != nil && r.Error.Code == mcp.CodeURLElicitation && strings.Contains(string(r.Error.Data), `"elicitationId"`)
+		if err != nil || len(before) != 0 || told != want {
+			t.Errorf("%s: got %s after %v, %v", name, r.Text, before, err)
+		}
+		client.Delete(t.Context())
+	}
+}
+
 func TestP9_100_SeveralRounds(t *testing.T) {
 	b := newBench(t, Config{})
 	const answer = `{"action":"accept","content":{"n":%d}}`

@@ -52,7 +52,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
 
 // member returns one message of a batch, which is answered to w.
 func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.Refusal) {
-	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, message: p.batch[i], old: p.old, on: p.on}
+	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, message: p.batch[i], old: p.old, on: p.on, since: p.since}
 	err := p.errs[i]
 	if err == nil {
 		one.params, err = readParams(one.message)

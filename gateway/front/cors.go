@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	corsHeaders = "Authorization, Content-Type, Accept, " + wire.HeaderVersion + ", " + wire.HeaderSession + ", " +
+	corsHeaders = "Authorization, DPoP, Content-Type, Accept, " + wire.HeaderVersion + ", " + wire.HeaderSession + ", " +
 		wire.HeaderMethod + ", " + wire.HeaderName + ", " + wire.HeaderLastEventID
 	corsExposed = wire.HeaderSession + ", WWW-Authenticate, " + refuse.HeaderRetryAfter + ", " + wire.HeaderVersion
 	corsMaxAge  = "600"

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -33,6 +34,7 @@ type exchange struct {
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
 	span    *tracing.Span
+	noted   noted // for the trail of the call
 
 	// For stateless clients: the replica where the call that the state names waits.
 	waitsAt string
@@ -62,6 +64,12 @@ type exchange struct {
 	switcher *time.Timer
 }
 
+// noted is what the trail of a call says of its request.
+type noted struct {
+	header http.Header
+	since  time.Time // when its caller was known
+}
+
 // newExchange prepares the answer to a request.
 func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.handler}
@@ -77,6 +85,7 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 		Revision: rev.Name,
 	}
 	x.span, x.call.Trace = f.tracer.Server(p.message.Params, p.r.Header)
+	x.arrived(p)
 	if p.on != nil {
 		x.stream, x.shared = p.on.stream, true
 	}
@@ -87,12 +96,16 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 // client; a stateful client answers it within the exchange.
 func (x *exchange) serve(ctx context.Context) {
 	defer x.room.Free()
+	walked := x.trail()
 	defer x.recover()
 	x.hurry()
 	x.span.Call(&x.call, x.id)
 	reply, err := x.run(ctx)
 	x.span.Outcome(ctx, reply, refuse.Named(err))
+	x.f.trails.End(walked) // whoever has the answer can look at it
+	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)
+	answering.End("")
 	x.span.End()
 }
 
@@ -120,6 +133,7 @@ func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.span.Outcome(context.Background(), nil, errNoReply)
 		x.span.End()
+		x.f.trails.End(x.call.Trail)
 		x.f.recovered(cause, x.call.ID)
 		x.refuse(refuse.Internal(x.call.ID))
 	}
@@ -183,6 +197,7 @@ func (x *exchange) send(data []byte) {
 	if x.fenced {
 		return
 	}
+	x.sent(0, data)
 	if id, ours := x.keep(data, false); ours && !x.stream.Send(id, data) && x.stream.Usable() {
 		x.f.metrics.slowEvents.Inc()
 	}
@@ -235,6 +250,8 @@ func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 	s := x.needStream()
 	if s != nil && !x.shared {
 		x.send(data)
+	} else if s != nil {
+		x.sent(0, data)
 	}
 	x.mu.Unlock()
 	return s != nil && (!x.shared || s.Force(data)) // other requests may have filled it
@@ -247,6 +264,15 @@ func (x *exchange) WithdrawQuestion(id mcp.Raw, reason string) {
 	defer x.mu.Unlock()
 	if x.needStream() != nil {
 		x.send(wire.AppendNotification(nil, mcp.NoteCancelled, params))
+	}
+}
+
+// Answered implements live.Asker.
+func (x *exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
+	if t := x.call.Trail; t.Messages() && err != nil {
+		t.FromClient(nil, wire.AppendError(nil, id, err))
+	} else if t.Messages() {
+		t.FromClient(nil, wire.Message{Kind: wire.Response, ID: id, Result: result}.Parts()...)
 	}
 }
 
@@ -334,6 +360,9 @@ func (x *exchange) refuse(r *refuse.Refusal) {
 	switch {
 	case !x.close():
 	case x.stream == nil:
+		if x.call.Trail.Messages() {
+			x.sent(r.Status, wire.AppendError(nil, x.id, r.Err))
+		}
 		x.f.refuse(x.w, x.id, r)
 	default:
 		x.f.metrics.answered(r.Err.Name)
@@ -378,6 +407,10 @@ func (x *exchange) write(status int, m message) {
 		x.begin() // the only form that this client accepts
 		x.mu.Unlock()
 	}
+	if x.stream != nil {
+		status = 0 // the last event
+	}
+	x.sent(status, m.head, m.body, m.tail)
 	switch {
 	case x.shared:
 		if m.size() > 0 {
@@ -406,5 +439,45 @@ func (x *exchange) write(status int, m message) {
 		}
 		x.w.Header().Set("Content-Type", stream.ContentType) // a stream that ended without a response
 		x.w.WriteHeader(http.StatusOK)
+	}
+}
+
+// arrived begins the trail of a call. It has nothing that would have to be freed before serve.
+func (x *exchange) arrived(p *posted) {
+	if x.f.trails == nil {
+		return
+	}
+	began, ok := p.r.Context().Value(arrivalKey{}).(time.Time)
+	if !ok { // another replica knew the caller
+		began = p.since
+	}
+	if began.IsZero() {
+		began = time.Now()
+	}
+	x.call.Trail = x.f.trails.Begin(x.call.ID, began)
+	x.noted = noted{p.r.Header, p.since}
+	if ok {
+		x.call.Trail.Was("identity", began, p.since)
+	}
+}
+
+// trail notes the request of a call that is about to be made.
+func (x *exchange) trail() *trail.Trail {
+	t := x.call.Trail
+	if t == nil {
+		return nil
+	}
+	t.Was("front", x.noted.since, time.Now())
+	if t.Messages() {
+		t.FromClient(x.noted.header, wire.Message{Kind: wire.Request, ID: x.id, Method: x.call.Method, Params: x.call.Params}.Parts()...)
+	}
+	x.noted = noted{}
+	return t
+}
+
+// sent notes a message to the client, or an event of its stream (status 0).
+func (x *exchange) sent(status int, parts ...[]byte) {
+	if t := x.call.Trail; t.Messages() {
+		t.ToClient(status, parts...)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -80,6 +81,8 @@ type Deps struct {
 	Metrics *Metrics
 	// Tracer makes the SERVER spans; nil for none.
 	Tracer *tracing.Tracer
+	// Trails keep where the time of calls goes, and their messages; nil for nobody to know.
+	Trails *trail.Trails
 }
 
 // Callers writes and reads callers (auth.WriteCaller, auth.ReadCaller). They include the
@@ -111,6 +114,7 @@ type Front struct {
 	onRoots  func(session string) // nil for nobody
 	refused  func(c mcp.Caller, method string, status int, why failure.Name)
 	tracer   *tracing.Tracer
+	trails   *trail.Trails
 	cluster  *cluster.Cluster
 	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
 	callers  Callers
@@ -169,6 +173,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		arrived:   deps.Arrived,
 		recordKey: deps.RecordKey,
 		tracer:    deps.Tracer,
+		trails:    deps.Trails,
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.lifecycle.init()
@@ -230,7 +235,7 @@ func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, se
 	inner := authenticate(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.admit(w, r, v) {
-			inner.ServeHTTP(w, r)
+			inner.ServeHTTP(w, f.arriving(r))
 		}
 	})
 }

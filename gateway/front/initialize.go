@@ -91,6 +91,7 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 
 		Revision: r.Revision,
 		Trace:    x.call.Trace,
+		Trail:    x.call.Trail,
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 // postOld answers the POST of a message. The status says only whether the message is accepted;
 // its answer comes on the stream.
 func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
-	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, old: true})
+	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, old: true, since: f.now()})
 }
 
 // onStream handles a message that was posted for a stream.

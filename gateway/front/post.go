@@ -1,7 +1,9 @@
 package front
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -24,6 +26,7 @@ type posted struct {
 	old     bool           // HTTP+SSE: the answer, if any, goes to the stream of another request
 	on      *oldStream     // that stream
 	room    *mcp.Room      // for a large body, nil for a small one
+	since   time.Time      // when it was known whose it is; zero if nobody wants to know
 	counted bool           // among the requests of its user
 }
 
@@ -140,9 +143,27 @@ func (p params) routingName(method string) (string, error) {
 	return raw.Text(), nil
 }
 
+type arrivalKey struct{}
+
+// now is the time, zero if nobody wants to know where the time of a call goes.
+func (f *Front) now() time.Time {
+	if f.trails == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// arriving notes when a request arrived, before its caller is known.
+func (f *Front) arriving(r *http.Request) *http.Request {
+	if f.trails == nil || r.Method != http.MethodPost {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
+}
+
 // post answers a POST.
 func (f *Front) post(w http.ResponseWriter, r *http.Request) {
-	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r})
+	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, since: f.now()})
 }
 
 func (f *Front) answer(p *posted) {

@@ -66,3 +66,24 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLooksAt: which hooks look at some of the calls to a server.
+func TestLooksAt(t *testing.T) {
+	cards := &Redact{Secrets: []string{"credit_card"}}
+	all := Config{
+		{Name: "everything", Redact: cards}, {Name: "one", What: []string{"tools:crm/*"}, On: []string{Results}, Redact: cards},
+		{Name: "other", What: []string{"tools:wiki/*", "prompts:*/x"}, Redact: cards},
+	}
+	for upstream, want := range map[string]string{"crm": "everything one other", "wiki": "everything other", "files": "everything other"} {
+		var names []string
+		for _, h := range all.LooksAt(upstream) {
+			names = append(names, h.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", upstream, got, want)
+		}
+	}
+	if on := all.LooksAt("crm")[1].On; len(on) != 1 || on[0] != Results {
+		t.Errorf("on %q", on)
+	}
+}

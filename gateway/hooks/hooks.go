@@ -181,3 +181,25 @@ func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 	}
 	return inner
 }
+
+// Looking is a hook that looks at calls to an upstream.
+type Looking struct {
+	Name string
+	On   []string // Arguments, Results
+	What []string // its patterns; nil for everything
+}
+
+// LooksAt returns the hooks that look at some of the calls to an upstream, whoever makes them.
+func (c Config) LooksAt(upstream string) (some []Looking) {
+	for _, h := range c {
+		if h.What != nil {
+			what, err := policy.NewSelection(h.What)
+			if err != nil || !slices.ContainsFunc([]string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills}, func(kind string) bool { return what.About(kind, upstream) }) {
+				continue
+			}
+		}
+		on := slices.DeleteFunc(slices.Clone(sides[:]), func(side string) bool { return !h.is(side) })
+		some = append(some, Looking{h.Name, on, h.What})
+	}
+	return some
+}

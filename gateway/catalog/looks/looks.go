@@ -87,6 +87,14 @@ func (t *Table) Want(class string, known bool) (done <-chan struct{}) {
 	return one.done
 }
 
+// Room reports whether there is room for a class of which nobody is a client yet: half of the places
+// are for clients that call.
+func (t *Table) Room() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all) < Most/2
+}
+
 // dropIdle drops the classes without a call for too long, and reports whether there were
 // any. mu is held.
 func (t *Table) dropIdle() (dropped bool) {

@@ -223,6 +223,16 @@ func (t *Table[D]) Shown(key string) *Shown[D] {
 	return nil
 }
 
+// Differs returns the upstreams at which the lists of a session differ. It is no call of its client.
+func (t *Table[D]) Differs(key string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s, ok := t.all.Peek(key); ok {
+		return s.shown.Upstreams()
+	}
+	return nil
+}
+
 // Outdated returns the lists of a session that have to be fetched, by upstream. later are the
 // upstreams that have just failed, and are not to be asked yet.
 func (t *Table[D]) Outdated(key string) (kinds map[string]uint32, later []string) {

@@ -166,7 +166,7 @@ func (d *Disclosure) Tools(ctx context.Context, caller mcp.Caller, h mcp.Handler
 func (s stage) walk(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) (again bool, err error) {
 	call := &mcp.Call{
 		ID: c.ID, Method: mcp.MethodToolsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
-		Caps: c.Caps, Tasks: c.Tasks, Trace: c.Trace, Notify: func(mcp.Event) {},
+		Caps: c.Caps, Tasks: c.Tasks, Trace: c.Trace, Aside: c.Aside, Notify: func(mcp.Event) {},
 	}
 	first := true
 	for page, err := range mcp.Pages(ctx, s.next, call, maxPages) {

@@ -34,7 +34,7 @@ type listing struct {
 func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) {
 	call := &mcp.Call{
 		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
-		Trace: c.Trace, Notify: func(mcp.Event) {},
+		Trace: c.Trace, Aside: c.Aside, Notify: func(mcp.Event) {},
 	}
 	first := true
 	for page, err := range mcp.Pages(ctx, s.next, call, maxSkillPage) {

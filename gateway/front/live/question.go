@@ -31,6 +31,8 @@ var ErrQuestions error = mcp.Errorf(failure.TooManyQuestions, "too many question
 type Asker interface {
 	// PutQuestion sends a question. It returns false if the call has ended.
 	PutQuestion(id mcp.Raw, q mcp.InputRequest) bool
+	// Answered says what the client has answered to a question: a result or an error.
+	Answered(id, result mcp.Raw, err *mcp.Error)
 	// WithdrawQuestion tells the client that a question needs no answer any more.
 	WithdrawQuestion(id mcp.Raw, reason string)
 }
@@ -134,6 +136,7 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 				to.WithdrawQuestion(a.id, "the server does not want it answered any more")
 				continue
 			}
+			to.Answered(a.id, a.result, a.err)
 			s.learnRoots(caps, a)
 			got.take(a)
 		case <-timeout.C:

@@ -21,6 +21,8 @@ func (c *client) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 	return true
 }
 
+func (c *client) Answered(_, _ mcp.Raw, _ *mcp.Error) {}
+
 func (c *client) WithdrawQuestion(_ mcp.Raw, why string) { c.withdrawn = append(c.withdrawn, why) }
 
 // callOf returns a call of a session of which nothing is known yet.

@@ -233,12 +233,17 @@ func (a *Sessions) Tell(session string, e mcp.Event) {
 
 // InUse reports whether anything runs for a session: a call, or a stream.
 func (a *Sessions) InUse(key string) bool {
+	load := a.LoadOf(key)
+	return load.Calls > 0 || load.Streams > 0
+}
+
+// LoadOf counts what is held now of one session.
+func (a *Sessions) LoadOf(key string) Load {
 	s := a.Known(key)
 	if s == nil {
-		return false
+		return Load{}
 	}
-	load := s.load()
-	return load.Calls > 0 || load.Streams > 0
+	return s.load()
 }
 
 // Load is what Sessions hold at a moment.

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+// mostToken bounds what is read as a token, in bytes.
+const mostToken = 64 << 10
+
+func newAuth() *cobra.Command {
+	cmd := &cobra.Command{Use: "auth", Short: "Find out why a caller is refused"}
+	cmd.AddCommand(newAuthTest())
+	return cmd
+}
+
+func newAuthTest() *cobra.Command {
+	var config, from, file, user, view string
+	var asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "test --config FILE (--token - | --token-file F | --user NAME)",
+		Short: "Say step by step why a token or API key is refused, or who it is",
+		Long: "Reads a token or API key from standard input or a file, never from the command line, and\n" +
+			"says step by step whether a gateway with this configuration accepts it, what policy reads\n" +
+			"of it, or why it is refused and what to do. It asks the issuers for their keys, and prints\n" +
+			"no part of the token but its claims. With --user it says what the configuration knows of\n" +
+			"a user: API keys, and rules.\n\n" +
+			"The exit code is 0 for a token that is accepted, or a user who is known, else 1.",
+		Example: "  pbpaste | gatehouse auth test -c gatehouse.yaml --token -",
+		Args:    noArguments,
+		RunE: work(func(cmd *cobra.Command) error {
+			cfg, _, err := gateway.LoadConfig(config)
+			if err != nil {
+				return err
+			}
+			given := 0
+			for _, name := range []string{"token", "token-file", "user"} {
+				if cmd.Flags().Changed(name) {
+					given++
+				}
+			}
+			switch {
+			case given != 1:
+				return errors.New("say what to test: one of --token -, --token-file FILE and --user NAME")
+			case user != "":
+				return testUser(cmd.OutOrStdout(), gateway.Known(cfg, user), asJSON)
+			case file == "" && from != "-":
+				return errors.New("--token: write - and give the token on standard input: command lines end up in histories")
+			}
+			token, err := readToken(cmd.InOrStdin(), file)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			found, err := gateway.Examine(ctx, cfg, token, view)
+			if err != nil {
+				return err
+			}
+			return testToken(cmd.OutOrStdout(), found, asJSON)
+		}),
+	}
+	configFlag(cmd, &config)
+	flags := cmd.Flags()
+	flags.StringVar(&from, "token", "", "`-` reads the token from standard input")
+	flags.StringVar(&file, "token-file", "", "`FILE` with the token")
+	flags.StringVar(&user, "user", "", "`NAME` of a user, in place of a token")
+	flags.StringVar(&view, "view", "", "`NAME` of the view at whose endpoint the token comes")
+	flags.BoolVar(&asJSON, "json", false, "print the result as JSON")
+	flags.DurationVar(&timeout, "timeout", 20*time.Second, "how long to wait for the issuer")
+	return cmd
+}
+
+// readToken reads a token, perhaps with its scheme in front, as headers are copied.
+func readToken(stdin io.Reader, file string) (string, error) {
+	in := stdin
+	if file != "" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, mostToken))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	for _, lead := range []string{"Authorization:", "Bearer ", "DPoP "} {
+		if len(token) > len(lead) && strings.EqualFold(token[:len(lead)], lead) {
+			token = strings.TrimSpace(token[len(lead):])
+		}
+	}
+	return token, nil
+}
+
+// testToken prints what was found out about a token.
+func testToken(w io.Writer, e gateway.Examined, asJSON bool) error {
+	if asJSON {
+		if err := json.NewEncoder(w).Encode(e); err != nil {
+			return err
+		}
+	} else {
+		printExamined(w, e)
+	}
+	if !e.Good {
+		return exitError(exitProblem)
+	}
+	return nil
+}
+
+func printExamined(w io.Writer, e gateway.Examined) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "  %-16s %s\n", name, shown(value))
+		}
+	}
+	fmt.Fprintf(w, "It is %s.\n", e.Kind)
+	for _, said := range e.Says {
+		row(said.Name, said.Value)
+	}
+	if len(e.Steps) > 0 {
+		fmt.Fprintln(w, "\nThe gateway looks at:")
+	}
+	for _, step := range e.Steps {
+		row(string(step.Step), step.Result)
+	}
+	if c := e.Caller; c != nil {
+		fmt.Fprintln(w, "\nAccepted. Policy reads of it:")
+		row("issuer", c.Issuer)
+		row("user", c.User)
+		row("client", c.Client)
+		row("groups", orNone(c.Groups))
+		row("scopes", orNone(c.Scopes))
+		row("claims", strings.Join(c.Claims, ", "))
+		row("ends", e.Endings)
+		row("rules for it", orNone(e.Rules))
+	} else {
+		fmt.Fprintf(w, "\nRefused: %s", shown(e.Reason))
+		if e.Status != 0 {
+			fmt.Fprintf(w, " (HTTP %d, %s)", e.Status, e.Code)
+		}
+		fmt.Fprintln(w)
+		if e.Detail != "" {
+			fmt.Fprintln(w, "  "+shown(e.Detail))
+		}
+	}
+	fmt.Fprintf(w, "\nNext: %s\n", e.Next)
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// testUser prints what is known of a user.
+func testUser(w io.Writer, k gateway.KnownUser, asJSON bool) error {
+	switch {
+	case asJSON:
+		if err := json.NewEncoder(w).Encode(k); err != nil {
+			return err
+		}
+	case len(k.Keys) == 0 && len(k.Rules) == 0:
+		fmt.Fprintf(w, "Nothing is known of the user %s: no API key, and no rule names them. Rules by group need a token.\n\nNext: give their token to gatehouse auth test --token -\n", shown(k.User))
+	default:
+		now := time.Now()
+		for _, e := range k.Keys {
+			ends, _ := keyEnd(e, now)
+			fmt.Fprintf(w, "API key %s%s %s\n  groups %s, scopes %s, views %s, ends %s\n", apikey.Prefix, e.ID, shown(e.Name),
+				shown(orNone(e.Groups)), shown(orNone(e.Scopes)), shown(strings.Join(append([]string{}, e.Views...), ", ")+allViews(e.Views)), ends)
+		}
+		fmt.Fprintf(w, "Rules for %s: %s\n\nNext: gatehouse explain says what they decide on a call.\n", shown(k.User), shown(orNone(k.Rules)))
+	}
+	if len(k.Keys) == 0 && len(k.Rules) == 0 {
+		return exitError(exitProblem)
+	}
+	return nil
+}
+
+func allViews(views []string) string {
+	if len(views) == 0 {
+		return "all"
+	}
+	return ""
+}

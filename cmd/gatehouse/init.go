@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
+)
+
+// initFlags are the flags of the command.
+type initFlags struct {
+	config  string
+	from    []string
+	force   bool
+	yes     bool
+	noProbe bool
+	timeout time.Duration
+}
+
+func newInit() *cobra.Command {
+	var flags initFlags
+	cmd := &cobra.Command{
+		Use:   "init [URL... | COMMAND...]",
+		Short: "Make a first configuration of what your clients have",
+		Long: "Writes a configuration with the servers that you have already: those in the files of Claude,\n" +
+			"Cursor, VS Code, Windsurf and others, which it finds and asks about, those of --from, or the\n" +
+			"URLs or the one command in its arguments. Secrets become references to the environment, and\n" +
+			"are not written. Then it tries each server, and prints what each client needs to connect.",
+		Example: "  gatehouse init\n  gatehouse init --from ~/.cursor/mcp.json --yes\n  gatehouse init https://mcp.example.com/mcp\n  gatehouse init -- npx -y @modelcontextprotocol/server-filesystem .",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return work(func(cmd *cobra.Command) error { return runInit(cmd, flags, args) })(cmd, nil)
+		},
+	}
+	cmd.Flags().StringVarP(&flags.config, "config", "c", "gatehouse.yaml", "`FILE` to write")
+	cmd.Flags().StringArrayVar(&flags.from, "from", nil, "`FILE` of a client to read; may be given several times, - is standard input")
+	cmd.Flags().BoolVar(&flags.force, "force", false, "overwrite the file if it is there")
+	cmd.Flags().BoolVar(&flags.yes, "yes", false, "take every file that is found, and ask nothing")
+	cmd.Flags().BoolVar(&flags.noProbe, "no-probe", false, "do not try the servers")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", 90*time.Second, "how long to wait for the servers")
+	return cmd
+}
+
+func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
+	if _, err := os.Lstat(flags.config); err == nil && !flags.force {
+		return fmt.Errorf("%s is there already: --force overwrites it, --config names another file", flags.config)
+	}
+	out := cmd.OutOrStdout()
+	draft, err := gather(cmd, flags, args)
+	if err != nil {
+		return err
+	}
+	text, err := draft.Config()
+	if err != nil {
+		return err
+	}
+	if err := writeFresh(flags.config, text, flags.force); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "written: %s, with %s\n", flags.config, count(len(draft.Servers), "server", "servers"))
+	for _, n := range draft.Notes {
+		if n.Server != "" {
+			n.Text = n.Server + ": " + n.Text
+		}
+		fmt.Fprintf(out, "  note: %s\n", n.Text)
+	}
+	if err := probeDraft(cmd, flags, text, draft); err != nil {
+		return err
+	}
+	return printNext(out, flags.config, draft)
+}
+
+// gather reads everything that servers come from.
+func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, error) {
+	all := &setup.Draft{}
+	read := func(file string) error {
+		text, err := readClient(cmd, file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		d, err := setup.Read(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		all.Merge(d)
+		return nil
+	}
+	for _, file := range flags.from {
+		if err := read(file); err != nil {
+			return nil, err
+		}
+	}
+	if len(args) == 1 && strings.HasSuffix(args[0], ".json") {
+		return all, read(args[0])
+	}
+	if len(args) > 0 {
+		d, err := setup.Arguments(args)
+		if err == nil {
+			all.Merge(d)
+		}
+		return all, err
+	}
+	if len(flags.from) > 0 {
+		return all, nil
+	}
+	return all, findFiles(cmd, flags, all)
+}
+
+func readClient(cmd *cobra.Command, file string) (string, error) {
+	if file == "-" {
+		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), setup.MostBytes+1))
+		return string(text), err
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return "", errors.New("cannot be read: there is no such file, or it is not yours")
+	case !info.Mode().IsRegular() || info.Size() > setup.MostBytes:
+		return "", errors.New("cannot be read: it is no regular file, or too large")
+	}
+	text, err := os.ReadFile(file)
+	return string(text), err
+}
+
+// findFiles asks about each file of a client that is on this machine.
+func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
+	out, in := cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	config, err := os.UserConfigDir()
+	if err != nil {
+		return err
+	}
+	for _, known := range setup.KnownFiles(runtime.GOOS, filepath.ToSlash(home), filepath.ToSlash(config)) {
+		text, err := readClient(cmd, filepath.FromSlash(known.Path))
+		if err != nil {
+			continue
+		}
+		d, err := setup.Read(text)
+		if err != nil {
+			continue // no servers in it
+		}
+		var names []string
+		for _, s := range d.Servers {
+			names = append(names, s.Name)
+		}
+		fmt.Fprintf(out, "%s (%s): %s\n", known.Client, known.Path, strings.Join(names, ", "))
+		for _, s := range d.Servers { // somebody else may have written the file of a project
+			if len(s.Command) > 0 && !s.Off {
+				fmt.Fprintf(out, "  %s runs %q\n", s.Name, s.Command)
+			}
+		}
+		if flags.yes && known.Shared {
+			fmt.Fprintln(out, "  --yes does not take those of a project, which others may have written: name the file with --from")
+			continue
+		}
+		if flags.yes || agreed(out, in, "  take them? [Y]es, [n]o: ") {
+			all.Merge(d)
+		}
+	}
+	if len(all.Servers) > 0 || flags.yes {
+		return nothingFound(all)
+	}
+	fmt.Fprint(out, "The URL of a server, or the command that starts it: ")
+	if in.Scan() {
+		d, err := setup.Read(in.Text())
+		if err != nil {
+			return err
+		}
+		all.Merge(d)
+	}
+	return nothingFound(all)
+}
+
+func nothingFound(all *setup.Draft) error {
+	if len(all.Servers) > 0 {
+		return nil
+	}
+	return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
+}
+
+// agreed asks a question. The answer is no when there is nobody to answer it.
+func agreed(out io.Writer, in *bufio.Scanner, question string) bool {
+	fmt.Fprint(out, question)
+	if !in.Scan() {
+		fmt.Fprintln(out)
+		return false
+	}
+	answer := strings.ToLower(strings.TrimSpace(in.Text()))
+	return answer == "" || strings.HasPrefix(answer, "y")
+}
+
+// writeFresh writes a file for its owner alone.
+func writeFresh(path, text string, over bool) error {
+	flag := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if over {
+		flag = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, flag, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: --force overwrites it", path)
+	}
+	if err != nil {
+		return err
+	}
+	err = f.Chmod(0o600) // also of a file that was there
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// probeDraft tries the servers, with the values that the clients' files have. A server that does not
+// work is said, and is no error: the file is written.
+func probeDraft(cmd *cobra.Command, flags initFlags, text string, draft *setup.Draft) error {
+	out, values := cmd.OutOrStdout(), draft.Values()
+	if flags.noProbe {
+		return nil
+	}
+	env := func(name string) (string, bool) {
+		if value, has := os.LookupEnv(name); has {
+			return value, has
+		}
+		value, has := values[name]
+		return value, has
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeout)
+	defer cancel()
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	reports, doubts, err := gateway.Try(ctx, flags.config, []byte(text), "", env, buildVersion(), log)
+	if bad, ok := errors.AsType[*gateway.ConfigError](err); ok {
+		fmt.Fprintln(out, "\nThe servers were not tried:")
+		for _, p := range bad.Problems {
+			fmt.Fprintf(out, "  %s\n", p)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range doubts {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", d)
+	}
+	if err := printReports(out, reports); err != nil {
+		fmt.Fprintf(out, "\n%s. Correct %s, and try again: gatehouse check --config %s --connect\n", err, flags.config, flags.config)
+	}
+	return nil
+}
+
+// printNext prints what is left to do.
+func printNext(out io.Writer, file string, draft *setup.Draft) error {
+	if len(draft.Variables) > 0 {
+		fmt.Fprintln(out, "\nSet these before you start the gateway; their values are where your clients have them:")
+		for _, v := range draft.Variables {
+			fmt.Fprintf(out, "  export %s=...   # %s\n", v.Name, v.For)
+		}
+	}
+	cfg, _, err := gateway.ParseConfig(file, []byte("upstreams: [{name: a, command: [a]}]\n"))
+	if err != nil {
+		return err
+	}
+	for _, s := range setup.Snippets(cfg.Summary().Endpoint) {
+		fmt.Fprintf(out, "\n%s, %s:\n", s.Client, s.Where)
+		for line := range strings.Lines(s.Text) {
+			fmt.Fprint(out, "  "+line)
+		}
+	}
+	_, err = fmt.Fprintf(out, "\nNext: gatehouse serve --config %s\nThen http://127.0.0.1:9090/console/first-run shows your first call.\n", file)
+	return err
+}

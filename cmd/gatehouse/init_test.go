@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+// initialise runs the command, as a user whose home is home.
+func initialise(t *testing.T, home, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	t.Chdir(home)
+	var out, errs bytes.Buffer
+	code = run(append([]string{"init"}, args...), strings.NewReader(stdin), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestInit(t *testing.T) {
+	home := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, _, stderr := initialise(t, home, ""); code != exitProblem || !strings.Contains(stderr, "no servers were found") {
+		t.Errorf("nothing there: %d %s", code, stderr)
+	}
+	write(".cursor/mcp.json", `{"mcpServers": {"crm": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer secret-value"}}}}`)
+	write(".config/Code/User/mcp.json", `{"servers": {"files": {"command": "/no/such/program"}}}`)
+	code, stdout, stderr := initialise(t, home, "\nn\n")
+	if code != 0 {
+		t.Fatalf("%d %s %s", code, stdout, stderr)
+	}
+	for _, want := range []string{
+		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n", "written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ", "export CRM_TOKEN=...   # crm: header Authorization",
+		"claude mcp add --transport http --scope user gatehouse http://127.0.0.1:8080/mcp", `"mcp-remote"`, "Next: gatehouse serve --config gatehouse.yaml",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in %s", want, stdout)
+		}
+	}
+	text, err := os.ReadFile("gatehouse.yaml")
+	if err != nil || strings.Contains(string(text)+stdout+stderr, "secret-value") {
+		t.Errorf("%v\n%s%s%s", err, text, stdout, stderr)
+	}
+	t.Setenv("CRM_TOKEN", "x")
+	if cfg, warnings, err := gateway.LoadConfig("gatehouse.yaml"); err != nil || len(warnings) > 0 || len(cfg.Upstreams) != 1 {
+		t.Errorf("%v %v\n%s", err, warnings, text)
+	}
+	if info, err := os.Stat("gatehouse.yaml"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v", err)
+	}
+
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "https://a.example/mcp"); code != exitProblem || !strings.Contains(stderr, "is there already: --force") {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "--force", "https://mcp.a.example/mcp", "http://localhost:3000/mcp"); code != 0 {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if text, _ := os.ReadFile("gatehouse.yaml"); !strings.Contains(string(text), "name: a\n") || !strings.Contains(string(text), "name: local-3000\n") || strings.Contains(string(text), "crm") {
+		t.Errorf("%s", text)
+	}
+	if code, stdout, _ := initialise(t, home, `{"mcpServers": {"x": {"command": "y"}}}`, "--no-probe", "-c", "other.yaml", "--from", "-"); code != 0 || !strings.Contains(stdout, "written: other.yaml") {
+		t.Errorf("%d %s", code, stdout)
+	}
+	if code, stdout, stderr := initialise(t, home, "", "--no-probe", "-c", "third.yaml", "--yes"); code != 0 || !strings.Contains(stdout, "with 2 servers") {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "fourth.yaml", "--from", "none.json"); code != exitProblem || !strings.Contains(stderr, "none.json: cannot be read") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}

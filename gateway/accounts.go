@@ -1,0 +1,258 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// vaultDeps is what openVault needs.
+type vaultDeps struct {
+	log     *slog.Logger
+	redis   *redisdb.DB              // nil for the memory of this process
+	servers func() []upstream.Config // as they are configured now
+	told    func(vault.Event)
+	metrics *vault.Metrics
+}
+
+// openVault opens what keeps the users' own accounts at servers.
+func openVault(cfg vault.Config, deps vaultDeps) (*vault.Vault, error) {
+	server := func(name string) (one upstream.Config) {
+		for _, u := range deps.servers() {
+			if u.Name == name {
+				return u
+			}
+		}
+		return one
+	}
+	return vault.New(cfg, vault.Deps{
+		Log: deps.log, Redis: deps.redis, Told: deps.told, Metrics: deps.metrics,
+		URL: func(name string) string { return server(name).URL },
+		Trust: func(name string) []string {
+			if u := server(name); u.URL != "" {
+				return u.Auth.Trusted(u.URL)
+			}
+			return nil
+		},
+	})
+}
+
+// accountsDesk answers operators who ask for accounts. now returns the configuration that holds.
+func accountsDesk(v *vault.Vault, now func() Config) admin.Accounts {
+	return admin.Accounts{
+		Of: func(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
+			servers, issuers := now().Upstreams, now().issuers()
+			if issuer != "" {
+				issuers = []string{issuer}
+			}
+			for _, issuer := range issuers {
+				states, err := v.States(ctx, vault.Owner{Issuer: issuer, User: user}, withAccounts(servers))
+				if err != nil {
+					return nil, err
+				}
+				for _, s := range states {
+					all = append(all, admin.Account{
+						Issuer: issuer, User: user, Server: s.Server, State: s.State, Why: s.Why, Since: s.Since, Used: s.Used, Expires: s.Expires,
+						AuthServer: s.AuthServer, Scope: s.Scope, Wanted: s.Wanted,
+					})
+				}
+			}
+			return all, nil
+		},
+		End: func(ctx context.Context, issuer, user, server string) error {
+			servers, issuers := now().Upstreams, now().issuers()
+			switch {
+			case !slices.Contains(withAccounts(servers), server):
+				return admin.ErrNoServer
+			case issuer == "" && len(issuers) != 1:
+				return admin.ErrSomeIssuer
+			}
+			if issuer == "" {
+				issuer = issuers[0]
+			}
+			return v.Forget(ctx, vault.Owner{Issuer: issuer, User: user}, server)
+		},
+	}
+}
+
+// withAccounts returns the servers at which users have accounts.
+func withAccounts(servers []upstream.Config) (names []string) {
+	for _, u := range servers {
+		if u.Auth.Type == outbound.TypeUserOAuth {
+			names = append(names, u.Name)
+		}
+	}
+	return names
+}
+
+// checkAccounts returns what is wrong with the section "vault", and with servers at which users have
+// accounts. others are the keys of other sections.
+func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, shared bool, others ...mcp.Secret) error {
+	var errs []error
+	if err := cfg.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("vault: %w", err))
+	}
+	for i, k := range cfg.Keys {
+		for _, other := range others {
+			if k.Key != "" && k.Key == other {
+				errs = append(errs, fmt.Errorf("vault: keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i))
+			}
+		}
+	}
+	for i, u := range servers {
+		if u.Auth.Type != outbound.TypeUserOAuth {
+			continue
+		}
+		path := upstreamPath(i, u)
+		if mode != auth.ModeOAuth {
+			errs = append(errs, fmt.Errorf("%s: auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", path, u.Auth.Type))
+		}
+		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !isLoopback(at.Hostname()) {
+			errs = append(errs, fmt.Errorf("%s: url: with auth.type %s it is https, or on a loopback address: tokens of users go there", path, u.Auth.Type))
+		}
+		if shared && cfg.IsZero() {
+			errs = append(errs, fmt.Errorf("%s: auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", path, u.Auth.Type))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// accountsDeps is what openAccounts needs, beside what accounts.Deps has.
+type accountsDeps struct {
+	redis     *redisdb.DB // nil for the memory of this process
+	key       func(purpose string) (*seal.Key, error)
+	publicURL string
+	servers   func() []upstream.Config // as they are configured now
+	signIn    func(key *seal.Key) *signin.Flow
+	journal   func(record.Record)
+}
+
+// mostAccounts bounds what is kept of sign-ins that have begun, and of registrations, where there is
+// no Redis.
+const mostAccounts = 10_000
+
+// openAccounts makes the pages where users sign in at servers. deps lacks what is made of with.
+func openAccounts(deps accounts.Deps, with accountsDeps) (*accounts.Accounts, error) {
+	key, err := with.key("users' accounts at servers")
+	if err != nil {
+		return nil, err
+	}
+	people, err := with.key("users who have signed in at their accounts")
+	if err != nil {
+		return nil, err
+	}
+	deps.Flow = accounts.Flow{PublicURL: accounts.Origin(with.publicURL), Store: kept.New(with.redis, key, "account-sign-ins", mostAccounts), Key: key}
+	deps.People = signin.NewSessions(with.redis, people)
+	deps.SignIn = func() *signin.Flow { return with.signIn(key) }
+	deps.Servers = func() (all []accounts.Server) {
+		for _, u := range with.servers() {
+			if enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
+				all = append(all, accountsServer(u))
+			}
+		}
+		return all
+	}
+	deps.Failed = func(server string, who *mcp.Caller, why error) {
+		with.journal(record.Record{Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject, Reason: why.Error()})
+	}
+	return accounts.New(deps)
+}
+
+// accountsServer is an upstream as users see it who sign in there.
+func accountsServer(u upstream.Config) accounts.Server {
+	s := accounts.Server{
+		Name: u.Name, URL: u.URL, Issuer: u.Auth.AuthorizationServer,
+		ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret, ClientAuth: u.Auth.ClientAuth, Scopes: u.Auth.Scopes,
+	}
+	if u.Auth.Resource != nil {
+		s.Resource, s.NoResource = *u.Auth.Resource, *u.Auth.Resource == ""
+	}
+	return s
+}
+
+// hasAccounts reports whether users have accounts of their own at some server.
+func hasAccounts(servers []upstream.Config) bool {
+	return slices.ContainsFunc(servers, func(u upstream.Config) bool { return enabled(u) && u.Auth.Type == outbound.TypeUserOAuth })
+}
+
+// accountsSignIn is how users sign in at the pages: as the section says, else as at the gateway's own
+// authorization server, else as operators do at the console.
+func accountsSignIn(own accounts.SignIn, server auth.ServerConfig, operators console.SignIn) accounts.SignIn {
+	switch {
+	case !own.IsZero():
+		return own
+	case server.Enabled:
+		return accounts.SignIn{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret, Scopes: server.Scopes}
+	}
+	return accounts.SignIn(operators)
+}
+
+// accountsFlow is accountsSignIn in practice, nil if it says nothing.
+func accountsFlow(s accounts.SignIn, cfg auth.Config, publicURL string, issuers *auth.Auth, key *seal.Key) *signin.Flow {
+	if s.ClientID == "" || len(cfg.Issuers) == 0 {
+		return nil
+	}
+	redirect, path := accounts.CallbackOf(publicURL)
+	f := &signin.Flow{
+		Issuer: cmp.Or(s.Issuer, cfg.Issuers[0].URL), ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes,
+		Redirect: redirect, Cookie: "gatehouse-account-flow", Path: path, Key: key, Issuers: issuers, Several: true,
+	}
+	if len(f.Scopes) == 0 {
+		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
+	}
+	f.IDToken = cfg.Server.Enabled && cfg.Server.Identity == auth.IdentityIDToken && f.Issuer == cmp.Or(cfg.Server.Provider, cfg.Issuers[0].URL)
+	for _, iss := range cfg.Issuers {
+		// A provider whose tokens name another audience knows no resources, and may refuse them.
+		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
+			f.Resource = publicURL
+		}
+	}
+	return f
+}
+
+// withPages serves the pages of accounts beside other paths.
+func withPages(pages, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if accounts.Serves(r.URL.EscapedPath()) {
+			pages.ServeHTTP(w, r)
+			return
+		}
+		others.ServeHTTP(w, r)
+	})
+}
+
+// accountsPage is where users sign in at a server, "" if they have no accounts there.
+func accountsPage(u upstream.Config, publicURL string) string {
+	if u.Auth.Type != outbound.TypeUserOAuth {
+		return ""
+	}
+	return accounts.Origin(publicURL) + accounts.Root
+}
+
+// asksSignIn is the stage that asks users to sign in at servers, none if they have no accounts
+// anywhere.
+func asksSignIn(with *accounts.Accounts, servers []upstream.Config) mcp.Middleware {
+	if with == nil || !hasAccounts(servers) {
+		return func(next mcp.Handler) mcp.Handler { return next }
+	}
+	return with.Middleware
+}

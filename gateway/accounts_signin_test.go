@@ -1,0 +1,43 @@
+package gateway
+
+import (
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
+	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+)
+
+// TestAccountsSignIn: the pages of accounts have a client of their own, or share one; where users are
+// known by ID tokens, these are used.
+func TestAccountsSignIn(t *testing.T) {
+	const issuer, publicURL = "https://login.example.com", "https://gw.example.com/mcp"
+	cfg := auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer}}}
+	for name, tt := range map[string]struct {
+		own       accounts.SignIn
+		server    auth.ServerConfig
+		operators console.SignIn
+		client    string // "" for none
+		idToken   bool
+	}{
+		"nothing":                 {},
+		"its own":                 {own: accounts.SignIn{ClientID: "own"}, server: auth.ServerConfig{Enabled: true, ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "own"},
+		"that of the server":      {server: auth.ServerConfig{Enabled: true, ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "server"},
+		"a server that is off":    {server: auth.ServerConfig{ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "console"},
+		"that of the console":     {operators: console.SignIn{ClientID: "console"}, client: "console"},
+		"users by their ID token": {server: auth.ServerConfig{Enabled: true, ClientID: "server", Identity: auth.IdentityIDToken}, client: "server", idToken: true},
+	} {
+		with := cfg
+		with.Server = tt.server
+		f := accountsFlow(accountsSignIn(tt.own, tt.server, tt.operators), with, publicURL, nil, nil)
+		if tt.client == "" {
+			if f != nil {
+				t.Errorf("%s: %+v", name, f)
+			}
+			continue
+		}
+		if f == nil || f.ClientID != tt.client || f.Issuer != issuer || f.IDToken != tt.idToken || f.Resource != publicURL || f.Redirect != "https://gw.example.com/account/callback" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}

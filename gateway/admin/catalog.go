@@ -1,0 +1,216 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+const (
+	// mostLists bounds how many lists are made at a time, which costs what calls need; others wait.
+	mostLists = 2
+	// longestList bounds the time of one, with waiting.
+	longestList = 20 * time.Second
+	// mostTries bounds how many tools are tried at a time.
+	mostTries = 4
+	// longestTry bounds the time of one: the listener gives an answer a minute.
+	longestTry = 45 * time.Second
+)
+
+// ListQuestion asks what a caller gets from a list.
+type ListQuestion struct {
+	// Kind is tools (the default), prompts, resources, templates or skills.
+	Kind   string   `json:"kind,omitempty"`
+	Issuer string   `json:"issuer,omitempty"`
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
+	Client string   `json:"client,omitempty"`
+	Claims mcp.Raw  `json:"claims,omitempty"`
+	View   string   `json:"view,omitempty"`
+	// Capabilities are what the client declares: a ClientCapabilities object. Default: nothing.
+	Capabilities mcp.Raw `json:"capabilities,omitempty"`
+	// Name asks for the entries of this public name, upstream/name, alone, with their definitions.
+	Name string `json:"name,omitempty"`
+	// Offset is how many entries are skipped; Limit bounds those of the answer.
+	Offset int `json:"offset,omitempty"`
+	Limit  int `json:"limit,omitempty"`
+}
+
+// ListAnswer is what a caller gets from a list, in the order of the list, and then what the caller
+// does not get.
+type ListAnswer struct {
+	Entries []ListEntry `json:"entries"`
+	// Next is the offset of the next page, 0 for none.
+	Next int `json:"next,omitempty"`
+	// Shown and Hidden are how many entries there are on all pages.
+	Shown  int `json:"shown"`
+	Hidden int `json:"hidden"`
+	// Tokens are estimates for all that is shown, of tools alone.
+	Tokens *ListTokens `json:"tokens,omitempty"`
+	// Doubts are what known clients do with so many tools.
+	Doubts []string `json:"doubts,omitempty"`
+	// Notes say what is not known, or not as it seems.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ListTokens estimates how much of a model's context tools take.
+type ListTokens struct {
+	// Listed is as the caller gets them, Full and Short are with whole and with short descriptions.
+	Listed int `json:"listed"`
+	Full   int `json:"full"`
+	Short  int `json:"short"`
+}
+
+// ListEntry is an entry of a list.
+type ListEntry struct {
+	// Name is the public name or URI; "" for what never gets one.
+	Name string `json:"name,omitempty"`
+	// Upstream has it as Original. Both are "" for the gateway's own.
+	Upstream string `json:"upstream,omitempty"`
+	Original string `json:"original,omitempty"`
+	Title    string `json:"title,omitempty"`
+	// Description is as the caller gets it.
+	Description string `json:"description,omitempty"`
+	Shown       bool   `json:"shown"`
+	// By says, of what is not shown, what hides it: policy, view, client, pin or server; Reason says
+	// it in words.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Call is what policy decides on a call of it without arguments: allow, ask or deny.
+	Call string `json:"call,omitempty"`
+	// Rule is the rule that decides, RuleAt its place.
+	Rule   string      `json:"rule,omitempty"`
+	RuleAt string      `json:"rule_at,omitempty"`
+	Tokens *ListTokens `json:"tokens,omitempty"`
+	// Cuts are what known clients cut or refuse of it.
+	Cuts []string `json:"cuts,omitempty"`
+	// Definition is the entry as the caller gets it, Full with its whole description and schema.
+	// Both are for a question with a name.
+	Definition mcp.Raw `json:"definition,omitempty"`
+	Full       mcp.Raw `json:"full,omitempty"`
+}
+
+// BadQuestion is the error of a question that cannot be answered as it is.
+type BadQuestion struct{ Problem string }
+
+func (e *BadQuestion) Error() string { return e.Problem }
+
+// badQuestion makes an error for the client of one that says what is wrong with the question.
+func badQuestion(err error) error {
+	if bad, ok := errors.AsType[*BadQuestion](err); ok {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, bad.Problem)
+	}
+	return err
+}
+
+// listsFor says what a caller gets from a list.
+func listsFor(a *API, x *exchange) error {
+	var q ListQuestion
+	if err := x.read(mostBody, &q); err != nil {
+		return err
+	}
+	for _, object := range []*mcp.Raw{&q.Claims, &q.Capabilities} {
+		if object.IsNull() {
+			*object = nil
+		}
+	}
+	q.Kind, q.Limit = cmp.Or(q.Kind, mcp.KindTools), cmp.Or(q.Limit, defaultPage)
+	if q.Offset < 0 || q.Limit < 1 || q.Limit > mostPage {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("offset, limit: want 0 or more, and 1 to %d", mostPage))
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), longestList)
+	defer cancel()
+	select {
+	case a.lists <- struct{}{}:
+		defer func() { <-a.lists }()
+	case <-ctx.Done():
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "others ask for lists: try again later")
+	}
+	answer, err := a.deps.Lists(ctx, q)
+	if ctx.Err() != nil {
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("the list takes longer than %s", longestList))
+	}
+	if err != nil {
+		return badQuestion(err)
+	}
+	answer.Entries = some(answer.Entries)
+	return x.answer(answer)
+}
+
+// Trial is a tool to be tried.
+type Trial struct {
+	Name      string  `json:"name"`
+	Arguments mcp.Raw `json:"arguments,omitempty"`
+	View      string  `json:"view,omitempty"`
+	// Capabilities are what the caller declares. Default: that its user can be asked in a form and
+	// sent to a URL.
+	Capabilities mcp.Raw `json:"capabilities,omitempty"`
+}
+
+// Tried is what became of a Trial. Either Result, Error or Asked is set.
+type Tried struct {
+	// ID is that of the call, as in records.
+	ID string `json:"id"`
+	// Result is as the client of the caller would get it.
+	Result mcp.Raw `json:"result,omitempty"`
+	// Error is what the client would be told.
+	Error *TriedError `json:"error,omitempty"`
+	// Asked are the questions that the call put to its user, in words.
+	Asked []string `json:"asked,omitempty"`
+	// Note says what is not there, and why.
+	Note string  `json:"note,omitempty"`
+	Took float64 `json:"took_ms"`
+}
+
+// TriedError is the error of a call. Name is as in docs/errors.md, "" for one of the server.
+type TriedError struct {
+	Code    int    `json:"code"`
+	Name    string `json:"name,omitempty"`
+	Message string `json:"message"`
+}
+
+// try calls a tool as the person who asks for it.
+func try(a *API, x *exchange) error {
+	var t Trial
+	if err := x.read(mostTrial, &t); err != nil {
+		return err
+	}
+	for _, object := range []*mcp.Raw{&t.Arguments, &t.Capabilities} {
+		if object.IsNull() {
+			*object = nil
+		}
+	}
+	caller := x.who.Caller
+	if caller == nil {
+		if !a.deps.Alone() {
+			return refusal(http.StatusForbidden, failure.AdminRole, "a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
+		}
+		caller = &mcp.Caller{}
+	}
+	select {
+	case a.tries <- struct{}{}:
+		defer func() { <-a.tries }()
+	default:
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("%d tools are being tried: try again later", mostTries))
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), longestTry)
+	defer cancel()
+	tried, err := a.deps.Try(ctx, *caller, t)
+	if err != nil {
+		return badQuestion(err)
+	}
+	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: "tried", ID: tried.ID, User: x.who.Name, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})
+	a.deps.Log.Info("an operator acted", "event", "tried", "operator", x.who.Name, "tool", t.Name, "call", tried.ID)
+	return x.answer(tried)
+}
+
+// mostTrial bounds the body of a request with arguments of a tool, in bytes.
+const mostTrial = 1 << 20

@@ -1,0 +1,46 @@
+package admin
+
+import (
+	"time"
+)
+
+// How bad a finding is.
+const (
+	Critical = "critical" // something does not work
+	Warning  = "warning"  // something works in part, will end soon, or has changed for the worse
+	Notice   = "notice"   // worth knowing
+)
+
+// Findings are what is not well, as this replica sees it, worst first.
+type Findings struct {
+	Replica  string    `json:"replica"`
+	At       time.Time `json:"at"`
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is something that is not well.
+type Finding struct {
+	// Severity is critical, warning or notice.
+	Severity string `json:"severity"`
+	// Kind is what it is about, such as server or certificate, Subject which one, "" if there is
+	// only one.
+	Kind    string `json:"kind"`
+	Subject string `json:"subject,omitempty"`
+	// What, Cause and Next are sentences: what is not well, why, and the one next step.
+	What  string `json:"what"`
+	Cause string `json:"cause"`
+	Next  string `json:"next"`
+	// Look is the path of a request whose answer tells more.
+	Look  string     `json:"look"`
+	Since *time.Time `json:"since,omitempty"`
+	// Code is the name of the failure, as in docs/errors.md.
+	Code string `json:"error_code,omitempty"`
+	// Excerpt is the line of the configuration that it is about, with a caret in a second line
+	// under what is wrong. What may be a secret is left out.
+	Excerpt string `json:"excerpt,omitempty"`
+}
+
+// found answers with what is not well.
+func found(a *API, x *exchange) error {
+	return x.answer(Findings{a.deps.Self, time.Now().UTC(), some(a.deps.Findings(x.r.Context()))})
+}

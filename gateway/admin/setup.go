@@ -1,0 +1,175 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+)
+
+// longestProbe bounds how long servers are tried.
+const longestProbe = 60 * time.Second
+
+// SetupText is a text to make servers of: the file of a client, URLs, or commands.
+type SetupText struct {
+	Text string `json:"text"`
+}
+
+// SetupDraft is what became of it.
+type SetupDraft struct {
+	Servers []SetupServer `json:"servers"`
+	// Config is a whole configuration with these servers, Upstreams the servers alone, as items of
+	// "upstreams". Merged is the file of this gateway with them, "" if they cannot be added to it
+	// as it is written, or it is not shown.
+	Config    string           `json:"config"`
+	Upstreams string           `json:"upstreams"`
+	Merged    string           `json:"merged,omitempty"`
+	Revision  string           `json:"revision,omitempty"` // of the file that Merged comes from
+	Variables []setup.Variable `json:"variables"`
+	Notes     []setup.Note     `json:"notes"`
+}
+
+// SetupServer is one server that was found.
+type SetupServer struct {
+	Name    string   `json:"name"`
+	URL     string   `json:"url,omitempty"`
+	Command []string `json:"command,omitempty"`
+	Enabled bool     `json:"enabled"`
+}
+
+// SetupClients are what clients need to find this gateway.
+type SetupClients struct {
+	Endpoint string          `json:"endpoint"`
+	Clients  []setup.Snippet `json:"clients"`
+}
+
+// Attempt asks to try servers.
+type Attempt struct {
+	// Config is a text of a configuration. In its place, Text is one for SetupText; the values that
+	// it has of its variables are used.
+	Config string `json:"config,omitempty"`
+	Text   string `json:"text,omitempty"`
+	// Server is the name of one of its servers; "" for all.
+	Server string `json:"server,omitempty"`
+	// Values are variables for its references. They are used for this only, and not kept.
+	Values map[string]string `json:"values,omitempty"`
+}
+
+// Probed is what was found.
+type Probed struct {
+	Servers []ProbedServer `json:"servers"`
+	// Warnings are what known clients cut or refuse, and what may deceive.
+	Warnings []Problem `json:"warnings"`
+}
+
+// ProbedServer is what was found at one server.
+type ProbedServer struct {
+	Name      string   `json:"name"`
+	State     string   `json:"state"`  // up, failing, down, connecting, or "per user"
+	Server    string   `json:"server"` // what it calls itself
+	Revision  string   `json:"revision"`
+	Tools     int      `json:"tools"`
+	Prompts   int      `json:"prompts"`
+	Resources int      `json:"resources"`
+	Skills    int      `json:"skills"`
+	Withheld  []string `json:"withheld,omitempty"` // what clients are not shown, and why
+	Hint      string   `json:"hint,omitempty"`     // what is probably not meant
+	Error     string   `json:"error,omitempty"`    // why it cannot be used
+}
+
+func setupClients(a *API, x *exchange) error {
+	endpoint := a.deps.State().Endpoint
+	return x.answer(SetupClients{Endpoint: endpoint, Clients: setup.Snippets(endpoint)})
+}
+
+// makeSetup makes servers of what clients have. The answer has no secrets.
+func makeSetup(a *API, x *exchange) error {
+	var t SetupText
+	if err := x.read(mostDraft, &t); err != nil {
+		return err
+	}
+	d, err := setup.Read(t.Text)
+	if err != nil {
+		return x.answerWith(http.StatusUnprocessableEntity, BadDraft{Problems: []Problem{{Message: err.Error()}}})
+	}
+	answer := SetupDraft{Servers: []SetupServer{}}
+	if answer.Config, err = d.Config(); err != nil {
+		return err
+	}
+	d.Avoid(configured(a))
+	if answer.Upstreams, err = d.Upstreams(); err != nil {
+		return err
+	}
+	if file, err := a.deps.Settings.Text(); err == nil && file.Text != "" {
+		if merged, ok := configtext.Append(file.Text, "upstreams", answer.Upstreams); ok {
+			answer.Merged, answer.Revision = merged, file.Revision
+		}
+	}
+	for _, s := range d.Servers {
+		answer.Servers = append(answer.Servers, SetupServer{Name: s.Name, URL: s.URL, Command: s.Command, Enabled: !s.Off})
+	}
+	answer.Variables, answer.Notes = some(d.Variables), some(d.Notes)
+	return x.answer(answer)
+}
+
+// configured returns the names of the servers that this gateway has.
+func configured(a *API) (names []string) {
+	for _, u := range a.deps.State().Servers {
+		names = append(names, u.Name)
+	}
+	return names
+}
+
+// fill makes the configuration of a Text, with the names that /setup gives.
+func (p *Attempt) fill(taken []string) error {
+	d, err := setup.Read(p.Text)
+	if err != nil {
+		return &BadDraft{Problems: []Problem{{Message: err.Error()}}}
+	}
+	d.Avoid(taken)
+	values := d.Values()
+	for name, value := range p.Values {
+		if value != "" {
+			values[name] = value
+		}
+	}
+	p.Values = values
+	p.Config, err = d.Config()
+	return err
+}
+
+// probe tries servers, one request at a time. Programs run, and the environment and files of the
+// gateway are read, only where operators may change the configuration anyway.
+func probe(a *API, x *exchange) error {
+	var p Attempt
+	if err := x.read(mostDraft, &p); err != nil {
+		return err
+	}
+	if !a.probes.TryLock() {
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "another probe runs: try again when it has ended")
+	}
+	defer a.probes.Unlock()
+	ctx, cancel := context.WithTimeout(x.r.Context(), longestProbe)
+	defer cancel()
+	var err error
+	if p.Text != "" {
+		err = p.fill(configured(a))
+	}
+	found := Probed{}
+	if err == nil {
+		found, err = a.deps.Settings.Probe(ctx, p)
+	}
+	if bad, ok := errors.AsType[*BadDraft](err); ok {
+		return x.answerWith(http.StatusUnprocessableEntity, bad)
+	}
+	if err != nil {
+		return err
+	}
+	a.acted(x, "servers probed", "", p.Server)
+	found.Servers, found.Warnings = some(found.Servers), some(found.Warnings)
+	return x.answer(found)
+}

@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/shape"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
+)
+
+// noTrail says why there are neither steps nor messages.
+const noTrail = "steps and messages are kept by the replica that ran the call, of its last 500 calls, until it restarts"
+
+// Step is what one part of the gateway did for a call.
+type Step struct {
+	// Step is the part, Of which hook or server.
+	Step string `json:"step"`
+	Of   string `json:"of,omitempty"`
+	// Round is that of Rounds, counted from 1.
+	Round int `json:"round"`
+	// Start is when it began after the request had arrived, in milliseconds, as is Duration.
+	Start    float64 `json:"start_ms"`
+	Duration float64 `json:"duration_ms"`
+	// Result is what came of it, "" if the call just went on. Open says that it has not ended.
+	Result string `json:"result,omitempty"`
+	Open   bool   `json:"open,omitempty"`
+}
+
+// Message is a message of a call, as it was on the wire.
+type Message struct {
+	// Edge is client or server; Received says that the gateway received the message there.
+	Edge     string  `json:"edge"`
+	Received bool    `json:"received"`
+	Round    int     `json:"round"`
+	At       float64 `json:"at_ms"`
+	// Status is that of HTTP, for the answer to the client if it was no stream.
+	Status  int      `json:"status,omitempty"`
+	Headers []Header `json:"headers,omitempty"`
+	// Text is the message with a line for each member; Bytes is its size on the wire. Cut says that
+	// only its beginning is there.
+	Text  string `json:"text"`
+	Bytes int    `json:"bytes"`
+	Cut   bool   `json:"cut,omitempty"`
+}
+
+// Header is a header of the protocol.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// tell adds the trail of the call to an answer.
+func (c *Call) tell(v trail.View, rounds []Decision, full bool) {
+	for _, s := range v.Steps {
+		if s.Name == "policy" && s.Result == "" && s.Round <= len(rounds) {
+			s.Result = rounds[s.Round-1].Decision
+		}
+		c.Steps = append(c.Steps, Step{s.Name, s.Of, s.Round, millis(s.Start), millis(s.Took), s.Result, s.Open})
+	}
+	var known []string // names that viewers see anyway
+	for _, r := range rounds {
+		known = append(known, r.Name, r.Original)
+	}
+	c.Values = full && v.Mode == trail.ModeFull
+	for _, m := range v.Messages {
+		said := Message{
+			Edge: m.Edge, Received: m.In, Round: m.Round, At: millis(m.At), Status: m.Status,
+			Text: shape.Text(m.Text, known, c.Values), Bytes: m.Bytes, Cut: m.Bytes > len(m.Text),
+		}
+		for _, h := range m.Headers {
+			said.Headers = append(said.Headers, Header{h[0], shape.Header(h[0], h[1], known, c.Values)})
+		}
+		c.Messages = append(c.Messages, said)
+	}
+	c.Missed = v.Missed
+}
+
+// millis is a time in milliseconds, to the microsecond.
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,277 @@
+package ascaller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// ListDeps are what lists are made of. All fields are required.
+type ListDeps struct {
+	// Caller returns the caller of a question. Its error says what is wrong with the question.
+	Caller func(admin.ListQuestion) (mcp.Caller, error)
+	// Alone says that all callers are the same one.
+	Alone bool
+	// Refused reports whether a caller may not use the view whose endpoint they come to.
+	Refused func(*mcp.Caller) bool
+	// Lists answers lists as clients get them.
+	Lists mcp.Handler
+	// Offered returns a list as the client of a call would get it if its caller might use all of it.
+	Offered func(*mcp.Call) []mcp.Item
+	// Everything returns what servers have on the list of a method, for clients that declare everything.
+	Everything func(method string) []mcp.Item
+	// Left are entries of servers that nobody gets.
+	Left func() []Left
+	// Unknown says which servers' lists are not known.
+	Unknown func() []string
+	Rules   *policy.Policy
+	RuleAt  func(rule string) string
+	// Short returns a tool with a short description.
+	Short func(mcp.Item) mcp.Item
+}
+
+// Left is an entry of a server that nobody gets.
+type Left struct {
+	Upstream, List, Name string // List is as in catalog.Withheld; no Name stands for what is behind a bound
+	By, Reason           string // as in admin.ListEntry
+}
+
+// kinds are the lists that operators ask for: the method, and the name in Left.
+var kinds = map[string]struct{ method, list string }{
+	mcp.KindTools:     {mcp.MethodToolsList, "tools"},
+	mcp.KindPrompts:   {mcp.MethodPromptsList, "prompts"},
+	mcp.KindResources: {mcp.MethodResourcesList, "resources"},
+	"templates":       {mcp.MethodResourceTemplatesList, "resource templates"},
+	mcp.KindSkills:    {mcp.MethodSkillsList, "skills"},
+}
+
+// mostPages bounds the pages of a list, which has thousands of entries at most.
+const mostPages = 1000
+
+// row is an entry before it is described: only those on a page are.
+type row struct {
+	item       mcp.Item // as the caller gets it, or would
+	full       mcp.Raw
+	shown      bool
+	by, reason string // why it is not shown, if that is known already
+}
+
+// lister answers one question.
+type lister struct {
+	ListDeps
+	caller  mcp.Caller
+	refused bool // at the view
+	tools   bool
+	whole   bool                   // with definitions
+	inView  map[mcp.Target]mcp.Raw // what the view has for those who may use all
+}
+
+// Lists says what a caller gets from a list, through the way that the lists of clients take, and what
+// not. The error is an *admin.BadQuestion, or that of ctx.
+func Lists(ctx context.Context, deps ListDeps, q admin.ListQuestion) (a admin.ListAnswer, err error) {
+	bad := func(format string, args ...any) (admin.ListAnswer, error) {
+		return a, &admin.BadQuestion{Problem: fmt.Sprintf(format, args...)}
+	}
+	kind, ok := kinds[q.Kind]
+	if !ok {
+		return bad("kind %q: want tools, prompts, resources, templates or skills", q.Kind)
+	}
+	caps := q.Capabilities
+	if caps == nil {
+		caps = mcp.Raw("{}")
+	}
+	if !caps.IsObject() {
+		return bad("the capabilities are no JSON object")
+	}
+	l := &lister{ListDeps: deps, tools: q.Kind == mcp.KindTools, whole: q.Name != "", inView: make(map[mcp.Target]mcp.Raw)}
+	if l.caller, err = deps.Caller(q); err != nil {
+		return bad("%s", err)
+	}
+	call := &mcp.Call{ID: "catalog", Method: kind.method, Caller: l.caller, Caps: caps, Aside: true, Notify: func(mcp.Event) {}}
+	var shown []mcp.Item
+	if l.refused = deps.Refused(&l.caller); !l.refused {
+		if shown, err = wholeList(ctx, deps.Lists, call); err != nil {
+			return a, err
+		}
+	}
+	rows, behind := l.rows(call, kind.list, shown)
+	a.Shown, a.Hidden = len(shown), len(rows)-len(shown)
+	a.Notes = append(l.notes(q), behind...)
+	if l.tools {
+		a.Doubts, a.Tokens = clients.TooMany(len(shown)), l.total(rows[:len(shown)])
+	}
+	if q.Name != "" {
+		rows = slices.DeleteFunc(rows, func(r row) bool {
+			return r.item.Name != q.Name && r.item.Target.Upstream+"/"+r.item.Target.Name != q.Name
+		})
+	}
+	from := min(q.Offset, len(rows))
+	to := min(from+q.Limit, len(rows))
+	for _, r := range rows[from:to] {
+		if ctx.Err() != nil {
+			return a, ctx.Err()
+		}
+		a.Entries = append(a.Entries, l.entry(ctx, r))
+	}
+	if to < len(rows) {
+		a.Next = to
+	}
+	return a, nil
+}
+
+// notes say what is not as it seems.
+func (l *lister) notes(q admin.ListQuestion) (notes []string) {
+	if l.Alone && (q.User != "" || q.Client != "" || len(q.Groups)+len(q.Scopes)+len(q.Claims) > 0) {
+		notes = append(notes, "Everybody is the same caller here, since auth.mode is none: users, groups, clients and claims do not count.")
+	}
+	if l.refused {
+		notes = append(notes, "This view is for others: the caller gets HTTP status 403 there, and no list.")
+	}
+	return append(notes, l.Unknown()...)
+}
+
+// wholeList asks for all pages of a list. A list that changes meanwhile is asked for again.
+func wholeList(ctx context.Context, h mcp.Handler, call *mcp.Call) (all []mcp.Item, err error) {
+	for range 3 {
+		all, err = nil, nil
+		var page *mcp.List
+		for page, err = range mcp.Pages(ctx, h, call, mostPages) {
+			if err != nil {
+				break
+			}
+			all = append(all, page.Items...)
+		}
+		switch {
+		case mcp.HasCode(err, mcp.CodeMethodNotFound):
+			return nil, nil // nobody has such a list
+		case !mcp.HasCode(err, mcp.CodeInvalidParams):
+			return all, err
+		}
+	}
+	return nil, err
+}
+
+// rows returns everything on a list: first what is shown, in its order. behind says what is left out
+// without a name.
+func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row, behind []string) {
+	for _, item := range l.Offered(call) {
+		l.inView[item.Target] = item.Raw
+	}
+	known := make(map[mcp.Target]bool, len(l.inView))
+	for _, item := range shown {
+		full, ok := l.inView[item.Target]
+		if !ok { // the gateway's own
+			full = item.Raw
+		}
+		known[item.Target] = true
+		rows = append(rows, row{item: item, full: full, shown: true})
+	}
+	bare := call.Clone()
+	bare.Caller.View = ""
+	for _, item := range l.Offered(bare) {
+		if !known[item.Target] {
+			known[item.Target] = true
+			rows = append(rows, row{item: item, full: item.Raw})
+		}
+	}
+	type name struct{ upstream, own string }
+	told := make(map[name]bool)
+	for _, left := range l.Left() {
+		switch {
+		case left.List != list:
+		case left.Name == "":
+			behind = append(behind, left.Upstream+": "+left.Reason)
+		default:
+			told[name{left.Upstream, left.Name}] = true
+			rows = append(rows, row{item: mcp.Item{Target: mcp.Target{Upstream: left.Upstream, Name: left.Name}}, by: left.By, reason: left.Reason})
+		}
+	}
+	for _, item := range l.Everything(call.Method) {
+		if t := item.Target; !known[t] && !told[name{t.Upstream, t.Name}] {
+			rows = append(rows, row{item: item, full: item.Raw, by: "client", reason: "The server does not show it to clients that declare these capabilities."})
+		}
+	}
+	return rows, behind
+}
+
+// entry describes an entry, and says why it is not shown.
+func (l *lister) entry(ctx context.Context, r row) admin.ListEntry {
+	target := r.item.Target
+	e := admin.ListEntry{
+		Name: r.item.Name, Upstream: target.Upstream, Original: target.Name, Shown: r.shown, By: r.by, Reason: r.reason,
+		Title: r.item.Raw.At("title").Text(), Description: r.item.Raw.At("description").Text(),
+	}
+	if e.Title == "" {
+		e.Title = r.item.Raw.At("annotations", "title").Text()
+	}
+	if e.Description == "" {
+		e.Description = r.item.Raw.At("frontmatter", "description").Text()
+	}
+	if l.tools && r.item.Raw != nil {
+		e.Tokens, e.Cuts = l.tokens(r), clients.Doubts([]mcp.Item{r.item}, true)
+	}
+	if l.whole {
+		e.Definition, e.Full = r.item.Raw, r.full
+	}
+	if target.Upstream == "" || r.by != "" {
+		return e
+	}
+	why := l.Rules.Explain(ctx, &l.caller, target, nil)
+	if e.Call, e.Rule = why.Effect.String(), why.Rule; e.Rule != "" {
+		e.RuleAt = l.RuleAt(e.Rule)
+	}
+	_, inView := l.inView[target]
+	switch {
+	case r.shown:
+	case l.refused || !inView && l.caller.View != "":
+		e.By, e.Reason = "view", why.Reason
+	case why.Listed:
+		e.By, e.Reason = "server", "It is left out for all: its name is one of the gateway's own."
+	default:
+		e.By, e.Reason = "policy", why.Reason
+	}
+	return e
+}
+
+// tokens estimates what a tool takes.
+func (l *lister) tokens(r row) *admin.ListTokens {
+	return &admin.ListTokens{Listed: servers.Tokens(r.item), Full: servers.Tokens(r.whole()), Short: l.short(r)}
+}
+
+// whole is the entry with its whole description.
+func (r row) whole() mcp.Item { return mcp.Item{Name: r.item.Name, Raw: r.full, Target: r.item.Target} }
+
+// short estimates what a tool takes with a short description.
+func (l *lister) short(r row) int {
+	if r.item.Target.Upstream == "" || len(r.full) != len(r.item.Raw) { // it is short already
+		return servers.Tokens(r.item)
+	}
+	return servers.Tokens(l.Short(r.whole()))
+}
+
+// mostShort bounds the short descriptions that are made for a total, since each takes a while. Of
+// more tools, they are estimated from these.
+const mostShort = 250
+
+// total estimates what tools take together.
+func (l *lister) total(rows []row) *admin.ListTokens {
+	t, made := &admin.ListTokens{}, 0
+	step := max(1, (len(rows)+mostShort-1)/mostShort)
+	for i, r := range rows {
+		t.Listed, t.Full = t.Listed+servers.Tokens(r.item), t.Full+servers.Tokens(r.whole())
+		if i%step == 0 {
+			t.Short += l.short(r)
+			made++
+		}
+	}
+	if made > 0 {
+		t.Short = t.Short * len(rows) / made
+	}
+	return t
+}

@@ -1,0 +1,165 @@
+package ascaller
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
+)
+
+// mostTried bounds a result that operators get, in bytes.
+const mostTried = 1 << 20
+
+// asksAll are the capabilities of those who try tools, unless they say otherwise: what a tool asks is
+// shown to them.
+const asksAll = `{"elicitation":{"form":{},"url":{}}}`
+
+// TryDeps are what tries a tool. All fields are required.
+type TryDeps struct {
+	// Calls answers calls of clients, and records them.
+	Calls mcp.Handler
+	// Own makes this replica the one that keeps what servers keep for a call.
+	Own     func(context.Context, *mcp.Call) error
+	Refused func(*mcp.Caller) bool // as in ListDeps
+	// HasView reports whether there is a view of a name.
+	HasView func(string) bool
+	Memory  *mcp.Memory
+	Trails  *trail.Trails
+	Self    string // this replica
+}
+
+// Try calls a tool as a stateless client of the caller would, so policy, limits, hooks and approvals
+// apply, and the call is recorded. The error is an *admin.BadQuestion.
+func Try(ctx context.Context, deps TryDeps, caller mcp.Caller, t admin.Trial) (done admin.Tried, err error) {
+	caller.View = t.View
+	caller = mcp.NewCaller(caller)
+	if t.View != "" && !deps.HasView(t.View) {
+		return done, &admin.BadQuestion{Problem: fmt.Sprintf("view %q: the configuration has no view of this name", t.View)}
+	}
+	call, err := trial(caller, t, deps.Self)
+	if err != nil {
+		return done, &admin.BadQuestion{Problem: err.Error()}
+	}
+	done.ID = call.ID
+	if deps.Refused(&caller) {
+		done.Error = told(mcp.Errorf(failure.ViewRefused, "this endpoint is for other users"), call.ID)
+		return done, nil
+	}
+	room := deps.Memory.Room(caller)
+	defer room.Free()
+	began := time.Now()
+	call.Room, call.Trail = &room, deps.Trails.Begin(call.ID, began)
+	ctx = mcp.WithCaller(ctx, caller)
+	var reply *mcp.Reply
+	if err = deps.Own(ctx, call); err == nil {
+		reply, err = deps.Calls.Handle(ctx, call)
+	}
+	deps.Trails.End(call.Trail)
+	done.Took = float64(time.Since(began).Microseconds()) / 1000
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		done.Error = &admin.TriedError{Code: mcp.CodeUpstreamTimeout, Message: "The console waits no longer: the call was cancelled, and may have run."}
+	case err != nil:
+		done.Error = told(err, call.ID)
+	case reply == nil:
+		done.Error = told(errors.New("no reply"), call.ID)
+	case reply.Ask != nil:
+		done.Asked = questions(reply.Ask)
+		done.Note = "The call asked its user, and the console cannot answer. The call has ended: call the tool with a client that can."
+		letGo(ctx, deps.Calls, call, reply.Ask)
+	case len(reply.Result) > mostTried:
+		done.Note = fmt.Sprintf("The result has %d bytes, which are too many to be shown: a client gets them.", len(reply.Result))
+	default:
+		done.Result = slices.Clone(reply.Result)
+	}
+	if reply != nil && reply.Release != nil {
+		reply.Release()
+	}
+	return done, nil
+}
+
+// trial makes the call. Its message is checked as those of clients are.
+func trial(caller mcp.Caller, t admin.Trial, self string) (*mcp.Call, error) {
+	arguments, caps := t.Arguments, t.Capabilities
+	if arguments == nil {
+		arguments = mcp.Raw("{}")
+	}
+	if caps == nil {
+		caps = mcp.Raw(asksAll)
+	}
+	params := mcp.Object("name", mcp.String(t.Name), "arguments", arguments)
+	_, err := wire.Scan(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("1"), "method", mcp.String(mcp.MethodToolsCall), "params", params))
+	switch {
+	case t.Name == "":
+		return nil, errors.New("name: which tool?")
+	case err != nil:
+		return nil, err
+	case !caps.IsObject():
+		return nil, errors.New("the capabilities are no JSON object")
+	}
+	if err := wire.CheckObject(arguments); err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	// Like a program that reaches this replica alone: no other one keeps anything for it.
+	program := sha256.Sum256([]byte("console\x00" + self + "\x00" + caller.View))
+	return &mcp.Call{
+		ID: "try-" + strings.ToLower(rand.Text()[:12]), Method: mcp.MethodToolsCall, Name: t.Name, Params: params, Caller: caller, Revision: wire.Stateless().Name,
+		Session: caller.User() + ":~" + hex.EncodeToString(program[:8]), Ephemeral: true, Caps: caps, Notify: func(mcp.Event) {},
+	}, nil
+}
+
+// told is an error as the client of a call is told.
+func told(err error, id string) *admin.TriedError {
+	known, ok := errors.AsType[*mcp.Error](err)
+	switch {
+	case !ok:
+		return &admin.TriedError{Code: mcp.CodeInternal, Name: failure.Internal.String(), Message: "internal error: the log has the cause, at call " + id}
+	case known.Name == failure.Upstream:
+		return &admin.TriedError{Code: known.Code, Message: known.Message}
+	}
+	return &admin.TriedError{Code: known.Code, Name: known.Name.String(), Message: known.Message}
+}
+
+// questions says in words what a call asks.
+func questions(asked *mcp.Ask) (all []string) {
+	for _, q := range asked.Requests {
+		switch message, to := q.Params.At("message").Text(), q.Params.At("url").Text(); {
+		case to != "":
+			all = append(all, message+" (at "+to+")")
+		case message != "":
+			all = append(all, message)
+		default:
+			all = append(all, q.Method)
+		}
+	}
+	if all == nil {
+		return []string{"The server wants the call to be made again later."}
+	}
+	return all
+}
+
+// letGo ends a call that waits for answers: it is made once more, without answers, and cancelled.
+func letGo(ctx context.Context, calls mcp.Handler, call *mcp.Call, asked *mcp.Ask) {
+	if !asked.Here && !asked.Kept {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	last := call.Clone()
+	last.State, last.Refused = asked.State, make(map[string]*mcp.Error, len(asked.Requests))
+	for _, q := range asked.Requests {
+		last.Refused[q.Key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
+	}
+	_, _ = calls.Handle(ctx, last) // it ends as a cancelled call does
+}

@@ -1,0 +1,287 @@
+package configtext
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+)
+
+// Mask stands in place of a secret.
+const Mask = "<secret>"
+
+// ErrNotShown is the error for a text in which secrets cannot be told from the rest.
+var ErrNotShown = errors.New("it is not valid YAML, so what is secret in it cannot be told: correct it on the machine of the gateway")
+
+// Masked returns a text with Mask in place of each secret that stands in it literally. shape is
+// the struct that it is read into: its secrets have a type of their own. References are no
+// secrets. Where the text cannot be masked for sure, the error is ErrNotShown.
+func Masked(text []byte, shape reflect.Type) (string, error) {
+	root, err := parse(text)
+	if err != nil {
+		return "", ErrNotShown
+	}
+	starts := lineStarts(text)
+	type cut struct{ from, to int }
+	var cuts []cut
+	var hidden []string
+	nodes := flat(root, nil)
+	secret := make(map[*yaml.Node]bool)
+	findSecrets(root, shape, "", false, func(n *yaml.Node) { secret[n] = true })
+	for i, n := range nodes {
+		if !secret[n] {
+			continue
+		}
+		end := len(text)
+		if i+1 < len(nodes) && nodes[i+1].Line <= len(starts) {
+			end = starts[nodes[i+1].Line-1]
+		}
+		from, to, ok := span(text, n, starts, end)
+		if !ok {
+			return "", ErrNotShown
+		}
+		cuts, hidden = append(cuts, cut{from, to}), append(hidden, n.Value)
+	}
+	var b bytes.Buffer
+	at := 0
+	for _, c := range cuts {
+		if c.from < at {
+			return "", ErrNotShown
+		}
+		b.Write(text[at:c.from])
+		b.WriteString(Mask)
+		at = c.to
+	}
+	b.Write(text[at:])
+	masked := maskComments(b.String(), hidden)
+	if !masksAll(masked, shape, len(nodes)) {
+		return "", ErrNotShown
+	}
+	return masked, nil
+}
+
+// masksAll reports whether a masked text still is what it was, without secrets. Names of anchors,
+// aliases and tags, which no configuration has, may be passwords.
+func masksAll(masked string, shape reflect.Type, nodes int) bool {
+	root, err := parse([]byte(masked))
+	all := flat(root, nil)
+	if err != nil || len(all) != nodes || token.MatchString(masked) {
+		return false
+	}
+	clean := !slices.ContainsFunc(all, func(n *yaml.Node) bool {
+		return n.Anchor != "" || n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0
+	})
+	findSecrets(root, shape, "", false, func(*yaml.Node) { clean = false })
+	return clean
+}
+
+func parse(text []byte) (*yaml.Node, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	if len(document.Content) == 0 { // only comments, or nothing
+		return &yaml.Node{Kind: yaml.MappingNode, Line: 1, Column: 1}, nil
+	}
+	return document.Content[0], nil
+}
+
+// flat returns a node and everything in it, in the order of the text.
+func flat(n *yaml.Node, all []*yaml.Node) []*yaml.Node {
+	if n == nil {
+		return all
+	}
+	all = append(all, n)
+	for _, child := range n.Content {
+		all = flat(child, all)
+	}
+	return all
+}
+
+// findSecrets calls found for each scalar that is a secret. shape is what n is read into, nil if
+// that is not known; name is the key that it stands under, and named says that people give names
+// to what stands there, such as headers.
+func findSecrets(n *yaml.Node, shape reflect.Type, name string, named bool, found func(*yaml.Node)) {
+	for shape != nil && shape.Kind() == reflect.Pointer {
+		shape = shape.Elem()
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		fields := keysOf(shape)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			if SecretValue(key.Value) {
+				found(key)
+			}
+			child, isNamed := reflect.Type(nil), false
+			switch {
+			case shape != nil && shape.Kind() == reflect.Map:
+				child, isNamed = shape.Elem(), true
+			case fields[key.Value] != nil:
+				child = shape.FieldByIndex(fields[key.Value]).Type
+			}
+			findSecrets(value, child, key.Value, isNamed, found)
+		}
+	case yaml.SequenceNode:
+		child := reflect.Type(nil)
+		if shape != nil && shape.Kind() == reflect.Slice {
+			child = shape.Elem()
+		}
+		for i, item := range n.Content {
+			under := name
+			if i > 0 && strings.HasPrefix(n.Content[i-1].Value, "-") && !strings.Contains(n.Content[i-1].Value, "=") {
+				under = n.Content[i-1].Value // the value of a flag, as in --token abc
+				if SecretName(under) && item.Kind == yaml.ScalarNode && !strings.HasPrefix(item.Value, "-") && !isMasked(item) {
+					found(item)
+					continue
+				}
+			}
+			findSecrets(item, child, under, false, found)
+		}
+	case yaml.ScalarNode:
+		if isSecret(n, shape, name, named) {
+			found(n)
+		}
+	}
+}
+
+func isSecret(n *yaml.Node, shape reflect.Type, name string, named bool) bool {
+	if isMasked(n) || n.Tag == "!!null" {
+		return false
+	}
+	hides := shape != nil && shape.Implements(reflect.TypeFor[slog.LogValuer]())
+	switch {
+	case SecretValue(n.Value):
+		return true
+	case strings.Contains(strings.ReplaceAll(n.Value, "$${", ""), "${"):
+		return false
+	case hides && !named: // always a secret
+		return true
+	case hides || shape == nil: // something that has a name, or that no key is known for
+		return SecretName(name) && n.Tag == "!!str"
+	}
+	return false
+}
+
+func isMasked(n *yaml.Node) bool { return n.Value == Mask || n.Value == "" }
+
+func keysOf(shape reflect.Type) map[string][]int {
+	if shape == nil || shape.Kind() != reflect.Struct {
+		return nil
+	}
+	return strictyaml.Keys(shape)
+}
+
+func lineStarts(text []byte) []int {
+	starts := []int{0}
+	for i, b := range text {
+		if b == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+// span finds a scalar in the text. end is where the line of the next node begins.
+func span(text []byte, n *yaml.Node, starts []int, end int) (from, to int, ok bool) {
+	if n.Line < 1 || n.Line > len(starts) {
+		return 0, 0, false
+	}
+	from = starts[n.Line-1]
+	for range n.Column - 1 { // columns count characters
+		_, size := utf8.DecodeRune(text[from:])
+		if from += size; size == 0 {
+			return 0, 0, false
+		}
+	}
+	rest := text[from:]
+	switch {
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		if end <= from {
+			end = len(text)
+		}
+		to = from + len(bytes.TrimRight(text[from:end], " \t\r\n"))
+		return from, to, true
+	case n.Style&yaml.DoubleQuotedStyle != 0:
+		return quotedSpan(rest, '"', from)
+	case n.Style&yaml.SingleQuotedStyle != 0:
+		return quotedSpan(rest, '\'', from)
+	}
+	return from, from + len(n.Value), bytes.HasPrefix(rest, []byte(n.Value))
+}
+
+func quotedSpan(rest []byte, quote byte, from int) (int, int, bool) {
+	if len(rest) == 0 || rest[0] != quote {
+		return 0, 0, false
+	}
+	for i := 1; i < len(rest); i++ {
+		switch {
+		case rest[i] == '\\' && quote == '"':
+			i++
+		case rest[i] == quote && quote == '\'' && i+1 < len(rest) && rest[i+1] == quote:
+			i++
+		case rest[i] == quote:
+			return from, from + i + 1, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Lengths in bytes from which a secret is masked wherever else it occurs: in comments, and in all
+// of the text. Shorter ones may be words.
+const (
+	leastInComments = 6
+	leastAnywhere   = 16
+)
+
+// maskComments masks what is repeated of secrets, and secrets of commented-out keys.
+func maskComments(text string, hidden []string) string {
+	for _, secret := range hidden {
+		if len(secret) >= leastAnywhere {
+			text = strings.ReplaceAll(text, secret, Mask)
+		}
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		before, comment, has := strings.Cut(line, "#")
+		if !has || strings.TrimSpace(before) != "" && !strings.HasSuffix(before, " ") {
+			b.WriteString(line)
+			continue
+		}
+		for _, secret := range hidden {
+			if len(secret) >= leastInComments {
+				comment = strings.ReplaceAll(comment, secret, Mask)
+			}
+		}
+		b.WriteString(before + "#" + maskComment(comment))
+	}
+	return b.String()
+}
+
+func maskComment(comment string) string {
+	comment = scheme.ReplaceAllString(token.ReplaceAllString(comment, Mask), Mask)
+	comment = link.ReplaceAllStringFunc(comment, func(found string) string {
+		if secretLink(found) {
+			return Mask
+		}
+		return found
+	})
+	var b strings.Builder
+	done := 0
+	for _, at := range assignedSecrets(comment) {
+		said := comment[at[0]:at[1]]
+		if at[0] < done || strings.Contains(said, Mask) || !isRandom(said) && !strings.ContainsAny(said, "0123456789") {
+			continue // a word of a sentence
+		}
+		b.WriteString(comment[done:at[0]] + Mask)
+		done = at[1]
+	}
+	return b.String() + comment[done:]
+}

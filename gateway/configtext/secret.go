@@ -1,0 +1,124 @@
+package configtext
+
+import (
+	"math"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+var (
+	// secretName matches names of what is mostly secret.
+	secretName = regexp.MustCompile(`(?i)auth|token|secret|passw|pwd|pass$|key|credential|cookie|bearer|dsn|(^|[_-])pat$`)
+	// plainName matches names that secretName matches, too, of what is not.
+	plainName = regexp.MustCompile(`(?i)author|keyboard|keyword|(file|path|dir|id)$`)
+	// token matches secrets that show what they are: those of well-known services, JWTs, keys.
+	token = regexp.MustCompile(`\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[kopusr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}` +
+		`|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z2-7]{16}\b|\bAIza[A-Za-z0-9_-]{35}|\bhf_[A-Za-z0-9]{20,}|\bnpm_[A-Za-z0-9]{30,}` +
+		`|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+|-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
+	// scheme matches the value of a header Authorization.
+	scheme = regexp.MustCompile(`(?i)\b(?:bearer|basic|token|apikey) +[^\s"'$<]{6,}`)
+	// named matches a name that a value follows, as in arguments and connection strings.
+	named   = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\s*[=:]\s*`)
+	value   = regexp.MustCompile(`^(?:"([^"]*)"|'([^']*)'|([^\s"',;&]+))`)
+	link    = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+	uuid    = regexp.MustCompile(`(?i)^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	hexadec = regexp.MustCompile(`^(?:[0-9a-f]{32,}|[0-9A-F]{32,})$`)
+	random  = regexp.MustCompile(`^[A-Za-z0-9+/_=-]{20,}$`)
+)
+
+// leastAssigned is how long the value of a secret name is at least, in bytes.
+const leastAssigned = 6
+
+// SecretName reports whether what has this name is mostly a secret: a header, a variable, a flag.
+func SecretName(name string) bool {
+	return secretName.MatchString(name) && !plainName.MatchString(name)
+}
+
+// SecretValue reports whether a text looks like a secret, or has one in it. It errs on the side of
+// yes.
+func SecretValue(text string) bool {
+	if token.MatchString(text) || scheme.MatchString(text) || isRandom(text) {
+		return true
+	}
+	for _, found := range link.FindAllString(text, -1) {
+		if secretLink(found) {
+			return true
+		}
+	}
+	if strings.Contains(text, "://") {
+		return false // names in queries were looked at
+	}
+	return len(assignedSecrets(text)) > 0
+}
+
+// assignedSecrets returns where values of secret names stand, and random ones.
+func assignedSecrets(text string) (found [][2]int) {
+	for _, at := range named.FindAllStringSubmatchIndex(text, -1) {
+		m := value.FindStringSubmatchIndex(text[at[1]:])
+		if m == nil {
+			continue
+		}
+		said := strings.Trim(text[at[1]:at[1]+m[1]], `"'`)
+		if SecretName(text[at[2]:at[3]]) && len(said) >= leastAssigned && !strings.ContainsAny(said[:1], "$=") || isRandom(said) {
+			found = append(found, [2]int{at[1], at[1] + m[1]})
+		}
+	}
+	return found
+}
+
+// leastInPath is how long a secret in the path of a URL is at least, in bytes. Ids, such as those of
+// authorization servers, have 20 random characters.
+const leastInPath = 24
+
+// secretLink reports whether a URL has a password, or a secret in its path or query. Some servers
+// know their callers by the path alone.
+func secretLink(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return strings.Contains(text, "@")
+	}
+	if _, has := u.User.Password(); has {
+		return true
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		if len(segment) >= leastInPath && isRandom(segment) {
+			return true
+		}
+	}
+	for name, values := range u.Query() {
+		for _, value := range values {
+			if value != "" && !strings.HasPrefix(value, "$") && SecretName(name) || isRandom(value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leastEntropy is how many bits each character of a random text has at least. Base64 of 20
+// random characters has about 4, English words and paths have less.
+const leastEntropy = 3.9
+
+// isRandom reports whether nobody would write such a text by hand.
+func isRandom(text string) bool {
+	switch {
+	case uuid.MatchString(text): // ids of clients, tenants and audiences
+		return false
+	case hexadec.MatchString(text):
+		return true
+	case !random.MatchString(text) || strings.HasPrefix(text, "/"):
+		return false
+	case !strings.ContainsAny(text, "0123456789") || strings.ToLower(text) == text || strings.ToUpper(text) == text:
+		return false
+	}
+	counts := make(map[rune]float64)
+	for _, r := range text {
+		counts[r]++
+	}
+	bits, all := 0.0, float64(len(text))
+	for _, n := range counts {
+		bits -= n / all * math.Log2(n/all)
+	}
+	return bits >= leastEntropy
+}

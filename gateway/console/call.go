@@ -1,0 +1,165 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+)
+
+// callPage shows one call: who made it, what was decided and why, where its time went, and what was
+// said at both edges.
+var callPage = page{path: "/calls/{id}", title: "Call", look: "call", role: admin.RoleViewer, show: showCall}
+
+type callData struct {
+	admin.Call
+	Last    admin.Decision // its last round
+	Rounds  []admin.Decision
+	Similar []admin.Decision
+	More    string // the URL of more similar ones
+	Steps   []stepRow
+	Total   time.Duration // to the end of the last step
+	Edges   []edge
+}
+
+// stepRow is a step with its bar, in thousandths of the whole width.
+type stepRow struct {
+	admin.Step
+	Name, Does      string
+	Start, Took     time.Duration
+	At, Width       int
+	Bar             string // the class of the bar
+	Within          string // the step of which it is a part, "" for none
+	FirstOfItsRound bool
+}
+
+// edge is what was said at one edge of the gateway.
+type edge struct {
+	Title, Other string // Other is who is there beside the gateway
+	Speaks       string // the revision
+	Messages     []admin.Message
+}
+
+func showCall(v *visit) (any, error) {
+	var d callData
+	if err := v.get("/calls/"+url.PathEscape(v.r.PathValue("id")), nil, &d.Call); err != nil {
+		return nil, err
+	}
+	for _, list := range []struct {
+		from []json.RawMessage
+		to   *[]admin.Decision
+	}{{raws(d.Call.Rounds), &d.Rounds}, {raws(d.Call.Similar), &d.Similar}} {
+		for _, text := range list.from {
+			var one admin.Decision
+			if err := json.Unmarshal(text, &one); err != nil {
+				return nil, err
+			}
+			*list.to = append(*list.to, one)
+		}
+	}
+	if len(d.Rounds) == 0 {
+		return nil, fmt.Errorf("call %s has no rounds", d.ID)
+	}
+	d.Last = d.Rounds[len(d.Rounds)-1]
+	d.More = query(Root+"/calls", "upstream", d.Last.Upstream, "name", d.Last.Name)
+	d.Steps, d.Total = stepRows(d.Call.Steps)
+	client := edge{Title: "Between client and gateway", Other: "client", Speaks: d.Last.Revision}
+	server := edge{Title: "Between gateway and server", Other: "server", Speaks: d.Last.UpstreamRevision}
+	for _, m := range d.Messages {
+		if m.Edge == server.Other {
+			server.Messages = append(server.Messages, m)
+		} else {
+			client.Messages = append(client.Messages, m)
+		}
+	}
+	d.Edges = []edge{client, server}
+	return d, nil
+}
+
+func raws[T ~[]byte](list []T) (all []json.RawMessage) {
+	for _, one := range list {
+		all = append(all, json.RawMessage(one))
+	}
+	return all
+}
+
+// whole is the width of a bar that takes all of the time.
+const whole = 1000
+
+// stepRows lays the steps out along the time of the call.
+func stepRows(steps []admin.Step) (rows []stepRow, total time.Duration) {
+	for _, s := range steps {
+		total = max(total, ofMillis(s.Start+s.Duration))
+	}
+	round := 0
+	var around stepRow // the last one that may have parts
+	for _, s := range steps {
+		name, does := stepWords(s)
+		r := stepRow{Step: s, Name: name, Does: does, Start: ofMillis(s.Start), Took: ofMillis(s.Duration), Bar: "bar-plain", FirstOfItsRound: s.Round != round}
+		round = s.Round
+		if total > 0 {
+			r.At = min(int(r.Start*whole/total), whole-2)
+			r.Width = min(max(int(r.Took*whole/total), 2), whole-r.At)
+		}
+		switch {
+		case s.Step == "user" || s.Step == "approval" || s.Step == "queue":
+			r.Bar = "bar-warn" // waiting
+		case s.Result == "deny" || s.Result == "unknown" || len(s.Result) > 3 && s.Result[:3] == "GH-":
+			r.Bar = "bar-bad"
+		case s.Step == "server":
+			r.Bar = "bar-good"
+		}
+		if s.Step == "server" {
+			around = r
+		} else if around.Name != "" && r.Round == around.Round && r.Start+r.Took <= around.Start+around.Took {
+			r.Within = around.Name
+		}
+		rows = append(rows, r)
+	}
+	return rows, total
+}
+
+// stepWords says what a step is, and what the gateway does in it.
+func stepWords(s admin.Step) (name, does string) {
+	switch s.Step {
+	case "identity":
+		return "Identity", "who is calling: the token is verified"
+	case "front":
+		return "Reading", "the request is read and checked"
+	case "limits":
+		return "Limits", "rate limits"
+	case "policy":
+		return "Policy", "what the caller may do"
+	case "approval":
+		return "Approval", "waiting for somebody else to approve"
+	case "hook":
+		return "Hook " + s.Of, "a guardrail looks at the content"
+	case "queue":
+		return "Queue", "waiting for a place at " + s.Of
+	case "session":
+		return "Connection", "opening a session or a connection at " + s.Of
+	case "server":
+		return "Server " + s.Of, "the server works"
+	case "credential":
+		return "Credential", "the credential for the server"
+	case "user":
+		return "Client", "waiting for the client's answers"
+	case "answer":
+		return "Answer", "written to the client"
+	}
+	return s.Step, s.Of
+}
+
+// ofMillis is a number of milliseconds of the API.
+func ofMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// percent is a share of a time, such as "12 %".
+func percent(part, of time.Duration) string {
+	if of <= 0 {
+		return ""
+	}
+	return strconv.Itoa(int(part*100/of)) + " %"
+}

@@ -1,0 +1,141 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// callsPage shows what has happened, newest first, and goes on while somebody looks.
+var callsPage = page{
+	path: "/calls", title: "Calls", menu: "Calls", look: "calls", role: admin.RoleViewer,
+	show: showCalls, stream: followCalls,
+}
+
+// mostCalls is how many records are on a page.
+const mostCalls = "50"
+
+// searched are the fields of the search, which are parameters of the API, too.
+var searched = []string{"user", "name", "upstream", "session", "rule", "kind", "decision", "outcome", "since"}
+
+type callsData struct {
+	decisions
+	Asked   map[string]string // by the names of fields
+	Problem string            // why nothing was found
+	Newest  bool              // it is the first page
+	After   string            // the cursor of the newest record
+	Older   string            // the URL of the next page
+	All     string            // of the same search from its first page
+	Live    string            // of what comes
+
+	Kinds, Decided, Outcomes, Times []choice
+}
+
+// choice is an option of a form.
+type choice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+func showCalls(v *visit) (any, error) {
+	query, asked := v.search()
+	d := callsData{
+		Asked: asked, Newest: v.form("before") == "",
+		Kinds:    choices(asked["kind"], record.KindCall, "calls", "all", "everything", record.KindSignIn, "sign-ins", record.KindSession, "sessions", record.KindRefused, "refused requests", record.KindLists, "changed lists", record.KindPin, "not approved definitions", record.KindDeceit, "deceiving definitions", record.KindCredential, "credentials", record.KindApproval, "approvals", record.KindReload, "reloads", record.KindAdmin, "operators"),
+		Decided:  choices(asked["decision"], "", "any", "allow", "allowed", "ask", "asked first", "deny", "denied", "unknown", "unknown name", "deny,unknown", "denied or unknown"),
+		Outcomes: choices(asked["outcome"], "", "any", "ok", "ok", "ask", "asked the user", "cancelled", "cancelled", "invalid", "caller's error", "limited", "limited", "upstream", "server failed", "unavailable", "unavailable", "error", "other error", "internal", "internal error"),
+		Times:    choices(asked["since"], "", "any time", "5m", "last 5 minutes", "1h", "last hour", "24h", "last day"),
+	}
+	all := url.Values{}
+	for name, value := range asked {
+		if value != "" {
+			all.Set(name, value)
+		}
+	}
+	d.All = Root + "/calls?" + all.Encode()
+	query.Set("limit", mostCalls)
+	if before := v.form("before"); before != "" {
+		query.Set("before", before)
+	}
+	var err error
+	d.decisions, err = v.decisions(query)
+	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusBadRequest {
+		d.Problem = sentence(refused.Message)
+		return d, nil
+	}
+	if d.Next != "" {
+		all.Set("before", d.Next)
+		d.Older = Root + "/calls?" + all.Encode()
+		all.Del("before")
+	}
+	if len(d.Decisions) > 0 {
+		all.Set("after", d.Decisions[0].Cursor)
+	}
+	d.Live = Root + "/calls?" + all.Encode()
+	return d, err
+}
+
+// search reads the search from the URL: as the API is asked, and as the form shows it.
+func (v *visit) search() (query url.Values, asked map[string]string) {
+	query, asked = url.Values{}, make(map[string]string)
+	for _, name := range searched {
+		asked[name] = v.form(name)
+		if asked[name] != "" {
+			query.Set(name, asked[name])
+		}
+	}
+	switch asked["kind"] {
+	case "":
+		query.Set("kind", record.KindCall)
+	case "all":
+		query.Del("kind")
+	}
+	return query, asked
+}
+
+// choices makes options of values and texts in turn. A chosen value that is none of them is one,
+// too, so that every URL has its form.
+func choices(chosen string, pairs ...string) (all []choice) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all = append(all, choice{pairs[i], pairs[i+1], pairs[i] == chosen})
+	}
+	if chosen != "" && !slices.ContainsFunc(all, func(c choice) bool { return c.Chosen }) {
+		all = append(all, choice{chosen, chosen, true})
+	}
+	return all
+}
+
+// tailPace is how many records a second are sent to each viewer at most.
+const tailPace = "30"
+
+// followCalls sends a row for each record that comes, from the newest one of the page on.
+func followCalls(ctx context.Context, v *visit, out *events) error {
+	query, _ := v.search()
+	query.Set("pace", tailPace)
+	if after := v.form("after"); after != "" && v.r.Header.Get("Last-Event-ID") == "" {
+		v.r.Header.Set("Last-Event-ID", after)
+	}
+	return v.follow(ctx, "/decisions/live", query, func(event, id string, data []byte) error {
+		switch event {
+		case "decision":
+			var d admin.Decision
+			if err := json.Unmarshal(data, &d); err != nil {
+				return err
+			}
+			return out.send("row", id, "row", d)
+		case "missed":
+			var missed struct{ Missed int64 }
+			if err := json.Unmarshal(data, &missed); err != nil {
+				return err
+			}
+			return out.send("row", "", "missed", missed.Missed)
+		}
+		return out.write([]byte(": alive\n\n"))
+	})
+}

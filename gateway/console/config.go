@@ -1,0 +1,70 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Config is the section "admin.console". Its zero value means that there is no console.
+type Config struct {
+	// SignIn has operators sign in with one of auth.issuers. admin.rules say who has which role.
+	SignIn SignIn `yaml:"sign_in"`
+	// Loopback is the role of everybody who opens the console from the machine itself, without
+	// signing in: viewer, operator or auditor. Default: everybody has to sign in.
+	Loopback string `yaml:"loopback"`
+	// Save lets operators change the configuration file, by the API, too. What they write runs: an
+	// operator can then start programs as the user of the gateway, and give anybody any role.
+	Save bool `yaml:"save"`
+}
+
+// SignIn is how the console signs people in (OAuth 2.1 authorization code with PKCE).
+type SignIn struct {
+	// Issuer is one of auth.issuers. Default: the only one.
+	Issuer string `yaml:"issuer"`
+	// ClientID is that of the console at the issuer, with the redirect URI
+	// <admin.url>/console/sign-in/callback. Required.
+	ClientID string `yaml:"client_id"`
+	// ClientSecret is the client's secret. Default: a public client without one.
+	ClientSecret mcp.Secret `yaml:"client_secret"`
+	// Scopes are asked for. Default: those that clients of MCP ask for, auth.scopes_supported.
+	Scopes []string `yaml:"scopes"`
+}
+
+// IsZero reports whether nobody signs in.
+func (s SignIn) IsZero() bool {
+	return s.Issuer == "" && s.ClientID == "" && s.ClientSecret == "" && len(s.Scopes) == 0
+}
+
+// IsZero reports whether there is no console.
+func (c Config) IsZero() bool { return c.SignIn.IsZero() && c.Loopback == "" }
+
+// Validate reports everything that is wrong, each problem with the path of its key in front.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Loopback != "" && !slices.Contains(admin.Roles, c.Loopback) {
+		errs = append(errs, fmt.Errorf("loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback))
+	}
+	if !c.SignIn.IsZero() && c.SignIn.ClientID == "" {
+		errs = append(errs, errors.New("sign_in.client_id: is missing: register the console at the issuer, with the redirect URI <admin.url>"+CallbackPath))
+	}
+	return errors.Join(errs...)
+}
+
+// checkURL reports what is wrong with the URL of the console, which is not empty.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("want https://host, as browsers open it")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return errors.New("http is for loopback addresses only: put a proxy with TLS in front, and name its URL")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+		return errors.New("want scheme, host and port alone")
+	}
+	return nil
+}

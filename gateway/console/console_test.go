@@ -1,0 +1,104 @@
+package console
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// canned is an API whose answers are made up: by method and path without /api/v1, such as
+// "GET /sessions". What is asked is kept.
+type canned struct {
+	answers map[string]string
+	status  map[string]int // other than 200
+	asked   []string       // method, path with its query, and body
+	as      admin.Operator
+}
+
+func (c *canned) As(who admin.Operator) http.Handler {
+	c.as = who
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		c.asked = append(c.asked, strings.TrimSpace(r.Method+" "+strings.TrimPrefix(r.URL.RequestURI(), "/api/v1")+" "+string(body)))
+		what := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/api/v1")
+		answer, ok := c.answers[what]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"error":{"code":"GH-ADMIN-NOT-FOUND","message":"the test has no answer for ` + what + `"}}`))
+			return
+		}
+		if status := c.status[what]; status != 0 {
+			w.WriteHeader(status)
+		}
+		_, _ = w.Write([]byte(answer))
+	})
+}
+
+// desk is a console for a test.
+type desk struct {
+	*Console
+	api   *canned
+	guard *Guard
+	cfg   Config
+}
+
+// newDesk makes a console that everybody on this machine may use with a role.
+func newDesk(t *testing.T, role string, answers map[string]string) *desk {
+	t.Helper()
+	key, err := seal.NewRandom("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{api: &canned{answers: answers, status: make(map[string]int)}, cfg: Config{Loopback: role}}
+	d.guard = NewGuard(GuardDeps{
+		URL: "http://127.0.0.1:9090", Config: func() Config { return d.cfg }, People: signin.NewSessions(nil, key),
+		Roles:    func(c *mcp.Caller) []string { return c.Groups },
+		SignsIn:  func(c *mcp.Caller) bool { return c.Issuer != "https://former" },
+		Approver: func(c *mcp.Caller) bool { return c.Subject == "approver" },
+		Trusted:  func(r *http.Request) bool { return strings.HasPrefix(r.RemoteAddr, "127.") },
+	})
+	d.Console, err = New(Deps{
+		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(mcp.Caller, error) {}, API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// get opens a page, whose path is without /console.
+func (d *desk) get(path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, Root+path, nil)
+	r.RemoteAddr = "127.0.0.1:1234"
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w
+}
+
+// post sends a form of a page of the console: names and values in turn.
+func (d *desk) post(path string, pairs ...string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, d.form(path, pairs...))
+	return w
+}
+
+func (d *desk) form(path string, pairs ...string) *http.Request {
+	form := make(url.Values)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:9090"+Root+path, strings.NewReader(form.Encode()))
+	r.RemoteAddr = "127.0.0.1:1234"
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return r
+}

@@ -1,0 +1,19 @@
+// Package console is what operators look at in a browser: pages about the state of the gateway,
+// and forms to change it.
+//
+// It owns the pages (a file of Go and a template in pages/ for each), how they look (static/), and
+// who may open them: a person who has signed in at one of the gateway's issuers and has a role by
+// admin.rules, or, if the configuration says so, whoever comes from the machine itself. It leaves
+// everything else to the API for operators (gateway/admin): pages have what its answers have, and
+// forms do what it does, with the roles of the operator who looks. Nothing else is within reach.
+//
+// Pages are made at the server and work without script. The part of a page within data-live is
+// made again while somebody looks, and sent as an event stream. There is no inline script or style
+// and nothing from other hosts, as the Content-Security-Policy demands.
+//
+// To add a page: a file NAME.go with a page value, a template pages/NAME.html, and the value in
+// pages.go. What servers, clients and callers wrote goes through the template function "text",
+// which shows invisible characters and cuts what is too long.
+//
+// It starts no goroutine that outlives a request.
+package console

@@ -1,0 +1,154 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+var (
+	// errNobody is the error for a request of somebody who has to sign in.
+	errNobody = errors.New("nobody has signed in")
+	// errAway is the error while the sessions cannot be asked.
+	errAway = errors.New("the session store does not answer, so nobody knows who has signed in: try again")
+)
+
+// GuardDeps are the dependencies of a Guard.
+type GuardDeps struct {
+	// URL is that of the console, without path, as browsers open it.
+	URL string
+	// Config returns the section that holds now.
+	Config func() Config
+	// Roles returns the roles that a person has by the admin.rules that hold now.
+	Roles func(*mcp.Caller) []string
+	// SignsIn reports whether a person has signed in where people sign in now.
+	SignsIn func(*mcp.Caller) bool
+	// Approver reports whether some policy rule has the person approve of calls.
+	Approver func(*mcp.Caller) bool
+	// Trusted reports whether a request comes from this machine itself, not by a proxy, and for one
+	// of its names. Its Origin does not matter.
+	Trusted func(*http.Request) bool
+	People  *signin.Sessions
+}
+
+// Guard knows who looks.
+type Guard struct {
+	GuardDeps
+	url    string
+	secure bool // browsers use TLS
+}
+
+// NewGuard makes a Guard.
+func NewGuard(deps GuardDeps) *Guard {
+	return &Guard{GuardDeps: deps, url: deps.URL, secure: strings.HasPrefix(deps.URL, "https:")}
+}
+
+// Visitor is somebody who may look.
+type Visitor struct {
+	admin.Operator
+	// SignedIn is when they signed in; zero for those who come from the machine itself.
+	SignedIn time.Time
+}
+
+// Who returns who makes a request. The error is errNobody if they have to sign in, or says why
+// they may not look.
+func (g *Guard) Who(r *http.Request) (Visitor, error) {
+	cfg := g.Config()
+	if id := g.session(r); id != "" && !cfg.SignIn.IsZero() {
+		p, err := g.People.Who(r.Context(), id)
+		switch {
+		case err == nil && g.SignsIn(&p.Caller):
+			return g.visitor(p)
+		case err != nil && !errors.Is(err, signin.ErrNone):
+			return Visitor{}, errAway
+		}
+	}
+	if cfg.Loopback != "" && g.Trusted(r) {
+		return Visitor{Operator: admin.Operator{Name: "loopback", Roles: []string{cfg.Loopback}}}, nil
+	}
+	if cfg.SignIn.IsZero() {
+		return Visitor{}, errors.New("the console is open to this machine alone: open it at 127.0.0.1 or localhost, or configure admin.console.sign_in")
+	}
+	return Visitor{}, errNobody
+}
+
+// visitor is a person with the roles that they have now.
+func (g *Guard) visitor(p signin.Person) (Visitor, error) {
+	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.Roles(&p.Caller), Caller: &p.Caller}, SignedIn: p.Since}
+	if g.Approver(&p.Caller) {
+		v.Person = &p.Caller
+	}
+	if !v.May(admin.Approvers) {
+		return v, fmt.Errorf("%s has signed in, and has no role: admin.rules in the gateway's configuration give one", text(p.Caller.Subject, mostShort))
+	}
+	return v, nil
+}
+
+// FlowCookie is the name of the cookie of a sign-in that has begun.
+const FlowCookie = "gatehouse-sign-in"
+
+// cookieName is the name of a session's cookie. With the prefix __Host-, browsers take it from this
+// very host over TLS alone.
+const cookieName = "gatehouse-console"
+
+func (g *Guard) cookie(name string) string {
+	if g.secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// session returns the id of the session in a request, "" for none. Two cookies of the name are
+// none: one of them is not ours.
+func (g *Guard) session(r *http.Request) string {
+	all := r.CookiesNamed(g.cookie(cookieName))
+	if len(all) != 1 {
+		return ""
+	}
+	return all[0].Value
+}
+
+// setSession gives a browser the id of its session, or takes it away.
+func (g *Guard) setSession(w http.ResponseWriter, id string) {
+	c := &http.Cookie{
+		Name: g.cookie(cookieName), Value: id, Path: "/", MaxAge: int(signin.Life.Seconds()), HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, Secure: g.secure,
+	}
+	if id == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.IsLoopback()
+}
+
+// alias reports whether a request is for another name of this machine than that in the console's own
+// URL, to which the issuer sends browsers back: cookies of the one are not sent to the other.
+func (g *Guard) alias(r *http.Request) bool {
+	return !g.secure && !strings.EqualFold(r.Host, strings.TrimPrefix(g.url, "http://"))
+}
+
+// addressed reports whether a request is for the console's own URL, so that no other name that
+// leads here, as that of a page which attacks, is answered.
+func (g *Guard) addressed(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	return strings.EqualFold(r.Host, strings.TrimPrefix(strings.TrimPrefix(g.url, "https://"), "http://")) || loopback(host)
+}

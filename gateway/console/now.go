@@ -1,0 +1,163 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/series"
+)
+
+// nowPage is the first page: what is not well, and how much happens.
+var nowPage = page{
+	path: "/{$}", title: "Now", menu: "Now", look: "now", role: admin.RoleViewer,
+	show: showNow, fresh: 5 * time.Second,
+}
+
+const (
+	// mostFindings bounds the findings on a page, and mostBusy the servers.
+	mostFindings = 100
+	mostBusy     = 10
+)
+
+type nowData struct {
+	Findings []shownFinding
+	More     int // findings that are not shown
+	Critical int
+	At       time.Time
+	Replica  string
+
+	Last    string // of the charts: 10m, 1h or 2h
+	Spans   []span
+	Total   series.Point
+	Counted time.Time // since when; zero if that is longer ago than Last
+	Charts  []Chart
+	Busy    []admin.UpstreamTotal
+	Servers int // that were called
+	Points  []series.Point
+
+	Endpoint string // of clients; only while there are no calls
+}
+
+// span is how far back the charts may go.
+type span struct {
+	Last, Text string
+	Here       bool
+}
+
+// shownFinding is a finding, and the page that tells more about it; "" for none.
+type shownFinding struct {
+	admin.Finding
+	Page, PageName string
+}
+
+func showNow(v *visit) (any, error) {
+	var f admin.Findings
+	if err := v.get("/findings", nil, &f); err != nil {
+		return nil, err
+	}
+	d := nowData{At: f.At, Replica: f.Replica, Last: "1h"}
+	for _, one := range f.Findings {
+		if one.Severity == admin.Critical {
+			d.Critical++
+		}
+		if len(d.Findings) == mostFindings {
+			d.More++
+			continue
+		}
+		shown := shownFinding{Finding: one}
+		shown.Page, shown.PageName = pageOf(one)
+		d.Findings = append(d.Findings, shown)
+	}
+	for _, s := range []span{{Last: "10m", Text: "10 minutes"}, {Last: "1h", Text: "hour"}, {Last: "2h", Text: "2 hours"}} {
+		if s.Here = s.Last == cmp.Or(v.form("last"), "1h"); s.Here {
+			d.Last = s.Last
+		}
+		d.Spans = append(d.Spans, s)
+	}
+	return d, d.count(v)
+}
+
+// count asks how much has happened.
+func (d *nowData) count(v *visit) error {
+	query, step := url.Values{"last": {d.Last}, "step": {"1m"}}, time.Minute
+	if d.Last == "10m" {
+		query.Set("step", "10s")
+		step = 10 * time.Second
+	}
+	var s admin.Series
+	if err := v.get("/series", query, &s); err != nil {
+		return err
+	}
+	d.Total, d.Points, d.Busy, d.Servers = s.Total, s.Points, s.Upstreams, len(s.Upstreams)
+	if last, err := time.ParseDuration(d.Last); err == nil && time.Since(s.Counting) < last {
+		d.Counted = s.Counting
+	}
+	slices.SortStableFunc(d.Busy, func(a, b admin.UpstreamTotal) int { return cmp.Compare(b.Calls+b.Refused, a.Calls+a.Refused) })
+	d.Busy = d.Busy[:min(len(d.Busy), mostBusy)]
+	d.Charts = chartsOf(s.Points, step)
+	if d.Total.Calls+d.Total.Refused == 0 && v.Can(admin.RoleViewer) {
+		var state admin.State
+		if err := v.get("/config", nil, &state); err != nil {
+			return err
+		}
+		d.Endpoint = state.Endpoint
+	}
+	slices.Reverse(d.Points) // the table has the newest first
+	return nil
+}
+
+// chartsOf draws what happened over time. How much is shown as of a minute.
+func chartsOf(points []series.Point, step time.Duration) []Chart {
+	if len(points) == 0 {
+		return nil
+	}
+	of := func(value func(series.Point) float64) (all []float64) {
+		for _, p := range points {
+			all = append(all, value(p))
+		}
+		return all
+	}
+	perMinute := time.Minute.Seconds() / step.Seconds()
+	first := points[0].At
+	return []Chart{
+		newChart("calls", "Calls per minute", first, step, plainly,
+			numbers{"calls", "line", true, of(func(p series.Point) float64 { return float64(p.Calls) * perMinute })}),
+		newChart("errors", "Errors and refusals per minute", first, step, plainly,
+			numbers{"refused", "line warn-line", false, of(func(p series.Point) float64 { return float64(p.Refused) * perMinute })},
+			numbers{"errors", "line bad-line", false, of(func(p series.Point) float64 { return float64(p.Errors) * perMinute })}),
+		newChart("latency", "How long calls take", first, step, millis,
+			numbers{"99 of 100", "line warn-line", false, of(func(p series.Point) float64 { return latency(p, p.P99) })},
+			numbers{"half", "line", false, of(func(p series.Point) float64 { return latency(p, p.P50) })}),
+	}
+}
+
+// latency is how long calls took, if there were any.
+func latency(p series.Point, took float64) float64 {
+	if p.Slowest == 0 {
+		return none
+	}
+	return took
+}
+
+// pageOf returns the page about a finding.
+func pageOf(f admin.Finding) (page, name string) {
+	if query, found := strings.CutPrefix(f.Look, "/api/v1/decisions?"); found {
+		if f.Kind == "turned-away" {
+			return path("sign-ins"), "Sign-ins"
+		}
+		return path("calls") + "?" + query, "These calls"
+	}
+	switch f.Kind {
+	case "server", "left-out", "pin":
+		return path("servers", f.Subject), "This server"
+	case "reload", "certificate", "key":
+		return path("configuration"), "Configuration"
+	case "issuer":
+		return path("sign-ins"), "Sign-ins"
+	}
+	return "", ""
+}

@@ -1,0 +1,81 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+)
+
+// Section is the section "admin".
+type Section struct {
+	// Listen is the address, host:port, that serves /healthz, /readyz and /metrics to anybody
+	// who reaches it. /readyz gives the state of upstreams only to requests from this machine.
+	// /metrics, which is made for collectors, includes the names of upstreams. Default none.
+	Listen string `yaml:"listen"`
+	// API says who may use the API for operators, /api/v1/ at the same address. A reload changes
+	// it, but does not begin or end to serve it. Default: it is not served.
+	API admin.Config `yaml:"api"`
+	// URL is where browsers reach this listener: https, or http on a loopback address. Default:
+	// http://<listen>.
+	URL string `yaml:"url"`
+	// Rules say which role those have who sign in to the console. Default: nobody has one.
+	Rules admin.RoleRules `yaml:"rules"`
+	// Console is what operators look at in a browser, /console/ at the same address. A reload
+	// changes it, but does not begin or end to serve it. Default: it is not served.
+	Console Config `yaml:"console"`
+}
+
+// Operated reports whether somebody may ask what has happened.
+func (a Section) Operated() bool { return !a.API.IsZero() || !a.Console.IsZero() }
+
+// At returns where browsers reach the listener, without / at its end.
+func (a Section) At() string { return strings.TrimSuffix(cmp.Or(a.URL, "http://"+a.Listen), "/") }
+
+// Around is what the section has to fit.
+type Around struct {
+	// Issuers are auth.issuers, which count with auth.mode oauth only.
+	Issuers []string
+	// Approvers says that rules of the policy name people who approve of calls.
+	Approvers bool
+	// CheckListen checks an address to listen at.
+	CheckListen func(string) error
+}
+
+// Check reports everything that is wrong, each problem with the path of its key in front.
+func (a Section) Check(with Around, report func(path string, err error)) {
+	switch {
+	case a.Listen != "":
+		report("admin.listen", with.CheckListen(a.Listen))
+	case !a.API.IsZero():
+		report("admin.listen", errors.New("admin.api needs it: the address of the API, such as 127.0.0.1:9090"))
+	case !a.Console.IsZero():
+		report("admin.listen", errors.New("admin.console needs it: the address of the console, such as 127.0.0.1:9090"))
+	}
+	report("admin.api", a.API.Validate())
+	if a.API.Messages != "" && !a.Operated() {
+		report("admin.api.messages", errors.New("nobody could see them: add tokens, loopback or a console, or leave it out"))
+	}
+	report("admin.console", a.Console.Validate())
+	report("admin.rules", a.Rules.Validate())
+	if a.URL != "" || !a.Console.SignIn.IsZero() {
+		report("admin.url", checkURL(a.At()))
+	}
+	if a.Console.SignIn.IsZero() {
+		return
+	}
+	switch issuer := a.Console.SignIn.Issuer; {
+	case len(with.Issuers) == 0:
+		report("admin.console.sign_in", errors.New("needs auth.mode oauth: people sign in at one of auth.issuers"))
+	case issuer == "" && len(with.Issuers) > 1:
+		report("admin.console.sign_in.issuer", errors.New("is missing: name one of auth.issuers"))
+	case issuer != "" && !slices.Contains(with.Issuers, issuer):
+		report("admin.console.sign_in.issuer", fmt.Errorf("%q is none of auth.issuers", issuer))
+	}
+	if len(a.Rules) == 0 && !with.Approvers {
+		report("admin.rules", errors.New("are missing: nobody who signs in has a role"))
+	}
+}

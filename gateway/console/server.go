@@ -1,0 +1,137 @@
+package console
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+)
+
+// serverPage shows one server.
+var serverPage = page{
+	path: "/servers/{name}", title: "Server", look: "server", role: admin.RoleViewer,
+	show: showServer, fresh: 5 * time.Second,
+}
+
+const (
+	// mostPins bounds what is shown of what waits for approval.
+	mostPins = 50
+	// stripWidth is the width of the strip of states.
+	stripWidth = 720
+)
+
+type serverData struct {
+	admin.Server
+	Mark     string
+	Hour     admin.Series
+	Charts   []Chart
+	Findings []admin.Finding
+	Strip    []stripPart
+	First    time.Time // that the strip shows
+	Pins     []pinShown
+	MorePins int
+	ByTokens bool
+	From     int // the first tool that is shown, counted from 1
+	To       int
+	Before   string // the parameter from of the page of tools before; "" for none
+	Next     string
+}
+
+// stripPart is a time in one state.
+type stripPart struct {
+	X, Width int
+	Class    string
+	State    string
+	Since    time.Time
+}
+
+// pinShown is something that waits for approval, and the lines in which it differs.
+type pinShown struct {
+	admin.Pin
+	Lines []diffLine
+}
+
+func showServer(v *visit) (any, error) {
+	name := v.r.PathValue("name")
+	at := "/upstreams/" + url.PathEscape(name)
+	query := url.Values{"limit": {"100"}}
+	d := serverData{ByTokens: v.form("sort") == "tokens"}
+	if d.ByTokens {
+		query.Set("sort", "tokens")
+	}
+	if from := v.form("from"); from != "" {
+		query.Set("from", from)
+	}
+	if err := v.get(at, query, &d.Server); err != nil {
+		return nil, err
+	}
+	if err := v.get("/series", url.Values{"upstream": {name}, "last": {"1h"}}, &d.Hour); err != nil {
+		return nil, err
+	}
+	d.Charts = chartsOf(d.Hour.Points, time.Minute)
+	var found admin.Findings
+	if err := v.get("/findings", nil, &found); err != nil {
+		return nil, err
+	}
+	for _, f := range found.Findings {
+		if f.Subject == name {
+			d.Findings = append(d.Findings, f)
+		}
+	}
+	if d.Pinning.Waiting > 0 {
+		if err := d.readPins(v, name); err != nil {
+			return nil, err
+		}
+	}
+	d.Mark = stateMark(d.Upstream.State)
+	d.Strip, d.First = stripOf(d.Timeline, time.Now())
+	from, _ := strconv.Atoi(v.form("from"))
+	d.From, d.To = from+1, from+len(d.Tools.Items)
+	if from > 0 {
+		d.Before = strconv.Itoa(max(from-100, 0))
+	}
+	if d.Tools.Next > 0 {
+		d.Next = strconv.Itoa(d.Tools.Next)
+	}
+	return d, nil
+}
+
+// readPins asks for what waits for approval.
+func (d *serverData) readPins(v *visit, name string) error {
+	var answer struct{ Pins []admin.Pin }
+	if err := v.get("/pins", url.Values{"upstream": {name}}, &answer); err != nil {
+		return err
+	}
+	d.MorePins = max(len(answer.Pins)-mostPins, 0)
+	for _, p := range answer.Pins[:len(answer.Pins)-d.MorePins] {
+		d.Pins = append(d.Pins, pinShown{p, diffLines(p.Diff)})
+	}
+	return nil
+}
+
+// stripOf lays out a timeline, newest first, from left to right: at most the last day.
+func stripOf(timeline []admin.Change, now time.Time) (parts []stripPart, first time.Time) {
+	if len(timeline) == 0 {
+		return nil, now
+	}
+	first = timeline[len(timeline)-1].Since
+	if day := now.Add(-24 * time.Hour); first.Before(day) {
+		first = day
+	}
+	all := max(now.Sub(first), time.Second)
+	until := stripWidth
+	for _, c := range timeline {
+		x := int(stripWidth * max(c.Since.Sub(first), 0) / all)
+		x = max(min(x, until-2), 0) // each state can be seen
+		class := stateMark(c.State)
+		if class == "" {
+			class = "plain"
+		}
+		parts = append(parts, stripPart{X: x, Width: until - x, Class: "bar-" + class, State: c.State, Since: c.Since})
+		if until = x; x == 0 {
+			break
+		}
+	}
+	return parts, first
+}

@@ -1,0 +1,89 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
+)
+
+// How much of a text is shown, in characters: in a line of a table, in a paragraph, and of
+// something that is looked at for its own sake.
+const (
+	mostShort = 80
+	mostText  = 400
+	mostWhole = 64 << 10
+)
+
+// text makes what others wrote fit to be looked at: what cannot be seen, or changes how the rest
+// is seen, is named, and what is too long is cut. Templates escape the result as any other text.
+func text(v any, most int) string {
+	var s string
+	switch v := v.(type) {
+	case mcp.Raw:
+		s = indented(v)
+	case json.RawMessage:
+		s = indented(mcp.Raw(v))
+	default:
+		s = fmt.Sprint(v)
+	}
+	var b strings.Builder
+	n := 0
+	for _, c := range s {
+		if n == most {
+			fmt.Fprintf(&b, "… (%s characters more)", count(utf8.RuneCountInString(s)-most))
+			break
+		}
+		n++
+		switch {
+		case c == '\n' || c == '\t':
+			b.WriteRune(c)
+		case c == utf8.RuneError:
+			b.WriteRune('�')
+		case c < 0x20:
+			b.WriteRune(0x2400 + c) // the pictures of control characters
+		case c == 0x7f:
+			b.WriteRune('␡')
+		case webpage.Hidden(c):
+			fmt.Fprintf(&b, "⟨U+%04X⟩", c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// fingerprint tells contents apart.
+func fingerprint(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:6])
+}
+
+// indented is a value of JSON with a line for each of its members, otherwise as it is: somebody may
+// decide on it. Other text stays as it is.
+func indented(value mcp.Raw) string {
+	var out bytes.Buffer
+	if json.Indent(&out, value, "", "  ") != nil {
+		return string(value)
+	}
+	return out.String()
+}
+
+// stateMark returns the class of a server's state.
+func stateMark(state string) string {
+	switch state {
+	case "ready":
+		return "good"
+	case "connecting", "degraded":
+		return "warn"
+	case "disabled":
+		return ""
+	}
+	return "bad"
+}

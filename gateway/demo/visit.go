@@ -1,0 +1,112 @@
+package demo
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// visitEvery is the time between two calls of a visitor, more or less.
+	visitEvery = 4 * time.Second
+	visitLimit = 30 * time.Second // of a call
+	// callsOfSession is how many calls a session has.
+	callsOfSession = 20
+)
+
+// visitor is a client that calls something now and then, so that there is something to look at.
+type visitor struct {
+	user   string // whose token it has
+	client sdk.Implementation
+	calls  []sdk.CallToolParams // in turn
+}
+
+// visitors call what works, what fails, what policy refuses, and what nobody offers.
+var visitors = []visitor{
+	{"alice", sdk.Implementation{Name: "demo-desktop", Version: "1.4.0"}, []sdk.CallToolParams{
+		{Name: "ops__services"},
+		{Name: "notes__search", Arguments: map[string]any{"query": "release"}},
+		{Name: "ops__deploy", Arguments: map[string]any{"service": "web", "version": "1.3.1", "environment": "staging"}},
+		{Name: "ops__deploy", Arguments: map[string]any{"service": "billing", "version": "2.5.0", "environment": "staging"}}, // frozen
+	}},
+	{"bob", sdk.Implementation{Name: "demo-editor", Version: "0.9.2"}, []sdk.CallToolParams{
+		{Name: "notes__search", Arguments: map[string]any{"query": "on-call"}},
+		{Name: "ops__deploy", Arguments: map[string]any{"service": "web", "version": "9.9.9", "environment": "production"}}, // not for support
+		{Name: "notes__read", Arguments: map[string]any{"number": 404}},
+		{Name: "handbook__nothing"},
+	}},
+}
+
+// Visit has clients of the demo call the gateway until ctx ends. The function that it returns waits
+// for them.
+func (d *Demo) Visit(ctx context.Context, endpoint string) (wait func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for i, v := range visitors {
+		token, err := d.Token(v.user)
+		if err != nil {
+			d.opts.Log.Warn("demo: a client has no token", "user", v.user, "error", err)
+			continue
+		}
+		all.Go(func() { v.visit(ctx, endpoint, token, visitEvery+time.Duration(i)*time.Second) })
+	}
+	return func() {
+		stop()
+		all.Wait()
+	}
+}
+
+// visit calls one thing after the other, in a new session now and then.
+func (v visitor) visit(ctx context.Context, endpoint, token string, every time.Duration) {
+	next := time.NewTicker(every)
+	defer next.Stop()
+	with := withToken{token, &http.Transport{}}
+	defer with.over.CloseIdleConnections()
+	for tick(ctx, next) {
+		session, err := sdk.NewClient(&v.client, nil).Connect(ctx, &sdk.StreamableClientTransport{
+			Endpoint: endpoint, DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: with},
+		}, nil)
+		if err != nil {
+			continue // the gateway is about to start, or to stop
+		}
+		for i := 0; i < callsOfSession && tick(ctx, next); i++ {
+			v.call(ctx, session, v.calls[i%len(v.calls)])
+		}
+		_ = session.Close()
+	}
+}
+
+// tick waits for the next call. It returns false when ctx has ended.
+func tick(ctx context.Context, next *time.Ticker) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-next.C:
+		return ctx.Err() == nil
+	}
+}
+
+// call makes a call. What comes of it is for the console to show.
+func (v visitor) call(ctx context.Context, session *sdk.ClientSession, params sdk.CallToolParams) {
+	ctx, cancel := context.WithTimeout(ctx, visitLimit)
+	defer cancel()
+	_, _ = session.CallTool(ctx, &params)
+}
+
+// withToken sends a token, "" for none, with each request.
+type withToken struct {
+	token string
+	over  *http.Transport
+}
+
+// RoundTrip sends a request.
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+w.token)
+	}
+	return w.over.RoundTrip(r)
+}

@@ -1,0 +1,107 @@
+package diagnosis
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/series"
+)
+
+// Most bounds the findings of an answer; the least bad ones are left out.
+const Most = 500
+
+// Facts are what findings are about.
+type Facts struct {
+	Now time.Time
+	// Stopping says that the gateway is about to stop.
+	Stopping bool
+	// Replicas are this one and the others.
+	Replicas []admin.Replica
+	// Missing are replicas that have gone without leaving, and that no others have replaced.
+	Missing []Missing
+	// Store is why the session store cannot be used, "" if it can or there is none.
+	Store string
+	// State is the configuration that holds. Line is the text of the first problem's line, "" if
+	// it is not known.
+	State admin.State
+	Line  string
+
+	Upstreams []admin.Upstream
+	// Broken are what clients cannot be shown of servers.
+	Broken []Broken
+	Pins   []admin.Pin
+	// Deceits are texts and names that may deceive people or models.
+	Deceits []Deceit
+
+	Issuers      []Issuer
+	Sinks        []audit.Status
+	Certificates []Certificate
+	Keys         []apikey.Entry // API keys
+
+	Series *series.Series
+	// Records returns recent records that fit.
+	Records func(record.Filter) []*record.Entry
+}
+
+// Missing is a replica that has gone, and where it was.
+type Missing struct {
+	Name, Address string
+	Gone          time.Time
+}
+
+// Broken is something that a server offers and no client is shown.
+type Broken struct{ Upstream, What, Name, Reason string }
+
+// Deceit is something that a server offers and that may deceive people or models.
+type Deceit struct{ Upstream, Text string }
+
+// Issuer is the state of an issuer of tokens: ready, degraded or down.
+type Issuer struct {
+	URL, State, Reason string
+}
+
+// Certificate is a file of certificates of the configuration.
+type Certificate struct {
+	Section string // such as sessions.redis
+	clienttls.End
+}
+
+// checks are the rules. Their order is that of findings that are equally bad.
+var checks = [...]func(Facts) []admin.Finding{
+	stopping, store, servers, issuers, sinks, refusedReload, certificates, keys, missing, replicas, failing, refusals, turnedAway, signIns, pins, deceits, broken,
+}
+
+// Of returns what is not well, worst first.
+func Of(f Facts) (all []admin.Finding) {
+	for _, check := range checks {
+		all = append(all, check(f)...)
+	}
+	rank := map[string]int{admin.Critical: 0, admin.Warning: 1, admin.Notice: 2}
+	slices.SortStableFunc(all, func(a, b admin.Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	return all[:min(len(all), Most)]
+}
+
+// since returns a time for a finding, nil for none.
+func since(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// few lists names, at most three of them.
+func few(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + " and " + count(int64(len(names)-most), "other", "others")
+}

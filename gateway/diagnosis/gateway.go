@@ -1,0 +1,230 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+)
+
+const (
+	// soon is how long before its end a certificate is a finding.
+	soon = 21 * 24 * time.Hour
+	// lossKnown is how long lost records are a finding.
+	lossKnown = time.Hour
+)
+
+// stopping finds that the gateway is about to stop.
+func stopping(f Facts) []admin.Finding {
+	if !f.Stopping {
+		return nil
+	}
+	return []admin.Finding{{
+		Severity: admin.Notice, Kind: "stopping", Look: "/api/v1/sessions",
+		What: "This replica is stopping.", Cause: "It was told to stop: it lets calls end, and takes no new sessions.",
+		Next: "Nothing, if you meant it to stop: clients go to another replica.",
+	}}
+}
+
+// store finds that Redis cannot be used.
+func store(f Facts) []admin.Finding {
+	if f.Store == "" {
+		return nil
+	}
+	return []admin.Finding{{
+		Severity: admin.Critical, Kind: "redis", Code: failure.StoreDown.String(), Look: "/readyz",
+		What: "Redis cannot be used: no new sessions begin, on no replica.", Cause: sentence(f.Store),
+		Next: "Start Redis or give it more memory; if it runs, correct url, username and password of sessions.redis.",
+	}}
+}
+
+// issuers finds those whose keys cannot be fetched.
+func issuers(f Facts) (all []admin.Finding) {
+	for _, i := range f.Issuers {
+		found := admin.Finding{
+			Kind: "issuer", Subject: i.URL, Cause: sentence(i.Reason), Look: "/readyz",
+			Next: "Make the issuer reachable from this machine, or correct its url in auth.issuers.",
+		}
+		switch i.State {
+		case auth.StateDown:
+			found.Severity, found.Code = admin.Critical, failure.IssuerDown.String()
+			found.What = fmt.Sprintf("Nobody can sign in with tokens of %s.", i.URL)
+		case auth.StateDegraded:
+			found.Severity = admin.Warning
+			found.What = fmt.Sprintf("The issuer %s does not answer. Tokens are checked with what is known of it.", i.URL)
+		default:
+			continue
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+// sinks finds those of the audit that fail or have lost records.
+func sinks(f Facts) (all []admin.Finding) {
+	for _, s := range f.Sinks {
+		found := admin.Finding{Kind: "audit", Subject: s.Name, Look: "/metrics"}
+		lost := ""
+		if s.Lost > 0 && f.Now.Sub(s.LastLost) < lossKnown {
+			lost = fmt.Sprintf("It has lost %s; each gap has a record of its own.", count(s.Lost, "record", "records"))
+		}
+		switch {
+		case !s.Failing.IsZero() || s.Holds:
+			found.Severity, found.Since, found.Code = admin.Warning, since(s.Failing), failure.AuditSinkDown.String()
+			found.What = fmt.Sprintf("The audit cannot write to %s. %s.", s.Name, count(int64(s.Queued), "record waits", "records wait"))
+			if s.Holds {
+				found.Severity = admin.Critical
+				found.What = fmt.Sprintf("Calls wait, because the audit cannot write to %s.", s.Name)
+			}
+			found.Cause = strings.TrimSpace(sentence(cmp.Or(s.Error, "it takes records too slowly")) + " " + lost)
+			found.Next = "Make room at the sink, or make it reachable: what waits is written then. It goes to " + orOutput(s.Where) + "."
+		case lost != "":
+			found.Severity, found.Since = admin.Warning, since(s.LastLost)
+			found.What, found.Cause = fmt.Sprintf("Records are missing in the audit at %s.", s.Name), lost
+			found.Next = "Raise audit.queue, or set audit.on_full: block if none may be lost."
+		default:
+			continue
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+func orOutput(where string) string {
+	if where == "" {
+		return "standard output"
+	}
+	return where
+}
+
+// refusedReload finds that the file of the configuration is not in use as it is.
+func refusedReload(f Facts) []admin.Finding {
+	problems := f.State.Problems
+	if len(problems) == 0 {
+		return nil
+	}
+	first := problems[0]
+	found := admin.Finding{
+		Severity: admin.Warning, Kind: "reload", Subject: first.File, Since: since(f.State.Tried), Code: failure.ConfigInvalid.String(), Look: "/api/v1/config",
+		What: "The configuration file was refused. The one before holds.", Cause: sentence(first.Message),
+		Next: "Correct the file: it is read again by itself.",
+	}
+	if first.Line > 0 {
+		found.Cause = fmt.Sprintf("Line %d, column %d: %s", first.Line, first.Column, found.Cause)
+		found.Next = fmt.Sprintf("Correct line %d of %s: the file is read again by itself.", first.Line, first.File)
+		found.Excerpt = strictyaml.Excerpt(f.Line, first.Column, first.Message)
+	}
+	if more := len(problems) - 1; more > 0 {
+		found.Cause += fmt.Sprintf(" There %s more.", count(int64(more), "is one", "are %d"))
+	}
+	return []admin.Finding{found}
+}
+
+// certificates finds those that have ended, or end soon.
+func certificates(f Facts) (all []admin.Finding) {
+	for _, c := range f.Certificates {
+		found := admin.Finding{
+			Severity: admin.Critical, Kind: "certificate", Subject: c.File, Look: "/api/v1/config",
+			Next: fmt.Sprintf("Put a new certificate into %s.", c.File),
+		}
+		key := c.Section + "." + c.Key
+		left := c.At.Sub(f.Now)
+		switch {
+		case c.Problem != "":
+			found.What, found.Cause = fmt.Sprintf("The certificate of %s cannot be read.", key), sentence(c.Problem)
+			found.Next = fmt.Sprintf("Correct %s, or the file.", key)
+		case left <= 0:
+			found.What, found.Cause = fmt.Sprintf("The certificate of %s has ended.", key), fmt.Sprintf("It was good until %s.", c.At.UTC().Format(time.DateTime))
+			found.Since = since(c.At)
+		case left < soon:
+			found.Severity = admin.Warning
+			days := int64(left / (24 * time.Hour))
+			found.What = fmt.Sprintf("The certificate of %s ends in %s.", key, count(days, "day", "days"))
+			if days == 0 {
+				found.What = fmt.Sprintf("The certificate of %s ends within a day.", key)
+			}
+			found.Cause = fmt.Sprintf("It is good until %s.", c.At.UTC().Format(time.DateTime))
+		default:
+			continue
+		}
+		if c.Key == "ca_file" {
+			found.Next = fmt.Sprintf("Put the authority's new certificate into %s, and restart the gateway.", c.File)
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+// replicas finds those that cannot be reached, and those with another configuration.
+func replicas(f Facts) (all []admin.Finding) {
+	var self admin.Replica
+	for _, r := range f.Replicas {
+		if r.Self {
+			self = r
+		}
+	}
+	for _, r := range f.Replicas {
+		found := admin.Finding{Severity: admin.Warning, Kind: "replica", Subject: r.Name, Look: "/api/v1/replicas"}
+		switch {
+		case r.Self || r.Leaving:
+			continue
+		case r.Error != "":
+			found.What = fmt.Sprintf("This replica cannot reach the replica %s.", r.Name)
+			found.Cause, found.Code = sentence(r.Error), failure.ReplicaUnreachable.String()
+			found.Next = fmt.Sprintf("Let the replicas connect to each other: %s has to be reachable from here. If it is gone for good, this ends by itself.", r.Address)
+		case r.Revision != self.Revision && r.Revision != "" && self.Revision != "":
+			found.What = fmt.Sprintf("The replica %s has another configuration.", r.Name)
+			found.Cause = fmt.Sprintf("It has revision %s, this one has %s.", r.Revision, self.Revision)
+			found.Next = "Give both the same file; if they have it, look there for why one of them refused it."
+		default:
+			continue
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+// missing finds the replicas that have gone.
+func missing(f Facts) (all []admin.Finding) {
+	for _, m := range f.Missing {
+		all = append(all, admin.Finding{
+			Severity: admin.Warning, Kind: "replica", Subject: m.Name, Since: since(m.Gone), Code: failure.ReplicaGone.String(), Look: "/api/v1/replicas",
+			What:  fmt.Sprintf("The replica %s is missing.", m.Name),
+			Cause: fmt.Sprintf("It was at %s, has gone without leaving, and no other one has come since.", m.Address),
+			Next:  "Start a replica in its place. If there are meant to be fewer now, this ends within an hour.",
+		})
+	}
+	return all
+}
+
+// sentence makes a sentence of a reason.
+func sentence(text string) string {
+	if text == "" {
+		return "No cause is known."
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + strings.TrimSuffix(text[size:], ".") + "."
+}
+
+// count counts things in words, such as "1 record" or "12 records". A form with %d says where the
+// number stands.
+func count(n int64, one, many string) string {
+	form := many
+	if n == 1 {
+		form = one
+	}
+	if strings.Contains(many, "%d") {
+		if n == 1 {
+			return form
+		}
+		return fmt.Sprintf(form, n)
+	}
+	return fmt.Sprintf("%d %s", n, form)
+}

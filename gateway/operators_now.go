@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// findingsHold is for how long findings are good: many may look at them at a time, and Redis is
+// asked for them.
+const findingsHold = time.Second
+
+// shownPolicy returns rules as operators see them. at returns the place of a rule.
+func shownPolicy(cfg policy.Config, at func(rule string) string) admin.Policy {
+	if cfg.IsZero() {
+		return admin.Policy{Open: true, Default: policy.DefaultAllow}
+	}
+	p := admin.Policy{Default: cmp.Or(cfg.Default, policy.DefaultDeny)}
+	for _, r := range cfg.Rules {
+		rule := admin.Rule{Name: r.Name, At: at(r.Name), Who: r.Who.String(), Allow: r.Allow, Deny: r.Deny, Ask: r.Ask, When: r.When}
+		if r.Approvers != nil {
+			rule.Approvers = r.Approvers.Who.String()
+		}
+		p.Rules = append(p.Rules, rule)
+	}
+	return p
+}
+
+// lastFindings are those that were looked for last.
+type lastFindings struct {
+	mu  sync.Mutex // guards the fields below; held while facts are collected
+	at  time.Time
+	all []admin.Finding
+}
+
+// of returns what is not well.
+func (l *lastFindings) of(facts func() diagnosis.Facts) []admin.Finding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) >= findingsHold {
+		l.all = diagnosis.Of(facts())
+		l.at = time.Now()
+	}
+	return l.all
+}
+
+// lineOf returns the line of a problem, if it is in this file.
+func lineOf(file string, p admin.Problem) string {
+	if p.File != file || p.Line < 1 {
+		return ""
+	}
+	text, _, _, err := strictyaml.SeeFile(file, maxConfigBytes)
+	lines := bytes.Split(text, []byte("\n"))
+	if err != nil || p.Line > len(lines) {
+		return ""
+	}
+	return string(bytes.TrimRight(lines[p.Line-1], "\r"))
+}
+
+// brokenOf returns what of a server no client can be shown.
+func brokenOf(view catalog.UpstreamView, status upstream.Status) (all []diagnosis.Broken) {
+	for _, w := range view.Withheld {
+		all = append(all, diagnosis.Broken{Upstream: view.Name, What: w.List, Name: w.Name, Reason: w.Reason})
+	}
+	for _, one := range []struct {
+		what    string
+		reasons map[string]string
+	}{{"tool", status.DroppedTools}, {"skill", status.SkippedSkills}} {
+		for _, name := range slices.Sorted(maps.Keys(one.reasons)) {
+			all = append(all, diagnosis.Broken{Upstream: view.Name, What: one.what, Name: name, Reason: one.reasons[name]})
+		}
+	}
+	return all
+}
+
+// certificatesOf returns the files of certificates of a configuration.
+func certificatesOf(cfg Config) (all []diagnosis.Certificate) {
+	add := func(section string, files clienttls.Files) {
+		for _, end := range files.Ends() {
+			all = append(all, diagnosis.Certificate{Section: section, End: end})
+		}
+	}
+	redis, traces := cfg.Sessions.Redis, cfg.Tracing
+	add("sessions.redis", clienttls.Files{CA: redis.CAFile, Cert: redis.CertFile})
+	add("tracing", clienttls.Files{CA: traces.CAFile, Cert: traces.CertFile})
+	for i, s := range cfg.Audit.Sinks {
+		add(fmt.Sprintf("audit.sinks[%d]", i), clienttls.Files{CA: s.CAFile, Cert: s.CertFile})
+	}
+	for i, h := range cfg.Hooks {
+		if h.HTTP != nil {
+			add(fmt.Sprintf("hooks[%d].http", i), clienttls.Files{CA: h.HTTP.CAFile, Cert: h.HTTP.CertFile})
+		}
+	}
+	return all
+}

@@ -1,0 +1,216 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// Path is where replicas tell each other to disable and enable servers.
+const Path = "/servers"
+
+// Desk answers operators who ask for servers, and does what they want done to them. All fields
+// are required.
+type Desk struct {
+	Book    *Book
+	Replica string // that answers
+	// Now returns what the configuration that holds has made.
+	Now func() Now
+	// Refresh has the lists of an upstream fetched again.
+	Refresh func(upstream string)
+	// Rebuild puts the lock file as it is in force, and makes an upstream anew for an operator; "" for
+	// none.
+	Rebuild func(ctx context.Context, upstream, by string) error
+	// ReadLock reads the lock file.
+	ReadLock func() (pin.Lock, error)
+	// Others has all other replicas serve a POST, with Asked. It returns those that did not.
+	Others func(ctx context.Context, path string) (missing []string)
+	Log    *slog.Logger
+}
+
+// Now is what a configuration has made.
+type Now struct {
+	// Members are its upstreams, and Views what the catalog knows of each of them.
+	Members []Member
+	Views   []catalog.UpstreamView
+	// Tools returns the tools of an upstream, and Short one of them with its description in short.
+	Tools func(upstream string) []mcp.Item
+	Short func(mcp.Item) mcp.Item
+	// Shortens is what Short is of, to be compared.
+	Shortens any
+
+	Hooks  hooks.Config
+	Guards []*pinning.Guard
+	// Lock is what is approved, as it is in force; LockFile has it.
+	Lock     pin.Lock
+	LockFile string
+}
+
+// Member is an upstream.
+type Member struct {
+	Server interface {
+		Status() upstream.Status
+		PerUser() bool
+	}
+	// MCP is the same; nil for a directory of skills.
+	MCP    *upstream.Upstream
+	Config upstream.Config
+	// Transport is how it is reached, Target where, Pinning the mode of that.
+	Transport, Target, Pinning string
+}
+
+// member returns an upstream by its name, and what the catalog knows of it.
+func (n Now) member(name string) (Member, catalog.UpstreamView, bool) {
+	for i, m := range n.Members {
+		if m.Config.Name == name {
+			return m, n.Views[i], true
+		}
+	}
+	return Member{}, catalog.UpstreamView{}, false
+}
+
+// Act does something to a server. Errors are those of admin.Deps.Act.
+func (d Desk) Act(ctx context.Context, a admin.Action) (done admin.Acted, err error) {
+	m, _, ok := d.Now().member(a.Upstream)
+	if !ok {
+		return done, admin.ErrNoServer
+	}
+	done.Changed = true
+	switch a.What {
+	case admin.Disable, admin.Enable:
+		done.Changed, done.Probe = d.toggle(a), m.probed()
+		done.Missing = d.Others(ctx, Path+"/"+url.PathEscape(a.Upstream)+"/"+a.What+"?by="+url.QueryEscape(a.By))
+	case admin.Reconnect:
+		if d.Book.Of(a.Upstream).Off() != nil {
+			return done, &admin.NotNow{Why: "the server is disabled: enable it first"}
+		}
+		if m.MCP == nil {
+			return done, &admin.NotNow{Why: "it is a directory of skills, which has no connections: a probe reads it again"}
+		}
+		if err := d.Rebuild(ctx, a.Upstream, a.By); err != nil {
+			return done, err
+		}
+		m, _, _ = d.Now().member(a.Upstream)
+		done.Probe, done.Failure, err = d.probe(ctx, m)
+	default:
+		done.Probe, done.Failure, err = d.probe(ctx, m)
+	}
+	if err != nil {
+		return done, err
+	}
+	now := d.Now()
+	m, view, ok := now.member(a.Upstream)
+	if !ok {
+		return done, admin.ErrNoServer // a reload has just removed it
+	}
+	done.Upstream = d.shown(now, m, view)
+	return done, nil
+}
+
+// probe has a server probed, and its lists fetched again. failed is why the probe found nothing.
+func (d Desk) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
+	defer func() { d.Refresh(m.Config.Name) }()
+	if m.MCP == nil {
+		return m.steps(nil), nil, nil
+	}
+	took, err := m.MCP.Probe(ctx)
+	steps = m.steps(took)
+	known, ok := errors.AsType[*mcp.Error](err)
+	switch {
+	case errors.Is(err, upstream.ErrPerUser):
+		return nil, nil, &admin.NotNow{Why: err.Error()}
+	case ok:
+		return steps, &admin.Failure{At: time.Now(), Code: known.Name.String(), Stage: upstream.StageHandshake, Error: known.Message, Cause: known.Cause}, nil
+	}
+	return steps, nil, err
+}
+
+// toggle disables or enables a server here. It reports whether it was not so before.
+func (d Desk) toggle(a admin.Action) (changed bool) {
+	known := d.Book.Of(a.Upstream)
+	if a.What == admin.Disable {
+		changed = known.Disable(a.By)
+	} else {
+		changed = known.Enable(a.By)
+	}
+	if changed {
+		d.Refresh(a.Upstream)
+	}
+	return changed
+}
+
+// Asked disables or enables a server for an operator at another replica, by the path values name
+// and what.
+func (d Desk) Asked(w http.ResponseWriter, r *http.Request) {
+	a := admin.Action{Upstream: r.PathValue("name"), What: r.PathValue("what"), By: r.URL.Query().Get("by")}
+	if d.Book == nil || a.What != admin.Disable && a.What != admin.Enable {
+		w.WriteHeader(http.StatusNotImplemented)
+		return
+	}
+	if _, _, ok := d.Now().member(a.Upstream); !ok {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	if d.toggle(a) {
+		d.Log.Info("an operator acted at another replica", "event", a.What, "operator", a.By, "upstream", a.Upstream)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Approve approves what was seen: the lock file as it is now, with these definitions, is written,
+// and in force here. Other replicas take it up as any new lock file. The error is an *admin.NotNow.
+func (d Desk) Approve(wanted admin.PinApproval) (admin.Approved, error) {
+	d.Book.approving.Lock()
+	defer d.Book.approving.Unlock()
+	now := d.Now()
+	lock, err := d.ReadLock()
+	if err != nil {
+		return admin.Approved{}, &admin.NotNow{Why: "nothing was approved, because the lock file cannot be read: " + err.Error() + ": gatehouse lock writes a new one"}
+	}
+	var seen []pinning.Finding
+	for _, guard := range now.Guards {
+		seen = append(seen, guard.Found()...)
+	}
+	var all []pinning.Wanted
+	for _, p := range wanted.Pins {
+		m, _, ok := now.member(p.Upstream)
+		all = append(all, pinning.Wanted{
+			Upstream: p.Upstream, Kind: pin.Kind(p.List), Name: p.Name, Digest: p.Digest, Keep: wanted.Keep || ok && m.Server.PerUser(),
+		})
+	}
+	if err := pinning.Approve(lock, now.LockFile, seen, all); err != nil {
+		return admin.Approved{}, &admin.NotNow{Why: err.Error()}
+	}
+	if err := d.Rebuild(context.Background(), "", ""); err != nil {
+		return admin.Approved{}, &admin.NotNow{Why: now.LockFile + " is written, and not in force yet: " + err.Error()}
+	}
+	return admin.Approved{Approved: len(all), File: now.LockFile}, nil
+}
+
+// Pins returns what was seen that is not approved, of one upstream or, with "", of all.
+func (d Desk) Pins(upstream string) (all []admin.Pin) {
+	now := d.Now()
+	for _, guard := range now.Guards {
+		if upstream != "" && guard.Name() != upstream {
+			continue
+		}
+		for _, f := range guard.Found() {
+			all = append(all, admin.Pin{
+				Upstream: f.Upstream, List: string(f.Kind), Name: f.Name, New: f.New, Differs: f.Differ, Deceives: f.Hidden, Hidden: f.Blocked,
+				Definition: f.Definition, Digest: pin.DigestOf(f.Definition).String(), Diff: f.Diff(now.Lock),
+			})
+		}
+	}
+	return all
+}

@@ -1,0 +1,208 @@
+package servers
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+)
+
+// mostWithheld bounds what is shown of the items that clients do not see.
+const mostWithheld = 100
+
+// tokenBytes is how many bytes count as a token. Models differ, and so do texts; schemas have
+// between three and five bytes for each token.
+const tokenBytes = 4
+
+// Tokens estimates how many tokens a host gives a model for a tool: for its name, its
+// description and its schema.
+func Tokens(tool mcp.Item) int {
+	size := 0
+	for _, name := range []string{"name", "description", "inputSchema"} {
+		value, _ := tool.Raw.Member(name)
+		size += len(value)
+	}
+	return (size + tokenBytes - 1) / tokenBytes
+}
+
+// measure estimates the tokens of a tool, in full and with its description in short.
+func (n Now) measure(tool mcp.Item) (full, short int) { return Tokens(tool), Tokens(n.Short(tool)) }
+
+// Upstreams returns the states of all servers, in the order of the configuration.
+func (d Desk) Upstreams() (all []admin.Upstream) {
+	now := d.Now()
+	for i, m := range now.Members {
+		all = append(all, d.shown(now, m, now.Views[i]))
+	}
+	return all
+}
+
+func (d Desk) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream {
+	status := m.Server.Status()
+	state, since, last := StateOf(view, status)
+	u := admin.Upstream{
+		Name: view.Name, Transport: m.Transport, Revision: status.Revision,
+		Server: status.ServerName, Version: status.ServerVersion,
+		Tools: view.Tools, Prompts: view.Prompts, Resources: view.Resources, Skills: view.Skills,
+		Calls: status.Calls, Sessions: status.Sessions, UsersNeedLogin: status.UsersNeedLogin,
+	}
+	if last.Error != "" {
+		u.LastFailure = &admin.Failure{At: last.At, Code: last.Name.String(), Stage: last.Stage, Error: last.Error, Cause: last.Cause}
+	}
+	if !status.Refused.IsZero() {
+		u.RefusedUntil = &status.Refused
+	}
+	if u.Revision != "" {
+		u.Era = "stateless"
+		if status.Stateful {
+			u.Era = "stateful"
+		}
+	}
+	known := d.Book.Of(view.Name)
+	if known.Off() != nil {
+		state = upstream.StateDisabled
+	}
+	u.State, u.Since = string(state), known.since(state, since)
+	u.Tokens, u.Short = known.Sizes(now.Tools(view.Name), now.Shortens, now.measure)
+	return u
+}
+
+// Server returns everything about one server. The error is admin.ErrNoServer.
+func (d Desk) Server(name string, page admin.ToolPage) (admin.Server, error) {
+	now := d.Now()
+	m, view, ok := now.member(name)
+	if !ok {
+		return admin.Server{}, admin.ErrNoServer
+	}
+	known, status := d.Book.Of(name), m.Server.Status()
+	s := admin.Server{
+		Upstream: d.shown(now, m, view), Replica: d.Replica, Target: m.Target, Prefix: view.Prefix, Templates: view.ResourceTemplates,
+		Disabled: (*admin.Disabled)(known.Off()), Timeline: known.timeline(), Probe: m.probed(), Capabilities: status.Capabilities,
+		Credentials: m.credentials(status), Pinning: now.pinning(name, m), Hooks: []admin.LookingHook{}, Tools: now.toolPage(name, page),
+	}
+	for _, h := range now.Hooks.LooksAt(name) {
+		s.Hooks = append(s.Hooks, admin.LookingHook(h))
+	}
+	s.Withheld, s.WithheldMore = withheld(view, status)
+	s.Tools.Tokens, s.Tools.Short = s.Upstream.Tokens, s.Upstream.Short
+	return s, nil
+}
+
+// timeline returns the last changes as operators see them.
+func (s *Server) timeline() []admin.Change {
+	all := []admin.Change{}
+	for _, c := range s.Changes() {
+		one := admin.Change{State: string(c.State), Since: c.Since, By: c.By, Did: c.Did}
+		if f := c.Failure; f.Error != "" {
+			one.Code, one.Stage, one.Error, one.Cause = f.Name.String(), f.Stage, f.Error, f.Cause
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// probed returns the steps of the last probe.
+func (m Member) probed() []admin.ProbeStep {
+	if m.MCP == nil {
+		return m.steps(nil)
+	}
+	return m.steps(m.MCP.Probed())
+}
+
+// steps returns the steps of a probe as operators see them.
+func (m Member) steps(took []dialect.Step) []admin.ProbeStep {
+	all := []admin.ProbeStep{}
+	for _, s := range took {
+		one := admin.ProbeStep{At: s.At, Method: s.Method, Revision: s.Revision, Transport: m.Transport, Took: float64(s.Took.Microseconds()) / 1000, Found: s.Found}
+		if s.SSE {
+			one.Transport = "sse"
+		}
+		if s.Error != "" {
+			one.Code, one.Error, one.Cause = s.Failed.String(), s.Error, s.Cause
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// credentials says with whose credential the gateway comes, without it.
+func (m Member) credentials(status upstream.Status) admin.Credentials {
+	c := admin.Credentials{Type: cmp.Or(m.Config.Auth.Type, outbound.TypeNone), Whose: "gateway", State: "unknown", Refused: status.UsersNeedLogin}
+	switch {
+	case c.Type == outbound.TypeNone:
+		c.Whose, c.State = "nobody", "none"
+	case m.Server.PerUser():
+		c.Whose = "each user"
+	case status.State == upstream.StateReady:
+		c.State = "accepted"
+	}
+	if status.State == upstream.StateNeedsLogin {
+		c.State = "refused"
+	}
+	return c
+}
+
+func (n Now) pinning(name string, m Member) admin.Pinning {
+	p := admin.Pinning{Mode: m.Pinning}
+	if p.Mode == pinning.Off {
+		return p
+	}
+	p.File = n.LockFile
+	for _, guard := range n.Guards {
+		if guard.Name() == name {
+			p.Waiting = guard.Pending()
+		}
+	}
+	return p
+}
+
+// withheld returns what clients do not see, and how many more there are.
+func withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.WithheldItem, more int) {
+	all = []admin.WithheldItem{}
+	for _, w := range view.Withheld {
+		all = append(all, admin.WithheldItem(w))
+	}
+	for _, tool := range slices.Sorted(maps.Keys(status.DroppedTools)) {
+		all = append(all, admin.WithheldItem{List: "tools", Name: tool, Reason: status.DroppedTools[tool]})
+	}
+	for _, skill := range slices.Sorted(maps.Keys(status.SkippedSkills)) {
+		all = append(all, admin.WithheldItem{List: "skills", Name: skill, Reason: status.SkippedSkills[skill]})
+	}
+	n := min(len(all), mostWithheld)
+	return all[:n], len(all) - n
+}
+
+// toolPage returns some of the tools of a server.
+func (n Now) toolPage(name string, page admin.ToolPage) admin.Tools {
+	all := n.Tools(name)
+	found := admin.Tools{Total: len(all), Items: []admin.Tool{}}
+	sizes := make(map[string]int)
+	if page.ByTokens {
+		for _, tool := range all {
+			sizes[tool.Name] = Tokens(tool)
+		}
+	}
+	slices.SortFunc(all, func(a, b mcp.Item) int {
+		return cmp.Or(sizes[b.Name]-sizes[a.Name], strings.Compare(a.Name, b.Name))
+	})
+	from := min(page.From, len(all))
+	to := min(from+page.Limit, len(all))
+	for _, tool := range all[from:to] {
+		title, _ := tool.Raw.Member("title")
+		one := admin.Tool{Name: tool.Target.Name, Public: tool.Name, Title: title.Text()}
+		one.Tokens, one.Short = n.measure(tool)
+		found.Items = append(found.Items, one)
+	}
+	if to < len(all) {
+		found.Next = to
+	}
+	return found
+}

@@ -1,0 +1,179 @@
+package setup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// member is one of an object, in the order of the text.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members returns those of an object; none if it is no object.
+func members(raw json.RawMessage) (all []member) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return nil
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return all
+		}
+		m := member{}
+		m.name, _ = name.(string)
+		if err := decoder.Decode(&m.value); err != nil {
+			return all
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func find(all []member, name string) json.RawMessage {
+	for _, m := range all {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// readJSON reads the file of a client, wherever it has its servers.
+func (d *Draft) readJSON(text string) error {
+	raw := json.RawMessage(withoutComments(text))
+	if err := json.Unmarshal(raw, new(any)); err != nil {
+		if at, ok := errors.AsType[*json.SyntaxError](err); ok {
+			before := string(raw[:min(int(at.Offset), len(raw))])
+			return fmt.Errorf("line %d: this is not JSON: %w", 1+strings.Count(before, "\n"), err)
+		}
+		return fmt.Errorf("this is not JSON: %w", err)
+	}
+	root := members(raw)
+	d.readInputs(find(root, "inputs"))
+	known := false
+	for _, name := range []string{"mcpServers", "servers", "context_servers"} {
+		if servers := find(root, name); servers != nil {
+			d.readServers(servers)
+			known = true
+		}
+	}
+	if inner := members(find(root, "mcp")); inner != nil { // settings.json of VS Code, or opencode
+		d.readInputs(find(inner, "inputs"))
+		if servers := find(inner, "servers"); servers != nil {
+			d.readServers(servers)
+		} else {
+			d.readServers(find(root, "mcp"))
+		}
+		known = true
+	}
+	for _, project := range members(find(root, "projects")) { // of Claude Code
+		if servers := find(members(project.value), "mcpServers"); servers != nil {
+			d.readServers(servers)
+			known = true
+		}
+	}
+	switch {
+	case known:
+	case isServer(root): // one server, without its name
+		d.add(entryOf("", root))
+	default: // servers by their names, without what is around them
+		for _, m := range root {
+			if inner := members(m.value); isServer(inner) {
+				d.add(entryOf(m.name, inner))
+			}
+		}
+	}
+	return nil
+}
+
+func isServer(all []member) bool {
+	for _, name := range []string{"command", "url", "serverUrl", "httpUrl"} {
+		if find(all, name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Draft) readServers(raw json.RawMessage) {
+	for _, m := range members(raw) {
+		if len(m.value) > 0 && m.value[0] == '{' {
+			d.add(entryOf(m.name, members(m.value)))
+		} else {
+			d.note("", "%s: is no object, and was left out", shown(m.name))
+		}
+	}
+}
+
+// readInputs reads what VS Code asks its user for.
+func (d *Draft) readInputs(raw json.RawMessage) {
+	var inputs []struct{ ID, Description string }
+	if json.Unmarshal(raw, &inputs) != nil {
+		return
+	}
+	d.inputs = make(map[string]string)
+	for _, in := range inputs {
+		d.inputs[in.ID] = in.Description
+	}
+}
+
+// withoutComments makes JSON of the JSON with comments and trailing commas that editors write. Lines
+// stay where they are.
+func withoutComments(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		rest := text[i:]
+		switch {
+		case text[i] == '"':
+			end := 1
+			for end < len(rest) && rest[end] != '"' {
+				if rest[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(rest))
+			b.WriteString(rest[:end])
+			i += end - 1
+		case strings.HasPrefix(rest, "//"):
+			end := strings.IndexByte(rest, '\n')
+			if end < 0 {
+				end = len(rest)
+			}
+			i += end - 1
+		case strings.HasPrefix(rest, "/*"):
+			end := strings.Index(rest[2:], "*/")
+			if end < 0 {
+				end = len(rest) - 4
+			}
+			comment := rest[:min(end+4, len(rest))]
+			b.WriteString(strings.Repeat("\n", strings.Count(comment, "\n")))
+			i += len(comment) - 1
+		case text[i] == ',' && closes(rest[1:]):
+		default:
+			b.WriteByte(text[i])
+		}
+	}
+	return b.String()
+}
+
+// closes reports whether a bracket is the next thing in a text that is neither space nor comment.
+func closes(rest string) bool {
+	for {
+		rest = strings.TrimLeft(rest, " \t\r\n")
+		switch {
+		case strings.HasPrefix(rest, "//"):
+			_, rest, _ = strings.Cut(rest, "\n")
+		case strings.HasPrefix(rest, "/*"):
+			_, rest, _ = strings.Cut(rest[2:], "*/")
+		default:
+			return rest != "" && (rest[0] == '}' || rest[0] == ']')
+		}
+	}
+}

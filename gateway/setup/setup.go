@@ -1,0 +1,161 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is read.
+const (
+	MostBytes   = 1 << 20
+	mostServers = 200
+	mostNotes   = 200
+	mostText    = 8 << 10 // of one value, in bytes
+)
+
+// Server is one server as the configuration has it.
+type Server struct {
+	Name    string
+	URL     string
+	Headers []Pair
+	Command []string
+	Env     []Pair
+	Dir     string
+	Off     bool // it stands in the configuration, and is not used
+}
+
+// Pair is a header or a variable. Its value may have references.
+type Pair struct{ Name, Value string }
+
+// Variable is something that the environment of the gateway has to have, since the configuration
+// refers to it.
+type Variable struct {
+	Name string `json:"name"`
+	For  string `json:"for"` // where it is used, such as "github: env GITHUB_TOKEN"
+
+	value string // as the client had it
+}
+
+// Note is something that could not be taken over, or that one should know. Server is "" if it is
+// about all.
+type Note struct {
+	Server string `json:"server,omitempty"`
+	Text   string `json:"text"`
+}
+
+// Draft is what was read.
+type Draft struct {
+	Servers   []Server
+	Variables []Variable
+	Notes     []Note
+
+	inputs map[string]string // descriptions of what VS Code asks its user, by their ids
+}
+
+// ErrNothing is the error for a text without servers.
+var ErrNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) or servers (VS Code), a URL, or a command")
+
+// Read reads the file of a client, or lines with a URL or a command each.
+func Read(text string) (*Draft, error) {
+	d := &Draft{}
+	if len(text) > MostBytes {
+		return nil, fmt.Errorf("it has more than %d bytes", MostBytes)
+	}
+	text = strings.TrimSpace(strings.TrimPrefix(strings.ToValidUTF8(text, "?"), "\ufeff"))
+	var err error
+	switch {
+	case strings.HasPrefix(text, "{"):
+		err = d.readJSON(text)
+	case strings.HasPrefix(text, "\""): // the inside of an object
+		err = d.readJSON("{" + strings.TrimSuffix(text, ",") + "}")
+	case strings.Contains(text, "[mcp_servers."):
+		err = errors.New("files of Codex (TOML) are not read: paste the url, or the command with its arguments, of each server on a line of its own")
+	case strings.Contains("\n"+text, "\nupstreams:"):
+		err = errors.New("this is a configuration of Gatehouse already: use it as it is")
+	default:
+		err = d.readLines(text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Servers) == 0 {
+		if len(d.Notes) > 0 {
+			return nil, errors.New(d.Notes[0].Text)
+		}
+		return nil, ErrNothing
+	}
+	return d, nil
+}
+
+// Arguments reads the arguments of a command line: URLs, or one command with its arguments.
+func Arguments(args []string) (*Draft, error) {
+	d := &Draft{}
+	for i, arg := range args {
+		args[i] = strings.ToValidUTF8(arg, "?")
+	}
+	if len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool { return !isURL(arg) }) {
+		for _, arg := range args {
+			d.add(entry{url: arg})
+		}
+	} else if len(args) > 0 {
+		d.add(entry{command: args})
+	}
+	if len(d.Servers) == 0 {
+		return nil, ErrNothing
+	}
+	return d, nil
+}
+
+// Merge adds the servers of another draft. One that is there already is left out.
+func (d *Draft) Merge(other *Draft) {
+	for _, s := range other.Servers {
+		same := func(known Server) bool {
+			return known.URL == s.URL && slices.Equal(known.Command, s.Command) && slices.Equal(known.Env, s.Env) && slices.Equal(known.Headers, s.Headers)
+		}
+		if slices.ContainsFunc(d.Servers, same) || len(d.Servers) >= mostServers {
+			continue
+		}
+		s.Name = d.freeName(s.Name)
+		d.Servers = append(d.Servers, s)
+	}
+	for _, v := range other.Variables {
+		if !slices.ContainsFunc(d.Variables, func(known Variable) bool { return known.Name == v.Name }) {
+			d.Variables = append(d.Variables, v)
+		}
+	}
+	d.Notes = append(d.Notes, other.Notes...)
+}
+
+// Avoid gives servers other names where theirs are taken.
+func (d *Draft) Avoid(taken []string) {
+	for _, name := range taken {
+		d.Servers = append(d.Servers, Server{Name: name})
+	}
+	mine := d.Servers[:len(d.Servers)-len(taken)]
+	for i := range mine {
+		name := mine[i].Name
+		mine[i].Name = ""
+		mine[i].Name = d.freeName(name)
+	}
+	d.Servers = mine
+}
+
+// Values are the variables of which the client's file has the values, for trying the servers. They
+// are never written.
+func (d *Draft) Values() map[string]string {
+	values := make(map[string]string)
+	for _, v := range d.Variables {
+		if v.value != "" {
+			values[v.Name] = v.value
+		}
+	}
+	return values
+}
+
+func (d *Draft) note(server, format string, args ...any) {
+	if len(d.Notes) < mostNotes {
+		d.Notes = append(d.Notes, Note{server, fmt.Sprintf(format, args...)})
+	}
+}
