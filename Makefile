@@ -18,7 +18,7 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test redis valkey check systems archtest fuzz interop conformance bench soak clean
+.PHONY: help build run test redis valkey check systems archtest fuzz interop browser conformance bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,8 @@ check: archtest systems ## gofmt, vet, staticcheck, the rules of the architectur
 	go vet -tags interop ./internal/interop/...
 	go tool staticcheck ./...
 	go tool staticcheck -tags interop ./internal/interop/...
+	go vet -tags browser ./internal/browser
+	go tool staticcheck -tags browser ./internal/browser
 
 systems: ## compile the program and its tests for SYSTEMS
 	@for system in $(SYSTEMS); do \
@@ -80,13 +82,18 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 interop: ## run other people's clients and servers through the gateway (npm, PyPI)
 	go test -tags interop -count=1 -timeout 15m ./internal/interop
 
+browser: ## open every page of the console in Chromium (apt, as root, and npm)
+	@internal/browser/install.sh
+	go test -tags browser -count=1 -timeout 15m ./internal/browser
+
 conformance: ## run the official conformance suite through the gateway (npm)
 	go run ./internal/conformance
 
-bench: redis ## measure the gateway against a bare reverse proxy, and what replicas and idle streams cost
+bench: redis ## measure the gateway against a bare reverse proxy, and what replicas, idle streams and the console cost
 	go run ./internal/bench
 	go run ./internal/bench -replicas
 	go run ./internal/bench -idle 8000
+	go run ./internal/bench -console
 
 soak: redis ## clients of all kinds through three replicas, for 10 minutes, while everything fails in turn (SOAK="-for 1m -seed 7")
 	go run ./internal/soak $(SOAK)

@@ -58,7 +58,8 @@ const pipelineFile = "gateway/pipeline.go"
 
 // checkPipeline requires the guard directly above the catalog: the pipeline is one
 // mcp.Chain around its parameter of type *catalog.Catalog, and the last middleware is that
-// of a policy.NewGuard. Only the hooks may stand below it: they have policy decide again.
+// of a policy.NewGuard. Only the hooks may stand below it, which have policy decide again, and what
+// asks users to sign in at servers (asksSignIn), which only makes the same call again.
 func checkPipeline(m *module) (problems []string) {
 	if slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "gateway" }) && !slices.Contains(m.files, pipelineFile) {
 		return []string{m.problem(pipelineFile, "is not there: this rule has to be told where the pipeline is assembled")}
@@ -101,6 +102,11 @@ func checkPipeline(m *module) (problems []string) {
 		args := chains[0].Args
 		if id, ok := args[0].(*ast.Ident); !ok || id.Name != catalog {
 			problems = append(problems, m.problem(m.at(args[0].Pos()), "the catalog has to be the last handler of the chain"))
+		}
+		if asks, ok := args[len(args)-1].(*ast.CallExpr); ok {
+			if id, ok := asks.Fun.(*ast.Ident); ok && id.Name == "asksSignIn" {
+				args = args[:len(args)-1]
+			}
 		}
 		if isSelector(args[len(args)-1], looks, "Middleware") {
 			args = args[:len(args)-1]
@@ -210,6 +216,7 @@ func TestCheckPipeline(t *testing.T) {
 	runRule(t, checkPipeline, []ruleTest{
 		{"allowed", pipeline(guard + "return mcp.Chain(last, observe.Middleware(log), guard.Middleware)"), nil},
 		{"hooks below the guard", pipeline(guard + "looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware)"), nil},
+		{"what asks below the hooks", pipeline(guard + "looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware, asksSignIn(cfg))"), nil},
 		{"something below the guard", pipeline(guard + "return mcp.Chain(last, guard.Middleware, other.Middleware)"), []string{"pipeline.go:4: guard.Middleware has to be the last middleware"}},
 		{"no guard in it", pipeline(guard + "return mcp.Chain(last)"), []string{"guard.Middleware has to be the last"}},
 		{"around something else", pipeline(guard + "return mcp.Chain(wrap(last), guard.Middleware)"), []string{"the catalog has to be the last handler"}},

@@ -27,26 +27,40 @@ const testLevel = 9
 // add a row and give the reason in the change, or put the code where it belongs.
 var layers = []layer{
 	{level: 0, dir: failures},
-	{level: 0, dir: "internal/mcp"},
+	{level: 0, dir: "internal/trail"},
+	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}},
+	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 1, dir: "internal/safehttp"},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
+	{level: 1, dir: "internal/webpage"},
 	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "internal/clienttls"},
 	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
-	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/record"}, // record for the digest of a session
+	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/trail"}, // record for the digest of a session
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
+	{level: 2, dir: "internal/kept", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 2, dir: "internal/recent", ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal"}}, // redisdb and seal for what replicas share
-	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
+	{level: 2, dir: "internal/series", ours: []string{"internal/record"}},
+	{level: 1, dir: "auth/apikey"},
+	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/mcp", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/mcp", "internal/redisdb", "internal/safehttp", "internal/seal"},
+		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp", "auth/vault"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
+	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
+	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
+		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
+	{level: 2, dir: "auth/clientele", ours: []string{"internal/mcp", "internal/safehttp", "internal/seal"},
+		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
+	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"}, third: []string{"golang.org/x/oauth2"}},
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
@@ -59,16 +73,16 @@ var layers = []layer{
 	{level: 3, dir: "upstream/park"},
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
 	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
-	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire"}, third: []string{"golang.org/x/time/rate"}},
+	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses that are refused
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
-	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "upstream/transport"}}, // http1 for requests that were not sent
-	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
+	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/trail", "upstream/transport"}}, // http1 for requests that were not sent
+	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
 	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
+	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
-	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
+	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
 		ours: []string{"internal/mcp", "internal/mcp/wire", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
@@ -83,6 +97,7 @@ var layers = []layer{
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
+	{level: 1, dir: "gateway/disable", ours: []string{"internal/mcp"}},
 	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/tracing", "policy"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
@@ -90,15 +105,22 @@ var layers = []layer{
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}},
 	{level: 5, dir: "gateway/front", // seal for request state
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "internal/tracing", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
+	{level: 2, dir: "gateway/configtext", ours: []string{"internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
+	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
+	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3"}}, // pin for what people cannot see
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
+	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
+	{level: 5, dir: "gateway/ascaller", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "policy", "gateway/admin", "gateway/clients", "gateway/servers"}}, // wire to check a call as those of clients are
+	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
+	{level: 5, dir: "gateway/diagnosis", ours: []string{"0-4", "gateway/admin"}}, // admin for the form of servers, pins and findings
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/replay"}, third: []string{"github.com/spf13/cobra"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey"}, third: []string{"github.com/spf13/cobra"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},
@@ -107,6 +129,7 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/soak", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/conformance", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/interop", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/browser", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/faultproxy"},
 	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
 	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/mcp"}},
@@ -252,7 +275,7 @@ func TestCheckLayers(t *testing.T) {
 			"upstream/a_test.go":           importing("upstream_test", modulePath+"/internal/mcptest"),
 		}, nil},
 		{"up", map[string]string{"internal/mcp/a.go": importing("mcp", modulePath+"/internal/mcp/wire")},
-			[]string{"internal/mcp/a.go:2: internal/mcp must not import " + modulePath + "/internal/mcp/wire, only the standard library: move"}},
+			[]string{"internal/mcp/a.go:2: internal/mcp must not import " + modulePath + "/internal/mcp/wire, only internal/trail: move"}},
 		{"sideways", map[string]string{"upstream/a.go": importing("upstream", modulePath+"/session")},
 			[]string{"upstream must not import " + modulePath + "/session, only internal/mcp, internal/mcp/wire"}},
 		{"the demo is not below the gateway", map[string]string{"gateway/demo/a.go": importing("demo", modulePath+"/gateway")},

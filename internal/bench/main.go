@@ -11,25 +11,6 @@ import (
 	"time"
 )
 
-// limit bounds a whole run.
-const limit = 20 * time.Minute
-
-// options are the values of the flags.
-type options struct {
-	rounds   int
-	slice    time.Duration
-	scenario string
-	log      string
-	client   string
-	gate     bool
-	idle     int
-	replicas bool
-	full     bool
-	// upstreams is how many upstreams offer nothing but lists.
-	upstreams int
-	against   string
-}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -62,6 +43,7 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
 	flags.BoolVar(&o.replicas, "replicas", false, "instead, measure what Redis and the way to a session's owner cost, beside a gateway alone")
 	flags.BoolVar(&o.full, "full", false, "instead, measure a gateway with sign-in of 1,000 users, policy, an audit file and traces of 1 %")
+	flags.BoolVar(&o.desk, "console", false, "instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
 	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")
 	flags.StringVar(&o.against, "against", "", "also measure this gatehouse binary, such as an older one")
 	if err := flags.Parse(args); err != nil {
@@ -70,11 +52,17 @@ func dispatch(ctx context.Context, args []string) error {
 	if o.rounds < 1 || o.slice <= 0 || o.idle < 0 || flags.NArg() > 0 {
 		return errors.New("want at least one round, a positive slice and no arguments")
 	}
+	if o.desk && (o.replicas || o.full || o.idle > 0 || o.against != "") {
+		return errors.New("-console is a measurement of its own: leave the others, -idle and -against out")
+	}
 	if o.replicas && (o.idle > 0 || o.against != "" || o.full) || o.full && (o.idle > 0 || o.against != "") {
 		return errors.New("-replicas and -full are measurements of their own: leave the others, -idle and -against out")
 	}
 	if o.upstreams < 1 || o.upstreams != lists && !o.full {
 		return errors.New("-upstreams wants at least one, and -full")
+	}
+	if o.desk {
+		return measureDesk(ctx, o)
 	}
 	if o.idle > 0 {
 		return measureIdle(ctx, o)

@@ -16,6 +16,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
@@ -278,8 +281,47 @@ func TestMetrics(t *testing.T) {
 	if got := n.values["view_calls_total{outcome=ok,view=job}"]; got != 1 {
 		t.Errorf("%v calls at the view", got)
 	}
+	maps.Copy(n.families, signInNumbers(t).families)
 	checkMetricsPage(t, n)
 	checkAlerts(t, g.scrape(t))
+}
+
+// signInNumbers are those of a gateway where users sign in, for clients and for a server.
+func signInNumbers(t *testing.T) numbers {
+	t.Helper()
+	s := scripted(t, stateless)
+	s.Tools("a")
+	remote := mcptest.NewAccounts(s)
+	t.Cleanup(remote.Close)
+	cfg := gateway.Config{
+		Admin:     gateway.Admin{Listen: "127.0.0.1:0"},
+		Upstreams: []upstream.Config{{Name: "up", URL: remote.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
+	}
+	cfg.Auth.Server = auth.ServerConfig{Enabled: true, ClientID: "gatehouse", Clients: []clientele.Fixed{{ID: "web", RedirectURIs: []string{"https://app.example/cb"}}}}
+	cfg.Accounts.SignIn.ClientID = "pages"
+	g := guard(t, cfg)
+	g.issuer.LetSignIn()
+	p := &personal{urls: []string{g.url}, issuer: g.issuer, remote: remote}
+	m, _, err := p.client(t, g.url, stateless, `{}`).Call(deadline(t), "tools/call", callA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.wantSignedIn(t, regexp.MustCompile(`http://[^ "]+/account/sign-in/[^ "]+`).FindString(m.Text))
+	r, err := http.NewRequestWithContext(deadline(t), http.MethodPost, strings.TrimSuffix(g.url, "/mcp")+"/oauth/token", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := ownClient(t).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	n := g.scrape(t)
+	n.want(t, map[string]float64{
+		"accounts{state=ok,upstream=up}":                   1,
+		"authserver_steps_total{result=refused,step=code}": 1,
+	})
+	return n
 }
 
 // refusedRequests sends requests that do not become calls.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 )
 
 // TestReplicasOperators: whichever replica an operator asks, the sessions of all are shown, and
-// one is ended where it is.
+// one is ended where it is. A server is disabled at all of them.
 func TestReplicasOperators(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -40,7 +41,7 @@ func TestReplicasOperators(t *testing.T) {
 		replicas, stops = append(replicas, g), append(stops, stop)
 	}
 	ask := func(at int, method, path string) (int, []byte) {
-		req, err := http.NewRequestWithContext(deadline(t), method, "http://"+replicas[at].AdminAddr().String()+"/api/v1/sessions"+path, nil)
+		req, err := http.NewRequestWithContext(deadline(t), method, "http://"+replicas[at].AdminAddr().String()+"/api/v1"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func TestReplicasOperators(t *testing.T) {
 			Sessions []admin.Session
 			Missing  []string
 		}
-		if status, text := ask(at, http.MethodGet, ""); status != http.StatusOK || json.Unmarshal(text, &answer) != nil {
+		if status, text := ask(at, http.MethodGet, "/sessions"); status != http.StatusOK || json.Unmarshal(text, &answer) != nil {
 			t.Fatalf("%d %s", status, text)
 		}
 		owners = make(map[string]string)
@@ -89,14 +90,24 @@ func TestReplicasOperators(t *testing.T) {
 			t.Errorf("replica %d shows the owners %v, missing %v", at, owners, missing)
 		}
 	}
-	if status, text := ask(0, http.MethodDelete, "/"+sessions[1]); status != http.StatusNoContent {
+	if status, text := ask(0, http.MethodDelete, "/sessions/"+sessions[1]); status != http.StatusNoContent {
 		t.Errorf("ending a session of the other replica: %d %s", status, text)
 	}
 	if owners, _ := list(1); owners[sessions[1]] != "" || owners[sessions[0]] == "" {
 		t.Errorf("after the end of one, the owners are %v", owners)
 	}
-	if status, text := ask(0, http.MethodDelete, "/"+sessions[1]); status != http.StatusNotFound {
+	if status, text := ask(0, http.MethodDelete, "/sessions/"+sessions[1]); status != http.StatusNotFound {
 		t.Errorf("ending it once more: %d %s", status, text)
+	}
+	for _, what := range []string{"disable", "enable"} {
+		if status, text := ask(0, http.MethodPost, "/upstreams/up/"+what); status != http.StatusOK || bytes.Contains(text, []byte("missing")) {
+			t.Errorf("%s: %d %s", what, status, text)
+		}
+		_, text := ask(1, http.MethodGet, "/upstreams/up")
+		var up admin.Server
+		if err := json.Unmarshal(text, &up); err != nil || (up.Disabled != nil) != (what == "disable") || !slices.ContainsFunc(up.Timeline, func(c admin.Change) bool { return c.By == "loopback" && c.Did == what+"d" }) {
+			t.Errorf("after %s, the other replica says %s", what, text)
+		}
 	}
 	stops[1]()
 	if owners, missing := list(0); len(owners) != 1 || len(missing) > 0 {

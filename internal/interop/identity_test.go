@@ -16,6 +16,7 @@ import (
 
 // TestIdentityProviders loads the YAML of docs/identity-providers.md.
 func TestIdentityProviders(t *testing.T) {
+	t.Setenv("OAUTH_CLIENT_SECRET", "a secret of the gateway at the provider")
 	var titles []string
 	for title, text := range pageConfigs(t) {
 		titles = append(titles, title)
@@ -29,7 +30,7 @@ func TestIdentityProviders(t *testing.T) {
 			}
 		})
 	}
-	if want := []string{"The same for all", "Keycloak", "Microsoft Entra ID", "Okta", "Auth0"}; !slices.Equal(titles, want) {
+	if want := []string{"The same for all", "With the gateway's own authorization server", "Keycloak", "Microsoft Entra ID", "Okta", "Auth0", "Workloads", "Workloads"}; !slices.Equal(titles, want) {
 		t.Errorf("there is YAML under %q, want %q", titles, want)
 	}
 }
@@ -99,7 +100,7 @@ func readPage(t *testing.T, elem ...string) string {
 
 // yamlBlocks returns the blocks of YAML that begin at the left margin.
 func yamlBlocks(page string) (blocks []string) {
-	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n([a-z].*?)^```$").FindAllStringSubmatch(page, -1) {
 		blocks = append(blocks, m[1])
 	}
 	return blocks
