@@ -19,14 +19,14 @@ func TestMain(m *testing.M) {
 // Meanwhile the replicas load one configuration after another, each of which replaces a
 // server. This must not make any call fail, get lost, run twice or get a wrong answer.
 func TestBooksBalance(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
 	l := newLedger()
 	l.told = t.Output()
-	s, err := build(ctx, l, "warn")
+	s, err := build(t.Context(), l, "warn")
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
 	var pulse sync.WaitGroup
 	beating, stop := context.WithCancel(ctx)
 	pulse.Go(func() { s.pulse(beating) })

@@ -81,6 +81,7 @@ func (c Checkout) BuildTool(ctx context.Context, module string) (string, error) 
 func (c Checkout) command(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = string(c)
+	cmd.Env = append(os.Environ(), "GOEXPERIMENT=") // as users build it: not with what the tests turn on for themselves
 	return run(cmd)
 }
 
