@@ -1,16 +1,15 @@
 package auth
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
 // Provider is an issuer as somebody sees it who signs in there.
@@ -25,7 +24,8 @@ type Provider struct {
 	// can register themselves. Public says that it has tokens for clients without a secret.
 	Documents, Registers, Public bool
 
-	client Client
+	// RoundTripper sends requests to the issuer, as all of the gateway's requests to issuers are sent.
+	safehttp.RoundTripper
 }
 
 // providerFor is how long the metadata of a Provider are used.
@@ -70,7 +70,7 @@ func provider(ctx context.Context, client Client, issuer string) (*Provider, err
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{Issuer: issuer, client: client}
+	p := &Provider{Issuer: issuer, RoundTripper: client.Do}
 	if p.AuthURL, err = endpoint(doc, "authorization_endpoint"); err != nil {
 		return nil, err
 	}
@@ -92,18 +92,6 @@ func provider(ctx context.Context, client Client, issuer string) (*Provider, err
 	ways, _ := textList(methods)
 	p.Public = slices.Contains(ways, "none")
 	return p, nil
-}
-
-// RoundTrip sends a request to the issuer, as all of the gateway's requests to issuers are sent.
-func (p *Provider) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := p.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: answer.Status, Status: http.StatusText(answer.Status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: answer.Header, Body: io.NopCloser(bytes.NewReader(answer.Body)), ContentLength: int64(len(answer.Body)), Request: r,
-	}, nil
 }
 
 // IdentifyToken is Identify for a token that came another way than in a header of a request. The

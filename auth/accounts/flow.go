@@ -1,14 +1,12 @@
 package accounts
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -198,7 +196,7 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
 	defer cancel()
 	const failed = "The authorization server of this server gives no token"
-	token, err := f.oauth(b, "").Exchange(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: roundTripper{by}}), code,
+	token, err := f.oauth(b, "").Exchange(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(by.Do)}), code,
 		append(b.target(), oauth2.VerifierOption(b.Verifier))...)
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		if b.Client.Registered && (refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client") {
@@ -239,19 +237,4 @@ func (f *Flow) oauth(b begun, authURL string) *oauth2.Config {
 		ClientID: b.Client.ID, ClientSecret: b.Client.Secret, RedirectURL: f.redirect(), Scopes: slices.Clone(b.Scopes),
 		Endpoint: oauth2.Endpoint{AuthURL: authURL, TokenURL: b.TokenURL, AuthStyle: style},
 	}
-}
-
-// roundTripper is a web for golang.org/x/oauth2.
-type roundTripper struct{ by web }
-
-// RoundTrip makes a request.
-func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := t.by.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: answer.Status, Status: http.StatusText(answer.Status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: answer.Header, Body: io.NopCloser(bytes.NewReader(answer.Body)), ContentLength: int64(len(answer.Body)), Request: r,
-	}, nil
 }

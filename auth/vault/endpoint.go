@@ -1,13 +1,11 @@
 package vault
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -48,21 +46,6 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.cause.Error() }
 
-// transport sends requests of x/oauth2 as all of the gateway's requests to OAuth servers are sent.
-type transport struct{ client *safehttp.Client }
-
-// RoundTrip sends a request.
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := t.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: answer.Status, Status: http.StatusText(answer.Status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: answer.Header, Body: io.NopCloser(bytes.NewReader(answer.Body)), ContentLength: int64(len(answer.Body)), Request: r,
-	}, nil
-}
-
 // style is how the client proves who it is. It is never found out by trying: a refresh token that
 // rotates may be used once.
 func (g Grant) style() oauth2.AuthStyle {
@@ -93,7 +76,7 @@ func (v *Vault) grant(ctx context.Context, at place, r record) (Grant, *answerEr
 	// The token source of oauth2.Config has no parameters; this one has, and its grant type can be
 	// another one.
 	asks := clientcredentials.Config{ClientID: g.ClientID, ClientSecret: string(g.ClientSecret), TokenURL: g.TokenURL, AuthStyle: g.style(), EndpointParams: params}
-	got, err := asks.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport{client}}))
+	got, err := asks.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(client.Do)}))
 	if err != nil {
 		return g, judge(err, g)
 	}

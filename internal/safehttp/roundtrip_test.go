@@ -1,0 +1,41 @@
+package safehttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A library that has an http.Client of the RoundTripper gets whole answers, and neither redirects nor
+// forbidden addresses.
+func TestRoundTripper(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" {
+			http.Redirect(w, r, "/", http.StatusFound)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Seen", string(body))
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, "hello")
+	})
+	c := newClient(t, Options{Trust: []string{s.URL}, RootCAs: roots(s)})
+	library := &http.Client{Transport: RoundTripper(c.Do)}
+	answer, err := library.Post(s.URL, "text/plain", strings.NewReader("a=b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.Body.Close() != nil || string(text) != "hello" || answer.ContentLength != 5 || answer.Status != "418 I'm a teapot" ||
+		answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Seen") != "a=b" || answer.Request.Method != http.MethodPost {
+		t.Errorf("%v %q %+v", err, text, answer)
+	}
+	if _, err := library.Get(s.URL + "/away"); !errors.Is(err, ErrRedirect) {
+		t.Errorf("a redirect: %v", err)
+	}
+	if _, err := library.Get("http://169.254.169.254/"); !errors.Is(err, ErrForbidden) {
+		t.Errorf("a forbidden address: %v", err)
+	}
+}
