@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -172,7 +173,7 @@ func openAccounts(deps accounts.Deps, with accountsDeps) (*accounts.Accounts, er
 		return all
 	}
 	deps.Failed = func(server string, who *mcp.Caller, why error) {
-		with.journal(record.Record{Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject, Reason: why.Error()})
+		with.journal(record.Record{Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject, Reason: why.Error(), Error: failure.SignInFailed.String()})
 	}
 	return accounts.New(deps)
 }

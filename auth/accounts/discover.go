@@ -70,6 +70,9 @@ func (s Server) discover(ctx context.Context, by web) (*place, error) {
 	if err := p.read(doc, s.local()); err != nil {
 		return nil, err
 	}
+	if err := p.mixUp(s.Issuer != ""); err != nil {
+		return nil, err
+	}
 	switch {
 	case asked.scopes != nil:
 		p.scopes = asked.scopes
@@ -207,6 +210,19 @@ func (p *place) read(doc mcp.Raw, local bool) error {
 			"The authorization server of this server does not protect sign-ins as it has to (PKCE with S256)")
 	}
 	return nil
+}
+
+// mixUp refuses what a mix-up needs (RFC 9700 §4.4): metadata that send users to sign in at somebody
+// else's authorization server, and their code to a token endpoint of the author's. Metadata may name
+// another site only if the answers have to say whose they are (RFC 9207), which end checks, or if the
+// operator has chosen the authorization server.
+func (p *place) mixUp(chosen bool) error {
+	if chosen || p.namesItself || sameSite(p.authURL, p.issuer) {
+		return nil
+	}
+	return problem(fmt.Errorf("the metadata of %.200q have an authorization_endpoint at another site, %.200q, and not authorization_response_iss_parameter_supported: "+
+		"a code of that site could go to another one (mix-up). If both belong together, set auth.authorization_server of the upstream to %[1]q", p.issuer, hostOf(p.authURL)),
+		"This server has you sign in at a site that does not seem to be its own, so the gateway does not send you there. Tell the gateway's operator")
 }
 
 // document fetches a JSON object.

@@ -193,6 +193,77 @@ func TestMixUp(t *testing.T) {
 	}
 }
 
+// TestMixUpByMetadata: a server whose authorization server names somebody else's sign-in page and its own
+// token endpoint gets no code of theirs. The client is the gateway's document, which all of them know.
+func TestMixUpByMetadata(t *testing.T) {
+	t.Parallel()
+	victimHost := strings.NewReplacer("127.0.0.1", "localhost") // another host than the attacker's
+	for name, tt := range map[string]struct {
+		prepare func(evil, victim *world)
+		why     string // "" if the sign-in goes on to the token endpoint
+		sent    bool   // to the victim
+	}{
+		"the victim does not name itself": {func(*world, *world) {}, "does not seem to be its own", false},
+		"it says that its answers do not": {func(evil, _ *world) { evil.SetMetadata("authorization_response_iss_parameter_supported", false) }, "does not seem to be its own", false},
+		"a text is not true":              {func(evil, _ *world) { evil.SetMetadata("authorization_response_iss_parameter_supported", "true") }, "does not seem to be its own", false},
+		"it lies that its answers do":     {func(evil, _ *world) { evil.SetMetadata("authorization_response_iss_parameter_supported", true) }, "another authorization server", true},
+		"it lies, and the victim does": {func(evil, victim *world) {
+			evil.SetMetadata("authorization_response_iss_parameter_supported", true)
+			victim.SetAnswer("iss", victim.Issuer)
+		}, "another authorization server", true},
+		"the operator has named it": {func(evil, _ *world) { evil.server.Issuer = evil.Issuer }, "", true},
+	} {
+		evil, victim := newWorld(t), newWorld(t)
+		for _, w := range []*world{evil, victim} {
+			w.SetMetadata("authorization_response_iss_parameter_supported", nil)
+			w.SetMetadata("client_id_metadata_document_supported", true)
+		}
+		victim.SetAnswer("iss", "")
+		evil.SetMetadata("authorization_endpoint", victimHost.Replace(victim.Issuer)+"/authorize")
+		tt.prepare(evil, victim)
+		way, err := evil.begin(t.Context(), evil.server, alice, "browser", "")
+		if err == nil {
+			_, err = evil.endAs(evil.visit(t, way.URL), alice, "browser")
+		}
+		if stolen := len(evil.Forms()) > 0; err == nil || !strings.Contains(err.Error(), tt.why) || stolen != (tt.why == "") {
+			t.Errorf("%s: %v; the attacker has the code: %t", name, err, stolen)
+		}
+		if sent := len(victim.Authorized()) > 0; sent != tt.sent {
+			t.Errorf("%s: the user was sent to the victim: %t", name, sent)
+		}
+		if p, ok := errors.AsType[*Problem](err); !ok || strings.Contains(p.Why, "http") {
+			t.Errorf("%s: the user reads what others wrote: %v", name, err)
+		}
+	}
+}
+
+// TestSameSite: a registrable domain is a site, a public suffix and an address are none.
+func TestSameSite(t *testing.T) {
+	for pair, want := range map[[2]string]bool{
+		{"https://login.example.com/a", "https://www.Example.COM:8443/b"}: true,
+		{"https://example.com", "https://example.com/authorize"}:          true,
+		{"https://a.example.co.uk", "https://b.example.co.uk"}:            true,
+		{"https://example.com", "https://example.org"}:                    false,
+		{"https://example.com", "https://example.com.evil.org"}:           false,
+		{"https://a.co.uk", "https://b.co.uk"}:                            false,
+		{"https://mallory.github.io", "https://alice.github.io"}:          false,
+		{"https://github.io", "https://github.io"}:                        true,
+		{"http://127.0.0.1:1/a", "http://127.0.0.1:2"}:                    true,
+		{"http://127.0.0.1", "http://localhost"}:                          false,
+		{"http://localhost:1", "http://LOCALHOST:2"}:                      true,
+		{"https://192.0.2.1", "https://198.51.2.1"}:                       false,
+		{"https://[2001:db8::1]", "https://[2001:db8::1]:8443/authorize"}: true,
+		{"https://[2001:db8::1]", "https://[2001:db8::2]"}:                false,
+		{"https://auth", "https://evil"}:                                  false,
+		{"https://evil.example.com.", "https://example.com"}:              false,
+		{"https:///authorize", "https:///authorize"}:                      false,
+	} {
+		if sameSite(pair[0], pair[1]) != want {
+			t.Errorf("%q: want %t", pair, want)
+		}
+	}
+}
+
 // TestDiscovery: the orders of the specification, and what is refused.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()

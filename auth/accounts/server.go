@@ -3,8 +3,11 @@ package accounts
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
+
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -97,4 +100,29 @@ func hostOf(raw string) string {
 		return ""
 	}
 	return u.Host
+}
+
+// sameSite reports whether two URLs are of one site: hosts of one registrable domain, the part below a
+// public suffix that somebody has registered. Addresses, and names without such a part, have to be the
+// same host.
+func sameSite(a, b string) bool {
+	one, err := siteOf(a)
+	other, otherErr := siteOf(b)
+	return err == nil && otherErr == nil && one == other
+}
+
+func siteOf(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return "", errors.New("not an absolute URL")
+	}
+	host := strings.ToLower(u.Hostname())
+	if _, err := netip.ParseAddr(host); err == nil {
+		return host, nil
+	}
+	domain, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil { // such as localhost, or a public suffix itself
+		return host, nil
+	}
+	return domain, nil
 }

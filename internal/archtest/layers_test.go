@@ -60,7 +60,8 @@ var layers = []layer{
 		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
 	{level: 2, dir: "auth/clientele", ours: []string{"internal/mcp", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
-	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"}, third: []string{"golang.org/x/oauth2"}},
+	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
+		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
