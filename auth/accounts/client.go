@@ -45,7 +45,7 @@ type client struct {
 // clientAt returns what the gateway is at an authorization server: what the operator registered,
 // else its own document, else what it registers itself as (2026-07-28
 // basic/authorization/client-registration). Errors are a *Problem.
-func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place) (client, error) {
+func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vault.Owner) (client, error) {
 	switch {
 	case s.ClientID != "" && s.ClientSecret == "":
 		return client{ID: s.ClientID, Auth: vault.AuthNone}, nil
@@ -63,7 +63,10 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place) (client
 	var known client
 	value, err := f.Store.Get(ctx, at)
 	if err == nil && json.Unmarshal(value, &known) == nil {
-		return known, nil
+		var forgotten bool
+		if forgotten, err = f.forgotten(ctx, by, p, known, who); err == nil && !forgotten {
+			return known, nil
+		}
 	}
 	if err != nil && !errors.Is(err, kept.ErrNone) {
 		return client{}, problem(err, "The gateway's store does not answer")
@@ -74,20 +77,6 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place) (client
 // registration is where what the gateway is registered as at an issuer is kept. Another redirect URI
 // needs another registration.
 func (f *Flow) registration(issuer string) string { return "client " + f.redirect() + " " + issuer }
-
-// unknown forgets a registration that an issuer does not know any more, unless there is another one
-// already.
-func (f *Flow) unknown(ctx context.Context, issuer, id string) error {
-	var known client
-	value, err := f.Store.Get(ctx, f.registration(issuer))
-	if err == nil && json.Unmarshal(value, &known) == nil && known.ID == id {
-		err = f.Store.Drop(ctx, f.registration(issuer))
-	}
-	if errors.Is(err, kept.ErrNone) {
-		return nil
-	}
-	return err
-}
 
 // documentable reports whether authorization servers can have the gateway's document.
 func (f *Flow) documentable() bool { return strings.HasPrefix(f.PublicURL, "https://") }

@@ -106,7 +106,7 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 			p.scopes = append(p.scopes, scope)
 		}
 	}
-	is, err := f.clientAt(ctx, by, s, p)
+	is, err := f.clientAt(ctx, by, s, p, who)
 	if err != nil {
 		return way{}, err
 	}
@@ -121,6 +121,9 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 	value, err := json.Marshal(b)
 	if err == nil {
 		err = f.Store.Put(ctx, stateRoom+id, value, longest)
+	}
+	if err == nil && is.Registered {
+		err = f.Store.Put(ctx, f.sent(who, p.issuer), []byte(is.ID), sentFor)
 	}
 	if err != nil {
 		return way{}, problem(err, "The gateway's store does not answer")
@@ -163,6 +166,9 @@ func (f *Flow) end(ctx context.Context, answer url.Values, who vault.Owner, brow
 		return e, problem(nil, "This sign-in is over, or it began too long ago. Begin again")
 	}
 	e.server, e.ticket = b.Server, b.Ticket
+	if b.Client.Registered && !isUnknown(answer.Get("error")) { // users can write that themselves: the next sign-in asks the token endpoint
+		_ = f.Store.Drop(ctx, f.sent(who, b.Issuer)) // at worst, the next sign-in asks in vain
+	}
 	s, ok := find(b.Server)
 	if !ok {
 		return e, problem(nil, "The server is not there any more")
@@ -199,8 +205,8 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 	token, err := f.oauth(b, "").Exchange(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(by.Do)}), code,
 		append(b.target(), oauth2.VerifierOption(b.Verifier))...)
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		if b.Client.Registered && (refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client") {
-			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"), f.Store.Drop(ctx, f.registration(b.Issuer)))
+		if b.Client.Registered && isUnknown(refused.ErrorCode) {
+			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"), f.unknown(ctx, b.Issuer, b.Client.ID))
 		} else { // its answer may have anything in it
 			err = fmt.Errorf("HTTP %d %s", refused.Response.StatusCode, codeOf(refused.ErrorCode))
 		}

@@ -401,18 +401,6 @@ func TestClients(t *testing.T) {
 			t.Errorf("registered as %v", all)
 		}
 	})
-	t.Run("registered anew where it was forgotten", func(t *testing.T) {
-		w := newWorld(t)
-		way := w.beginAs(t, alice, "browser")
-		w.Forget()
-		if _, err := w.endAs(w.visit(t, way.URL), alice, "browser"); err == nil || strings.Contains(err.Error(), "canary") {
-			t.Errorf("got %v", err)
-		}
-		way = w.beginAs(t, alice, "browser")
-		if _, err := w.endAs(w.visit(t, way.URL), alice, "browser"); err != nil || len(w.Registered()) != 2 {
-			t.Errorf("%v after %d registrations", err, len(w.Registered()))
-		}
-	})
 	t.Run("its own document", func(t *testing.T) {
 		w := newWorld(t)
 		w.SetMetadata("client_id_metadata_document_supported", true)
