@@ -52,7 +52,7 @@ func openOperators(g *Gateway, cfg Config, shared *stores, version string, metri
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
-	var last lastFindings
+	last := newLastFindings()
 	desk := deskOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
@@ -69,8 +69,8 @@ func newAPI(g *Gateway) *admin.API {
 		Act:       desk.Act,
 		Pins:      desk.Pins,
 		Approve:   desk.Approve,
-		Findings: func(ctx context.Context) []admin.Finding {
-			return last.of(func() diagnosis.Facts { return factsOf(context.WithoutCancel(ctx), g) })
+		Findings: func(ctx context.Context) ([]admin.Finding, error) {
+			return last.of(ctx, func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) })
 		},
 		Policy: func() admin.Policy {
 			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) })

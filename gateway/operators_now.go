@@ -3,10 +3,10 @@ package gateway
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
@@ -18,9 +18,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// findingsHold is for how long findings are good: many may look at them at a time, and Redis is
-// asked for them.
-const findingsHold = time.Second
+const (
+	// findingsHold is for how long findings are good: many may look at them at a time, and Redis is
+	// asked for them.
+	findingsHold = time.Second
+	// findingsTime bounds how long facts are collected. What does not answer by then is away.
+	findingsTime = 5 * time.Second
+)
 
 // shownPolicy returns rules as operators see them. at returns the place of a rule.
 func shownPolicy(cfg policy.Config, at func(rule string) string) admin.Policy {
@@ -40,20 +44,33 @@ func shownPolicy(cfg policy.Config, at func(rule string) string) admin.Policy {
 
 // lastFindings are those that were looked for last.
 type lastFindings struct {
-	mu  sync.Mutex // guards the fields below; held while facts are collected
-	at  time.Time
-	all []admin.Finding
+	turn chan struct{} // holds one while somebody looks; guards the fields below
+	at   time.Time
+	all  []admin.Finding
 }
 
-// of returns what is not well.
-func (l *lastFindings) of(facts func() diagnosis.Facts) []admin.Finding {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Since(l.at) >= findingsHold {
-		l.all = diagnosis.Of(facts())
-		l.at = time.Now()
+func newLastFindings() *lastFindings { return &lastFindings{turn: make(chan struct{}, 1)} }
+
+// of returns what is not well. One looks for all who ask; when ctx ends, nobody waits any longer, and
+// whoever waits behind a looker that has left looks anew.
+func (l *lastFindings) of(ctx context.Context, facts func(context.Context) diagnosis.Facts) ([]admin.Finding, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return l.all
+	if time.Since(l.at) < findingsHold {
+		return l.all, nil
+	}
+	looking, cancel := context.WithTimeout(ctx, findingsTime)
+	defer cancel()
+	all := diagnosis.Of(facts(looking))
+	if ctx.Err() != nil { // to whoever has left, everything looks as if it were away
+		return nil, ctx.Err()
+	}
+	l.all, l.at = all, time.Now()
+	return all, nil
 }
 
 // lineOf returns the line of a problem, if it is in this file.

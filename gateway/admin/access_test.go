@@ -31,7 +31,7 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 	var records []record.Record
 	return New(Deps{
 		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept, Series: series.New(time.Now()), Self: "a", Policy: func() Policy { return Policy{} },
-		Findings:  func(context.Context) []Finding { return nil },
+		Findings:  func(context.Context) ([]Finding, error) { return nil, nil },
 		Record:    func(r *record.Record) { records = append(records, *r) },
 		Upstreams: func() []Upstream { return nil }, Sessions: func(context.Context) ([]Session, []string) { return nil, nil }, Replicas: func() []Replica { return nil },
 		Server: func(string, ToolPage) (Server, error) { return Server{}, ErrNoServer }, Pins: func(string) []Pin { return nil },

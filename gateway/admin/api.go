@@ -46,8 +46,8 @@ type Deps struct {
 	Record func(*record.Record)
 
 	Upstreams func() []Upstream
-	// Findings returns what is not well, worst first.
-	Findings func(context.Context) []Finding
+	// Findings returns what is not well, worst first. The error is that of the context.
+	Findings func(context.Context) ([]Finding, error)
 	// Pins returns what is not approved, of one server or, with "", of all.
 	Pins func(upstream string) []Pin
 	// Approve approves definitions, all or none. The error is a *NotNow, or that of the gateway.

@@ -1,7 +1,10 @@
 package admin
 
 import (
+	"net/http"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // How bad a finding is.
@@ -42,5 +45,9 @@ type Finding struct {
 
 // found answers with what is not well.
 func found(a *API, x *exchange) error {
-	return x.answer(Findings{a.deps.Self, time.Now().UTC(), some(a.deps.Findings(x.r.Context()))})
+	all, err := a.deps.Findings(x.r.Context())
+	if err != nil {
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "what is not well could not be found out in time: try again")
+	}
+	return x.answer(Findings{a.deps.Self, time.Now().UTC(), some(all)})
 }
