@@ -126,6 +126,9 @@ func findSecrets(n *yaml.Node, shape reflect.Type, name string, named bool, foun
 				child, isNamed = shape.Elem(), true
 			case fields[key.Value] != nil:
 				child = shape.FieldByIndex(fields[key.Value]).Type
+			case fields != nil && value.Tag == "!!str" && !isMasked(value) && !hasReference(value): // the key of a secret, misspelt?
+				found(value)
+				continue
 			}
 			findSecrets(value, child, key.Value, isNamed, found)
 		}
@@ -160,7 +163,7 @@ func isSecret(n *yaml.Node, shape reflect.Type, name string, named bool) bool {
 	switch {
 	case SecretValue(n.Value):
 		return true
-	case strings.Contains(strings.ReplaceAll(n.Value, "$${", ""), "${"):
+	case hasReference(n):
 		return false
 	case hides && !named: // always a secret
 		return true
@@ -171,6 +174,10 @@ func isSecret(n *yaml.Node, shape reflect.Type, name string, named bool) bool {
 }
 
 func isMasked(n *yaml.Node) bool { return n.Value == Mask || n.Value == "" }
+
+func hasReference(n *yaml.Node) bool {
+	return strings.Contains(strings.ReplaceAll(n.Value, "$${", ""), "${")
+}
 
 func keysOf(shape reflect.Type) map[string][]int {
 	if shape == nil || shape.Kind() != reflect.Struct {

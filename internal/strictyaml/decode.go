@@ -68,7 +68,7 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 		}
 		index, known := fields[key.Value]
 		if !known {
-			message, meant := unknownKey(key.Value, fields)
+			message, meant := unknownKey(key.Value, !isNull(value), fields)
 			d.problems = append(d.problems, placed{key.Line, key.Column, address, message})
 			d.broken[join(address, key.Value)] = true
 			d.broken[join(address, meant)] = true
@@ -103,6 +103,10 @@ func (d *Document) mapping(n *yaml.Node, address string, v reflect.Value) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if !isKey(key) {
+			continue
+		}
+		if isNull(value) { // its name may be "name:value"
+			d.say(key, address, "a name here has no value: want name: value, with a space behind the colon")
 			continue
 		}
 		member := reflect.New(v.Type().Elem()).Elem()

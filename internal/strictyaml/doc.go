@@ -4,6 +4,6 @@
 // It owns parsing (no aliases, anchors, tags, merge keys, or duplicate keys), decoding into
 // structs by their yaml tags (unknown keys are problems, durations have units, 0 is not "the
 // default"), references ${env:NAME} and ${file:/path}, and the places of problems. No message
-// quotes the value of a reference. It leaves checks of values to the types themselves, whose
+// quotes the value of a reference, a value that no key is known for, or the password of a URL. It leaves checks of values to the types themselves, whose
 // joined errors begin with the path of a key. It starts no goroutines.
 package strictyaml

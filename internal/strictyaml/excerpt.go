@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,9 +13,12 @@ const (
 	leftOut = "…"
 )
 
+// aReference is a reference with nothing around it.
+var aReference = regexp.MustCompile(`^\$\{(env|file):[^${}]+\}$`)
+
 // Excerpt shows the line of a problem to people who may not know secrets, and under it a caret at
-// the problem's column. Whatever may be a value is left out, unless the problem's message quotes
-// it or it is a reference: the key of a value may be misspelt, so nothing tells that it is no secret.
+// the problem's column. It shows keys and structure. Values are left out, since their key may be
+// misspelt, but for references and what the problem's message quotes, which is no secret.
 func Excerpt(line string, column int, message string) string {
 	e := excerpt{message: message, column: column, caret: -1}
 	for len(line) > 0 {
@@ -73,9 +77,13 @@ func (e *excerpt) next(line string) int {
 	e.begun, e.key = true, false
 	switch {
 	case mayBeKey && strings.HasPrefix(rest, ":") && (len(rest) == 1 || rest[1] == ' '):
+		if !keyName.MatchString(value) {
+			e.add(text, leftOut)
+			text = ""
+		}
 		e.add(text+":", text+":")
 		return n + 1
-	case strings.Contains(e.message, `"`+value+`"`), strings.HasPrefix(value, "${") && strings.HasSuffix(value, "}"):
+	case strings.Contains(e.message, `"`+value+`"`), aReference.MatchString(value):
 		e.add(text, text)
 	default:
 		e.add(text, leftOut)

@@ -22,6 +22,11 @@ func TestExcerpt(t *testing.T) {
 		{"quotes that do not end", `password: "abc: def`, 11, "is not valid YAML", "password: …\n          ^"},
 		{"quotes with quotes", `password: "abc\": def" x: y`, 11, "is not valid YAML", "password: …\n          ^"},
 		{"a URL with a password", `url: redis://user:pass@host/0`, 1, "cannot be used", "url: …\n^"},
+		{"a key of something else", `headers: {Authorization:hunter2: x, X-Team: "a"}`, 11, "unknown key", "headers: {…: …, X-Team: …}\n          ^"},
+		{"a key without a space behind its colon", `  {token:hunter2, token=hunter2}`, 4, "unknown key", "  {…, …}\n   ^"},
+		{"what is between references", `token: '${env:A}hunter2${env:B}'`, 8, "is too short", "token: …\n       ^"},
+		{"what is behind a reference", `token: ${env:A}hunter2`, 8, "is too short", "token: ${env:A}…\n       ^"},
+		{"no reference", `token: ${hunter2}`, 8, "unknown reference", "token: …\n       ^"},
 		{"a comment", `listen: x # the password is hunter2`, 1, `"x" is no address`, "listen: x \n^"},
 		{"characters that are longer", `größe: ä`, 8, "", "größe: …\n       ^"},
 		{"no column", `a: b`, 0, "", "a: …"},
@@ -38,7 +43,7 @@ func TestExcerpt(t *testing.T) {
 
 // FuzzExcerpt: no line makes it fail, and a secret that stands as a value is never shown.
 func FuzzExcerpt(f *testing.F) {
-	for _, line := range []string{"token: %", "  - {token: %, x: y}", "token: \"%", "x: [%, '%', \"%\"]", "headers: {A: Bearer %}", "- %", "token:  %:%", "token: >- %", "a: {b: {c: %"} {
+	for _, line := range []string{"token: %", "  - {token: %, x: y}", "token: \"%", "x: [%, '%', \"%\"]", "headers: {A: Bearer %}", "- %", "token:  %:%", "token: >- %", "a: {b: {c: %", "token: ${env:A}%", "token: ${%}", "token: '${env:A}%${env:B}'"} {
 		f.Add(line, 3)
 	}
 	const secret = "hunter2"

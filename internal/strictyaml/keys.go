@@ -3,7 +3,9 @@ package strictyaml
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,9 +30,21 @@ func Keys(t reflect.Type) map[string][]int {
 	return fields
 }
 
-// unknownKey says what is wrong with a key that no field has, and which key was
-// most likely meant, the key itself when none is near.
-func unknownKey(key string, fields map[string][]int) (message, meant string) {
+// keyName is what a key of ours, or the name of a header or a variable, looks like. Anything else in
+// place of a key may have a secret in it, such as "token:secret" without a space.
+var keyName = regexp.MustCompile(`^[\pL_][\pL\pN_.-]{0,63}$`)
+
+// shownKey quotes a key for a message.
+func shownKey(key string) string {
+	if !keyName.MatchString(key) {
+		return leftOut
+	}
+	return strconv.Quote(key)
+}
+
+// unknownKey says what is wrong with a key that no field has, and which key was most likely meant,
+// "" when none is near. What has no value may be one.
+func unknownKey(key string, hasValue bool, fields map[string][]int) (message, meant string) {
 	known := make([]string, 0, len(fields))
 	for name := range fields {
 		known = append(known, name)
@@ -43,10 +57,13 @@ func unknownKey(key string, fields map[string][]int) (message, meant string) {
 			best, meant = n, name
 		}
 	}
-	if meant != key {
-		return fmt.Sprintf("unknown key %q (did you mean %q?)", key, meant), meant
+	switch {
+	case meant != key:
+		return fmt.Sprintf("unknown key %s (did you mean %q?)", shownKey(key), meant), meant
+	case !hasValue:
+		return "a key without a value: want key: value, with a space behind the colon; the keys here are " + strings.Join(known, ", "), ""
 	}
-	return fmt.Sprintf("unknown key %q; the keys here are %s", key, strings.Join(known, ", ")), ""
+	return fmt.Sprintf("unknown key %s; the keys here are %s", shownKey(key), strings.Join(known, ", ")), ""
 }
 
 // distance is the number of letters to insert, delete, replace or swap with their

@@ -155,11 +155,11 @@ func checkNode(n *yaml.Node, address string) []placed {
 		case key.Tag == "!!merge":
 			say(key, "merge keys (<<) are not supported; write the keys out")
 		case twice:
-			say(key, "key %q is given twice, in lines %d and %d", key.Value, line, key.Line)
+			say(key, "key %s is given twice, in lines %d and %d", shownKey(key.Value), line, key.Line)
 		default:
 			first[key.Value] = key.Line
 		}
-		faults = append(faults, checkNode(value, join(address, key.Value))...)
+		faults = append(faults, checkNode(value, join(address, strings.Trim(shownKey(key.Value), `"`)))...)
 	}
 	return faults
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -66,7 +67,7 @@ func (r *references) resolve(reference string) (value, warning string, err error
 	kind, name, _ := strings.Cut(reference, ":")
 	switch {
 	case kind != "env" && kind != "file":
-		return "", "", fmt.Errorf("unknown reference ${%s}: want ${env:NAME} or ${file:/path}; write $${ for a plain ${", reference)
+		return "", "", errors.New("unknown reference ${" + leftOut + "}: want ${env:NAME} or ${file:/path}; write $${ for a plain ${") // it may be a part of a password
 	case name == "":
 		return "", "", fmt.Errorf("reference ${%s} names nothing: want ${env:NAME} or ${file:/path}", reference)
 	case r.blind:
@@ -120,8 +121,12 @@ func (r *references) readFile(path string) (value, warning string, err error) {
 	return string(data), warning, nil
 }
 
-// hide replaces every value of a reference in a message by the reference. Values of up to three
-// bytes stay: they are no secrets, and may occur in any word.
+// userinfo is where a URL, or a path that was made of one, has its password.
+var userinfo = regexp.MustCompile(`:/+[^\s"]*@`)
+
+// hide replaces every value of a reference in a message by the reference, and leaves out user and
+// password of URLs, which checks quote. Values of up to three bytes stay: they are no secrets, and
+// may occur in any word.
 func (r *references) hide(message string) string {
 	// Longest first: one value may be a part of another.
 	longest := slices.SortedFunc(maps.Keys(r.values), func(a, b string) int {
@@ -133,7 +138,7 @@ func (r *references) hide(message string) string {
 			message = strings.ReplaceAll(message, quoted(value), r.values[value])
 		}
 	}
-	return message
+	return userinfo.ReplaceAllString(message, "://"+leftOut+"@")
 }
 
 // quoted is value as %q writes it, without the quotes.
