@@ -163,7 +163,14 @@ func openAccounts(deps accounts.Deps, with accountsDeps) (*accounts.Accounts, er
 	}
 	deps.Flow = accounts.Flow{PublicURL: accounts.Origin(with.publicURL), Store: kept.New(with.redis, key, "account-sign-ins", mostAccounts), Key: key}
 	deps.People = signin.NewSessions(with.redis, people)
-	deps.SignIn = func() *signin.Flow { return with.signIn(key) }
+	ended := signin.NewEnded(with.redis)
+	deps.SignIn = func() *signin.Flow {
+		flow := with.signIn(key)
+		if flow != nil {
+			flow.Ended = ended
+		}
+		return flow
+	}
 	deps.Servers = func() (all []accounts.Server) {
 		for _, u := range with.servers() {
 			if enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -57,6 +58,7 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 type visitors struct {
 	people  *signin.Sessions // nil without a console
 	flows   *seal.Key        // for sign-ins that have begun
+	ended   *kept.Store      // those that have ended
 	version string
 }
 
@@ -73,7 +75,7 @@ func openConsole(g *Gateway, cfg Config, shared *stores, version string) error {
 	if g.console.flows, err = shared.key("sign-ins that have begun"); err != nil {
 		return err
 	}
-	g.console.people = signin.NewSessions(shared.redis, people)
+	g.console.people, g.console.ended = signin.NewSessions(shared.redis, people), signin.NewEnded(shared.redis)
 	return nil
 }
 
@@ -86,7 +88,7 @@ func (v visitors) flow(under *graph) *signin.Flow {
 	f := &signin.Flow{
 		Issuer: cmp.Or(cfg.Issuer, under.cfg.Auth.Servers()[0]), ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret, Scopes: cfg.Scopes,
 		Redirect: under.cfg.Admin.At() + console.CallbackPath, Cookie: console.FlowCookie, Path: console.CallbackPath,
-		Key: v.flows, Issuers: under.auth,
+		Key: v.flows, Ended: v.ended, Issuers: under.auth,
 	}
 	if len(f.Scopes) == 0 {
 		f.Scopes = under.cfg.Auth.WithDefaults(under.cfg.PublicURL).ScopesSupported

@@ -44,6 +44,7 @@ type Accounts struct {
 	pages   *webpage.Pages
 	mux     *http.ServeMux
 	waiting waiting
+	outage  signin.Outage
 }
 
 // New makes an Accounts.

@@ -185,7 +185,7 @@ func (a *Accounts) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	at, err := flow.Begin(w, r, r.URL.EscapedPath())
 	if err != nil {
-		a.Log.Warn("accounts: nobody can sign in", failure.IssuerDown.Attr(), "issuer", flow.Issuer, "error", err)
+		a.outage.Warn(r.Context(), a.Log, "accounts: nobody can sign in", flow.Issuer, err)
 		a.say(w, http.StatusBadGateway, "You cannot sign in now", "The place where you sign in does not answer as it should. Try again in a minute.")
 		return
 	}
@@ -217,7 +217,7 @@ func (a *Accounts) entered(w http.ResponseWriter, r *http.Request) {
 	if refused, ok := errors.AsType[*signin.RefusedError](err); ok {
 		why = webpage.Text(refused.Why, mostWhy) // parts of it may be the issuer's
 	} else {
-		a.Log.Warn("accounts: a sign-in failed", failure.IssuerDown.Attr(), "issuer", flow.Issuer, "error", err)
+		a.outage.Warn(r.Context(), a.Log, "accounts: a sign-in failed", flow.Issuer, err)
 	}
 	a.say(w, http.StatusForbidden, "You are not signed in", why)
 }

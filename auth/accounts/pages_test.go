@@ -103,7 +103,7 @@ func newSite(t *testing.T) *site {
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r) }))
 	t.Cleanup(gateway.Close)
 	s.url = gateway.URL
-	key := newKey(t)
+	key, ended := newKey(t), signin.NewEnded(nil)
 	servers := []Server{{Name: "crm", URL: s.remote.URL}, {Name: "secret", URL: "https://secret.example.com/mcp"}}
 	s.Accounts, err = New(Deps{
 		Flow:  Flow{PublicURL: s.url, Store: kept.New(nil, key, "accounts", 100), Key: key},
@@ -111,7 +111,7 @@ func newSite(t *testing.T) *site {
 		SignIn: func() *signin.Flow {
 			return &signin.Flow{
 				Issuer: s.issuer.URL, ClientID: "pages", Resource: s.issuer.Audience, Redirect: s.url + enterCallback,
-				Cookie: "gatehouse-account-flow", Path: enterCallback, Key: key, Issuers: a,
+				Cookie: "gatehouse-account-flow", Path: enterCallback, Key: key, Ended: ended, Issuers: a,
 			}
 		},
 		Servers: func() []Server { return servers },

@@ -15,7 +15,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // maxQuery bounds a request for authorization, in bytes: it has to fit into a cookie.
@@ -155,7 +154,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, req request) (str
 		return "", fail(codeInvalidRequest, refused.Why)
 	}
 	if err != nil {
-		s.deps.Log.WarnContext(r.Context(), "authorization server: nobody can sign in", failure.IssuerDown.Attr(), "issuer", s.flow.Issuer, "error", err)
+		s.outage.Warn(r.Context(), s.deps.Log, "authorization server: nobody can sign in", s.flow.Issuer, err)
 		return "", fail(codeUnavailable, "The provider where users sign in does not answer as it should. Try again.")
 	}
 	return at, nil
@@ -196,7 +195,8 @@ func (s *Server) ofSignIn(r *http.Request, err error) *oauthError {
 	if refused, ok := errors.AsType[*signin.RefusedError](err); ok {
 		return fail(codeAccessDenied, refused.Why)
 	}
-	return s.public(r, err)
+	s.outage.Warn(r.Context(), s.deps.Log, "authorization server: a sign-in failed", s.flow.Issuer, err)
+	return fail(codeUnavailable, "The provider where users sign in does not answer as it should. Try again.")
 }
 
 // turnBack ends a request for authorization with an error: at the client, or on a page if nobody

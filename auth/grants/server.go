@@ -73,6 +73,7 @@ type Server struct {
 	problems
 	deps      Deps
 	flow      *signin.Flow
+	outage    signin.Outage
 	pages     *webpage.Pages
 	resources map[string]string // the name of the view by its URL; "" for the gateway's endpoint
 }
@@ -109,7 +110,7 @@ func (s *Server) newFlow(cfg auth.Config) *signin.Flow {
 	f := &signin.Flow{
 		Issuer: s.cfg.Provider, ClientID: s.cfg.ClientID, ClientSecret: s.cfg.ClientSecret, Scopes: s.cfg.Scopes,
 		Redirect: s.cfg.Origin() + callbackPath, Cookie: s.cookie("gatehouse-oauth"), Path: "/",
-		Key: s.deps.State.flows, Issuers: s.deps.Auth,
+		Key: s.deps.State.flows, Ended: s.deps.State.over, Issuers: s.deps.Auth,
 		Several: true, IDToken: s.cfg.Identity == auth.IdentityIDToken, Offline: len(s.cfg.Scopes) == 0,
 	}
 	if len(f.Scopes) == 0 && !f.IDToken {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -27,6 +28,7 @@ const (
 // having signed in is not kept here, but sealed in a cookie of their browser.
 type State struct {
 	flows    *seal.Key   // seals these cookies
+	over     *kept.Store // sign-ins that have ended
 	clients  *seal.Key   // seals registrations of clients, which a reload must not end
 	begun    *kept.Store // by users who have signed in and are asked for consent
 	codes    *kept.Store
@@ -46,6 +48,7 @@ func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*Sta
 		return k
 	}
 	s.flows, s.clients = newKey("sign-ins that have begun"), newKey("clients that have registered")
+	s.over = signin.NewEnded(db)
 	s.begun = kept.New(db, newKey("consent that is asked for"), "oauth-begun", mostBegun)
 	s.codes = kept.New(db, newKey("codes"), "oauth-codes", mostCodes)
 	s.grants = kept.New(db, newKey("grants"), "oauth-grants", mostGrants)

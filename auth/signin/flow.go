@@ -19,7 +19,9 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -60,6 +62,8 @@ type Flow struct {
 	Offline bool
 	// Key seals the cookie.
 	Key *seal.Key
+	// Ended has the sign-ins that have ended: see NewEnded.
+	Ended *kept.Store
 	// Issuers is what knows the issuers, and who has a token.
 	Issuers *auth.Auth
 }
@@ -81,6 +85,12 @@ type SignedIn struct {
 	// Refresh is for Flow.Again; "" if the issuer gave nothing for it.
 	Refresh mcp.Secret
 }
+
+// mostEnded bounds the sign-ins that have ended and that are known to have, without Redis.
+const mostEnded = 10_000
+
+// NewEnded makes Flow.Ended, in Redis or, if db is nil, in memory.
+func NewEnded(db *redisdb.DB) *kept.Store { return kept.New(db, nil, "sign-ins-ended", mostEnded) }
 
 // Begin returns where to send the browser to sign in, with more parameters, and sets a cookie that
 // End needs. to comes back from End.
@@ -123,10 +133,17 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	if err != nil {
 		return in, err
 	}
-	in.To = b.To
 	f.setCookie(w, f.cookie(b.State), "", -1)
 	ctx, cancel := context.WithTimeout(r.Context(), exchangeTime)
 	defer cancel()
+	// Whoever has kept the cookie must not have the issuer asked for one code after the other.
+	switch first, err := f.Ended.Add(ctx, b.State, nil, longest); {
+	case err != nil:
+		return in, fmt.Errorf("the store does not say whether the sign-in has ended: %w", err)
+	case !first:
+		return in, notBegun()
+	}
+	in.To = b.To
 	at, err := f.Issuers.Provider(ctx, f.Issuer)
 	if err != nil {
 		return in, err
@@ -141,6 +158,9 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 		return in, &RefusedError{"The answer of the issuer has no code."}
 	}
 	token, err := f.client(at).Exchange(through(ctx, at), answer.Get("code"), append(f.resource(), oauth2.VerifierOption(b.Verifier))...)
+	if isInvalidGrant(err) {
+		return in, &RefusedError{"The issuer does not know the code of this sign-in, or not any more. Sign in again."}
+	}
 	if err != nil {
 		return in, fmt.Errorf("the issuer gives no token: %w", bare(err))
 	}
@@ -181,8 +201,7 @@ func (f *Flow) Again(r *http.Request, refresh mcp.Secret) (in SignedIn, err erro
 	}
 	token, err := f.client(at).TokenSource(through(ctx, at), &oauth2.Token{RefreshToken: string(refresh)}).Token()
 	if err != nil {
-		refused, ok := errors.AsType[*oauth2.RetrieveError](err)
-		if ok && refused.ErrorCode == "invalid_grant" {
+		if isInvalidGrant(err) {
 			return in, &RefusedError{"The issuer does not let the user go on without a new sign-in."}
 		}
 		return in, fmt.Errorf("the issuer gives no token: %w", bare(err))
@@ -210,16 +229,19 @@ func (f *Flow) resource() []oauth2.AuthCodeOption {
 
 // begun returns what Begin began in this browser.
 func (f *Flow) begun(r *http.Request, state string) (b begun, err error) {
-	again := &RefusedError{"This sign-in has not begun in this browser, or too long ago. Sign in again."}
 	cookie, err := r.Cookie(f.cookie(state))
 	if err != nil {
-		return b, again
+		return b, notBegun()
 	}
 	plain, err := f.Key.Open(cookie.Value, f.Redirect)
 	if err != nil || json.Unmarshal(plain, &b) != nil || time.Now().After(b.Until) || subtle.ConstantTimeCompare([]byte(b.State), []byte(state)) != 1 {
-		return b, again
+		return b, notBegun()
 	}
 	return b, nil
+}
+
+func notBegun() error {
+	return &RefusedError{"This sign-in has not begun in this browser, has ended, or began too long ago. Sign in again."}
 }
 
 func (f *Flow) client(at *auth.Provider) *oauth2.Config {
@@ -276,6 +298,12 @@ func (f *Flow) setCookie(w http.ResponseWriter, name, value string, age int) {
 		Name: name, Value: value, Path: f.Path, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: err != nil || u.Scheme == "https",
 	})
+}
+
+// isInvalidGrant reports whether a token endpoint refuses a code or a refresh token (RFC 6749 §5.2).
+func isInvalidGrant(err error) bool {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	return ok && refused.ErrorCode == "invalid_grant"
 }
 
 // bare is an error of a token endpoint without its answer, which may have anything in it.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { stop(); running.Wait() })
 	w.Flow = &signin.Flow{
 		Issuer: w.issuer.URL, ClientID: "console", ClientSecret: "s3cret", Scopes: []string{"mcp"}, Resource: w.issuer.Audience,
-		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Issuers: a,
+		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Ended: signin.NewEnded(nil), Issuers: a,
 	}
 	return w
 }
@@ -207,6 +208,41 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: the answer of the issuer is in the error: %v", name, err)
 		}
 	}
+}
+
+// TestMadeUpCodes: who has begun a sign-in can have the issuer asked for one code, and none in another's
+// name; a code that the issuer does not know is no fault of the issuer.
+func TestMadeUpCodes(t *testing.T) {
+	w := newWorld(t)
+	cookie, asked := w.begin(t)
+	answer := w.good(asked)
+	for i, code := range []string{"made-up-1", "made-up-2", "good-code"} {
+		answer.Set("code", code)
+		_, _, err := w.end(cookie, answer)
+		if _, refused := errors.AsType[*signin.RefusedError](err); !refused {
+			t.Errorf("%s: %v", code, err)
+		}
+		if len(w.forms) != 1 || i == 0 && !strings.Contains(err.Error(), "does not know the code") {
+			t.Errorf("%s: %v, and the issuer was asked %d times", code, err, len(w.forms))
+		}
+	}
+}
+
+// TestOutage: whoever begins sign-ins while the issuer is away does not fill the log.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		var outage signin.Outage
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		for range 5 {
+			outage.Warn(t.Context(), log, "nobody can sign in", "https://i.example.com", errors.New("HTTP 503"))
+		}
+		time.Sleep(time.Minute)
+		outage.Warn(t.Context(), log, "nobody can sign in", "https://i.example.com", errors.New("HTTP 503"))
+		if got := text.String(); strings.Count(got, "nobody can sign in") != 2 || !strings.Contains(got, "GH-ISSUER-DOWN") || !strings.HasSuffix(got, "more=4\n") {
+			t.Errorf("%s", got)
+		}
+	})
 }
 
 // TestTwice: a code is good once, and a sign-in is over after ten minutes.

@@ -40,6 +40,8 @@ type Console struct {
 	looks map[string]*look // by the file of the template
 	mux   *http.ServeMux
 	sites *http.CrossOriginProtection
+
+	outage signin.Outage
 }
 
 //go:embed static

@@ -52,7 +52,7 @@ func (c *Console) startSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	at, err := flow.Begin(w, r, to)
 	if err != nil {
-		c.deps.Log.Warn("console: nobody can sign in", failure.IssuerDown.Attr(), "issuer", flow.Issuer, "error", err)
+		c.outage.Warn(r.Context(), c.deps.Log, "console: nobody can sign in", flow.Issuer, err)
 		v.problem(http.StatusBadGateway, "The issuer does not answer as it should.", "Try again. The gateway's log has the cause.")
 		return
 	}
@@ -82,7 +82,7 @@ func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 	c.deps.SignedIn(who, err)
 	refused, ok := errors.AsType[*signin.RefusedError](err)
 	if !ok {
-		c.deps.Log.Warn("console: a sign-in failed", failure.IssuerDown.Attr(), "issuer", flow.Issuer, "error", err)
+		c.outage.Warn(r.Context(), c.deps.Log, "console: a sign-in failed", flow.Issuer, err)
 		refused = &signin.RefusedError{Why: "The issuer does not answer as it should. The gateway's log has the cause."}
 	}
 	v.render(http.StatusForbidden, signInPage, signInData{Issuer: flow.Issuer, Start: startPath, Why: refused.Why})

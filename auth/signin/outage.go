@@ -1,0 +1,35 @@
+package signin
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+)
+
+// sayEvery is the least time between two lines about an issuer where nobody can sign in: anybody can
+// begin sign-ins.
+const sayEvery = time.Minute
+
+// Outage logs that nobody can sign in, a line a minute. Its zero value is ready, and safe for
+// concurrent use.
+type Outage struct {
+	mu     sync.Mutex // guards the fields below
+	said   time.Time
+	silent int // without a line since then
+}
+
+// Warn logs why somebody could not sign in at an issuer, unless it has just said so. The next line
+// counts the others.
+func (o *Outage) Warn(ctx context.Context, log *slog.Logger, message, issuer string, why error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.said) < sayEvery {
+		o.silent++
+		return
+	}
+	log.WarnContext(ctx, message, failure.IssuerDown.Attr(), "issuer", issuer, "error", why, "more", o.silent)
+	o.said, o.silent = time.Now(), 0
+}
