@@ -92,10 +92,10 @@ func (w *watch) rest(ctx context.Context, d time.Duration) (again bool) {
 	return false
 }
 
-// dropStale drops the lists of an upstream that has failed for too long, or that an operator has
-// disabled.
+// dropStale drops the lists of an upstream that has failed for too long, that an operator has
+// disabled, or at which the user has no account any more.
 func (w *watch) dropStale() (dropped bool) {
-	if time.Since(w.since) < keepLists && w.lostTo != failure.UpstreamDisabled {
+	if time.Since(w.since) < keepLists && w.lostTo != failure.UpstreamDisabled && w.lostTo != failure.SignInNeeded {
 		return false
 	}
 	for k, s := range w.state.lists {

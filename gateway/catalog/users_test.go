@@ -286,6 +286,18 @@ func TestPerUserFailures(t *testing.T) {
 			wantToolsOf(t, c, "ann")
 		})
 	}
+	bubble(t, "a user who has signed out sees nothing of the upstream", func(t *testing.T) {
+		crm := newServer("crm").tools("a")
+		crm.caps = `{"tools":{}}`
+		c := start(t, perUser(crm))
+		wantToolsOf(t, c, "ann", "crm__a")
+		crm.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "crm needs you to sign in there")
+		})
+		ann := someone("ann")
+		c.SignedIn("crm", &ann)
+		wantToolsOf(t, c, "ann")
+	})
 	bubble(t, "P9/128 one user's slow upstream delays that user a little, once, and nobody else", func(t *testing.T) {
 		crm := newServer("crm").tools("a")
 		answer := make(chan struct{})
