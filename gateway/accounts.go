@@ -57,8 +57,41 @@ func openVault(cfg vault.Config, deps vaultDeps) (*vault.Vault, error) {
 	})
 }
 
+// accountsPath is where replicas tell each other that a user has signed in at a server or out of it
+// (cluster.Cluster.Ask).
+const accountsPath = "/accounts"
+
+// accountNews tells that a user has signed in at a server or out of it.
+type accountNews struct {
+	vault *vault.Vault
+	// lists has the lists of a server asked for again for a user.
+	lists func(server string, caller *mcp.Caller)
+	// others has all other replicas serve a POST. It returns those that did not.
+	others func(ctx context.Context, path string) (missing []string)
+	log    *slog.Logger
+}
+
+// tellOthers tells all other replicas.
+func (n accountNews) tellOthers(ctx context.Context, who vault.Owner, server string) {
+	about := url.Values{"issuer": {who.Issuer}, "user": {who.User}, "server": {server}}
+	if missing := n.others(ctx, accountsPath+"?"+about.Encode()); len(missing) > 0 {
+		n.log.Warn("replicas could not be told that a user has signed in at a server or out of it: they find out themselves, within seconds",
+			failure.ReplicaUnreachable.Attr(), "upstream", server, "replicas", missing)
+	}
+}
+
+// told takes what another replica tells.
+func (n accountNews) told(w http.ResponseWriter, r *http.Request) {
+	about := r.URL.Query()
+	who, server := vault.Owner{Issuer: about.Get("issuer"), User: about.Get("user")}, about.Get("server")
+	n.vault.Changed(who, server)
+	n.lists(server, &mcp.Caller{Issuer: who.Issuer, Subject: who.User})
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // accountsDesk answers operators who ask for accounts. now returns the configuration that holds.
-func accountsDesk(v *vault.Vault, now func() Config) admin.Accounts {
+func accountsDesk(n accountNews, now func() Config) admin.Accounts {
+	v := n.vault
 	return admin.Accounts{
 		Of: func(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
 			servers, issuers := now().Upstreams, now().issuers()
@@ -90,7 +123,13 @@ func accountsDesk(v *vault.Vault, now func() Config) admin.Accounts {
 			if issuer == "" {
 				issuer = issuers[0]
 			}
-			return v.Forget(ctx, vault.Owner{Issuer: issuer, User: user}, server)
+			who := vault.Owner{Issuer: issuer, User: user}
+			if err := v.Forget(ctx, who, server); err != nil {
+				return err
+			}
+			n.lists(server, &mcp.Caller{Issuer: issuer, Subject: user})
+			n.tellOthers(context.WithoutCancel(ctx), who, server)
+			return nil
 		},
 	}
 }

@@ -77,7 +77,7 @@ func newAPI(g *Gateway) *admin.API {
 		},
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).all(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).endAnywhere(ctx, digest) },
-		Accounts:   accountsDesk(g.services.vault, func() Config { return g.graph().cfg }),
+		Accounts:   accountsDesk(accountNewsOf(g), func() Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
 		RuleAt:     func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },

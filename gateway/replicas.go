@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -217,13 +218,23 @@ func (k knownSessions) endHere(ctx context.Context, digest string) error {
 	return admin.ErrNoSession
 }
 
-// asked answers other replicas, on whose admin API an operator has signed in.
+func accountNewsOf(g *Gateway) accountNews {
+	return accountNews{
+		vault: g.services.vault, log: g.log,
+		lists:  func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
+		others: func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
+	}
+}
+
+// asked answers other replicas: for operators who have signed in on their admin APIs, and for users
+// whose accounts have changed there.
 func asked(g *Gateway) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+sessionsPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(sessionsOf(g).here()) // the other replica has left
 	})
+	mux.HandleFunc("POST "+accountsPath, func(w http.ResponseWriter, r *http.Request) { accountNewsOf(g).told(w, r) })
 	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { deskOf(g).Asked(w, r) })
 	mux.HandleFunc("DELETE "+sessionsPath+"/{session}", func(w http.ResponseWriter, r *http.Request) {
 		switch err := sessionsOf(g).endHere(r.Context(), r.PathValue("session")); {

@@ -51,10 +51,11 @@ func (g *Gateway) setRoutes(under *graph) {
 
 // openAccounts makes what has users sign in at servers with accounts of their own.
 func (g *Gateway) openAccounts(cfg Config, shared *stores) (err error) {
+	news := accountNewsOf(g)
 	g.services.accounts, err = openAccounts(accounts.Deps{
 		Vault: shared.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
-		Changed: func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
+		Changed: news.lists, Others: news.tellOthers,
 	}, accountsDeps{
 		redis: shared.redis, key: shared.key, publicURL: cfg.PublicURL,
 		servers: func() []upstream.Config { return g.graph().cfg.Upstreams },

@@ -199,6 +199,7 @@ func (a *Accounts) comeBack(v *visit) {
 	if err := a.arrived(context.WithoutCancel(ctx), who, e.server); err != nil {
 		a.Log.Warn("accounts: calls that wait are not told that their user is done", failure.StoreDown.Attr(), "upstream", e.server, "error", err)
 	}
+	a.Others(context.WithoutCancel(ctx), who, e.server)
 	v.w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(v.w, v.r, donePath+url.PathEscape(e.server), http.StatusSeeOther)
 }
@@ -218,11 +219,13 @@ func (a *Accounts) showDone(v *visit) {
 // signOut forgets a user's account at a server.
 func (a *Accounts) signOut(v *visit) {
 	name := v.r.PostForm.Get("server")
-	if err := a.Vault.Forget(v.r.Context(), vault.OwnerOf(v.who), name); err != nil {
+	who := vault.OwnerOf(v.who)
+	if err := a.Vault.Forget(v.r.Context(), who, name); err != nil {
 		a.away(v.w, err)
 		return
 	}
 	a.Changed(name, &v.who)
+	a.Others(context.WithoutCancel(v.r.Context()), who, name)
 	http.Redirect(v.w, v.r, Root+"?done=out", http.StatusSeeOther)
 }
 

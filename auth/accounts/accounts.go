@@ -33,6 +33,8 @@ type Deps struct {
 	// Changed is told that a user has signed in at a server or out of it, so that lists are asked for
 	// again.
 	Changed func(server string, caller *mcp.Caller)
+	// Others has the other replicas told so, too. It returns when they know, or when it has given up.
+	Others func(ctx context.Context, who vault.Owner, server string)
 	// Failed records a sign-in at a server that failed.
 	Failed func(server string, caller *mcp.Caller, why error)
 	Log    *slog.Logger

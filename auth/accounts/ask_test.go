@@ -42,6 +42,7 @@ func newStage(t *testing.T, key *seal.Key, store *kept.Store, accounts *vaultOf)
 			defer s.mu.Unlock()
 			s.changed++
 		},
+		Others: func(context.Context, vault.Owner, string) { t.Error("a call that goes on told other replicas") },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -121,6 +121,11 @@ func newSite(t *testing.T) *site {
 			defer s.mu.Unlock()
 			s.changed = append(s.changed, caller.Subject+" "+server)
 		},
+		Others: func(_ context.Context, who vault.Owner, server string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.changed = append(s.changed, "others: "+who.User+" "+server)
+		},
 		Failed: func(string, *mcp.Caller, error) {},
 	})
 	if err != nil {
@@ -228,7 +233,7 @@ func TestSignInByLink(t *testing.T) {
 		t.Errorf("kept %+v", g)
 	}
 	s.mu.Lock()
-	if !slices.Equal(s.changed, []string{"alice crm"}) {
+	if !slices.Equal(s.changed, []string{"alice crm", "others: alice crm"}) {
 		t.Errorf("changed: %q", s.changed)
 	}
 	s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const (
 	// fresh is how long this process uses what it knows without asking the store: so long may
-	// another replica use a token after a user has signed out.
+	// another replica use a token after a user has signed out, if nobody can tell it (Changed).
 	fresh = 10 * time.Second
 	// mostTries bounds attempts to change a value that others change at the same time.
 	mostTries = 8
@@ -47,6 +47,7 @@ type account struct {
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	known   *known     // nil if nothing is known
 	read    time.Time  // when it was
+	changes uint64     // how often known was replaced
 	unsaved bool       // the store could not take it yet
 	refused uint64     // the stamp of the access token that the server has refused last
 	noted   time.Time  // when its last use was written
@@ -58,14 +59,24 @@ func (a *account) publish(k *known, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known, a.read, a.unsaved = k, now, false
+	a.changes++
 }
 
-// learn makes k, which the store has, what this process knows, unless that is newer than before.
-func (a *account) learn(before, k *known, now time.Time) {
+// since returns what learn needs of the time before the store was asked.
+func (a *account) since() (changes uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.known == before && !a.unsaved {
+	return a.changes
+}
+
+// learn makes k, which the store had, what this process knows, unless there is something newer since
+// the store was asked.
+func (a *account) learn(since uint64, k *known, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changes == since && !a.unsaved {
 		a.known, a.read = k, now
+		a.changes++
 	}
 }
 
@@ -74,12 +85,29 @@ func (a *account) hold(k *known) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known, a.unsaved = k, true
+	a.changes++
 }
 
 func (a *account) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.drop()
+}
+
+// drop forgets what is known. The caller holds mu.
+func (a *account) drop() {
 	a.known, a.unsaved, a.refused = nil, false, 0
+	a.changes++
+}
+
+// outdate has the store asked again. What it could not take yet stays, and the attempts to save it
+// find out what has changed.
+func (a *account) outdate() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.unsaved {
+		a.drop()
+	}
 }
 
 // now returns what is known, and whether it is good without asking the store.
@@ -96,13 +124,14 @@ func (v *Vault) current(ctx context.Context, a *account, now time.Time) (*known,
 	if good {
 		return before, nil
 	}
+	since := a.since()
 	k, err := v.read(ctx, a)
 	switch {
 	case err == nil:
 		if k == nil {
 			a.forget()
 		} else {
-			a.learn(before, k, now)
+			a.learn(since, k, now)
 		}
 		return k, nil
 	case before != nil:

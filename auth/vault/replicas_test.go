@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,6 +16,44 @@ import (
 func TestRefreshOnceForAllReplicas(t *testing.T) {
 	t.Parallel()
 	refreshEverywhere(t, 60)
+}
+
+// TestChanged: a replica that is told of a sign-out or a sign-in elsewhere uses what holds now, also if
+// it was just about to learn what held before. What it could not save yet stays until it can.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	s := newAuthServer(t)
+	redis := openRedis(t, redistest.Start(t).URL())
+	here, _ := s.open(t, localKeys(keyA), redis)
+	there, _ := s.open(t, localKeys(keyA), redis)
+	there.Changed(alice, "crm") // of which it knows nothing
+	keep(t, here, alice, "crm", s.grant("first", time.Hour))
+	wantToken(t, there, alice, "crm", accessToken("first", 0))
+	a := there.account(place{alice, "crm"})
+	since := a.since()
+	before, err := there.read(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := here.Forget(t.Context(), alice, "crm"); err != nil {
+		t.Fatal(err)
+	}
+	there.Changed(alice, "crm")
+	a.learn(since, before, time.Now())
+	if token, _, err := there.Token(t.Context(), alice, "crm", serverURL); !errors.Is(err, ErrNeedsSignIn) {
+		t.Errorf("after the sign-out: %q %v", token, err)
+	}
+	keep(t, here, alice, "crm", s.grant("second", time.Hour))
+	wantToken(t, there, alice, "crm", accessToken("second", 0))
+	keep(t, here, alice, "crm", s.grant("third", time.Hour))
+	there.Changed(alice, "crm")
+	wantToken(t, there, alice, "crm", accessToken("third", 0))
+	k, _ := a.now(time.Now())
+	a.hold(k)
+	there.Changed(alice, "crm")
+	if now, good := a.now(time.Now()); now != k || !good {
+		t.Error("what was not saved is forgotten")
+	}
 }
 
 func BenchmarkRefreshOnceForAllReplicas(b *testing.B) {

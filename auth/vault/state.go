@@ -49,7 +49,7 @@ func (v *Vault) States(ctx context.Context, owner Owner, servers []string) ([]St
 	for _, server := range servers {
 		at := place{owner, server}
 		a := v.account(at)
-		before, _ := a.now(now)
+		since := a.since()
 		k, err := v.read(ctx, a)
 		switch {
 		case errors.Is(err, errUnreadable):
@@ -62,7 +62,7 @@ func (v *Vault) States(ctx context.Context, owner Owner, servers []string) ([]St
 			all = append(all, State{Server: server, State: StateNeedsSignIn})
 			continue
 		}
-		a.learn(before, k, now)
+		a.learn(since, k, now)
 		s := v.stateOf(at, k, now)
 		s.Used = v.used(ctx, at)
 		all = append(all, s)

@@ -246,6 +246,14 @@ func (v *Vault) Forget(ctx context.Context, owner Owner, server string) error {
 	return nil
 }
 
+// Changed takes note that a user has signed in or out at another replica. This one does not use
+// what it knew of the account any more.
+func (v *Vault) Changed(owner Owner, server string) {
+	if a, ok := v.known.Peek(place{owner, server}); ok {
+		a.outdate()
+	}
+}
+
 // account returns what this process knows of an account.
 func (v *Vault) account(at place) *account {
 	if a, ok := v.known.Get(at); ok {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// askedPath is where replicas ask each other on behalf of operators.
+	// askedPath is where replicas ask each other on behalf of operators and users.
 	askedPath = "/asked"
 	// maxAnswer bounds one answer, in bytes.
 	maxAnswer = 32 << 20

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -87,27 +88,53 @@ func (p *personal) signIn(t *testing.T, user, link string) (status int, page str
 	if !strings.HasPrefix(link, strings.TrimSuffix(p.urls[0], "/mcp")+"/account/sign-in/") {
 		t.Fatalf("the link is %q", link)
 	}
-	open := func(at string) (int, string) {
-		r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := browser.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(text)
-	}
-	status, page = open(link)
+	status, page = visited(t, browser, link, nil)
 	if found := regexp.MustCompile(`class="button main" href="([^"]*)"`).FindStringSubmatch(page); found != nil {
-		return open(html.UnescapeString(found[1]))
+		return visited(t, browser, html.UnescapeString(found[1]), nil)
 	}
 	return status, page
+}
+
+// visited opens a page, or sends a form there.
+func visited(t *testing.T, browser *http.Client, at string, form url.Values) (status int, page string) {
+	t.Helper()
+	method, body := http.MethodGet, io.Reader(nil)
+	if form != nil {
+		method, body = http.MethodPost, strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(deadline(t), method, at, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	answer, err := browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// signOut signs alice out of the server on the page of her accounts.
+func (p *personal) signOut(t *testing.T) {
+	t.Helper()
+	browser := mcptest.NewBrowser("alice")
+	defer browser.CloseIdleConnections()
+	home := strings.TrimSuffix(p.urls[0], "/mcp") + accounts.Root
+	_, page := visited(t, browser, home, nil)
+	proof := regexp.MustCompile(`name="proof" value="([^"]*)"`).FindStringSubmatch(page)
+	if proof == nil {
+		t.Fatalf("there is no form: %s", page)
+	}
+	if status, page := visited(t, browser, home+"/sign-out", url.Values{"proof": {html.UnescapeString(proof[1])}, "server": {"up"}}); status != http.StatusOK || !strings.Contains(page, "You are signed out.") {
+		t.Fatalf("%d %s", status, page)
+	}
 }
 
 // wantSignedIn signs alice in.
@@ -237,4 +264,49 @@ func TestAccountAskedByText(t *testing.T) {
 		t.Errorf("after the sign-in: %s %v", m.Text, err)
 	}
 	wantTool(t, old, true)
+}
+
+// TestReplicasHearOfAccounts: sessions of a user at every replica hear that the lists have changed when
+// the user signs in at a server at one of them, or out of it. When the page says that they are signed
+// out, no replica uses the token any more, although it would still be good.
+func TestReplicasHearOfAccounts(t *testing.T) {
+	t.Parallel()
+	p := newPersonal(t, stateless, 2)
+	p.remote.SetMetadata("revocation_endpoint", nil)
+	var clients []*mcptest.Client
+	var listening []*mcptest.Exchange
+	for _, at := range p.urls {
+		for _, revision := range eras {
+			c := p.client(t, at, revision, `{}`)
+			wantTool(t, c, false)
+			clients, listening = append(clients, c), append(listening, hearing(t, c))
+		}
+	}
+	hear := func(of string) {
+		t.Helper()
+		for i, x := range listening {
+			if _, err := x.Until("notifications/tools/list_changed"); err != nil {
+				t.Errorf("client %d did not hear of the %s: %v", i, of, err)
+			}
+		}
+	}
+	m := mustCall(t, clients[0], "tools/call", callA)
+	p.wantSignedIn(t, regexp.MustCompile(`http://[^ "]+/account/sign-in/[^ "]+`).FindString(m.Text))
+	hear("sign-in")
+	for _, c := range clients {
+		wantTool(t, c, true)
+		if m := mustCall(t, c, "tools/call", callA); !strings.Contains(m.Text, done) {
+			t.Errorf("after the sign-in: %s", m.Text)
+		}
+	}
+	p.signOut(t)
+	for _, c := range clients {
+		if m := mustCall(t, c, "tools/call", callA); strings.Contains(m.Text, done) || !strings.Contains(m.Text, "/account/sign-in/") {
+			t.Errorf("after the sign-out: %s", m.Text)
+		}
+	}
+	hear("sign-out")
+	for _, c := range clients {
+		wantTool(t, c, false)
+	}
 }
