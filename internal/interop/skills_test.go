@@ -177,7 +177,7 @@ func (l *lab) runPython(t *testing.T, python, url string, steps []step) (r repor
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, l.checkout.Path("internal", "interop", "python", "client.py"), url)
+	cmd := exec.CommandContext(ctx, python, "-B", l.checkout.Path("internal", "interop", "python", "client.py"), url)
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -84,6 +84,23 @@ func (b *Tab) Press(ctx context.Context, p *Page, label, until string) *Page {
 	return nil
 }
 
+// Fill writes into the field of this name. The page needs one.
+func (p *Page) Fill(t testing.TB, name, text string) {
+	t.Helper()
+	for _, f := range p.forms {
+		if f.fields.Has(name) {
+			f.fields.Set(name, text)
+			return
+		}
+	}
+	t.Fatalf("no field %q on %s (%d): %s", name, p.URL, p.Status, p.Text)
+}
+
+// Has reports whether the page has a field of this name.
+func (p *Page) Has(name string) bool {
+	return slices.ContainsFunc(p.forms, func(f form) bool { return f.fields.Has(name) })
+}
+
 func (b *Tab) send(ctx context.Context, method, at, from string, fields url.Values, until string) *Page {
 	b.t.Helper()
 	for range 20 {

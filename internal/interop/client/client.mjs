@@ -1,14 +1,15 @@
-// client.mjs SDK MODE URL [USER]: connects, as a user who signs in if one is named,
-// takes the steps that stand on standard input as a JSON array, one after the other,
+// client.mjs SDK MODE URL [USER | browser [DOCUMENT]]: connects, as a user who signs in if one is
+// named, or with whoever signs in in a browser, and as the client that DOCUMENT, a URL, describes. It takes the steps that stand on standard input as a JSON array, one after the other,
 // and writes what came of each as one JSON object.
 import { text } from 'node:stream/consumers';
 import { Account } from './account.mjs';
+import { Desktop } from './desktop.mjs';
 
-const [sdk, mode, url, user] = process.argv.slice(2);
+const [sdk, mode, url, user, document] = process.argv.slice(2);
 const { connect } = await import(`./sdk-${sdk}.mjs`);
 const steps = JSON.parse(await text(process.stdin));
 
-const account = user && new Account(user);
+const account = user === 'browser' ? await Desktop.open(document) : user && new Account(user);
 const logs = [];
 const peer = await connect(
   url,
@@ -86,4 +87,5 @@ const report = {
   trace: account?.trace,
 };
 await peer.close();
+account?.close?.();
 process.stdout.write(JSON.stringify(report));

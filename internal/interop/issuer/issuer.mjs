@@ -5,8 +5,8 @@
 // The client "robot" with the secret "robot" gets tokens for itself. A token request
 // with the header X-Age is answered as it would have been that many seconds ago.
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
-import { text } from 'node:stream/consumers';
 import { Provider, errors } from 'oidc-provider';
+import { servePages } from './pages.mjs';
 
 const [address, ...audiences] = process.argv.slice(2);
 
@@ -58,31 +58,7 @@ const provider = new Provider(`http://${address}`, {
   },
 });
 
-// Two pages, one after the other: who are you, and may this client act for you?
-provider.use(async (ctx, next) => {
-  if (!ctx.path.startsWith('/interaction/')) return next();
-  const { prompt, params, session, grantId } = await provider.interactionDetails(ctx.req, ctx.res);
-  if (ctx.method === 'GET') {
-    const field = prompt.name === 'login' ? 'user' : 'yes';
-    ctx.type = 'html';
-    ctx.body = `<form method="post" action="${ctx.path}"><input name="${field}"></form>`;
-    return;
-  }
-  const form = new URLSearchParams(await text(ctx.req));
-  if (prompt.name === 'login') {
-    ctx.respond = false;
-    return provider.interactionFinished(ctx.req, ctx.res, { login: { accountId: form.get('user') } });
-  }
-  const grant =
-    (grantId && (await provider.Grant.find(grantId))) ||
-    new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
-  grant.addOIDCScope((prompt.details.missingOIDCScope ?? []).join(' '));
-  for (const [resource, scopes] of Object.entries(prompt.details.missingResourceScopes ?? {})) {
-    grant.addResourceScope(resource, scopes.join(' '));
-  }
-  ctx.respond = false;
-  return provider.interactionFinished(ctx.req, ctx.res, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
-});
+servePages(provider);
 
 const [host, port] = address.split(':');
 provider.listen(Number(port), host);

@@ -1,0 +1,88 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// desktop is a computer whose user, ada, signs in in a browser when a program opens one.
+type desktop struct {
+	browser string // the program that BROWSER names
+	opened  chan string
+}
+
+// newDesktop makes a desktop. Its browser is a script that hands URLs over to the test.
+func newDesktop(t *testing.T, node string) desktop {
+	d := desktop{filepath.Join(t.TempDir(), "browser"), make(chan string)}
+	opens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		at, err := io.ReadAll(io.LimitReader(r.Body, 16<<10))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		select {
+		case d.opened <- string(at):
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() {
+		opens.CloseClientConnections()
+		opens.Close()
+	})
+	script := fmt.Sprintf("#!/bin/sh\nexec %q -e 'fetch(process.argv[1], { method: \"POST\", body: process.argv[2] })' %s \"$1\"\n", node, opens.URL)
+	if err := os.WriteFile(d.browser, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// run runs a command to its end, and returns its standard output. Meanwhile, the user looks at each
+// page that it opens.
+func (d desktop) run(t *testing.T, look func(*mcptest.Tab, string), dir string, env []string, input []byte, command ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, bytes.NewReader(input), time.Second
+	cmd.Env = append(os.Environ(), append(env, "BROWSER="+d.browser)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		ended <- cmd.Wait()
+		close(done)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	for {
+		select {
+		case at := <-d.opened:
+			look(mcptest.NewTab(t, "ada"), at)
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, stdout.Bytes(), stderr.Bytes())
+			}
+			return stdout.Bytes()
+		}
+	}
+}
