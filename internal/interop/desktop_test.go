@@ -57,7 +57,8 @@ func (d desktop) run(t *testing.T, look func(*mcptest.Tab, string), dir string, 
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, bytes.NewReader(input), time.Second
-	cmd.Env = append(os.Environ(), append(env, "BROWSER="+d.browser)...)
+	// xdg-open looks at BROWSER where there is no desktop.
+	cmd.Env = append(os.Environ(), append(env, "BROWSER="+d.browser, "XDG_CURRENT_DESKTOP=X-Generic", "DISPLAY=", "WAYLAND_DISPLAY=")...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {

@@ -7,7 +7,7 @@ export async function connect(url, mode, info) {
   await client.connect(
     new StdioClientTransport({
       command: process.execPath,
-      args: ['node_modules/mcp-remote/dist/proxy.js', url, ...(mode ? mode.split(' ') : [])],
+      args: ['node_modules/mcp-remote/dist/proxy.js', url, '--auth-timeout', '120', ...(mode ? mode.split(' ') : [])],
       env: process.env,
     }),
   );
