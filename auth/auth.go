@@ -54,6 +54,8 @@ type Judgement struct {
 	Caller mcp.Caller
 	// View is the view at whose endpoint the token came.
 	View string
+	// Agent is what the client of a refused token calls itself in User-Agent, "" if it does not say.
+	Agent string
 	// Status is the HTTP status of the refusal, 0 for none, and Reason says why, without any
 	// part of the request.
 	Status int
@@ -190,7 +192,7 @@ func (a *Auth) judge(r *http.Request, view string) (mcp.Caller, *refusal) {
 		return caller, nil
 	}
 	if ref.code != "" || ref.status != http.StatusUnauthorized {
-		a.judged(Judgement{View: view, Status: ref.status, Reason: ref.text})
+		a.judged(Judgement{View: view, Agent: agentOf(r), Status: ref.status, Reason: ref.text})
 	}
 	a.metrics.refuse(ref)
 	a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)

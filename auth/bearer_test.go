@@ -173,3 +173,33 @@ func TestOverHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedAgent: of a refused token, it is told what its client calls itself, and no part of the token.
+func TestRefusedAgent(t *testing.T) {
+	var judged []auth.Judgement
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) }}, func(*auth.Config) {}, issuer)
+	const token = "canary-1234.token"
+	for agent, want := range map[string]string{
+		"claude-code/2.0.1 (cli)": "claude-code",
+		"python-httpx/0.28":       "python-httpx",
+		"Cursor":                  "Cursor",
+		"":                        "",
+		"(only a comment)":        "",
+		"<script>":                "",
+		strings.Repeat("a", 41):   "",
+		token:                     "",
+		token + "/1.0":            "",
+		"canary-1234":             "",
+		"Bearer " + token:         "",
+	} {
+		judged = nil
+		r := httptest.NewRequest(http.MethodPost, publicURL, untouchable{})
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("User-Agent", agent)
+		g.do(r).expect(t, 401, invalidToken)
+		if len(judged) != 1 || judged[0].Agent != want || strings.Contains(judged[0].Agent+judged[0].Reason, "canary") {
+			t.Errorf("%q: %+v, want %q", agent, judged, want)
+		}
+	}
+}

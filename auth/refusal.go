@@ -3,6 +3,8 @@ package auth
 import (
 	"log/slog"
 	"net/http"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -67,4 +69,18 @@ func (r *refusal) attrs() []any {
 		attrs = append(attrs, slog.Any("cause", r.cause))
 	}
 	return attrs
+}
+
+// productPattern is a product of RFC 9110 §10.1.5, without its version and not longer than is usual.
+var productPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}$")
+
+// agentOf returns the product with which User-Agent begins, "" if there is none. Nor is there one if it is
+// a part of the credentials: what is recorded never has any.
+func agentOf(r *http.Request) string {
+	product, _, _ := strings.Cut(r.UserAgent(), " ")
+	product, _, _ = strings.Cut(product, "/")
+	if !productPattern.MatchString(product) || strings.Contains(strings.Join(r.Header.Values("Authorization"), " "), product) {
+		return ""
+	}
+	return product
 }

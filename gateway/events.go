@@ -52,7 +52,7 @@ func (e *events) judged(j auth.Judgement) {
 	}
 	r := &record.Record{
 		Kind: record.KindSignIn, Event: "ok", Reason: j.Reason, View: j.View,
-		Issuer: j.Caller.Issuer, User: j.Caller.Subject, Groups: j.Caller.Groups, Client: j.Caller.ClientID,
+		Issuer: j.Caller.Issuer, User: j.Caller.Subject, Groups: j.Caller.Groups, Client: j.Caller.ClientID, Agent: j.Agent,
 	}
 	if j.Status != 0 {
 		r.Event, r.Code = "refused", j.Status
@@ -86,7 +86,7 @@ func (e *events) granted(g grants.Event) {
 	}
 	r := &record.Record{
 		Kind: record.KindSignIn, Event: g.Name, Reason: g.Reason, View: g.View,
-		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client),
+		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client), Agent: g.Agent,
 	}
 	if g.Reason != "" {
 		ok := false

@@ -176,7 +176,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	} else if bad != nil { // the client, or the configuration, has changed meanwhile
 		err = s.public(r, bad)
 	}
-	e := Event{Name: "signed in", Caller: in.Caller, Client: req.client.ID, View: s.view(req.resource)}
+	e := Event{Name: "signed in", Caller: in.Caller, Client: req.client.ID, Agent: req.client.Name, View: s.view(req.resource)}
 	if err != nil {
 		e.Name, e.Reason = "sign-in refused", err.Error()
 	}

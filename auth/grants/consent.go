@@ -143,7 +143,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		s.turnBack(w, r, req, err)
 		return
 	}
-	e := Event{Name: "consent given", Caller: b.Caller, Client: req.client.ID, View: s.view(req.resource)}
+	e := Event{Name: "consent given", Caller: b.Caller, Client: req.client.ID, Agent: req.client.Name, View: s.view(req.resource)}
 	if r.PostForm.Get("decision") != "allow" {
 		e.Name, e.Reason = "consent refused", "the user does not let the client act for them"
 		err := fail(codeAccessDenied, e.Reason)

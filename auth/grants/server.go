@@ -64,6 +64,7 @@ type Event struct {
 	Reason string // why something was refused
 	Caller mcp.Caller
 	Client string
+	Agent  string // what the client calls itself, as far as it is known
 	View   string
 }
 

@@ -106,7 +106,7 @@ func (s endpoint) byCode(r *http.Request, client clientele.Client) (map[string]a
 	if ended, err := s.deps.State.ended(ctx, name); ended || err != nil {
 		return nil, s.over(ctx, name, g, "its code was used twice", err)
 	}
-	s.deps.Recorded(Event{Name: "token given", Caller: g.caller(), Client: client.ID, View: s.view(g.Resource)})
+	s.deps.Recorded(Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
 	return answer, nil
 }
 

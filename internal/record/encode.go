@@ -24,6 +24,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("user", r.User)
 	w.list("groups", r.Groups)
 	w.text("client", r.Client)
+	w.text("agent", r.Agent)
 	w.text("view", r.View)
 	w.text("session", r.Session)
 	w.text("revision", r.Revision)

@@ -18,6 +18,8 @@ type Entry struct {
 	Event    string    `json:"event"`
 	Reason   string    `json:"reason"`
 	User     string    `json:"user"`
+	Client   string    `json:"client"`
+	Agent    string    `json:"agent"`
 	View     string    `json:"view"`
 	Session  string    `json:"session"`
 	Method   string    `json:"method"`
@@ -45,7 +47,6 @@ type Call struct {
 	Entry
 	Issuer          string   `json:"issuer"`
 	Groups          []string `json:"groups"`
-	Client          string   `json:"client"`
 	Thing           string   `json:"thing"`
 	File            string   `json:"file"`
 	ArgumentsDigest string   `json:"arguments_digest"`

@@ -59,6 +59,7 @@ type Record struct {
 	User    string
 	Groups  []string
 	Client  string
+	Agent   string // what the client calls itself; nobody has checked it
 	View    string
 	Session string
 	// Revision and Era are those of the client.
@@ -138,7 +139,7 @@ func Digest(text string) string {
 // Size is about how much memory the record takes.
 func (r *Record) Size() int {
 	size := 640 + len(r.Arguments)
-	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Name, r.Original, r.File, r.RuleAt} {
+	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.Name, r.Original, r.File, r.RuleAt} {
 		size += len(text)
 	}
 	for _, list := range [...][]string{r.Groups, r.Added, r.Removed, r.Changed} {
