@@ -210,6 +210,7 @@ pinning: {file: %q}
 		"/api/v1/pins":         {`"upstream":"up","list":"tools","name":"work","new":true`, `"hidden":false,"definition":{`, `"digest":"sha256:`, `+name:`},
 		"/api/v1/findings":     {`"severity":"critical","kind":"server","subject":"gone","what":"The server gone is down."`, `"kind":"pin","subject":"up"`},
 		"/api/v1/policy/rules": {`"default":"allow"`, `"name":"kept","at":"` + c.file + `:15","who":"everybody","allow":["tools:up/work"],"decided":1,"last":"`, `"name":"not now"`, `"when":"has(args.later)","decided":1`},
+		"/api/v1/signins":      {`"failures":[]`, `"last":[]`},
 		"/api/v1/series":       {`"calls":1,"errors":0,"refused":1`, `"upstreams":[{"name":"up",`},
 		"/api/v1/openapi.json": {`"openapi"`},
 	} {

@@ -24,7 +24,6 @@ type Decision struct {
 	Replica          string   `json:"replica"`
 	Issuer           string   `json:"issuer"`
 	Groups           []string `json:"groups"`
-	Client           string   `json:"client"`
 	Revision         string   `json:"revision"`
 	Era              string   `json:"era"`
 	Thing            string   `json:"thing"`

@@ -129,6 +129,7 @@ var routes = []route{
 	}},
 	{"POST /api/v1/pins/approve", RoleOperator, approvePins},
 	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
+	{"GET /api/v1/signins", RoleViewer, signIns},
 	{"GET /api/v1/accounts", RoleViewer, listAccounts},
 	{"DELETE /api/v1/accounts/{upstream}", RoleOperator, endAccount},
 	{"GET /api/v1/approvals", Approvers, waitingCalls},

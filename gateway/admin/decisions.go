@@ -20,6 +20,8 @@ import (
 const (
 	defaultPage = 100
 	mostPage    = 1000
+	// defaultFailed is how many sign-ins that failed are shown one by one.
+	defaultFailed = 20
 )
 
 // decisions answers with a page of records.
@@ -35,6 +37,26 @@ func (a *API) decisions(x *exchange) error {
 		page.Next = found.Items[len(found.Items)-1].Cursor.String()
 	}
 	return x.answer(page)
+}
+
+// signIns answers with the sign-ins that failed, as far as they are kept.
+func signIns(a *API, x *exchange) error {
+	values := x.r.URL.Query()
+	if err := onlyOnce(values, "user", "since", "until", "limit"); err != nil {
+		return err
+	}
+	q, err := readQuery(values, "limit")
+	if err != nil {
+		return err
+	}
+	most := cmp.Or(q.Limit, defaultFailed)
+	q.Kinds, q.Limit = []string{record.KindSignIn, record.KindCredential, record.KindAdmin}, 0
+	found := a.deps.Recent.Find(x.r.Context(), q)
+	failed := slices.DeleteFunc(found.Items, func(i *recent.Item) bool { return !signInFailed(i.Entry()) })
+	answer := SignIns{Last: some(x.shown(failed[:min(len(failed), most)])), Partial: partial(found.Partial)}
+	answer.Failures, answer.LeftOut = failures(failed)
+	answer.Failures = some(answer.Failures)
+	return x.answer(answer)
 }
 
 // shown returns records as the client may read them.

@@ -18,9 +18,10 @@ func TestPages(t *testing.T) {
 		"GET /sessions":  `{"sessions":[{"session":"abc","user":` + hostileJSON + `,"client_name":` + hostileJSON + `,"revision":"2025-06-18","calls":1,"streams":2,"own_lists":["files"],"started":"2026-11-23T10:00:00Z","used":"2026-11-23T10:00:00Z"}],"missing":["r2"]}`,
 		"GET /approvals": `{"approvals":[{"id":"c1","user":` + hostileJSON + `,"upstream":"up","original":"drop","name":"up__drop","rules":["four-eyes"],"digest":"d1","arguments":{"a":` + hostileJSON + `},"mine":true}]}`,
 		"GET /decisions": `{"decisions":[{"time":"2026-11-23T10:00:00Z","kind":"signin","event":"refused","reason":` + hostileJSON + `,"user":` + hostileJSON + `}]}`,
+		"GET /signins":   `{"failures":[{"agent":` + hostileJSON + `,"event":"refused","reason":` + hostileJSON + `,"remedy":"Sign in again.","count":7,"last":"2026-11-23T10:00:00Z"}],"left_out":3,"last":[]}`,
 	})
 	for path, want := range map[string]string{
-		"/sessions": "own lists of files", "/approvals": `name="digest" value="d1"`, "/sign-ins": "What to do",
+		"/sessions": "own lists of files", "/approvals": `name="digest" value="d1"`, "/sign-ins": "Sign in again.",
 	} {
 		w := d.get(path)
 		page := w.Body.String()

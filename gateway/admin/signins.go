@@ -1,0 +1,66 @@
+package admin
+
+import (
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// mostFailures bounds the kinds of failures: clients choose what they call themselves.
+const mostFailures = 200
+
+// SignIns is the answer of /signins: sign-ins that failed.
+type SignIns struct {
+	// Failures are counted by client and reason, the latest first; LeftOut is how many more there are.
+	Failures []SignInFailure `json:"failures"`
+	LeftOut  int             `json:"left_out,omitempty"`
+	// Last are the last ones, newest first: see Decision.
+	Last []mcp.Raw `json:"last"`
+	// Partial is why records of other replicas may be missing, "" if they are not.
+	Partial string `json:"partial,omitempty"`
+}
+
+// SignInFailure is how often sign-ins with a client failed for a reason.
+type SignInFailure struct {
+	// Client is the id of the OAuth client, "" while nobody knows it: a refused token proves nothing.
+	// Agent is what the client calls itself.
+	Client string `json:"client,omitempty"`
+	Agent  string `json:"agent,omitempty"`
+	// Upstream is the server at which users wanted to sign in, "" for the gateway.
+	Upstream string `json:"upstream,omitempty"`
+	// Event is what happened, as in records. Remedy is what to do, "" if nothing is known.
+	Event  string    `json:"event"`
+	Reason string    `json:"reason"`
+	Remedy string    `json:"remedy,omitempty"`
+	Count  int64     `json:"count"`
+	Last   time.Time `json:"last"`
+}
+
+// signInFailed reports whether a record is of a token that was refused, or of a person who could not
+// sign in at the gateway, at a server or at the console.
+func signInFailed(e *record.Entry) bool {
+	return e.Event == "sign-in refused" || e.Kind == record.KindSignIn && strings.HasSuffix(e.Event, "refused")
+}
+
+// failures counts records, newest first, by client and reason.
+func failures(items []*recent.Item) (all []SignInFailure, leftOut int) {
+	at := make(map[SignInFailure]int)
+	for _, item := range items {
+		e := item.Entry()
+		what := SignInFailure{Client: e.Client, Agent: e.Agent, Upstream: e.Upstream, Event: e.Event, Reason: e.Reason}
+		i, known := at[what]
+		if !known {
+			i = len(all)
+			at[what] = i
+			what.Remedy, what.Last = auth.Remedy(e.Reason), e.Time
+			all = append(all, what)
+		}
+		all[i].Count += max(e.Count, 1)
+	}
+	shown := all[:min(len(all), mostFailures)]
+	return shown, len(all) - len(shown)
+}
