@@ -21,7 +21,7 @@ const mostToken = 64 << 10
 
 func newAuth() *cobra.Command {
 	cmd := &cobra.Command{Use: "auth", Short: "Find out why a caller is refused"}
-	cmd.AddCommand(newAuthTest())
+	cmd.AddCommand(newAuthTest(), newAuthFailed())
 	return cmd
 }
 
