@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -310,8 +313,9 @@ func Try(ctx context.Context, file string, text []byte, only string, env func(st
 }
 
 // TryBlindly is Try for the text of somebody who may use neither the environment and the files of
-// this machine, nor its programs.
-func TryBlindly(ctx context.Context, text []byte, only string, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
+// this machine, nor its programs, nor the services of the host itself, but for those of a server that is
+// configured.
+func TryBlindly(ctx context.Context, text []byte, only string, configured []upstream.Config, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
 	l, err := parseBlindly("", text, env)
 	if err != nil {
 		return nil, nil, err
@@ -328,6 +332,12 @@ func TryBlindly(ctx context.Context, text []byte, only string, env func(string) 
 		if u.Skills != "" {
 			found.add(upstreamPath(i, u)+": skills", errors.New("to read a directory "+needs))
 		}
+		for key, at := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL} {
+			isIt := func(c upstream.Config) bool { return c.URL == u.URL && c.Auth.TokenURL == u.Auth.TokenURL }
+			if host, ours := hostService(at); ours && !slices.ContainsFunc(configured, isIt) {
+				found.add(upstreamPath(i, u)+": "+key, fmt.Errorf("%s is an address of the services of the host or its cloud: only a server of the configuration that holds is tried there; with admin.console.save: true, any", host))
+			}
+		}
 		for _, reference := range configtext.References(text, "upstreams", i) {
 			name, isVariable := strings.CutPrefix(reference, "env:")
 			if _, known := env(name); !isVariable || !known {
@@ -339,6 +349,17 @@ func TryBlindly(ctx context.Context, text []byte, only string, env func(string) 
 		return nil, nil, strictyaml.Unplaced(errors.Join(found...))
 	}
 	return try(ctx, l.cfg, only, version, log)
+}
+
+// hostService returns the address in a URL if services of the host itself are there. Where names lead is
+// looked at when they are dialled.
+func hostService(at string) (host string, ours bool) {
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", false // the check of the configuration says so
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname(), err == nil && safehttp.HostService(addr)
 }
 
 // try connects to upstreams, without anything else that a configuration says.
@@ -370,7 +391,8 @@ func try(ctx context.Context, all Config, only, version string, log *slog.Logger
 }
 
 // probed tries servers. Where operators may not change the file, what they try reads neither files nor
-// the environment of this machine, and starts no programs. URLs are as for any upstream.
+// the environment of this machine, starts no programs, and reaches no services of the host itself.
+// Other URLs are as for any upstream.
 func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, error) {
 	given := func(name string) (string, bool) { value, has := p.Values[name]; return value, has }
 	known := func(name string) (string, bool) {
@@ -389,7 +411,7 @@ func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, err
 	if g.file != nil && g.graph().cfg.Admin.Console.Save {
 		reports, doubts, err = Try(ctx, g.file.path, text, p.Server, known, version, log)
 	} else {
-		reports, doubts, err = TryBlindly(ctx, text, p.Server, given, version, log)
+		reports, doubts, err = TryBlindly(ctx, text, p.Server, g.graph().cfg.Upstreams, given, version, log)
 	}
 	if bad, ok := errors.AsType[*ConfigError](err); ok {
 		return admin.Probed{}, &admin.BadDraft{Problems: shownProblems(bad)}
