@@ -47,6 +47,11 @@ type everybody struct {
 	*lab
 	desk     desktop
 	front    *front
+	config   rig.GatewayConfig
+	gateway  rig.Gateway
+	operates string // the address for operators
+	// restart starts the gateway anew. As it has no sessions.key, it knows no client any more.
+	restart  func()
 	issuer   string
 	upstream *mcptest.Server
 }
@@ -113,9 +118,8 @@ func (l *lab) startEverybody(t *testing.T, p product) *everybody {
 	if strings.Contains(scopes, "%s") {
 		scopes = fmt.Sprintf(scopes, e.front.URL)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
-	defer cancel()
-	g, err := rig.StartGateway(ctx, rig.GatewayConfig{
+	e.operates = addrs[2]
+	e.config = rig.GatewayConfig{
 		Binary: l.gateway, Dir: dir, Listen: addrs[0],
 		Auth: fmt.Sprintf(`{mode: oauth, issuers: [{url: "%s", %s}], %s, server: %s}`, e.issuer, p.issuer, scopes, server),
 		Sections: fmt.Sprintf(`
@@ -127,15 +131,31 @@ policy:
     - {name: ada, who: {users: ["%[3]s %[4]s"], groups: ["%[3]s engineering"]}, allow: ["tools:up/add"]}
 upstreams: [{name: up, url: "%[5]s"}]
 `, e.front.URL, addrs[2], e.issuer, p.user, e.upstream.URL),
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	l.own(t, "the gateway", g.Process)
-	if err := g.WaitFor(ctx, func(ctx context.Context) error { return ready(ctx, addrs[2]) }); err != nil {
-		t.Fatal(err)
+	e.startGateway(t)
+	e.restart = func() { // what it starts ends with this test, not with that of a client
+		if err := e.gateway.Stop(); err != nil {
+			t.Error(err)
+		}
+		e.startGateway(t)
 	}
 	return e
+}
+
+// startGateway starts the gateway and waits until it is ready.
+func (e *everybody) startGateway(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
+	defer cancel()
+	g, err := rig.StartGateway(ctx, e.config)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	e.own(t, "the gateway", g.Process)
+	e.gateway = g
+	if err := g.WaitFor(ctx, func(ctx context.Context) error { return ready(ctx, e.operates) }); err != nil {
+		t.Error(err)
+	}
 }
 
 // ready asks a gateway whether it is ready, and its server too.

@@ -33,6 +33,7 @@ type front struct {
 	first  map[string]bool   // tokens got by a code
 	aged   map[string]string // what the gateway gets instead of a token
 	tokens []string          // all access tokens
+	called func()            // what happens after a first call, before the next request
 }
 
 // passed is a request and its answer.
@@ -79,6 +80,9 @@ func (f *front) pass(t *testing.T, proxy http.Handler, w http.ResponseWriter, r 
 		one.what += " " + one.query.Get("grant_type")
 	}
 	one.client = one.query.Get("client_id")
+	if r.URL.Path == "/mcp" {
+		f.happen()
+	}
 	answer := &watched{ResponseWriter: w, status: http.StatusOK, keeps: r.URL.Path == "/oauth/token"}
 	proxy.ServeHTTP(answer, r)
 	one.what = fmt.Sprint(one.what, " ", answer.status)
@@ -99,18 +103,36 @@ func (f *front) pass(t *testing.T, proxy http.Handler, w http.ResponseWriter, r 
 	}
 }
 
+// happen lets happen what is to happen after a first call, while no request passes.
+func (f *front) happen() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.aged) > 0 && f.called != nil {
+		f.called()
+		f.called = nil
+	}
+}
+
 func (f *front) agedFor(token string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.aged[token]
 }
 
-// take returns what has passed, and the access tokens, and forgets both.
-func (f *front) take() (all []passed, tokens []string) {
+// begin forgets everything. called happens between the first call and the request after it.
+func (f *front) begin(called func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all, tokens, f.passed, f.tokens = f.passed, f.tokens, nil, nil
-	return all, tokens
+	f.passed, f.tokens, f.called = nil, nil, called
+	clear(f.first)
+	clear(f.aged)
+}
+
+// seen returns what has passed, and the access tokens.
+func (f *front) seen() ([]passed, []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.passed, f.tokens
 }
 
 // older is a token as the gateway would have made it an hour ago.

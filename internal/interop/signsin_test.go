@@ -20,6 +20,8 @@ type signer struct {
 	described bool
 	// sees says that it notices an old token by the gateway's refusal; else by its own clock.
 	sees bool
+	// restarts says that the gateway is started anew before that, and the client has to register again.
+	restarts bool
 	// do lists the tools, calls one, lets an hour pass and calls it again.
 	do func(t *testing.T, look func(*mcptest.Tab, string)) []outcome
 }
@@ -27,21 +29,24 @@ type signer struct {
 // clients returns the clients that are tried at a provider.
 func (e *everybody) clients(t *testing.T, provider string) []signer {
 	all := []signer{
-		{"TypeScript SDK v2 with a document", "interop", true, true, e.byScript("v2", "auto", "browser", document)},
-		{"Python SDK v2", "interop", false, false, e.byPython(e.python2)},
+		{"TypeScript SDK v2 with a document", "interop", true, true, false, e.byScript("v2", "auto", "browser", document)},
+		{"Python SDK v2", "interop", false, false, false, e.byPython(e.python2)},
 	}
 	switch provider {
 	case "okta":
-		return append(all, signer{"Inspector with a document", "interop", true, true, e.byInspector("--client-metadata-url", document)})
+		return append(all, signer{"Inspector with a document", "interop", true, true, false, e.byInspector("--client-metadata-url", document)})
 	case "keycloak":
-		return append(all, signer{"mcp-remote with a document", "interop", true, true, e.byScript("remote", "--client-metadata-url "+document)})
+		return append(all,
+			signer{"Inspector after a restart", "MCP Inspector", false, true, true, e.byInspector()},
+			signer{"mcp-remote with a document", "interop", true, true, false, e.byScript("remote", "--client-metadata-url "+document)},
+		)
 	}
 	return append(all,
-		signer{"TypeScript SDK v1", "interop", false, true, e.byScript("v1", "legacy", "browser")},
-		signer{"TypeScript SDK v2", "interop", false, true, e.byScript("v2", "legacy", "browser")},
-		signer{"Python SDK v1 with a document", "interop", true, false, e.byPython(e.python1, document)},
-		signer{"Inspector", "MCP Inspector", false, true, e.byInspector()},
-		signer{"mcp-remote", "MCP CLI Proxy", false, true, e.byScript("remote", "")},
+		signer{"TypeScript SDK v1", "interop", false, true, false, e.byScript("v1", "legacy", "browser")},
+		signer{"TypeScript SDK v2", "interop", false, true, false, e.byScript("v2", "legacy", "browser")},
+		signer{"Python SDK v1 with a document", "interop", true, false, false, e.byPython(e.python1, document)},
+		signer{"Inspector", "MCP Inspector", false, true, false, e.byInspector()},
+		signer{"mcp-remote", "MCP CLI Proxy", false, true, false, e.byScript("remote", "")},
 	)
 }
 
@@ -53,14 +58,19 @@ func theSteps() []step {
 
 // try signs a user in with a client, and looks at what passed.
 func (e *everybody) try(t *testing.T, c signer) {
-	e.front.take()
+	var between func()
+	signIns := 1
+	if c.restarts {
+		between, signIns = e.restart, 2
+	}
+	e.front.begin(between)
 	asked := 0
 	outcomes := c.do(t, func(tab *mcptest.Tab, at string) {
 		asked++
 		e.signIn(t, tab, at, c.calls)
 	})
-	if asked != 1 {
-		t.Errorf("the browser was opened %d times", asked)
+	if asked != signIns {
+		t.Errorf("the browser was opened %d times, want %d", asked, signIns)
 	}
 	var tools []string
 	for _, raw := range outcomes[0].Result.Tools {
@@ -72,7 +82,7 @@ func (e *everybody) try(t *testing.T, c signer) {
 	for _, o := range []outcome{outcomes[1], outcomes[len(outcomes)-1]} {
 		wantText("added")(t, o)
 	}
-	all, tokens := e.front.take()
+	all, tokens := e.front.seen()
 	e.checkWay(t, c, all)
 	e.checkUpstream(t, tokens)
 }
@@ -110,15 +120,19 @@ func (e *everybody) checkWay(t *testing.T, c signer, all []passed) {
 		"GET /.well-known/oauth-protected-resource/mcp 200",
 		"GET /.well-known/oauth-authorization-server/mcp 200",
 	}
+	signIn := []string{"GET /oauth/authorize 303", "GET /oauth/callback 200", "POST /oauth/consent 303", "POST /oauth/token authorization_code 200", "POST /mcp with a token 200"}
 	if !c.described {
-		want = append(want, "POST /oauth/register 201")
+		signIn = slices.Insert(signIn, 0, "POST /oauth/register 201")
 	}
-	want = append(want,
-		"GET /oauth/authorize 303", "GET /oauth/callback 200", "POST /oauth/consent 303", "POST /oauth/token authorization_code 200", "POST /mcp with a token 200")
+	want = append(want, signIn...)
 	if c.sees {
 		want = append(want, "POST /mcp with a token 401")
 	}
-	want = append(want, "POST /oauth/token refresh_token 200", "POST /mcp with a token 200")
+	if c.restarts {
+		want = append(append(want, "POST /oauth/token refresh_token 401"), signIn...)
+	} else {
+		want = append(want, "POST /oauth/token refresh_token 200", "POST /mcp with a token 200")
+	}
 	var have strings.Builder
 	for _, one := range all {
 		have.WriteString(one.what + "\n")
