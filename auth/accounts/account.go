@@ -138,7 +138,7 @@ func (a *Accounts) goOn(v *visit, name, ticket string) {
 		return
 	}
 	if state.Unknown != "" {
-		if err := a.unknown(v.r.Context(), state.AuthServer, state.Unknown); err != nil {
+		if err := a.unknown(v.r.Context(), name, state.AuthServer, state.Unknown); err != nil {
 			a.away(v.w, err)
 			return
 		}
@@ -169,7 +169,7 @@ func (a *Accounts) trouble(v *visit, server string, err error) {
 // comeBack takes the answer of a server's authorization server.
 func (a *Accounts) comeBack(v *visit) {
 	ctx, who := v.r.Context(), vault.OwnerOf(v.who)
-	e, err := a.end(ctx, v.r.URL.Query(), who, v.id, func(name string) (Server, bool) { return a.server(name, &v.who) })
+	e, err := a.end(ctx, v.r.PathValue("server"), v.r.URL.Query(), who, v.id, func(name string) (Server, bool) { return a.server(name, &v.who) })
 	if _, declined := errors.AsType[*declinedError](err); declined && e.ticket != "" {
 		_ = a.gaveUp(context.WithoutCancel(ctx), who, e.server, e.ticket) // else the call asks again
 	}

@@ -17,13 +17,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Paths below the gateway's public URL.
+// The gateway is another client for each server, with a callback of its own: else a server could have
+// the code of another one's authorization server brought to its own (mix-up, RFC 9700 §4.4.2.2).
+// These are its paths below the public URL.
 const (
-	// DocumentPath is the gateway's client ID metadata document.
-	DocumentPath = "/oauth/client.json"
-	// CallbackPath is where authorization servers send browsers back to.
-	CallbackPath = "/oauth/accounts/callback"
+	clientsPath  = "/oauth/accounts/"
+	documentName = "/client.json"
+	callbackName = "/callback"
 )
+
+// DocumentPath is where the client ID metadata document of the gateway for a server is.
+func DocumentPath(server string) string { return clientsPath + server + documentName }
+
+// CallbackPath is where the authorization server of a server sends browsers back to.
+func CallbackPath(server string) string { return clientsPath + server + callbackName }
 
 const (
 	clientName = "Gatehouse"
@@ -54,38 +61,40 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 	case s.ClientID != "":
 		return client{ID: s.ClientID, Secret: string(s.ClientSecret), Auth: vault.AuthBasic}, nil
 	case p.documents && f.documentable():
-		return client{ID: f.PublicURL + DocumentPath, Auth: vault.AuthNone}, nil
+		return client{ID: f.PublicURL + DocumentPath(s.Name), Auth: vault.AuthNone}, nil
 	case p.registerURL == "":
 		return client{}, problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register the gateway there, and set auth.client_id"),
 			"The operator of the gateway has to register it at the authorization server of this server")
 	}
-	at := f.registration(p.issuer)
+	at := f.registration(s.Name, p.issuer)
 	var known client
 	value, err := f.Store.Get(ctx, at)
 	if err == nil && json.Unmarshal(value, &known) == nil {
 		var forgotten bool
-		if forgotten, err = f.forgotten(ctx, by, p, known, who); err == nil && !forgotten {
+		if forgotten, err = f.forgotten(ctx, by, s, p, known, who); err == nil && !forgotten {
 			return known, nil
 		}
 	}
 	if err != nil && !errors.Is(err, kept.ErrNone) {
 		return client{}, problem(err, "The gateway's store does not answer")
 	}
-	return f.register(ctx, by, p, at)
+	return f.register(ctx, by, s, p, at)
 }
 
-// registration is where what the gateway is registered as at an issuer is kept. Another redirect URI
-// needs another registration.
-func (f *Flow) registration(issuer string) string { return "client " + f.redirect() + " " + issuer }
+// registration is where what the gateway is registered as for a server at an issuer is kept. Another
+// redirect URI needs another registration.
+func (f *Flow) registration(server, issuer string) string {
+	return "client " + f.redirect(server) + " " + issuer
+}
 
 // documentable reports whether authorization servers can have the gateway's document.
 func (f *Flow) documentable() bool { return strings.HasPrefix(f.PublicURL, "https://") }
 
-// Document is the gateway's client ID metadata document
+// Document is the gateway's client ID metadata document for a server
 // (draft-ietf-oauth-client-id-metadata-document-00). It holds nothing secret.
-func (f *Flow) Document() []byte {
-	doc := f.metadata(vault.AuthNone)
-	doc["client_id"] = f.PublicURL + DocumentPath
+func (f *Flow) Document(server string) []byte {
+	doc := f.metadata(server, vault.AuthNone)
+	doc["client_id"] = f.PublicURL + DocumentPath(server)
 	text, err := json.Marshal(doc)
 	if err != nil {
 		panic(err) // only strings and lists of them
@@ -93,28 +102,28 @@ func (f *Flow) Document() []byte {
 	return text
 }
 
-// metadata describe the gateway as a client (RFC 7591 §2).
-func (f *Flow) metadata(auth string) map[string]any {
+// metadata describe the gateway as the client for a server (RFC 7591 §2).
+func (f *Flow) metadata(server, auth string) map[string]any {
 	kind := "web"
 	if !f.documentable() {
 		kind = "native"
 	}
 	return map[string]any{
-		"client_name": clientName, "client_uri": f.PublicURL, "redirect_uris": []string{f.redirect()}, "application_type": kind,
+		"client_name": clientName, "client_uri": f.PublicURL, "redirect_uris": []string{f.redirect(server)}, "application_type": kind,
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": auth,
 	}
 }
 
 // register registers the gateway (RFC 7591), and keeps that for all replicas. If another one was
 // faster, what that one has counts.
-func (f *Flow) register(ctx context.Context, by web, p *place, at string) (client, error) {
+func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at string) (client, error) {
 	auth := vault.AuthBasic // the default of RFC 8414
 	for _, method := range []string{vault.AuthPost, vault.AuthBasic, vault.AuthNone} {
 		if slices.Contains(p.methods, method) {
 			auth = method
 		}
 	}
-	text, err := json.Marshal(f.metadata(auth))
+	text, err := json.Marshal(f.metadata(s.Name, auth))
 	if err != nil {
 		return client{}, problem(err, "The gateway cannot register itself")
 	}

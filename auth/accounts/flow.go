@@ -75,7 +75,7 @@ type way struct {
 	Scopes    []string
 }
 
-func (f *Flow) redirect() string { return f.PublicURL + CallbackPath }
+func (f *Flow) redirect(server string) string { return f.PublicURL + CallbackPath(server) }
 
 // web returns what makes requests for a server: to what the operator configured, and to public
 // addresses.
@@ -123,12 +123,12 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 		err = f.Store.Put(ctx, stateRoom+id, value, longest)
 	}
 	if err == nil && is.Registered {
-		err = f.Store.Put(ctx, f.sent(who, p.issuer), []byte(is.ID), sentFor)
+		err = f.Store.Put(ctx, f.sent(who, s.Name, p.issuer), []byte(is.ID), sentFor)
 	}
 	if err != nil {
 		return way{}, problem(err, "The gateway's store does not answer")
 	}
-	state := f.Key.Seal([]byte(id), f.bound(who, browser)...)
+	state := f.Key.Seal([]byte(id), f.bound(s.Name, who, browser)...)
 	at := f.oauth(b, p.authURL).AuthCodeURL(state, append(b.target(), oauth2.S256ChallengeOption(b.Verifier))...)
 	return way{URL: at, Host: hostOf(p.authURL), Scopes: p.scopes}, nil
 }
@@ -136,9 +136,9 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 // stateRoom begins the names of sign-ins that have begun.
 const stateRoom = "state "
 
-// bound is what a state is good for: one user in one browser.
-func (f *Flow) bound(who vault.Owner, browser string) []string {
-	return []string{"account state", f.redirect(), who.Issuer, who.User, browser}
+// bound is what a state is good for: the callback of one server, for one user in one browser.
+func (f *Flow) bound(server string, who vault.Owner, browser string) []string {
+	return []string{"account state", f.redirect(server), who.Issuer, who.User, browser}
 }
 
 // ended is a sign-in that has come back. Without an error its grant is good.
@@ -147,11 +147,11 @@ type ended struct {
 	grant          vault.Grant
 }
 
-// end finishes a sign-in with the answer of an authorization server, for who is signed in at the
-// gateway in this browser. Errors are a *Problem; the server and the ticket are known if the answer
-// belongs to a sign-in of this user.
-func (f *Flow) end(ctx context.Context, answer url.Values, who vault.Owner, browser string, find func(name string) (Server, bool)) (e ended, err error) {
-	id, err := f.Key.Open(answer.Get("state"), f.bound(who, browser)...)
+// end finishes a sign-in with the answer of an authorization server at the callback of a server, for
+// who is signed in at the gateway in this browser. Errors are a *Problem; the server and the ticket are
+// known if the answer belongs to a sign-in of this user.
+func (f *Flow) end(ctx context.Context, server string, answer url.Values, who vault.Owner, browser string, find func(name string) (Server, bool)) (e ended, err error) {
+	id, err := f.Key.Open(answer.Get("state"), f.bound(server, who, browser)...)
 	if err != nil || len(answer["state"]) != 1 {
 		return e, problem(nil, "This sign-in has not begun in this browser, or somebody else began it. Begin again")
 	}
@@ -167,7 +167,7 @@ func (f *Flow) end(ctx context.Context, answer url.Values, who vault.Owner, brow
 	}
 	e.server, e.ticket = b.Server, b.Ticket
 	if b.Client.Registered && !isUnknown(answer.Get("error")) { // users can write that themselves: the next sign-in asks the token endpoint
-		_ = f.Store.Drop(ctx, f.sent(who, b.Issuer)) // at worst, the next sign-in asks in vain
+		_ = f.Store.Drop(ctx, f.sent(who, b.Server, b.Issuer)) // at worst, the next sign-in asks in vain
 	}
 	s, ok := find(b.Server)
 	if !ok {
@@ -206,7 +206,7 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 		append(b.target(), oauth2.VerifierOption(b.Verifier))...)
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		if b.Client.Registered && isUnknown(refused.ErrorCode) {
-			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"), f.unknown(ctx, b.Issuer, b.Client.ID))
+			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"), f.unknown(ctx, b.Server, b.Issuer, b.Client.ID))
 		} else { // its answer may have anything in it
 			err = fmt.Errorf("HTTP %d %s", refused.Response.StatusCode, codeOf(refused.ErrorCode))
 		}
@@ -240,7 +240,7 @@ func (f *Flow) oauth(b begun, authURL string) *oauth2.Config {
 		style = oauth2.AuthStyleInHeader
 	}
 	return &oauth2.Config{
-		ClientID: b.Client.ID, ClientSecret: b.Client.Secret, RedirectURL: f.redirect(), Scopes: slices.Clone(b.Scopes),
+		ClientID: b.Client.ID, ClientSecret: b.Client.Secret, RedirectURL: f.redirect(b.Server), Scopes: slices.Clone(b.Scopes),
 		Endpoint: oauth2.Endpoint{AuthURL: authURL, TokenURL: b.TokenURL, AuthStyle: style},
 	}
 }

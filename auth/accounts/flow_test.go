@@ -62,7 +62,7 @@ func (w *world) visit(t *testing.T, at string) url.Values {
 	}
 	answer.Body.Close()
 	to, err := answer.Location()
-	if err != nil || !strings.HasPrefix(to.String(), public+CallbackPath+"?") {
+	if err != nil || !strings.HasPrefix(to.String(), public+CallbackPath(w.server.Name)+"?") {
 		t.Fatalf("sent to %v %v", to, err)
 	}
 	return to.Query()
@@ -78,7 +78,7 @@ func (w *world) beginAs(t *testing.T, who vault.Owner, browser string) way {
 }
 
 func (w *world) endAs(answer url.Values, who vault.Owner, browser string) (ended, error) {
-	return w.end(context.Background(), answer, who, browser, w.find)
+	return w.end(context.Background(), w.server.Name, answer, who, browser, w.find)
 }
 
 // TestFlow: a user signs in; PKCE, resource and the scopes of the challenge are in the requests.
@@ -94,7 +94,7 @@ func TestFlow(t *testing.T) {
 	}
 	asked, form := w.Authorized()[0], w.Forms()[0]
 	for name, want := range map[string]string{
-		"response_type": "code", "client_id": "registered-1", "redirect_uri": public + CallbackPath, "scope": "read", "code_challenge_method": "S256", "resource": w.server.URL,
+		"response_type": "code", "client_id": "registered-1", "redirect_uri": public + CallbackPath("crm"), "scope": "read", "code_challenge_method": "S256", "resource": w.server.URL,
 	} {
 		if asked.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, asked.Get(name), want)
@@ -175,21 +175,39 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestMixUp: an attacker's authorization server, at which the user believes to sign in, does not get
-// the code of the honest one, although both have the same redirect URI.
+// TestMixUp: an attacker's authorization server, at which the user believes to sign in, sends the browser
+// on to an honest one, and does not get its code: the honest one sends it to the callback of its own
+// server, whose states are others. Where it says who answers, its code is no good at the other callback
+// either.
 func TestMixUp(t *testing.T) {
-	honest, evil := newWorld(t), newWorld(t)
-	evil.Flow, evil.server.Name = honest.Flow, "evil"
-	stolen := honest.visit(t, honest.beginAs(t, alice, "browser").URL)
-	evilWay := evil.beginAs(t, alice, "browser")
-	state, err := url.Parse(evilWay.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The evil server has sent the browser on to the honest one, with its own state.
-	stolen.Set("state", state.Query().Get("state"))
-	if _, err := evil.endAs(stolen, alice, "browser"); err == nil || len(evil.Forms()) > 0 {
-		t.Errorf("the code of the honest server went to the evil one: %v", err)
+	for name, names := range map[string]bool{"with iss": true, "without iss": false} {
+		honest, evil := newWorld(t), newWorld(t)
+		evil.Flow, evil.server.Name = honest.Flow, "evil"
+		if !names {
+			for _, w := range []*world{honest, evil} {
+				w.SetMetadata("authorization_response_iss_parameter_supported", nil)
+				w.SetAnswer("iss", "")
+			}
+		}
+		stolen := honest.visit(t, honest.beginAs(t, alice, "browser").URL)
+		evilWay := evil.beginAs(t, alice, "browser")
+		at, err := url.Parse(evilWay.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stolen.Set("state", at.Query().Get("state"))
+		if stolen.Has("iss") != names {
+			t.Fatalf("%s: %v", name, stolen)
+		}
+		ends := map[string]*world{"of the honest server": honest}
+		if names {
+			ends["of the evil server"] = evil
+		}
+		for callback, w := range ends {
+			if _, err := w.endAs(stolen, alice, "browser"); err == nil || len(evil.Forms()) > 0 {
+				t.Errorf("%s, at the callback %s: the code of the honest server went to the evil one: %v", name, callback, err)
+			}
+		}
 	}
 }
 
@@ -405,12 +423,12 @@ func TestClients(t *testing.T) {
 		w := newWorld(t)
 		w.SetMetadata("client_id_metadata_document_supported", true)
 		e, err := w.endAs(w.visit(t, w.beginAs(t, alice, "browser").URL), alice, "browser")
-		if err != nil || e.grant.ClientID != public+DocumentPath || len(w.Registered()) > 0 {
+		if err != nil || e.grant.ClientID != public+DocumentPath("crm") || len(w.Registered()) > 0 {
 			t.Errorf("%+v %v", e, err)
 		}
-		doc, err := object(w.Document())
-		if err != nil || doc.At("client_id").Text() != public+DocumentPath || !slices.Equal(texts(doc.At("redirect_uris")), []string{public + CallbackPath}) || doc.At("token_endpoint_auth_method").Text() != vault.AuthNone {
-			t.Errorf("%s %v", w.Document(), err)
+		doc, err := object(w.Document("crm"))
+		if err != nil || doc.At("client_id").Text() != public+DocumentPath("crm") || !slices.Equal(texts(doc.At("redirect_uris")), []string{public + CallbackPath("crm")}) || doc.At("token_endpoint_auth_method").Text() != vault.AuthNone {
+			t.Errorf("%s %v", w.Document("crm"), err)
 		}
 	})
 	t.Run("without a resource", func(t *testing.T) {

@@ -24,11 +24,11 @@ const (
 
 // unknown forgets a registration that an issuer does not know any more, unless there is another one
 // already.
-func (f *Flow) unknown(ctx context.Context, issuer, id string) error {
+func (f *Flow) unknown(ctx context.Context, server, issuer, id string) error {
 	var known client
-	value, err := f.Store.Get(ctx, f.registration(issuer))
+	value, err := f.Store.Get(ctx, f.registration(server, issuer))
 	if err == nil && json.Unmarshal(value, &known) == nil && known.ID == id {
-		err = f.Store.Drop(ctx, f.registration(issuer))
+		err = f.Store.Drop(ctx, f.registration(server, issuer))
 	}
 	if errors.Is(err, kept.ErrNone) {
 		return nil
@@ -40,31 +40,31 @@ func (f *Flow) unknown(ctx context.Context, issuer, id string) error {
 func isUnknown(code string) bool { return code == "invalid_client" || code == "unauthorized_client" }
 
 // sent is where it is kept that a user was sent to an authorization server, with which registration.
-func (f *Flow) sent(who vault.Owner, issuer string) string {
-	return "sent " + f.registration(issuer) + "\x00" + who.Issuer + "\x00" + who.User
+func (f *Flow) sent(who vault.Owner, server, issuer string) string {
+	return "sent " + f.registration(server, issuer) + "\x00" + who.Issuer + "\x00" + who.User
 }
 
 // forgotten reports whether an authorization server has forgotten a registration, and then forgets it,
 // too. To a client that it does not know, it sends no browser back (RFC 6749 §4.1.2.1), so nobody tells
 // the gateway. But its users do not come back, and begin again: then the token endpoint is asked, with a
 // code that is none. It looks at the client first (RFC 6749 §5.2). Errors are those of the store.
-func (f *Flow) forgotten(ctx context.Context, by web, p *place, known client, who vault.Owner) (bool, error) {
-	with, err := f.Store.Get(ctx, f.sent(who, p.issuer))
+func (f *Flow) forgotten(ctx context.Context, by web, s Server, p *place, known client, who vault.Owner) (bool, error) {
+	with, err := f.Store.Get(ctx, f.sent(who, s.Name, p.issuer))
 	if errors.Is(err, kept.ErrNone) || err == nil && string(with) != known.ID {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	first, err := f.Store.Add(ctx, "asked "+f.registration(p.issuer), nil, askEvery)
+	first, err := f.Store.Add(ctx, "asked "+f.registration(s.Name, p.issuer), nil, askEvery)
 	if err != nil || !first {
 		return false, err
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(by.Do)})
-	_, answer := f.oauth(begun{Client: known, TokenURL: p.tokenURL}, "").Exchange(ctx, rand.Text(), oauth2.VerifierOption(oauth2.GenerateVerifier()))
+	_, answer := f.oauth(begun{Server: s.Name, Client: known, TokenURL: p.tokenURL}, "").Exchange(ctx, rand.Text(), oauth2.VerifierOption(oauth2.GenerateVerifier()))
 	refused, ok := errors.AsType[*oauth2.RetrieveError](answer)
 	if !ok || !isUnknown(refused.ErrorCode) {
 		return false, nil
 	}
-	return true, f.unknown(ctx, p.issuer, known.ID)
+	return true, f.unknown(ctx, s.Name, p.issuer, known.ID)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,26 +38,36 @@ func (a *Accounts) routes() {
 	a.mux.HandleFunc("GET "+Root, a.signedIn(a.showAccounts))
 	a.mux.HandleFunc("GET "+linkPath+"{ticket}", a.openLink)
 	a.mux.HandleFunc("GET "+donePath+"{server}", a.signedIn(a.showDone))
-	a.mux.HandleFunc("GET "+CallbackPath, a.signedIn(a.comeBack))
+	a.mux.HandleFunc("GET "+CallbackPath("{server}"), a.signedIn(a.comeBack))
 	a.mux.HandleFunc("POST "+signInPath, a.form(a.beginHere))
 	a.mux.HandleFunc("POST "+signOutPath, a.form(a.signOut))
 	a.mux.HandleFunc("POST "+leavePath, a.form(a.leave))
 	a.mux.HandleFunc("GET "+leftPath, a.showLeft)
 	a.mux.HandleFunc("GET "+enterCallback, a.entered)
 	a.mux.HandleFunc("GET "+webpage.StylePath, webpage.Style)
-	a.mux.HandleFunc("GET "+DocumentPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "public, max-age=3600")
-		_, _ = w.Write(a.Document())
-	})
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		a.say(w, http.StatusNotFound, "There is no such page", "Open "+Root+" to see your accounts.")
-	})
+	a.mux.HandleFunc("GET "+DocumentPath("{server}"), a.document)
+	a.mux.HandleFunc("/", a.nowhere)
+}
+
+// document is the gateway's client ID metadata document for a server, for everybody.
+func (a *Accounts) document(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("server")
+	if !slices.ContainsFunc(a.Servers(), func(s Server) bool { return s.Name == name }) {
+		a.nowhere(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=3600")
+	_, _ = w.Write(a.Document(name))
+}
+
+func (a *Accounts) nowhere(w http.ResponseWriter, _ *http.Request) {
+	a.say(w, http.StatusNotFound, "There is no such page", "Open "+Root+" to see your accounts.")
 }
 
 // Serves reports whether a path is one of ours.
 func Serves(path string) bool {
-	return path == Root || strings.HasPrefix(path, Root+"/") || path == CallbackPath || path == DocumentPath || path == webpage.StylePath
+	return path == Root || strings.HasPrefix(path, Root+"/") || strings.HasPrefix(path, clientsPath) || path == webpage.StylePath
 }
 
 // ServeHTTP answers a request of a browser.
@@ -163,7 +174,7 @@ func (a *Accounts) signedIn(next func(*visit)) http.HandlerFunc {
 			next(v)
 		case !errors.Is(err, signin.ErrNone):
 			a.away(w, err)
-		case r.URL.Path == CallbackPath: // the answer belongs to a session that has ended
+		case strings.HasPrefix(r.URL.Path, clientsPath): // the answer belongs to a session that has ended
 			a.say(w, http.StatusForbidden, "You are not signed in any more", "Go back, and begin again.")
 		default:
 			a.enter(w, r)

@@ -273,7 +273,7 @@ func TestAnswerOfAnotherUser(t *testing.T) {
 	s := newSite(t)
 	victim, attacker := newBrowser(t, "alice"), newBrowser(t, "mallory")
 	attacker.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
-		if r.URL.Path == CallbackPath {
+		if strings.HasPrefix(r.URL.Path, clientsPath) {
 			return http.ErrUseLastResponse // the attacker keeps the answer for the victim
 		}
 		return nil
@@ -430,7 +430,10 @@ func TestProblemOnPage(t *testing.T) {
 func TestOthers(t *testing.T) {
 	s := newSite(t)
 	nobody := newBrowser(t, "")
-	if p := nobody.open(s.url + DocumentPath); p.status != http.StatusOK || p.header.Get("Content-Type") != "application/json" || !strings.Contains(p.text, s.url+CallbackPath) {
+	if p := nobody.open(s.url + DocumentPath("crm")); p.status != http.StatusOK || p.header.Get("Content-Type") != "application/json" || !strings.Contains(p.text, s.url+CallbackPath("crm")) {
+		t.Errorf("%d %s", p.status, p.text)
+	}
+	if p := nobody.open(s.url + DocumentPath("nothing")); p.status != http.StatusNotFound {
 		t.Errorf("%d %s", p.status, p.text)
 	}
 	if p := nobody.open(s.url + Root + "/x"); p.status != http.StatusNotFound {
