@@ -20,11 +20,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestListsAreThoseOfTheServers: for random servers, declarations of clients, policies and
-// views, a client sees through the gateway what it sees directly, renamed and narrowed. What
-// it sees can be used, and reaches the right server under its original name; anything else is
-// answered like a name that nobody has. The expectation is computed by listWorld, which shares
-// no code with the gateway.
+// TestListsAreThoseOfTheServers: for random servers, some of which show each user something else, and
+// for random declarations of clients, policies and views, a client sees through the gateway what it sees
+// directly, renamed and narrowed, as long as the servers say, and for itself alone if one of them says
+// so. What it sees can be used, and reaches the right server under its original name; anything else is
+// answered like a name that nobody has. The expectation is computed by listWorld, which shares no code
+// with the gateway.
 func TestListsAreThoseOfTheServers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := drawWorld(rt)
@@ -44,6 +45,9 @@ func (w *listWorld) compare(ctx context.Context) (wrong error) {
 			wrong = fmt.Errorf("panic: %v", p)
 		}
 	}()
+	for _, s := range w.servers {
+		s.newLists(s.lists)
+	}
 	h, last, err := w.gateway()
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 	}
 	var sources []catalog.Source
 	for _, s := range w.servers {
-		sources = append(sources, catalog.Source{Upstream: s, Prefix: s.prefix, ByClass: true})
+		sources = append(sources, catalog.Source{Upstream: s, Prefix: s.prefix, ByClass: true, PerUser: s.perUser})
 	}
 	if last, err = catalog.New(cfg.Naming, sources, deps); err != nil {
 		return nil, nil, err
@@ -129,7 +133,7 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 func (c *worldClient) call(method, name string, params mcp.Raw) *mcp.Call {
 	return &mcp.Call{
 		ID: "test", Method: method, Name: name, Params: params, Session: c.user + ":" + c.String(), Caps: mcp.Raw(c.caps),
-		Caller: mcp.Caller{Issuer: "https://idp.example.com", Subject: c.user, View: c.view}, Notify: func(mcp.Event) {},
+		Caller: mcp.Caller{Issuer: "https://idp.example.com", Subject: c.user, ClientID: c.id, View: c.view}, Notify: func(mcp.Event) {},
 	}
 }
 
@@ -138,10 +142,17 @@ func (w *listWorld) compareLists(ctx context.Context, h mcp.Handler, c *worldCli
 	for _, k := range worldKinds {
 		var got []string
 		var params mcp.Raw
+		expires, private := w.validity(k, c)
 		for {
 			reply, err := h.Handle(ctx, c.call(k.list, "", params))
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", c, k.list, err)
+			}
+			if !reply.List.Expires.Equal(expires) {
+				return fmt.Errorf("%s: %s is valid until %s, want %s", c, k.list, reply.List.Expires, expires)
+			}
+			if reply.List.Private != private && (private || w.open()) {
+				return fmt.Errorf("%s: %s is private: %t, want %t", c, k.list, reply.List.Private, private)
 			}
 			for _, item := range reply.List.Items {
 				name, _ := item.Raw.Member(k.key)
@@ -175,15 +186,21 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 			if to.unsure {
 				continue
 			}
-			asks := to.server != nil && k.use != mcp.MethodComplete && w.asks(c, k, to.server, to.native)
+			asks, denied := false, false
+			if to.server != nil && k.use != mcp.MethodComplete {
+				asks, denied = w.decides(c, k, to.server, to.native)
+			}
 			params := mcp.Raw("{}")
-			if k.use == mcp.MethodComplete {
+			switch {
+			case k.named() && c.flag != "":
+				params = mcp.Object("arguments", mcp.Object("flag", mcp.String(c.flag)))
+			case k.use == mcp.MethodComplete:
 				params = mcp.Object("ref", mcp.Object("type", mcp.String("ref/resource"), "uri", mcp.String(name)),
 					"argument", mcp.Raw(`{"name":"id","value":""}`))
 			}
 			reply, err := h.Handle(ctx, c.call(k.use, name, params))
 			var want []string
-			if to.server != nil && !asks {
+			if to.server != nil && !asks && !denied {
 				want = []string{fmt.Sprintf("%s: %s %s for %s with %s", to.server.name, k.use, to.native, c.user, c.caps)}
 			}
 			var got []string
@@ -194,15 +211,19 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 				return fmt.Errorf("%s: %s %s: reached %q, want %q (%v)", c, k.use, name, got, want, err)
 			}
 			switch unknown := mcp.ErrUnknown(k.use, name); {
+			case denied && k.named(): // its name is no secret
+				if mcp.FailureOf(err) != failure.ArgumentsDenied {
+					return fmt.Errorf("%s: %s %s: %v, %v; its arguments should be denied", c, k.use, name, reply, err)
+				}
 			case asks:
 				// A client that cannot ask gets an error; of a tool, as a result for its model.
 				asked := err == nil && (reply.Ask != nil || reply.Result.At("isError").IsTrue())
 				if !asked && mcp.FailureOf(err) != failure.ApprovalImpossible {
 					return fmt.Errorf("%s: %s %s: %v, %v; its user should be asked", c, k.use, name, reply, err)
 				}
-			case to.server != nil && err != nil:
+			case to.server != nil && !denied && err != nil:
 				return fmt.Errorf("%s: %s %s: %w", c, k.use, name, err)
-			case to.server == nil && !sameError(err, unknown):
+			case (to.server == nil || denied) && !sameError(err, unknown):
 				return fmt.Errorf("%s: %s %s: got %#v, want %#v", c, k.use, name, err, unknown)
 			}
 		}

@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -24,19 +27,80 @@ func (w *listWorld) may(c *worldClient, k worldKind, s *worldServer, native stri
 		if r.Who.Users != nil && !slices.Contains(r.Who.Users, c.user) {
 			continue
 		}
-		if anyFits(r.Deny, k, s, native, certain) {
+		condition := worldConditions[r.When]
+		if anyFits(r.Deny, k, s, native, certain) && !condition.args && condition.holds(c, k, s) {
 			return false
 		}
-		allowed = allowed || anyFits(r.Allow, k, s, native, possible)
+		allowed = allowed || anyFits(r.Allow, k, s, native, possible) && (condition.args || condition.holds(c, k, s))
 	}
 	return allowed
 }
 
-// asks reports whether a client's user has to approve the use of something: that hides nothing.
-func (w *listWorld) asks(c *worldClient, k worldKind, s *worldServer, native string) bool {
-	return slices.ContainsFunc(w.policy.Rules, func(r policy.Rule) bool {
-		return (r.Who.Users == nil || slices.Contains(r.Who.Users, c.user)) && anyFits(r.Ask, k, s, native, possible)
+// knows reports whether a client may know of a server: it could be allowed something there.
+func (w *listWorld) knows(c *worldClient, s *worldServer) bool {
+	return slices.ContainsFunc([]string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills}, func(kind string) bool {
+		about := func(patterns []string, all bool) bool {
+			return slices.ContainsFunc(patterns, func(pattern string) bool {
+				of, rest, _ := strings.Cut(pattern, ":")
+				server, name, found := strings.Cut(rest, "/")
+				return (of == "*" || of == kind) && (!found || matches(server, s.name)) && (!all || !found || name == "*")
+			})
+		}
+		if c.view != "" {
+			if v := w.view(c.view); v.Who.Users != nil && !slices.Contains(v.Who.Users, c.user) || !about(v.Show, false) {
+				return false
+			}
+		}
+		allowed := w.policy.Default == policy.DefaultAllow
+		for _, r := range w.policy.Rules {
+			if r.Who.Users != nil && !slices.Contains(r.Who.Users, c.user) {
+				continue
+			}
+			condition := worldConditions[r.When]
+			if about(r.Deny, true) && !condition.args && condition.holds(c, worldKind{name: kind}, s) {
+				return false
+			}
+			allowed = allowed || about(r.Allow, false) && (condition.args || condition.holds(c, worldKind{name: kind}, s))
+		}
+		return allowed
 	})
+}
+
+// decides returns what becomes of a call of something that its client may know of: what conditions say
+// of its arguments counts, and one that says nothing denies.
+func (w *listWorld) decides(c *worldClient, k worldKind, s *worldServer, native string) (asks, denied bool) {
+	allowed := w.policy.Default == policy.DefaultAllow
+	for _, r := range w.policy.Rules {
+		if r.Who.Users != nil && !slices.Contains(r.Who.Users, c.user) {
+			continue
+		}
+		condition := worldConditions[r.When]
+		fails := condition.needs && (c.flag == "" || !k.named())
+		holds := !fails && condition.holds(c, k, s)
+		denied = denied || anyFits(r.Deny, k, s, native, certain) && (holds || fails) || anyFits(r.Ask, k, s, native, possible) && fails
+		asks = asks || anyFits(r.Ask, k, s, native, possible) && holds
+		allowed = allowed || anyFits(r.Allow, k, s, native, possible) && holds
+	}
+	denied = denied || !allowed
+	return asks && !denied, denied
+}
+
+// worldCondition is what a condition of a rule means.
+type worldCondition struct {
+	args  bool // it looks at arguments
+	needs bool // and cannot be evaluated without them
+	holds func(c *worldClient, k worldKind, s *worldServer) bool
+}
+
+var worldConditions = map[string]worldCondition{
+	"":                         {holds: func(*worldClient, worldKind, *worldServer) bool { return true }},
+	`caller.user == "bob"`:     {holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.user == "bob" }},
+	`target.upstream != "a"`:   {holds: func(_ *worldClient, _ worldKind, s *worldServer) bool { return s.name != "a" }},
+	`target.kind == "prompts"`: {holds: func(_ *worldClient, k worldKind, _ *worldServer) bool { return k.name == "prompts" }},
+	`args.flag == "yes"`:       {args: true, needs: true, holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.flag == "yes" }},
+	`has(args.flag) && args.flag == "yes"`: {args: true, holds: func(c *worldClient, k worldKind, _ *worldServer) bool {
+		return c.flag == "yes" && k.named()
+	}},
 }
 
 func (w *listWorld) view(name string) view.Config {
@@ -99,6 +163,7 @@ var (
 	}
 	worldPatterns = []string{"*:*", "tools:*", "prompts:*", "resources:*", "*:a/*", "*:ab/*", "*:a*/*", "*:b/*", "tools:*/x", "tools:*/x*", "tools:a/y", "*:*/*x", "prompts:b/x",
 		"resources:*/mem:*", "resources:*/mem:x", "resources:a/mem:y/*", "resources:*/ui://*"}
+	worldTTLs  = []time.Duration{0, time.Minute, 4 * time.Minute} // less than worldRefresh
 	worldUsers = [][]string{nil, {"ann"}, {"bob"}}
 )
 
@@ -115,6 +180,7 @@ func drawWorld(t *rapid.T) *listWorld {
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "rules") {
 		r := policy.Rule{Name: fmt.Sprint("rule", i), Who: policy.Who{Users: rapid.SampledFrom(worldUsers).Draw(t, "for")}}
+		r.When = rapid.SampledFrom(slices.Sorted(maps.Keys(worldConditions))).Draw(t, "when")
 		switch rapid.SampledFrom([]string{"allow", "deny", "ask"}).Draw(t, "effect") {
 		case "allow":
 			r.Allow = patterns("allow")
@@ -140,10 +206,17 @@ func drawWorld(t *rapid.T) *listWorld {
 		}
 		w.views, views = append(w.views, v), append(views, v.Name)
 	}
-	for range rapid.IntRange(1, 4).Draw(t, "clients") {
+	for i := range rapid.IntRange(1, 4).Draw(t, "clients") {
 		w.clients = append(w.clients, &worldClient{
+			id:   fmt.Sprint("client", i),
 			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), view: rapid.SampledFrom(views).Draw(t, "at"), caps: drawCaps(t),
+			flag: rapid.SampledFrom([]string{"", "yes", "no"}).Draw(t, "with the flag"),
 		})
+	}
+	for _, s := range w.servers {
+		// A server of which a user may not know is asked in their name only for some of their calls: so what
+		// else they see would depend on these.
+		s.perUser = s.perUser && !slices.ContainsFunc(w.clients, func(c *worldClient) bool { return !w.knows(c, s) })
 	}
 	return w
 }
@@ -171,12 +244,20 @@ func drawMaterial(t *rapid.T) (m material) {
 }
 
 func (m material) server(t *rapid.T, name string) *worldServer {
-	s := &worldServer{name: name, page: rapid.SampledFrom([]int{100, 1, 2}).Draw(t, name+" has pages of"), lists: make(map[string][]*worldEntry), later: make(map[string][]*worldEntry)}
+	s := &worldServer{
+		name: name, page: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, name+" has pages of"), perUser: rapid.Bool().Draw(t, name+" has accounts of users"),
+		lists: make(map[string][]*worldEntry), later: make(map[string][]*worldEntry), ttls: make(map[string]time.Duration), untold: make(map[string]bool), private: make(map[string]bool),
+	}
+	if s.perUser {
+		m.needs = append(m.needs, "user ann", "no user ann")
+	}
 	if rapid.Bool().Draw(t, name+" has a prefix of its own") {
 		prefix := rapid.SampledFrom(m.prefixes).Draw(t, name+" has prefix")
 		s.prefix = &prefix
 	}
 	for _, k := range worldKinds {
+		s.ttls[k.list] = rapid.SampledFrom(worldTTLs).Draw(t, "time to live")
+		s.untold[k.list], s.private[k.list] = rapid.Bool().Draw(t, "but for the last page"), rapid.Bool().Draw(t, "private")
 		s.lists[k.list] = m.entries(t, k, name)
 		if s.later[k.list] = s.lists[k.list]; rapid.Bool().Draw(t, "changes") {
 			s.later[k.list] = m.entries(t, k, name+" later")

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -89,16 +90,36 @@ func same(uri string) string { return uri }
 
 // worldServer is a server. It implements catalog.Upstream.
 type worldServer struct {
-	name   string
-	prefix *string
-	page   int // size of its pages
-	later  map[string][]*worldEntry
+	name    string
+	prefix  *string
+	perUser bool
+	page    int // size of its pages
+	later   map[string][]*worldEntry
+	ttls    map[string]time.Duration // until the first page of a list ends, by method; nothing for lists of which it says nothing
+	untold  map[string]bool          // it says nothing of the last page of a list
+	private map[string]bool          // it says so of the last page of a list
 
 	classes []declared // as which the gateway knows it
 
 	mu    sync.Mutex               // guards the fields below
+	began time.Time                // when it got these lists
 	lists map[string][]*worldEntry // by method
 	used  []string                 // what was called
+}
+
+// newLists gives the server lists.
+func (s *worldServer) newLists(lists map[string][]*worldEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists, s.began = lists, time.Now()
+}
+
+// hints are what the server says of a page: until when it is valid, and whether it is the user's alone.
+func (s *worldServer) hints(k worldKind, page int, last bool) (expires time.Time, private bool) {
+	if ttl := s.ttls[k.list]; ttl > 0 && !(last && s.untold[k.list]) {
+		expires = s.began.Add(ttl + time.Duration(page)*time.Second)
+	}
+	return expires, last && s.private[k.list]
 }
 
 // listed is an entry as some clients see it.
@@ -158,11 +179,12 @@ func (s *worldServer) wasUsed() []string {
 }
 
 func (s *worldServer) list(k worldKind, call *mcp.Call) (*mcp.Reply, error) {
-	all := s.direct(k, readDeclared(call.Caps))
+	all := s.direct(k, s.declared(call.Caps, call.Caller.Subject))
 	cursor, _ := call.Params.Member("cursor")
 	from, _ := strconv.Atoi(cursor.Text()) // none is the first page
 	to := min(from+s.page, len(all))
 	list := &mcp.List{}
+	list.Expires, list.Private = s.hints(k, from/s.page, to == len(all))
 	for _, e := range all[from:to] {
 		list.Items = append(list.Items, mcp.Item{Name: e.native, Raw: mcp.Raw(e.raw(k, e.title, e.native, "", same))})
 	}
@@ -171,6 +193,16 @@ func (s *worldServer) list(k worldKind, call *mcp.Call) (*mcp.Reply, error) {
 		list.Next = &next
 	}
 	return &mcp.Reply{List: list}, nil
+}
+
+// declared is what decides what somebody sees: what is declared, and whose credential it is if each
+// user has one.
+func (s *worldServer) declared(caps mcp.Raw, user string) declared {
+	d := readDeclared(caps)
+	if s.perUser {
+		d["user "+user] = true
+	}
+	return d
 }
 
 // readDeclared reads the capabilities in a call. A gateway that looks for itself declares
@@ -200,7 +232,9 @@ func readDeclared(caps mcp.Raw) declared {
 // worldClient is a client with its user, at an endpoint.
 type worldClient struct {
 	user, view string
+	id         string // so that nobody shares what servers tell only this user at this client
 	caps       string
+	flag       string // its argument in all calls, "" for none
 }
 
 func (c *worldClient) String() string {
@@ -225,19 +259,19 @@ func (w *listWorld) meet(c *worldClient) {
 
 // varies reports whether a server shows something else to clients that declare nothing.
 func (w *listWorld) varies(s *worldServer) bool {
-	return slices.ContainsFunc(worldKinds, func(k worldKind) bool {
-		same := func(a, b offer) bool { return a.listed == b.listed }
-		return !slices.EqualFunc(w.own(s, k, readDeclared(nil)), w.own(s, k, declared{}), same)
-	})
+	return !s.perUser && slices.ContainsFunc(worldKinds, func(k worldKind) bool { return !w.same(s, k, readDeclared(nil), declared{}) })
+}
+
+// same reports whether a server adds the same to a list, whichever of the two is declared.
+func (w *listWorld) same(s *worldServer, k worldKind, one, other declared) bool {
+	return slices.EqualFunc(w.own(s, k, one), w.own(s, k, other), func(a, b offer) bool { return a.listed == b.listed })
 }
 
 // change gives the servers their later lists. The gateway forgets as which clients it looked
 // at a server that shows the same to all.
 func (w *listWorld) change() {
 	for _, s := range w.servers {
-		s.mu.Lock()
-		s.lists = s.later
-		s.mu.Unlock()
+		s.newLists(s.later)
 		if !w.varies(s) {
 			s.classes = nil
 		}
@@ -270,12 +304,24 @@ func (w *listWorld) own(s *worldServer, k worldKind, d declared) (all []offer) {
 	return all
 }
 
+// seenBy returns what decides what a client sees of a server.
+func (s *worldServer) seenBy(c *worldClient) declared { return s.declared(mcp.Raw(c.caps), c.user) }
+
+// known returns as whom a server was looked at, as far as that matters to a client: where each user has
+// other lists, only as that client.
+func (s *worldServer) known(c *worldClient) []declared {
+	if s.perUser {
+		return []declared{s.seenBy(c)}
+	}
+	return s.classes
+}
+
 // unambiguous returns a function that reports whether a name stands for one thing only, among
 // all that any class of clients sees. Nobody sees a name that does not.
-func (w *listWorld) unambiguous(k worldKind) func(o offer) bool {
+func (w *listWorld) unambiguous(k worldKind, c *worldClient) func(o offer) bool {
 	things := make(map[string]map[string]bool)
 	for _, s := range w.servers {
-		for _, d := range s.classes {
+		for _, d := range s.known(c) {
 			for _, o := range w.own(s, k, d) {
 				if w.mayHave(s, k, o.public) {
 					if things[o.public] == nil {
@@ -289,11 +335,11 @@ func (w *listWorld) unambiguous(k worldKind) func(o offer) bool {
 	return func(o offer) bool { return w.mayHave(o.server, k, o.public) && len(things[o.public]) == 1 }
 }
 
-// merged returns the merged list of clients that declare d, without policy and views.
-func (w *listWorld) merged(k worldKind, d declared) (all []offer) {
-	shown := w.unambiguous(k)
+// merged returns the merged list of a client, without policy and views.
+func (w *listWorld) merged(k worldKind, c *worldClient) (all []offer) {
+	shown := w.unambiguous(k, c)
 	for _, s := range w.servers {
-		for _, o := range w.own(s, k, d) {
+		for _, o := range w.own(s, k, s.seenBy(c)) {
 			if shown(o) {
 				o.raw = o.worldEntry.raw(k, o.title, o.public, "", s.uri)
 				all = append(all, o)
@@ -305,21 +351,21 @@ func (w *listWorld) merged(k worldKind, d declared) (all []offer) {
 
 // shown returns the list of a kind as a client should see it.
 func (w *listWorld) shown(k worldKind, c *worldClient) (all []offer) {
-	all = w.merged(k, readDeclared(mcp.Raw(c.caps)))
+	all = w.merged(k, c)
 	if c.view != "" {
-		all = w.arrange(w.view(c.view), k, all)
+		all = w.arrange(c, w.view(c.view), k, all)
 	}
 	return slices.DeleteFunc(all, func(o offer) bool { return !w.may(c, k, o.server, o.native) })
 }
 
-// arrange arranges a list as a view says.
-func (w *listWorld) arrange(v view.Config, k worldKind, all []offer) []offer {
+// arrange arranges a client's list as a view says.
+func (w *listWorld) arrange(c *worldClient, v view.Config, k worldKind, all []offer) []offer {
 	shows := func(o offer) bool { return anyFits(v.Show, k, o.server, o.native, possible) }
 	all = slices.DeleteFunc(all, func(o offer) bool { return !shows(o) })
 	uses := map[string]int{"load_skill": 1, "describe_tools": 1}
-	counted, unambiguous := make(map[string]bool), w.unambiguous(k)
+	counted, unambiguous := make(map[string]bool), w.unambiguous(k, c)
 	for _, s := range w.servers {
-		for _, d := range s.classes {
+		for _, d := range s.known(c) {
 			for _, o := range w.own(s, k, d) {
 				if shows(o) && unambiguous(o) && !counted[o.public] {
 					counted[o.public] = true
@@ -351,6 +397,36 @@ func (w *listWorld) arrange(v view.Config, k worldKind, all []offer) []offer {
 	return all
 }
 
+// validity returns until when a client's list is valid, zero if a server has not said it of all its
+// pages, and whether it has to be private to its user.
+func (w *listWorld) validity(k worldKind, c *worldClient) (expires time.Time, private bool) {
+	unknown := false
+	for _, s := range w.servers {
+		all := s.direct(k, s.seenBy(c))
+		for page := 0; page == 0 || page*s.page < len(all); page++ {
+			until, own := s.hints(k, page, (page+1)*s.page >= len(all))
+			if until.IsZero() {
+				unknown = true
+			} else if expires.IsZero() || until.Before(expires) {
+				expires = until
+			}
+			private = private || own
+		}
+		private = private || s.perUser || slices.ContainsFunc(s.classes, func(d declared) bool {
+			return !w.same(s, k, d, readDeclared(nil))
+		})
+	}
+	if unknown {
+		expires = time.Time{}
+	}
+	return expires, private
+}
+
+// open reports whether all users see the same, as far as their servers tell them the same.
+func (w *listWorld) open() bool {
+	return w.policy.Default == policy.DefaultAllow && len(w.policy.Rules) == 0 && len(w.views) == 0
+}
+
 // destination is where a call goes: a server, or nil for nobody.
 type destination struct {
 	server *worldServer
@@ -368,7 +444,7 @@ func (w *listWorld) leads(k worldKind, c *worldClient, all []offer, name string)
 	if k.named() {
 		return destination{}
 	}
-	to := w.owner(name)
+	to := w.owner(c, name)
 	switch { // a URI need not be listed: it may be made from a template, or come from a result
 	case to.server == nil:
 	case !w.may(c, k, to.server, to.native),
@@ -380,7 +456,7 @@ func (w *listWorld) leads(k worldKind, c *worldClient, all []offer, name string)
 
 // owner returns whose a URI is: of the server that is named in it; else of the one without
 // a prefix; else, where all have prefixes, of the only server that lists it.
-func (w *listWorld) owner(uri string) (to destination) {
+func (w *listWorld) owner(c *worldClient, uri string) (to destination) {
 	plain := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() == "" })
 	var has []*worldServer
 	for _, s := range w.servers {
@@ -389,7 +465,7 @@ func (w *listWorld) owner(uri string) (to destination) {
 				return destination{server: s, native: native}
 			}
 		}
-		if plain == (s.front() == "") && slices.ContainsFunc(s.classes, func(d declared) bool {
+		if plain == (s.front() == "") && slices.ContainsFunc(s.known(c), func(d declared) bool {
 			return slices.ContainsFunc(slices.Concat(w.own(s, worldResources, d), w.own(s, worldTemplates, d)), func(o offer) bool { return o.native == uri })
 		}) {
 			has = append(has, s)
