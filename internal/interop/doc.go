@@ -1,5 +1,5 @@
 // Package interop runs third-party MCP clients and servers through a real gateway (make
-// interop), with and without OAuth.
+// interop), with and without OAuth, at an issuer and at the gateway's own authorization server.
 //
 // Most of its tests have the build tag interop, because they install pinned packages from
 // npm, PyPI and the Go module proxy below .cache. What needs no such package, such as the settings in

@@ -54,10 +54,11 @@ type everybody struct {
 	restart  func()
 	issuer   string
 	upstream *mcptest.Server
+	calls    int // of upstream, before the client that is tried
 }
 
 // TestEverybodySignsIn: clients that know nothing but the URL of the gateway sign their users in at
-// providers where none of them could register.
+// providers where the gateway is the only client.
 func TestEverybodySignsIn(t *testing.T) {
 	l := newLab(t)
 	for _, p := range products {

@@ -64,6 +64,7 @@ func (e *everybody) try(t *testing.T, c signer) {
 		between, signIns = e.restart, 2
 	}
 	e.front.begin(between)
+	e.calls = len(e.upstream.Received("tools/call"))
 	asked := 0
 	outcomes := c.do(t, func(tab *mcptest.Tab, at string) {
 		asked++
@@ -161,6 +162,9 @@ func (e *everybody) checkUpstream(t *testing.T, tokens []string) {
 	if len(tokens) != 2 {
 		t.Errorf("%d tokens were given", len(tokens))
 	}
+	if calls := len(e.upstream.Received("tools/call")) - e.calls; calls != 2 {
+		t.Errorf("the server was called %d times", calls)
+	}
 	for _, got := range e.upstream.Received("") {
 		for name, values := range got.Header {
 			for _, token := range tokens {
@@ -198,7 +202,7 @@ func (e *everybody) byInspector(args ...string) func(*testing.T, func(*mcptest.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		// By default it keeps tokens for no longer than it runs where there is no keychain, as in a container.
+		// Where there is no keychain, as in a container, it may keep tokens for no longer than it runs.
 		env := []string{"HOME=" + t.TempDir(), "MCP_AUTO_OPEN_ENABLED=true", "MCP_INSPECTOR_SECRET_STORE=file"}
 		call := []string{"tools/call", "--tool-name", "up__add"}
 		for _, method := range [][]string{{"tools/list"}, call, call} {
