@@ -82,7 +82,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 interop: ## run other people's clients and servers through the gateway (npm, PyPI)
 	go test -tags interop -count=1 -timeout 15m ./internal/interop
 
-browser: ## open every page of the console in Chromium (apt, as root, and npm)
+browser: ## open every page of the console and for users in Chromium (apt, as root, and npm)
 	@internal/browser/install.sh
 	go test -tags browser -count=1 -timeout 15m ./internal/browser
 

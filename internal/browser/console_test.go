@@ -87,34 +87,73 @@ func newServer(t *testing.T, tools map[string]string) string {
 	return url(l) + "/mcp"
 }
 
-// register registers the console at the issuer.
-func register(t *testing.T, at, redirect string) (id string) {
+// register registers a client at an authorization server.
+func register(t *testing.T, at, name string, redirects ...string) (id string) {
 	t.Helper()
-	body, _ := json.Marshal(map[string]any{"client_name": "Gatehouse console", "redirect_uris": []string{redirect}, "token_endpoint_auth_method": "none"})
+	body, _ := json.Marshal(map[string]any{"client_name": name, "redirect_uris": redirects, "token_endpoint_auth_method": "none"})
 	r, err := http.Post(at+"/register", "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
 	var answer struct {
-		ID string `json:"client_id"`
+		ID  string `json:"client_id"`
+		Why string `json:"error_description"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.ID == "" {
-		t.Fatalf("registering: %d %v", r.StatusCode, err)
+		t.Fatalf("registering: %d %s %v", r.StatusCode, answer.Why, err)
 	}
 	return answer.ID
 }
 
-// TestConsole: see the comment of the package.
-func TestConsole(t *testing.T) {
+// run runs a gateway until the test ends.
+func run(t *testing.T, options gateway.Options) {
+	t.Helper()
+	g, err := gateway.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := g.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look runs a script that looks at pages in Chromium.
+func look(t *testing.T, script string, order map[string]any) {
+	t.Helper()
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatal(err, ": make browser installs it")
 	}
-	root, err := filepath.Abs("../..")
+	cache, err := filepath.Abs("../../.cache")
 	if err != nil {
 		t.Fatal(err)
 	}
+	order["chromium"], order["modules"], order["out"] = chromium, filepath.Join(cache, "browser"), filepath.Join(cache, "console")
+	text, err := json.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := filepath.Join(t.TempDir(), "look.json")
+	if err := os.WriteFile(orders, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "node", script, orders).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestConsole: see the comment of the package.
+func TestConsole(t *testing.T) {
 	endpoint, desk, login := listen(t), listen(t), listen(t)
 	resource := url(endpoint) + "/mcp"
 	iss, err := issuer.New(issuer.Config{
@@ -131,7 +170,7 @@ func TestConsole(t *testing.T) {
 	dir := t.TempDir()
 	lock := filepath.Join(dir, "gatehouse.lock")
 	file := filepath.Join(dir, "gatehouse.yaml")
-	client := register(t, url(login), url(desk)+"/console/sign-in/callback")
+	client := register(t, url(login), "Gatehouse console", url(desk)+"/console/sign-in/callback")
 	text := fmt.Sprintf(config, resource, url(login), lock, crm, odd, desk.Addr(), client)
 	if err := os.WriteFile(lock, []byte("{\"version\": 1, \"upstreams\": {}}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -139,21 +178,7 @@ func TestConsole(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: "test", Listener: endpoint, Admin: desk, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.Start()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := g.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := g.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	run(t, gateway.Options{ConfigFile: file, Version: "test", Listener: endpoint, Admin: desk, Log: slog.New(slog.DiscardHandler)})
 	token := func(user string) string {
 		token, err := iss.Token(user, resource, "mcp")
 		if err != nil {
@@ -171,23 +196,9 @@ func TestConsole(t *testing.T) {
 		{"name": "sessions", "path": "/console/sessions"}, {"name": "approvals", "path": "/console/approvals"}, {"name": "sign-ins", "path": "/console/sign-ins"},
 		{"name": "configuration", "path": "/console/configuration"}, {"name": "edit", "path": "/console/configuration/edit"}, {"name": "first-run", "path": "/console/first-run"},
 	}
-	modules := filepath.Join(root, ".cache", "browser")
-	order, err := json.Marshal(map[string]any{
-		"base": url(desk), "endpoint": resource, "issuer": url(login), "token": token("bob"), "user": "Alice", "chromium": chromium,
-		"modules": modules, "out": filepath.Join(root, ".cache", "console"), "pages": pages,
+	look(t, "look.mjs", map[string]any{
+		"base": url(desk), "endpoint": resource, "issuer": url(login), "token": token("bob"), "user": "Alice", "pages": pages,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	orders := filepath.Join(dir, "look.json")
-	if err := os.WriteFile(orders, order, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	look := exec.CommandContext(t.Context(), "node", "look.mjs", orders)
-	out, err := look.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
 }
 
 // traffic makes calls that work, are refused, wait for somebody, and mean harm.

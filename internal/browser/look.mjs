@@ -1,56 +1,6 @@
-// Opens every page of a console in Chromium, and reports what is wrong, a line each. Its argument
-// is a file: {base, endpoint, token, out, user, pages: [{path, name}], hostile: [paths]}.
-import { readFileSync, mkdirSync } from "node:fs";
-import { createRequire } from "node:module";
-
-const want = JSON.parse(readFileSync(process.argv[2], "utf8"));
-const require = createRequire(want.modules + "/");
-const { chromium } = require("playwright-core");
-const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-
-const widths = [360, 768, 1280];
-const schemes = ["light", "dark"];
-const steps = 400; // of the keyboard through a page, at most
-const problems = [];
-const wrong = (text) => { problems.push(text); console.log("WRONG " + text); };
-
-const browser = await chromium.launch({
-  executablePath: want.chromium,
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
-
-// watch reports what a page must never do.
-function watch(page, where) {
-  page.on("pageerror", (e) => wrong(`${where()}: script failed: ${e}`));
-  page.on("console", (m) => { if (m.type() === "error" && !/status of 40[134]/.test(m.text())) wrong(`${where()}: ${m.text()}`); });
-  page.on("request", (r) => { if (!r.url().startsWith(want.base) && !r.url().startsWith(want.issuer)) wrong(`${where()}: asks ${r.url()}`); });
-}
-
-async function open(context, where) {
-  const page = await context.newPage();
-  watch(page, where);
-  page.on("dialog", (d) => { wrong(`${where()}: a dialog: ${d.message()}`); d.dismiss(); });
-  await page.addInitScript(() => addEventListener("securitypolicyviolation", (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`)));
-  return page;
-}
-
-// reach goes to an element by the keyboard alone.
-async function reach(page, matches, what) {
-  for (let i = 0; i < steps; i++) {
-    await page.keyboard.press("Tab");
-    if (await page.evaluate(matches)) return;
-  }
-  throw new Error(`the keyboard does not get to ${what}`);
-}
-
-// press goes to an element, and presses Enter there.
-async function press(page, matches, what) {
-  await reach(page, matches, what);
-  await page.keyboard.press("Enter");
-}
-
-// named matches the element that has the focus by its text.
-const named = (text) => `document.activeElement.matches("a, button, summary") && document.activeElement.textContent.trim().startsWith(${JSON.stringify(text)})`;
+// Opens every page of a console in Chromium: see browser.mjs. It also wants {endpoint, token,
+// pages: [{path, name}]}.
+import { browser, finish, look, named, open, press, reach, schemes, walk, want, watch, widths, wrong } from "./browser.mjs";
 
 // Signing in, by the keyboard.
 async function signIn() {
@@ -82,7 +32,6 @@ const state = await signIn();
 }
 
 // Each page, at each width, light and dark.
-mkdirSync(want.out, { recursive: true });
 for (const colorScheme of schemes) {
   for (const width of widths) {
     const context = await browser.newContext({ storageState: state, viewport: { width, height: 900 }, colorScheme });
@@ -92,13 +41,7 @@ for (const colorScheme of schemes) {
       at = path;
       const answer = await page.goto(want.base + path);
       if (answer.status() !== 200) { wrong(`${path}: ${answer.status()}`); continue; }
-      const beyond = await page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth);
-      if (beyond > 0) wrong(`${path} at ${width}: ${beyond} pixels stand out at the right`);
-      await page.evaluate(axe);
-      const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
-      if (!found.passes.length) wrong(`${path}: axe-core has looked at nothing`);
-      for (const v of found.violations) wrong(`${path} at ${width}, ${colorScheme}: ${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(" | ")}`);
-      await page.screenshot({ path: `${want.out}/${name}-${width}-${colorScheme}.png`, fullPage: true });
+      await look(page, name, path, width, colorScheme);
     }
     await context.close();
   }
@@ -112,28 +55,7 @@ for (const colorScheme of schemes) {
   for (const { path } of want.pages) {
     at = path;
     await page.goto(want.base + path);
-    const missing = await page.evaluate(() => {
-      const usable = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")]
-        .filter((e) => e.checkVisibility() && !e.disabled);
-      usable.forEach((e, i) => { e.dataset.usable = i; });
-      return usable.length;
-    });
-    const seen = new Set();
-    let unseen = "";
-    for (let i = 0; i < missing + 20; i++) {
-      await page.keyboard.press("Tab");
-      const here = await page.evaluate(() => {
-        const e = document.activeElement;
-        return { id: e.dataset?.usable, outline: getComputedStyle(e).outlineStyle, html: e.outerHTML.slice(0, 100) };
-      });
-      if (here.id === undefined) continue;
-      if (here.outline === "none") unseen = here.html;
-      seen.add(here.id);
-    }
-    if (unseen) wrong(`${path}: the focus cannot be seen on ${unseen}`);
-    const left = await page.evaluate((seen) => [...document.querySelectorAll("[data-usable]")]
-      .filter((e) => !seen.includes(e.dataset.usable) && e.type !== "radio").map((e) => e.outerHTML.slice(0, 100)), [...seen]);
-    if (left.length) wrong(`${path}: the keyboard does not get to ${left.join(" | ")}`);
+    await walk(page, path);
   }
   await context.close();
 }
@@ -246,6 +168,4 @@ for (const colorScheme of schemes) {
   await context.close();
 }
 
-await browser.close();
-console.log(problems.length ? `${problems.length} wrong` : "all is well");
-process.exit(problems.length ? 1 : 0);
+await finish();
