@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -55,35 +55,33 @@ func newDesktop(t *testing.T, node string) desktop {
 func (d desktop) run(t *testing.T, look func(*mcptest.Tab, string), dir string, env []string, input []byte, command ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, bytes.NewReader(input), time.Second
+	defer cancel()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(input)
 	// xdg-open looks at BROWSER where there is no desktop.
 	cmd.Env = append(os.Environ(), append(env, "BROWSER="+d.browser, "XDG_CURRENT_DESKTOP=X-Generic", "DISPLAY=", "WAYLAND_DISPLAY=")...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		cancel()
+	p, err := rig.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		ended <- cmd.Wait()
-		close(done)
-	}()
-	defer func() {
-		cancel()
-		<-done
+	defer func() { // what it has started ends with it: mcp-remote stays while it waits for its user
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
 	}()
 	for {
 		select {
 		case at := <-d.opened:
 			look(mcptest.NewTab(t, "ada"), at)
-		case err := <-ended:
-			if err != nil {
+		case <-p.Done():
+			if err := p.Err(); err != nil {
 				t.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, stdout.Bytes(), stderr.Bytes())
 			}
 			return stdout.Bytes()
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", strings.Join(command, " "), ctx.Err())
 		}
 	}
 }

@@ -49,6 +49,12 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Done is closed when the process has ended. Err then says why, nil if it ended well.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err returns why the process ended. Call it after Done.
+func (p *Process) Err() error { return p.err }
+
 // Signal sends a signal to the process.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
 
