@@ -192,7 +192,9 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 			}
 			params := mcp.Raw("{}")
 			switch {
-			case k.named() && c.flag != "":
+			case k == worldSkills:
+				params = mcp.Object("name", mcp.String(name))
+			case k.hasArguments() && c.flag != "":
 				params = mcp.Object("arguments", mcp.Object("flag", mcp.String(c.flag)))
 			case k.use == mcp.MethodComplete:
 				params = mcp.Object("ref", mcp.Object("type", mcp.String("ref/resource"), "uri", mcp.String(name)),
@@ -211,7 +213,7 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 				return fmt.Errorf("%s: %s %s: reached %q, want %q (%v)", c, k.use, name, got, want, err)
 			}
 			switch unknown := mcp.ErrUnknown(k.use, name); {
-			case denied && k.named(): // its name is no secret
+			case denied && k.hasArguments(): // its name is no secret
 				if mcp.FailureOf(err) != failure.ArgumentsDenied {
 					return fmt.Errorf("%s: %s %s: %v, %v; its arguments should be denied", c, k.use, name, reply, err)
 				}

@@ -27,15 +27,18 @@ func (s *worldServer) full(w *listWorld, k worldKind, native string) string {
 
 // uri is the public form of a URI.
 func (s *worldServer) uri(native string) string {
-	rest, ui := strings.CutPrefix(native, "ui://")
+	scheme, rest, _ := strings.Cut(native, "://")
 	switch {
 	case s.front() == "":
 		return native
-	case ui:
-		return "ui://" + s.name + "/" + rest
+	case scheme == "ui", scheme == "skill":
+		return scheme + "://" + s.name + "/" + rest
 	}
 	return s.name + "+" + native
 }
+
+// skillFile is the URI of the file of a skill.
+func skillFile(native string) string { return "skill://" + native + "/SKILL.md" }
 
 // strip returns what a URI with the server's name in it is called there; "" for none.
 func (s *worldServer) strip(uri string) string {

@@ -28,7 +28,7 @@ func (w *listWorld) may(c *worldClient, k worldKind, s *worldServer, native stri
 			continue
 		}
 		condition := worldConditions[r.When]
-		if anyFits(r.Deny, k, s, native, certain) && !condition.args && condition.holds(c, k, s) {
+		if restricts(r.Deny, k, s, native, certain) && !condition.args && condition.holds(c, k, s) {
 			return false
 		}
 		allowed = allowed || anyFits(r.Allow, k, s, native, possible) && (condition.args || condition.holds(c, k, s))
@@ -75,10 +75,10 @@ func (w *listWorld) decides(c *worldClient, k worldKind, s *worldServer, native 
 			continue
 		}
 		condition := worldConditions[r.When]
-		fails := condition.needs && (c.flag == "" || !k.named())
+		fails := condition.needs && (c.flag == "" || !k.hasArguments())
 		holds := !fails && condition.holds(c, k, s)
-		denied = denied || anyFits(r.Deny, k, s, native, certain) && (holds || fails) || anyFits(r.Ask, k, s, native, possible) && fails
-		asks = asks || anyFits(r.Ask, k, s, native, possible) && holds
+		denied = denied || restricts(r.Deny, k, s, native, certain) && (holds || fails) || restricts(r.Ask, k, s, native, possible) && fails
+		asks = asks || restricts(r.Ask, k, s, native, possible) && holds
 		allowed = allowed || anyFits(r.Allow, k, s, native, possible) && holds
 	}
 	denied = denied || !allowed
@@ -99,7 +99,7 @@ var worldConditions = map[string]worldCondition{
 	`target.kind == "prompts"`: {holds: func(_ *worldClient, k worldKind, _ *worldServer) bool { return k.name == "prompts" }},
 	`args.flag == "yes"`:       {args: true, needs: true, holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.flag == "yes" }},
 	`has(args.flag) && args.flag == "yes"`: {args: true, holds: func(c *worldClient, k worldKind, _ *worldServer) bool {
-		return c.flag == "yes" && k.named()
+		return c.flag == "yes" && k.hasArguments()
 	}},
 }
 
@@ -115,6 +115,11 @@ const (
 
 func anyFits(patterns []string, k worldKind, s *worldServer, native string, sure bool) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, k, s, native, sure) })
+}
+
+// restricts is anyFits for what denies or asks: of a skill, it may also name the file.
+func restricts(patterns []string, k worldKind, s *worldServer, native string, sure bool) bool {
+	return anyFits(patterns, k, s, native, sure) || k == worldSkills && anyFits(patterns, worldResources, s, skillFile(native), sure)
 }
 
 // fits reports whether a pattern is about something of a server. Of a template, it tries
@@ -160,9 +165,10 @@ var (
 		worldPrompts.list:   {"x", "y", "x.y", "b__x", "a__x", "ab__x", "not\tprintable", "y-with-a-very-long-name"},
 		worldResources.list: {"mem:x", "mem:y", "mem:y/x", "ui://app/x", "a+mem:x", "ui://b/x"},
 		worldTemplates.list: {"mem:{id}", "mem:y/{id}", "ui://app/{id}", "b+mem:{id}"},
+		worldSkills.list:    {"x", "y", "x-y", "x-with-a-very-long-name-1"},
 	}
 	worldPatterns = []string{"*:*", "tools:*", "prompts:*", "resources:*", "*:a/*", "*:ab/*", "*:a*/*", "*:b/*", "tools:*/x", "tools:*/x*", "tools:a/y", "*:*/*x", "prompts:b/x",
-		"resources:*/mem:*", "resources:*/mem:x", "resources:a/mem:y/*", "resources:*/ui://*"}
+		"resources:*/mem:*", "resources:*/mem:x", "resources:a/mem:y/*", "resources:*/ui://*", "skills:*", "skills:*/x", "skills:a/*y", "resources:*/skill://*"}
 	worldTTLs  = []time.Duration{0, time.Minute, 4 * time.Minute} // less than worldRefresh
 	worldUsers = [][]string{nil, {"ann"}, {"bob"}}
 )
@@ -200,7 +206,7 @@ func drawWorld(t *rapid.T) *listWorld {
 		}
 		v.DropPrefixes = rapid.Bool().Draw(t, "drop prefixes")
 		for range rapid.IntRange(0, 2).Draw(t, "descriptions") {
-			k := worldKinds[rapid.IntRange(0, len(worldKinds)-1).Draw(t, "kind")]
+			k := rapid.SampledFrom([]worldKind{worldTools, worldPrompts, worldResources, worldTemplates}).Draw(t, "kind")
 			native, server := rapid.SampledFrom(of.names[k.list]).Draw(t, "name"), rapid.SampledFrom(names).Draw(t, "of")
 			v.Descriptions[k.name+":"+server+"/"+native] = "described by the view"
 		}

@@ -36,11 +36,15 @@ var (
 	worldPrompts   = worldKind{mcp.KindPrompts, mcp.MethodPromptsList, mcp.MethodPromptsGet, "name"}
 	worldResources = worldKind{mcp.KindResources, mcp.MethodResourcesList, mcp.MethodResourcesRead, "uri"}
 	worldTemplates = worldKind{mcp.KindResources, mcp.MethodResourceTemplatesList, mcp.MethodComplete, "uriTemplate"}
-	worldKinds     = []worldKind{worldTools, worldPrompts, worldResources, worldTemplates}
+	worldSkills    = worldKind{mcp.KindSkills, mcp.MethodSkillsList, mcp.MethodSkillsGet, "name"}
+	worldKinds     = []worldKind{worldTools, worldPrompts, worldResources, worldTemplates, worldSkills}
 )
 
 // named reports whether items have names, which get prefixes, and not URIs.
 func (k worldKind) named() bool { return k.key == "name" }
+
+// hasArguments reports whether calls have arguments of which conditions know.
+func (k worldKind) hasArguments() bool { return k == worldTools || k == worldPrompts }
 
 // declared is what a client declares.
 type declared map[string]bool
@@ -65,7 +69,11 @@ type worldEntry struct {
 
 // raw is the entry as its server writes it under a name.
 func (e *worldEntry) raw(k worldKind, title, name, description string, rename func(uri string) string) string {
-	out := `{ "title":` + strconv.Quote(title) + `,"` + k.key + `": ` + strconv.Quote(name)
+	out := `{ "title":`
+	if k == worldSkills { // members are rewritten
+		out = `{"title":`
+	}
+	out += strconv.Quote(title) + `,"` + k.key + `": ` + strconv.Quote(name)
 	if e.described || description != "" {
 		out += `,"description":` + strconv.Quote(cmp.Or(description, "of "+e.native))
 	}
@@ -74,6 +82,9 @@ func (e *worldEntry) raw(k worldKind, title, name, description string, rename fu
 	}
 	if k.list == mcp.MethodToolsList {
 		out += `, "inputSchema":{"type":"object" }`
+	}
+	if k == worldSkills {
+		out += `,"uri":` + strconv.Quote(rename(skillFile(e.native))) + `,"frontmatter":{"name":"` + e.native + `", "description":"d"},"resources":"dynamic"`
 	}
 	if e.app && k.list == mcp.MethodToolsList {
 		out += `,"_meta":{"ui":{"resourceUri":` + strconv.Quote(rename("ui://app/a")) + `}, "x":[1.0]}`
@@ -154,7 +165,7 @@ func (s *worldServer) Name() string { return s.name }
 
 func (s *worldServer) Handle(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	if call.Method == mcp.MethodDiscover {
-		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{},"prompts":{},"resources":{},"completions":{}}}`)}, nil
+		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{},"prompts":{},"resources":{},"skills":{},"completions":{}}}`)}, nil
 	}
 	for _, k := range worldKinds {
 		switch call.Method {
@@ -164,7 +175,7 @@ func (s *worldServer) Handle(_ context.Context, call *mcp.Call) (*mcp.Reply, err
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.used = append(s.used, fmt.Sprintf("%s: %s %s for %s with %s", s.name, k.use, call.Name, call.Caller.Subject, call.Caps))
-			return &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]}}`)}, nil
+			return &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]},"instructions":"Do it."}`)}, nil
 		}
 	}
 	return nil, mcp.ErrMethod(call.Method)
@@ -380,7 +391,7 @@ func (w *listWorld) arrange(c *worldClient, v view.Config, k worldKind, all []of
 	for i, o := range all {
 		short, description := o.server.short(o.public), v.Descriptions[k.name+":"+o.server.name+"/"+o.native]
 		begins := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() != "" && strings.HasPrefix(short, s.front()) })
-		if v.DropPrefixes && k.named() && short != "" && uses[short] == 1 && !begins {
+		if v.DropPrefixes && k != worldSkills && k.named() && short != "" && uses[short] == 1 && !begins {
 			all[i].public = short
 		}
 		all[i].raw = o.worldEntry.raw(k, o.title, all[i].public, description, o.server.uri)
