@@ -187,14 +187,19 @@ func TestConsole(t *testing.T) {
 		return token
 	}
 	traffic(t, resource, token("bob"))
+	// What a page says comes from the traffic and the configuration of this test, but for replay.
 	pages := []map[string]string{
-		{"name": "now", "path": "/console/"}, {"name": "calls", "path": "/console/calls"},
-		{"name": "calls-denied", "path": "/console/calls?decision=deny"}, {"name": "calls-none", "path": "/console/calls?user=nobody"},
-		{"name": "policy", "path": "/console/policy"}, {"name": "replay", "path": "/console/policy/replay"},
-		{"name": "servers", "path": "/console/servers"}, {"name": "server", "path": "/console/servers/odd"}, {"name": "server-down", "path": "/console/servers/gone"},
-		{"name": "catalog", "path": "/console/catalog"}, {"name": "catalog-bob", "path": "/console/catalog?user=bob&groups=support"}, {"name": "tool", "path": "/console/catalog/tool?name=crm__find"},
-		{"name": "sessions", "path": "/console/sessions"}, {"name": "approvals", "path": "/console/approvals"}, {"name": "sign-ins", "path": "/console/sign-ins"},
-		{"name": "configuration", "path": "/console/configuration"}, {"name": "edit", "path": "/console/configuration/edit"}, {"name": "first-run", "path": "/console/first-run"},
+		{"name": "now", "path": "/console/", "says": "gone"}, {"name": "calls", "path": "/console/calls", "says": "crm__find"},
+		{"name": "calls-denied", "path": "/console/calls?decision=deny", "says": "crm__drop"}, {"name": "calls-none", "path": "/console/calls?user=nobody", "says": "Nothing fits"},
+		{"name": "policy", "path": "/console/policy", "says": "nobody-drops"}, {"name": "replay", "path": "/console/policy/replay", "says": "Try a draft"},
+		{"name": "servers", "path": "/console/servers", "says": "odd"}, {"name": "server", "path": "/console/servers/odd", "says": "plain"},
+		{"name": "server-down", "path": "/console/servers/gone", "says": "refused"},
+		{"name": "catalog", "path": "/console/catalog", "says": "crm__find"}, {"name": "catalog-bob", "path": "/console/catalog?user=bob&groups=support", "says": "nobody-drops"},
+		{"name": "tool", "path": "/console/catalog/tool?name=crm__find", "says": "Finds customers."},
+		{"name": "sessions", "path": "/console/sessions", "says": "bob"}, {"name": "approvals", "path": "/console/approvals", "says": "crm__close"},
+		{"name": "sign-ins", "path": "/console/sign-ins", "says": "the token is not a JWT"},
+		{"name": "configuration", "path": "/console/configuration", "says": "nobody-drops"}, {"name": "edit", "path": "/console/configuration/edit", "says": "nobody-drops"},
+		{"name": "first-run", "path": "/console/first-run", "says": resource},
 	}
 	look(t, "look.mjs", map[string]any{
 		"base": url(desk), "endpoint": resource, "issuer": url(login), "token": token("bob"), "user": "Alice", "pages": pages,

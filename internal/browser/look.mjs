@@ -1,5 +1,5 @@
 // Opens every page of a console in Chromium: see browser.mjs. It also wants {endpoint, token,
-// pages: [{path, name}]}.
+// pages: [{path, name, says}]}, where says is a text of the page.
 import { browser, finish, look, named, open, press, reach, schemes, walk, want, watch, widths, wrong } from "./browser.mjs";
 
 // Signing in, by the keyboard.
@@ -26,7 +26,7 @@ const state = await signIn();
   const page = await open(context, () => "looking for a call");
   for (const [name, query] of [["call", "upstream=crm&outcome=ok"], ["call-refused", "decision=deny"]]) {
     await page.goto(want.base + "/console/calls?" + query);
-    want.pages.push({ name, path: await page.locator("main tbody a").first().getAttribute("href") });
+    want.pages.push({ name, path: await page.locator("main tbody a").first().getAttribute("href"), says: "bob" });
   }
   await context.close();
 }
@@ -60,13 +60,14 @@ for (const colorScheme of schemes) {
   await context.close();
 }
 
-// Without script, all pages are there.
+// Without script, all pages are there, with what they are for.
 {
   const context = await browser.newContext({ storageState: state, javaScriptEnabled: false });
   const page = await context.newPage();
-  for (const { path } of want.pages) {
+  for (const { path, says } of want.pages) {
     const answer = await page.goto(want.base + path);
     if (answer.status() !== 200 || !(await page.locator("h1").count())) wrong(`${path} without script: ${answer.status()}`);
+    if (!(await page.locator("main").textContent()).includes(says)) wrong(`${path} does not say ${says}`);
   }
   await context.close();
 }
