@@ -49,6 +49,8 @@ type Flow struct {
 // begun is a sign-in that has begun. It is kept until its user comes back.
 type begun struct {
 	Server string `json:"server"`
+	// URL is the server's, for which the user signs in: tokens go nowhere else.
+	URL string `json:"url"`
 	// Issuer is that of the server's metadata, as they were before the user was sent away.
 	Issuer      string   `json:"issuer"`
 	NamesItself bool     `json:"names_itself,omitempty"`
@@ -111,7 +113,7 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 		return way{}, err
 	}
 	b := begun{
-		Server: s.Name, Issuer: p.issuer, NamesItself: p.namesItself, TokenURL: p.tokenURL, RevokeURL: p.revokeURL, Resource: p.resource,
+		Server: s.Name, URL: s.URL, Issuer: p.issuer, NamesItself: p.namesItself, TokenURL: p.tokenURL, RevokeURL: p.revokeURL, Resource: p.resource,
 		Scopes: p.scopes, Client: is, Verifier: oauth2.GenerateVerifier(), Ticket: ticket,
 	}
 	if s.NoResource {
@@ -170,7 +172,7 @@ func (f *Flow) end(ctx context.Context, server string, answer url.Values, who va
 		_ = f.Store.Drop(ctx, f.sent(who, b.Server, b.Issuer)) // at worst, the next sign-in asks in vain
 	}
 	s, ok := find(b.Server)
-	if !ok {
+	if !ok || s.URL != b.URL {
 		return e, problem(nil, "The server is not there any more")
 	}
 	iss := answer["iss"]

@@ -211,6 +211,17 @@ func TestMixUp(t *testing.T) {
 	}
 }
 
+// TestServerMovesMeanwhile: tokens for a server do not go to another URL that gets its name while the user
+// signs in.
+func TestServerMovesMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	answer := w.visit(t, w.beginAs(t, alice, "browser").URL)
+	w.server.URL += "/other"
+	if e, err := w.endAs(answer, alice, "browser"); err == nil || e.grant.AccessToken != "" || len(w.Forms()) > 0 {
+		t.Errorf("tokens for %s: %v", e.grant.URL, err)
+	}
+}
+
 // TestMixUpByMetadata: a server whose authorization server names somebody else's sign-in page and its own
 // token endpoint gets no code of theirs. The client is the gateway's document, which all of them know.
 func TestMixUpByMetadata(t *testing.T) {
