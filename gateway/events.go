@@ -34,7 +34,7 @@ const (
 type events struct {
 	journal *audit.Journal // set before anything happens
 
-	signIns, consoleSignIns, requests ration // of records of those that are refused, each its own: one must not silence another
+	signIns, accountSignIns, consoleSignIns, grants, requests ration // of records of those that are refused, each its own: one must not silence another
 }
 
 // ration is how many records of one sort there may be each second.
@@ -88,9 +88,9 @@ func (e *events) granted(g grants.Event) {
 		Kind: record.KindSignIn, Event: g.Name, Reason: g.Reason, View: g.View,
 		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client), Agent: g.Agent,
 	}
-	if g.Reason != "" {
+	if g.Reason != "" && g.Name != "token given" { // no record of a token that somebody has may be missing
 		ok := false
-		if r.Count, ok = e.signIns.take(time.Now()); !ok {
+		if r.Count, ok = e.grants.take(time.Now()); !ok {
 			return
 		}
 	}
@@ -179,7 +179,7 @@ func (e *events) accountRefused(r record.Record) {
 	if !e.journal.Enabled() {
 		return
 	}
-	if standsFor, ok := e.signIns.take(time.Now()); ok {
+	if standsFor, ok := e.accountSignIns.take(time.Now()); ok {
 		r.Count = standsFor
 		e.journal.Put(&r)
 	}

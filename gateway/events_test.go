@@ -15,9 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/grants"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // TestEventsAreRecorded: what happens beside calls has records, too: the configuration and
@@ -79,6 +81,11 @@ func TestManyRefusals(t *testing.T) {
 		e.judged(bad)
 	}
 	e.consoleSignIn(mcp.Caller{}, errors.New("no")) // has a ration of its own
+	e.accountRefused(record.Record{Kind: record.KindCredential, Event: "sign-in refused"})
+	e.granted(grants.Event{Name: "grant ended", Reason: "its client has revoked it"})
+	for range refusalsRecorded + 1 { // has none
+		e.granted(grants.Event{Name: "token given", Reason: "for an identity assertion"})
+	}
 	e.signIns.second = time.Time{}
 	e.judged(bad)
 	e.requests.second = time.Now().Add(time.Hour)
@@ -103,7 +110,22 @@ func TestManyRefusals(t *testing.T) {
 	if console := recorded(t, path, "admin"); len(console) != 1 || console[0]["reason"] != "no" {
 		t.Errorf("records of the console: %v", console)
 	}
-	got := recorded(t, path, "signin")
+	if accounts := recorded(t, path, "credential"); len(accounts) != 1 || accounts[0]["count"] != nil {
+		t.Errorf("records of users' accounts: %v", accounts)
+	}
+	got, granted := recorded(t, path, "signin"), 0
+	got = slices.DeleteFunc(got, func(r map[string]any) bool {
+		if r["event"] == "refused" {
+			return false
+		}
+		if granted++; r["count"] != nil {
+			t.Errorf("it counts refused tokens: %v", r)
+		}
+		return true
+	})
+	if granted != refusalsRecorded+2 {
+		t.Errorf("%d records of the authorization server", granted)
+	}
 	if len(got) != refusalsRecorded+1 || got[0]["count"] != nil || got[refusalsRecorded]["count"] != 51.0 || got[0]["reason"] != bad.Reason || got[0]["code"] != 401.0 {
 		t.Errorf("%d records, the last one %v", len(got), got[len(got)-1])
 	}
