@@ -40,9 +40,7 @@ func newAuthFailed() *cobra.Command {
 			_, failed := w.Write(text)
 			return cmp.Or(err, failed)
 		}
-		if answer.Partial != "" {
-			fmt.Fprintln(cmd.ErrOrStderr(), answer.Partial)
-		}
+		noteMissing(cmd.ErrOrStderr(), answer.Partial)
 		if len(answer.Failures) == 0 {
 			_, err := fmt.Fprintln(cmd.ErrOrStderr(), "no sign-in failed, as far as records are kept")
 			return err
@@ -57,6 +55,9 @@ func newAuthFailed() *cobra.Command {
 			if f.Remedy != "" {
 				t.add(cell{"  " + f.Remedy, dim})
 			}
+		}
+		if answer.LeftOut > 0 {
+			noteMissing(cmd.ErrOrStderr(), fmt.Sprintf("%d more are not shown", answer.LeftOut))
 		}
 		return t.flush()
 	})

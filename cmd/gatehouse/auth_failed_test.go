@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -63,5 +64,19 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) || !regexp.MustCompile(tt.stderr).MatchString(stderr) || strings.Contains(stdout, token[:20]) {
 			t.Errorf("%q: exit code %d\n%s%s\nwant %d\n%s\n%s", tt.args, code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
 		}
+	}
+}
+
+// TestFailedSignInsLeftOut: an operator hears that an answer is not all of it.
+func TestFailedSignInsLeftOut(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"failures":[{"agent":"a","event":"refused","reason":"no","count":1}],"left_out":7,"last":[],"partial":"no\u001b[2J answer"}`)
+	}))
+	defer s.Close()
+	o := &operated{file: filepath.Join(t.TempDir(), "gatehouse.yaml")}
+	o.write(t, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: %q, api: {loopback: viewer}}\nupstreams: [{name: off, url: \"http://127.0.0.1:1/mcp\", enabled: false}]\n", s.Listener.Addr()))
+	_, problems, code := o.run("auth", "failed")
+	if code != 0 || !strings.Contains(problems, "7 more") || strings.Contains(problems, "\x1b") {
+		t.Errorf("%d %q", code, problems)
 	}
 }
