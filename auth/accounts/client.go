@@ -109,7 +109,7 @@ func (f *Flow) metadata(server, auth string) map[string]any {
 		kind = "native"
 	}
 	return map[string]any{
-		"client_name": clientName, "client_uri": f.PublicURL, "redirect_uris": []string{f.redirect(server)}, "application_type": kind,
+		"client_name": clientName + " (" + server + ")", "client_uri": f.PublicURL, "redirect_uris": []string{f.redirect(server)}, "application_type": kind,
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": auth,
 	}
 }
