@@ -135,7 +135,7 @@ func (l *language) compile(text string, strict bool) (*condition, error) {
 
 // wrongAt says what is wrong with a condition, and where.
 func wrongAt(text string, e *cel.Error) error {
-	line, column := e.Location.Line(), e.Location.Column()
+	line, column := e.Location.Line(), max(e.Location.Column(), 0) // -1 in a text without characters
 	message := e.Message
 	lines := strings.Split(text, "\n")
 	if line >= 1 && line <= len(lines) {
