@@ -60,7 +60,9 @@ func faults() []fault {
 		{"all links are black holes", unlinked, linked(toPeers, all, (*faultproxy.Proxy).BlackHole), 0},
 		{"one is cut off from Redis and peers", append(slices.Clone(unlinked), storeless...), linked(toBoth, one, (*faultproxy.Proxy).BlackHole), 0},
 		{"the same for longer than a lease", append(slices.Clone(unlinked), storeless...), long(linked(toBoth, one, (*faultproxy.Proxy).BlackHole)), 0},
-		{"replica stopped for longer than its lease", append([]string{"50303", "50401"}, cutOff...), long((*injector).pauseReplica), 0},
+		// When it goes on, the limits of what it was about to do have passed: for an answer (50401), and
+		// for a connection to a server, with nothing sent (50201).
+		{"replica stopped for longer than its lease", append([]string{"50201", "50303", "50401"}, cutOff...), long((*injector).pauseReplica), 0},
 		{"issuer fails", nil, (*injector).failIssuer, 0},
 		{"server killed", unserved, (*injector).killServer, 0},
 		{"server hangs", unserved, failing(hanging), 0},
