@@ -32,10 +32,8 @@ func (k *keyring) set(keys apikey.Config) (withdrawn bool) {
 	return before != nil && (next == nil || before.Withdraws(next))
 }
 
-// find identifies the caller with a key. at are the endpoints by the names of their views. fresh
-// says that the key was not used in the last minute.
-func (k *keyring) find(key string, at map[string]place, now time.Time) (_ identity, fresh bool, _ *refusal) {
-	var found apikey.Found
+// find identifies the caller with a key. at are the endpoints by the names of their views.
+func (k *keyring) find(key string, at map[string]place, now time.Time) (_ identity, found apikey.Found, _ *refusal) {
 	err := apikey.ErrUnknown
 	if table := k.table.Load(); table != nil { // a reload may have taken the last key since has
 		found, err = table.Find(key, now)
@@ -45,7 +43,7 @@ func (k *keyring) find(key string, at map[string]place, now time.Time) (_ identi
 		if errors.Is(err, apikey.ErrExpired) {
 			ref.name = failure.TokenExpired
 		}
-		return identity{}, false, ref
+		return identity{}, found, ref
 	}
 	id := identity{granted: found.Scopes, caller: mcp.NewCaller(mcp.Caller{
 		Issuer: mcp.KeyIssuer, Subject: found.User, ClientID: apikey.Prefix + found.ID,
@@ -58,5 +56,5 @@ func (k *keyring) find(key string, at map[string]place, now time.Time) (_ identi
 		id.only = append(id.only, at[view].resource)
 	}
 	id.forbidden = lacking(k.required, id.caller.Scopes)
-	return id, found.Fresh, nil
+	return id, found, nil
 }

@@ -80,6 +80,7 @@ type Auth struct {
 	documents map[string]mcp.Raw // the protected resource metadata, by their paths
 	metrics   *Metrics
 	judged    func(Judgement)
+	aside     bool // a token is examined, not used: nobody is told, and nothing is counted or kept
 }
 
 // New makes an Auth. It does no I/O; Run does.

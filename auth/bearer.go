@@ -90,21 +90,24 @@ func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal)
 
 // byKey is authenticate for an API key, which no server of ours ever gets: it is not in the Caller.
 func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
-	id, fresh, ref := a.keyring.find(key, a.places, time.Now())
+	now := time.Now()
+	id, found, ref := a.keyring.find(key, a.places, now)
 	switch {
 	case ref != nil:
 		return mcp.Caller{}, ref
 	case id.forbidden != nil:
 		return mcp.Caller{}, a.forbid(id)
 	}
-	return id.caller, a.admit(id.caller, id.only, view, !fresh)
+	return id.caller, a.admit(id.caller, id.only, view, a.aside || !found.Fresh(now))
 }
 
 // admit refuses a caller whose token is for other endpoints, and notes one who is not known yet.
 func (a *Auth) admit(caller mcp.Caller, only []string, view string, known bool) *refusal {
-	if known {
+	switch {
+	case a.aside:
+	case known:
 		a.metrics.cached.Inc()
-	} else {
+	default:
 		a.metrics.verified.Inc()
 	}
 	if only != nil && !slices.Contains(only, a.places[view].resource) {
@@ -114,7 +117,7 @@ func (a *Auth) admit(caller mcp.Caller, only []string, view string, known bool) 
 		}
 		return badToken(text, fmt.Errorf("it is for %q", only))
 	}
-	if !known {
+	if !known && !a.aside {
 		a.judged(Judgement{Caller: caller, View: view})
 	}
 	return nil
@@ -191,13 +194,16 @@ type verified struct {
 
 func (a *Auth) recall(d digest, now time.Time) (identity, bool) {
 	v, ok := a.cache.Get(d)
-	if !ok || !now.Before(v.until) || v.generation != v.keys.generation.Load() {
+	if a.aside || !ok || !now.Before(v.until) || v.generation != v.keys.generation.Load() {
 		return identity{}, false
 	}
 	return identity{caller: v.caller, only: v.only, bound: v.bound}, true
 }
 
 func (a *Auth) remember(d digest, id identity, k *keys, generation uint64) {
+	if a.aside {
+		return
+	}
 	until := time.Now().Add(verifiedFor)
 	if id.caller.Expires.Before(until) {
 		until = id.caller.Expires

@@ -58,11 +58,27 @@ type Proven struct {
 	Claims []string `json:"claims,omitempty"` // their names
 }
 
+// Pasted returns the token in a text that somebody has copied, perhaps as a header, with its
+// scheme in front.
+func Pasted(text string) string {
+	token := strings.TrimSpace(text)
+	for _, lead := range []string{"Authorization:", "Bearer ", "DPoP "} {
+		if len(token) > len(lead) && strings.EqualFold(token[:len(lead)], lead) {
+			token = strings.TrimSpace(token[len(lead):])
+		}
+	}
+	return token
+}
+
 // Examine looks at a token as at one that comes with a request to the endpoint of a view, "" for
 // the gateway's own, and says why it is or would be refused. The code that refuses is that for
-// requests, so the token counts as one that came.
+// requests, but the token has not come: no record or metric counts it, no address becomes suspect
+// by it, and it is looked at anew, whatever was found out about it before.
 func Examine(ctx context.Context, a *Auth, token, view string) (Examination, mcp.Caller) {
-	var e Examination
+	quiet := *a
+	quiet.aside = true
+	a = &quiet
+	e := Examination{Steps: []Examined{}}
 	steps := e.describe(a, token, time.Now())
 	if !a.asks {
 		e.Reason, e.Next = "nobody is asked for a token in auth.mode none", "Nothing: callers need no token here."
@@ -87,6 +103,9 @@ func Examine(ctx context.Context, a *Auth, token, view string) (Examination, mcp
 			failed = StepEndpoint
 		}
 		e.Status, e.Code, e.Reason, e.Next = ref.status, ref.name.String(), ref.text, known.next
+		if own := slices.Contains(steps, StepRevoked); own && failed == StepAudience { // its issuer needs no setting
+			e.Next = getAnother
+		}
 		if ref.cause != nil {
 			e.Detail = printable(ref.cause.Error())
 		}
@@ -122,7 +141,11 @@ func (e *Examination) describe(a *Auth, token string, now time.Time) []Step {
 		return opaqueSteps
 	case formJWT:
 		e.Kind = "a JWT"
+		steps := tokenSteps
 		if j, ref := splitJWT(token, nil); ref == nil {
+			if name, _ := member(j.claims, "iss"); a.local != nil && name == a.local.issuer {
+				e.Kind, steps = "an access token of the gateway's own authorization server", ownSteps
+			}
 			e.say("alg", j.alg)
 			e.say("typ", j.typ)
 			e.say("kid", j.kid)
@@ -132,11 +155,11 @@ func (e *Examination) describe(a *Auth, token string, now time.Time) []Step {
 			}
 			for _, name := range []string{"iat", "nbf", "exp"} {
 				if at, has, ok := date(j.claims, name); has && ok {
-					e.say(name, at.UTC().Format(time.RFC3339)+", "+relative(at, now)+" by the clock of this machine")
+					e.say(name, at.UTC().Format(time.RFC3339)+", "+relative(at, now)+" by the clock of the machine that looks at it")
 				}
 			}
 		}
-		return tokenSteps
+		return steps
 	}
 	e.Kind = "no token"
 	return tokenSteps

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
@@ -89,7 +91,7 @@ func TestExamine(t *testing.T) {
 	}
 	e, _ := auth.Examine(t.Context(), g.Auth, sign(map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), "")
 	text, _ := json.Marshal(e.Says)
-	if !strings.Contains(string(text), "1h0m") || !strings.Contains(string(text), " ago by the clock of this machine") {
+	if !strings.Contains(string(text), "1h0m") || !strings.Contains(string(text), " ago by the clock of the machine that looks at it") {
 		t.Errorf("an expired one: %s", text)
 	}
 	if e, _ := auth.Examine(t.Context(), g.Auth, view, "sales"); !e.Good {
@@ -159,6 +161,67 @@ func TestEveryReasonHasARemedy(t *testing.T) {
 	for _, err := range []error{apikey.ErrUnknown, apikey.ErrRevoked, apikey.ErrExpired} {
 		if auth.Remedy(err.Error()) == "" {
 			t.Errorf("no remedy for %v", err)
+		}
+	}
+}
+
+// TestExamineCountsNothing: a token that is examined has not come. Nobody hears of it, no metric counts
+// it, and when the client comes with it, that is told as its first use.
+func TestExamineCountsNothing(t *testing.T) {
+	var judged []auth.Judgement
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	key, entry := newAPIKey(nil)
+	metrics := prometheus.NewRegistry()
+	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) }, Metrics: auth.NewMetrics(metrics)}, func(c *auth.Config) {
+		asks(issuer)(c)
+		c.Keys.Entries = []apikey.Entry{entry}
+	}, issuer)
+	good := []string{key, issuer.Token(nil), issuer.Opaque(nil)}
+	for range 2 {
+		for _, token := range good {
+			if e, _ := auth.Examine(t.Context(), g.Auth, token, ""); !e.Good {
+				t.Fatalf("%+v", e)
+			}
+		}
+	}
+	for i := range 25 { // more than make an address suspect: examinations do not shut each other out
+		if e, _ := auth.Examine(t.Context(), g.Auth, "never-issued-"+strconv.Itoa(i), ""); e.Reason != "the token is not active" {
+			t.Fatalf("%+v", e)
+		}
+	}
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if m.GetCounter().GetValue() > 0 {
+				t.Errorf("%s counts: %v", f.GetName(), m)
+			}
+		}
+	}
+	if len(judged) > 0 {
+		t.Errorf("told: %+v", judged)
+	}
+	for _, token := range good {
+		g.bearer(token).expect(t, 200)
+	}
+	if len(judged) != len(good) {
+		t.Errorf("of %d first uses %d were told: %+v", len(good), len(judged), judged)
+	}
+	issuer.Revoke(good[2])
+	if e, _ := auth.Examine(t.Context(), g.Auth, good[2], ""); e.Good {
+		t.Error("what was found out before is told as if it held now")
+	}
+}
+
+// TestPasted: people copy tokens with what stands around them.
+func TestPasted(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", " t\r\n": "t", "Bearer t": "t", "bearer  t ": "t", "Authorization: Bearer t": "t", "authorization:DPoP t": "t", "DPoP t": "t", "Bearer": "Bearer", "a b": "a b",
+	} {
+		if got := auth.Pasted(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

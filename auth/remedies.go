@@ -21,11 +21,13 @@ const (
 	StepScopes    Step = "scopes"          // does it have the required scopes?
 	StepProof     Step = "proof"           // does its client prove that it has the key of a bound one?
 	StepEndpoint  Step = "endpoint"        // is it for this endpoint?
+	StepRevoked   Step = "revocation"      // was it ended before its time? Of the gateway's own tokens alone
 )
 
 var (
 	tokenSteps  = []Step{StepForm, StepIssuer, StepType, StepAudience, StepTimes, StepUser, StepClaims, StepClient, StepBinding, StepGroups, StepSignature, StepScopes, StepEndpoint}
 	opaqueSteps = []Step{StepForm, StepIssuer, StepType, StepAudience, StepTimes, StepUser, StepClaims, StepClient, StepBinding, StepGroups, StepScopes, StepEndpoint}
+	ownSteps    = []Step{StepForm, StepType, StepSignature, StepIssuer, StepAudience, StepTimes, StepUser, StepClaims, StepClient, StepBinding, StepGroups, StepRevoked, StepScopes, StepEndpoint}
 	keySteps    = []Step{StepForm, StepIssuer, StepTimes, StepScopes, StepEndpoint}
 )
 
@@ -61,7 +63,7 @@ var remedies = map[string]remedy{
 	"the token is from an issuer that is not accepted":                                {StepIssuer, "Compare iss with auth.issuers[].url, letter by letter: a slash at the end matters."},
 	"the token's user has signed in where nobody signs in any more":                   {StepIssuer, "auth.server.provider was changed. " + getAnother},
 	"the token is not active":                                                         {StepIssuer, "The issuer says that it is revoked or has ended. " + getAnother},
-	"the token is of the gateway's own authorization server, which does not run here": {StepIssuer, "Only the gateway that runs has the keys of auth.server: its answer to a request with this token says what is wrong. Tokens of the provider can be tested here."},
+	"the token is of the gateway's own authorization server, which does not run here": {StepIssuer, "Only the gateway that runs has the keys of auth.server: ask it with gatehouse auth test --running, or on the page Sign-ins of its console."},
 
 	"the token's algorithm is not accepted":                   {StepType, "Add the algorithm to algorithms of the issuer, if it is one of those that the gateway knows, or change it at the issuer."},
 	"the token is not an access token":                        {StepType, "Send the access token. If it is one, add its typ to require_typ of the issuer."},
@@ -102,7 +104,7 @@ var remedies = map[string]remedy{
 	"the token's scopes cannot be read":                                                               {StepGroups, askIssuer},
 	"the token's groups cannot be read":                                                               {StepGroups, "Compare claims.groups of the issuer with the token: the claim has to be a text or a list of texts."},
 
-	"the token has been revoked":                                                                   {StepIssuer, getAnother},
+	"the token has been revoked":                                                                   {StepRevoked, getAnother},
 	"access tokens cannot be verified now: try again":                                              {StepSignature, "Make Redis reachable: it has the keys of auth.server, and what was revoked."},
 	"the token's signature cannot be verified":                                                     {StepSignature, "Copy the whole token. If it is whole, another issuer has signed it, or its key was withdrawn: " + getAnother},
 	"the key of this access token is not known yet: try again":                                     {StepSignature, "Try again in a few seconds."},

@@ -57,10 +57,10 @@ func TestFind(t *testing.T) {
 	forever, always := entryOf(t)
 	table := NewTable([]Entry{e, gone, always})
 	f, err := table.Find(good, now)
-	if err != nil || f.User != "ci-bot" || f.Groups[0] != "a" || !f.Ends.Equal(now.Add(time.Second)) || !f.Fresh {
+	if err != nil || f.User != "ci-bot" || f.Groups[0] != "a" || !f.Ends.Equal(now.Add(time.Second)) || !f.Fresh(now) {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if f, err = table.Find(good, now); err != nil || f.Fresh {
+	if f, err = table.Find(good, now); err != nil || f.Fresh(now) {
 		t.Errorf("again: %+v, %v", f, err)
 	}
 	if _, err := table.Find(good, now.Add(time.Second)); !errors.Is(err, ErrExpired) {
@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 	if f, err := table.Find(forever, now); err != nil || !f.Ends.IsZero() {
 		t.Errorf("forever: %+v, %v", f, err)
 	}
-	if f, err := table.Find(forever, now.Add(time.Minute)); err != nil || !f.Fresh {
+	if f, err := table.Find(forever, now.Add(time.Minute)); err != nil || !f.Fresh(now.Add(time.Minute)) {
 		t.Errorf("a minute later: %+v, %v", f, err)
 	}
 	other, _ := New()

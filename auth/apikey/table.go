@@ -12,7 +12,7 @@ import (
 
 const (
 	hashBytes = sha256.Size
-	// toldEvery is how often Found.Fresh says that a key is in use.
+	// toldEvery is how often Found.Fresh reports that a key is in use.
 	toldEvery = time.Minute
 )
 
@@ -51,8 +51,13 @@ func NewTable(entries []Entry) *Table {
 type Found struct {
 	Entry
 	Ends time.Time // zero for never
-	// Fresh says that the key was not found in the last minute.
-	Fresh bool
+	row  *row
+}
+
+// Fresh reports whether the key was not in use in the last minute, and notes that it is now.
+func (f Found) Fresh(now time.Time) bool {
+	told := f.row.told.Load()
+	return now.Unix()-told >= int64(toldEvery/time.Second) && f.row.told.CompareAndSwap(told, now.Unix())
 }
 
 // Find returns the entry of a key. The error says why it is not good: ErrUnknown, ErrRevoked,
@@ -75,9 +80,7 @@ func (t *Table) Find(key string, now time.Time) (Found, error) {
 	case !r.ends.IsZero() && !now.Before(r.ends):
 		return Found{Entry: r.Entry}, ErrExpired
 	}
-	told := r.told.Load()
-	fresh := now.Unix()-told >= int64(toldEvery/time.Second) && r.told.CompareAndSwap(told, now.Unix())
-	return Found{Entry: r.Entry, Ends: r.ends, Fresh: fresh}, nil
+	return Found{Entry: r.Entry, Ends: r.ends, row: r}, nil
 }
 
 // Withdraws reports whether a key that is good here is not good, or good for something else, in

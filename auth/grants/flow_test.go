@@ -303,3 +303,29 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestExamine: the gateway that runs says of its own tokens at which step they are refused.
+func TestExamine(t *testing.T) {
+	w := newWorld(t, nil)
+	token := w.tokens(t).AccessToken
+	e, _ := auth.Examine(t.Context(), w.auth, token, "")
+	if !e.Good || e.Caller.User != "alice" || e.Caller.Client != "web" || !strings.Contains(e.Kind, "the gateway's own") || slices.ContainsFunc(e.Steps, func(s auth.Examined) bool { return s.Result != auth.StepGood }) {
+		t.Errorf("a good one: %+v", e)
+	}
+	failed := func(token string) (auth.Step, auth.Examination) {
+		e, _ := auth.Examine(t.Context(), w.auth, token, "")
+		for _, s := range e.Steps {
+			if s.Result == auth.StepFailed {
+				return s.Step, e
+			}
+		}
+		return "", e
+	}
+	if step, e := failed(token[:len(token)-8] + "AAAAAAAA"); step != auth.StepSignature {
+		t.Errorf("a changed one: %s, %+v", step, e)
+	}
+	w.ask(t, "/oauth/revoke", url.Values{"client_id": {"web"}, "token": {token}})
+	if step, e := failed(token); step != auth.StepRevoked || !strings.Contains(e.Next, "Sign in again") {
+		t.Errorf("a revoked one: %s, %+v", step, e)
+	}
+}
