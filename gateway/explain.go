@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -86,37 +88,44 @@ func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
 	return answer, err
 }
 
-// Examined is what a gateway with a configuration thinks of a token.
-type Examined struct {
-	auth.Examination
-	// Rules are those of policy that are for the caller, with whatever they call.
-	Rules []string `json:"rules,omitempty"`
-}
-
 // Examine says why a token is or would be refused at the endpoint of a view, "" for the gateway's
 // own. It asks the issuers for their keys.
-func Examine(ctx context.Context, cfg Config, token, view string) (Examined, error) {
+func Examine(ctx context.Context, cfg Config, token, view string) (admin.Examined, error) {
 	cfg = cfg.withDefaults()
-	v, err := viewNamed(cfg, view)
-	if err != nil && view != "" {
-		return Examined{}, err
-	}
 	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg)})
 	if err != nil {
-		return Examined{}, err
+		return admin.Examined{}, err
 	}
 	stop := run(a.Run)
-	e, caller := auth.Examine(ctx, a, token, view)
-	found := Examined{Examination: e}
-	if e.Good {
-		found.Rules = rulesFor(cfg, caller)
-		found.at(v.Who, caller)
-	}
-	return found, stop(context.WithoutCancel(ctx))
+	e, err := examined(ctx, cfg, a, token, view)
+	return e, errors.Join(err, stop(context.WithoutCancel(ctx)))
 }
 
-// at looks whether a caller may use a view, which is asked after the token.
-func (e *Examined) at(who policy.Who, caller mcp.Caller) {
+// examiner examines tokens as the gateway judges them now, those of its own authorization server, too.
+func examiner(g *Gateway) func(ctx context.Context, token, view string) (admin.Examined, error) {
+	return func(ctx context.Context, token, view string) (admin.Examined, error) {
+		now := g.graph()
+		return examined(ctx, now.cfg, now.auth, token, view)
+	}
+}
+
+// examined says what an Auth that runs, and what is asked after it, think of a token.
+func examined(ctx context.Context, cfg Config, a *auth.Auth, token, view string) (admin.Examined, error) {
+	v, err := viewNamed(cfg, view)
+	if err != nil && view != "" {
+		return admin.Examined{}, &admin.BadQuestion{Problem: err.Error() + ": leave it out for the gateway's own endpoint"}
+	}
+	e, caller := auth.Examine(ctx, a, token, view)
+	found := admin.Examined{Examination: e}
+	if e.Good {
+		found.Rules = rulesFor(cfg, caller)
+		lookAt(&found, v.Who, caller)
+	}
+	return found, nil
+}
+
+// lookAt looks whether a caller may use a view, which is asked after the token.
+func lookAt(e *admin.Examined, who policy.Who, caller mcp.Caller) {
 	if users, err := policy.NewAudiences([]policy.Who{who}); err == nil && users.First(&caller) >= 0 {
 		return
 	}

@@ -97,8 +97,9 @@ func newAPI(g *Gateway) *admin.API {
 		Try: func(ctx context.Context, caller mcp.Caller, t admin.Trial) (admin.Tried, error) {
 			return ascaller.Try(ctx, triesOf(g), caller, t)
 		},
-		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
-		State: func() admin.State { return shownState(g) },
+		Examine: examiner(g),
+		Alone:   func() bool { return !g.graph().cfg.Auth.Identifies() },
+		State:   func() admin.State { return shownState(g) },
 		Settings: admin.Settings{
 			Text:      func() (admin.ConfigText, error) { return shownText(g) },
 			Effective: func() (admin.EffectiveConfig, error) { return shownEffective(g) },

@@ -143,6 +143,7 @@ func TestAccess(t *testing.T) {
 		{"loopback acts", RoleViewer, true, nil, "POST", "/api/v1/reload", 403, "GH-ADMIN-ROLE"},
 		{"not from loopback", RoleViewer, false, nil, "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"another site's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"another site's token", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/auth/test", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"another port's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"same-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"typed by the user", RoleViewer, true, http.Header{"Sec-Fetch-Site": {"none"}}, "GET", "/api/v1/upstreams", 200, ""},
 		{"an access token", "", false, bearer("Bearer of-bob"), "GET", "/api/v1/approvals", 200, ""},

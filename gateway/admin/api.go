@@ -83,6 +83,9 @@ type Deps struct {
 	Lists func(ctx context.Context, q ListQuestion) (ListAnswer, error)
 	// Try calls a tool as a caller. The error is a *BadQuestion.
 	Try func(ctx context.Context, caller mcp.Caller, t Trial) (Tried, error)
+	// Examine says what the gateway thinks of a token at the endpoint of a view. The error is a
+	// *BadQuestion.
+	Examine func(ctx context.Context, token, view string) (Examined, error)
 	// Alone reports whether all callers are the same one, since nobody has to say who they are.
 	Alone func() bool
 	State func() State
@@ -101,6 +104,7 @@ type API struct {
 	lists    chan struct{} // has one for each list that is made
 	tries    chan struct{} // likewise for tools that are tried
 	checks   chan struct{} // likewise for texts that are checked
+	exams    chan struct{} // likewise for tokens that are examined
 }
 
 // route is one thing that the API can be asked.
@@ -130,6 +134,7 @@ var routes = []route{
 	{"POST /api/v1/pins/approve", RoleOperator, approvePins},
 	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
 	{"GET /api/v1/signins", RoleViewer, signIns},
+	{"POST /api/v1/auth/test", RoleOperator, examine},
 	{"GET /api/v1/accounts", RoleViewer, listAccounts},
 	{"DELETE /api/v1/accounts/{upstream}", RoleOperator, endAccount},
 	{"GET /api/v1/approvals", Approvers, waitingCalls},
@@ -165,7 +170,7 @@ func some[T any](list []T) []T { return append([]T{}, list...) }
 
 // New makes the API.
 func New(deps Deps) *API {
-	a := &API{deps: deps, mux: http.NewServeMux(), lists: make(chan struct{}, mostLists), tries: make(chan struct{}, mostTries), checks: make(chan struct{}, mostChecks)}
+	a := &API{deps: deps, mux: http.NewServeMux(), lists: make(chan struct{}, mostLists), tries: make(chan struct{}, mostTries), checks: make(chan struct{}, mostChecks), exams: make(chan struct{}, mostExams)}
 	for _, r := range routes {
 		a.mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
 			x := &exchange{w: w, r: req}

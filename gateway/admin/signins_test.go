@@ -1,11 +1,14 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,4 +77,44 @@ func TestFailedSignIns(t *testing.T) {
 	if many, _ := ask(""); len(many.Failures) != mostFailures || many.LeftOut != 5 || many.Failures[0].Agent != fmt.Sprintf("agent-%d", mostFailures-1) || len(many.Last) != defaultFailed {
 		t.Errorf("many: %d, %d left out, the last %d", len(many.Failures), many.LeftOut, len(many.Last))
 	}
+}
+
+// TestExamsAreFew: tokens are examined a few at a time, and nobody waits for an issuer for ever.
+func TestExamsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newTest(t, Config{}, false)
+		recorded := make(chan record.Record, mostExams+1)
+		a.deps.Record = func(r *record.Record) { recorded <- *r }
+		a.deps.Examine = func(ctx context.Context, _, _ string) (Examined, error) {
+			<-ctx.Done() // an issuer that does not answer
+			e := Examined{}
+			e.Reason = "nobody knows"
+			return e, nil
+		}
+		exam := func() int {
+			w := httptest.NewRecorder()
+			a.As(Operator{Name: "ann", Roles: []string{RoleOperator}}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/auth/test", strings.NewReader(`{"token":"t"}`)))
+			return w.Code
+		}
+		codes := make(chan int, mostExams)
+		for range mostExams {
+			go func() { codes <- exam() }()
+		}
+		synctest.Wait()
+		if one := exam(); one != http.StatusServiceUnavailable || len(recorded) > 0 {
+			t.Errorf("one more: %d", one)
+		}
+		began := time.Now()
+		for range mostExams {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("%d", code)
+			}
+		}
+		if took := time.Since(began); took > longestExam || exam() != http.StatusOK {
+			t.Errorf("it took %s", took)
+		}
+		if r := <-recorded; r.Event != "token tested" || r.User != "ann" || r.Reason != "nobody knows" {
+			t.Errorf("%+v", r)
+		}
+	})
 }
