@@ -58,23 +58,13 @@ type Proven struct {
 	Claims []string `json:"claims,omitempty"` // their names
 }
 
-// Pasted returns the token in a text that somebody has copied, perhaps as a header, with its
-// scheme in front.
-func Pasted(text string) string {
-	token := strings.TrimSpace(text)
-	for _, lead := range []string{"Authorization:", "Bearer ", "DPoP "} {
-		if len(token) > len(lead) && strings.EqualFold(token[:len(lead)], lead) {
-			token = strings.TrimSpace(token[len(lead):])
-		}
-	}
-	return token
-}
-
 // Examine looks at a token as at one that comes with a request to the endpoint of a view, "" for
 // the gateway's own, and says why it is or would be refused. The code that refuses is that for
 // requests, but the token has not come: no record or metric counts it, no address becomes suspect
-// by it, and it is looked at anew, whatever was found out about it before.
-func Examine(ctx context.Context, a *Auth, token, view string) (Examination, mcp.Caller) {
+// by it, and it is looked at anew, whatever was found out about it before. White space around the
+// token, Authorization: and its scheme in front do not matter.
+func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.Caller) {
+	token := pasted(text)
 	quiet := *a
 	quiet.aside = true
 	a = &quiet
@@ -127,6 +117,18 @@ func Examine(ctx context.Context, a *Auth, token, view string) (Examination, mcp
 		e.Steps = append(e.Steps, Examined{step, result})
 	}
 	return e, caller
+}
+
+// pasted returns the token in a text that somebody has copied, perhaps as a header, with its
+// scheme in front.
+func pasted(text string) string {
+	token := strings.TrimSpace(text)
+	for _, lead := range []string{"Authorization:", "Bearer ", "DPoP "} {
+		if len(token) > len(lead) && strings.EqualFold(token[:len(lead)], lead) {
+			token = strings.TrimSpace(token[len(lead):])
+		}
+	}
+	return token
 }
 
 // describe says what a token looks like, and returns its steps.

@@ -215,13 +215,17 @@ func TestExamineCountsNothing(t *testing.T) {
 	}
 }
 
-// TestPasted: people copy tokens with what stands around them.
-func TestPasted(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "", " t\r\n": "t", "Bearer t": "t", "bearer  t ": "t", "Authorization: Bearer t": "t", "authorization:DPoP t": "t", "DPoP t": "t", "Bearer": "Bearer", "a b": "a b",
+// TestExaminePasted: people copy tokens with what stands around them.
+func TestExaminePasted(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, nil, issuer)
+	token := issuer.Token(nil)
+	for text, good := range map[string]bool{
+		token: true, " " + token + "\r\n": true, "Bearer " + token: true, "bearer  " + token: true, "Authorization: Bearer " + token: true, "authorization:DPoP " + token: true,
+		"Bearer": false, "Basic " + token: false, token + " " + token: false,
 	} {
-		if got := auth.Pasted(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+		if e, _ := auth.Examine(t.Context(), g.Auth, text, ""); e.Good != good {
+			t.Errorf("%.30q: %+v", text, e)
 		}
 	}
 }

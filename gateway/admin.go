@@ -54,6 +54,14 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	return nil
 }
 
+// examiner examines tokens as the gateway judges them now, those of its own authorization server, too.
+func examiner(g *Gateway) func(ctx context.Context, token, view string) (admin.Examined, error) {
+	return func(ctx context.Context, token, view string) (admin.Examined, error) {
+		now := g.graph()
+		return examined(ctx, now.cfg, now.auth, token, view)
+	}
+}
+
 // visitors are those who look at the console.
 type visitors struct {
 	people  *signin.Sessions // nil without a console

@@ -101,14 +101,6 @@ func Examine(ctx context.Context, cfg Config, token, view string) (admin.Examine
 	return e, errors.Join(err, stop(context.WithoutCancel(ctx)))
 }
 
-// examiner examines tokens as the gateway judges them now, those of its own authorization server, too.
-func examiner(g *Gateway) func(ctx context.Context, token, view string) (admin.Examined, error) {
-	return func(ctx context.Context, token, view string) (admin.Examined, error) {
-		now := g.graph()
-		return examined(ctx, now.cfg, now.auth, token, view)
-	}
-}
-
 // examined says what an Auth that runs, and what is asked after it, think of a token.
 func examined(ctx context.Context, cfg Config, a *auth.Auth, token, view string) (admin.Examined, error) {
 	v, err := viewNamed(cfg, view)

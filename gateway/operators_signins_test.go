@@ -192,7 +192,7 @@ audit: {sinks: [{type: file, path: %q}]}
 	var said strings.Builder
 	test := func(as, token, view string) (e admin.Examined, status int, answer string) {
 		t.Helper()
-		body, _ := json.Marshal(admin.PastedToken{Token: token, View: view})
+		body, _ := json.Marshal(admin.PastedToken{Text: token, View: view})
 		status, answer = o.ask(t, as, http.MethodPost, api, api, string(body))
 		said.WriteString(answer)
 		if status == http.StatusOK && json.Unmarshal([]byte(answer), &e) != nil {

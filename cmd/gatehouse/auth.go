@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
 // mostToken bounds what is read as a token, in bytes.
@@ -26,25 +28,31 @@ func newAuth() *cobra.Command {
 }
 
 func newAuthTest() *cobra.Command {
-	var config, from, file, user, view string
-	var asJSON bool
+	o := &operator{role: admin.RoleOperator}
+	var from, file, user, view string
+	var running bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "test --config FILE (--token - | --token-file F | --user NAME)",
+		Use:   "test (--config FILE [--running] | --admin URL) (--token - | --token-file F | --user NAME)",
 		Short: "Say step by step why a token or API key is refused, or who it is",
 		Long: "Reads a token or API key from standard input or a file, never from the command line, and\n" +
 			"says step by step whether a gateway with this configuration accepts it, what policy reads\n" +
 			"of it, or why it is refused and what to do. It asks the issuers for their keys, and prints\n" +
 			"no part of the token but its claims. With --user it says what the configuration knows of\n" +
 			"a user: API keys, and rules.\n\n" +
+			"With --running it asks the gateway that runs with this configuration, through its admin API,\n" +
+			"or with --admin the one there, as " + tokenVariable + " or the configuration lets it (role\n" +
+			"operator). Only that gateway can judge tokens of auth.server.\n\n" +
 			"The exit code is 0 for a token that is accepted, or a user who is known, else 1.",
-		Example: "  pbpaste | gatehouse auth test -c gatehouse.yaml --token -",
+		Example: "  pbpaste | gatehouse auth test -c gatehouse.yaml --token -\n  pbpaste | gatehouse auth test -c gatehouse.yaml --running --token -",
 		Args:    noArguments,
-		RunE: work(func(cmd *cobra.Command) error {
-			cfg, _, err := gateway.LoadConfig(config)
-			if err != nil {
-				return err
-			}
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (o.config == "") == (o.url == "") {
+			return errors.New("say by which configuration to test, or which gateway to ask: --config FILE or --admin URL")
+		}
+		return work(func(cmd *cobra.Command) error {
+			running = running || o.url != ""
 			given := 0
 			for _, name := range []string{"token", "token-file", "user"} {
 				if cmd.Flags().Changed(name) {
@@ -54,8 +62,14 @@ func newAuthTest() *cobra.Command {
 			switch {
 			case given != 1:
 				return errors.New("say what to test: one of --token -, --token-file FILE and --user NAME")
+			case user != "" && running:
+				return errors.New("--user: is about a configuration: give --config alone")
 			case user != "":
-				return testUser(cmd.OutOrStdout(), gateway.Known(cfg, user), asJSON)
+				cfg, _, err := gateway.LoadConfig(o.config)
+				if err != nil {
+					return err
+				}
+				return testUser(cmd.OutOrStdout(), gateway.Known(cfg, user), o.asJSON)
 			case file == "" && from != "-":
 				return errors.New("--token: write - and give the token on standard input: command lines end up in histories")
 			}
@@ -65,25 +79,47 @@ func newAuthTest() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			found, err := gateway.Examine(ctx, cfg, token, view)
+			found, err := examine(ctx, o, running, admin.PastedToken{Text: token, View: view})
 			if err != nil {
 				return err
 			}
-			return testToken(cmd.OutOrStdout(), found, asJSON)
-		}),
+			return testToken(cmd.OutOrStdout(), found, o.asJSON)
+		})(cmd, args)
 	}
-	configFlag(cmd, &config)
 	flags := cmd.Flags()
+	flags.StringVarP(&o.config, "config", "c", "", "configuration `FILE` (YAML)")
+	flags.BoolVar(&running, "running", false, "ask the gateway that runs with this configuration")
+	flags.StringVar(&o.url, "admin", "", "`URL` of a gateway's admin listener, such as http://127.0.0.1:9090, in place of --config: ask that gateway")
 	flags.StringVar(&from, "token", "", "`-` reads the token from standard input")
 	flags.StringVar(&file, "token-file", "", "`FILE` with the token")
 	flags.StringVar(&user, "user", "", "`NAME` of a user, in place of a token")
 	flags.StringVar(&view, "view", "", "`NAME` of the view at whose endpoint the token comes")
-	flags.BoolVar(&asJSON, "json", false, "print the result as JSON")
+	flags.BoolVar(&o.asJSON, "json", false, "print the result as JSON")
 	flags.DurationVar(&timeout, "timeout", 20*time.Second, "how long to wait for the issuer")
 	return cmd
 }
 
-// readToken reads a token, perhaps with its scheme in front, as headers are copied.
+// examine tests a token by a configuration, or has a gateway that runs test it.
+func examine(ctx context.Context, o *operator, running bool, p admin.PastedToken) (found admin.Examined, err error) {
+	if !running {
+		cfg, _, err := gateway.LoadConfig(o.config)
+		if err != nil {
+			return found, err
+		}
+		return gateway.Examine(ctx, cfg, p.Text, p.View)
+	}
+	if err := o.find(); err != nil {
+		return found, err
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return found, err
+	}
+	_, err = o.tell(ctx, http.MethodPost, "/api/v1/auth/test", body, &found)
+	return found, err
+}
+
+// readToken reads a token.
 func readToken(stdin io.Reader, file string) (string, error) {
 	in := stdin
 	if file != "" {
@@ -98,17 +134,11 @@ func readToken(stdin io.Reader, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token := strings.TrimSpace(string(text))
-	for _, lead := range []string{"Authorization:", "Bearer ", "DPoP "} {
-		if len(token) > len(lead) && strings.EqualFold(token[:len(lead)], lead) {
-			token = strings.TrimSpace(token[len(lead):])
-		}
-	}
-	return token, nil
+	return string(text), nil
 }
 
 // testToken prints what was found out about a token.
-func testToken(w io.Writer, e gateway.Examined, asJSON bool) error {
+func testToken(w io.Writer, e admin.Examined, asJSON bool) error {
 	if asJSON {
 		if err := json.NewEncoder(w).Encode(e); err != nil {
 			return err
@@ -122,7 +152,7 @@ func testToken(w io.Writer, e gateway.Examined, asJSON bool) error {
 	return nil
 }
 
-func printExamined(w io.Writer, e gateway.Examined) {
+func printExamined(w io.Writer, e admin.Examined) {
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "  %-16s %s\n", name, shown(value))

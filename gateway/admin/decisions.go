@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -57,6 +58,44 @@ func signIns(a *API, x *exchange) error {
 	answer.Failures, answer.LeftOut = failures(failed)
 	answer.Failures = some(answer.Failures)
 	return x.answer(answer)
+}
+
+const (
+	// mostExams bounds how many tokens are examined at a time: issuers may be asked about each.
+	mostExams = 4
+	// longestExam bounds the time of one.
+	longestExam = 25 * time.Second
+)
+
+// examine says why a token is or would be refused. Whoever asks holds somebody's token, so it is for
+// operators. No part of the token is recorded, logged or answered.
+func examine(a *API, x *exchange) error {
+	var p PastedToken
+	if err := x.read(mostBody, &p); err != nil {
+		return err
+	}
+	if strings.TrimSpace(p.Text) == "" {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, "token: is needed: the access token or API key that a client sends")
+	}
+	select {
+	case a.exams <- struct{}{}:
+		defer func() { <-a.exams }()
+	default:
+		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("%d tokens are being tested: try again later", mostExams))
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), longestExam)
+	defer cancel()
+	e, err := a.deps.Examine(ctx, p.Text, p.View)
+	if err != nil {
+		return badQuestion(err)
+	}
+	result := "accepted"
+	if !e.Good {
+		result = e.Reason
+	}
+	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: "token tested", User: x.who.Name, View: p.View, Reason: result})
+	a.deps.Log.Info("an operator acted", "event", "token tested", "operator", x.who.Name, "view", p.View)
+	return x.answer(e)
 }
 
 // shown returns records as the client may read them.

@@ -1,14 +1,10 @@
 package admin
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -69,17 +65,10 @@ func failures(items []*recent.Item) (all []SignInFailure, leftOut int) {
 	return shown, len(all) - len(shown)
 }
 
-const (
-	// mostExams bounds how many tokens are examined at a time: issuers may be asked about each.
-	mostExams = 4
-	// longestExam bounds the time of one.
-	longestExam = 25 * time.Second
-)
-
 // PastedToken is a token that somebody asks about.
 type PastedToken struct {
-	// Token may have white space around it, and Authorization: and its scheme in front.
-	Token string `json:"token"`
+	// Text may have white space around the token, and Authorization: and its scheme in front.
+	Text string `json:"token"`
 	// View is the view at whose endpoint the token would come, "" for the gateway's own.
 	View string `json:"view,omitempty"`
 }
@@ -89,36 +78,4 @@ type Examined struct {
 	auth.Examination
 	// Rules are those of policy that are for the caller, with whatever they call.
 	Rules []string `json:"rules,omitempty"`
-}
-
-// examine says why a token is or would be refused. Whoever asks holds somebody's token, so it is for
-// operators. No part of the token is recorded, logged or answered.
-func examine(a *API, x *exchange) error {
-	var p PastedToken
-	if err := x.read(mostBody, &p); err != nil {
-		return err
-	}
-	token := auth.Pasted(p.Token)
-	if token == "" {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "token: is needed: the access token or API key that a client sends")
-	}
-	select {
-	case a.exams <- struct{}{}:
-		defer func() { <-a.exams }()
-	default:
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("%d tokens are being tested: try again later", mostExams))
-	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestExam)
-	defer cancel()
-	e, err := a.deps.Examine(ctx, token, p.View)
-	if err != nil {
-		return badQuestion(err)
-	}
-	result := "accepted"
-	if !e.Good {
-		result = e.Reason
-	}
-	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: "token tested", User: x.who.Name, View: p.View, Reason: result})
-	a.deps.Log.Info("an operator acted", "event", "token tested", "operator", x.who.Name, "view", p.View)
-	return x.answer(e)
 }
