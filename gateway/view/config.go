@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	// none last. Default: the order of the upstreams.
 	Order []string `yaml:"order"`
 	// Descriptions replace those of the servers, by kind:upstream/name without any *. At most
-	// 4096 bytes each.
+	// 4096 bytes each. Skills keep theirs, which clients compare with the SKILL.md (SEP-2640).
 	Descriptions map[string]string `yaml:"descriptions"`
 }
 
@@ -69,6 +70,8 @@ func (c Config) Validate() error {
 		switch text := c.Descriptions[target]; {
 		case policy.CheckTarget(target) != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", key, policy.CheckTarget(target)))
+		case strings.HasPrefix(target, mcp.KindSkills+":"):
+			errs = append(errs, fmt.Errorf("%s: clients compare the description of a skill with its %s: change it there, and remove this entry", key, mcp.SkillFile))
 		case strings.TrimSpace(text) == "":
 			errs = append(errs, fmt.Errorf("%s: is empty", key))
 		case len(text) > maxText:

@@ -112,6 +112,7 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.Order = []string{"tools"} }, "order[0]: "},
 		{func(c *Config) { c.Descriptions = map[string]string{"tools:a/*": "x"} }, "descriptions[tools:a/*]: "},
 		{func(c *Config) { c.Descriptions = map[string]string{"a__x": "x"} }, "descriptions[a__x]: "},
+		{func(c *Config) { c.Descriptions = map[string]string{"skills:a/x": "x"} }, "descriptions[skills:a/x]: clients compare the description of a skill with its SKILL.md: change it there"},
 		{func(c *Config) { c.Descriptions = map[string]string{"tools:a/x": " "} }, "descriptions[tools:a/x]: is empty"},
 		{func(c *Config) { c.Descriptions = map[string]string{"resources:a/f:///*": "x", "prompts:a/y": "x"} }, ""},
 	} {
