@@ -27,14 +27,18 @@ import (
 // answered like a name that nobody has. The expectation is computed by listWorld, which shares no code
 // with the gateway.
 func TestListsAreThoseOfTheServers(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := drawWorld(rt)
-		var wrong error
-		synctest.Test(t, func(t *testing.T) { wrong = w.compare(t.Context()) })
-		if wrong != nil {
-			rt.Fatal(wrong)
-		}
-	})
+	for name, open := range map[string]bool{"by policy and views": false, "all users alike": true} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				w := drawWorld(rt, open)
+				var wrong error
+				synctest.Test(t, func(t *testing.T) { wrong = w.compare(t.Context()) })
+				if wrong != nil {
+					rt.Fatal(wrong)
+				}
+			})
+		})
+	}
 }
 
 // compare runs a gateway of the world in a synctest bubble, and returns the first difference from

@@ -173,13 +173,38 @@ var (
 	worldUsers = [][]string{nil, {"ann"}, {"bob"}}
 )
 
-func drawWorld(t *rapid.T) *listWorld {
-	w := &listWorld{pageSize: rapid.SampledFrom([]int{100, 1, 3}).Draw(t, "size of pages")}
+// drawWorld draws a world. One that is open has no policy and no views: these make all lists private,
+// so only without them it shows which lists, and which of their pages, are private by themselves.
+func drawWorld(t *rapid.T, open bool) *listWorld {
+	w := &listWorld{pageSize: rapid.SampledFrom([]int{1, 3, 100}).Draw(t, "size of pages")}
 	names := rapid.SliceOfNDistinct(rapid.SampledFrom(worldServers), 1, 3, rapid.ID).Draw(t, "servers")
-	of := drawMaterial(t)
+	of := drawMaterial(t, open)
+	of.frank = open && rapid.Bool().Draw(t, "no server says that lists are private")
 	for _, name := range names {
 		w.servers = append(w.servers, of.server(t, name))
 	}
+	w.policy.Default = policy.DefaultAllow
+	views := []string{""}
+	if !open {
+		views = append(views, w.govern(t, names, of)...)
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "clients") {
+		w.clients = append(w.clients, &worldClient{
+			id:   fmt.Sprint("client", i),
+			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), view: rapid.SampledFrom(views).Draw(t, "at"), caps: drawCaps(t),
+			flag: rapid.SampledFrom([]string{"", "yes", "no"}).Draw(t, "with the flag"),
+		})
+	}
+	for _, s := range w.servers {
+		// A server of which a user may not know is asked in their name only for some of their calls: so what
+		// else they see would depend on these.
+		s.perUser = s.perUser && !slices.ContainsFunc(w.clients, func(c *worldClient) bool { return !w.knows(c, s) })
+	}
+	return w
+}
+
+// govern gives the world a policy and views. It returns the names of the views.
+func (w *listWorld) govern(t *rapid.T, servers []string, of material) (views []string) {
 	w.policy.Default = rapid.SampledFrom([]string{policy.DefaultAllow, policy.DefaultDeny}).Draw(t, "policy")
 	patterns := func(label string) []string {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(worldPatterns), 1, 3, rapid.ID).Draw(t, label)
@@ -197,7 +222,6 @@ func drawWorld(t *rapid.T) *listWorld {
 		}
 		w.policy.Rules = append(w.policy.Rules, r)
 	}
-	views := []string{""}
 	for i := range rapid.IntRange(0, 2).Draw(t, "views") {
 		v := view.Config{Name: fmt.Sprint("v", i), Show: patterns("show"), Descriptions: make(map[string]string)}
 		v.Who.Users = rapid.SampledFrom(worldUsers).Draw(t, "for")
@@ -207,39 +231,32 @@ func drawWorld(t *rapid.T) *listWorld {
 		v.DropPrefixes = rapid.Bool().Draw(t, "drop prefixes")
 		for range rapid.IntRange(0, 2).Draw(t, "descriptions") {
 			k := rapid.SampledFrom([]worldKind{worldTools, worldPrompts, worldResources, worldTemplates}).Draw(t, "kind")
-			native, server := rapid.SampledFrom(of.names[k.list]).Draw(t, "name"), rapid.SampledFrom(names).Draw(t, "of")
+			native, server := rapid.SampledFrom(of.names[k.list]).Draw(t, "name"), rapid.SampledFrom(servers).Draw(t, "of")
 			v.Descriptions[k.name+":"+server+"/"+native] = "described by the view"
 		}
 		w.views, views = append(w.views, v), append(views, v.Name)
 	}
-	for i := range rapid.IntRange(1, 4).Draw(t, "clients") {
-		w.clients = append(w.clients, &worldClient{
-			id:   fmt.Sprint("client", i),
-			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), view: rapid.SampledFrom(views).Draw(t, "at"), caps: drawCaps(t),
-			flag: rapid.SampledFrom([]string{"", "yes", "no"}).Draw(t, "with the flag"),
-		})
-	}
-	for _, s := range w.servers {
-		// A server of which a user may not know is asked in their name only for some of their calls: so what
-		// else they see would depend on these.
-		s.perUser = s.perUser && !slices.ContainsFunc(w.clients, func(c *worldClient) bool { return !w.knows(c, s) })
-	}
-	return w
+	return views
 }
 
 // material is what the servers of one world have: little, so that it collides.
 type material struct {
 	names           map[string][]string // by list
 	prefixes, needs []string
+	least           int  // names of each list, and so pages
+	frank           bool // no server has accounts of users, or says that a list is private
 }
 
-func drawMaterial(t *rapid.T) (m material) {
+func drawMaterial(t *rapid.T, long bool) (m material) {
 	some := func(most int, of []string, label string) []string {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, most, rapid.ID).Draw(t, label)
 	}
+	if long {
+		m.least = 3
+	}
 	m.names = make(map[string][]string)
 	for _, k := range worldKinds {
-		m.names[k.list] = some(4, worldNames[k.list], k.list)
+		m.names[k.list] = rapid.SliceOfNDistinct(rapid.SampledFrom(worldNames[k.list]), max(m.least, 1), 4, rapid.ID).Draw(t, k.list)
 	}
 	m.prefixes = some(2, worldPrefixes, "prefixes")
 	m.needs = []string{""}
@@ -251,7 +268,7 @@ func drawMaterial(t *rapid.T) (m material) {
 
 func (m material) server(t *rapid.T, name string) *worldServer {
 	s := &worldServer{
-		name: name, page: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, name+" has pages of"), perUser: rapid.Bool().Draw(t, name+" has accounts of users"),
+		name: name, page: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, name+" has pages of"), perUser: !m.frank && rapid.Bool().Draw(t, name+" has accounts of users"),
 		lists: make(map[string][]*worldEntry), later: make(map[string][]*worldEntry), ttls: make(map[string]time.Duration), untold: make(map[string]bool), private: make(map[string]bool),
 	}
 	if s.perUser {
@@ -263,7 +280,7 @@ func (m material) server(t *rapid.T, name string) *worldServer {
 	}
 	for _, k := range worldKinds {
 		s.ttls[k.list] = rapid.SampledFrom(worldTTLs).Draw(t, "time to live")
-		s.untold[k.list], s.private[k.list] = rapid.Bool().Draw(t, "but for the last page"), rapid.Bool().Draw(t, "private")
+		s.untold[k.list], s.private[k.list] = rapid.Bool().Draw(t, "but for the last page"), !m.frank && rapid.Bool().Draw(t, "private")
 		s.lists[k.list] = m.entries(t, k, name)
 		if s.later[k.list] = s.lists[k.list]; rapid.Bool().Draw(t, "changes") {
 			s.later[k.list] = m.entries(t, k, name+" later")
@@ -274,7 +291,7 @@ func (m material) server(t *rapid.T, name string) *worldServer {
 
 func (m material) entries(t *rapid.T, k worldKind, of string) (all []*worldEntry) {
 	natives := m.names[k.list]
-	for _, native := range rapid.SliceOfNDistinct(rapid.SampledFrom(natives), 0, len(natives), rapid.ID).Draw(t, of+" "+k.list) {
+	for _, native := range rapid.SliceOfNDistinct(rapid.SampledFrom(natives), m.least, len(natives), rapid.ID).Draw(t, of+" "+k.list) {
 		all = append(all, m.entry(t, native))
 	}
 	return all
