@@ -43,6 +43,7 @@ const (
 const (
 	leastAccessTokenLife = time.Minute
 	mostAccessTokenLife  = time.Hour
+	mostPreviousKeys     = 10
 	mostRefreshTokenLife = 365 * 24 * time.Hour
 )
 
@@ -87,6 +88,10 @@ type ServerConfig struct {
 	// SigningKey is a private key for ECDSA with P-256 in PEM. Default: keys that the gateway
 	// makes, changes every 30 days, and keeps where sessions are kept.
 	SigningKey mcp.Secret `yaml:"signing_key"`
+	// PreviousSigningKeys are such keys, or their public halves, that sign nothing. They are for the
+	// next key, before all replicas have it as SigningKey, and for the last one, until its tokens have
+	// ended (docs/operations.md#rotating-secrets). Default: none.
+	PreviousSigningKeys []mcp.Secret `yaml:"previous_signing_keys"`
 }
 
 // WithDefaults fills in the defaults. cfg is the section auth, publicURL the endpoint as clients
@@ -119,10 +124,51 @@ func (s ServerConfig) Clientele() clientele.Config {
 
 // PrivateKey parses SigningKey.
 func (s ServerConfig) PrivateKey() (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode([]byte(strings.TrimSpace(string(s.SigningKey))))
+	block, err := readPEM(s.SigningKey)
+	if err != nil {
+		return nil, err
+	}
+	return privateKey(block)
+}
+
+// PreviousKeys parses PreviousSigningKeys.
+func (s ServerConfig) PreviousKeys() (all []*ecdsa.PublicKey, err error) {
+	for i, text := range s.PreviousSigningKeys {
+		key, err := publicKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("previous_signing_keys[%d]: %w", i, err)
+		}
+		all = append(all, key)
+	}
+	return all, nil
+}
+
+func readPEM(text mcp.Secret) (*pem.Block, error) {
+	block, _ := pem.Decode([]byte(strings.TrimSpace(string(text))))
 	if block == nil {
 		return nil, errors.New("is not PEM: write what openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 prints")
 	}
+	return block, nil
+}
+
+// publicKey parses a public key, or the public half of a private one.
+func publicKey(text mcp.Secret) (*ecdsa.PublicKey, error) {
+	block, err := readPEM(text)
+	if err != nil {
+		return nil, err
+	}
+	if private, err := privateKey(block); err == nil {
+		return &private.PublicKey, nil
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	public, ok := key.(*ecdsa.PublicKey)
+	if err != nil || !ok || public.Curve != elliptic.P256() {
+		return nil, errors.New("is not a key for ECDSA with P-256")
+	}
+	return public, nil
+}
+
+func privateKey(block *pem.Block) (*ecdsa.PrivateKey, error) {
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		key, err = x509.ParseECPrivateKey(block.Bytes)
@@ -189,6 +235,13 @@ func (s ServerConfig) check(cfg Config) (errs []error) {
 		if _, err := s.PrivateKey(); err != nil {
 			add("signing_key: %w", err)
 		}
+	} else if len(s.PreviousSigningKeys) > 0 {
+		add("previous_signing_keys: they are of use beside signing_key only")
+	}
+	if len(s.PreviousSigningKeys) > mostPreviousKeys {
+		add("previous_signing_keys: %d, at most %d", len(s.PreviousSigningKeys), mostPreviousKeys)
+	} else if _, err := s.PreviousKeys(); err != nil {
+		errs = append(errs, err)
 	}
 	if s.Clientele().IsZero() {
 		add("registration: nobody could be a client: allow documents of clients with cimd.allow, such as [claude.ai, chatgpt.com], let clients register themselves with dcr.enabled, or name clients")

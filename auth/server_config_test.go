@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // TestServerConfig: what cannot work is refused, with the key and what to do.
@@ -34,6 +35,9 @@ func TestServerConfig(t *testing.T) {
 		"server: access_token_life: 2h0m0s is not between":     func(c *auth.Config) { c.Server.AccessTokenLife = 2 * time.Hour },
 		"server: refresh_token_life: -1s is not between":       func(c *auth.Config) { c.Server.RefreshTokenLife = -time.Second },
 		"server: signing_key: is not PEM":                      func(c *auth.Config) { c.Server.SigningKey = "secret" },
+		"server: previous_signing_keys[0]: is not PEM":         func(c *auth.Config) { c.Server.PreviousSigningKeys = []mcp.Secret{"secret"} },
+		"server: previous_signing_keys: they are of use":       func(c *auth.Config) { c.Server.PreviousSigningKeys = []mcp.Secret{"secret"} },
+		"server: previous_signing_keys: 11, at most 10":        func(c *auth.Config) { c.Server.PreviousSigningKeys = make([]mcp.Secret, 11) },
 		"server: deny_clients: an empty one":                   func(c *auth.Config) { c.Server.DenyClients = []string{""} },
 		"server: scopes:":                                      func(c *auth.Config) { c.Server.Scopes = []string{"a b"} },
 	} {

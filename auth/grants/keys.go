@@ -54,12 +54,22 @@ func ofPrivate(private *ecdsa.PrivateKey, from time.Time) (*signingKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	public := jose.JSONWebKey{Key: private.Public()}
-	thumb, err := public.Thumbprint(crypto.SHA256)
+	public, err := ofPublic(&private.PublicKey)
 	if err != nil {
 		return nil, err
 	}
-	return &signingKey{ID: base64.RawURLEncoding.EncodeToString(thumb[:12]), DER: der, From: from, private: private}, nil
+	return &signingKey{ID: public.KeyID, DER: der, From: from, private: private}, nil
+}
+
+// ofPublic is a key as others see it.
+func ofPublic(public *ecdsa.PublicKey) (jose.JSONWebKey, error) {
+	k := jose.JSONWebKey{Key: public, Algorithm: string(jose.ES256), Use: "sig"}
+	thumb, err := k.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return k, err
+	}
+	k.KeyID = base64.RawURLEncoding.EncodeToString(thumb[:12])
+	return k, nil
 }
 
 func (k *signingKey) jwk() jose.JSONWebKey {
@@ -201,8 +211,10 @@ func (k *Keys) signer(ctx context.Context) (*signingKey, error) {
 // Key implements auth.Local.
 func (k *Keys) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
 	if k.fixed != nil {
-		if k.fixed.ID == id {
-			return k.fixed.private.Public(), nil
+		for _, key := range k.published {
+			if key.KeyID == id {
+				return key.Key, nil
+			}
 		}
 		return nil, nil
 	}
@@ -222,17 +234,16 @@ func (k *Keys) Key(ctx context.Context, id string) (crypto.PublicKey, error) {
 
 // jwks serves the public keys (RFC 7517).
 func (k *Keys) jwks(w http.ResponseWriter, r *http.Request) {
-	keys := []*signingKey{k.fixed}
+	set := jose.JSONWebKeySet{Keys: k.published}
 	if k.fixed == nil {
-		var err error
-		if keys, err = k.state.ring.all(r.Context(), false); err != nil {
+		keys, err := k.state.ring.all(r.Context(), false)
+		if err != nil {
 			http.Error(w, "the keys cannot be read now: try again", http.StatusServiceUnavailable)
 			return
 		}
-	}
-	set := jose.JSONWebKeySet{}
-	for _, key := range keys {
-		set.Keys = append(set.Keys, key.jwk())
+		for _, key := range keys {
+			set.Keys = append(set.Keys, key.jwk())
+		}
 	}
 	text, err := json.Marshal(set)
 	if err != nil {

@@ -5,10 +5,16 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -108,17 +114,7 @@ func TestSigningKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(curve elliptic.Curve) mcp.Secret {
-		key, err := ecdsa.GenerateKey(curve, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return mcp.Secret(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	}
+	text := func(curve elliptic.Curve) mcp.Secret { private, _ := newPEM(t, curve); return private }
 	good := text(elliptic.P256())
 	one, err1 := state.NewKeys(auth.ServerConfig{SigningKey: good})
 	other, err2 := state.NewKeys(auth.ServerConfig{SigningKey: good})
@@ -132,5 +128,70 @@ func TestSigningKey(t *testing.T) {
 		if _, err := state.NewKeys(auth.ServerConfig{SigningKey: bad}); err == nil {
 			t.Error("a key of another kind is taken")
 		}
+	}
+}
+
+// newPEM makes a key. It returns its private and its public half.
+func newPEM(t *testing.T, curve elliptic.Curve) (private, public mcp.Secret) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err1 := x509.MarshalPKCS8PrivateKey(key)
+	half, err2 := x509.MarshalPKIXPublicKey(key.Public())
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, der []byte) mcp.Secret {
+		return mcp.Secret(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return text("PRIVATE KEY", of), text("PUBLIC KEY", half)
+}
+
+// TestSigningKeyReplaced: while replicas get another signing_key one after the other, each takes the
+// tokens of all; and a key that was left out signs nothing that anybody takes.
+func TestSigningKeyReplaced(t *testing.T) {
+	state, err := NewState(nil, seal.NewRandom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, oldHalf := newPEM(t, elliptic.P256())
+	next, nextHalf := newPEM(t, elliptic.P256())
+	_, foreign := newPEM(t, elliptic.P384())
+	replica := func(signs mcp.Secret, previous ...mcp.Secret) mint {
+		keys, err := state.NewKeys(auth.ServerConfig{SigningKey: signs, PreviousSigningKeys: previous})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mint{cfg: auth.ServerConfig{Issuer: "https://gateway.example", AccessTokenLife: time.Minute}, keys: keys}
+	}
+	stages := []mint{replica(old), replica(old, nextHalf), replica(next, old), replica(next, oldHalf, old), replica(next)}
+	for _, pair := range [][2]int{{0, 1}, {1, 2}, {1, 3}, {2, 3}, {2, 4}} { // replicas may be one step apart
+		for _, at := range [][2]int{{pair[0], pair[1]}, {pair[1], pair[0]}} {
+			token, err := stages[at[0]].access(t.Context(), grant{Claims: mcp.Raw("{}")}, "g", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name, err := stages[at[1]].grantOf(t.Context(), token); name != "g" || err != nil {
+				t.Errorf("a token of stage %d at stage %d: %q %v", at[0], at[1], name, err)
+			}
+		}
+	}
+	token, err := stages[0].access(t.Context(), grant{Claims: mcp.Raw("{}")}, "g", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, err := stages[4].grantOf(t.Context(), token); name != "" || err != nil {
+		t.Errorf("a key that was left out signs on: %q %v", name, err)
+	}
+	rw := httptest.NewRecorder()
+	stages[3].keys.jwks(rw, httptest.NewRequest(http.MethodGet, jwksPath, nil))
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(rw.Body.Bytes(), &set); err != nil || len(set.Keys) != 2 || !set.Keys[0].IsPublic() || !set.Keys[1].IsPublic() {
+		t.Errorf("published: %s %v", rw.Body, err)
+	}
+	if _, err := state.NewKeys(auth.ServerConfig{SigningKey: next, PreviousSigningKeys: []mcp.Secret{foreign}}); err == nil {
+		t.Error("a previous key of another kind is taken")
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
@@ -117,9 +120,11 @@ func (s *State) ended(ctx context.Context, name string) (bool, error) {
 type Keys struct {
 	state *State
 	fixed *signingKey // of the configuration; nil for those of the ring
+	// published has the public half of fixed, and the keys of the configuration that sign nothing.
+	published []jose.JSONWebKey
 }
 
-// NewKeys takes the key of the configuration, if it has one.
+// NewKeys takes the keys of the configuration, if it has any.
 func (s *State) NewKeys(cfg auth.ServerConfig) (*Keys, error) {
 	k := &Keys{state: s}
 	if cfg.SigningKey == "" {
@@ -131,6 +136,20 @@ func (s *State) NewKeys(cfg auth.ServerConfig) (*Keys, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("auth: server: signing_key: %w", err)
+	}
+	k.published = []jose.JSONWebKey{k.fixed.jwk()}
+	previous, err := cfg.PreviousKeys()
+	if err != nil {
+		return nil, fmt.Errorf("auth: server: %w", err)
+	}
+	for _, public := range previous {
+		key, err := ofPublic(public)
+		if err != nil {
+			return nil, fmt.Errorf("auth: server: previous_signing_keys: %w", err)
+		}
+		if !slices.ContainsFunc(k.published, func(one jose.JSONWebKey) bool { return one.KeyID == key.KeyID }) {
+			k.published = append(k.published, key)
+		}
 	}
 	return k, nil
 }
