@@ -414,10 +414,8 @@ func (g *Gateway) linger() (failure error) {
 	cfg := g.graph().cfg
 	g.log.Info("stopping", "delay", cfg.ShutdownDelay.String(), "timeout", cfg.ShutdownTimeout.String())
 	g.drain()
-	delay := time.NewTimer(cfg.ShutdownDelay)
-	defer delay.Stop()
 	select {
-	case <-delay.C:
+	case <-time.After(cfg.ShutdownDelay):
 	case failure = <-g.failed:
 	}
 	return failure

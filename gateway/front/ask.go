@@ -188,10 +188,8 @@ func patience(ctx context.Context, n int) error {
 
 // sleep waits. It returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -60,9 +60,7 @@ func (q *Queue) Enter(ctx context.Context, user string) (waited bool, err error)
 	}
 	var over <-chan time.Time
 	if q.patience > 0 {
-		timer := time.NewTimer(q.patience)
-		defer timer.Stop()
-		over = timer.C
+		over = time.After(q.patience)
 	}
 	select {
 	case <-w.turn:

@@ -99,10 +99,8 @@ func Response(stream transport.Stream, id int64) (wire.Message, error) {
 
 // Wait waits, or returns the context's cause.
 func Wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

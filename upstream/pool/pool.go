@@ -285,10 +285,8 @@ func (p *Pool[K, D, V]) sleep(d time.Duration) error {
 	if d == 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-p.cfg.Base.Done():
 		return admit.ErrDraining

@@ -119,13 +119,12 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	if err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(firstQuestion)
-	defer timer.Stop()
+	late := time.After(firstQuestion)
 	for !x.asks() && !x.over() {
 		select {
 		case <-x.wake:
 			continue
-		case <-timer.C:
+		case <-late:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

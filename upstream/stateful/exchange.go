@@ -279,9 +279,7 @@ func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 			return x.finish(ctx)
 		}
 		if window == nil && x.asks() {
-			timer := time.NewTimer(roundWindow)
-			defer timer.Stop()
-			window = timer.C
+			window = time.After(roundWindow)
 		}
 		select {
 		case <-x.wake:

@@ -61,11 +61,9 @@ func (t *getStream) open() {
 	if first {
 		t.env.Spawn(func() { t.read(opened) })
 	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
 	select {
 	case <-opened:
-	case <-timer.C:
+	case <-time.After(left):
 	}
 }
 

@@ -286,12 +286,11 @@ func (x *exchange) giveUp() {
 
 // ends waits briefly for the server to answer a call that it was told is cancelled.
 func (x *exchange) ends() bool {
-	timer := time.NewTimer(cancelWait)
-	defer timer.Stop()
+	late := time.After(cancelWait)
 	for waits := true; waits && !x.over(); {
 		select {
 		case <-x.wake:
-		case <-timer.C:
+		case <-late:
 			waits = false
 		case <-x.s.env.Base.Done():
 			waits = false

@@ -268,11 +268,9 @@ func (s *session) windUp(idle <-chan struct{}) {
 			x.life.Cancel(why)
 		}
 	}
-	timer := time.NewTimer(dialect.Goodbye)
-	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C:
+	case <-time.After(dialect.Goodbye):
 	}
 }
 

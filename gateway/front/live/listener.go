@@ -215,14 +215,12 @@ func (n *listener) whyNot(uri string) error {
 
 // confirmed waits for the first acknowledgement.
 func (n *listener) confirmed(ctx context.Context) error {
-	timeout := time.NewTimer(ackTime)
-	defer timeout.Stop()
 	select {
 	case <-n.tried.Done():
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.err
-	case <-timeout.C:
+	case <-time.After(ackTime):
 		return mcp.Errorf(failure.UpstreamTimeout, "the subscription was not confirmed in time: try again").
 			WithData(refuse.Data(true, mcp.ExecutedUnknown))
 	case <-ctx.Done():

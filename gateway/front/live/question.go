@@ -126,8 +126,7 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 			return ErrCancelled
 		}
 	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
+	timeout := time.After(limit)
 	for len(open) > 0 {
 		select {
 		case a := <-incoming:
@@ -139,7 +138,7 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 			to.Answered(a.id, a.result, a.err)
 			s.learnRoots(caps, a)
 			got.take(a)
-		case <-timeout.C:
+		case <-timeout:
 			for q := range open {
 				got.Refuse(q.InputRequest, mcp.Errorf(failure.QuestionUnanswered, "the client did not answer in time"))
 				to.WithdrawQuestion(q.id, "no answer in time")

@@ -131,12 +131,10 @@ func (p *process) end(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	p.signal(false)
-	timer := time.NewTimer(termWait)
-	defer timer.Stop()
 	select {
 	case <-p.exited:
 		return
-	case <-timer.C:
+	case <-time.After(termWait):
 	}
 	p.signal(true)
 	<-p.exited
