@@ -169,7 +169,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 	}
 	err := r.running.Ask(ctx, r.exchange, r.call.Caps, open, askLimit(r.f.cfg.AskTimeout, asked.Expires), got)
 	if err == live.ErrQuestions {
-		r.f.metrics.reached(refuse.BoundQuestions)
+		r.f.deps.Metrics.reached(refuse.BoundQuestions)
 	}
 	if err == nil && !asked.Here {
 		r.urls.add(open, got.Given)
@@ -209,7 +209,7 @@ func (r *rounds) cannotAsk(ctx context.Context) unasked {
 	if !r.accept.stream {
 		return "the server needs input, but this client accepts no event stream to ask it on"
 	}
-	record, err := r.f.sessions.Get(ctx, r.record.User, r.record.ID)
+	record, err := r.f.deps.Sessions.Get(ctx, r.record.User, r.record.ID)
 	if err == nil && !record.Initialized {
 		return "the server needs input, but this client has not sent notifications/initialized"
 	}

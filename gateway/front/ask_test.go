@@ -263,7 +263,7 @@ func TestP9_101_102_H065_State(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b.front.seal.Seal(old, stateBound, x.call.Caller.User(), "c")
+		return b.front.deps.Seal.Seal(old, stateBound, x.call.Caller.User(), "c")
 	}
 	foreign, err := seal.NewRandom("test")
 	if err != nil {

@@ -42,7 +42,7 @@ func (p *posted) readBody(f *Front) *refuse.Refusal {
 	var from io.Reader = p.r.Body
 	var input *seen // of a body that may be large
 	if length < 0 || length >= mcp.CountedBytes {
-		room := f.memory.Room(p.caller)
+		room := f.deps.Memory.Room(p.caller)
 		p.room = &room
 		input = &seen{r: p.r.Body, room: p.room, meter: mcp.Meter{Length: length}}
 		from = input

@@ -20,7 +20,7 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 	if r == forwarded {
 		return
 	}
-	f.metrics.count(r)
+	f.deps.Metrics.count(r)
 	body := r.Body(w.Header(), id)
 	if r.Close {
 		// net/http reads the rest of a body before it closes; this limits the time for it.
@@ -31,8 +31,8 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 
 // turnAway refuses a request that became no call, nor will.
 func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r *refuse.Refusal) {
-	if f.refused != nil && r != forwarded {
-		f.refused(c, m.Method, r.Status, r.Err.Name)
+	if f.deps.Refused != nil && r != forwarded {
+		f.deps.Refused(c, m.Method, r.Status, r.Err.Name)
 	}
 	f.refuse(w, m.ID, r)
 }
@@ -41,7 +41,7 @@ func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r 
 func (f *Front) refuseSession(err error) *refuse.Refusal {
 	r, known := refuse.Session(err)
 	if !known {
-		f.log.Error("session store", failure.Internal.Attr(), "error", err)
+		f.deps.Log.Error("session store", failure.Internal.Attr(), "error", err)
 	}
 	return r
 }
@@ -50,9 +50,9 @@ func (f *Front) refuseSession(err error) *refuse.Refusal {
 // gateway/observe logs the errors of handlers, and readable the others.
 func (f *Front) readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 	if errors.Is(err, errNoReply) {
-		f.log.Error("internal error", failure.Internal.Attr(), "call", callID, "method", method, "error", err)
+		f.deps.Log.Error("internal error", failure.Internal.Attr(), "call", callID, "method", method, "error", err)
 	}
-	f.metrics.answered(mcp.FailureOf(err))
+	f.deps.Metrics.answered(mcp.FailureOf(err))
 	return refuse.Readable(rev, method, callID, err)
 }
 
@@ -67,6 +67,6 @@ func (f *Front) recovered(cause any, callID string) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)
 	}
-	f.log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID), slog.String("error", fmt.Sprint(cause)),
+	f.deps.Log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID), slog.String("error", fmt.Sprint(cause)),
 		slog.String("stack", strings.TrimSpace(string(debug.Stack()))))
 }

@@ -72,8 +72,8 @@ type noted struct {
 
 // newExchange prepares the answer to a request.
 func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
-	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.handler}
-	x.room = f.memory.Room(p.caller)
+	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.deps.Handler}
+	x.room = f.deps.Memory.Room(p.caller)
 	x.call = mcp.Call{
 		ID:     f.callID(),
 		Method: p.message.Method,
@@ -84,7 +84,7 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 
 		Revision: rev.Name,
 	}
-	x.span, x.call.Trace = f.tracer.Server(p.message.Params, p.r.Header)
+	x.span, x.call.Trace = f.deps.Tracer.Server(p.message.Params, p.r.Header)
 	x.arrived(p)
 	if p.on != nil {
 		x.stream, x.shared = p.on.stream, true
@@ -102,7 +102,7 @@ func (x *exchange) serve(ctx context.Context) {
 	x.span.Call(&x.call, x.id)
 	reply, err := x.run(ctx)
 	x.span.Outcome(ctx, reply, refuse.Named(err))
-	x.f.trails.End(walked) // whoever has the answer can look at it
+	x.f.deps.Trails.End(walked) // whoever has the answer can look at it
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)
 	answering.End("")
@@ -133,7 +133,7 @@ func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.span.Outcome(context.Background(), nil, errNoReply)
 		x.span.End()
-		x.f.trails.End(x.call.Trail)
+		x.f.deps.Trails.End(x.call.Trail)
 		x.f.recovered(cause, x.call.ID)
 		x.refuse(refuse.Internal(x.call.ID))
 	}
@@ -199,7 +199,7 @@ func (x *exchange) send(data []byte) {
 	}
 	x.sent(0, data)
 	if id, ours := x.keep(data, false); ours && !x.stream.Send(id, data) && x.stream.Usable() {
-		x.f.metrics.slowEvents.Inc()
+		x.f.deps.Metrics.slowEvents.Inc()
 	}
 }
 
@@ -210,7 +210,7 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	if x.logged == "" {
 		return "", true
 	}
-	log, key := x.f.sessions.Log(), x.record.Key()
+	log, key := x.f.deps.Sessions.Log(), x.record.Key()
 	var seq uint64
 	var err error
 	switch ctx := context.Background(); {
@@ -237,8 +237,8 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 func (x *exchange) fence() {
 	if !x.fenced {
 		x.fenced = true
-		x.f.metrics.fenced.Inc()
-		x.f.log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
+		x.f.deps.Metrics.fenced.Inc()
+		x.f.deps.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
 		x.running.Cancel(live.ErrMoved)
 	}
 }
@@ -280,7 +280,7 @@ func (x *exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
 func (x *exchange) touch() { x.f.touch(x.record) }
 
 func (f *Front) touch(r session.Record) {
-	if _, err := f.sessions.Get(context.Background(), r.User, r.ID); errors.Is(err, session.ErrNotFound) {
+	if _, err := f.deps.Sessions.Get(context.Background(), r.User, r.ID); errors.Is(err, session.ErrNotFound) {
 		f.EndSession(r.Key())
 	}
 }
@@ -365,8 +365,8 @@ func (x *exchange) refuse(r *refuse.Refusal) {
 		}
 		x.f.refuse(x.w, x.id, r)
 	default:
-		x.f.metrics.answered(r.Err.Name)
-		x.f.metrics.reached(r.Bound)
+		x.f.deps.Metrics.answered(r.Err.Name)
+		x.f.deps.Metrics.reached(r.Bound)
 		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.Err)})
 	}
 }
@@ -426,7 +426,7 @@ func (x *exchange) write(status int, m message) {
 				last = nil
 			}
 		} else if x.logged != "" {
-			_ = x.f.sessions.Log().End(context.Background(), x.record.Key(), x.logged) // fails if the log has gone with its session
+			_ = x.f.deps.Sessions.Log().End(context.Background(), x.record.Key(), x.logged) // fails if the log has gone with its session
 		}
 		x.stream.End(id, last)
 	case m.size() > 0:
@@ -444,7 +444,7 @@ func (x *exchange) write(status int, m message) {
 
 // arrived begins the trail of a call. It has nothing that would have to be freed before serve.
 func (x *exchange) arrived(p *posted) {
-	if x.f.trails == nil {
+	if x.f.deps.Trails == nil {
 		return
 	}
 	began, ok := p.r.Context().Value(arrivalKey{}).(time.Time)
@@ -454,7 +454,7 @@ func (x *exchange) arrived(p *posted) {
 	if began.IsZero() {
 		began = time.Now()
 	}
-	x.call.Trail = x.f.trails.Begin(x.call.ID, began)
+	x.call.Trail = x.f.deps.Trails.Begin(x.call.ID, began)
 	x.noted = noted{p.r.Header, p.since}
 	if ok {
 		x.call.Trail.Was("identity", began, p.since)

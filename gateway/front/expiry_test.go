@@ -73,7 +73,7 @@ func TestP9_071_H_036_ListenEndsWithTheToken(t *testing.T) {
 func TestH_036_NothingIsSaidWhileListeningEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, _ := bubbleFront(t, time.Hour)
-		f.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			<-ctx.Done()
 			c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
 			time.Sleep(time.Second)
@@ -154,7 +154,7 @@ func TestH_036_ANewerTokenKeepsListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, 10*time.Hour)
 		_, h := expiring(t, store, v2511, "{}")
-		f.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			if got, _ := mcp.CallerFrom(ctx); !got.Expires.Equal(c.Caller.Expires) {
 				t.Errorf("%s: the context's caller is %+v, the call's %+v", c.Method, got, c.Caller)
 			}

@@ -117,7 +117,7 @@ func TestH063_AwayForTooLong(t *testing.T) {
 	})
 	t.Run("the answer", func(t *testing.T) {
 		away(t, func(f *Front, resume func(time.Duration) string) {
-			f.sessions = fullStore{f.sessions}
+			f.deps.Sessions = fullStore{f.deps.Sessions}
 			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
 				t.Errorf("H/63 got %.2000q", got)
 			}

@@ -20,9 +20,9 @@ import (
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
 func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
-	caller, err := f.callers.Write(a.caller)
+	caller, err := f.deps.Callers.Write(a.caller)
 	if err != nil {
-		f.log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
+		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
 		return refuse.Internal(""), false
 	}
 	if !f.begin() {
@@ -43,7 +43,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		r.ContentLength = int64(len(a.body))
 	}
 	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writer.Timeout}
-	switch err = f.cluster.Forward(w, r, owner, caller); {
+	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
 	case err == nil:
 		return forwarded, false
 	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
@@ -56,7 +56,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 	case a.lasts && f.drains():
 		return refuse.Closing(), false
 	}
-	f.log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
+	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
 	case lost && !a.runs && a.r.Method != http.MethodDelete && len(a.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil, true

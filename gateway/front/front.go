@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,35 +99,18 @@ type Front struct {
 	*live.Sessions // what is held here of sessions
 	lifecycle
 
-	cfg      Config
-	handler  mcp.Handler
-	sessions session.Store
-	seal     *seal.Key
-	log      *slog.Logger
-	metrics  *Metrics
+	cfg      Config // with defaults, as deps
+	deps     Deps
 	info     mcp.Raw // ServerInfo in the form of the newest revision
 	metaInfo mcp.Raw // the _meta object with only info in it
 	hosts    map[string]bool
 	origins  map[string]bool
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
-	memory   *mcp.Memory       // for large messages
 	writer   *stream.Writer
-	onRoots  func(session string) // nil for nobody
-	refused  func(c mcp.Caller, method string, status int, why failure.Name)
-	tracer   *tracing.Tracer
-	trails   *trail.Trails
-	cluster  *cluster.Cluster
 	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
-	callers  Callers
-	keeps    func(*mcp.Call) bool
-	differs  func(*mcp.Call) bool
-	onLeave  func(session string)
-	arrived  func(session string) // nil for nobody
-	prefix   string               // prefix of call ids: unique among all processes
-	guests   guests               // unused in a gateway alone
+	prefix   string         // prefix of call ids: unique among all processes
+	guests   guests         // unused in a gateway alone
 	calls    atomic.Uint64
-
-	recordKey func(session string) string // nil for none
 
 	// For each user: requests under way, and long-lived streams. Each holds a connection.
 	requestLimit, streamLimit *perUser
@@ -150,60 +134,42 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	}
 	f := &Front{
 		cfg:       cfg.withDefaults(),
-		handler:   deps.Handler,
-		sessions:  deps.Sessions,
-		seal:      deps.Seal,
-		log:       deps.Log,
-		metrics:   deps.Metrics,
+		deps:      deps,
 		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
 		origins:   make(map[string]bool),
 		noParams:  make(map[string]string),
-		memory:    deps.Memory,
-		onRoots:   deps.RootsChanged,
-		refused:   deps.Refused,
+		homeless:  rate.Sometimes{Interval: time.Minute},
 		bodyTime:  bodyTime,
 		helloTime: helloTime,
 		olds:      make(map[string]*oldStream),
-		cluster:   deps.Cluster,
-		homeless:  rate.Sometimes{Interval: time.Minute},
-		callers:   deps.Callers,
-		keeps:     deps.Keeps,
-		differs:   deps.Differs,
-		onLeave:   deps.Leave,
-		arrived:   deps.Arrived,
-		recordKey: deps.RecordKey,
-		tracer:    deps.Tracer,
-		trails:    deps.Trails,
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.lifecycle.init()
 	f.guests.counted = &f.lifecycle
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
+	f.deps.Log = cmp.Or(deps.Log, slog.New(slog.DiscardHandler))
+	if f.deps.Metrics == nil {
+		f.deps.Metrics = NewMetrics(nil)
 	}
-	if f.metrics == nil {
-		f.metrics = NewMetrics(nil)
-	}
-	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.metrics.written,
+	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.deps.Metrics.written,
 		Panicked: func(cause any) { f.recovered(cause, "") }}
-	if f.memory == nil {
-		f.memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
+	if f.deps.Memory == nil {
+		f.deps.Memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
 	}
-	if f.cluster == nil {
-		f.cluster = cluster.Alone()
+	if f.deps.Cluster == nil {
+		f.deps.Cluster = cluster.Alone()
 	}
-	f.prefix = f.cluster.Self()
+	f.prefix = f.deps.Cluster.Self()
 	f.Sessions = live.NewSessions(live.Deps{
 		Handler:  mcp.HandlerFunc(f.handleSafely),
-		Store:    f.sessions,
-		Log:      f.log,
+		Store:    f.deps.Sessions,
+		Log:      f.deps.Log,
 		NewID:    f.callID,
 		Begin:    f.begin,
 		Done:     f.done,
 		Running:  &f.running,
 		Draining: f.draining,
-		Resumed:  f.metrics.resume,
-		GiveUp:   func(key string) { f.onLeave(key) },
+		Resumed:  f.deps.Metrics.resume,
+		GiveUp:   func(key string) { f.deps.Leave(key) },
 	})
 	for _, host := range f.cfg.AllowedHosts {
 		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
@@ -288,5 +254,5 @@ func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply
 			reply, err = nil, errNoReply
 		}
 	}()
-	return f.handler.Handle(ctx, c)
+	return f.deps.Handler.Handle(ctx, c)
 }

@@ -20,8 +20,8 @@ func (f *Front) initialize(p *posted) *refuse.Refusal {
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
 		// This runs in the goroutine that answers, before anything was written.
 		p.w.Header()[wire.HeaderSession] = []string{r.ID}
-		if f.cluster.Shared() { // its first request may come to another replica
-			f.onLeave(r.Key())
+		if f.deps.Cluster.Shared() { // its first request may come to another replica
+			f.deps.Leave(r.Key())
 		}
 		return nil
 	})
@@ -64,7 +64,7 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 // has no owner yet: the replica that gets its first request becomes the owner, and a balancer
 // that goes by session ids sends the other requests there, too.
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
-	r, err := x.f.sessions.Create(ctx, r)
+	r, err := x.f.deps.Sessions.Create(ctx, r)
 	if err != nil {
 		return nil, x.f.refuseSession(err)
 	}
@@ -73,8 +73,8 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		_, _ = x.f.cluster.Own(context.WithoutCancel(ctx), x.f.homeOf(r.User, r.ID)) // only its owner ends it
-		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id; otherwise it expires
+		_, _ = x.f.deps.Cluster.Own(context.WithoutCancel(ctx), x.f.homeOf(r.User, r.ID)) // only its owner ends it
+		_ = x.f.deps.Sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id; otherwise it expires
 		return nil, err
 	}
 	return reply, nil
@@ -106,7 +106,7 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 
 // discover makes a call of server/discover. It returns the result, and the capabilities in it.
 func (f *Front) discover(ctx context.Context, c *mcp.Call) (result, caps mcp.Raw, err error) {
-	reply, err := f.handler.Handle(ctx, c)
+	reply, err := f.deps.Handler.Handle(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -76,7 +76,7 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
-	_, err := x.f.handler.Handle(ctx, &x.call)
+	_, err := x.f.deps.Handler.Handle(ctx, &x.call)
 	switch cause := context.Cause(ctx); {
 	case cause == live.ErrClosing, cause == live.ErrExpired, err == nil:
 		x.finish(http.StatusOK, message{head: x.f.endOfListen(x.id)})
@@ -105,7 +105,7 @@ func (x *exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, give
 	defer x.mu.Unlock()
 	if s := x.needStream(); s != nil && !s.Send("", data) {
 		if s.Usable() {
-			x.f.metrics.slowSubscriptions.Inc()
+			x.f.deps.Metrics.slowSubscriptions.Inc()
 		}
 		giveUp(live.ErrCancelled)
 	}

@@ -236,7 +236,7 @@ func TestFenced(t *testing.T) {
 			if rest := strings.Join(running.end(t), "\n"); strings.Contains(rest, "data: {") {
 				t.Errorf("H/192 the replica still says %s", rest)
 			}
-			wantCount(t, "calls that were fenced", b.front.metrics.fenced, 1)
+			wantCount(t, "calls that were fenced", b.front.deps.Metrics.fenced, 1)
 		})
 	}
 }
@@ -267,14 +267,14 @@ func TestDroppedListener(t *testing.T) {
 			stopListening()
 		},
 		"given up": func(f *Front, _ string, upstreams func(string)) {
-			f.onLeave = upstreams
+			f.deps.Leave = upstreams
 			f.Drain(true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Config{})
 			listening, ended := make(chan context.Context, 1), make(chan struct{})
-			b.front.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 				if c.Method == mcp.MethodListen {
 					listening <- ctx
 					defer close(ended)

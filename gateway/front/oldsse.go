@@ -75,12 +75,12 @@ type oldStream struct {
 
 // streamID makes an id for a stream of this replica. It begins with the replica's name, and
 // cannot be guessed.
-func (f *Front) streamID() string { return f.cluster.Self() + "-" + rand.Text() }
+func (f *Front) streamID() string { return f.deps.Cluster.Self() + "-" + rand.Text() }
 
 // streamAt returns the replica that has a stream; "" for this replica, or for an id that is
 // not ours.
 func (f *Front) streamAt(id string) string {
-	if replica, _, found := strings.Cut(id, "-"); found && replica != f.cluster.Self() {
+	if replica, _, found := strings.Cut(id, "-"); found && replica != f.deps.Cluster.Self() {
 		return replica
 	}
 	return ""
@@ -250,7 +250,7 @@ func (o *oldStream) session() (session.Record, *live.Session) {
 
 // adopt makes a session the stream's own. Its events then go to this stream.
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
-	if owner, err := o.f.cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
+	if owner, err := o.f.deps.Cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
 		return o.f.refuseSession(session.ErrUnavailable)
 	}
 	l, ref := o.f.held(ctx, r)
@@ -294,7 +294,7 @@ func (o *oldStream) close() {
 func (f *Front) endOld(r session.Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
 	defer cancel()
-	_ = f.sessions.Delete(ctx, r.User, r.ID) // it may have ended already; otherwise it ends when it was idle for too long
+	_ = f.deps.Sessions.Delete(ctx, r.User, r.ID) // it may have ended already; otherwise it ends when it was idle for too long
 	f.EndSession(r.Key())
 }
 

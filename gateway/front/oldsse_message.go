@@ -91,7 +91,7 @@ func (o *oldStream) say(answer []byte) *refuse.Refusal {
 
 // refuse answers a request on the stream with a refusal, as say does.
 func (o *oldStream) refuse(id mcp.Raw, r *refuse.Refusal) *refuse.Refusal {
-	o.f.metrics.reached(r.Bound)
+	o.f.deps.Metrics.reached(r.Bound)
 	return o.say(wire.AppendError(nil, id, r.Err))
 }
 
@@ -108,7 +108,7 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 	case l == nil:
 		return refuseUnbegun()
 	}
-	record, err := o.f.sessions.Get(p.r.Context(), record.User, record.ID)
+	record, err := o.f.deps.Sessions.Get(p.r.Context(), record.User, record.ID)
 	if err != nil {
 		return o.f.refuseSession(err)
 	}

@@ -311,7 +311,7 @@ func TestOldBounds(t *testing.T) {
 			if want := fmt.Sprintf(`"id":"more","error":{"code":%d`, mcp.CodeOverloaded); !strings.Contains(o.settled(), want) {
 				t.Errorf("no %s in %s", want, o)
 			}
-			wantCount(t, "requests too many", f.metrics.bounds[refuse.BoundRequests], 1)
+			wantCount(t, "requests too many", f.deps.Metrics.bounds[refuse.BoundRequests], 1)
 			s.release <- struct{}{}
 			synctest.Wait()
 			o.post(one)

@@ -61,7 +61,7 @@ func revisionOf(r *http.Request) *wire.Revision {
 
 // homeOf returns the home of a user's session.
 func (f *Front) homeOf(user, id string) cluster.Home {
-	return cluster.Home{User: user, ID: id, Record: f.recordKey}
+	return cluster.Home{User: user, ID: id, Record: f.deps.RecordKey}
 }
 
 // own returns nil if this replica serves a: it owns the home, or nobody can tell who does and
@@ -74,11 +74,11 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		return forwarded
 	}
 	for range maxOwners {
-		owner, err := f.cluster.Own(a.r.Context(), home)
+		owner, err := f.deps.Cluster.Own(a.r.Context(), home)
 		switch {
 		case errors.Is(err, cluster.ErrNoHome):
 			if key := home.Key(); f.Known(key) != nil { // it has ended without this replica
-				f.onLeave(key)
+				f.deps.Leave(key)
 				f.EndSession(key)
 			}
 			return f.refuseSession(session.ErrNotFound)
@@ -86,12 +86,12 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 			return nil
 		case err != nil:
 			f.homeless.Do(func() {
-				f.log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
+				f.deps.Log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
 			})
 			return f.refuseSession(session.ErrUnavailable)
 		case owner.Here():
-			if owner.Fresh && f.arrived != nil {
-				f.arrived(home.Key())
+			if owner.Fresh && f.deps.Arrived != nil {
+				f.deps.Arrived(home.Key())
 			}
 			return nil
 		case came: // a forwarded request is never forwarded again
@@ -115,9 +115,9 @@ func (f *Front) DropSession(key string) (stopListening func()) {
 // endpoint's paths a request is for.
 func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 	text, _, ok := cluster.Forwarded(r)
-	caller, err := f.callers.Read(text)
+	caller, err := f.deps.Callers.Read(text)
 	if !ok || err != nil {
-		f.log.Error("a request came from another replica without who makes it", failure.Internal.Attr(), "error", err)
+		f.deps.Log.Error("a request came from another replica without who makes it", failure.Internal.Attr(), "error", err)
 		f.refuse(w, nil, refuse.Internal(""))
 		return
 	}

@@ -147,7 +147,7 @@ type arrivalKey struct{}
 
 // now is the time, zero if nobody wants to know where the time of a call goes.
 func (f *Front) now() time.Time {
-	if f.trails == nil {
+	if f.deps.Trails == nil {
 		return time.Time{}
 	}
 	return time.Now()
@@ -155,7 +155,7 @@ func (f *Front) now() time.Time {
 
 // arriving notes when a request arrived, before its caller is known.
 func (f *Front) arriving(r *http.Request) *http.Request {
-	if f.trails == nil || r.Method != http.MethodPost {
+	if f.deps.Trails == nil || r.Method != http.MethodPost {
 		return r
 	}
 	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
@@ -224,7 +224,7 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	if ref = p.readBody(f); ref != nil {
 		return ref
 	}
-	f.metrics.received.Add(float64(len(p.body)))
+	f.deps.Metrics.received.Add(float64(len(p.body)))
 	var err error
 	if wire.IsBatch(p.body) {
 		p.batch, p.errs, err = wire.ScanBatch(p.body)
@@ -241,7 +241,7 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
-		f.log.Error("a request came past authentication", failure.Internal.Attr())
+		f.deps.Log.Error("a request came past authentication", failure.Internal.Attr())
 		return caller, refuse.Internal("")
 	}
 	return caller, nil

@@ -239,7 +239,7 @@ func TestAnswersAfterTheServersLimit(t *testing.T) {
 func TestRootsAreAskedForOnce(t *testing.T) {
 	b := newBench(t, Config{})
 	var changed []string
-	b.front.onRoots = func(session string) { changed = append(changed, session) }
+	b.front.deps.RootsChanged = func(session string) { changed = append(changed, session) }
 	params := callThis(`"q":{"method":"roots/list"}`, "")
 	call := func(c *mcptest.Client, answer string) (asked bool) {
 		t.Helper()

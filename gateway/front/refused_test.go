@@ -19,7 +19,7 @@ func TestRefusedRequestsAreReported(t *testing.T) {
 	b := newBench(t, Config{MaxRequestBytes: 1 << 16})
 	var mu sync.Mutex
 	var got []string
-	b.front.refused = func(c mcp.Caller, method string, status int, why failure.Name) {
+	b.front.deps.Refused = func(c mcp.Caller, method string, status int, why failure.Name) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, fmt.Sprintf("%q %q %d %s", c.Subject, method, status, why))

@@ -424,8 +424,8 @@ func TestCallWhileASessionIsGivenUp(t *testing.T) {
 			all := replicas(t, 2)
 			a, b := all[0], all[1]
 			leaving, leave := make(chan struct{}), make(chan struct{})
-			stop, once := a.front.onLeave, sync.OnceFunc(func() { close(leaving) })
-			a.front.onLeave = func(key string) {
+			stop, once := a.front.deps.Leave, sync.OnceFunc(func() { close(leaving) })
+			a.front.deps.Leave = func(key string) {
 				if a.front.Leaving() { // not for initialize
 					once()
 					<-leave

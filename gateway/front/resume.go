@@ -42,7 +42,7 @@ type reading struct {
 // read reads the stream of a call. Errors: session.ErrNotFound if it is not known, or not any
 // more; session.ErrUnavailable.
 func (g *getting) read(name string, after uint64) (r reading, err error) {
-	r.events, r.ended, r.more, err = g.f.sessions.Log().Read(context.Background(), g.session.Key(), name, after)
+	r.events, r.ended, r.more, err = g.f.deps.Sessions.Log().Read(context.Background(), g.session.Key(), name, after)
 	if r.gap = errors.Is(err, session.ErrGap); r.gap {
 		err = nil
 	}
@@ -53,13 +53,13 @@ func (g *getting) read(name string, after uint64) (r reading, err error) {
 // its end. r is what was read of it first.
 func (g *getting) follow(ctx context.Context, r reading) {
 	after := g.after
-	g.f.metrics.replayed.Inc()
+	g.f.deps.Metrics.replayed.Inc()
 	if g.rev.Priming {
 		g.stream.Send(after.EventID(), nil)
 	}
 	for seq := after.Seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
-			g.f.metrics.gap.Inc()
+			g.f.deps.Metrics.gap.Inc()
 			g.send("", gapNotice())
 		}
 		for _, e := range r.events {
@@ -111,7 +111,7 @@ func (f *Front) writes(name string) bool {
 // one succeeds, so a replica that was only cut off cannot write to it any more. Read the
 // stream again once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
-	log, key, name := g.f.sessions.Log(), g.session.Key(), g.after.Name
+	log, key, name := g.f.deps.Sessions.Log(), g.session.Key(), g.after.Name
 	request, err := log.Request(ctx, key, name)
 	switch {
 	case err != nil:
@@ -135,7 +135,7 @@ func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []b
 
 // answerLost sends the response to a request whose own response is missing in the log.
 func (g *getting) answerLost(name string) {
-	request, err := g.f.sessions.Log().Request(context.Background(), g.session.Key(), name)
+	request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), name)
 	if err == nil && request != nil {
 		g.send("", g.f.lostAnswer(request, name, g.rev))
 	}

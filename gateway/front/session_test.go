@@ -61,7 +61,7 @@ func TestH052_TooManySessions(t *testing.T) {
 	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, `42901`) || !strings.Contains(text, `"id":1`) || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
-	wantCount(t, "sessions too many", b.front.metrics.bounds[refuse.BoundSessions], 1)
+	wantCount(t, "sessions too many", b.front.deps.Metrics.bounds[refuse.BoundSessions], 1)
 	resp, _ = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, http.Header{"Test-User": {"other"}})
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("another user: %d", resp.StatusCode)
@@ -221,7 +221,7 @@ func TestH056_SameIDTwice(t *testing.T) {
 	c := b.client(v2511)
 	began := make(chan string, 2)
 	release := map[string]chan struct{}{"one": make(chan struct{}), "two": make(chan struct{})}
-	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		began <- call.Name
 		select {
 		case <-release[call.Name]:

@@ -90,7 +90,7 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 	if err != nil {
 		panic(err) // strings and an integer always marshal
 	}
-	return x.f.seal.Seal(plain, x.boundTo()...)
+	return x.f.deps.Seal.Seal(plain, x.boundTo()...)
 }
 
 // boundTo returns what the state of a call is bound to.
@@ -113,7 +113,7 @@ func (x *exchange) retry(p params) error {
 	if p.state == nil {
 		return nil
 	}
-	plain, err := x.f.seal.Open(p.state.Text(), x.boundTo()...)
+	plain, err := x.f.deps.Seal.Open(p.state.Text(), x.boundTo()...)
 	if err != nil {
 		return badState("invalid", "requestState is not one that was given to this client")
 	}

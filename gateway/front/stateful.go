@@ -62,7 +62,7 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 	}
 	if header != "" && header != rev.Name {
 		// Clients SHOULD send the negotiated version; some send the newest they know.
-		f.log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
+		f.deps.Log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
 	}
 	return record, rev, nil
 }
@@ -76,7 +76,7 @@ func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse
 		if ref := f.own(a, home); ref != nil {
 			return record, ref
 		}
-		record, err = f.sessions.Get(a.r.Context(), user, id)
+		record, err = f.deps.Sessions.Get(a.r.Context(), user, id)
 	}
 	if err != nil {
 		return record, f.refuseSession(err)
@@ -97,7 +97,7 @@ func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 		if ref != nil {
 			return ref
 		}
-		record, err := f.sessions.Update(p.r.Context(), record.User, record.ID, func(r *session.Record) { r.Initialized = true })
+		record, err := f.deps.Sessions.Update(p.r.Context(), record.User, record.ID, func(r *session.Record) { r.Initialized = true })
 		if err != nil {
 			return f.refuseSession(err)
 		}
@@ -112,8 +112,8 @@ func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 		if held != nil {
 			held.RootsChanged()
 		}
-		if f.onRoots != nil {
-			f.onRoots(record.Key())
+		if f.deps.RootsChanged != nil {
+			f.deps.RootsChanged(record.Key())
 		}
 	}
 	p.w.WriteHeader(http.StatusAccepted)
@@ -199,7 +199,7 @@ func (x *exchange) setLevel(ctx context.Context, c *mcp.Call) (*mcp.Reply, error
 	if !wire.ValidLogLevel(level.Text()) {
 		return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
 	}
-	_, err := x.f.sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level.Text() })
+	_, err := x.f.deps.Sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level.Text() })
 	return x.empty(err)
 }
 
@@ -232,7 +232,7 @@ func (x *exchange) empty(err error) (*mcp.Reply, error) {
 func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
 	record, _, caller, ref := f.ofSession(w, r)
 	if ref == nil {
-		if err := f.sessions.Delete(r.Context(), record.User, record.ID); err != nil {
+		if err := f.deps.Sessions.Delete(r.Context(), record.User, record.ID); err != nil {
 			ref = f.refuseSession(err)
 		}
 	}

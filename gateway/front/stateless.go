@@ -60,13 +60,13 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	}
 	var waited waiting
 	home := cluster.Home{User: p.caller.User(), ID: client}
-	if f.cluster.Shared() && (f.keeps(&x.call) || f.differs(&x.call) && f.cluster.Exists(p.r.Context(), home)) {
+	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.deps.Cluster.Exists(p.r.Context(), home)) {
 		a := arrivalOf(p)
 		a.anywhere = x.call.State == "" && x.call.Answers == nil
 		_, _, came := cluster.Forwarded(p.r)
 		var leave func()
 		if came && f.Leaving() {
-			leave = func() { f.onLeave(x.call.Session) }
+			leave = func() { f.deps.Leave(x.call.Session) }
 		}
 		ok := false
 		if waited, ok = f.guests.enter(x.call.Session, x.call.State, leave); !ok {

@@ -95,7 +95,7 @@ func TestH253_StreamsOfAUser(t *testing.T) {
 					t.Errorf("H/253 one too many: %d %v %s", x.Status, x.Header, text)
 				}
 			}
-			wantCount(t, "streams too many", b.front.metrics.bounds[refuse.BoundStreams], 2)
+			wantCount(t, "streams too many", b.front.deps.Metrics.bounds[refuse.BoundStreams], 2)
 			// Calls continue, and other users are not affected.
 			if m, _, err := eve.newClient(v2607).Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil || m.Error != nil {
 				t.Errorf("a call: %s %v", m.Text, err)

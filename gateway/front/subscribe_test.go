@@ -22,7 +22,7 @@ func TestUnsubscribeBecomesAStream(t *testing.T) {
 		}
 	}
 	confirm := make(chan struct{})
-	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		<-confirm
 		return b.script.Handle(ctx, call)
 	})
@@ -39,7 +39,7 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	begun, confirm := make(chan struct{}), make(chan struct{})
-	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		close(begun)
 		<-confirm
 		return b.script.Handle(ctx, call)

@@ -235,7 +235,7 @@ func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.handler = mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -260,7 +260,7 @@ func TestListenerTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun, failing := make(chan time.Time, 10), true
-		f.handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.deps.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			if !failing { // the first time it fails before it begins
 				c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{}}`)})
 			}
