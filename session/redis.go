@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -129,15 +130,7 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 // validID reports whether Create could have minted an id. Anything else that clients send
 // never gets to Redis.
 func validID(id string) bool {
-	if len(id) != 26 {
-		return false
-	}
-	for _, c := range []byte(id) {
-		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
-			return false
-		}
-	}
-	return true
+	return len(id) == 26 && !strings.ContainsFunc(id, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') })
 }
 
 // Create begins a session; see Store. The session has no home yet: the caller must make one

@@ -63,13 +63,9 @@ func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 	if len(lines) > 1 {
 		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
 	}
-	if id = lines[0]; id == "" || len(id) > maxSessionID {
+	id = lines[0]
+	if id == "" || len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", refuse.Invalid("Invalid request: %s is malformed", wire.HeaderSession)
-	}
-	for _, c := range []byte(id) {
-		if c <= ' ' || c > '~' {
-			return "", refuse.Invalid("Invalid request: %s is malformed", wire.HeaderSession)
-		}
 	}
 	return id, nil
 }

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"math"
 	"net/http"
 	"strconv"
@@ -208,12 +209,7 @@ func (f *Front) meta(meta mcp.Raw) mcp.Raw {
 
 // isDuration reports whether the value is an integer that is not negative.
 func isDuration(value mcp.Raw) bool {
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(value) > 0
+	return len(value) > 0 && !bytes.ContainsFunc(value, func(r rune) bool { return r < '0' || r > '9' })
 }
 
 func appendMember(dst []byte, name string, value mcp.Raw) []byte {

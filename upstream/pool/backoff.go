@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	exponential "github.com/cenkalti/backoff/v5"
@@ -25,13 +26,7 @@ func (b *backoff) crashed(now time.Time, lived time.Duration) {
 	if b.pauses == nil || lived > crashWindow {
 		b.pauses, b.crashes = admit.NewBackoff(), nil
 	}
-	kept := b.crashes[:0]
-	for _, at := range append(b.crashes, now) {
-		if now.Sub(at) < crashWindow {
-			kept = append(kept, at)
-		}
-	}
-	b.crashes = kept
+	b.crashes = slices.DeleteFunc(append(b.crashes, now), func(at time.Time) bool { return now.Sub(at) >= crashWindow })
 	b.until = now.Add(b.pauses.NextBackOff())
 }
 

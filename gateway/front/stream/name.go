@@ -84,13 +84,9 @@ func ParseEventID(id string) (p Position, ok bool) {
 	name, digits, _ := strings.Cut(id, ".")
 	seq, err := strconv.ParseUint(digits, 10, 64)
 	p = Position{name, seq}
-	if err != nil || len(id) > maxEventID || p.EventID() != id || !p.IsCall() && !strings.HasPrefix(name, ofSession) {
+	foreign := func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	if err != nil || len(id) > maxEventID || p.EventID() != id || !p.IsCall() && !strings.HasPrefix(name, ofSession) || strings.ContainsFunc(name, foreign) {
 		return Position{}, false
-	}
-	for _, c := range []byte(name) {
-		if c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return Position{}, false
-		}
 	}
 	return p, true
 }
