@@ -102,20 +102,20 @@ func (l *lives) close() {
 			close(l.ended)
 		}
 	}
-	l.cancel(func(lasting bool) bool { return lasting })
+	l.cancel(false)
 }
 
 // cancelAll ends all exchanges.
 func (l *lives) cancelAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cancel(func(bool) bool { return true })
+	l.cancel(true)
 }
 
-// cancel is called with mu held.
-func (l *lives) cancel(which func(lasting bool) bool) {
+// cancel ends all exchanges, or the lasting ones. mu is held.
+func (l *lives) cancel(all bool) {
 	for life, lasting := range l.running {
-		if which(lasting) {
+		if all || lasting {
 			life.Cancel(dialect.ErrClosed)
 		}
 	}

@@ -157,7 +157,7 @@ func (s *session) lists(news mcp.SessionLists) {
 // listsAfter reports which lists may have changed because of a call that was answered.
 func (s *session) listsAfter(c *mcp.Call) {
 	news := mcp.SessionLists{Lists: s.server.Offers}
-	if s.getStream.asks() {
+	if s.getStream.mayAsk.Load() {
 		news.Lists &^= s.server.Lists
 	}
 	switch {

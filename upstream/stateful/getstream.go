@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -32,17 +33,11 @@ type getStream struct {
 	missed  func() // the server may have said something that nobody heard
 	gone    func() // the server no longer knows the session
 
+	mayAsk atomic.Bool // questions may come on it, or on the pipe that stands for it
+
 	mu     sync.Mutex    // guards the fields below
-	mayAsk bool          // questions may come on it, or on the pipe that stands for it
 	opened chan struct{} // closed when the first attempt is over; nil before it
 	begun  time.Time     // when the first attempt began
-}
-
-// asks reports whether questions may come outside of calls' own streams.
-func (t *getStream) asks() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.mayAsk
 }
 
 // open opens the stream, once, and waits a moment for it, so that whatever the server sends
@@ -73,11 +68,11 @@ func (t *getStream) read(opened chan struct{}) {
 	pauses := admit.NewBackoff()
 	lastID := ""
 	// Until the server is known to have no such stream, questions may come on it.
-	t.setMayAsk(true)
+	t.mayAsk.Store(true)
 	for first := true; t.base.Err() == nil; first = false {
 		stream, err := t.conn.OpenGET(t.base, lastID, nil)
 		if first && errors.Is(err, transport.ErrNoGETStream) {
-			t.setMayAsk(false)
+			t.mayAsk.Store(false)
 		}
 		if err == nil && lastID == "" { // also the first time: the stream may open after callers stopped waiting
 			t.missed()
@@ -135,10 +130,4 @@ func (t *getStream) drain(stream transport.Stream) (lastID string, pause time.Du
 			t.deliver(m)
 		}
 	}
-}
-
-func (t *getStream) setMayAsk(is bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mayAsk = is
 }

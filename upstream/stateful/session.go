@@ -63,9 +63,10 @@ func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) 
 		})
 	}
 	s.getStream = getStream{
-		env: d.env, conn: conn, base: s.base, mayAsk: dialect.Piped(conn),
+		env: d.env, conn: conn, base: s.base,
 		deliver: s.deliver, missed: s.missed, gone: s.lose,
 	}
+	s.getStream.mayAsk.Store(dialect.Piped(conn))
 	s.roots = roots{env: d.env, known: &s.state.Roots, declared: s.declared, post: s.post, answer: s.answer, over: s.over}
 	s.unattributed.s = s
 	return s
@@ -227,7 +228,7 @@ func (s *session) shared() bool { return s.at.Key.session == "" }
 // asksElsewhere reports whether questions of a call may come outside of its own stream, so
 // that its caller cannot simply read that stream.
 func (s *session) asksElsewhere() bool {
-	return s.declared.Any() && !s.shared() && s.getStream.asks()
+	return s.declared.Any() && !s.shared() && s.getStream.mayAsk.Load()
 }
 
 // over reports whether the session has ended.

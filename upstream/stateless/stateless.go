@@ -209,22 +209,17 @@ func serverState(c *mcp.Call) string {
 // Probed stores the result of server/discover from the probe, nil for none. It is the
 // answer to the first call that asks for it.
 func (d *Dialect) Probed(result mcp.Raw) {
-	if result == nil {
-		d.probed.Store(nil)
-		return
-	}
 	d.probed.Store(&result)
 }
 
 func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	var result mcp.Raw
-	var probed *mcp.Raw
 	if c.Caps == nil { // as the probe asked
-		probed = d.probed.Swap(nil)
+		if probed := d.probed.Swap(nil); probed != nil {
+			result = *probed
+		}
 	}
-	if probed != nil {
-		result = *probed
-	} else {
+	if result == nil {
 		conn, release, err := d.connect(ctx, e, c)
 		if err != nil {
 			return nil, err
