@@ -178,8 +178,7 @@ func (k knownSessions) here() []admin.Session {
 
 // describes returns a text with which a client describes itself.
 func describes(r session.Record, member string) string {
-	value, _ := r.ClientInfo.Member(member)
-	text := value.Text()
+	text := r.ClientInfo.At(member).Text()
 	if len(text) > maxClientName {
 		return text[:maxClientName] + "..."
 	}

@@ -163,12 +163,11 @@ func (h *health) takes(user string) {
 // meet records which server it is.
 func (h *health) meet(revision string, stateful bool, serverInfo, capabilities mcp.Raw) {
 	name, _ := serverInfo.Member("name")
-	version, _ := serverInfo.Member("version")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status.Revision, h.status.Stateful = revision, stateful
 	if name.Text() != "" {
-		h.status.ServerName, h.status.ServerVersion = dialect.Clip(name.Text()), dialect.Clip(version.Text())
+		h.status.ServerName, h.status.ServerVersion = dialect.Clip(name.Text()), dialect.Clip(serverInfo.At("version").Text())
 	}
 	if capabilities != nil && len(capabilities) <= dialect.MaxHello && !bytes.Equal(capabilities, h.status.Capabilities) {
 		h.status.Capabilities = bytes.Clone(capabilities) // it is a part of a larger message
@@ -256,8 +255,7 @@ func stage(err error) string {
 // ours reports whether an error was made here and not by the server, which may be a gateway
 // like this one.
 func (u *Upstream) ours(e *mcp.Error) bool {
-	name, _ := e.Data.Member("upstream")
-	return name.Text() == u.cfg.Name
+	return e.Data.At("upstream").Text() == u.cfg.Name
 }
 
 // unreachable reports whether one of our errors says that calls cannot succeed.
@@ -266,8 +264,7 @@ func unreachable(e *mcp.Error) bool {
 	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost:
 		return true
 	case mcp.CodeUpstreamBadAnswer:
-		executed, _ := e.Data.Member("executed")
-		return executed.Text() == string(mcp.ExecutedNo)
+		return e.Data.At("executed").Text() == string(mcp.ExecutedNo)
 	}
 	return false
 }

@@ -225,8 +225,7 @@ func (x *exchange) lacks(err error) string {
 		return ""
 	}
 	var names []string
-	required, _ := e.Data.Member("requiredCapabilities")
-	required.Each(func(name string, _ mcp.Raw) bool {
+	e.Data.At("requiredCapabilities").Each(func(name string, _ mcp.Raw) bool {
 		names = append(names, name)
 		return len(names) < live.MaxQuestions
 	})

@@ -33,8 +33,7 @@ func (f *Front) initialize(p *posted) *refuse.Refusal {
 
 // handshake makes a call of initialize. opened is called with the session before the answer.
 func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange, *refuse.Refusal) {
-	version, _ := p.message.Params.Member("protocolVersion")
-	requested, ok := version.StringValue()
+	requested, ok := p.message.Params.At("protocolVersion").StringValue()
 	if !ok {
 		return nil, refuse.Bad(refuse.InvalidParams("protocolVersion is no string"))
 	}

@@ -23,8 +23,7 @@ func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 		return want, err
 	}
 	for _, member := range members {
-		names, _ := filter.Member(member)
-		names.Elements(func(name mcp.Raw) bool {
+		filter.At(member).Elements(func(name mcp.Raw) bool {
 			if !wire.NameOK(name) {
 				err = refuse.InvalidParams("what is in %s is no string", member)
 			}
@@ -98,8 +97,7 @@ func (x *exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, give
 	if ctx.Err() != nil || e.Method != mcp.NoteAcknowledged && !want.Lets(e.Method) {
 		return
 	}
-	meta, _ := e.Params.Member("_meta")
-	params := e.Params.Edit(mcp.Edit{Name: "_meta", Value: meta.Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.id})})
+	params := e.Params.Edit(mcp.Edit{Name: "_meta", Value: e.Params.At("_meta").Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.id})})
 	data := wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params)
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -279,8 +279,7 @@ func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
 func (p *posted) refuseStateful(header string) *refuse.Refusal {
 	requested := header
 	if p.message.Method == mcp.MethodInitialize {
-		version, _ := p.message.Params.Member("protocolVersion")
-		requested = version.Text()
+		requested = p.message.Params.At("protocolVersion").Text()
 	}
 	ref := refuse.Version(clip(requested))
 	ref.Err.Message = "Unsupported protocol version: this server serves no clients with sessions"

@@ -34,8 +34,7 @@ func urlOf(q mcp.InputRequest) string {
 	if q.Method != mcp.MethodElicit || !wire.IsURLMode(q.Params) {
 		return ""
 	}
-	url, _ := q.Params.Member("url")
-	return url.Text()
+	return q.Params.At("url").Text()
 }
 
 func (o *opened) has(q mcp.InputRequest) bool { return hasURL(o.requests, urlOf(q)) }
@@ -47,8 +46,7 @@ func hasURL(requests []mcp.InputRequest, url string) bool {
 // add adds the questions that were answered with yes.
 func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
 	for _, q := range put {
-		action, _ := given[q.Key].Member("action")
-		if urlOf(q) != "" && action.Text() == "accept" {
+		if urlOf(q) != "" && given[q.Key].At("action").Text() == "accept" {
 			o.requests = append(o.requests, q)
 			o.since, o.looks = time.Now(), 0
 		}

@@ -77,9 +77,8 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // detailed returns a task with what the extension requires in it: the result, the error or
 // the questions. In the extension, a task that failed with a result counts as completed.
 func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.Raw, error) {
-	status, _ := task.Member("status")
 	id := mcp.TaskID(task)
-	switch status.Text() {
+	switch task.At("status").Text() {
 	case mcp.TaskInputRequired:
 		requests, err := s.questions(ctx, c, id)
 		if err != nil {
@@ -226,8 +225,7 @@ func (x *exchange) settleNothing() {
 // session would end by idle time.
 func (s *session) lastsFor(task mcp.Raw) {
 	life := usualLife
-	raw, _ := task.Member("ttlMs")
-	if ttl, ok := dialect.Milliseconds(raw); ok {
+	if ttl, ok := dialect.Milliseconds(task.At("ttlMs")); ok {
 		life = min(ttl, mostLife)
 	}
 	s.d.pool.KeepUntil(s.at, time.Now().Add(life))

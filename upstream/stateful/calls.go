@@ -74,8 +74,7 @@ func (c *calls) inProgress(m wire.Message) *exchange {
 // ofTask returns the call that waits for the task that a message names (2025-11-25
 // basic/utilities/tasks#related-task-metadata), nil for none.
 func (c *calls) ofTask(m wire.Message) *exchange {
-	meta, _ := m.Params.Member("_meta")
-	task, ok := meta.Member(wire.MetaRelatedTask)
+	task, ok := m.Params.At("_meta").Member(wire.MetaRelatedTask)
 	if !ok {
 		return nil
 	}

@@ -60,8 +60,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)})
 		s.lists(mcp.SessionLists{Lists: mcp.ListsChanged(m.Method), Told: true})
 	case mcp.NoteResourceUpdated:
-		uri, _ := m.Params.Member("uri")
-		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Object("uri", uri)})
+		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Object("uri", m.Params.At("uri"))})
 	case wire.NoteTaskStatus:
 		s.state.Tell(mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))})
 	}
@@ -126,8 +125,7 @@ func (s *session) only() *exchange {
 // runs, otherwise to the client's session. Clients without a session come back by
 // themselves.
 func (s *session) completed(m wire.Message) {
-	id, _ := m.Params.Member("elicitationId")
-	ours, request, ok := s.state.Pages.Complete(id.Text())
+	ours, request, ok := s.state.Pages.Complete(m.Params.At("elicitationId").Text())
 	if !ok {
 		return
 	}

@@ -25,8 +25,7 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	ask := &mcp.Ask{Anew: true, Expires: time.Now().Add(env.Timeout.Ask)}
 	var ids []string
 	var refused *mcp.Error
-	elicitations, _ := e.Data.Member("elicitations")
-	elicitations.Elements(func(params mcp.Raw) bool {
+	e.Data.At("elicitations").Elements(func(params mcp.Raw) bool {
 		native, _ := params.Member("elicitationId")
 		if !wire.IsURLMode(params) {
 			return true
@@ -69,8 +68,7 @@ func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply
 	timer := time.NewTimer(pageWait)
 	defer timer.Stop()
 	for id := range strings.SplitSeq(dialect.ParseState(c.State).Value, ",") {
-		action, _ := c.Answers[id].Member("action")
-		if c.Refused[id] != nil || c.Answers[id] != nil && action.Text() != "accept" {
+		if c.Refused[id] != nil || c.Answers[id] != nil && c.Answers[id].At("action").Text() != "accept" {
 			reply, err = dialect.Unasked(d.env.Upstream, c, "The user did not open the page that upstream %s needs for this call", d.env.Upstream)
 			return nil, reply, err
 		}

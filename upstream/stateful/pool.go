@@ -235,8 +235,7 @@ func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 	if id == "" || !d.kept.keeps(s.at.Key, e) {
 		return
 	}
-	caps, _ := s.result.Member("capabilities")
-	if err := d.kept.save(ctx, s.at.Key, &remembered{s.rev.Name, id, string(caps)}); err != nil {
+	if err := d.kept.save(ctx, s.at.Key, &remembered{s.rev.Name, id, string(s.result.At("capabilities"))}); err != nil {
 		d.env.Log.Debug("session not kept", "error", err)
 		return
 	}

@@ -65,8 +65,7 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	// elicitation id is ours.
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
 	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
-		native, _ := m.Params.Member("elicitationId")
-		edits[2].Value = mcp.String(x.s.state.Pages.Mint(native.Text(), x.id))
+		edits[2].Value = mcp.String(x.s.state.Pages.Mint(m.Params.At("elicitationId").Text(), x.id))
 	}
 	params = bytes.Clone(params.Edit(edits...))
 	q := question{

@@ -116,8 +116,7 @@ func (s *session) learn(result mcp.Raw) {
 	s.result = result
 	caps, _ := result.Member("capabilities")
 	s.server = dialect.ReadServer(dialect.ValidTasks(s.rev, caps))
-	info, _ := result.Member("serverInfo")
-	s.env.Meet(s.rev, info, caps)
+	s.env.Meet(s.rev, result.At("serverInfo"), caps)
 	s.agreed.Store(true)
 }
 

@@ -122,8 +122,7 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 		return nil, err
 	}
 	defer s.release()
-	info, _ := s.result.Member("serverInfo")
-	return dialect.Discovered(s.rev, s.result, info)
+	return dialect.Discovered(s.rev, s.result, s.result.At("serverInfo"))
 }
 
 // EndSession ends everything that belongs to a client's session: its parked calls, and its

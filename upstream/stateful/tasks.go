@@ -61,8 +61,7 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 // reportTask reports the state of a task that is waited for here to a caller that wants
 // progress.
 func (s *session) reportTask(x *exchange, pause time.Duration) {
-	meta, _ := x.call.Params.Member("_meta")
-	if token, _ := meta.Member(wire.MetaProgressToken); token.IsNull() {
+	if x.call.Params.At("_meta", wire.MetaProgressToken).IsNull() {
 		return
 	}
 	s.env.Spawn(func() {

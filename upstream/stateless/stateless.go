@@ -97,8 +97,7 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 			return nil, err
 		}
 	case mcp.CodeUnsupportedVersion:
-		supported, _ := refused.Data.Member("supported")
-		if rev = dialect.Newest(supported); rev == nil {
+		if rev = dialect.Newest(refused.Data.At("supported")); rev == nil {
 			return nil, dialect.ErrWrongEra
 		}
 		d.env.Learn(e, &dialect.Era{Rev: rev})
@@ -234,10 +233,8 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 		}
 		result = m.Result
 	}
-	meta, _ := result.Member("_meta")
-	info, _ := meta.Member(wire.MetaServerInfo)
-	capabilities, _ := result.Member("capabilities")
-	d.env.Meet(e.Rev, info, capabilities)
+	info := result.At("_meta", wire.MetaServerInfo)
+	d.env.Meet(e.Rev, info, result.At("capabilities"))
 	return dialect.Discovered(e.Rev, result, info)
 }
 

@@ -22,8 +22,7 @@ const maxPolls = 3
 
 // isTask reports whether a result is a task that can be passed on.
 func isTask(result mcp.Raw) bool {
-	status, _ := result.Member("status")
-	return mcp.TaskID(result) != "" && status.Text() != ""
+	return mcp.TaskID(result) != "" && result.At("status").Text() != ""
 }
 
 // openTask returns a task with its questions in a form that may be passed on. It leaves out
@@ -202,8 +201,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 // question makes an Ask of the questions that were not answered yet: the server may take a
 // while to notice an answer.
 func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
-	requests, _ := task.Member("inputRequests")
-	reply, err := w.d.askReply(w.declared, mcp.Object("inputRequests", requests))
+	reply, err := w.d.askReply(w.declared, mcp.Object("inputRequests", task.At("inputRequests")))
 	if err != nil {
 		w.cancel()
 		return nil, err
@@ -223,8 +221,7 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 
 // report reports the state of the task to a caller that wants progress.
 func (w *taskWait) report(task mcp.Raw) {
-	meta, _ := w.call.Params.Member("_meta")
-	token, _ := meta.Member(wire.MetaProgressToken)
+	token := w.call.Params.At("_meta", wire.MetaProgressToken)
 	message, _ := task.Member("statusMessage")
 	text := message.Text()
 	if token.IsNull() || text == "" || text == w.said {

@@ -47,8 +47,7 @@ func (t *tools) learn(d *Dialect, c *mcp.Call, page *mcp.List) *mcp.List {
 	}
 	kept := make([]mcp.Item, 0, len(page.Items))
 	for _, item := range page.Items {
-		schema, _ := item.Raw.Member("inputSchema")
-		headers, err := wire.ParamHeaders(schema)
+		headers, err := wire.ParamHeaders(item.Raw.At("inputSchema"))
 		if err != nil {
 			if _, said := t.dropped[item.Name]; !said && len(t.dropped) < maxTools {
 				t.dropped[item.Name] = err.Error()

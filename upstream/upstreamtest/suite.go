@@ -107,11 +107,9 @@ func (b *bench) text(t *testing.T, c *mcp.Call) string {
 
 func said(t *testing.T, reply *mcp.Reply) string {
 	t.Helper()
-	content, _ := reply.Result.Member("content")
 	text := ""
-	content.Elements(func(block mcp.Raw) bool {
-		raw, _ := block.Member("text")
-		text = raw.Text()
+	reply.Result.At("content").Elements(func(block mcp.Raw) bool {
+		text = block.At("text").Text()
 		return false
 	})
 	return text
@@ -214,8 +212,7 @@ func testProgress(t *testing.T, b *bench) {
 	c := tool("steps", "{}")
 	c.Params = mcp.Raw(`{"name":"steps","_meta":{"progressToken":"client's","vendor/key":[1]}}`)
 	c.Notify = func(e mcp.Event) {
-		step, _ := e.Params.Member("progress")
-		events <- e.Method + " " + string(step)
+		events <- e.Method + " " + string(e.Params.At("progress"))
 	}
 	if got := b.text(t, c); got != "done" {
 		t.Errorf("got %q", got)

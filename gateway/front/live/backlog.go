@@ -25,11 +25,9 @@ type backlog struct {
 func (b *backlog) put(e mcp.Event) bool {
 	switch e.Method {
 	case mcp.NoteResourceUpdated:
-		uri, _ := e.Params.Member("uri")
-		return addOnce(&b.updated, uri.Text(), maxUpdated)
+		return addOnce(&b.updated, e.Params.At("uri").Text(), maxUpdated)
 	case mcp.NoteElicitationComplete:
-		id, _ := e.Params.Member("elicitationId")
-		return addOnce(&b.completed, id.Text(), maxCompleted)
+		return addOnce(&b.completed, e.Params.At("elicitationId").Text(), maxCompleted)
 	}
 	return addOnce(&b.changed, e.Method, maxUpdated)
 }

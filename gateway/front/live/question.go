@@ -227,8 +227,7 @@ func (s *Session) Roots() mcp.Raw {
 
 // learnRoots keeps the answer to a question for roots.
 func (s *Session) learnRoots(caps mcp.Raw, a answer) {
-	declared, _ := caps.Member("roots")
-	if tells, _ := declared.Member("listChanged"); a.Method != mcp.MethodRootsList || !tells.IsTrue() {
+	if a.Method != mcp.MethodRootsList || !caps.At("roots", "listChanged").IsTrue() {
 		return
 	}
 	if a.err != nil || !wire.ValidAnswer(a.Method, a.result) || len(a.result) > maxRoots {

@@ -110,8 +110,7 @@ const HeaderRetryAfter = "Retry-After"
 // RetryAfter is the value of Retry-After: the member retry_after of an error's data, in whole
 // seconds; one second if it is missing.
 func RetryAfter(e *mcp.Error) string {
-	after, _ := e.Data.Member("retry_after")
-	seconds, err := strconv.ParseUint(string(after), 10, 32)
+	seconds, err := strconv.ParseUint(string(e.Data.At("retry_after")), 10, 32)
 	if err != nil {
 		seconds = 1
 	}

@@ -55,8 +55,7 @@ func (s *State) Restore() (level string, uris []string) {
 func (s *State) Tell(e mcp.Event) {
 	updated := ""
 	if e.Method == mcp.NoteResourceUpdated {
-		uri, _ := e.Params.Member("uri")
-		updated = uri.Text()
+		updated = e.Params.At("uri").Text()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
