@@ -3,7 +3,6 @@ package session
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -16,33 +15,15 @@ const recordVersion = 2
 // keptRecord is a Record in the form that is sealed for Redis. The client's JSON is kept in
 // strings, which preserves it byte for byte.
 type keptRecord struct {
-	Version       int      `json:"version"`
-	Subject       string   `json:"subject,omitempty"`
-	Client        string   `json:"client,omitempty"`
-	View          string   `json:"view,omitempty"`
-	Revision      string   `json:"revision"`
-	ClientInfo    string   `json:"clientInfo,omitempty"`
-	Caps          string   `json:"caps,omitempty"`
-	Initialized   bool     `json:"initialized,omitempty"`
-	LogLevel      string   `json:"logLevel,omitempty"`
-	Subscriptions []string `json:"subscriptions,omitempty"`
-	Created       string   `json:"created"`
+	Version int `json:"version"`
+	Record
+	ClientInfo string `json:"clientInfo,omitempty"`
+	Caps       string `json:"caps,omitempty"`
 }
 
 func encode(r Record) ([]byte, error) {
-	value, err := json.Marshal(keptRecord{
-		Version:       recordVersion,
-		Subject:       r.Subject,
-		Client:        r.Client,
-		View:          r.View,
-		Revision:      r.Revision,
-		ClientInfo:    string(r.ClientInfo),
-		Caps:          string(r.Caps),
-		Initialized:   r.Initialized,
-		LogLevel:      r.LogLevel,
-		Subscriptions: r.Subscriptions,
-		Created:       r.Created.UTC().Format(time.RFC3339Nano),
-	})
+	r.Created = r.Created.UTC()
+	value, err := json.Marshal(keptRecord{recordVersion, r, string(r.ClientInfo), string(r.Caps)})
 	if err != nil {
 		return nil, fmt.Errorf("session: writing a record: %w", err)
 	}
@@ -58,25 +39,10 @@ func decode(value []byte, n name) (*Record, error) {
 	if k.Version != recordVersion {
 		return nil, fmt.Errorf("session: a record of version %d", k.Version)
 	}
-	created, err := time.Parse(time.RFC3339Nano, k.Created)
-	if err != nil {
-		return nil, fmt.Errorf("session: reading a record: %w", err)
-	}
-	r := Record{
-		User:          n.user,
-		Subject:       k.Subject,
-		Client:        k.Client,
-		View:          k.View,
-		ID:            n.id,
-		Revision:      k.Revision,
-		ClientInfo:    raw(k.ClientInfo),
-		Caps:          raw(k.Caps),
-		Initialized:   k.Initialized,
-		LogLevel:      k.LogLevel,
-		Subscriptions: k.Subscriptions,
-		Created:       created,
-		key:           n.key(),
-	}.owned()
+	r := k.Record
+	r.User, r.ID, r.key = n.user, n.id, n.key()
+	r.ClientInfo, r.Caps = raw(k.ClientInfo), raw(k.Caps)
+	r = r.owned()
 	return &r, nil
 }
 

@@ -16,31 +16,31 @@ const MaxRecordBytes = 256 << 10
 
 // Record is what is remembered of one session. A Record is a value: only Store.Update changes
 // what is stored. Its slices are shared with the store and other readers; they are replaced,
-// never modified.
+// never modified. Its tags are for keptRecord.
 type Record struct {
 	// User is mcp.Caller.User of the session's user.
-	User string
+	User string `json:"-"`
 	// Subject is mcp.Caller.Subject: what the user is called. It is for operators only.
-	Subject string
+	Subject string `json:"subject,omitempty"`
 	// Client is mcp.Caller.ClientID of the session's client; "" if clients are not known.
-	Client string
+	Client string `json:"client,omitempty"`
 	// View is mcp.Caller.View of the endpoint where the session began: it exists only there.
-	View string
+	View string `json:"view,omitempty"`
 	// ID is the value of Mcp-Session-Id: 26 characters of base32, 130 random bits.
-	ID string
+	ID string `json:"-"`
 	// Revision is the name of the negotiated protocol revision.
-	Revision string
+	Revision string `json:"revision"`
 	// ClientInfo and Caps are the clientInfo and capabilities of initialize.
-	ClientInfo mcp.Raw
-	Caps       mcp.Raw
+	ClientInfo mcp.Raw `json:"-"`
+	Caps       mcp.Raw `json:"-"`
 	// Initialized says that notifications/initialized was received.
-	Initialized bool
+	Initialized bool `json:"initialized,omitempty"`
 	// LogLevel is the last level of logging/setLevel; "" if it was never called.
-	LogLevel string
+	LogLevel string `json:"logLevel,omitempty"`
 	// Subscriptions are the public URIs that resources/subscribe was called with.
-	Subscriptions []string
+	Subscriptions []string `json:"subscriptions,omitempty"`
 	// Created is when the session began.
-	Created time.Time
+	Created time.Time `json:"created"`
 
 	key string // caches Key, set by the store
 }
