@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -81,17 +82,17 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("previous_keys[%d]: %w", i, err))
 		}
 	}
-	if c.IdleTimeout < 0 {
-		errs = append(errs, fmt.Errorf("idle_timeout: %s is negative", c.IdleTimeout))
-	}
-	if c.MaxPerUser < 0 {
-		errs = append(errs, fmt.Errorf("max_per_user: %d is negative", c.MaxPerUser))
-	}
-	if c.Max < 0 {
-		errs = append(errs, fmt.Errorf("max: %d is negative", c.Max))
-	}
+	errs = append(errs, notNegative("idle_timeout", c.IdleTimeout), notNegative("max_per_user", c.MaxPerUser), notNegative("max", c.Max))
 	errs = append(errs, under("results", c.Results.validate())...)
 	return errors.Join(errs...)
+}
+
+// notNegative returns what is wrong with the value of a key, nil for nothing.
+func notNegative[N int | int64 | time.Duration](key string, value N) error {
+	if value < 0 {
+		return fmt.Errorf("%s: %v is negative", key, value)
+	}
+	return nil
 }
 
 // under prefixes each problem of a section with its key.
@@ -106,15 +107,9 @@ func under(key string, err error) (errs []error) {
 
 // withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
-	if c.Store == "" {
-		c.Store = StoreMemory
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = DefaultIdleTimeout
-	}
-	if c.Max == 0 {
-		c.Max = DefaultMax
-	}
+	c.Store = cmp.Or(c.Store, StoreMemory)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
+	c.Max = cmp.Or(c.Max, DefaultMax)
 	c.Results = c.Results.withDefaults()
 	return c
 }

@@ -160,16 +160,12 @@ func (s *sessions) all() []*held {
 	return all
 }
 
-// ttl is how long a place keeps a session after its last use. The place is told of a use late,
-// so a session whose owner is gone may last a little longer than it should, but never less.
-func (s *sessions) ttl() time.Duration { return s.cfg.Kept() }
-
 // current returns the record of a held session that has not expired, and restarts its idle
 // time. It returns nil if the place must be asked. That includes a session of which the place
 // was told nothing for as long as it keeps one: it may have ended there.
 func (s *sessions) current(h *held) *Record {
 	r, now := h.record.Load(), int64(s.clock())
-	if r == nil || h.over.Load() || s.place != nil && now-h.told.Load() >= int64(s.ttl()) || !h.used.touch(now, s.cfg.IdleTimeout) {
+	if r == nil || h.over.Load() || s.place != nil && now-h.told.Load() >= int64(s.cfg.Kept()) || !h.used.touch(now, s.cfg.IdleTimeout) {
 		return nil
 	}
 	return r
@@ -268,7 +264,7 @@ func (s *sessions) ready(ctx context.Context, h *held) error {
 	if h.used.alive(int64(s.clock()), s.cfg.IdleTimeout) {
 		return nil
 	}
-	if err := s.end(ctx, h, s.count.idle, s.ttl()-s.cfg.IdleTimeout); err != nil {
+	if err := s.end(ctx, h, s.count.idle, s.cfg.Kept()-s.cfg.IdleTimeout); err != nil {
 		return err
 	}
 	return ErrNotFound

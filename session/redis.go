@@ -109,7 +109,7 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 			keys[0] = home
 		}
 	}
-	value, err := s.db.Run(ctx, script, keys, append([]any{token, n.id, s.ttl().Milliseconds()}, args...)...)
+	value, err := s.db.Run(ctx, script, keys, append([]any{token, n.id, s.cfg.Kept().Milliseconds()}, args...)...)
 	switch {
 	case errors.Is(err, redisdb.ErrValue): // not ours: as if it did not exist
 		s.log.Error("redis holds something else where a session should be", failure.StoreForeign.Attr(), "error", err)

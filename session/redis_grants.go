@@ -49,7 +49,7 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	n := nameOf(key)
 	lasts := ttl
 	if ttl <= 0 {
-		lasts = g.s.ttl()
+		lasts = g.s.cfg.Kept()
 	}
 	args := []any{max(ttl.Milliseconds(), 0), lasts.Milliseconds(), maxGrantsPerKey}
 	for tool, digest := range shown {

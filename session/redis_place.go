@@ -35,7 +35,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 		return ErrNotFound
 	}
 	h.writes, _ = number(fields[1])
-	used := int64(s.clock() - s.ttl() + time.Duration(left)*time.Millisecond)
+	used := int64(s.clock() - s.cfg.Kept() + time.Duration(left)*time.Millisecond)
 	h.used.Store(used)
 	h.told.Store(used)
 	s.restore(h, fields[2], fields[4], fields[5])

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -36,18 +35,8 @@ type ResultsConfig struct {
 }
 
 func (c ResultsConfig) validate() error {
-	var errs []error
-	for _, key := range []struct {
-		name  string
-		value int64
-	}{
-		{"max_per_user", int64(c.MaxPerUser)}, {"max", int64(c.Max)}, {"max_user_bytes", c.MaxUserBytes}, {"max_bytes", c.MaxBytes},
-	} {
-		if key.value < 0 {
-			errs = append(errs, fmt.Errorf("%s: %d is negative", key.name, key.value))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(notNegative("max_per_user", c.MaxPerUser), notNegative("max", c.Max),
+		notNegative("max_user_bytes", c.MaxUserBytes), notNegative("max_bytes", c.MaxBytes))
 }
 
 func (c ResultsConfig) withDefaults() ResultsConfig {
