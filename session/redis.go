@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 // startTime bounds the first requests of a new store to Redis.
@@ -125,6 +126,20 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 		return nil, ErrMoved
 	}
 	return value, nil
+}
+
+// open opens a value from Redis; ok is false for none, and for one that no replica has sealed for
+// this place.
+func (s *Redis) open(key *seal.Key, what string, value any, bound ...string) (plain []byte, ok bool) {
+	sealed, there := value.(string)
+	if !there {
+		return nil, false
+	}
+	plain, err := key.OpenBytes([]byte(sealed), bound...)
+	if err != nil {
+		s.db.Unopened(what)
+	}
+	return plain, err == nil
 }
 
 // validID reports whether Create could have minted an id. Anything else that clients send

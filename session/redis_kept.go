@@ -34,14 +34,9 @@ func (k *Kept) Load(ctx context.Context, session, name string) ([]byte, error) {
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
-	sealed, there := got.(string)
-	if err != nil || !there {
+	value, ok := k.s.open(seal, "kept", got, n.user, n.id, name)
+	if err != nil || !ok {
 		return nil, err
-	}
-	value, err := seal.OpenBytes([]byte(sealed), n.user, n.id, name)
-	if err != nil {
-		k.s.db.Unopened("kept")
-		return nil, nil
 	}
 	k.hold(n, 0)
 	return value, nil

@@ -28,13 +28,8 @@ func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged
 		return nil, ErrNotFound
 	}
 	for i, e := range list {
-		sealed, there := values[i].(string)
-		if !there {
-			return nil, ErrNotFound
-		}
-		data, err := s.seals.events.OpenBytes([]byte(sealed), n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
-		if err != nil {
-			s.db.Unopened("event")
+		data, ok := s.open(s.seals.events, "event", values[i], n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
+		if !ok {
 			return nil, ErrNotFound
 		}
 		events = append(events, Event{Seq: e.seq, Data: data})

@@ -22,11 +22,9 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 	if len(fields) != 6 {
 		return ErrNotFound
 	}
-	value, _ := fields[0].(string)
 	left, _ := fields[3].(int64)
-	plain, err := s.seals.records.OpenBytes([]byte(value), n.user, n.id)
-	if err != nil {
-		s.db.Unopened("session")
+	plain, ok := s.open(s.seals.records, "session", fields[0], n.user, n.id)
+	if !ok {
 		return ErrNotFound
 	}
 	r, err := decode(plain, n)

@@ -92,16 +92,8 @@ func (r *RedisResults) Keep(ctx context.Context, user, id string, value []byte, 
 func (r *RedisResults) Load(ctx context.Context, user, id string) ([]byte, error) {
 	seal := r.s.seals.results
 	got, err := r.run(ctx, r.load, []string{r.key(url.QueryEscape(user), seal.Name(user, id))})
-	sealed, there := got.(string)
-	if err != nil || !there {
-		return nil, err
-	}
-	value, err := seal.OpenBytes([]byte(sealed), user, id)
-	if err != nil {
-		r.s.db.Unopened("result")
-		return nil, nil
-	}
-	return value, nil
+	value, _ := r.s.open(seal, "result", got, user, id)
+	return value, err
 }
 
 func (r *RedisResults) key(tag, name string) string { return r.s.db.Key("r:{" + tag + "}:" + name) }
