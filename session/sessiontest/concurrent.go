@@ -29,10 +29,8 @@ func testOnEndUsesStore(t *testing.T, f *fixture) {
 			return // one of those made below
 		}
 		defer hooks.Done()
-		_, err := f.Get(t.Context(), user, id)
-		wantErr(t, "get of what ended", err, session.ErrNotFound)
-		_, err = f.Log().Append(t.Context(), key, "s", nil)
-		wantErr(t, "append to what ended", err, session.ErrNotFound)
+		wantErr(t, "get of what ended", f.get(t, session.Record{User: user, ID: id}), session.ErrNotFound)
+		wantErr(t, "append to what ended", f.append(t, key, "s"), session.ErrNotFound)
 		for range maxPerUser { // its place is free
 			f.create(t, user)
 		}
@@ -130,7 +128,7 @@ func testConcurrentEnd(t *testing.T, f *fixture) {
 	}
 	f.pass(2 * idle)
 	f.settle()
-	wantKeys(t, "ended", f.endedKeys(), keys...)
+	f.wantEnded(t, keys...)
 	for range maxPerUser { // the count is correct
 		f.create(t, "alice")
 	}
@@ -146,14 +144,11 @@ func testClosed(t *testing.T, f *fixture) {
 	_, err := f.Create(t.Context(), session.Record{User: "alice"})
 	wantErr(t, "create", err, session.ErrUnavailable)
 	wantErr(t, "get", f.get(t, r), session.ErrUnavailable)
-	_, err = f.Update(t.Context(), "alice", r.ID, func(*session.Record) {})
-	wantErr(t, "update", err, session.ErrUnavailable)
+	wantErr(t, "update", f.update(t, "alice", r.ID, func(*session.Record) {}), session.ErrUnavailable)
 	wantErr(t, "delete", f.Delete(t.Context(), "alice", r.ID), session.ErrUnavailable)
-	_, err = f.Log().Append(t.Context(), r.Key(), "s", nil)
-	wantErr(t, "append", err, session.ErrUnavailable)
-	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", 0)
-	wantErr(t, "read", err, session.ErrUnavailable)
+	wantErr(t, "append", f.append(t, r.Key(), "s"), session.ErrUnavailable)
+	wantErr(t, "read", f.read(t, r.Key(), "s", 0), session.ErrUnavailable)
 	wantErr(t, "end", f.Log().End(t.Context(), r.Key(), "s"), session.ErrUnavailable)
 	f.pass(2 * idle)
-	wantKeys(t, "ended", f.endedKeys())
+	f.wantEnded(t)
 }

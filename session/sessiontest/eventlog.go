@@ -49,8 +49,7 @@ func (f *fixture) wantEvents(t *testing.T, r session.Record, stream string, afte
 
 func testLog(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
-	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "s", 0)
-	wantErr(t, "reading a stream that never was", err, session.ErrNotFound)
+	wantErr(t, "reading a stream that never was", f.read(t, r.Key(), "s", 0), session.ErrNotFound)
 	wantErr(t, "ending a stream that never was", f.Log().End(t.Context(), r.Key(), "s"), session.ErrNotFound)
 	if seq := f.appendTo(t, r, "s", ""); seq != 1 {
 		t.Errorf("the first position is %d, want 1", seq)
@@ -64,8 +63,7 @@ func testLog(t *testing.T, f *fixture) {
 	}
 	f.wantEvents(t, r, "s", 1, nil, true, "a")
 	f.wantEvents(t, r, "s", 2, nil, true)
-	_, err = f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
-	wantErr(t, "appending after the end", err, session.ErrNotFound)
+	wantErr(t, "appending after the end", f.append(t, r.Key(), "s"), session.ErrNotFound)
 }
 
 func testLogFinish(t *testing.T, f *fixture) {
@@ -88,9 +86,8 @@ func testLogFinish(t *testing.T, f *fixture) {
 		t.Fatalf("%d have finished one stream", len(finished))
 	}
 	f.wantEvents(t, r, "s", 0, nil, true, "a", <-finished)
-	_, err := f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
-	wantErr(t, "appending to what is finished", err, session.ErrEnded)
-	_, err = f.Log().Begin(t.Context(), r.Key(), "s", []byte("1"), nil)
+	wantErr(t, "appending to what is finished", f.append(t, r.Key(), "s"), session.ErrEnded)
+	_, err := f.Log().Begin(t.Context(), r.Key(), "s", []byte("1"), nil)
 	wantErr(t, "beginning what is finished", err, session.ErrEnded)
 	wantErr(t, "ending what is finished", f.Log().End(t.Context(), r.Key(), "s"), nil)
 	if _, err := f.Log().Finish(t.Context(), r.Key(), "at once", []byte("x")); err != nil {
@@ -173,15 +170,11 @@ func testLogForeign(t *testing.T, f *fixture) {
 	r, sibling, foreign := f.create(t, "alice"), f.create(t, "alice"), f.create(t, "mallory")
 	seq := f.appendTo(t, r, "s", "secret")
 	for _, key := range []string{sibling.Key(), foreign.Key(), "mallory:" + r.ID, r.ID, ":" + r.ID, "alice:", "", "alice"} {
-		_, _, _, err := f.Log().Read(t.Context(), key, "s", 0)
-		wantErr(t, "reading with key "+key, err, session.ErrNotFound)
+		wantErr(t, "reading with key "+key, f.read(t, key, "s", 0), session.ErrNotFound)
 	}
-	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "S", 0)
-	wantErr(t, "reading another stream", err, session.ErrNotFound)
-	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", seq+1)
-	wantErr(t, "reading from the future", err, session.ErrNotFound)
-	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", 1<<64-1)
-	wantErr(t, "reading from the far future", err, session.ErrNotFound)
+	wantErr(t, "reading another stream", f.read(t, r.Key(), "S", 0), session.ErrNotFound)
+	wantErr(t, "reading from the future", f.read(t, r.Key(), "s", seq+1), session.ErrNotFound)
+	wantErr(t, "reading from the far future", f.read(t, r.Key(), "s", 1<<64-1), session.ErrNotFound)
 }
 
 func testLogWake(t *testing.T, f *fixture) {
@@ -216,9 +209,7 @@ func testLogWake(t *testing.T, f *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Delete(t.Context(), "alice", r.ID); err != nil {
-		t.Fatal(err)
-	}
+	f.delete(t, r)
 	<-more
 }
 
@@ -281,8 +272,7 @@ func testLogStreams(t *testing.T, f *fixture) {
 	for i, gone := range []string{"7", "3", "0", "1"} {
 		f.wantEvents(t, r, gone, 0, nil, i < 2, "x")
 		f.appendTo(t, r, fmt.Sprint("new", i), "x")
-		_, _, _, err := f.Log().Read(t.Context(), r.Key(), gone, 0)
-		wantErr(t, "reading "+gone, err, session.ErrNotFound)
+		wantErr(t, "reading "+gone, f.read(t, r.Key(), gone, 0), session.ErrNotFound)
 		f.pass(time.Second)
 	}
 	f.wantEvents(t, r, "2", 0, nil, false, "x")
@@ -321,8 +311,7 @@ func testLogForgotten(t *testing.T, f *fixture) {
 	wantErr(t, "the session", f.get(t, r), nil)
 	f.wantEvents(t, r, "done", 0, nil, true, "x")
 	f.pass(time.Second + f.slack)
-	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "done", 0)
-	wantErr(t, "reading what ended long ago", err, session.ErrNotFound)
+	wantErr(t, "reading what ended long ago", f.read(t, r.Key(), "done", 0), session.ErrNotFound)
 	f.pass(kept)
 	f.wantEvents(t, r, "open", 0, nil, false, "x")
 }
@@ -335,16 +324,12 @@ func testLogSessionEnd(t *testing.T, f *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Delete(t.Context(), "alice", deleted.ID); err != nil {
-		t.Fatal(err)
-	}
+	f.delete(t, deleted)
 	f.pass(f.justAfter(idle))
 	<-more
 	for _, r := range []session.Record{deleted, idled} {
-		_, _, _, err := f.Log().Read(t.Context(), r.Key(), "s", 0)
-		wantErr(t, "read", err, session.ErrNotFound)
-		_, err = f.Log().Append(t.Context(), r.Key(), "s", nil)
-		wantErr(t, "append", err, session.ErrNotFound)
+		wantErr(t, "read", f.read(t, r.Key(), "s", 0), session.ErrNotFound)
+		wantErr(t, "append", f.append(t, r.Key(), "s"), session.ErrNotFound)
 		wantErr(t, "end", f.Log().End(t.Context(), r.Key(), "s"), session.ErrNotFound)
 	}
 }
@@ -360,7 +345,7 @@ func testLogIdle(t *testing.T, f *fixture) {
 	wantErr(t, "get", f.get(t, r), session.ErrNotFound)
 	f.pass(idle)
 	f.settle()
-	wantKeys(t, "ended", f.endedKeys(), r.Key())
+	f.wantEnded(t, r.Key())
 }
 
 // testLogConcurrent has writers whose events readers follow to the end. No event may be lost,

@@ -89,12 +89,12 @@ func testCopies(t *testing.T, f *fixture) {
 		t.Error("a record is shared")
 	}
 	body = []byte(`{"a":1}`)
-	if _, err := f.Update(t.Context(), "alice", r.ID, func(r *session.Record) { r.Caps = body }); err != nil {
+	if err := f.update(t, "alice", r.ID, func(r *session.Record) { r.Caps = body }); err != nil {
 		t.Fatal(err)
 	}
 	copy(body, "changed")
 	var kept *session.Record
-	if _, err := f.Update(t.Context(), "alice", r.ID, func(r *session.Record) { kept = r }); err != nil {
+	if err := f.update(t, "alice", r.ID, func(r *session.Record) { kept = r }); err != nil {
 		t.Fatal(err)
 	}
 	kept.LogLevel = "changed later"
@@ -110,8 +110,7 @@ func testTooLarge(t *testing.T, f *fixture) {
 		wantErr(t, "creating a record that is too large", err, session.ErrTooLarge)
 	}
 	r := f.create(t, "alice") // the refused ones do not count
-	_, err := f.Update(t.Context(), "alice", r.ID, func(r *session.Record) { r.Subscriptions = []string{string(big)} })
-	wantErr(t, "updating to a record that is too large", err, session.ErrTooLarge)
+	wantErr(t, "updating to a record that is too large", f.update(t, "alice", r.ID, func(r *session.Record) { r.Subscriptions = []string{string(big)} }), session.ErrTooLarge)
 	if got, err := f.Get(t.Context(), "alice", r.ID); err != nil || got.Subscriptions != nil {
 		t.Errorf("after a refused update: %q, %v", got.Subscriptions, err)
 	}
@@ -128,9 +127,7 @@ func testIDs(t *testing.T, f *fixture) {
 			t.Fatalf("id %q came twice", r.ID)
 		}
 		seen[r.ID] = true
-		if err := f.Delete(t.Context(), "alice", r.ID); err != nil {
-			t.Fatal(err)
-		}
+		f.delete(t, r)
 	}
 }
 
@@ -144,10 +141,8 @@ func testUnknown(t *testing.T, f *fixture) {
 		ids = append(ids, rand.Text())
 	}
 	for _, id := range ids {
-		_, err := f.Get(t.Context(), "alice", id)
-		wantErr(t, "get "+id, err, session.ErrNotFound)
-		_, err = f.Update(t.Context(), "alice", id, func(*session.Record) { t.Error("the change of an unknown session was run") })
-		wantErr(t, "update "+id, err, session.ErrNotFound)
+		wantErr(t, "get "+id, f.get(t, session.Record{User: "alice", ID: id}), session.ErrNotFound)
+		wantErr(t, "update "+id, f.update(t, "alice", id, func(*session.Record) { t.Error("the change of an unknown session was run") }), session.ErrNotFound)
 		wantErr(t, "delete "+id, f.Delete(t.Context(), "alice", id), session.ErrNotFound)
 	}
 	wantErr(t, "the one that exists", f.get(t, r), nil)
@@ -158,14 +153,12 @@ func testForeign(t *testing.T, f *fixture) {
 	for _, user := range []string{"mallory", "", "ALICE", "alice "} {
 		for range 20 { // over the whole idle time: the attempts must not prolong it
 			f.pass(idle / 100)
-			_, err := f.Get(t.Context(), user, r.ID)
-			wantErr(t, "get by "+user, err, session.ErrNotFound)
-			_, err = f.Update(t.Context(), user, r.ID, func(r *session.Record) { r.LogLevel = "debug" })
-			wantErr(t, "update by "+user, err, session.ErrNotFound)
+			wantErr(t, "get by "+user, f.get(t, session.Record{User: user, ID: r.ID}), session.ErrNotFound)
+			wantErr(t, "update by "+user, f.update(t, user, r.ID, func(r *session.Record) { r.LogLevel = "debug" }), session.ErrNotFound)
 			wantErr(t, "delete by "+user, f.Delete(t.Context(), user, r.ID), session.ErrNotFound)
 		}
 	}
-	wantKeys(t, "ended", f.endedKeys())
+	f.wantEnded(t)
 	f.pass(f.justAfter(idle/5 + time.Second))
 	wantErr(t, "get by the owner after the idle time", f.get(t, r), session.ErrNotFound)
 
@@ -187,8 +180,7 @@ func testFixation(t *testing.T, f *fixture) {
 	if r.ID == proposed {
 		t.Error("the proposed id was taken")
 	}
-	_, err = f.Get(t.Context(), "alice", proposed)
-	wantErr(t, "get by the proposed id", err, session.ErrNotFound)
+	wantErr(t, "get by the proposed id", f.get(t, session.Record{User: "alice", ID: proposed}), session.ErrNotFound)
 
 	victim := f.create(t, "alice")
 	again, err := f.Create(t.Context(), victim)
@@ -202,16 +194,13 @@ func testFixation(t *testing.T, f *fixture) {
 
 func testDelete(t *testing.T, f *fixture) {
 	r, other := f.create(t, "alice"), f.create(t, "alice")
-	if err := f.Delete(t.Context(), "alice", r.ID); err != nil {
-		t.Fatal(err)
-	}
-	wantKeys(t, "ended", f.endedKeys(), r.Key())
+	f.delete(t, r)
+	f.wantEnded(t, r.Key())
 	wantErr(t, "get", f.get(t, r), session.ErrNotFound)
-	_, err := f.Update(t.Context(), "alice", r.ID, func(*session.Record) {})
-	wantErr(t, "update", err, session.ErrNotFound)
+	wantErr(t, "update", f.update(t, "alice", r.ID, func(*session.Record) {}), session.ErrNotFound)
 	wantErr(t, "second delete", f.Delete(t.Context(), "alice", r.ID), session.ErrNotFound)
 	wantErr(t, "the other session", f.get(t, other), nil)
-	wantKeys(t, "ended", f.endedKeys(), r.Key())
+	f.wantEnded(t, r.Key())
 }
 
 func testIdle(t *testing.T, f *fixture) {
@@ -219,12 +208,12 @@ func testIdle(t *testing.T, f *fixture) {
 	for range 5 {
 		f.pass(idle * 9 / 10)
 		wantErr(t, "get of one in use", f.get(t, used), nil)
-		if _, err := f.Update(t.Context(), "alice", updated.ID, func(*session.Record) {}); err != nil {
+		if err := f.update(t, "alice", updated.ID, func(*session.Record) {}); err != nil {
 			t.Errorf("update of one in use: %v", err)
 		}
 	}
 	wantErr(t, "get of the unused", f.get(t, unused), session.ErrNotFound)
-	wantKeys(t, "ended", f.endedKeys(), unused.Key())
+	f.wantEnded(t, unused.Key())
 
 	f.pass(f.justBefore(idle))
 	wantErr(t, "get just in time", f.get(t, used), nil)
@@ -233,7 +222,7 @@ func testIdle(t *testing.T, f *fixture) {
 	wantErr(t, "delete just too late", f.Delete(t.Context(), "alice", used.ID), session.ErrNotFound)
 	f.pass(idle)
 	f.settle()
-	wantKeys(t, "ended", f.endedKeys(), unused.Key(), used.Key(), updated.Key())
+	f.wantEnded(t, unused.Key(), used.Key(), updated.Key())
 	for range maxPerUser { // all places are free again
 		f.create(t, "alice")
 	}
@@ -242,22 +231,17 @@ func testIdle(t *testing.T, f *fixture) {
 func testLateUpdate(t *testing.T, f *fixture) {
 	f.pass(offBeat)
 	deleted, idled := f.create(t, "alice"), f.create(t, "alice")
-	if err := f.Delete(t.Context(), "alice", deleted.ID); err != nil {
-		t.Fatal(err)
-	}
+	f.delete(t, deleted)
 	f.pass(f.justAfter(idle))
 	for _, r := range []session.Record{deleted, idled} {
-		_, err := f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
-		wantErr(t, "late event", err, session.ErrNotFound)
-		_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", 0)
-		wantErr(t, "read after it", err, session.ErrNotFound)
-		_, err = f.Update(t.Context(), "alice", r.ID, func(r *session.Record) { r.LogLevel = "late" })
-		wantErr(t, "late update", err, session.ErrNotFound)
+		wantErr(t, "late event", f.append(t, r.Key(), "s"), session.ErrNotFound)
+		wantErr(t, "read after it", f.read(t, r.Key(), "s", 0), session.ErrNotFound)
+		wantErr(t, "late update", f.update(t, "alice", r.ID, func(r *session.Record) { r.LogLevel = "late" }), session.ErrNotFound)
 		wantErr(t, "get after it", f.get(t, r), session.ErrNotFound)
 	}
 	f.pass(idle)
 	f.settle()
-	wantKeys(t, "ended", f.endedKeys(), deleted.Key(), idled.Key())
+	f.wantEnded(t, deleted.Key(), idled.Key())
 }
 
 func testSameUser(t *testing.T, f *fixture) {
@@ -265,7 +249,7 @@ func testSameUser(t *testing.T, f *fixture) {
 	if a.Key() == b.Key() {
 		t.Fatal("two sessions have one key")
 	}
-	if _, err := f.Update(t.Context(), "alice", a.ID, func(r *session.Record) { r.LogLevel = "debug" }); err != nil {
+	if err := f.update(t, "alice", a.ID, func(r *session.Record) { r.LogLevel = "debug" }); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := f.Get(t.Context(), "alice", b.ID); err != nil || got.LogLevel != "" {
@@ -286,9 +270,7 @@ func testMaxPerUser(t *testing.T, f *fixture) {
 	for _, r := range all {
 		wantErr(t, "one of the others", f.get(t, r), nil)
 	}
-	if err := f.Delete(t.Context(), "alice", all[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	f.delete(t, all[0])
 	f.create(t, "alice")
 	_, err := f.Create(t.Context(), session.Record{User: "alice"})
 	wantErr(t, "one too many again", err, session.ErrTooMany)
@@ -311,11 +293,7 @@ func testMaxPerUserEvicts(t *testing.T, f *fixture) {
 	for _, r := range all[1:] {
 		wantErr(t, "one of the others", f.get(t, r), nil)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.ended) != 1 || f.ended[0] != all[0].Key() {
-		t.Errorf("ended: %d sessions, want just the one that made room", len(f.ended))
-	}
+	f.wantEnded(t, all[0].Key()) // just the one that made room
 }
 
 func testMaxAll(t *testing.T, f *fixture) {
@@ -331,8 +309,7 @@ func testMaxAll(t *testing.T, f *fixture) {
 
 func testColons(t *testing.T, f *fixture) {
 	a, b := f.create(t, "a"), f.create(t, "a:b")
-	_, err := f.Get(t.Context(), "a", "b:"+b.ID)
-	wantErr(t, "get", err, session.ErrNotFound)
+	wantErr(t, "get", f.get(t, session.Record{User: "a", ID: "b:" + b.ID}), session.ErrNotFound)
 	for i, r := range []session.Record{a, b} {
 		if _, err := f.Log().Append(t.Context(), r.Key(), "s", []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)

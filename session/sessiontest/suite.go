@@ -2,6 +2,7 @@ package sessiontest
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -152,7 +153,7 @@ func (f *fixture) onEnd(r session.Record) {
 func (f *fixture) endedKeys() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]string(nil), f.ended...)
+	return slices.Clone(f.ended)
 }
 
 // create begins a session that suits any test.
@@ -171,6 +172,32 @@ func (f *fixture) get(t *testing.T, r session.Record) error {
 	return err
 }
 
+func (f *fixture) update(t *testing.T, user, id string, change func(*session.Record)) error {
+	t.Helper()
+	_, err := f.Update(t.Context(), user, id, change)
+	return err
+}
+
+func (f *fixture) delete(t *testing.T, r session.Record) {
+	t.Helper()
+	if err := f.Delete(t.Context(), r.User, r.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// append and read say how it went with a stream of the session of this key.
+func (f *fixture) append(t *testing.T, key, stream string) error {
+	t.Helper()
+	_, err := f.Log().Append(t.Context(), key, stream, []byte("late"))
+	return err
+}
+
+func (f *fixture) read(t *testing.T, key, stream string, after uint64) error {
+	t.Helper()
+	_, _, _, err := f.Log().Read(t.Context(), key, stream, after)
+	return err
+}
+
 func wantErr(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
@@ -178,19 +205,12 @@ func wantErr(t *testing.T, what string, got, want error) {
 	}
 }
 
-func wantKeys(t *testing.T, what string, got []string, want ...string) {
+func (f *fixture) wantEnded(t *testing.T, want ...string) {
 	t.Helper()
-	count := make(map[string]int)
-	for _, k := range got {
-		count[k]++
-	}
-	for _, k := range want {
-		count[k]--
-	}
-	for _, n := range count {
-		if n != 0 {
-			t.Errorf("%s: got %q, want %q", what, got, want)
-			return
-		}
+	got := f.endedKeys()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("ended: got %q, want %q", got, want)
 	}
 }
