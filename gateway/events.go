@@ -56,10 +56,8 @@ func (e *events) judged(j auth.Judgement) {
 	}
 	if j.Status != 0 {
 		r.Event, r.Code = "refused", j.Status
-		ok := false
-		if r.Count, ok = e.signIns.take(time.Now()); !ok {
-			return
-		}
+		e.ration(&e.signIns, r)
+		return
 	}
 	e.journal.Put(r)
 }
@@ -69,14 +67,10 @@ func (e *events) consoleSignIn(who mcp.Caller, err error) {
 	r := &record.Record{Kind: record.KindAdmin, Event: "signed in", Issuer: who.Issuer, User: who.Subject, Groups: who.Groups, Client: who.ClientID}
 	if err != nil {
 		r.Event, r.Reason = "sign-in refused", err.Error()
-		ok := false
-		if r.Count, ok = e.consoleSignIns.take(time.Now()); !ok {
-			return
-		}
+		e.ration(&e.consoleSignIns, r)
+		return
 	}
-	if e.journal.Enabled() {
-		e.journal.Put(r)
-	}
+	e.journal.Put(r)
 }
 
 // granted records what happened at the gateway's own authorization server.
@@ -89,10 +83,8 @@ func (e *events) granted(g grants.Event) {
 		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client), Agent: g.Agent,
 	}
 	if g.Reason != "" && g.Name != "token given" { // no record of a token that somebody has may be missing
-		ok := false
-		if r.Count, ok = e.grants.take(time.Now()); !ok {
-			return
-		}
+		e.ration(&e.grants, r)
+		return
 	}
 	e.journal.Put(r)
 }
@@ -100,14 +92,22 @@ func (e *events) granted(g grants.Event) {
 // turnedAway records a request that became no call. The caller is empty if it was refused before
 // anybody asked who it was.
 func (e *events) turnedAway(c mcp.Caller, method string, status int, why failure.Name) {
+	if e.journal.Enabled() {
+		e.ration(&e.requests, &record.Record{
+			Kind: record.KindRefused, View: c.View, Issuer: c.Issuer, User: c.Subject, Groups: c.Groups, Client: c.ClientID,
+			Method: method, Code: status, Error: why.String(),
+		})
+	}
+}
+
+// ration records a refusal, unless too many of its sort came in this second.
+func (e *events) ration(of *ration, r *record.Record) {
 	if !e.journal.Enabled() {
 		return
 	}
-	if standsFor, ok := e.requests.take(time.Now()); ok {
-		e.journal.Put(&record.Record{
-			Kind: record.KindRefused, View: c.View, Issuer: c.Issuer, User: c.Subject, Groups: c.Groups, Client: c.ClientID,
-			Method: method, Code: status, Error: why.String(), Count: standsFor,
-		})
+	ok := false
+	if r.Count, ok = of.take(time.Now()); ok {
+		e.journal.Put(r)
 	}
 }
 
@@ -131,17 +131,12 @@ func (r *ration) take(now time.Time) (standsFor int64, ok bool) {
 
 // reloaded records what became of the configuration file.
 func (e *events) reloaded(r record.Record) {
-	if e.journal.Enabled() {
-		r.Kind = record.KindReload
-		e.journal.Put(&r)
-	}
+	r.Kind = record.KindReload
+	e.journal.Put(&r)
 }
 
 // changed records that a server offers something else.
 func (e *events) changed(c catalog.Change) {
-	if !e.journal.Enabled() {
-		return
-	}
 	few := func(names []string) []string { return names[:min(len(names), namesRecorded)] }
 	e.journal.Put(&record.Record{
 		Kind: record.KindLists, Upstream: c.Upstream, List: c.List,
@@ -152,9 +147,6 @@ func (e *events) changed(c catalog.Change) {
 
 // fetched records that the gateway asked for a credential.
 func (e *events) fetched(f outbound.Fetch) {
-	if !e.journal.Enabled() {
-		return
-	}
 	r := &record.Record{Kind: record.KindCredential, Event: "obtained", Upstream: f.Upstream, Issuer: f.Issuer, User: f.User}
 	if f.Err != nil {
 		r.Event, r.Reason = "refused", f.Err.Error()
@@ -164,9 +156,6 @@ func (e *events) fetched(f outbound.Fetch) {
 
 // account records what became of a user's own account at a server.
 func (e *events) account(a vault.Event) {
-	if !e.journal.Enabled() {
-		return
-	}
 	r := &record.Record{Kind: record.KindCredential, Event: a.What, Upstream: a.Server, Issuer: a.Owner.Issuer, User: a.Owner.User}
 	if a.Err != nil {
 		r.Reason = a.Err.Error()
@@ -176,13 +165,7 @@ func (e *events) account(a vault.Event) {
 
 // accountRefused records that a user could not sign in at a server.
 func (e *events) accountRefused(r record.Record) {
-	if !e.journal.Enabled() {
-		return
-	}
-	if standsFor, ok := e.accountSignIns.take(time.Now()); ok {
-		r.Count = standsFor
-		e.journal.Put(&r)
-	}
+	e.ration(&e.accountSignIns, &r)
 }
 
 // sessionEnded records the end of a client's session.
@@ -236,9 +219,6 @@ func (e *events) notApproved(log *slog.Logger, f pinning.Finding) {
 		attrs = append(attrs, slog.String("deceives", strings.Join(f.Hidden, "; ")))
 	}
 	log.LogAttrs(context.Background(), slog.LevelWarn, "an upstream offers something that is not approved", attrs...)
-	if !e.journal.Enabled() {
-		return
-	}
 	r := &record.Record{
 		Kind: record.KindPin, Event: "warned", Upstream: f.Upstream, List: string(f.Kind), Original: f.Name,
 		Changed: f.Differ, Reason: strings.Join(f.Hidden, "; "),
