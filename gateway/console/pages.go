@@ -24,6 +24,7 @@ var actions = []action{
 	tryTool,
 	endSession,
 	decideApproval,
+	testToken,
 	openEditor, checkText, downloadText, saveText,
 	makeServers,
 }
