@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
@@ -36,6 +38,8 @@ type Summary struct {
 	Audit     string // where records go; "" for nowhere
 	Pinning   string // which upstreams are pinned, and to what; "" for none
 	Upstreams []UpstreamSummary
+	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
+	Redirects []Redirect
 	Views     []ViewSummary
 	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
 	Clients []clients.Way
@@ -95,6 +99,14 @@ type UpstreamSummary struct {
 	Prefix    string // of names of tools and prompts
 }
 
+// Redirect is a redirect URI that an operator has to register for a client of the gateway.
+type Redirect struct {
+	Upstream string
+	URI      string
+	Client   string
+	At       string // the authorization server
+}
+
 // ViewSummary is what the configuration says of one view.
 type ViewSummary struct {
 	Name string
@@ -138,6 +150,9 @@ func (c Config) Summary() Summary {
 			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    prefix,
 		})
+		if u.Auth.Type == outbound.TypeUserOAuth && u.Auth.ClientID != "" {
+			s.Redirects = append(s.Redirects, Redirect{u.Name, accounts.Origin(c.PublicURL) + accounts.CallbackPath(u.Name), u.Auth.ClientID, u.Auth.AuthorizationServer})
+		}
 	}
 	if c.Auth.Server.Enabled {
 		s.Clients = clients.Ways(ownServer(c.Auth.Server))

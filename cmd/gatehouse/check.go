@@ -106,6 +106,9 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 		}
 		row("upstream "+u.Name, text)
 	}
+	for _, r := range s.Redirects {
+		row("register "+r.Upstream, fmt.Sprintf("redirect URI %s, for the client %s at %s", r.URI, r.Client, r.At))
+	}
 	for _, v := range s.Views {
 		row("view "+v.Name, v.URL+", "+strings.Join(v.Show, ", "))
 	}
