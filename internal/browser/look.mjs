@@ -43,6 +43,13 @@ for (const colorScheme of schemes) {
       if (answer.status() !== 200) { wrong(`${path}: ${answer.status()}`); continue; }
       await look(page, name, path, width, colorScheme);
     }
+    at = "/console/sign-ins with a tested token"; // no URL leads there
+    await page.goto(want.base + "/console/sign-ins");
+    await page.fill("[name=token]", want.token);
+    await page.click("button:text-is('Test it')");
+    await page.waitForSelector("main h3:text-is('What policy knows of it')");
+    if (await page.inputValue("[name=token]") || page.url().includes(want.token.slice(0, 20))) wrong(`${at}: the token is still there`);
+    await look(page, "sign-ins-tested", at, width, colorScheme);
     await context.close();
   }
 }
@@ -116,6 +123,8 @@ for (const colorScheme of schemes) {
     ["/console/policy/replay", { draft: "policy: {default: deny}\nupstreams: [{name: crm, url: 'http://127.0.0.1:1/'}]\n" }, ["Try it"], "refused, and were not"],
     ["/console/approvals", { reason: "not today" }, ["Refuse"], "You refused the call"],
     ["/console/configuration/edit", { text: "no_such_key: 1\n" }, ["Check"], "Line 1"],
+    ["/console/sign-ins", { token: "Bearer " + want.token }, ["Test it"], "What policy knows of it"],
+    ["/console/sign-ins", { token: "not-a-token" }, ["Test it"], "If the issuer makes opaque tokens"],
     ["/console/first-run", { text: '{"mcpServers": {"new": {"url": "https://mcp.example.com/mcp"}}}' }, ["Show the YAML"], "https://mcp.example.com/mcp"],
   ]) {
     doing = `${buttons.join(", ")} at ${path}`;
