@@ -313,7 +313,7 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: s.summaryFor(sees, c.plan.viewOf(call), call.Preface).result}, nil
+		return &mcp.Reply{Result: c.sessions.laidOver(s, call).summaryFor(sees, c.plan.viewOf(call), call.Preface).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
 		s, err := c.lookAtLists(ctx, call)
@@ -332,12 +332,18 @@ func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 	if !ok {
 		return nil
 	}
-	has := func() bool {
-		all := c.common(call).whole.offers
+	has := func(s *snapshot) bool {
+		all := s.whole.offers
 		return all.kinds.has(k) && (call.Method != mcp.MethodDirectoryRead || all.directories)
 	}
-	if has() || k == skills && c.wait(ctx) == nil && has() { // skills are not promised before an upstream has some
+	if has(c.common(call)) {
 		return nil
+	}
+	if k == skills && c.wait(ctx) == nil { // skills are not promised before an upstream has some
+		c.sessions.renew(ctx, call, setOf(skills), false)
+		if has(c.view(call)) {
+			return nil
+		}
 	}
 	return mcp.ErrMethod(call.Method)
 }

@@ -53,10 +53,7 @@ func (w *watch) findPlainSkills() bool {
 	case from == nil:
 		return w.state.plainSkills
 	}
-	w.state.plainSkills = slices.ContainsFunc(from.entries, func(e entry) bool {
-		_, ok := mcp.SkillRoot(e.native)
-		return e.native == mcp.SkillIndex || ok && strings.HasPrefix(e.native, mcp.SkillScheme)
-	})
+	w.state.plainSkills = from.revealsSkills()
 	if w.state.plainSkills {
 		offers.kinds |= setOf(skills)
 	} else {
@@ -64,6 +61,14 @@ func (w *watch) findPlainSkills() bool {
 		w.state.without(skills)
 	}
 	return w.state.plainSkills
+}
+
+// revealsSkills reports whether a list of resources, which may be nil, has skills.
+func (s *publicList) revealsSkills() bool {
+	return slices.ContainsFunc(s.all(), func(e entry) bool {
+		_, ok := mcp.SkillRoot(e.native)
+		return e.native == mcp.SkillIndex || ok && strings.HasPrefix(e.native, mcp.SkillScheme)
+	})
 }
 
 // listen listens to the upstream until that ends, which is always an error.

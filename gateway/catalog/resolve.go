@@ -240,6 +240,11 @@ func (c *Catalog) findURI(ctx context.Context, call *mcp.Call, public string) (t
 	to, k = target{source: source, native: native}, resources
 	state := &s.states[source]
 	of, certain := state.skillOf(native)
+	if of == "" && (state.offers.kinds.has(skills) || strings.HasPrefix(strings.ToLower(native), mcp.SkillScheme)) {
+		c.sessions.renew(ctx, call, setOf(skills), false) // it may be a file of a skill that only its session has
+		state = &c.view(call).states[source]
+		of, certain = state.skillOf(native)
+	}
 	if !certain {
 		state = c.settle(ctx, call, source)
 		if of, certain = state.skillOf(native); !certain {
@@ -268,8 +273,13 @@ func (c *Catalog) Keeps(call *mcp.Call) bool {
 		return c.keepsNamed(tools, call)
 	case mcp.MethodPromptsGet:
 		return c.keepsNamed(prompts, call)
-	case mcp.MethodResourcesRead:
+	case mcp.MethodResourcesRead, mcp.MethodDirectoryRead:
 		return c.keepsURI(call, call.Name)
+	case mcp.MethodSkillsGet:
+		if _, byURI := mcp.SkillKey(call.Params); byURI {
+			return c.keepsURI(call, call.Name)
+		}
+		return c.keepsNamed(skills, call)
 	case mcp.MethodComplete:
 		ref, _ := call.Params.Member("ref")
 		if kind, _ := ref.Member("type"); kind.Text() == "ref/prompt" {
@@ -311,8 +321,8 @@ func (c *Catalog) keepsTask(call *mcp.Call, id string) bool {
 // Differs reports whether a call lists what upstreams may show otherwise in sessions that they
 // keep for its client.
 func (c *Catalog) Differs(call *mcp.Call) bool {
-	k, ok := kindOf(call.Method)
-	return ok && k != skills && c.keepAny()
+	_, ok := kindOf(call.Method)
+	return ok && c.keepAny()
 }
 
 // keepAny reports whether any upstream keeps something for clients.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -46,9 +47,10 @@ type Keeper interface {
 // difference is how a list of a session differs from that of its client's snapshot.
 type difference struct {
 	plan    *plan
-	from    uint64   // the checksum of the list from which it differs
-	gone    []string // public names that the session lacks
-	more    []entry  // by public name: what only the session has, and what it has instead
+	from    uint64            // the checksum of the list from which it differs
+	gone    []string          // public names that the session lacks
+	more    []entry           // by public name: what only the session has, and what it has instead
+	roots   map[string]string // of a list of skills: see skillIndex.against
 	expires time.Time
 	size    int
 	sum     [sha256.Size]byte
@@ -79,7 +81,8 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 			have = have[1:]
 		}
 	}
-	if d.more = append(d.more, have...); len(d.gone)+len(d.more) == 0 {
+	d.more, d.roots = append(d.more, have...), list.skills.against(base.index())
+	if len(d.gone)+len(d.more)+len(d.roots) == 0 {
 		return nil
 	}
 	sum := sha256.New()
@@ -87,7 +90,7 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 		e.native, e.item.Name = strings.Clone(e.native), strings.Clone(e.item.Name)
 		e.item.Raw = bytes.Clone(e.item.Raw) // which is a part of the whole answer
 		d.more[i] = e
-		d.size += 256 + len(e.native) + 2*len(e.item.Name) + len(e.item.Raw)
+		d.size += 256 + len(e.native) + 2*len(e.item.Name) + len(e.item.Raw) + e.skill.size()
 		sum.Write([]byte(e.native))
 		hashItem(sum, e.item)
 		sum.Write([]byte{byte(e.task)})
@@ -99,6 +102,10 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 		sum.Write(binary.AppendUvarint(nil, uint64(len(name))))
 		sum.Write([]byte(name))
 	}
+	for _, root := range slices.Sorted(maps.Keys(d.roots)) {
+		d.size += 64 + len(root) + len(d.roots[root])
+		fmt.Fprintf(sum, "%q%q", root, d.roots[root])
+	}
 	sum.Sum(d.sum[:0])
 	return d
 }
@@ -106,8 +113,8 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 // over lays the difference over a list, which may be nil.
 func (d *difference) over(base *publicList) *publicList {
 	list := &publicList{offered: true, private: true, expires: d.expires, entries: make([]entry, 0, len(base.all())+len(d.more))}
-	if base != nil {
-		list.withheld, list.skills = base.withheld, base.skills
+	if list.skills = base.index().with(d.roots); base != nil {
+		list.withheld = base.withheld
 	}
 	more, gone := d.more, d.gone
 	for _, e := range base.all() {
@@ -218,7 +225,9 @@ func (s *snapshot) with(all map[int]*[kinds]*difference) *snapshot {
 			if d == nil {
 				continue
 			}
-			differ |= setOf(kind(k))
+			if differ |= setOf(kind(k)); kind(k) == skills {
+				states[i].offers.kinds |= setOf(skills) // which only resources of the session may reveal
+			}
 			states[i].lists[k] = d.over(states[i].lists[k])
 			own.lists[k] = states[i].lists[k]
 		}
@@ -243,7 +252,7 @@ func (o *sessions) hear(upstream string, news mcp.SessionLists) {
 	if at < 0 {
 		return
 	}
-	kinds := kindsIn(news.Lists) &^ setOf(skills) // those are the same for all
+	kinds := withSkills(kindsIn(news.Lists), o.c.snap.Load().states[at].offers)
 	o.announceLost(o.table.Hear(upstream, uint32(kinds), news))
 	if news.Told {
 		o.c.hub.told(at, kinds, news.Session)
@@ -271,8 +280,11 @@ func (o *sessions) announceLost(all []sessionlists.Lost) {
 // are told what looks different, unless that is only what the call lists, and the server has
 // told nobody. later says that a server has failed, and should be asked again.
 func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, lists bool) (later bool) {
-	if want &^= setOf(skills); want == 0 || call.Session == "" {
+	if call.Session == "" {
 		return false
+	}
+	if want&setOf(resources, templates, skills) != 0 { // skills tell whose files the others are
+		want |= setOf(resources, skills)
 	}
 	o.recall(ctx, call.Session)
 	if due, later := o.outdated(call, want); len(due) == 0 {
@@ -333,14 +345,20 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 	}
 	w := &watch{c: o.c, s: s, told: func(kindSet) {}}
 	w.as = mcp.Call{ID: s.callID(), Caller: call.Caller, Session: call.Session, Ephemeral: call.Ephemeral, Caps: call.Caps}
-	base := o.c.common(call).states[s.index]
+	base := &o.c.common(call).states[s.index]
+	which = withSkills(which, base.offers)
+	var own [kinds]*publicList
 	run := o.table.Begin(call.Session, s.naming.upstream, uint32(which))
 	differ := make(map[uint32]*difference)
 	for k := range kinds {
-		if !which.has(k) || !base.offers.kinds.has(k) {
+		if !which.has(k) || !mayDiffer(k, base, own[resources]) {
 			continue
 		}
-		list, err := fetchList(ctx, w, k)
+		var list fetched
+		var err error
+		if k != skills || base.offers.skills || own[resources].revealsSkills() {
+			list, err = fetchList(ctx, w, k)
+		}
 		switch {
 		case isMethodNotFound(err):
 		case err != nil:
@@ -349,14 +367,18 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 			o.table.Failed(run)
 			return false
 		default:
-			own := newPublicList(o.c.plan, s.naming, k, list)
+			own[k] = newPublicList(o.c.plan, s.naming, k, list)
 			if k == tools {
-				own.withTasks(base.offers.coreTasks)
+				own[k].withTasks(base.offers.coreTasks)
 			}
-			d := differenceOf(o.c.plan, base.lists[k], own)
+			d := differenceOf(o.c.plan, base.lists[k], own[k])
 			if d != nil && (len(d.more)+len(d.gone) > maxDiffering || d.size > maxDifference) {
 				o.c.log.LogAttrs(ctx, slog.LevelWarn, "a client's session differs too much: its client sees what all clients see",
 					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()), slog.Int("entries", len(d.more)+len(d.gone)), slog.Int("bytes", d.size))
+				if k == skills { // without them, their files would pass for other resources
+					o.announceLost(o.table.Drop(call.Session, s.naming.upstream))
+					return true
+				}
 			} else if d != nil {
 				differ[uint32(setOf(k))] = d
 			}
@@ -371,6 +393,34 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 	o.c.hub.announceTo(s.index, kindSet(changed), call.Session)
 	o.keepUpstreams(ctx, call.Session, before)
 	return true
+}
+
+// withSkills adds to lists that may have changed those that may have changed with them. Where a
+// server does not say that it has skills, its resources reveal them; where it does not announce
+// their changes, nothing else tells of these.
+func withSkills(which kindSet, of offers) kindSet {
+	switch {
+	case which&setOf(resources, skills) == 0:
+	case !of.skills:
+		which |= setOf(resources, skills)
+	case which.has(resources) && !of.announces.has(skills):
+		which |= setOf(skills)
+	}
+	return which
+}
+
+// mayDiffer reports whether a list of a session has to be compared with what all see of the
+// server. Skills that only resources reveal are read only if these are not the same for all.
+func mayDiffer(k kind, base *sourceState, own *publicList) bool {
+	if k != skills || base.offers.skills {
+		return base.offers.kinds.has(k)
+	}
+	files := func(l *publicList) []entry {
+		return slices.DeleteFunc(slices.Clone(l.all()), func(e entry) bool { return !strings.HasPrefix(e.native, mcp.SkillScheme) })
+	}
+	ours := files(own)
+	return own != nil && (!slices.EqualFunc(ours, files(base.lists[resources]), entry.equal) ||
+		slices.ContainsFunc(ours, func(e entry) bool { return e.native == mcp.SkillIndex })) // which may name others
 }
 
 // A process that takes over a session is told where its lists differ, and fetches them there.
@@ -408,6 +458,14 @@ func (o *sessions) recall(ctx context.Context, session string) {
 	for _, upstream := range upstreams {
 		o.hear(upstream, mcp.SessionLists{Session: session, Lists: mcp.AllLists})
 	}
+}
+
+// index returns the index of a list of skills, which may be nil.
+func (s *publicList) index() skillIndex {
+	if s == nil {
+		return skillIndex{}
+	}
+	return s.skills
 }
 
 // all returns the entries of a list, which may be nil.

@@ -17,18 +17,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// workshop is a server whose tools and resources differ by session.
+// workshop is a server whose tools, resources and skills differ by session.
 type workshop struct {
 	*server
 
 	mu   sync.Mutex
 	open map[string]map[string][]mcp.Item // what open sessions have in addition, by method
-	gone map[string]string                // a tool that they lack
+	gone map[string]string                // a tool or a skill that they lack
 }
 
 func newWorkshop(name string, tools ...string) *workshop {
 	w := &workshop{server: newServer(name).tools(tools...), open: make(map[string]map[string][]mcp.Item), gone: make(map[string]string)}
-	for _, method := range []string{mcp.MethodToolsList, mcp.MethodResourcesList} {
+	for _, method := range []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodSkillsList} {
 		w.on(method, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			w.server.mu.Lock()
 			items := slices.Clone(w.items[method])
@@ -62,7 +62,7 @@ func (w *workshop) grow(session, method, item string) {
 	w.open[session][method] = append(w.open[session][method], mcp.Item{Name: name, Raw: mcp.Raw(item)})
 }
 
-// lose makes a session lack a tool.
+// lose makes a session lack a tool or a skill.
 func (w *workshop) lose(session, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

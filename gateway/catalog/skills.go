@@ -36,6 +36,17 @@ type skillEntry struct {
 	needs     needs
 }
 
+// size is the memory that it takes, in bytes.
+func (s *skillEntry) size() int {
+	size := len(s.uri) + len(s.key)
+	for _, names := range [][]string{s.arguments, s.unknown, s.needs.tools, s.needs.prompts, s.needs.resources} {
+		for _, name := range names {
+			size += 16 + len(name)
+		}
+	}
+	return size
+}
+
 // needs holds the public names and URIs that a skill depends on.
 type needs struct{ tools, prompts, resources []string }
 
@@ -388,6 +399,7 @@ func (c *Catalog) settle(ctx context.Context, call *mcp.Call, source int) *sourc
 	}
 	if from := c.sources[source]; from.users != nil {
 		s, _ = from.users.fetch(ctx, call, from)
+		s = c.sessions.laidOver(s, call)
 	} else if c.wait(ctx) == nil {
 		s = c.view(call)
 	}

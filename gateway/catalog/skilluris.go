@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -25,14 +26,53 @@ type skillIndex struct {
 const looseIndex = "skill/index.json"
 
 func newSkillIndex(items []mcp.Item) skillIndex {
-	x := skillIndex{keys: make(map[string]string, len(items)), loose: make(map[string]bool, len(items))}
+	keys := make(map[string]string, len(items))
 	for _, item := range items {
 		uri, _ := item.Raw.Member("uri")
 		if root, ok := mcp.SkillRoot(uri.Text()); ok {
-			x.keys[root], x.loose[looseURI(root)] = item.Name, true
+			keys[root] = item.Name
 		}
 	}
+	return indexOf(keys)
+}
+
+func indexOf(keys map[string]string) skillIndex {
+	x := skillIndex{keys: keys, loose: make(map[string]bool, len(keys))}
+	for root := range keys {
+		x.loose[looseURI(root)] = true
+	}
 	return x
+}
+
+// against returns the keys by root that differ from those of another index, "" for none.
+func (x skillIndex) against(other skillIndex) map[string]string {
+	differ := make(map[string]string)
+	for root, key := range x.keys {
+		if other.keys[root] != key {
+			differ[strings.Clone(root)] = strings.Clone(key)
+		}
+	}
+	for root := range other.keys {
+		if _, has := x.keys[root]; !has {
+			differ[root] = ""
+		}
+	}
+	return differ
+}
+
+// with returns the index with differences; see against.
+func (x skillIndex) with(differ map[string]string) skillIndex {
+	if len(differ) == 0 {
+		return x
+	}
+	keys := make(map[string]string, len(x.keys)+len(differ))
+	maps.Copy(keys, x.keys)
+	for root, key := range differ {
+		if keys[root] = key; key == "" {
+			delete(keys, root)
+		}
+	}
+	return indexOf(keys)
 }
 
 // nameless reports whether a directory of skills lists an item only to say where a skill is

@@ -134,6 +134,9 @@ func ReadServer(caps mcp.Raw) (s Server) {
 			s.Lists |= list
 		}
 	}
+	if mcp.DeclaresSkills(caps) { // SEP-2640, which has no notification of their changes
+		s.Offers |= mcp.SkillLists
+	}
 	return s
 }
 

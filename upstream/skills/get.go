@@ -62,7 +62,7 @@ func (s stage) nativeEntry(ctx context.Context, c *mcp.Call, uri string) (*mcp.R
 	if !entry.IsObject() {
 		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", transport.ErrGarbage)
 	}
-	return &mcp.Reply{Result: reply.Result.With("skill", s.item(entry, s.core.Load()).Raw)}, nil
+	return &mcp.Reply{Result: reply.Result.With("skill", s.item(c, entry, s.core.Load()).Raw)}, nil
 }
 
 // instructions makes the result of SEP-2076 for a skill of SEP-2640, or of one that is only
@@ -146,16 +146,13 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if !s.core.Load() || s.uris.Load() || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
 		return s.next.Handle(ctx, c)
 	}
-	// It is called in the session that skills are listed in: another one may know others.
-	own := c.Clone()
-	own.Session, own.Ephemeral = "", false
-	record, err := s.madeRecord(ctx, own, key)
+	record, err := s.madeRecord(ctx, c, key)
 	if err != nil {
 		return nil, err
 	}
 	text, needed := wantedArguments(record)
 	if !needed {
-		reply, err := s.next.Handle(ctx, inner(own, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
+		reply, err := s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
 		if err != nil {
 			return nil, err
 		}

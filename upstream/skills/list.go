@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"strings"
@@ -21,7 +22,7 @@ func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	items := make([]mcp.Item, len(reply.List.Items))
 	for i, item := range reply.List.Items {
-		items[i] = s.item(item.Raw, core)
+		items[i] = s.item(c, item.Raw, core)
 	}
 	return &mcp.Reply{List: reply.List.With(items)}, nil
 }
@@ -42,11 +43,11 @@ func (s stage) each(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) er
 }
 
 // item makes the record of an entry of either shape, or of both.
-func (s stage) item(entry mcp.Raw, core bool) mcp.Item {
+func (s stage) item(c *mcp.Call, entry mcp.Raw, core bool) mcp.Item {
 	name := entry.At("name").Text()
 	uri, hasURI := entry.Member("uri")
 	if !hasURI {
-		return s.madeItem(entry, name)
+		return s.madeItem(c, entry, name)
 	}
 	root, ok := mcp.SkillRoot(uri.Text())
 	if !ok {
@@ -57,13 +58,13 @@ func (s stage) item(entry mcp.Raw, core bool) mcp.Item {
 	if core {
 		k.name = name
 	}
-	s.known.Add(key, k)
+	s.learn(c, key, k)
 	return mcp.Item{Name: key, Raw: skillmd.WithFields(entry.With("name", mcp.String(key)))}
 }
 
 // madeItem makes the record of an entry that has no URI. Its text may depend on arguments, so
 // there are no digests.
-func (s stage) madeItem(entry mcp.Raw, name string) mcp.Item {
+func (s stage) madeItem(c *mcp.Call, entry mcp.Raw, name string) mcp.Item {
 	slug := skillmd.Slug(name)
 	about := ""
 	for _, member := range []string{"description", "title", "name"} {
@@ -85,7 +86,8 @@ func (s stage) madeItem(entry mcp.Raw, name string) mcp.Item {
 	}
 	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
 	k := skill{root: mcp.SkillScheme + slug, name: name, made: true}
-	if !s.perUser {
+	was, _ := s.known.Peek(name)
+	if k.varies = was.varies || c.Session != "" && !bytes.Equal(was.record, record); !s.perUser && !k.varies {
 		k.record = record
 	}
 	s.known.Add(name, k)
@@ -96,7 +98,7 @@ func (s stage) madeItem(entry mcp.Raw, name string) mcp.Item {
 func madeURI(name string) string { return mcp.SkillScheme + skillmd.Slug(name) + "/" + mcp.SkillFile }
 
 // madeRecord returns the record of a skill that has no URI of its own, as this caller may
-// see it: what the server tells one user is not shown to another.
+// see it: what the server tells one user, or in one client's session, is not shown to another.
 func (s stage) madeRecord(ctx context.Context, c *mcp.Call, key string) (record mcp.Raw, err error) {
 	if k, ok := s.known.Get(key); ok && k.record != nil {
 		return k.record, nil

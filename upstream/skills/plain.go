@@ -76,7 +76,9 @@ func (s stage) listPlain(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			list.Items = append(list.Items, item)
 		}
 	}
-	s.skipped.Store(&skipped)
+	if c.Session == "" {
+		s.skipped.Store(&skipped)
+	}
 	return &mcp.Reply{List: list}, nil
 }
 
@@ -150,7 +152,7 @@ func (s stage) plainItem(ctx context.Context, c *mcp.Call, uri string, manifest 
 			files = all
 		}
 	}
-	s.known.Add(key, skill{root: root, plain: true, manifest: manifest})
+	s.learn(c, key, skill{root: root, plain: true, manifest: manifest})
 	return mcp.Item{Name: key, Raw: read.Record(key, uri).With("resources", files)}, nil
 }
 

@@ -40,13 +40,23 @@ type skill struct {
 	made     bool    // it has only a name, and the URI is ours
 	plain    bool    // it is only a resource
 	manifest bool    // it is only a resource, and there is a list of its files
-	record   mcp.Raw // set if the URI is ours and the record is the same for all users
+	record   mcp.Raw // set if the URI is ours and the record is the same for all
+	varies   bool    // the URI is ours, and a client's own session has shown another record
 }
 
 // New returns the Skills of a server. perUser says that each user may have others.
 func New(perUser bool) *Skills {
 	known, _ := lru.New[string, skill](maxKnown) // the only error is about the size
 	return &Skills{perUser: perUser, known: known}
+}
+
+// learn remembers a skill. What a client's own session shows replaces nothing that all see.
+func (s *Skills) learn(c *mcp.Call, key string, k skill) {
+	if c.Session == "" {
+		s.known.Add(key, k)
+	} else {
+		s.known.ContainsOrAdd(key, k)
+	}
 }
 
 // Middleware answers skills/list, skills/get and resources/read of files that are written

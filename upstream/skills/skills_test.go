@@ -155,3 +155,45 @@ func TestSkillsAmongResources(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestSkillsOfSessions: each client reads of a skill what its own session shows, whatever others were shown.
+func TestSkillsOfSessions(t *testing.T) {
+	s := server{
+		mcp.MethodDiscover:              `{"capabilities":{"skills":{}}}`,
+		mcp.MethodSkillsList:            `{"skills":[{"name":"a","description":"of all"}]}`,
+		mcp.MethodSkillsGet + " " + "a": `{"instructions":"Do it."}`,
+	}
+	_, do := through(t, s)
+	about := func(session string) string {
+		call := mcp.Call{Method: mcp.MethodSkillsGet, Name: "a", Params: byURI(madeURI("a")), Session: session}
+		return do(call).Result.At("skill", "description").Text()
+	}
+	do(mcp.Call{Method: mcp.MethodSkillsList})
+	for session, description := range map[string]string{"u:1": "of session 1", "u:2": "of session 2"} {
+		s[mcp.MethodSkillsList] = `{"skills":[{"name":"a","description":"` + description + `"}]}`
+		do(mcp.Call{Method: mcp.MethodSkillsList, Session: session})
+		if got := about(session); got != description {
+			t.Errorf("session %s reads %q, want %q", session, got, description)
+		}
+	}
+	s[mcp.MethodSkillsList] = `{"skills":[{"name":"a","description":"of all"}]}`
+	if got := about("u:3"); got != "of all" {
+		t.Errorf("another session reads %q", got)
+	}
+}
+
+// TestSkippedSkillsOfSessions: operators are told of what is wrong with what all see.
+func TestSkippedSkillsOfSessions(t *testing.T) {
+	s := server{mcp.MethodDiscover: `{"capabilities":{"resources":{}}}`, mcp.MethodResourcesList: `{"resources":[]}`}
+	skills, do := through(t, s)
+	do(mcp.Call{Method: mcp.MethodSkillsList})
+	s[mcp.MethodResourcesList] = `{"resources":[{"uri":"skill://gone/SKILL.md"}]}`
+	do(mcp.Call{Method: mcp.MethodSkillsList, Session: "u:1"})
+	if skipped := skills.Skipped(); len(skipped) != 0 {
+		t.Errorf("skipped %q", skipped)
+	}
+	do(mcp.Call{Method: mcp.MethodSkillsList})
+	if skipped := skills.Skipped(); len(skipped) != 1 {
+		t.Errorf("skipped %q", skipped)
+	}
+}

@@ -33,7 +33,7 @@ type listing struct {
 // skills lists the skills that the caller may see. Having none is not an error.
 func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) {
 	call := &mcp.Call{
-		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
+		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral, Caps: c.Caps,
 		Trace: c.Trace, Aside: c.Aside, Notify: func(mcp.Event) {},
 	}
 	first := true
@@ -49,19 +49,19 @@ func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) 
 		first = false
 		l.private = l.private || page.Private
 		for _, item := range page.Items {
-			l.all = append(l.all, readSkill(item.Raw))
+			l.all = append(l.all, readSkill(item))
 		}
 	}
 	return l, nil
 }
 
-func readSkill(record mcp.Raw) skill {
-	name, _ := record.Member("name")
-	uri, _ := record.Member("uri")
-	files, _ := record.Member("resources")
-	frontmatter, _ := record.Member("frontmatter")
+// readSkill reads an entry, which has no name for clients of the extension.
+func readSkill(item mcp.Item) skill {
+	uri, _ := item.Raw.Member("uri")
+	files, _ := item.Raw.Member("resources")
+	frontmatter, _ := item.Raw.Member("frontmatter")
 	description, _ := frontmatter.Member("description")
-	return skill{name: name.Text(), uri: uri.Text(), files: files, description: strings.Join(strings.Fields(description.Text()), " ")}
+	return skill{name: item.Name, uri: uri.Text(), files: files, description: strings.Join(strings.Fields(description.Text()), " ")}
 }
 
 func (l listing) find(name string) (skill, bool) {
