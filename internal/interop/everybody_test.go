@@ -108,7 +108,10 @@ func (l *lab) startEverybody(t *testing.T, p product) *everybody {
 	}
 	server, err := json.Marshal(object{
 		"enabled": true, "client_id": "gatehouse", "client_secret": "the-secret-of-the-gateway",
-		"clients":      []object{{"id": document, "document": "client.json"}},
+		"clients": []object{
+			{"id": document, "document": "client.json"},
+			{"id": named, "name": "Ada's desktop", "redirect_uris": []string{"http://127.0.0.1/callback"}},
+		},
 		"registration": object{"dcr": object{"enabled": true}},
 		"signing_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 	})

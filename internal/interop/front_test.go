@@ -27,9 +27,10 @@ type front struct {
 	URL    string // public_url of the gateway
 	key    *ecdsa.PrivateKey
 	server *httptest.Server
+	in     sync.RWMutex // is read-locked by each request that passes, until it is written down
 
-	mu     sync.Mutex // guards the fields below
-	passed []passed
+	mu     sync.Mutex        // guards the fields below
+	passed []*passed         // in the order in which they came
 	first  map[string]bool   // tokens got by a code
 	aged   map[string]string // what the gateway gets instead of a token
 	tokens []string          // all access tokens
@@ -61,12 +62,14 @@ func newFront(t *testing.T, address string, key *ecdsa.PrivateKey) *front {
 
 // pass passes a request on and writes it down.
 func (f *front) pass(t *testing.T, proxy http.Handler, w http.ResponseWriter, r *http.Request) {
+	f.in.RLock()
+	defer f.in.RUnlock()
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
 	if err != nil {
 		return // the client is gone
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	one, token := passed{what: r.Method + " " + r.URL.Path, query: r.URL.Query()}, ""
+	one, token := &passed{what: r.Method + " " + r.URL.Path, query: r.URL.Query()}, ""
 	switch r.URL.Path {
 	case "/mcp":
 		if token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); token != "" {
@@ -79,17 +82,22 @@ func (f *front) pass(t *testing.T, proxy http.Handler, w http.ResponseWriter, r 
 		one.query, _ = url.ParseQuery(string(body))
 		one.what += " " + one.query.Get("grant_type")
 	}
-	one.client = one.query.Get("client_id")
+	if one.client = one.query.Get("client_id"); one.client == "" && r.URL.Path == "/oauth/token" {
+		name, _, _ := r.BasicAuth()
+		one.client, _ = url.QueryUnescape(name) // RFC 6749 §2.3.1
+	}
 	if r.URL.Path == "/mcp" {
 		f.happen()
 	}
+	f.mu.Lock()
+	f.passed = append(f.passed, one)
+	f.mu.Unlock()
 	answer := &watched{ResponseWriter: w, status: http.StatusOK, keeps: r.URL.Path == "/oauth/token"}
 	proxy.ServeHTTP(answer, r)
-	one.what = fmt.Sprint(one.what, " ", answer.status)
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.passed = append(f.passed, one)
+	one.what = fmt.Sprint(one.what, " ", answer.status)
 	var got struct {
 		Token string `json:"access_token"`
 	}
@@ -128,8 +136,10 @@ func (f *front) begin(called func()) {
 	clear(f.aged)
 }
 
-// seen returns what has passed, and the access tokens.
-func (f *front) seen() ([]passed, []string) {
+// seen returns what has passed, and the access tokens. The clients have ended.
+func (f *front) seen() ([]*passed, []string) {
+	f.in.Lock() // the last client may have its answer before that is written down
+	defer f.in.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.passed, f.tokens
