@@ -22,6 +22,7 @@ type issuer struct {
 
 	provider atomic.Pointer[knownProvider] // nil before the first sign-in
 	asking   singleflight.Group            // for its metadata
+	codes    *suspects                     // by the codes that it does not know
 }
 
 func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
@@ -40,7 +41,11 @@ func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &issuer{rules: newRules(cfg, iss, slices.Collect(maps.Values(deps.Views))), client: client, keys: k}, nil
+	codes, err := newSuspects()
+	if err != nil {
+		return nil, err
+	}
+	return &issuer{rules: newRules(cfg, iss, slices.Collect(maps.Values(deps.Views))), client: client, keys: k, codes: codes}, nil
 }
 
 // newClient is the default of Deps.NewClient.

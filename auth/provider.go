@@ -26,6 +26,27 @@ type Provider struct {
 
 	// RoundTripper sends requests to the issuer, as all of the gateway's requests to issuers are sent.
 	safehttp.RoundTripper
+
+	codes *suspects
+}
+
+// Turn returns when a code that came from an address may be redeemed. The caller calls done after that,
+// with whether the issuer knew the code. Anybody can begin to sign in and come back with a made-up code:
+// those who do so again and again wait for each other, as with made-up tokens. Each code counts as
+// made up until the issuer has known it, so it is no use to send many at once.
+func (p *Provider) Turn(ctx context.Context, remote string) (done func(known bool), err error) {
+	from := networkOf(remote)
+	free, err := p.codes.wait(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	p.codes.bad(from)
+	return func(known bool) {
+		free()
+		if known {
+			p.codes.good(from)
+		}
+	}, nil
 }
 
 // providerFor is how long the metadata of a Provider are used.
@@ -52,6 +73,7 @@ func (a *Auth) Provider(ctx context.Context, issuer string) (*Provider, error) {
 		defer cancel()
 		p, err := provider(ctx, iss.client, issuer)
 		if err == nil {
+			p.codes = iss.codes
 			iss.provider.Store(&knownProvider{p, time.Now().Add(providerFor)})
 		}
 		return p, err

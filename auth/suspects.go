@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// suspectAfter is the number of invalid opaque tokens within suspectFor, without a valid
-	// one, that makes an address suspect. All suspect addresses together have one
-	// introspection at a time: so made-up tokens cost the issuer little, and nobody at
-	// another address has to wait. An address with valid tokens may be a proxy's, with many
-	// users.
+	// suspectAfter is the number of invalid opaque tokens, or of unknown codes, within suspectFor,
+	// without a valid one, that makes an address suspect. All suspect addresses together have
+	// one request to the issuer at a time: so what is made up costs the issuer little, and nobody
+	// at another address has to wait. An address with valid ones may be a proxy's, with many users.
 	suspectAfter = 20
 	suspectFor   = time.Minute
 	maxSuspects  = 10_000 // addresses that are counted
@@ -22,16 +21,16 @@ const (
 	networkBits  = 64     // how much of an IPv6 address counts as one
 )
 
-var errQueued = errors.New("too many tokens from this address were no good")
+var errQueued = errors.New("too much from this address was no good")
 
-// suspects are the addresses that send invalid tokens.
+// suspects are the addresses that send invalid tokens, or codes.
 type suspects struct {
 	counts *lru.Cache[netip.Prefix, count]
 	queue  chan struct{} // holds one for each that waits, or has its turn
 	turn   chan struct{}
 }
 
-// count is the number of invalid tokens since a time, and whether there was a valid one.
+// count is the number of invalid ones since a time, and whether there was a valid one.
 type count struct {
 	since time.Time
 	bad   int
@@ -58,7 +57,7 @@ func networkOf(remote string) netip.Prefix {
 	return network
 }
 
-// wait returns when a token from an address may be introspected. The caller calls done after
+// wait returns when the issuer may be asked about what came from an address. The caller calls done after
 // that.
 func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), err error) {
 	c, ok := s.counts.Get(from)
@@ -81,7 +80,7 @@ func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), er
 	}
 }
 
-// bad counts an invalid token. Two at the same time may count as one.
+// bad counts what was invalid. Two at the same time may count as one.
 func (s *suspects) bad(from netip.Prefix) {
 	c, ok := s.counts.Get(from)
 	if !ok || time.Since(c.since) >= suspectFor {
@@ -91,7 +90,7 @@ func (s *suspects) bad(from netip.Prefix) {
 	s.counts.Add(from, c)
 }
 
-// good records a valid token.
+// good records that something was valid.
 func (s *suspects) good(from netip.Prefix) {
 	if c, _ := s.counts.Get(from); !c.good {
 		s.counts.Add(from, count{since: time.Now(), good: true})

@@ -134,8 +134,7 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 		return in, err
 	}
 	f.setCookie(w, f.cookie(b.State), "", -1)
-	ctx, cancel := context.WithTimeout(r.Context(), exchangeTime)
-	defer cancel()
+	ctx := r.Context()
 	// Whoever has kept the cookie must not have the issuer asked for one code after the other.
 	switch first, err := f.Ended.Add(ctx, b.State, nil, longest); {
 	case err != nil:
@@ -157,16 +156,32 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	case len(answer["code"]) != 1 || answer.Get("code") == "":
 		return in, &RefusedError{"The answer of the issuer has no code."}
 	}
-	token, err := f.client(at).Exchange(through(ctx, at), answer.Get("code"), append(f.resource(), oauth2.VerifierOption(b.Verifier))...)
-	if isInvalidGrant(err) {
-		return in, &RefusedError{"The issuer does not know the code of this sign-in, or not any more. Sign in again."}
-	}
+	token, err := f.redeem(ctx, at, r.RemoteAddr, answer.Get("code"), b.Verifier)
 	if err != nil {
-		return in, fmt.Errorf("the issuer gives no token: %w", bare(err))
+		return in, err
 	}
 	in.Refresh = mcp.Secret(token.RefreshToken)
 	in.Caller, err = f.who(r, token, b.Nonce)
 	return in, err
+}
+
+// redeem returns the tokens of a code that came from an address.
+func (f *Flow) redeem(ctx context.Context, at *auth.Provider, remote, code, verifier string) (*oauth2.Token, error) {
+	done, err := at.Turn(ctx, remote)
+	if err != nil {
+		return nil, &RefusedError{"Too many sign-ins from this address have failed. Try again in a minute."}
+	}
+	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
+	defer cancel()
+	token, err := f.client(at).Exchange(through(ctx, at), code, append(f.resource(), oauth2.VerifierOption(verifier))...)
+	done(err == nil)
+	if isInvalidGrant(err) {
+		return nil, &RefusedError{"The issuer does not know the code of this sign-in, or not any more. Sign in again."}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the issuer gives no token: %w", bare(err))
+	}
+	return token, nil
 }
 
 // who returns whose token it is.

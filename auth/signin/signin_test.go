@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,6 +227,67 @@ func TestMadeUpCodes(t *testing.T) {
 			t.Errorf("%s: %v, and the issuer was asked %d times", code, err, len(w.forms))
 		}
 	}
+}
+
+// TestManyMadeUpCodes: whoever begins one sign-in after the other, and makes up a code for each, has the
+// issuer asked about one at a time after the first ones, and keeps nobody waiting elsewhere. Where
+// somebody has signed in, nobody has to wait: many people may share the address.
+func TestManyMadeUpCodes(t *testing.T) {
+	w := newWorld(t)
+	w.claims = map[string]any{}
+	var asked atomic.Int64
+	arrived, goOn := make(chan struct{}, 100), make(chan struct{})
+	w.issuer.Handle("/token", func(rw http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.PostFormValue("code") == "made-up" {
+			arrived <- struct{}{}
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
+		}
+		w.token(rw, r)
+	})
+	// from ends a sign-in of a new browser at an address.
+	from := func(ctx context.Context, remote, code string) error {
+		cookie, query := w.begin(t)
+		answer := w.good(query)
+		answer.Set("code", code)
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, redirect+"?"+answer.Encode(), nil)
+		r.RemoteAddr = remote
+		r.AddCookie(cookie)
+		_, _, err := w.End(httptest.NewRecorder(), r)
+		return err
+	}
+	var all sync.WaitGroup
+	ctx, leave := context.WithCancel(t.Context())
+	flood := func(remote string, n int) {
+		for range n {
+			all.Go(func() { _ = from(ctx, remote, "made-up") })
+		}
+		for range n {
+			<-arrived
+		}
+	}
+	flood("203.0.113.9:1", 20) // these are asked at once, and still run
+	flood("[2001:db8::1]:1", 20)
+	flood("203.0.113.9:2", 1) // which has the turn of all suspects
+	for _, remote := range []string{"203.0.113.9:3", "[2001:db8::2]:1"} {
+		short, end := context.WithCancel(t.Context())
+		end()
+		before := asked.Load()
+		_, refused := errors.AsType[*signin.RefusedError](from(short, remote, "made-up"))
+		if !refused || asked.Load() != before {
+			t.Errorf("%s: refused %t, and the issuer was asked %d times more", remote, refused, asked.Load()-before)
+		}
+	}
+	if err := from(t.Context(), "198.51.100.7:1", "good-code"); err != nil {
+		t.Errorf("elsewhere: %v", err)
+	}
+	flood("198.51.100.7:2", 30) // nobody waits there
+	close(goOn)
+	all.Wait()
+	leave()
 }
 
 // TestOutage: whoever begins sign-ins while the issuer is away does not fill the log.
