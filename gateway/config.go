@@ -292,15 +292,9 @@ func checkPublicURL(raw string) error {
 
 // withDefaults fills in the defaults that other packages need and this one owns.
 func (c Config) withDefaults() Config {
-	if c.Listen == "" {
-		c.Listen = defaultListen
-	}
-	if c.PublicURL == "" {
-		c.PublicURL = loopbackURL(c.Listen)
-	}
-	if c.ShutdownTimeout == 0 {
-		c.ShutdownTimeout = defaultShutdownTimeout
-	}
+	c.Listen = cmp.Or(c.Listen, defaultListen)
+	c.PublicURL = cmp.Or(c.PublicURL, loopbackURL(c.Listen))
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
 	c.Naming = c.Naming.WithDefaults()
 	c.Connections = c.Connections.withDefaults()
 	c.Audit = c.Audit.WithDefaults()
@@ -453,10 +447,7 @@ func (c Config) inFlight(limit int64) int64 {
 func (c Config) memoryDoubts(limit int64) (doubts []error) {
 	share := c.inFlight(limit) / 2
 	for i, u := range c.Upstreams {
-		most := u.Limits.ResultBytes
-		if most == 0 {
-			most = wire.DefaultMaxResult
-		}
+		most := cmp.Or(u.Limits.ResultBytes, wire.DefaultMaxResult)
 		if enabled(u) && u.Skills == "" && most > share {
 			doubts = append(doubts, fmt.Errorf("%s: limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused",
 				upstreamPath(i, u), most, share))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -61,15 +62,9 @@ func (c Connections) Validate() error {
 
 // withDefaults fills in the defaults.
 func (c Connections) withDefaults() Connections {
-	if c.Max == 0 {
-		c.Max = defaultConnections
-	}
-	if c.PerAddress == 0 {
-		c.PerAddress = (c.Max + 1) / 2
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = defaultIdleTimeout
-	}
+	c.Max = cmp.Or(c.Max, defaultConnections)
+	c.PerAddress = cmp.Or(c.PerAddress, (c.Max+1)/2)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
 	return c
 }
 
