@@ -70,10 +70,7 @@ func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Lo
 		}
 	}
 	err = inspect(ctx, cfg, version, log, func(g *graph) error {
-		reports, doubts = g.reports(), slices.Concat(g.idleRules(), g.clientDoubts())
-		for _, d := range g.sight().deceits() {
-			doubts = append(doubts, d)
-		}
+		reports, doubts = g.reports(), slices.Concat(g.idleRules(), g.doubts())
 		if view != "" {
 			shown = g.catalog.Shown(view)
 		}
@@ -82,8 +79,8 @@ func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Lo
 	return reports, shown, doubts, err
 }
 
-// clientDoubts returns what known clients cut or refuse of the tools.
-func (g *graph) clientDoubts() (doubts []error) {
+// doubts returns what known clients cut or refuse of the tools, and what may deceive people or models.
+func (g *graph) doubts() (doubts []error) {
 	all := 0
 	for i, u := range g.cfg.Upstreams {
 		if !enabled(u) {
@@ -107,6 +104,9 @@ func (g *graph) clientDoubts() (doubts []error) {
 				doubts = append(doubts, fmt.Errorf("%s: show: %s", viewKey(i, v), doubt))
 			}
 		}
+	}
+	for _, d := range g.sight().deceits() {
+		doubts = append(doubts, d)
 	}
 	return doubts
 }
@@ -378,11 +378,7 @@ func try(ctx context.Context, all Config, only, version string, log *slog.Logger
 	}
 	err = inspect(ctx, cfg, version, log, func(g *graph) error {
 		reports = g.reports()
-		found := g.clientDoubts()
-		for _, d := range g.sight().deceits() {
-			found = append(found, d)
-		}
-		if len(found) > 0 {
+		if found := g.doubts(); len(found) > 0 {
 			doubts = strictyaml.Unplaced(errors.Join(found...)).Problems
 		}
 		return nil
