@@ -263,16 +263,8 @@ func accountsFlow(s accounts.SignIn, cfg auth.Config, publicURL string, issuers 
 		Issuer: cmp.Or(s.Issuer, cfg.Issuers[0].URL), ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes,
 		Redirect: redirect, Cookie: "gatehouse-account-flow", Path: path, Key: key, Issuers: issuers, Several: true,
 	}
-	if len(f.Scopes) == 0 {
-		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
-	}
 	f.IDToken = cfg.Server.Enabled && cfg.Server.Identity == auth.IdentityIDToken && f.Issuer == cmp.Or(cfg.Server.Provider, cfg.Issuers[0].URL)
-	for _, iss := range cfg.Issuers {
-		// A provider whose tokens name another audience knows no resources, and may refuse them.
-		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
-			f.Resource = publicURL
-		}
-	}
+	askForToken(f, cfg, publicURL)
 	return f
 }
 

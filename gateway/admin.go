@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
@@ -98,16 +99,21 @@ func (v visitors) flow(under *graph) *signin.Flow {
 		Redirect: under.cfg.Admin.At() + console.CallbackPath, Cookie: console.FlowCookie, Path: console.CallbackPath,
 		Key: v.flows, Ended: v.ended, Issuers: under.auth,
 	}
+	askForToken(f, under.cfg.Auth, under.cfg.PublicURL)
+	return f
+}
+
+// askForToken has a sign-in ask for a token for the gateway, as its clients do.
+func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
 	if len(f.Scopes) == 0 {
-		f.Scopes = under.cfg.Auth.WithDefaults(under.cfg.PublicURL).ScopesSupported
+		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
 	}
-	for _, iss := range under.cfg.Auth.Issuers {
+	for _, iss := range cfg.Issuers {
 		// A provider whose tokens name another audience knows no resources, and may refuse them.
-		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, under.cfg.PublicURL)) {
-			f.Resource = under.cfg.PublicURL
+		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
+			f.Resource = publicURL
 		}
 	}
-	return f
 }
 
 // adminConnections bounds the connections of operators, probes and the like that are served at
