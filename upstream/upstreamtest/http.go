@@ -58,7 +58,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	s.begin(session, m, cancel)
 	defer s.end(session, m)
-	p := &httpPeer{w: w, of: session}
+	p := &httpPeer{w: w, inSession: inSession{session}}
 	reply, ok := s.answer(ctx, p, m)
 	if ok {
 		p.answer(reply)
@@ -117,14 +117,12 @@ func writeJSON(w http.ResponseWriter, status int, m message) {
 
 // httpPeer answers with JSON, or with an event stream once it has sent another message.
 type httpPeer struct {
-	w  http.ResponseWriter
-	of *serverSession
+	w http.ResponseWriter
+	inSession
 
 	mu        sync.Mutex // guards streaming
 	streaming bool
 }
-
-func (p *httpPeer) session() *serverSession { return p.of }
 
 func (p *httpPeer) send(m message) {
 	p.mu.Lock()
@@ -133,11 +131,7 @@ func (p *httpPeer) send(m message) {
 		p.streaming = true
 		p.w.Header().Set("Content-Type", "text/event-stream")
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // what the server says is always JSON
-	}
-	fmt.Fprintf(p.w, "event: message\ndata: %s\n\n", raw)
+	fmt.Fprintf(p.w, "event: message\ndata: %s\n\n", encode(m))
 	_ = http.NewResponseController(p.w).Flush() // every writer here can
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,6 +80,11 @@ type peer interface {
 	session() *serverSession
 }
 
+// inSession is a peer's session.
+type inSession struct{ of *serverSession }
+
+func (p inSession) session() *serverSession { return p.of }
+
 func newSession(id string) *serverSession {
 	return &serverSession{id: id, waiting: make(map[string]chan message), running: make(map[string]context.CancelFunc)}
 }
@@ -93,7 +99,7 @@ func (s *Server) note(format string, args ...any) {
 func (s *Server) Seen() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.seen...)
+	return slices.Clone(s.seen)
 }
 
 // answer answers a request; ok is false if there is nothing to send.
@@ -206,11 +212,15 @@ func (s *Server) call(ctx context.Context, p peer, in params) (map[string]any, *
 }
 
 func note(method string, params any) message {
-	raw, err := json.Marshal(params)
+	return message{JSONRPC: "2.0", Method: method, Params: encode(params)}
+}
+
+func encode(v any) []byte {
+	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // what the server says is always JSON
 	}
-	return message{JSONRPC: "2.0", Method: method, Params: raw}
+	return raw
 }
 
 var question = map[string]any{"mode": "form", "message": "Which colour?", "requestedSchema": map[string]any{
@@ -248,11 +258,7 @@ func (s *Server) ask(ctx context.Context, p peer, in params) (map[string]any, *r
 	p.send(m)
 	select {
 	case got := <-wait:
-		raw, err := json.Marshal(got.Result)
-		if err != nil {
-			return nil, &rpcError{Code: -32603, Message: err.Error()}, true
-		}
-		return say(raw)
+		return say(encode(got.Result))
 	case <-ctx.Done():
 		s.note("ask ended")
 		return nil, nil, false
@@ -278,6 +284,19 @@ func (s *Server) take(session *serverSession, m message) {
 			cancel()
 		}
 	}
+}
+
+// serve answers a request on a connection that takes others meanwhile.
+func (s *Server) serve(ctx context.Context, running *sync.WaitGroup, p peer, m message) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.begin(p.session(), m, cancel)
+	running.Go(func() {
+		defer cancel()
+		defer s.end(p.session(), m)
+		if reply, ok := s.answer(ctx, p, m); ok {
+			p.send(reply)
+		}
+	})
 }
 
 func (s *Server) begin(session *serverSession, m message, cancel context.CancelFunc) {

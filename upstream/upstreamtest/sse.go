@@ -42,7 +42,7 @@ func (h *sseServer) stream(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	h.opened++
 	id := fmt.Sprint("stream-", h.opened)
-	p := &ssePeer{w: w, ctx: ctx, cancel: cancel, of: newSession(id)}
+	p := &ssePeer{w: w, ctx: ctx, cancel: cancel, inSession: inSession{newSession(id)}}
 	h.streams[id] = p
 	h.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -81,30 +81,20 @@ func (h *sseServer) message(w http.ResponseWriter, r *http.Request) {
 	if p.over {
 		return
 	}
-	ctx, cancel := context.WithCancel(p.ctx)
-	h.s.begin(p.of, m, cancel)
-	p.running.Go(func() {
-		defer cancel()
-		defer h.s.end(p.of, m)
-		if reply, ok := h.s.answer(ctx, p, m); ok {
-			p.send(reply)
-		}
-	})
+	h.s.serve(p.ctx, &p.running, p, m)
 }
 
 // ssePeer answers on the one stream of its client.
 type ssePeer struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	of      *serverSession
+	ctx    context.Context
+	cancel context.CancelFunc
+	inSession
 	running sync.WaitGroup // grows only while not over
 
 	mu   sync.Mutex // guards the fields below
 	w    http.ResponseWriter
 	over bool
 }
-
-func (p *ssePeer) session() *serverSession { return p.of }
 
 func (p *ssePeer) write(text string) {
 	p.mu.Lock()
@@ -116,11 +106,7 @@ func (p *ssePeer) write(text string) {
 }
 
 func (p *ssePeer) send(m message) {
-	raw, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // what the server says is always JSON
-	}
-	p.write("event: message\ndata: " + string(raw) + "\n\n")
+	p.write("event: message\ndata: " + string(encode(m)) + "\n\n")
 }
 
 func (p *ssePeer) garbage() bool {

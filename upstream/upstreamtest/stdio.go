@@ -13,7 +13,7 @@ import (
 // ServeStdio serves one connection over stdio until its input ends.
 func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
 	fmt.Fprintln(os.Stderr, "scripted server is ready")
-	p := &linePeer{out: out, of: newSession("")}
+	p := &linePeer{out: out, inSession: inSession{newSession("")}}
 	var running sync.WaitGroup
 	all, stop := context.WithCancel(context.Background())
 	lines := bufio.NewReader(in)
@@ -30,37 +30,23 @@ func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
 			s.take(p.of, m)
 			continue
 		}
-		ctx, cancel := context.WithCancel(all)
-		s.begin(p.of, m, cancel)
-		running.Go(func() {
-			defer cancel()
-			defer s.end(p.of, m)
-			if reply, ok := s.answer(ctx, p, m); ok {
-				p.send(reply)
-			}
-		})
+		s.serve(all, &running, p, m)
 	}
 	stop()
 	running.Wait()
 }
 
 type linePeer struct {
-	of *serverSession
+	inSession
 
 	mu  sync.Mutex // guards out
 	out io.Writer
 }
 
-func (p *linePeer) session() *serverSession { return p.of }
-
 func (p *linePeer) send(m message) {
-	raw, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // what the server says is always JSON
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _ = p.out.Write(append(raw, '\n')) // a client that left needs no answer
+	_, _ = p.out.Write(append(encode(m), '\n')) // a client that left needs no answer
 }
 
 func (p *linePeer) garbage() bool {

@@ -154,8 +154,7 @@ func testDiscover(t *testing.T, b *bench) {
 		if _, ok := caps.Member("tools"); !ok {
 			t.Errorf("no tools in %s", caps)
 		}
-		info, _ := reply.Result.Member("serverInfo")
-		if name, _ := info.Member("name"); name.Text() != "scripted" {
+		if info := reply.Result.At("serverInfo"); info.At("name").Text() != "scripted" {
 			t.Errorf("serverInfo %s", info)
 		}
 		if text, _ := reply.Result.Member("instructions"); text.Text() != "be kind" {
