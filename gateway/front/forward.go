@@ -61,17 +61,12 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 	case lost && !a.runs && a.r.Method != http.MethodDelete && len(a.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil, true
 	case lost && a.id != nil:
-		f.writeJSON(a.w, http.StatusOK, f.lostRequest(a))
+		f.writeJSON(a.w, http.StatusOK, f.lostAnswer(a.id, "", revisionOf(a.r)))
 		return forwarded, false
 	case lost && a.runs:
 		return refuse.Lost(), false
 	}
 	return f.refuseSession(session.ErrUnavailable), false
-}
-
-// lostRequest is the response to a request that was lost with its owner.
-func (f *Front) lostRequest(a arrival) []byte {
-	return wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", refuse.LostError()))
 }
 
 // endRelayed ends a stream that broke off on its way from the owner. It returns false if the
@@ -87,7 +82,7 @@ func (f *Front) endRelayed(a arrival, w *relayed) bool {
 	case stopping:
 		return true
 	case a.id != nil && len(a.r.Header[wire.HeaderSession]) == 0:
-		last = f.lostRequest(a)
+		last = f.lostAnswer(a.id, "", revisionOf(a.r))
 	default:
 		return false
 	}

@@ -178,7 +178,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		f.origins[strings.ToLower(origin)] = true
 	}
 	f.info = serverInfo(deps.Server)
-	f.metaInfo = serverMeta(f.info)
+	f.metaInfo = mcp.Object(wire.MetaServerInfo, f.info)
 	return f, nil
 }
 

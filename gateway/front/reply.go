@@ -81,8 +81,6 @@ func serverInfo(s ServerInfo) mcp.Raw {
 	return info.With("version", mcp.String(s.Version))
 }
 
-func serverMeta(info mcp.Raw) mcp.Raw { return mcp.Object(wire.MetaServerInfo, info) }
-
 // render returns the response for a reply with a result or a list.
 func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	switch {

@@ -128,7 +128,8 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	return done
 }
 
-// lostAnswer is the response to a request whose own response is lost.
+// lostAnswer is the response to a request whose own response is lost. name is that of its stream,
+// "" if it is not known.
 func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []byte {
 	return wire.AppendError(nil, request, f.readable(rev, "", stream.CallOf(name), refuse.LostError()))
 }
