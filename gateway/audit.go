@@ -89,7 +89,7 @@ func VerifyAudit(files []string, key []byte, known map[uint64]AuditHash) ([]*Aud
 		}
 		v := record.NewVerifier(signing, known)
 		for _, p := range parts[:end] {
-			if err := p.verify(v); err != nil {
+			if err := withFile(p.file, func(f io.Reader) error { return v.Read(p.file, f) }); err != nil {
 				return nil, err
 			}
 		}
@@ -113,15 +113,20 @@ func QueryAudit(files []string, filter AuditFilter, do func(line []byte, e *Audi
 		return err
 	}
 	for _, p := range parts {
-		f, err := os.Open(p.file)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(filter.Read(f, do), f.Close()); err != nil {
+		if err := withFile(p.file, func(f io.Reader) error { return filter.Read(f, do) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// withFile calls do with what is in a file.
+func withFile(name string, do func(io.Reader) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(f), f.Close())
 }
 
 // auditPart is a file with a part of a chain.
@@ -133,31 +138,25 @@ type auditPart struct {
 // auditParts returns the files by their chains, oldest first.
 func auditParts(files []string) (parts []auditPart, err error) {
 	for _, name := range files {
-		f, err := os.Open(name)
+		err := withFile(name, func(f io.Reader) error {
+			chain, seq, ok := record.Begins(f)
+			if !ok {
+				return fmt.Errorf("%s does not begin with a record", name)
+			}
+			parts = append(parts, auditPart{name, chain, seq})
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		chain, seq, ok := record.Begins(f)
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, fmt.Errorf("%s does not begin with a record", name)
-		}
-		parts = append(parts, auditPart{name, chain, seq})
 	}
-	slices.SortStableFunc(parts, func(a, b auditPart) int {
-		return cmp.Or(strings.Compare(a.chain, b.chain), cmp.Compare(a.seq, b.seq))
-	})
+	slices.SortStableFunc(parts, auditPart.compare)
 	return parts, nil
 }
 
-func (p auditPart) verify(v *record.Verifier) error {
-	f, err := os.Open(p.file)
-	if err != nil {
-		return err
-	}
-	return errors.Join(v.Read(p.file, f), f.Close())
+// compare orders files by their chains, the oldest first.
+func (p auditPart) compare(q auditPart) int {
+	return cmp.Or(strings.Compare(p.chain, q.chain), cmp.Compare(p.seq, q.seq))
 }
 
 // ReplayReport is what a replay of recorded calls has found out.
@@ -213,10 +212,7 @@ func Replay(ctx context.Context, q ReplayQuestion) (*ReplayReport, error) {
 		return nil, err
 	}
 	for _, name := range oldestFirst(files) {
-		f, err := os.Open(name)
-		if err == nil {
-			err = errors.Join(r.Read(ctx, name, f), f.Close())
-		}
+		err := withFile(name, func(f io.Reader) error { return r.Read(ctx, name, f) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -268,16 +264,14 @@ func replayed(l loaded) replay.Rules {
 func oldestFirst(files []string) []string {
 	at := make(map[string]auditPart)
 	for _, name := range files {
-		if f, err := os.Open(name); err == nil {
-			p := auditPart{file: name}
+		p := auditPart{file: name}
+		_ = withFile(name, func(f io.Reader) error { // one that cannot be read comes first
 			p.chain, p.seq, _ = record.Begins(io.LimitReader(f, maxFirstRecord))
-			at[name] = p
-			_ = f.Close()
-		}
+			return nil
+		})
+		at[name] = p
 	}
-	return slices.SortedStableFunc(slices.Values(files), func(a, b string) int {
-		return cmp.Or(strings.Compare(at[a].chain, at[b].chain), cmp.Compare(at[a].seq, at[b].seq))
-	})
+	return slices.SortedStableFunc(slices.Values(files), func(a, b string) int { return at[a].compare(at[b]) })
 }
 
 // AuditHash is the hash of a record.
