@@ -93,7 +93,7 @@ type Callers struct {
 	Read  func([]byte) (mcp.Caller, error)
 }
 
-// Front is the http.Handler of the endpoint. Requests must pass through auth, which puts the
+// Front is the endpoint. Its requests must pass through auth, which puts the
 // mcp.Caller into their context: see Behind.
 type Front struct {
 	*live.Sessions // what is held here of sessions
@@ -182,13 +182,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	return f, nil
 }
 
-// ServeHTTP answers one request whose caller is known.
-func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.admit(w, r, f.verbs()) {
-		f.serve(w, r)
-	}
-}
-
 // Behind returns the endpoint with authentication in its place: behind the checks that stop
 // requests which web pages make users' browsers send, and in front of everything that needs a
 // caller. A browser's preflight, which has no token, is answered before authentication. Pages
@@ -231,7 +224,7 @@ func (f *Front) admit(w http.ResponseWriter, r *http.Request, v verbs) bool {
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
-		f.post(w, r)
+		f.post(w, r, false)
 	case http.MethodGet:
 		f.get(w, r)
 	case http.MethodDelete:

@@ -409,6 +409,13 @@ func newBench(t testing.TB, cfg Config) *bench {
 	return b
 }
 
+// ServeHTTP answers one request whose caller is in its context, as Behind does behind auth.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.admit(w, r, f.verbs()) {
+		f.serve(w, r)
+	}
+}
+
 // ServeHTTP puts the caller of the test into the context, as auth does.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	caller := mcp.Caller{Issuer: r.Header.Get("Test-Issuer"), Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
@@ -427,7 +434,7 @@ func (b *bench) serve(w http.ResponseWriter, r *http.Request, caller mcp.Caller)
 			next.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))
 		})
 	}
-	handler := as(b.front)
+	handler := b.front.Behind(as)
 	switch stream, messages := b.front.SSEPaths(); r.URL.Path {
 	case stream:
 		handler = b.front.SSEBehind(as)

@@ -114,7 +114,7 @@ func (f *Front) SSEBehind(authenticate func(http.Handler) http.Handler) http.Han
 
 // MessagesBehind is Behind for the messages of HTTP+SSE.
 func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) http.Handler {
-	return f.behind(authenticate, messageVerbs, f.postOld)
+	return f.behind(authenticate, messageVerbs, func(w http.ResponseWriter, r *http.Request) { f.post(w, r, true) })
 }
 
 // openOld answers a GET with a stream, and returns when the stream ends.

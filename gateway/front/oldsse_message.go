@@ -11,12 +11,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// postOld answers the POST of a message. The status says only whether the message is accepted;
-// its answer comes on the stream.
-func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
-	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, old: true, since: f.now()})
-}
-
 // onStream handles a message that was posted for a stream.
 func (f *Front) onStream(p *posted) *refuse.Refusal {
 	ref := f.findStream(p)

@@ -62,7 +62,7 @@ func (s *bubbleStream) message(body string) *http.Request {
 // post sends a message and returns the status.
 func (s *bubbleStream) post(body string) int {
 	w := httptest.NewRecorder()
-	s.f.postOld(w, s.message(body))
+	s.f.post(w, s.message(body), true)
 	synctest.Wait()
 	return w.Code
 }
@@ -363,10 +363,10 @@ func TestOldBounds(t *testing.T) {
 			<-o.turn        // nothing is read from here on
 			const calls = 5 // of 1 MiB each
 			for n := range calls {
-				go o.f.postOld(httptest.NewRecorder(), o.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":"late-%d","method":"tools/call","params":{"name":"large"}}`, n)))
+				go o.f.post(httptest.NewRecorder(), o.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":"late-%d","method":"tools/call","params":{"name":"large"}}`, n)), true)
 			}
 			synctest.Wait()
-			go o.f.postOld(httptest.NewRecorder(), o.message(`{"jsonrpc":"2.0","id":"asks","method":"tools/call","params":{"name":"ask-sampling"}}`))
+			go o.f.post(httptest.NewRecorder(), o.message(`{"jsonrpc":"2.0","id":"asks","method":"tools/call","params":{"name":"ask-sampling"}}`), true)
 			time.Sleep(time.Minute)
 			o.turn <- struct{}{}
 			text := o.settled()

@@ -123,7 +123,7 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(mcp.WithCaller(r.Context(), caller))
 	if _, messages := f.SSEPaths(); messages != "" && (r.URL.Path == messages || caller.View != "" && OfSSE(r.URL.Path)) {
-		f.postOld(w, r)
+		f.post(w, r, true)
 		return
 	}
 	f.serve(w, r)

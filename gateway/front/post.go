@@ -161,12 +161,10 @@ func (f *Front) arriving(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 }
 
-// post answers a POST.
-func (f *Front) post(w http.ResponseWriter, r *http.Request) {
-	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, since: f.now()})
-}
-
-func (f *Front) answer(p *posted) {
+// post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
+// answer comes on the stream.
+func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
+	p := &posted{w: w, rc: http.NewResponseController(w), r: r, old: old, since: f.now()}
 	defer p.release(f)
 	defer func() {
 		if cause := recover(); cause != nil {
