@@ -47,94 +47,76 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	name := u.cfg.Name
 	executed := mcp.ExecutedUnknown
 	if errors.Is(err, dialect.ErrNotStarted) || errors.Is(err, transport.ErrNotSent) {
 		executed = mcp.ExecutedNo
 	}
 	if none, ok := errors.AsType[*outbound.Error](err); ok && none.SignIn {
-		return mcp.UpstreamError(failure.SignInNeeded, name, mcp.ExecutedNo, "Upstream %s needs you to sign in there: %s", name, none.Why)
+		return u.fails(failure.SignInNeeded, mcp.ExecutedNo, "Upstream %s needs you to sign in there: %s", none.Why)
 	} else if ok {
-		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
-			"Upstream %s cannot be used: %s", name, none.Why)
+		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo, "Upstream %s cannot be used: %s", none.Why)
 	}
 	if status, ok := errors.AsType[*transport.StatusError](err); ok && !errors.Is(err, transport.ErrSessionGone) {
 		return u.statusFailure(status, executed)
 	}
 	switch {
 	case errors.Is(err, admit.ErrDraining), executed == mcp.ExecutedNo && u.base.Err() != nil:
-		return mcp.UpstreamError(failure.UpstreamClosing, name, mcp.ExecutedNo,
-			"Upstream %s is being closed; try again", name)
+		return u.fails(failure.UpstreamClosing, mcp.ExecutedNo, "Upstream %s is being closed; try again")
 	case errors.Is(err, transport.ErrNotSent), errors.Is(err, pool.ErrDown):
-		return mcp.UpstreamError(failure.UpstreamDown, name, mcp.ExecutedNo,
-			"Upstream %s cannot be reached: %s; try again later", name, reason(err))
+		return u.fails(failure.UpstreamDown, mcp.ExecutedNo, "Upstream %s cannot be reached: %s; try again later", reason(err))
 	case errors.Is(err, transport.ErrTimeout) && executed == mcp.ExecutedNo:
-		return mcp.UpstreamError(failure.UpstreamTimeout, name, executed,
-			"Upstream %s did not open a session in time; try again later", name)
+		return u.fails(failure.UpstreamTimeout, executed, "Upstream %s did not open a session in time; try again later")
 	case errors.Is(err, transport.ErrTimeout):
-		return mcp.UpstreamError(failure.UpstreamTimeout, name, executed,
-			"Upstream %s did not answer in time; it may still have done what was asked", name)
+		return u.fails(failure.UpstreamTimeout, executed, "Upstream %s did not answer in time; it may still have done what was asked")
 	case errors.Is(err, dialect.ErrClosed):
-		return mcp.UpstreamError(failure.UpstreamClosing, name, executed,
-			"Upstream %s was closed during the call; it may have done what was asked", name)
+		return u.fails(failure.UpstreamClosing, executed, "Upstream %s was closed during the call; it may have done what was asked")
 	case errors.Is(err, dialect.ErrSessionEnded):
-		return mcp.UpstreamError(failure.UpstreamSessionLost, name, executed,
-			"The session with upstream %s ended during the call; it may have done what was asked", name)
+		return u.fails(failure.UpstreamSessionLost, executed, "The session with upstream %s ended during the call; it may have done what was asked")
 	case errors.Is(err, admit.ErrOverloaded):
-		return mcp.UpstreamError(failure.UpstreamBusy, name, mcp.ExecutedNo,
-			"Upstream %s has too much to do; try again later", name)
+		return u.fails(failure.UpstreamBusy, mcp.ExecutedNo, "Upstream %s has too much to do; try again later")
 	case errors.Is(err, transport.ErrNoRoom):
-		return mcp.UpstreamError(failure.NoRoom, name, executed,
-			"The gateway has no room for the large answer of upstream %s now; it may have done what was asked", name)
+		return u.fails(failure.NoRoom, executed, "The gateway has no room for the large answer of upstream %s now; it may have done what was asked")
 	case errors.Is(err, transport.ErrSessionGone):
-		return mcp.UpstreamError(failure.UpstreamSessionLost, name, mcp.ExecutedNo,
-			"Upstream %s lost its session and refused the new one, too; try again later", name)
+		return u.fails(failure.UpstreamSessionLost, mcp.ExecutedNo, "Upstream %s lost its session and refused the new one, too; try again later")
 	case errors.Is(err, transport.ErrTooLarge):
-		return mcp.UpstreamError(failure.UpstreamTooLarge, name, executed,
-			"The answer of upstream %s is larger than %d bytes; ask for less", name, u.cfg.Limits.ResultBytes)
+		return u.fails(failure.UpstreamTooLarge, executed, "The answer of upstream %s is larger than %d bytes; ask for less", u.cfg.Limits.ResultBytes)
 	case errors.Is(err, dialect.ErrWrongEra):
-		return mcp.UpstreamError(failure.UpstreamBadAnswer, name, mcp.ExecutedNo,
-			"Upstream %s answers neither server/discover nor initialize; check its address", name)
+		return u.fails(failure.UpstreamBadAnswer, mcp.ExecutedNo, "Upstream %s answers neither server/discover nor initialize; check its address")
 	case errors.Is(err, transport.ErrGarbage):
-		return mcp.UpstreamError(failure.UpstreamBadAnswer, name, executed,
-			"Upstream %s sent something that is not MCP; check its address", name)
+		return u.fails(failure.UpstreamBadAnswer, executed, "Upstream %s sent something that is not MCP; check its address")
 	}
 	if executed == mcp.ExecutedNo {
-		return mcp.UpstreamError(failure.UpstreamCut, name, executed,
-			"The connection to upstream %s was lost, and it did not get the call; try again later", name)
+		return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost, and it did not get the call; try again later")
 	}
-	return mcp.UpstreamError(failure.UpstreamCut, name, executed,
-		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
+	return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost before its answer came; it may have done what was asked")
+}
+
+// fails makes an error about this server. The first verb of format stands for its name.
+func (u *Upstream) fails(why failure.Name, executed mcp.Executed, format string, args ...any) *mcp.Error {
+	return mcp.UpstreamError(why, u.cfg.Name, executed, format, append([]any{u.cfg.Name}, args...)...)
 }
 
 // statusFailure returns the error for an HTTP status. A challenge of the server is about
 // our credentials and is not passed on.
 func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed) *mcp.Error {
-	name := u.cfg.Name
 	switch {
 	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.PerUser():
-		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
-			"Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", name, e.Status)
+		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo, "Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", e.Status)
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
-		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
-			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)
+		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo, "Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", e.Status)
 	case e.Status == http.StatusTooManyRequests:
 		return u.admit.Limited(e.RetryAfter)
 	case e.HasError():
 		return dialect.NotOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:
-		return mcp.UpstreamError(failure.UpstreamStatus, name, mcp.ExecutedNo,
-			"Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", name, e.Status)
+		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", e.Status)
 	case e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout:
-		return mcp.UpstreamError(failure.UpstreamDown, name, executed,
-			"Upstream %s is not available (HTTP %d); try again later", name, e.Status)
+		return u.fails(failure.UpstreamDown, executed, "Upstream %s is not available (HTTP %d); try again later", e.Status)
 	}
 	if e.Status/100 == 4 {
-		return mcp.UpstreamError(failure.UpstreamStatus, name, mcp.ExecutedNo,
-			"Upstream %s refused the request (HTTP %d); its operator has to find out why", name, e.Status)
+		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s refused the request (HTTP %d); its operator has to find out why", e.Status)
 	}
-	return mcp.UpstreamError(failure.UpstreamStatus, name, executed,
-		"Upstream %s failed (HTTP %d); it may have done what was asked", name, e.Status)
+	return u.fails(failure.UpstreamStatus, executed, "Upstream %s failed (HTTP %d); it may have done what was asked", e.Status)
 }
 
 // reason says in words, without addresses, why a server cannot be reached.
