@@ -8,13 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
 
-	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
@@ -101,19 +99,6 @@ func (v visitors) flow(under *graph) *signin.Flow {
 	}
 	askForToken(f, under.cfg.Auth, under.cfg.PublicURL)
 	return f
-}
-
-// askForToken has a sign-in ask for a token for the gateway, as its clients do.
-func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
-	if len(f.Scopes) == 0 {
-		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
-	}
-	for _, iss := range cfg.Issuers {
-		// A provider whose tokens name another audience knows no resources, and may refuse them.
-		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
-			f.Resource = publicURL
-		}
-	}
 }
 
 // adminConnections bounds the connections of operators, probes and the like that are served at

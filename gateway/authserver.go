@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
@@ -72,6 +73,19 @@ func ownServer(s auth.ServerConfig) clients.Server {
 		},
 		Known:  who.Made,
 		Public: true, NamesItself: true, Ours: true,
+	}
+}
+
+// askForToken has a sign-in ask for a token for the gateway, as its clients do.
+func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
+	if len(f.Scopes) == 0 {
+		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
+	}
+	for _, iss := range cfg.Issuers {
+		// A provider whose tokens name another audience knows no resources, and may refuse them.
+		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
+			f.Resource = publicURL
+		}
 	}
 }
 
