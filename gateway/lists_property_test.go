@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestListsAreThoseOfTheServers: for random servers, some of which show each user something else, and
-// for random declarations of clients, policies and views, a client sees through the gateway what it sees
+// TestListsAreThoseOfTheServers: for random servers, some of which show each user, or each client in
+// its own session, something else, and for random declarations of clients, policies and views, a client sees through the gateway what it sees
 // directly, renamed and narrowed, as long as the servers say, and for itself alone if one of them says
 // so. What it sees can be used, and reaches the right server under its original name; anything else is
 // answered like a name that nobody has. The expectation is computed by listWorld, which shares no code
@@ -66,8 +66,37 @@ func (w *listWorld) compare(ctx context.Context) (wrong error) {
 	if err := w.compareAll(ctx, h); err != nil {
 		return fmt.Errorf("after a change, %w", err)
 	}
+	w.sessions(last, true)
+	if err := w.compareAll(ctx, h); err != nil {
+		return fmt.Errorf("in sessions, %w", err)
+	}
+	w.sessions(last, false)
+	for _, c := range w.clients {
+		if err := w.compareLists(ctx, h, c); err != nil {
+			return fmt.Errorf("after sessions, %w", err)
+		}
+	}
 	return nil
 }
+
+// sessions makes the servers tell that all lists have changed in the sessions of clients, or ends these.
+func (w *listWorld) sessions(at *catalog.Catalog, open bool) {
+	for _, s := range w.servers {
+		s.open = s.keeps && open
+		for _, c := range w.clients {
+			news := mcp.SessionLists{Session: c.session(), At: c.id, Over: !open}
+			if open {
+				news.Lists, news.Told = mcp.AllLists, true
+			}
+			if s.keeps {
+				at.HearSession(s.name, news)
+			}
+		}
+	}
+}
+
+// session is the client's session at the gateway.
+func (c *worldClient) session() string { return c.user + ":" + c.id }
 
 // heard runs a catalog, and returns when it has heard from its upstreams. stop ends it.
 func heard(ctx context.Context, c *catalog.Catalog) (stop func()) {
@@ -124,7 +153,8 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 	}
 	var sources []catalog.Source
 	for _, s := range w.servers {
-		sources = append(sources, catalog.Source{Upstream: s, Prefix: s.prefix, ByClass: true, PerUser: s.perUser})
+		sources = append(sources, catalog.Source{Upstream: s, Prefix: s.prefix, ByClass: true, PerUser: s.perUser,
+			HasSession: func(context.Context, *mcp.Call) bool { return s.keeps }})
 	}
 	if last, err = catalog.New(cfg.Naming, sources, deps); err != nil {
 		return nil, nil, err
@@ -136,7 +166,7 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 // call is a call of the client.
 func (c *worldClient) call(method, name string, params mcp.Raw) *mcp.Call {
 	return &mcp.Call{
-		ID: "test", Method: method, Name: name, Params: params, Session: c.user + ":" + c.String(), Caps: mcp.Raw(c.caps),
+		ID: "test", Method: method, Name: name, Params: params, Session: c.session(), Caps: mcp.Raw(c.caps),
 		Caller: mcp.Caller{Issuer: "https://idp.example.com", Subject: c.user, ClientID: c.id, View: c.view}, Notify: func(mcp.Event) {},
 	}
 }

@@ -274,6 +274,9 @@ func (m material) server(t *rapid.T, name string) *worldServer {
 	if s.perUser {
 		m.needs = append(m.needs, "user ann", "no user ann")
 	}
+	if s.keeps = rapid.Bool().Draw(t, name+" has sessions"); s.keeps {
+		m.needs = append(m.needs, "session of client0", "session", "no session")
+	}
 	if rapid.Bool().Draw(t, name+" has a prefix of its own") {
 		prefix := rapid.SampledFrom(m.prefixes).Draw(t, name+" has prefix")
 		s.prefix = &prefix

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,7 +105,9 @@ type worldServer struct {
 	name    string
 	prefix  *string
 	perUser bool
-	page    int // size of its pages
+	keeps   bool // it has a session for each client
+	open    bool // and has told of all lists there
+	page    int  // size of its pages
 	later   map[string][]*worldEntry
 	ttls    map[string]time.Duration // until the first page of a list ends, by method; nothing for lists of which it says nothing
 	untold  map[string]bool          // it says nothing of the last page of a list
@@ -190,7 +193,11 @@ func (s *worldServer) wasUsed() []string {
 }
 
 func (s *worldServer) list(k worldKind, call *mcp.Call) (*mcp.Reply, error) {
-	all := s.direct(k, s.declared(call.Caps, call.Caller.Subject))
+	d := s.declared(call.Caps, call.Caller.Subject)
+	if _, client, ok := strings.Cut(call.Session, ":"); ok && s.keeps {
+		d = d.in(client)
+	}
+	all := s.direct(k, d)
 	cursor, _ := call.Params.Member("cursor")
 	from, _ := strconv.Atoi(cursor.Text()) // none is the first page
 	to := min(from+s.page, len(all))
@@ -316,15 +323,45 @@ func (w *listWorld) own(s *worldServer, k worldKind, d declared) (all []offer) {
 }
 
 // seenBy returns what decides what a client sees of a server.
-func (s *worldServer) seenBy(c *worldClient) declared { return s.declared(mcp.Raw(c.caps), c.user) }
+func (s *worldServer) seenBy(c *worldClient) declared {
+	d := s.declared(mcp.Raw(c.caps), c.user)
+	if s.open {
+		d = d.in(c.id)
+	}
+	return d
+}
+
+// in adds that something is declared in the session of a client.
+func (d declared) in(client string) declared {
+	d = maps.Clone(d)
+	d["session"], d["session of "+client] = true, true
+	return d
+}
+
+// differs reports whether a server shows another list in a client's own session. Of skills, it matters
+// also what is left out: it is known whose their files are.
+func (w *listWorld) differs(s *worldServer, k worldKind, c *worldClient) bool {
+	others, own := s.declared(mcp.Raw(c.caps), c.user), s.seenBy(c)
+	natives := func(d declared) (all []string) {
+		for _, e := range s.direct(k, d) {
+			all = append(all, e.native)
+		}
+		return slices.Compact(all)
+	}
+	return !w.same(s, k, own, others) || k == worldSkills && !slices.Equal(natives(own), natives(others))
+}
 
 // known returns as whom a server was looked at, as far as that matters to a client: where each user has
 // other lists, only as that client.
 func (s *worldServer) known(c *worldClient) []declared {
+	known := s.classes
 	if s.perUser {
-		return []declared{s.seenBy(c)}
+		known = []declared{s.declared(mcp.Raw(c.caps), c.user)}
 	}
-	return s.classes
+	if s.open {
+		known = append(slices.Clone(known), s.seenBy(c))
+	}
+	return known
 }
 
 // unambiguous returns a function that reports whether a name stands for one thing only, among
@@ -413,7 +450,11 @@ func (w *listWorld) arrange(c *worldClient, v view.Config, k worldKind, all []of
 func (w *listWorld) validity(k worldKind, c *worldClient) (expires time.Time, private bool) {
 	unknown := false
 	for _, s := range w.servers {
-		all := s.direct(k, s.seenBy(c))
+		d := s.seenBy(c)
+		if !w.differs(s, k, c) {
+			d = s.declared(mcp.Raw(c.caps), c.user)
+		}
+		all := s.direct(k, d)
 		for page := 0; page == 0 || page*s.page < len(all); page++ {
 			until, own := s.hints(k, page, (page+1)*s.page >= len(all))
 			if until.IsZero() {
@@ -423,7 +464,7 @@ func (w *listWorld) validity(k worldKind, c *worldClient) (expires time.Time, pr
 			}
 			private = private || own
 		}
-		private = private || s.perUser || slices.ContainsFunc(s.classes, func(d declared) bool {
+		private = private || s.perUser || w.differs(s, k, c) || slices.ContainsFunc(s.classes, func(d declared) bool {
 			return !w.same(s, k, d, readDeclared(nil))
 		})
 	}

@@ -220,7 +220,7 @@ func (s *snapshot) with(all map[int]*[kinds]*difference) *snapshot {
 	states, every := slices.Clone(s.states), slices.Clone(s.all)
 	var differ kindSet
 	for i, lists := range all {
-		own := &sourceState{}
+		own := &sourceState{lists: states[i].lists}
 		for k, d := range lists {
 			if d == nil {
 				continue
