@@ -67,9 +67,13 @@ func serveOne(t *testing.T, handler http.HandlerFunc) (text string, err error) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	defer server.Close()
+	return get(server)
+}
+
+func get(server *httptest.Server) (text string, err error) {
 	resp, err := server.Client().Get(server.URL)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer resp.Body.Close()
 	all, err := io.ReadAll(resp.Body)

@@ -211,7 +211,8 @@ func (s *Stream) Broken() <-chan struct{} {
 }
 
 // End writes what is left and then, if there is one, a last event. It waits until everything
-// is written or the client is given up: nothing is written after it returns.
+// is written or the client is given up: nothing is written after it returns, but for what
+// net/http has in its buffer, as of any answer, until the handler returns.
 func (s *Stream) End(id string, last []byte) {
 	s.mu.Lock()
 	if !s.ended {
@@ -232,7 +233,9 @@ func (s *Stream) End(id string, last []byte) {
 		if last != nil {
 			out = wire.AppendEvent(out, id, s.event, last)
 		}
-		broken = !s.write(out) // also for nothing: what net/http writes afterwards needs time, too
+		// Without a flush: net/http sends it in one piece with the end of the answer. That needs
+		// time even if there is nothing else to write.
+		broken = s.writer.Write(s.w, s.rc, out) != nil
 	}
 	s.mu.Lock()
 	if broken {
