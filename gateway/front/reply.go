@@ -100,10 +100,7 @@ func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	return x.renderStateless(reply), nil
 }
 
-var (
-	closeOne = []byte("}")
-	closeTwo = []byte("}}")
-)
+var closeOne = []byte("}")
 
 // resultHead returns the beginning of a response, up to the result.
 func (x *exchange) resultHead() []byte {
@@ -215,28 +212,28 @@ func appendMember(dst []byte, name string, value mcp.Raw) []byte {
 	return append(dst, value...)
 }
 
-// renderList writes a list. Its items are rendered once for each revision.
+// renderList writes a list. Its items are rendered once for each revision. They come last:
+// after a body that is not copied, net/http writes to the connection once more for a tail.
 func (x *exchange) renderList(list *mcp.List) message {
 	rev, method := x.rev, x.call.Method
-	m := message{head: append(x.resultHead(), '{')}
-	m.body = list.Render(rev.Name, func(l *mcp.List) []byte { return renderItems(rev, method, l) })
+	head := append(x.resultHead(), '{')
 	if list.Next != nil {
-		m.tail = mcp.AppendString(append(m.tail, `,"nextCursor":`...), *list.Next)
+		head = append(mcp.AppendString(append(head, `"nextCursor":`...), *list.Next), ',')
 	}
 	if !rev.Stateful {
-		m.tail = append(m.tail, `,"resultType":"complete","ttlMs":`...)
-		m.tail = strconv.AppendInt(m.tail, remaining(list.Expires), 10)
+		head = append(head, `"resultType":"complete","ttlMs":`...)
+		head = strconv.AppendInt(head, remaining(list.Expires), 10)
 		scope := `,"cacheScope":"public",`
 		if list.Private {
 			scope = `,"cacheScope":"private",`
 		}
-		m.tail = appendMember(append(m.tail, scope...), "_meta", x.f.metaInfo)
+		head = append(appendMember(append(head, scope...), "_meta", x.f.metaInfo), ',')
 	}
-	m.tail = append(m.tail, closeTwo...)
-	return m
+	items := list.Render(rev.Name, func(l *mcp.List) []byte { return renderItems(rev, method, l) })
+	return message{head: head, body: items}
 }
 
-// renderItems writes the member that holds the items of a list.
+// renderItems writes the member that holds the items of a list, and the end of the response.
 func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
 	size := 32
 	for _, item := range list.Items {
@@ -249,7 +246,7 @@ func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
 		}
 		out = append(out, rev.Item(method, item.Raw)...)
 	}
-	return append(out, ']')
+	return append(out, "]}}"...)
 }
 
 // remaining returns the milliseconds until a time, 0 for the zero time.
