@@ -108,18 +108,19 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					}
 					all.Wait()
 				})
-				t.Run("who asked has left", func(t *testing.T) {
-					asked, left, done := make(chan string), make(chan string, 1), make(chan string)
+				// leaving makes a call whose client leaves after began is closed.
+				leaving := func(t *testing.T, began <-chan string, act func(*mcptest.Call)) {
+					left, done := make(chan string, 1), make(chan string)
 					x := busy(t, done)
 					asking := s.put(t, func(call *mcptest.Call) {
-						ask(call, "never mind", asked)
+						act(call)
 						left <- ""
 					})
 					y, err := c.SendID(deadline(t), `"leaves"`, "tools/call", do(asking))
 					if err != nil {
 						t.Fatal(err)
 					}
-					receive(t, "the question", asked)
+					receive(t, "its start or its question", began)
 					if c.Revision.Stateful {
 						if _, err := c.Notify(deadline(t), "notifications/cancelled", `{"requestId":"leaves"}`); err != nil {
 							t.Fatal(err)
@@ -131,6 +132,18 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					if m, err := x.Response(); err != nil || !strings.Contains(m.Text, "worked") || len(x.Before) > 0 {
 						t.Errorf("the other call: %s, before it %v, %v", m.Text, x.Before, err)
 					}
+				}
+				t.Run("who asked has left", func(t *testing.T) {
+					asked := make(chan string)
+					leaving(t, asked, func(call *mcptest.Call) { ask(call, "never mind", asked) })
+				})
+				t.Run("who has left asks", func(t *testing.T) {
+					began := make(chan string)
+					leaving(t, began, func(call *mcptest.Call) {
+						close(began)
+						call.Hang()
+						ask(call, "too late", nil)
+					})
 				})
 			})
 		}

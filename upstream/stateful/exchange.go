@@ -229,6 +229,9 @@ func (x *exchange) end(result mcp.Raw, err error) {
 	if x.done {
 		return
 	}
+	if unanswered(err) && x.mayAsk() {
+		x.s.unattributed.leaves()
+	}
 	x.done, x.result, x.err = true, result, err
 	for _, q := range x.open { // nobody needs to answer these any more
 		x.tellWithdrawn(q)
@@ -313,7 +316,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 			}
 		})
 	}
-	if _, answered := errors.AsType[*mcp.Error](err); err != nil && !answered {
+	if unanswered(err) {
 		x.sayCancelled(ctx)
 		x.abandon()
 		err = x.overdue(err)

@@ -40,6 +40,8 @@ type unattributed struct {
 	mu   sync.Mutex // guards the fields below
 	held []heldQuestion
 	wait *time.Timer
+	// left is when a call ended last without the server's answer: its question may be on its way.
+	left time.Time
 }
 
 type heldQuestion struct {
@@ -98,7 +100,7 @@ func (u *unattributed) attribute() {
 		next = attributePause - age
 	}
 	overdue := age >= attributeTime || s.base.Err() != nil
-	decided := overdue || len(askers) == 1 || age >= attributePause && len(askers) > 0 && len(held) >= len(askers)
+	decided := overdue || len(askers) == 1 && time.Since(u.left) >= attributePause || age >= attributePause && len(askers) > 0 && len(held) >= len(askers)
 	if decided {
 		u.held = nil
 	} else {
@@ -130,10 +132,23 @@ func (u *unattributed) giveBack(x *exchange, q question) {
 	u.s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
 }
 
+// unanswered reports whether a call that ended with err got no answer from the server.
+func unanswered(err error) bool {
+	_, answered := errors.AsType[*mcp.Error](err)
+	return err != nil && !answered
+}
+
+// leaves records that a call ends without the server's answer.
+func (u *unattributed) leaves() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.left = time.Now()
+}
+
 // released records how a call has ended. A call that ended without the server's answer may
 // have asked a question; then all questions are refused.
 func (u *unattributed) released(err error) {
-	if _, answered := errors.AsType[*mcp.Error](err); err == nil || answered {
+	if !unanswered(err) {
 		u.attribute()
 		return
 	}
