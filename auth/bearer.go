@@ -76,14 +76,15 @@ func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal)
 			return mcp.Caller{}, ref
 		}
 	}
-	if id.bound != "" || proven || a.proofs.mode == DPoPRequired {
+	if ref = a.fits(id.caller, id.only, view); ref != nil {
+		return mcp.Caller{}, ref
+	}
+	if id.bound != "" || proven || a.proofs.mode == DPoPRequired { // last, since a proof is good once
 		if ref := a.proofs.check(r, token, id.bound, proven); ref != nil {
 			return mcp.Caller{}, ref
 		}
 	}
-	if ref := a.admit(id.caller, id.only, view, known); ref != nil {
-		return mcp.Caller{}, ref
-	}
+	a.admit(id.caller, view, known)
 	id.caller.Token = mcp.Secret(token)
 	return id.caller, nil
 }
@@ -98,18 +99,15 @@ func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
 	case id.forbidden != nil:
 		return mcp.Caller{}, a.forbid(id)
 	}
-	return id.caller, a.admit(id.caller, id.only, view, a.aside || !found.Fresh(now))
+	if ref = a.fits(id.caller, id.only, view); ref != nil {
+		return mcp.Caller{}, ref
+	}
+	a.admit(id.caller, view, a.aside || !found.Fresh(now))
+	return id.caller, nil
 }
 
-// admit refuses a caller whose token is for other endpoints, and notes one who is not known yet.
-func (a *Auth) admit(caller mcp.Caller, only []string, view string, known bool) *refusal {
-	switch {
-	case a.aside:
-	case known:
-		a.metrics.cached.Inc()
-	default:
-		a.metrics.verified.Inc()
-	}
+// fits refuses a caller whose token is for other endpoints.
+func (a *Auth) fits(caller mcp.Caller, only []string, view string) *refusal {
 	if only != nil && !slices.Contains(only, a.places[view].resource) {
 		text := "the token is for another audience"
 		if caller.Issuer == mcp.KeyIssuer {
@@ -117,10 +115,19 @@ func (a *Auth) admit(caller mcp.Caller, only []string, view string, known bool) 
 		}
 		return badToken(text, fmt.Errorf("it is for %q", only))
 	}
-	if !known && !a.aside {
+	return nil
+}
+
+// admit counts a caller whose token is good, and notes one who is not known yet.
+func (a *Auth) admit(caller mcp.Caller, view string, known bool) {
+	switch {
+	case a.aside:
+	case known:
+		a.metrics.cached.Inc()
+	default:
+		a.metrics.verified.Inc()
 		a.judged(Judgement{Caller: caller, View: view})
 	}
-	return nil
 }
 
 // verify identifies the caller of a token that is not cached.
@@ -154,7 +161,11 @@ func (a *Auth) verify(r *http.Request, token string, d digest) (identity, *refus
 			return identity{}, badToken("the token is not a JWT", nil)
 		}
 		iss = a.opaque.issuer
-		id, ref = a.opaque.verify(ctx, token, d, r.RemoteAddr)
+		if a.aside {
+			id, ref = a.opaque.examine(ctx, token)
+		} else {
+			id, ref = a.opaque.verify(ctx, token, d, r.RemoteAddr)
+		}
 		generation = iss.keys.generation.Load() // no key was used: any will do
 	default:
 		return identity{}, badToken("the token is not a compact JWT", nil)

@@ -89,6 +89,9 @@ func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.
 			known = remedy{StepForm, wholeToken}
 		}
 		failed = known.step
+		if failed == StepSignature && !slices.Contains(steps, failed) { // the issuer itself cannot be asked
+			failed = StepIssuer
+		}
 		if failed == StepAudience && strings.HasPrefix(fmt.Sprint(ref.cause), "it is for ") {
 			failed = StepEndpoint
 		}
@@ -100,7 +103,7 @@ func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.
 			e.Detail = printable(ref.cause.Error())
 		}
 		if failed == StepProof { // asked for last, and only of some tokens
-			steps = slices.Insert(slices.Clone(steps), slices.Index(steps, StepScopes)+1, StepProof)
+			steps = append(slices.Clone(steps), StepProof)
 		}
 	} else {
 		e.good(caller)

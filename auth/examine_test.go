@@ -114,10 +114,38 @@ func TestExamineOwnToken(t *testing.T) {
 // TestExamineBound: of a bound token without a proof everything else was looked at.
 func TestExamineBound(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
-	g := newGate(t, withDPoP(auth.DPoPAccepted), issuer)
-	e, _ := auth.Examine(t.Context(), g.Auth, issuer.Token(map[string]any{"cnf": newHolder("ES256").cnf(t)}), "")
+	g := startGate(t, auth.Deps{Views: map[string]string{"sales": publicURL + "/sales"}}, withDPoP(auth.DPoPAccepted), issuer)
+	bound := func(aud string) string {
+		return issuer.Token(map[string]any{"aud": aud, "cnf": newHolder("ES256").cnf(t)})
+	}
+	e, _ := auth.Examine(t.Context(), g.Auth, bound(publicURL), "")
 	at := slices.Index(e.Steps, auth.Examined{Step: auth.StepProof, Result: auth.StepFailed})
-	if at < 0 || e.Steps[at-1] != (auth.Examined{Step: auth.StepScopes, Result: auth.StepGood}) || !strings.Contains(e.Next, "Everything else is fine") {
+	if at < 0 || at != len(e.Steps)-1 || e.Steps[at-1] != (auth.Examined{Step: auth.StepEndpoint, Result: auth.StepGood}) || !strings.Contains(e.Next, "Nothing else is wrong") {
+		t.Errorf("%+v", e)
+	}
+	e, _ = auth.Examine(t.Context(), g.Auth, bound(publicURL+"/sales"), "")
+	if !slices.Contains(e.Steps, auth.Examined{Step: auth.StepEndpoint, Result: auth.StepFailed}) {
+		t.Errorf("of another endpoint: %+v", e)
+	}
+}
+
+// TestExamineOpaque: what the issuer said a moment ago does not count. If it cannot be asked, that is the
+// step that fails.
+func TestExamineOpaque(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, asks(issuer), issuer)
+	again := "never-issued"
+	for range 25 {
+		if e, _ := auth.Examine(t.Context(), g.Auth, again, ""); e.Reason != "the token is not active" {
+			t.Fatalf("%+v", e)
+		}
+	}
+	if asked := len(issuer.Introspected()); asked != 25 {
+		t.Errorf("of 25 the issuer was asked %d times", asked)
+	}
+	issuer.Close()
+	e, _ := auth.Examine(t.Context(), g.Auth, again, "")
+	if e.Status != 503 || !slices.Contains(e.Steps, auth.Examined{Step: auth.StepIssuer, Result: auth.StepFailed}) {
 		t.Errorf("%+v", e)
 	}
 }

@@ -55,7 +55,7 @@ func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
 type finding struct {
 	identity
 	refused *refusal
-	until   time.Time // while it holds, of a token that is refused
+	until   time.Time // while the issuer's refusal holds, else zero
 }
 
 // verify identifies the caller of a token from an address. It asks about each token once at a
@@ -79,7 +79,11 @@ func (in *introspector) verify(ctx context.Context, token string, d digest, remo
 	// Others may wait for the same answer, so it does not end with this client. It has
 	// bounds of its own: fetchTime for a slot and fetchTime for the exchange.
 	found, _, _ := in.flights.Do(string(d[:]), func() (any, error) {
-		return in.ask(context.WithoutCancel(ctx), token, d), nil
+		f := in.ask(context.WithoutCancel(ctx), token)
+		if !f.until.IsZero() {
+			in.refused.Add(d, f)
+		}
+		return f, nil
 	})
 	f := found.(finding)
 	switch {
@@ -91,7 +95,14 @@ func (in *introspector) verify(ctx context.Context, token string, d digest, remo
 	return f.identity, f.refused
 }
 
-func (in *introspector) ask(ctx context.Context, token string, d digest) finding {
+// examine is verify for a token that came with no request: no address sent it, and what was found out
+// about it before does not count.
+func (in *introspector) examine(ctx context.Context, token string) (identity, *refusal) {
+	f := in.ask(context.WithoutCancel(ctx), token)
+	return f.identity, f.refused
+}
+
+func (in *introspector) ask(ctx context.Context, token string) finding {
 	ctx, cancel := context.WithTimeout(ctx, 2*fetchTime)
 	defer cancel()
 	claims, err := in.exchange(ctx, token)
@@ -105,9 +116,9 @@ func (in *introspector) ask(ctx context.Context, token string, d digest) finding
 		in.log.Info("tokens are introspected again")
 	}
 	id, ref := in.judge(claims)
-	f := finding{identity: id, refused: ref, until: time.Now().Add(refusedFor)}
+	f := finding{identity: id, refused: ref}
 	if ref != nil || id.forbidden != nil {
-		in.refused.Add(d, f)
+		f.until = time.Now().Add(refusedFor)
 	}
 	return f
 }

@@ -19,9 +19,9 @@ const (
 	StepGroups    Step = "groups"          // can its groups and scopes be read?
 	StepSignature Step = "signature"       // has its issuer signed it?
 	StepScopes    Step = "scopes"          // does it have the required scopes?
-	StepProof     Step = "proof"           // does its client prove that it has the key of a bound one?
-	StepEndpoint  Step = "endpoint"        // is it for this endpoint?
 	StepRevoked   Step = "revocation"      // was it ended before its time? Of the gateway's own tokens alone
+	StepEndpoint  Step = "endpoint"        // is it for this endpoint?
+	StepProof     Step = "proof"           // does its client prove that it has the key of a bound one?
 )
 
 var (
@@ -88,7 +88,7 @@ var remedies = map[string]remedy{
 	"the token does not say which client it is of":                                                    {StepClient, "Have the issuer put client_id or azp into the token, or take allowed_clients out."},
 	"the token is bound to a key of its client, which this gateway cannot check":                      {StepBinding, "Have the client ask for a bearer token, or set auth.dpop: accepted."},
 	"the token is bound to a certificate of its client (mutual TLS), which this gateway cannot check": {StepBinding, "Have the client ask for a bearer token, or bind it by DPoP."},
-	"the token is bound to a key of its client: send it as Authorization: DPoP, with a proof":         {StepProof, "Everything else is fine: the client that got the token has to send it, with a proof of its key."},
+	"the token is bound to a key of its client: send it as Authorization: DPoP, with a proof":         {StepProof, "Nothing else is wrong with the token: the client that got it has to send it, with a proof of its key."},
 	"the token is bound to no key of its client: send it as Authorization: Bearer":                    {StepProof, "Have the client send it as Authorization: Bearer, or get a token with DPoP."},
 	"the token is bound to no key of its client, as this gateway demands (DPoP)":                      {StepProof, "Use a client with DPoP, or set auth.dpop: accepted."},
 	"there has to be one header DPoP":                                                                 {StepProof, newProof},

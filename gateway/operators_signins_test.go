@@ -219,7 +219,7 @@ audit: {sinks: [{type: file, path: %q}]}
 		"expired":            {issuer.Token(map[string]any{"exp": old}), "", auth.StepTimes, "", "Sign in again"},
 		"own, expired":       {own(map[string]any{"iat": old - 7200, "exp": old}), "", auth.StepTimes, "", "Sign in again"},
 		"own, changed":       {changed, "", auth.StepSignature, "", "whole token"},
-		"bound to a key":     {own(map[string]any{"cnf": map[string]any{"jkt": "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"}}), "", auth.StepProof, "", "Everything else is fine"},
+		"bound to a key":     {own(map[string]any{"cnf": map[string]any{"jkt": "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"}}), "", auth.StepProof, "", "Nothing else is wrong"},
 		"no token":           {"hello world", "", auth.StepForm, "", "whole token"},
 	} {
 		e, status, answer := test(operatorToken, tt.token, tt.view)
