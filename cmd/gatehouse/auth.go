@@ -155,10 +155,10 @@ func testToken(w io.Writer, e admin.Examined, asJSON bool) error {
 func printExamined(w io.Writer, e admin.Examined) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "  %-16s %s\n", name, shown(value))
+			fmt.Fprintf(w, "  %-16s %s\n", shown(name), shown(value))
 		}
 	}
-	fmt.Fprintf(w, "It is %s.\n", e.Kind)
+	fmt.Fprintf(w, "It is %s.\n", shown(e.Kind))
 	for _, said := range e.Says {
 		row(said.Name, said.Value)
 	}
@@ -181,14 +181,14 @@ func printExamined(w io.Writer, e admin.Examined) {
 	} else {
 		fmt.Fprintf(w, "\nRefused: %s", shown(e.Reason))
 		if e.Status != 0 {
-			fmt.Fprintf(w, " (HTTP %d, %s)", e.Status, e.Code)
+			fmt.Fprintf(w, " (HTTP %d, %s)", e.Status, shown(e.Code))
 		}
 		fmt.Fprintln(w)
 		if e.Detail != "" {
 			fmt.Fprintln(w, "  "+shown(e.Detail))
 		}
 	}
-	fmt.Fprintf(w, "\nNext: %s\n", e.Next)
+	fmt.Fprintf(w, "\nNext: %s\n", shown(e.Next))
 }
 
 func orNone(names []string) string {

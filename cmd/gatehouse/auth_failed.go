@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func newAuthFailed() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "failed",
 		Short:   "Show which clients' sign-ins failed lately, why, and what to do",
-		Long:    "Shows tokens that were refused, and people who could not sign in, by client and reason. A client\nwithout an id is what it calls itself. Tokens, and parts of them, are nowhere.",
+		Long:    "Shows tokens that were refused, and people who could not sign in, by client and reason. A client\nis what it calls itself, and its id if it is known. Tokens, and parts of them, are nowhere.",
 		Example: "  gatehouse auth failed -c gatehouse.yaml --since 1h",
 		Args:    noArguments,
 	}
@@ -51,7 +52,11 @@ func newAuthFailed() *cobra.Command {
 			if f.Upstream != "" {
 				reason = f.Upstream + ": " + reason
 			}
-			t.add(cell{short(cmp.Or(f.Agent, f.Client, "-"), 40), plain}, cell{strconv.FormatInt(f.Count, 10), plain}, cell{ago(f.Last, now), plain}, cell{reason, red})
+			client := short(f.Agent, 40)
+			if f.Client != "" {
+				client = strings.TrimSpace(client + " " + short(f.Client, 60))
+			}
+			t.add(cell{cmp.Or(client, "-"), plain}, cell{strconv.FormatInt(f.Count, 10), plain}, cell{ago(f.Last, now), plain}, cell{reason, red})
 			if f.Remedy != "" {
 				t.add(cell{"  " + f.Remedy, dim})
 			}

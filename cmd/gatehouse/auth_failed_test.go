@@ -70,15 +70,21 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 	}
 }
 
-// TestFailedSignInsLeftOut: an operator hears that an answer is not all of it.
+// TestFailedSignInsLeftOut: an operator hears that an answer is not all of it, and who each client is: what
+// it calls itself, and its id.
 func TestFailedSignInsLeftOut(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"failures":[{"agent":"a","event":"refused","reason":"no","count":1}],"left_out":7,"last":[],"partial":"no\u001b[2J answer"}`)
+		fmt.Fprint(w, `{"failures":[{"agent":"a","event":"refused","reason":"no","count":1},{"agent":"Claude","client":"https://claude.ai/c.json","event":"denied","reason":"no","count":1},{"client":"c-7","event":"denied","reason":"no","count":1},{"event":"refused","reason":"no","count":1}],"left_out":7,"last":[],"partial":"no\u001b[2J answer"}`)
 	}))
 	defer s.Close()
 	o := &operated{file: filepath.Join(t.TempDir(), "gatehouse.yaml")}
 	o.write(t, fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: %q, api: {loopback: viewer}}\nupstreams: [{name: off, url: \"http://127.0.0.1:1/mcp\", enabled: false}]\n", s.Listener.Addr()))
-	_, problems, code := o.run("auth", "failed")
+	out, problems, code := o.run("auth", "failed")
+	for _, client := range []string{`a`, `Claude https://claude\.ai/c\.json`, `c-7`, `-`} {
+		if !regexp.MustCompile(`(?m)^` + client + ` +1 `).MatchString(out) {
+			t.Errorf("%s is not among\n%s", client, out)
+		}
+	}
 	if code != 0 || !strings.Contains(problems, "7 more") || strings.Contains(problems, "\x1b") {
 		t.Errorf("%d %q", code, problems)
 	}
