@@ -121,7 +121,7 @@ func lookAt(e *admin.Examined, who policy.Who, caller mcp.Caller) {
 	if users, err := policy.NewAudiences([]policy.Who{who}); err == nil && users.First(&caller) >= 0 {
 		return
 	}
-	e.Good, e.Caller, e.Rules, e.Steps[len(e.Steps)-1].Result = false, nil, nil, auth.StepFailed
+	e.Good, e.Caller, e.Rules, e.Endings, e.Steps[len(e.Steps)-1].Result = false, nil, nil, "", auth.StepFailed
 	e.Status, e.Code, e.Reason = http.StatusForbidden, failure.ViewRefused.String(), "this endpoint is for other users"
 	e.Next = "Add the user, or one of their groups, to who of the view, or use another endpoint."
 }
