@@ -239,12 +239,11 @@ func (c *Catalog) findURI(ctx context.Context, call *mcp.Call, public string) (t
 	}
 	to, k = target{source: source, native: native}, resources
 	state := &s.states[source]
-	of, certain := state.skillOf(native)
-	if of == "" && (state.offers.kinds.has(skills) || strings.HasPrefix(strings.ToLower(native), mcp.SkillScheme)) {
+	if state.offers.kinds.has(skills) || strings.HasPrefix(strings.ToLower(native), mcp.SkillScheme) {
 		c.sessions.renew(ctx, call, setOf(skills), false) // it may be a file of a skill that only its session has
 		state = &c.view(call).states[source]
-		of, certain = state.skillOf(native)
 	}
+	of, certain := state.skillOf(native)
 	if !certain {
 		state = c.settle(ctx, call, source)
 		if of, certain = state.skillOf(native); !certain {

@@ -114,6 +114,17 @@ func TestSkillsOfSessions(t *testing.T) {
 			t.Errorf("for another session it is %s", to)
 		}
 	})
+	bubble(t, "a file of a skill within one that all see belongs to the inner one, before anything was listed", func(t *testing.T) {
+		w := skillWorkshop("all")
+		c := start(t, w.source())
+		w.grow("a:1", mcp.MethodSkillsList, skillRecord("all/extra"))
+		w.tellsOf(c, "a:1", mcp.SkillLists)
+		for session, want := range map[string]string{"a:1": "all/extra", "b:1": "all"} {
+			if to := decidedOn(t, c, mcp.KindResources, in(session, call(mcp.MethodResourcesRead, "skill://w/all/extra/SKILL.md"))).Target; to.Name != want {
+				t.Errorf("for %s it is %s", session, to)
+			}
+		}
+	})
 	bubble(t, "skills that only resources reveal", func(t *testing.T) {
 		w := newWorkshop("w", "make")
 		c := start(t, w.source())
