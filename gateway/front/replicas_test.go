@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,16 +107,31 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 // join makes the replica's part of the cluster, behind a proxy.
 func (r *replica) join(t *testing.T, sessions *session.Redis) {
 	t.Helper()
+	err := r.joinAt(freeAddress(t), sessions)
+	for tries := 1; tries < 10 && errors.Is(err, syscall.EADDRINUSE); tries++ { // another process has taken it
+		r.way.Close()
+		err = r.joinAt(freeAddress(t), sessions)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.way.Close)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := free.Addr().String()
-	free.Close()
+	defer free.Close()
+	return free.Addr().String()
+}
+
+func (r *replica) joinAt(address string, sessions *session.Redis) (err error) {
 	if r.way, err = faultproxy.Start(address); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(r.way.Close)
 	r.cluster, err = cluster.New(cluster.Config{Listen: address, Advertise: r.way.Addr()}, cluster.Deps{
 		DB: sessions.DB(), Key: []byte(testKey), Idle: time.Hour, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		InUse: func(key string) bool { return r.front.InUse(key) },
@@ -123,9 +140,7 @@ func (r *replica) join(t *testing.T, sessions *session.Redis) {
 			sessions.Drop(key)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return err
 }
 
 // at returns another replica's client, connected to this one.
