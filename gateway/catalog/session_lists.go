@@ -376,8 +376,9 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 				o.c.log.LogAttrs(ctx, slog.LevelWarn, "a client's session differs too much: its client sees what all clients see",
 					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()), slog.Int("entries", len(d.more)+len(d.gone)), slog.Int("bytes", d.size))
 				if k == skills { // without them, their files would pass for other resources
-					o.announceLost(o.table.Drop(call.Session, s.naming.upstream))
-					return true
+					run.Also(uint32(setOf(resources, templates)))
+					delete(differ, uint32(setOf(resources)))
+					delete(differ, uint32(setOf(templates)))
 				}
 			} else if d != nil {
 				differ[uint32(setOf(k))] = d

@@ -170,14 +170,27 @@ func TestSkillsOfSessions(t *testing.T) {
 	})
 	bubble(t, "beyond the bound it sees what all see, of their files too", func(t *testing.T) {
 		w := skillWorkshop("all")
+		w.caps = `{"tools":{"listChanged":true},` + skillCaps[1:]
 		c := start(t, w.source())
 		for i := range maxDiffering + 1 {
 			w.grow("a:1", mcp.MethodSkillsList, skillRecord(fmt.Sprint("extra", i)))
 		}
 		w.grow("a:1", mcp.MethodResourcesList, `{"uri":"skill://extra0/SKILL.md","name":"s"}`)
 		w.tellsOf(c, "a:1", mcp.ResourceLists|mcp.SkillLists)
+		w.grow("a:1", mcp.MethodToolsList, tool("more"))
+		w.tellsOf(c, "a:1", mcp.ToolLists)
+		wantView(t, c, in("a:1", call(mcp.MethodToolsList, "")), "w__make w__more")
 		wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "")
 		wantSkills(t, c, "a:1", "w__all")
+		wantView(t, c, in("a:1", call(mcp.MethodToolsList, "")), "w__make w__more")
+		asked := w.called(mcp.MethodSkillsList)
+		for range 100 {
+			c.HearSession(w.Name(), mcp.SessionLists{Session: "a:1", At: "a:1", Lists: mcp.SkillLists, Tool: "make"})
+			wantSkills(t, c, "a:1", "w__all")
+		}
+		if got := w.called(mcp.MethodSkillsList) - asked; got > 20 {
+			t.Errorf("it was fetched after %d of 100 calls", got)
+		}
 	})
 	bubble(t, "views and pages", func(t *testing.T) {
 		w := skillWorkshop("a", "b", "c")

@@ -288,6 +288,9 @@ type Fetch struct {
 // Told returns the kinds of which the server has told that they have changed.
 func (f *Fetch) Told() uint32 { return f.told }
 
+// Also makes it a fetch of these kinds, too, as if the server had told of them.
+func (f *Fetch) Also(kinds uint32) { f.kinds, f.told = f.kinds|kinds, f.told|kinds }
+
 // Begin begins to fetch lists.
 func (t *Table[D]) Begin(key, upstream string, kinds uint32) *Fetch {
 	t.mu.Lock()
