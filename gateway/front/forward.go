@@ -104,6 +104,7 @@ func (w *relayed) WriteHeader(status int) {
 	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == stream.ContentType
 	if w.stream {
 		w.extend()
+		w.Header().Del("Content-Length") // if it breaks off, endRelayed writes another end
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

@@ -2,6 +2,7 @@ package front
 
 import (
 	"cmp"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -57,6 +58,29 @@ func TestEndRelayed(t *testing.T) {
 				t.Errorf("ended %t, added %q; want %q", ended, added, tt.want)
 			}
 		})
+	}
+}
+
+// TestEndRelayedOfKnownLength: the end takes the place of an answer whose length was announced.
+func TestEndRelayedOfKnownLength(t *testing.T) {
+	f := newBench(t, Config{}).front
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), limit: time.Minute}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Length", "2000")
+		w.WriteHeader(http.StatusOK)
+		if !f.endRelayed(arrival{r: r, id: mcp.Raw("7")}, w) {
+			t.Error("it was not ended")
+		}
+	}))
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), `"id":7,"error"`) {
+		t.Errorf("%s %v", text, err)
 	}
 }
 
