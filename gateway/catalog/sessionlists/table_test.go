@@ -73,6 +73,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestAlso: what a fetch finds out of one list may take the differences of another one.
+func TestAlso(t *testing.T) {
+	table := New[text]()
+	told(t, table, "a:1", text{"x", 1})
+	f := table.Begin("a:1", "up", prompts)
+	f.Also(tools)
+	if changed, _ := table.Done(f, nil); changed != tools || f.Told() != tools || table.Shown("a:1") != nil {
+		t.Errorf("changed %b, told %b, shown %v", changed, f.Told(), table.Shown("a:1"))
+	}
+}
+
 // TestBounds: beyond a bound, the session whose client called longest ago loses.
 func TestBounds(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) {
