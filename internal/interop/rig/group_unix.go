@@ -14,3 +14,6 @@ func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+
+// quit asks a Go process to write its goroutines and to end.
+func quit(p *os.Process) error { return p.Signal(syscall.SIGQUIT) }

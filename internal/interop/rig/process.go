@@ -18,6 +18,9 @@ const logBytes = 64 << 10
 // shutdown_delay and shutdown_timeout together.
 const grace = 20 * time.Second
 
+// dumpTime is how long a process has to write its goroutines.
+const dumpTime = 2 * time.Second
+
 // Process is a child process with its descendants.
 type Process struct {
 	cmd  *exec.Cmd
@@ -63,7 +66,7 @@ func (p *Process) Log() string { return p.log.String() }
 
 // Stop asks the process to end and waits for it. It kills what is left of its group when
 // grace is over or the process has ended. The error then says that it did not end by
-// itself.
+// itself, and the output of a Go process has its goroutines.
 func (p *Process) Stop() error {
 	defer killGroup(p.cmd)
 	select {
@@ -81,9 +84,23 @@ func (p *Process) Stop() error {
 		return nil
 	case <-timer.C:
 	}
+	p.dump()
 	killGroup(p.cmd)
 	<-p.done
 	return fmt.Errorf("%s did not end within %s of SIGTERM", p.cmd.Path, grace)
+}
+
+// dump has a Go process write its goroutines, and waits a little until it has.
+func (p *Process) dump() {
+	if quit(p.cmd.Process) != nil {
+		return
+	}
+	timer := time.NewTimer(dumpTime)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	}
 }
 
 // WaitListening waits until a loopback address accepts connections, or until the process
