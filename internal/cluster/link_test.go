@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -249,6 +250,35 @@ func TestCloseWaits(t *testing.T) {
 		t.Errorf("what ran: %s", got)
 	}
 	<-closed
+}
+
+// TestCloseCutsOff: a forwarded call that does not end in the time for it ends with the link,
+// even if the replica that sent it has vanished without closing its connection.
+func TestCloseCutsOff(t *testing.T) {
+	began := make(chan struct{})
+	redis := redistest.Start(t)
+	serve := func(_ http.ResponseWriter, r *http.Request, _ Owner) {
+		close(began)
+		<-r.Context().Done()
+	}
+	a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
+	a.own(t, some("x"))
+	b.own(t, some("x"))
+	p := b.members.peer(a.Self())
+	conn, err := tls.Dial("tcp", p.address, p.calls.tls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := post("{}")
+	r.Header.Set(carriedHeader, b.forwards.carried.write(a.Self(), r, "u1:x", nil))
+	if err := r.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.Close(over)
 }
 
 // TestCloseLosesNothing: no request is lost that is sent while the owner ends in good order,
