@@ -15,6 +15,13 @@ import (
 // out: enough to kill and to close, not to wait for anybody.
 const stepGrace = 2 * time.Second
 
+// overrun is how much longer than its time a step may take before the stop goes on without it:
+// more than what the steps themselves allow for farewells (dialect.Goodbye).
+const overrun = 6 * time.Second
+
+// errStuck means that a step did not end, and that what it closes may still run.
+var errStuck = errors.New("it does not end: the stop goes on without it")
+
 // lifecycle is the list of what has to be undone. Whoever starts something registers how to
 // undo it in the next line; stop does so, last in, first out.
 type lifecycle struct {
@@ -37,7 +44,8 @@ func (l *lifecycle) onStop(name string, undo func(context.Context) error) {
 }
 
 // stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps
-// for which it leaves no time still run, with stepGrace each.
+// for which it leaves no time still run, with stepGrace each. One that does not heed its time
+// is given up, and named in the log.
 func (l *lifecycle) stop(ctx context.Context) error {
 	var errs []error
 	for {
@@ -58,7 +66,21 @@ func (l *lifecycle) run(ctx context.Context, s step) error {
 		defer cancel()
 		ctx = late
 	}
-	return s.undo(ctx)
+	done := make(chan error, 1)
+	go func() { done <- s.undo(ctx) }() // a step that never returns ends with the process
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(overrun)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errStuck
+	}
 }
 
 func (l *lifecycle) pop() (step, bool) {

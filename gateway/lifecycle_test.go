@@ -54,3 +54,27 @@ func TestLifecycleLateSteps(t *testing.T) {
 		}
 	})
 }
+
+// TestLifecycleStuckStep: a step that never ends does not keep the later ones from being undone.
+func TestLifecycleStuckStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		l := &lifecycle{log: slog.New(slog.NewTextHandler(&log, nil))}
+		freed, closed := make(chan struct{}), false
+		defer close(freed)
+		l.onStop("file", func(context.Context) error { closed = true; return nil })
+		l.onStop("knot", func(context.Context) error { <-freed; return nil })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := l.stop(ctx); !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "stopping knot") {
+			t.Errorf("got %v, want the step that does not end by name", err)
+		}
+		if took := time.Since(start); !closed || took != 10*time.Second+overrun {
+			t.Errorf("after %s, the next step has run: %t", took, closed)
+		}
+		if !strings.Contains(log.String(), "GH-STOP-UNCLEAN part=knot") {
+			t.Errorf("log: %s", &log)
+		}
+	})
+}
