@@ -386,17 +386,19 @@ func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, e
 // have been looked at as the client of a call.
 func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	s := c.snap.Load()
-	if !s.varies {
+	if !s.varies || s.settled(call.Caps) {
 		return nil
 	}
 	class, timer := looks.ClassOf(call.Caps), time.NewTimer(classWait)
 	defer timer.Stop()
+	settled := true
 	for i, from := range c.sources {
 		classes := s.states[i].classes
 		if classes == nil {
 			continue
 		}
 		_, known := classes[class]
+		settled = settled && known
 		if call.Aside && !known && !from.looks.Room() {
 			continue
 		}
@@ -412,6 +414,9 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+	if settled {
+		s.settle(call.Caps)
 	}
 	return nil
 }

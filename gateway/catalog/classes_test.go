@@ -151,6 +151,21 @@ func TestClasses(t *testing.T) {
 			t.Errorf("in the place of a class of which nobody has called it sees %q", got)
 		}
 	})
+	bubble(t, "upstreams are told of a class again before its place is idle", func(t *testing.T) {
+		c := start(t, classed(byClass(newServer("crm"))))
+		const form = `{"elicitation":{}}`
+		settled := func() bool { return c.snap.Load().settled(mcp.Raw(form)) }
+		if settled() {
+			t.Error("a class of which nobody has called is settled")
+		}
+		seenAs(t, c, form)
+		if seenAs(t, c, form); !settled() {
+			t.Error("a class as which all have been looked at is not settled")
+		}
+		if after(looks.Idle / 2); settled() {
+			t.Error("a class stays settled without a word to the upstreams")
+		}
+	})
 	bubble(t, "a cursor is good for its class", func(t *testing.T) {
 		c := newCatalog(t, Config{}, classed(byClass(newServer("crm"))))
 		c.plan.pageSize = 1

@@ -341,6 +341,9 @@ type forms struct {
 	byCaps map[string]*form // by capabilities as the client wrote them
 	all    []*form          // each once
 	before map[string][kinds]*listing
+	// settled has, by capabilities as the client wrote them, when all upstreams were last told of
+	// such a client. All of them had been looked at as its class.
+	settled map[string]time.Time
 }
 
 type form struct {
@@ -351,6 +354,25 @@ type form struct {
 
 // maxForms bounds how many spellings of capabilities are remembered.
 const maxForms = 256
+
+// settled reports whether nothing has to be waited for or told for a client with these
+// capabilities.
+func (s *snapshot) settled(caps mcp.Raw) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.forms.settled[string(caps)]) < looks.Idle/10
+}
+
+// settle records that all upstreams have been looked at as the class of clients with these
+// capabilities, and know that there is one.
+func (s *snapshot) settle(caps mcp.Raw) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forms.settled == nil || len(s.forms.settled) >= maxForms {
+		s.forms.settled = make(map[string]time.Time)
+	}
+	s.forms.settled[string(caps)] = time.Now()
+}
 
 // as returns the snapshot as clients with these capabilities see it.
 func (s *snapshot) as(caps mcp.Raw) *snapshot {

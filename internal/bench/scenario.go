@@ -156,9 +156,9 @@ func wantEvents(then func(mcp.Raw, []mcp.Raw) error) func(mcp.Raw, []mcp.Raw) er
 	}
 }
 
-// list reads all pages of a list, and counts what is on them.
+// list reads all pages of a list, and counts them and what is on them.
 func (c *client) list(r request) error {
-	n, params := 0, r.params
+	n, pages, params := 0, 0, r.params
 	for {
 		result, _, err := c.do(mcp.MethodToolsList, "", params)
 		if err != nil {
@@ -168,6 +168,7 @@ func (c *client) list(r request) error {
 		if !ok {
 			return errors.New("no tools")
 		}
+		pages++
 		page.Elements(func(mcp.Raw) bool { n++; return true })
 		cursor, more := result.Member("nextCursor")
 		if !more {
@@ -175,8 +176,8 @@ func (c *client) list(r request) error {
 		}
 		params = r.params.With("cursor", cursor)
 	}
-	if n != r.tools {
-		return fmt.Errorf("%d tools, want %d", n, r.tools)
+	if want := (r.tools + perPage - 1) / perPage; n != r.tools || pages != want {
+		return fmt.Errorf("%d tools on %d pages, want %d on %d", n, pages, r.tools, want)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ const (
 	pathStateful  = "/stateful"
 	pathStateless = "/stateless"
 	pathTools     = "/tools/"  // followed by the number of a list
-	pathMerged    = "/merged"  // everything that the gateway lists, on one page
+	pathMerged    = "/merged"  // everything that the gateway lists, on pages as long as its own
 	pathCounts    = "/counted" // not MCP: the requests that reached the server
 )
 
@@ -29,6 +30,7 @@ const (
 	largeBytes = 1 << 20
 	lists      = 10
 	perList    = 50
+	perPage    = 1000 // as in gateway/catalog, which a run checks
 	events     = 20
 )
 
@@ -38,7 +40,7 @@ type server struct {
 	small, large mcp.Raw // content of the results
 	lists        int
 	classes      bool     // some tools are for clients that declare something
-	made         sync.Map // the lists as JSON, by path and what was declared
+	made         sync.Map // the pages of the lists as JSON, by path and what was declared
 	calls, other atomic.Int64
 }
 
@@ -58,8 +60,23 @@ func newServer(lists int, classes bool) *server {
 	return &server{small: text(smallBytes), large: text(largeBytes), lists: lists, classes: classes}
 }
 
-// list returns the list of an endpoint for a request.
-func (s *server) list(path string, params mcp.Raw) []byte {
+// list returns the result of a list method: a page of the list of an endpoint.
+func (s *server) list(path string, params mcp.Raw) mcp.Raw {
+	pages, at := s.pages(path, params), 0
+	if cursor, ok := params.Member("cursor"); ok {
+		at, _ = strconv.Atoi(cursor.Text())
+	}
+	if at < 0 || at >= len(pages) {
+		return mcp.Object("tools", mcp.Raw("[]"))
+	}
+	if at == len(pages)-1 {
+		return mcp.Object("tools", pages[at])
+	}
+	return mcp.Object("tools", pages[at], "nextCursor", mcp.String(strconv.Itoa(at+1)))
+}
+
+// pages returns all pages of the list of an endpoint for a request.
+func (s *server) pages(path string, params mcp.Raw) []mcp.Raw {
 	caps := mcp.Raw(nil) // for everything
 	if s.classes {
 		meta, _ := params.Member("_meta")
@@ -69,7 +86,7 @@ func (s *server) list(path string, params mcp.Raw) []byte {
 	}
 	key := path + " " + string(caps)
 	if made, ok := s.made.Load(key); ok {
-		return made.([]byte)
+		return made.([]mcp.Raw)
 	}
 	var tools []mcp.Raw
 	switch path {
@@ -80,7 +97,10 @@ func (s *server) list(path string, params mcp.Raw) []byte {
 	default:
 		tools = listTools("", caps)
 	}
-	made := join(tools)
+	var made []mcp.Raw
+	for page := range slices.Chunk(tools, perPage) {
+		made = append(made, join(page))
+	}
 	s.made.Store(key, made)
 	return made
 }
@@ -181,7 +201,7 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	case m.Method == mcp.MethodToolsCall:
 		s.call(w, m, stateless)
 	case m.Method == mcp.MethodToolsList:
-		list := mcp.Object("tools", s.list(r.URL.Path, m.Params))
+		list := s.list(r.URL.Path, m.Params)
 		if stateless {
 			list = cacheable(list)
 		}
