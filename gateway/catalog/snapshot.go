@@ -18,8 +18,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// pageSize is the number of items on a page.
-const pageSize = 1000
+// pageSize is the number of items on a page: as many as one upstream has at most, because some
+// clients read only the first page.
+const pageSize = maxItems
 
 // target is what a public name leads to.
 type target struct {

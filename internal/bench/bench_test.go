@@ -107,7 +107,7 @@ func TestCheckCounts(t *testing.T) {
 		name     string
 		scenario scenario
 		gateway  bool
-		requests int
+		posts    int // for 1000 requests
 		upstream counts
 		wantErr  bool
 	}{
@@ -118,11 +118,13 @@ func TestCheckCounts(t *testing.T) {
 		{"lists from the catalog", list, true, 1000, counts{Other: 12}, false},
 		{"a list asked for each time", list, true, 1000, counts{Other: 1000}, true},
 		{"a bare list", list, false, 1000, counts{Other: 1000}, false},
+		{"a bare list of two pages", list, false, 2000, counts{Other: 2000}, false},
+		{"a bare list whose second page is from nowhere", list, false, 2000, counts{Other: 1000}, true},
 		{"a bare list from nowhere", list, false, 1000, counts{}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.scenario.checkCounts(slice{requests: tt.requests, upstream: tt.upstream}, target{gateway: tt.gateway})
+			err := tt.scenario.checkCounts(slice{requests: 1000, posts: tt.posts, upstream: tt.upstream}, target{gateway: tt.gateway})
 			if (err != nil) != tt.wantErr {
 				t.Errorf("checkCounts() = %v, want error: %v", err, tt.wantErr)
 			}

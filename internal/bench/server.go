@@ -30,7 +30,7 @@ const (
 	largeBytes = 1 << 20
 	lists      = 10
 	perList    = 50
-	perPage    = 1000 // as in gateway/catalog, which a run checks
+	perPage    = 2000 // as in gateway/catalog, which a run checks
 	events     = 20
 )
 
