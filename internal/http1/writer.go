@@ -1,7 +1,11 @@
 package http1
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -16,12 +20,16 @@ var errAnswer = errors.New("http1: the handler's answer has a malformed header, 
 // not known when it is flushed or has become large.
 type writer struct {
 	c       *serving
+	clients *Clients
+	watch   *time.Timer // begins serving.watch
 	header  http.Header
 	status  int
 	waiting []byte // the beginning of the body, until the head is sent
 	begun   bool   // the head was sent
 	chunked bool
 	length  int64 // of the body so far
+	bounded bool  // the handler has set a deadline
+	last    bool  // the connection ends with the answer
 }
 
 // Header implements http.ResponseWriter.
@@ -61,7 +69,25 @@ func (w *writer) FlushError() error {
 func (w *writer) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline is for http.ResponseController.
-func (w *writer) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
+func (w *writer) SetWriteDeadline(t time.Time) error {
+	w.bounded = true
+	return w.c.nc.SetWriteDeadline(t)
+}
+
+// Hijack implements http.Hijacker. The head is sent if there is one.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.status != 0 {
+		if err := w.FlushError(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := w.c.hijack(w.watch); err != nil {
+		return nil, nil, err
+	}
+	w.clients.tell(w.c.nc, http.StateHijacked)
+	rest := io.MultiReader(bytes.NewReader(w.c.in[w.c.r:w.c.w]), w.c.nc)
+	return w.c.nc, bufio.NewReadWriter(bufio.NewReader(rest), bufio.NewWriter(w.c.nc)), nil
+}
 
 // finish sends the rest of the answer. After an error the connection cannot be used again.
 func (w *writer) finish() error {
@@ -87,6 +113,10 @@ func (w *writer) send(p []byte) error {
 	out := w.c.out[:0]
 	if !w.begun {
 		w.begun, w.chunked = true, w.header["Content-Length"] == nil
+		w.last = w.clients != nil && ends(w.header)
+		if w.clients != nil && !w.bounded {
+			_ = w.c.nc.SetWriteDeadline(time.Now().Add(w.clients.Write)) // an error comes again when it is written
+		}
 		if out = w.appendHead(out); out == nil {
 			return errAnswer
 		}
@@ -136,5 +166,20 @@ func (w *writer) appendHead(out []byte) []byte {
 	if w.chunked {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
+	if w.last {
+		out = append(out, "Connection: close\r\n"...)
+	}
+	if w.clients != nil && w.header["Date"] == nil {
+		out = append(append(append(out, "Date: "...), w.c.date.now()...), crlf...)
+	}
 	return append(out, crlf...)
+}
+
+// ends reports whether a handler has asked that the connection ends with its answer.
+func ends(header http.Header) bool {
+	f := framing{length: -1}
+	for _, value := range header["Connection"] {
+		_ = f.read("Connection", value) // which is never malformed
+	}
+	return f.close
 }
