@@ -41,7 +41,7 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 		}),
 		Flow:     func() *signin.Flow { return g.console.flow(g.graph()) },
 		SignedIn: g.services.events.consoleSignIn,
-		API:      api, Version: g.console.version, Log: g.log,
+		API:      api, Version: g.services.version, Log: g.log,
 	})
 	if err != nil {
 		return err
@@ -53,28 +53,18 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	return nil
 }
 
-// examiner examines tokens as the gateway judges them now, those of its own authorization server, too.
-func examiner(g *Gateway) func(ctx context.Context, token, view string) (admin.Examined, error) {
-	return func(ctx context.Context, token, view string) (admin.Examined, error) {
-		now := g.graph()
-		return examined(ctx, now.cfg, now.auth, token, view)
-	}
-}
-
 // visitors are those who look at the console.
 type visitors struct {
-	people  *signin.Sessions // nil without a console
-	flows   *seal.Key        // for sign-ins that have begun
-	ended   *kept.Store      // those that have ended
-	version string
+	people *signin.Sessions // nil without a console
+	flows  *seal.Key        // for sign-ins that have begun
+	ended  *kept.Store      // those that have ended
 }
 
 // openConsole prepares the console, if one is configured.
-func openConsole(g *Gateway, cfg Config, shared *stores, version string) error {
+func openConsole(g *Gateway, cfg Config, shared *stores) error {
 	if cfg.Admin.Console.IsZero() {
 		return nil
 	}
-	g.console.version = version
 	people, err := shared.key("people who have signed in")
 	if err != nil {
 		return err

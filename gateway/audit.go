@@ -38,18 +38,18 @@ func openAudit(g *Gateway, cfg Config, replica, version string, metrics *audit.M
 	g.services.events.reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
 	g.services.recorder = &observe.Recorder{
 		Journal: g.journal,
-		RuleAt:  func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
+		RuleAt:  func(rule string) string { return ruleAt(g, rule) },
 		Server:  func(name string) (string, bool) { return serverEra(g.graph(), name) },
 	}
 	return nil
 }
 
 // ruleAt returns the place of a rule in the configuration file, "" if there is none.
-func ruleAt(places *map[string]string, rule string) string {
-	if places == nil {
-		return ""
+func ruleAt(g *Gateway, rule string) string {
+	if places := g.rulePlaces.Load(); places != nil {
+		return (*places)[rule]
 	}
-	return (*places)[rule]
+	return ""
 }
 
 // serverEra returns the revision of an upstream, "" while it is not known.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -40,36 +39,24 @@ type UpstreamReport struct {
 	// Numbers of the things that are offered.
 	Tools, Prompts, Resources, Templates, Skills int
 	// Withheld are the things that are not offered, and why.
-	Withheld []Withheld
+	Withheld []admin.WithheldItem
 	// Hint says what is probably not meant, "" for nothing.
 	Hint string
 	// Error is why the upstream cannot be used, "" if it can.
 	Error string
 }
 
-// Withheld is a thing that an upstream has and clients are not shown.
-type Withheld struct {
-	Kind   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
-	Name   string // the upstream's own name for it
-	Reason string
-}
-
-// Connect connects to all enabled upstreams of a configuration. It waits until each has
+// Connect connects to all enabled upstreams of a valid configuration. It waits until each has
 // answered or failed, or ctx ends, and closes everything again. It serves nothing. doubts are
 // policy patterns that match nothing that was found, what known clients cut or refuse, and what may
 // deceive people or models, each prefixed with the path of its key (see Locate).
 //
 // shown is what a view shows, if one is named, to a user who may use all of it.
 func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []UpstreamReport, shown []catalog.Shown, doubts []error, err error) {
-	if err := cfg.Validate(); err != nil {
+	if _, err := viewNamed(cfg, view); err != nil {
 		return nil, nil, nil, err
 	}
-	if view != "" {
-		if _, err := viewNamed(cfg, view); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	err = inspect(ctx, cfg, version, log, func(g *graph) error {
+	err = inspect(ctx, cfg, version, log, nil, func(g *graph) error {
 		reports, doubts = g.reports(), slices.Concat(g.idleRules(), g.doubts())
 		if view != "" {
 			shown = g.catalog.Shown(view)
@@ -112,13 +99,9 @@ func (g *graph) doubts() (doubts []error) {
 }
 
 // inspect connects to the upstreams of a valid configuration. It waits until each has answered
-// or failed, or ctx ends, calls look, and closes everything.
-func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, look func(*graph) error) error {
-	return inspectWith(ctx, cfg, version, log, nil, look)
-}
-
-// inspectWith is inspect that collects all definitions, too, pinned or not.
-func inspectWith(ctx context.Context, cfg Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
+// or failed, or ctx ends, calls look, and closes everything. collect takes all definitions, pinned
+// or not; nil for guards.
+func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
 	with, err := newServices(&stores{}, version, nil, log)
 	if err != nil {
 		return err
@@ -153,7 +136,7 @@ func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err
 		} else if r.Skills == 0 {
 			r.Hint = noSkills
 		}
-		r.withholdSkills(d.Status())
+		r.Withheld = servers.Withheld(catalog.UpstreamView{}, d.Status())
 		reports = append(reports, r)
 	}
 	return reports, nil
@@ -161,13 +144,6 @@ func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err
 
 // noSkills is the hint for a skill directory without any skills.
 const noSkills = "no directory in it, or below, is a skill: one is named like the skill and has a " + mcp.SkillFile
-
-// withholdSkills adds what a skill directory leaves out.
-func (r *UpstreamReport) withholdSkills(status upstream.Status) {
-	for _, name := range slices.Sorted(maps.Keys(status.SkippedSkills)) {
-		r.Withheld = append(r.Withheld, Withheld{Kind: "skills", Name: name, Reason: status.SkippedSkills[name]})
-	}
-}
 
 // reports combines what the catalog and the upstreams know.
 func (g *graph) reports() []UpstreamReport {
@@ -185,6 +161,7 @@ func (g *graph) reports() []UpstreamReport {
 			Resources: view.Resources,
 			Templates: view.ResourceTemplates,
 			Skills:    view.Skills,
+			Withheld:  servers.Withheld(view, status),
 			Error:     view.LastError,
 		}
 		if view.State == catalog.StateConnecting {
@@ -193,13 +170,6 @@ func (g *graph) reports() []UpstreamReport {
 		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
 			r.Hint = noSkills
 		}
-		for _, w := range view.Withheld {
-			r.Withheld = append(r.Withheld, Withheld{Kind: w.List, Name: w.Name, Reason: w.Reason})
-		}
-		for _, name := range slices.Sorted(maps.Keys(status.DroppedTools)) {
-			r.Withheld = append(r.Withheld, Withheld{Kind: "tools", Name: name, Reason: status.DroppedTools[name]})
-		}
-		r.withholdSkills(status)
 		reports[i] = r
 	}
 	return reports
@@ -244,15 +214,10 @@ type TokenReport struct {
 // in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
 // takes in mode progressive. If a view is named, only its tools count, as it shows them.
 func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
-	if err := cfg.Validate(); err != nil {
+	if _, err := viewNamed(cfg, view); err != nil {
 		return nil, 0, err
 	}
-	if view != "" {
-		if _, err := viewNamed(cfg, view); err != nil {
-			return nil, 0, err
-		}
-	}
-	err = inspect(ctx, cfg.open(), version, log, func(g *graph) error {
+	err = inspect(ctx, cfg.open(), version, log, nil, func(g *graph) error {
 		reports, err = g.tokens(ctx, view)
 		return err
 	})
@@ -376,7 +341,7 @@ func try(ctx context.Context, all Config, only, version string, log *slog.Logger
 	if !has {
 		return nil, nil, strictyaml.Unplaced(errors.New("there is no server to try, or it is not enabled"))
 	}
-	err = inspect(ctx, cfg, version, log, func(g *graph) error {
+	err = inspect(ctx, cfg, version, log, nil, func(g *graph) error {
 		reports = g.reports()
 		if found := g.doubts(); len(found) > 0 {
 			doubts = strictyaml.Unplaced(errors.Join(found...)).Problems
@@ -419,7 +384,7 @@ func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, err
 	for _, r := range reports {
 		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
 		for _, w := range r.Withheld {
-			one.Withheld = append(one.Withheld, fmt.Sprintf("%s %q: %s", w.Kind, w.Name, w.Reason))
+			one.Withheld = append(one.Withheld, fmt.Sprintf("%s %q: %s", w.List, w.Name, w.Reason))
 		}
 		found.Servers = append(found.Servers, one)
 	}

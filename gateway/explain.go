@@ -19,69 +19,32 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Question is a call that policy decides on.
-type Question struct {
-	// Method is tools/call, prompts/get, resources/read or skills/get.
-	Method string
-	// Name is what is called: its public name or URI, or upstream/name or kind:upstream/name
-	// with the upstream's own name for it.
-	Name string
-	// Args are the arguments, a JSON object; nil for none.
-	Args []byte
-	// Issuer is the issuer of the caller's token. Default: the only one that is configured.
-	Issuer string
-	// User to Claims are the contents of the token. Claims is a JSON object, nil for none.
-	User   string
-	Groups []string
-	Scopes []string
-	Client string
-	Claims []byte
-	// View is the view at whose endpoint the call comes, "" for the gateway's own.
-	View string
-}
-
-// Answer is the decision on a Question.
-type Answer struct {
-	// Effect is "allow", "ask" or "deny".
-	Effect string
-	// Rule is the rule that decides, "" for the default.
-	Rule string
-	// Text gives the reasons, rule by rule.
-	Text string
-	// Hooks say which hooks would run, a line for each.
-	Hooks []string
-	// Notes say what cannot be known without asking the upstreams.
-	Notes []string
-}
-
 // Explain says what the policy of a configuration decides, and why. It uses only the
-// configuration, and asks no upstream.
-func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
+// configuration, and asks no upstream. Where the rule stands it leaves to its caller.
+func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.Answer, err error) {
 	caller, err := cfg.caller(q)
 	if err != nil {
-		return Answer{}, err
+		return answer, err
 	}
 	if q.Args != nil && !isObject(q.Args) {
-		return Answer{}, fmt.Errorf("the arguments are no JSON object")
+		return answer, fmt.Errorf("the arguments are no JSON object")
 	}
-	if q.View != "" {
-		if _, err := viewNamed(cfg, q.View); err != nil {
-			return Answer{}, err
-		}
+	if _, err := viewNamed(cfg, q.View); err != nil {
+		return answer, err
 	}
 	target, notes, err := cfg.target(q)
 	if err != nil {
-		return Answer{}, err
+		return answer, err
 	}
 	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
 	if err != nil {
-		return Answer{}, err
+		return answer, err
 	}
 	e := rules.Explain(ctx, &caller, target, q.Args)
 	for _, doubt := range cfg.policyDoubts() {
 		notes = append(notes, doubt.Error())
 	}
-	answer := Answer{Effect: e.Effect.String(), Rule: e.Rule, Text: e.String(), Notes: notes}
+	answer = admin.Answer{Effect: e.Effect.String(), Rule: e.Rule, Text: e.String(), Notes: notes}
 	if e.Effect != policy.Deny {
 		answer.Hooks, err = cfg.Hooks.Explain(&caller, target)
 	}
@@ -104,7 +67,7 @@ func Examine(ctx context.Context, cfg Config, token, view string) (admin.Examine
 // examined says what an Auth that runs, and what is asked after it, think of a token.
 func examined(ctx context.Context, cfg Config, a *auth.Auth, token, view string) (admin.Examined, error) {
 	v, err := viewNamed(cfg, view)
-	if err != nil && view != "" {
+	if err != nil {
 		return admin.Examined{}, &admin.BadQuestion{Problem: err.Error() + ": leave it out for the gateway's own endpoint"}
 	}
 	e, caller := auth.Examine(ctx, a, token, view)
@@ -170,7 +133,7 @@ func rulesFor(cfg Config, caller mcp.Caller) (names []string) {
 }
 
 // caller returns the caller of the question.
-func (c Config) caller(q Question) (mcp.Caller, error) {
+func (c Config) caller(q admin.Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
 	}
@@ -189,7 +152,7 @@ func (c Config) caller(q Question) (mcp.Caller, error) {
 }
 
 // target finds out what a name refers to, as far as the configuration tells.
-func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
+func (c Config) target(q admin.Question) (t mcp.Target, notes []string, err error) {
 	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
 	kind, known := kinds[q.Method]
 	if !known {
@@ -229,7 +192,7 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 		return mcp.Target{Kind: kind, Upstream: t.Upstream, Name: mcp.SkillPath(root), File: t.Name}, nil, nil
 	}
 	t, notes, err = c.namedTarget(kind, name)
-	if err != nil && q.View != "" {
+	if err != nil {
 		if short, ok := shortTarget(c, q.View, kind, name); ok {
 			return short, []string{fmt.Sprintf("%s is taken for %s, since the view drops prefixes; if another server that it shows has this name, it has to be called with its prefix.", name, short)}, nil
 		}

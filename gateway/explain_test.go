@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
 // TestExplainTarget: what a name refers to, as far as the configuration alone tells.
@@ -43,7 +45,7 @@ upstreams:
 		{"resources/read", "old+x://y", "resources:files/old+x://y", ""},
 	}
 	for _, tt := range tests {
-		target, notes, err := cfg.target(Question{Method: tt.method, Name: tt.name})
+		target, notes, err := cfg.target(admin.Question{Method: tt.method, Name: tt.name})
 		if got := target.String(); err != nil || got != tt.want {
 			t.Errorf("%s %s: got %s, %v, want %s", tt.method, tt.name, got, err, tt.want)
 		}
@@ -51,7 +53,7 @@ upstreams:
 			t.Errorf("%s %s: noted %q", tt.method, tt.name, note)
 		}
 	}
-	for _, q := range []Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"}, {Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
+	for _, q := range []admin.Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"}, {Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
 		if target, _, err := cfg.target(q); err == nil {
 			t.Errorf("%+v: got %s", q, target)
 		}

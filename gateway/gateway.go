@@ -179,7 +179,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if g.services, err = newServices(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
-	if err := openOperators(g, cfg, shared, version, metrics.recent); err != nil {
+	if err := openOperators(g, cfg, shared, metrics.recent); err != nil {
 		return err
 	}
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {

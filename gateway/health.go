@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -16,7 +17,7 @@ type UpstreamHealth struct {
 	// Since is when the state began.
 	Since time.Time `json:"since"`
 	// LastFailure is the last failure; nil for none.
-	LastFailure *FailureReport `json:"last_failure,omitempty"`
+	LastFailure *admin.Failure `json:"last_failure,omitempty"`
 	// RefusedUntil is until when calls are refused without asking the server; nil if they are
 	// not.
 	RefusedUntil *time.Time `json:"calls_refused_until,omitempty"`
@@ -24,25 +25,10 @@ type UpstreamHealth struct {
 	UsersNeedLogin int `json:"users_need_login,omitempty"`
 }
 
-// FailureReport is a failure.
-type FailureReport struct {
-	At time.Time `json:"at"`
-	// Code is the name of the failure, as in docs/errors.md.
-	Code string `json:"error_code"`
-	// Stage is resolve, connect, tls, login, handshake, call or list.
-	Stage string `json:"stage"`
-	Error string `json:"error"`
-	// Cause is a detail for operators only, such as an address; "" for nothing.
-	Cause string `json:"cause,omitempty"`
-}
-
 // healthOf combines what calls have shown with what lists have shown.
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
-	h := UpstreamHealth{Name: view.Name, UsersNeedLogin: status.UsersNeedLogin}
-	var last upstream.Failure
-	if h.State, h.Since, last = servers.StateOf(view, status); last.Error != "" {
-		h.LastFailure = &FailureReport{At: last.At, Code: last.Name.String(), Stage: last.Stage, Error: last.Error, Cause: last.Cause}
-	}
+	state, since, last := servers.StateOf(view, status)
+	h := UpstreamHealth{Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last), UsersNeedLogin: status.UsersNeedLogin}
 	if !status.Refused.IsZero() {
 		h.RefusedUntil = &status.Refused
 	}

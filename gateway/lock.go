@@ -19,16 +19,16 @@ import (
 
 // LockChange is a difference between what is approved of an upstream and what it says now.
 type LockChange struct {
-	Word string // new, changed or gone
-	List string // such as tools
-	Name string // "" for instructions
-	// Diff has the lines that differ, with what is invisible written as <U+200B>.
-	Diff string
-	// Hidden are texts in it that people cannot see and models read.
-	Hidden []string
+	pin.Change
+	more bool // what was approved stays approved
+}
 
-	change pin.Change
-	more   bool // what was approved stays approved
+// Hidden returns texts in it that people cannot see and models read.
+func (c LockChange) Hidden() (all []string) {
+	for _, raw := range c.Is {
+		all = append(all, pin.Hidden(raw)...)
+	}
+	return all
 }
 
 // LockedUpstream is what a review has found at one upstream.
@@ -84,7 +84,7 @@ func (r *LockReview) seen(p admin.Pin, more bool) LockChange {
 			change.Was = append(change.Was, d.Raw)
 		}
 	}
-	return LockChange{Word: change.Word(), List: p.List, Name: p.Name, Diff: change.Diff(), Hidden: pin.Hidden(change.Is[0]), change: change, more: more}
+	return LockChange{change, more}
 }
 
 // openLock reads the lock file, which may be missing.
@@ -100,12 +100,9 @@ func openLock(cfg Config) (*LockReview, error) {
 	return r, nil
 }
 
-// ReviewLock connects to the pinned upstreams of a configuration, or to all if none is pinned. It
+// ReviewLock connects to the pinned upstreams of a valid configuration, or to all if none is pinned. It
 // waits until each has answered or failed, or ctx ends. It writes nothing.
 func ReviewLock(ctx context.Context, cfg Config, version string, log *slog.Logger) (*LockReview, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	r, err := openLock(cfg)
 	if err != nil {
 		return nil, err
@@ -126,7 +123,7 @@ func ReviewLock(ctx context.Context, cfg Config, version string, log *slog.Logge
 		}
 	}
 	found := collection{all: make(map[string]map[string]pin.Definition)}
-	err = inspectWith(ctx, cfg, version, log, found.add, func(g *graph) error {
+	err = inspect(ctx, cfg, version, log, found.add, func(g *graph) error {
 		for _, report := range g.reports() {
 			r.Upstreams = append(r.Upstreams, found.review(report, lock[report.Name]))
 		}
@@ -148,11 +145,7 @@ func (c *collection) review(report UpstreamReport, approved []pin.Definition) Lo
 	}
 	one.Found = len(c.all[report.Name])
 	for _, change := range pin.Compare(approved, slices.Collect(maps.Values(c.all[report.Name]))) {
-		shown := LockChange{Word: change.Word(), List: string(change.Kind), Name: change.Name, Diff: change.Diff(), change: change}
-		for _, raw := range change.Is {
-			shown.Hidden = append(shown.Hidden, pin.Hidden(raw)...)
-		}
-		one.Changes = append(one.Changes, shown)
+		one.Changes = append(one.Changes, LockChange{Change: change})
 	}
 	return one
 }
@@ -160,11 +153,11 @@ func (c *collection) review(report UpstreamReport, approved []pin.Definition) Lo
 // Approve approves a change. Save writes it.
 func (r *LockReview) Approve(upstream string, c LockChange) {
 	if !c.more {
-		r.lock.Approve(upstream, c.change)
+		r.lock.Approve(upstream, c.Change)
 		return
 	}
-	for _, raw := range c.change.Is {
-		r.lock.Add(upstream, pin.Definition{Kind: c.change.Kind, Name: c.change.Name, Raw: raw})
+	for _, raw := range c.Is {
+		r.lock.Add(upstream, pin.Definition{Kind: c.Kind, Name: c.Name, Raw: raw})
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
-func openOperators(g *Gateway, cfg Config, shared *stores, version string, metrics *recent.Metrics) error {
+func openOperators(g *Gateway, cfg Config, shared *stores, metrics *recent.Metrics) error {
 	if !cfg.Admin.Operated() {
 		return nil
 	}
@@ -47,7 +47,7 @@ func openOperators(g *Gateway, cfg Config, shared *stores, version string, metri
 	g.recent, g.series = recent.New(deps), series.New(time.Now())
 	g.services.trails = trail.New(cfg.Admin.API.Kept())
 	g.undo.onStop("recent records", g.recent.Close)
-	return openConsole(g, cfg, shared, version)
+	return openConsole(g, cfg, shared)
 }
 
 // newAPI makes the API for operators.
@@ -73,22 +73,20 @@ func newAPI(g *Gateway) *admin.API {
 			return last.of(ctx, func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) })
 		},
 		Policy: func() admin.Policy {
-			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) })
+			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g, rule) })
 		},
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).all(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).endAnywhere(ctx, digest) },
 		Accounts:   accountsDesk(accountNewsOf(g), func() Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
-		RuleAt:     func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
+		RuleAt:     func(rule string) string { return ruleAt(g, rule) },
 		Replicas:   func() []admin.Replica { return shownReplicas(g) },
 		Reload:     func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {
-			a, err := Explain(ctx, g.graph().cfg, Question{
-				Method: q.Method, Name: q.Name, Args: q.Args, Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes,
-				Client: q.Client, Claims: q.Claims, View: q.View,
-			})
-			return admin.Answer{Effect: a.Effect, Rule: a.Rule, RuleAt: ruleAt(g.rulePlaces.Load(), a.Rule), Text: a.Text, Hooks: a.Hooks, Notes: a.Notes}, err
+			answer, err := Explain(ctx, g.graph().cfg, q)
+			answer.RuleAt = ruleAt(g, answer.Rule)
+			return answer, err
 		},
 		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
 		Lists: func(ctx context.Context, q admin.ListQuestion) (admin.ListAnswer, error) {
@@ -97,9 +95,12 @@ func newAPI(g *Gateway) *admin.API {
 		Try: func(ctx context.Context, caller mcp.Caller, t admin.Trial) (admin.Tried, error) {
 			return ascaller.Try(ctx, triesOf(g), caller, t)
 		},
-		Examine: examiner(g),
-		Alone:   func() bool { return !g.graph().cfg.Auth.Identifies() },
-		State:   func() admin.State { return shownState(g) },
+		Examine: func(ctx context.Context, token, view string) (admin.Examined, error) {
+			now := g.graph()
+			return examined(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
+		},
+		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
+		State: func() admin.State { return shownState(g) },
 		Settings: admin.Settings{
 			Text:      func() (admin.ConfigText, error) { return shownText(g) },
 			Effective: func() (admin.EffectiveConfig, error) { return shownEffective(g) },
@@ -129,13 +130,13 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 	alone := !now.cfg.Auth.Identifies()
 	return ascaller.ListDeps{
 		Caller: func(q admin.ListQuestion) (mcp.Caller, error) {
-			if _, err := viewNamed(now.cfg, q.View); err != nil && q.View != "" {
+			if _, err := viewNamed(now.cfg, q.View); err != nil {
 				return mcp.Caller{}, err
 			}
 			if alone {
 				return mcp.NewCaller(mcp.Caller{View: q.View}), nil
 			}
-			return now.cfg.caller(Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
+			return now.cfg.caller(admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
 		Left: func() (all []ascaller.Left) {
@@ -148,7 +149,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			return all
 		},
 		Unknown: func() []string { return unknownLists(now.catalog.Status()) },
-		Rules:   now.rules, RuleAt: func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) }, Short: now.described.Short,
+		Rules:   now.rules, RuleAt: func(rule string) string { return ruleAt(g, rule) }, Short: now.described.Short,
 	}
 }
 
@@ -484,17 +485,7 @@ func shownProblems(err error) (all []admin.Problem) {
 }
 
 func shownState(g *Gateway) admin.State {
-	status, s := g.ReloadStatus(), g.graph().cfg.Summary()
-	state := admin.State{
-		Revision: status.Revision, Loaded: status.Loaded, Tried: status.Tried, Problems: shownProblems(status.Err),
-		Listen: s.Listen, Endpoint: s.Endpoint, Auth: s.Auth, Sessions: s.Sessions, Policy: s.Policy, Limits: s.Limits, Audit: s.Audit,
-		Servers: []admin.ConfiguredOne{},
-	}
-	for _, u := range s.Upstreams {
-		state.Servers = append(state.Servers, admin.ConfiguredOne(u))
-	}
-	for _, v := range s.Views {
-		state.Views = append(state.Views, admin.ConfiguredView(v))
-	}
+	status, state := g.ReloadStatus(), g.graph().cfg.Summary().State
+	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, shownProblems(status.Err)
 	return state
 }

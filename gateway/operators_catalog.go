@@ -1,29 +1,19 @@
 package gateway
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // leftOut returns what nobody gets of a server.
 func leftOut(view catalog.UpstreamView, status upstream.Status) (all []ascaller.Left) {
-	left := func(list, name, reason string) {
-		all = append(all, ascaller.Left{Upstream: view.Name, List: list, Name: name, By: "server", Reason: "It is left out for all: " + reason + "."})
-	}
-	for _, w := range view.Withheld {
-		left(w.List, w.Name, w.Reason)
-	}
-	for _, name := range slices.Sorted(maps.Keys(status.DroppedTools)) {
-		left("tools", name, status.DroppedTools[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(status.SkippedSkills)) {
-		left("skills", name, status.SkippedSkills[name])
+	for _, w := range servers.Withheld(view, status) {
+		all = append(all, ascaller.Left{Upstream: view.Name, List: w.List, Name: w.Name, By: "server", Reason: "It is left out for all: " + w.Reason + "."})
 	}
 	return all
 }

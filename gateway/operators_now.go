@@ -5,13 +5,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -88,16 +88,12 @@ func lineOf(file string, p admin.Problem) string {
 
 // brokenOf returns what of a server no client can be shown.
 func brokenOf(view catalog.UpstreamView, status upstream.Status) (all []diagnosis.Broken) {
-	for _, w := range view.Withheld {
-		all = append(all, diagnosis.Broken{Upstream: view.Name, What: w.List, Name: w.Name, Reason: w.Reason})
-	}
-	for _, one := range []struct {
-		what    string
-		reasons map[string]string
-	}{{"tool", status.DroppedTools}, {"skill", status.SkippedSkills}} {
-		for _, name := range slices.Sorted(maps.Keys(one.reasons)) {
-			all = append(all, diagnosis.Broken{Upstream: view.Name, What: one.what, Name: name, Reason: one.reasons[name]})
+	for i, w := range servers.Withheld(view, status) {
+		what := w.List
+		if i >= len(view.Withheld) { // the server's own
+			what = strings.TrimSuffix(what, "s")
 		}
+		all = append(all, diagnosis.Broken{Upstream: view.Name, What: what, Name: w.Name, Reason: w.Reason})
 	}
 	return all
 }

@@ -252,7 +252,7 @@ pinning: {file: %q}
 	}
 
 	question := `{"method":"tools/call","name":"up/work","args":{"later":1}}`
-	want, err := Explain(t.Context(), c.graph().cfg, Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
+	want, err := Explain(t.Context(), c.graph().cfg, admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

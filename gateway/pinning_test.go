@@ -59,7 +59,7 @@ func (r *LockReview) approve(t *testing.T, names ...string) (changes []string) {
 	t.Helper()
 	for _, u := range r.Upstreams {
 		for _, c := range u.Changes {
-			changes = append(changes, fmt.Sprintf("%s: %s %s %s", u.Name, c.Word, c.List, c.Name))
+			changes = append(changes, fmt.Sprintf("%s: %s %s %s", u.Name, c.Word(), c.Kind, c.Name))
 			if names == nil || slices.Contains(names, c.Name) {
 				r.Approve(u.Name, c)
 			}
@@ -116,8 +116,8 @@ func TestPinning(t *testing.T) {
 			}
 
 			found := review(t, c.file)
-			if got := found.Upstreams[0].Changes[1]; !strings.Contains(got.Diff, "-  Works.\n+  Works.<U+200B> Read") {
-				t.Errorf("the difference reads\n%s", got.Diff)
+			if got := found.Upstreams[0].Changes[1]; !strings.Contains(got.Diff(), "-  Works.\n+  Works.<U+200B> Read") {
+				t.Errorf("the difference reads\n%s", got.Diff())
 			}
 			if got := found.approve(t, "work"); !slices.Equal(got, []string{"a: new tools wipe", "a: changed tools work"}) {
 				t.Errorf("the differences are %q", got)

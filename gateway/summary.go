@@ -13,34 +13,29 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // Summary is what a configuration means, for people. It contains no secrets.
 type Summary struct {
-	Listen    string // host:port
-	Endpoint  string // URL
-	Auth      string // mode
-	Keys      int    // API keys
+	admin.State // but for what became of the file
+
+	Keys      int // API keys
 	Accepted  []auth.Accepted
 	Hosts     []string
 	Origins   []string
-	Sessions  string // where they are kept
-	Policy    string // what it denies or allows, and by how many rules
-	Limits    []string
 	Operators string // their address
-	Audit     string // where records go; "" for nowhere
 	Pinning   string // which upstreams are pinned, and to what; "" for none
-	Upstreams []UpstreamSummary
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
 	Redirects []Redirect
-	Views     []ViewSummary
 	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
 	Clients []clients.Way
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
@@ -89,16 +84,6 @@ func pinningSummary(c Config) string {
 	return fmt.Sprintf("%s (%s)", strings.Join(parts, "; "), c.Pinning.File)
 }
 
-// UpstreamSummary is what the configuration says of one upstream.
-type UpstreamSummary struct {
-	Name      string
-	Enabled   bool
-	Transport string // as configured or deduced
-	Target    string // URL without its query, or the program
-	Auth      string // how the gateway authenticates there
-	Prefix    string // of names of tools and prompts
-}
-
 // Redirect is a redirect URI that an operator has to register for a client of the gateway.
 type Redirect struct {
 	Upstream string
@@ -107,31 +92,24 @@ type Redirect struct {
 	At       string // the authorization server
 }
 
-// ViewSummary is what the configuration says of one view.
-type ViewSummary struct {
-	Name string
-	URL  string
-	Show []string
-}
-
 // Summary describes c, which must be valid.
 func (c Config) Summary() Summary {
 	c = c.withDefaults()
 	s := Summary{
-		Listen:   c.Listen,
-		Endpoint: c.PublicURL,
-		Auth:     cmp.Or(c.Auth.Mode, auth.ModeNone),
-		Keys:     len(c.Auth.Keys.All()),
-		Accepted: c.Auth.Accepted(c.PublicURL),
-		Hosts:    slices.Concat(alwaysHosts, c.hosts()),
-		Origins:  append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
-
-		Sessions:  cmp.Or(c.Sessions.Store, "memory"),
-		Policy:    c.policySummary(),
-		Operators: cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
-		Audit:     auditSummary(c.Audit),
-		Pinning:   pinningSummary(c),
-
+		State: admin.State{
+			Listen:   c.Listen,
+			Endpoint: c.PublicURL,
+			Auth:     cmp.Or(c.Auth.Mode, auth.ModeNone),
+			Sessions: cmp.Or(c.Sessions.Store, session.StoreMemory),
+			Policy:   c.policySummary(),
+			Audit:    auditSummary(c.Audit),
+		},
+		Keys:       len(c.Auth.Keys.All()),
+		Accepted:   c.Auth.Accepted(c.PublicURL),
+		Hosts:      slices.Concat(alwaysHosts, c.hosts()),
+		Origins:    append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
+		Operators:  cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
+		Pinning:    pinningSummary(c),
 		Disclosure: c.disclosureSummary(),
 	}
 	for _, l := range c.Limits {
@@ -142,7 +120,7 @@ func (c Config) Summary() Summary {
 	}
 	for _, u := range c.Upstreams {
 		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
-		s.Upstreams = append(s.Upstreams, UpstreamSummary{
+		s.Servers = append(s.Servers, admin.ConfiguredOne{
 			Name:      u.Name,
 			Enabled:   enabled(u),
 			Transport: transportOf(u),
@@ -159,7 +137,7 @@ func (c Config) Summary() Summary {
 	}
 	urls := viewURLs(c)
 	for _, v := range c.Views {
-		s.Views = append(s.Views, ViewSummary{Name: v.Name, URL: urls[v.Name], Show: v.Show})
+		s.Views = append(s.Views, admin.ConfiguredView{Name: v.Name, URL: urls[v.Name], Show: v.Show})
 	}
 	return s
 }

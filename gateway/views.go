@@ -127,8 +127,11 @@ func viewKey(i int, v view.Config) string {
 	return fmt.Sprintf("views[%d] (%s)", i, v.Name)
 }
 
-// viewNamed returns the configuration of a view.
+// viewNamed returns the configuration of a view, nothing for "", the gateway's own endpoint.
 func viewNamed(c Config, name string) (view.Config, error) {
+	if name == "" {
+		return view.Config{}, nil
+	}
 	i := slices.IndexFunc(c.Views, func(v view.Config) bool { return v.Name == name })
 	if i < 0 {
 		return view.Config{}, fmt.Errorf("view %q: the configuration has no view of this name", name)

@@ -95,7 +95,7 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 	if s.Pinning != "" {
 		row("pinning", s.Pinning)
 	}
-	for _, u := range s.Upstreams {
+	for _, u := range s.Servers {
 		prefix := fmt.Sprintf("prefix %q", u.Prefix)
 		if !u.Enabled {
 			prefix = "not enabled"
@@ -226,7 +226,7 @@ func printReports(w io.Writer, reports []gateway.UpstreamReport) error {
 			fmt.Fprintf(w, "  note: %s\n", r.Hint)
 		}
 		for _, withheld := range r.Withheld {
-			fmt.Fprintf(w, "  withheld from %s: %q: %s\n", withheld.Kind, withheld.Name, withheld.Reason)
+			fmt.Fprintf(w, "  withheld from %s: %q: %s\n", withheld.List, withheld.Name, withheld.Reason)
 		}
 	}
 	if len(bad) > 0 {

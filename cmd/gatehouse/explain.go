@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
 // Exit codes of explain, in addition to those of every command.
@@ -16,7 +17,7 @@ const (
 
 func newExplain() *cobra.Command {
 	var config, args, claims string
-	var q gateway.Question
+	var q admin.Question
 	cmd := &cobra.Command{
 		Use:   "explain --config FILE [--user U] [--groups G,...] METHOD NAME",
 		Short: "Say what policy decides on a call, and why",
@@ -54,7 +55,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-func explain(cmd *cobra.Command, config string, q gateway.Question) error {
+func explain(cmd *cobra.Command, config string, q admin.Question) error {
 	cfg, _, err := gateway.LoadConfig(config)
 	if err != nil {
 		return &problemError{err}

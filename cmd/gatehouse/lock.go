@@ -133,17 +133,17 @@ func (s *lockSession) upstream(u gateway.LockedUpstream) {
 }
 
 func (s *lockSession) change(upstream string, c gateway.LockChange) {
-	what := strings.TrimSpace(c.List + " " + c.Name)
+	what := strings.TrimSpace(string(c.Kind) + " " + c.Name)
 	if s.found.Fresh {
 		fmt.Fprintf(s.out, "  %s\n", what)
 	} else {
-		fmt.Fprintf(s.out, "\n  %s: %s\n", c.Word, what)
+		fmt.Fprintf(s.out, "\n  %s: %s\n", c.Word(), what)
 	}
-	for _, hidden := range c.Hidden {
+	for _, hidden := range c.Hidden() {
 		fmt.Fprintf(s.out, "  CAREFUL: %s\n", hidden)
 	}
 	if !s.found.Fresh {
-		for line := range strings.Lines(c.Diff) {
+		for line := range strings.Lines(c.Diff()) {
 			fmt.Fprintf(s.out, "    %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}

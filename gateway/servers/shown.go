@@ -54,9 +54,7 @@ func (d Desk) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream
 		Tools: view.Tools, Prompts: view.Prompts, Resources: view.Resources, Skills: view.Skills,
 		Calls: status.Calls, Sessions: status.Sessions, UsersNeedLogin: status.UsersNeedLogin,
 	}
-	if last.Error != "" {
-		u.LastFailure = &admin.Failure{At: last.At, Code: last.Name.String(), Stage: last.Stage, Error: last.Error, Cause: last.Cause}
-	}
+	u.LastFailure = ShownFailure(last)
 	if !status.Refused.IsZero() {
 		u.RefusedUntil = &status.Refused
 	}
@@ -75,6 +73,14 @@ func (d Desk) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream
 	return u
 }
 
+// ShownFailure returns a failure as operators see it, nil for none.
+func ShownFailure(f upstream.Failure) *admin.Failure {
+	if f.Error == "" {
+		return nil
+	}
+	return &admin.Failure{At: f.At, Code: f.Name.String(), Stage: f.Stage, Error: f.Error, Cause: f.Cause}
+}
+
 // Server returns everything about one server. The error is admin.ErrNoServer.
 func (d Desk) Server(name string, page admin.ToolPage) (admin.Server, error) {
 	now := d.Now()
@@ -91,7 +97,9 @@ func (d Desk) Server(name string, page admin.ToolPage) (admin.Server, error) {
 	for _, h := range now.Hooks.LooksAt(name) {
 		s.Hooks = append(s.Hooks, admin.LookingHook(h))
 	}
-	s.Withheld, s.WithheldMore = withheld(view, status)
+	all := Withheld(view, status)
+	n := min(len(all), mostWithheld)
+	s.Withheld, s.WithheldMore = append([]admin.WithheldItem{}, all[:n]...), len(all)-n
 	s.Tools.Tokens, s.Tools.Short = s.Upstream.Tokens, s.Upstream.Short
 	return s, nil
 }
@@ -164,9 +172,8 @@ func (n Now) pinning(name string, m Member) admin.Pinning {
 	return p
 }
 
-// withheld returns what clients do not see, and how many more there are.
-func withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.WithheldItem, more int) {
-	all = []admin.WithheldItem{}
+// Withheld returns what clients do not see of a server.
+func Withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.WithheldItem) {
 	for _, w := range view.Withheld {
 		all = append(all, admin.WithheldItem(w))
 	}
@@ -176,8 +183,7 @@ func withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.Wi
 	for _, skill := range slices.Sorted(maps.Keys(status.SkippedSkills)) {
 		all = append(all, admin.WithheldItem{List: "skills", Name: skill, Reason: status.SkippedSkills[skill]})
 	}
-	n := min(len(all), mostWithheld)
-	return all[:n], len(all) - n
+	return all
 }
 
 // toolPage returns some of the tools of a server.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -111,7 +112,7 @@ func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},
 		Policy:    policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "r", Deny: []string{"skills:pb/outer/inner"}}}},
 	}
-	for _, q := range []gateway.Question{
+	for _, q := range []admin.Question{
 		{Method: "skills/get", Name: "pb__outer/inner"},
 		{Method: "skills/get", Name: "skill://pb/outer/inner/SKILL.md"},
 		{Method: "resources/read", Name: "skill://pb/outer/inner/SKILL.md"},
@@ -121,7 +122,7 @@ func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 			t.Errorf("%s %s: %s, %v, want deny", q.Method, q.Name, a.Effect, err)
 		}
 	}
-	if a, err := gateway.Explain(context.Background(), cfg, gateway.Question{Method: "resources/read", Name: "skill://pb/outer/SKILL.md"}); err != nil || a.Effect != "allow" {
+	if a, err := gateway.Explain(context.Background(), cfg, admin.Question{Method: "resources/read", Name: "skill://pb/outer/SKILL.md"}); err != nil || a.Effect != "allow" {
 		t.Errorf("%s, %v, want allow", a.Effect, err)
 	}
 }
