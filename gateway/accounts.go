@@ -20,33 +20,23 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// vaultDeps is what openVault needs.
-type vaultDeps struct {
-	log     *slog.Logger
-	redis   *redisdb.DB              // nil for the memory of this process
-	servers func() []upstream.Config // as they are configured now
-	told    func(vault.Event)
-	metrics *vault.Metrics
-}
-
 // openVault opens what keeps the users' own accounts at servers.
-func openVault(cfg vault.Config, deps vaultDeps) (*vault.Vault, error) {
-	server := func(name string) (one upstream.Config) {
-		for _, u := range deps.servers() {
+func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.Metrics) (*vault.Vault, error) {
+	server := func(name string) upstream.Config {
+		for _, u := range g.graph().cfg.Upstreams {
 			if u.Name == name {
 				return u
 			}
 		}
-		return one
+		return upstream.Config{}
 	}
 	return vault.New(cfg, vault.Deps{
-		Log: deps.log, Redis: deps.redis, Told: deps.told, Metrics: deps.metrics,
+		Log: g.log, Redis: redis, Told: func(e vault.Event) { g.services.events.account(e) }, Metrics: metrics,
 		URL: func(name string) string { return server(name).URL },
 		Trust: func(name string) []string {
 			if u := server(name); u.URL != "" {
@@ -147,14 +137,12 @@ func withAccounts(servers []upstream.Config) (names []string) {
 // checkAccounts returns what is wrong with the section "vault", and with servers at which users have
 // accounts. others are the keys of other sections.
 func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, shared bool, others ...mcp.Secret) error {
-	var errs []error
-	if err := cfg.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("vault: %w", err))
-	}
+	var found findings
+	found.add("vault", cfg.Validate())
 	for i, k := range cfg.Keys {
 		for _, other := range others {
 			if k.Key != "" && k.Key == other {
-				errs = append(errs, fmt.Errorf("vault: keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i))
+				found.add("vault", fmt.Errorf("keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i))
 			}
 		}
 	}
@@ -164,64 +152,58 @@ func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, sha
 		}
 		path := upstreamPath(i, u)
 		if mode != auth.ModeOAuth {
-			errs = append(errs, fmt.Errorf("%s: auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", path, u.Auth.Type))
+			found.add(path, fmt.Errorf("auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", u.Auth.Type))
 		}
 		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !isLoopback(at.Hostname()) {
-			errs = append(errs, fmt.Errorf("%s: url: with auth.type %s it is https, or on a loopback address: tokens of users go there", path, u.Auth.Type))
+			found.add(path, fmt.Errorf("url: with auth.type %s it is https, or on a loopback address: tokens of users go there", u.Auth.Type))
 		}
 		if shared && cfg.IsZero() {
-			errs = append(errs, fmt.Errorf("%s: auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", path, u.Auth.Type))
+			found.add(path, fmt.Errorf("auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", u.Auth.Type))
 		}
 	}
-	return errors.Join(errs...)
-}
-
-// accountsDeps is what openAccounts needs, beside what accounts.Deps has.
-type accountsDeps struct {
-	redis     *redisdb.DB // nil for the memory of this process
-	key       func(purpose string) (*seal.Key, error)
-	publicURL string
-	servers   func() []upstream.Config // as they are configured now
-	signIn    func(key *seal.Key) *signin.Flow
-	journal   func(record.Record)
+	return errors.Join(found...)
 }
 
 // mostAccounts bounds what is kept of sign-ins that have begun, and of registrations, where there is
 // no Redis.
 const mostAccounts = 10_000
 
-// openAccounts makes the pages where users sign in at servers. deps lacks what is made of with.
-func openAccounts(deps accounts.Deps, with accountsDeps) (*accounts.Accounts, error) {
-	key, err := with.key("users' accounts at servers")
+// openAccounts makes what has users sign in at servers with accounts of their own.
+func openAccounts(g *Gateway, cfg Config, shared *stores) error {
+	key, err := shared.key("users' accounts at servers")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	people, err := with.key("users who have signed in at their accounts")
+	people, err := shared.key("users who have signed in at their accounts")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	deps.Flow = accounts.Flow{PublicURL: accounts.Origin(with.publicURL), Store: kept.New(with.redis, key, "account-sign-ins", mostAccounts), Key: key}
-	deps.People = signin.NewSessions(with.redis, people)
-	ended := signin.NewEnded(with.redis)
-	deps.SignIn = func() *signin.Flow {
-		flow := with.signIn(key)
-		if flow != nil {
-			flow.Ended = ended
-		}
-		return flow
-	}
-	deps.Servers = func() (all []accounts.Server) {
-		for _, u := range with.servers() {
-			if enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
-				all = append(all, accountsServer(u))
+	news, ended := accountNewsOf(g), signin.NewEnded(shared.redis)
+	g.services.accounts, err = accounts.New(accounts.Deps{
+		Vault: shared.vault, Log: g.log,
+		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
+		Changed: news.lists, Others: news.tellOthers,
+		Flow:   accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
+		People: signin.NewSessions(shared.redis, people),
+		SignIn: func() *signin.Flow {
+			now := g.graph()
+			flow := accountsFlow(accountsSignIn(now.cfg.Accounts.SignIn, now.cfg.Auth.Server, now.cfg.Admin.Console.SignIn), now.cfg.Auth, now.cfg.PublicURL, now.auth, key)
+			if flow != nil {
+				flow.Ended = ended
 			}
-		}
-		return all
-	}
-	deps.Failed = func(server string, who *mcp.Caller, why error) {
-		with.journal(record.Record{Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject, Reason: why.Error(), Error: failure.SignInFailed.String()})
-	}
-	return accounts.New(deps)
+			return flow
+		},
+		Servers: func() (all []accounts.Server) {
+			for _, u := range g.graph().cfg.Upstreams {
+				if enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
+					all = append(all, accountsServer(u))
+				}
+			}
+			return all
+		},
+		Failed: g.services.events.accountRefused,
+	})
+	return err
 }
 
 // accountsServer is an upstream as users see it who sign in there.

@@ -3,9 +3,6 @@ package gateway
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,39 +15,31 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
 
-// serverDeps are the dependencies of the gateway's own authorization server.
-type serverDeps struct {
-	state    *grants.State
-	shared   func(netip.Addr) bool // whether an address is that of a proxy
-	metrics  *grants.Metrics
-	recorded func(grants.Event)
-	log      *slog.Logger
-}
-
-// newAuth makes what identifies callers, and the authorization server, nil if there is none. deps
-// are those of the former.
-func newAuth(cfg auth.Config, deps auth.Deps, with serverDeps) (*auth.Auth, *grants.Server, error) {
-	if !cfg.Server.Enabled {
-		who, err := auth.New(cfg, deps)
+// newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
+// none.
+func newAuth(cfg Config, with services) (*auth.Auth, *grants.Server, error) {
+	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.judged}
+	if !cfg.Auth.Server.Enabled {
+		who, err := auth.New(cfg.Auth, deps)
 		return who, nil, err
 	}
-	keys, err := with.state.NewKeys(cfg.Server)
+	keys, err := with.oauth.NewKeys(cfg.Auth.Server)
 	if err != nil {
 		return nil, nil, err
 	}
 	deps.Local = keys
-	who, err := auth.New(cfg, deps)
+	who, err := auth.New(cfg.Auth, deps)
 	if err != nil {
 		return nil, nil, err
 	}
-	issuer := cfg.WithDefaults(deps.PublicURL).Server.Issuer
-	known, err := clientele.New(cfg.Server.Clientele(), clientele.Deps{Issuer: issuer, Key: with.state.ClientsKey(), Shared: with.shared, Log: with.log})
+	issuer := cfg.Auth.WithDefaults(deps.PublicURL).Server.Issuer
+	known, err := clientele.New(cfg.Auth.Server.Clientele(), clientele.Deps{Issuer: issuer, Key: with.oauth.ClientsKey(), Shared: cfg.Connections.proxied, Log: with.log})
 	if err != nil {
 		return nil, nil, fmt.Errorf("auth: server: %w", err)
 	}
-	server, err := grants.New(cfg, grants.Deps{
-		PublicURL: deps.PublicURL, Views: deps.Views, Auth: who, Clients: known, State: with.state, Keys: keys,
-		Log: with.log, Metrics: with.metrics, Recorded: with.recorded,
+	server, err := grants.New(cfg.Auth, grants.Deps{
+		PublicURL: deps.PublicURL, Views: deps.Views, Auth: who, Clients: known, State: with.oauth, Keys: keys,
+		Log: with.log, Metrics: with.metrics.grants, Recorded: with.events.granted,
 	})
 	return who, server, err
 }
@@ -87,15 +76,6 @@ func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
 			f.Resource = publicURL
 		}
 	}
-}
-
-// serverPlaces returns the places of the authorization server, none if there is none. Nobody is
-// authenticated there.
-func serverPlaces(s *grants.Server) (handlers map[string]http.Handler) {
-	if s == nil {
-		return nil
-	}
-	return s.Handlers()
 }
 
 // ofServer reports whether a path is one of the authorization server.

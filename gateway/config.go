@@ -174,7 +174,7 @@ func (c Config) Validate() error {
 	found.add("tracing", given.Tracing.Validate())
 	found.add("telemetry.log", c.Telemetry.Log.Validate())
 	_, approvers := c.Policy.NeedsApprovers()
-	c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen}, found.add)
+	c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen}, func(path string, err error) { found.add(path, err) })
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
 		found.add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
 	}
@@ -191,10 +191,12 @@ var proofs = map[string]string{auth.ModeOAuth: "token", auth.ModeKeys: "key"}
 // findings are the problems of a configuration.
 type findings []error
 
-// add adds an error, prefixed with the path of a key. It ignores nil.
-func (f *findings) add(path string, err error) {
-	if err != nil {
-		*f = append(*f, fmt.Errorf("%s: %w", path, err))
+// add adds errors, prefixed with the path of a key. It ignores nil.
+func (f *findings) add(path string, errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			*f = append(*f, fmt.Errorf("%s: %w", path, err))
+		}
 	}
 }
 
@@ -382,39 +384,31 @@ func enabled(u upstream.Config) bool { return u.Enabled == nil || *u.Enabled }
 // resolvePaths makes relative paths absolute, starting at the directory of the configuration
 // file. A command without a slash stays as it is: it is looked up in PATH.
 func (c *Config) resolvePaths(dir string) {
-	absolute := func(path *string) {
-		if *path != "" && !filepath.IsAbs(*path) {
-			*path = filepath.Join(dir, *path)
+	absolute := func(paths ...*string) {
+		for _, path := range paths {
+			if *path != "" && !filepath.IsAbs(*path) {
+				*path = filepath.Join(dir, *path)
+			}
 		}
 	}
-	absolute(&c.Auth.Keys.File)
-	absolute(&c.Disclosure.Descriptions)
 	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
-	absolute(&c.Pinning.File)
-	absolute(&c.Sessions.Redis.CAFile)
-	absolute(&c.Sessions.Redis.CertFile)
-	absolute(&c.Sessions.Redis.KeyFile)
-	for _, path := range []*string{&c.Vault.Transit.TokenFile, &c.Vault.Transit.CAFile, &c.Vault.Transit.CertFile, &c.Vault.Transit.KeyFile} {
-		absolute(path)
-	}
-	c.Auth.Server.Clientele().ResolvePaths(absolute)
+	redis, transit := &c.Sessions.Redis, &c.Vault.Transit
+	absolute(&c.Auth.Keys.File, &c.Disclosure.Descriptions, &c.Pinning.File)
+	absolute(&redis.CAFile, &redis.CertFile, &redis.KeyFile)
+	absolute(&transit.TokenFile, &transit.CAFile, &transit.CertFile, &transit.KeyFile)
+	c.Auth.Server.Clientele().ResolvePaths(func(path *string) { absolute(path) })
 	for i := range c.Audit.Sinks {
 		s := &c.Audit.Sinks[i]
-		for _, path := range []*string{&s.Path, &s.CAFile, &s.CertFile, &s.KeyFile} {
-			absolute(path)
-		}
+		absolute(&s.Path, &s.CAFile, &s.CertFile, &s.KeyFile)
 	}
 	for _, h := range c.Hooks {
 		if s := h.HTTP; s != nil {
-			absolute(&s.CAFile)
-			absolute(&s.CertFile)
-			absolute(&s.KeyFile)
+			absolute(&s.CAFile, &s.CertFile, &s.KeyFile)
 		}
 	}
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
-		absolute(&u.Dir)
-		absolute(&u.Skills)
+		absolute(&u.Dir, &u.Skills)
 		if len(u.Command) > 0 && strings.Contains(u.Command[0], "/") {
 			absolute(&u.Command[0])
 		}
@@ -444,13 +438,12 @@ func (c Config) inFlight(limit int64) int64 {
 }
 
 // memoryDoubts reports upstreams whose largest answers exceed what one user may hold.
-func (c Config) memoryDoubts(limit int64) (doubts []error) {
+func (c Config) memoryDoubts(limit int64) (doubts findings) {
 	share := c.inFlight(limit) / 2
 	for i, u := range c.Upstreams {
 		most := cmp.Or(u.Limits.ResultBytes, wire.DefaultMaxResult)
 		if enabled(u) && u.Skills == "" && most > share {
-			doubts = append(doubts, fmt.Errorf("%s: limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused",
-				upstreamPath(i, u), most, share))
+			doubts.add(upstreamPath(i, u), fmt.Errorf("limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused", most, share))
 		}
 	}
 	return doubts

@@ -150,12 +150,9 @@ func rulePlaces(file string, cfg Config, d *strictyaml.Document) map[string]stri
 	return places
 }
 
-// parseDraft reads the text of somebody who may know neither the environment nor the files of
-// this machine. Of lines with references, it does not say what is wrong, except where calls are
-// decided by them.
-func parseDraft(file string, data []byte) (l loaded, err error) { return parseBlindly(file, data, nil) }
-
-// parseBlindly is parseDraft with variables that are known.
+// parseBlindly reads the text of somebody who may know neither the environment nor the files of
+// this machine, only what known says of variables; nil for nothing. Of lines with references, it
+// does not say what is wrong, except where calls are decided by them.
 func parseBlindly(file string, data []byte, known func(string) (string, bool)) (l loaded, err error) {
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Env: known, Blind: true}, &l.cfg)
 	lines := bytes.Split(data, []byte("\n"))
@@ -188,7 +185,7 @@ func (c Config) needsRestart(holds Config) error {
 		c.PublicURL = holds.PublicURL // follows from listen, which is reported
 	}
 	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
-	var errs []error
+	var found findings
 	for _, key := range []struct {
 		name      string
 		now, then any
@@ -204,10 +201,10 @@ func (c Config) needsRestart(holds Config) error {
 		{"telemetry", holds.Telemetry, c.Telemetry},
 	} {
 		if !reflect.DeepEqual(key.now, key.then) {
-			errs = append(errs, fmt.Errorf("%s: changes with a restart only: restart the gateway, or take the change back to reload the rest", key.name))
+			found.add(key.name, errors.New("changes with a restart only: restart the gateway, or take the change back to reload the rest"))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(found...)
 }
 
 // withoutUser returns the section without the parts that a reload can change.
@@ -281,50 +278,43 @@ func (f *configFile) changed() bool {
 
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
-	doubts := append(append(append(append(c.policyDoubts(), viewDoubts(c)...), auditDoubts(c)...), c.exchangeDoubts()...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
+	doubts := slices.Concat(c.policyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1)))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
-		doubts = append(doubts, fmt.Errorf("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
+		doubts.add("naming", fmt.Errorf("instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
 	}
 	u, err := url.Parse(c.PublicURL)
 	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && !c.Auth.Identifies() {
-		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
+		doubts.add("public_url", fmt.Errorf("without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
 	}
-	if err := apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon); err != nil {
-		doubts = append(doubts, fmt.Errorf("auth.keys: %w", err))
-	}
+	doubts.add("auth.keys", apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon))
 	return errors.Join(doubts...)
 }
 
 // exchangeDoubts reports upstreams whose tokens are exchanged where those of auth.server are not known.
-func (c Config) exchangeDoubts() (doubts []error) {
+func (c Config) exchangeDoubts() (doubts findings) {
 	for i, u := range c.Upstreams {
 		if c.Auth.Server.Enabled && enabled(u) && u.Auth.Type == outbound.TypeTokenExchange {
-			doubts = append(doubts, fmt.Errorf("%s: auth: token_exchange works for callers with a token of the issuer itself alone: it does not know the tokens of auth.server", upstreamPath(i, u)))
+			doubts.add(upstreamPath(i, u), errors.New("auth: token_exchange works for callers with a token of the issuer itself alone: it does not know the tokens of auth.server"))
 		}
 	}
 	return doubts
 }
 
 // auditDoubts returns what is probably not meant.
-func auditDoubts(c Config) (doubts []error) {
+func auditDoubts(c Config) (doubts findings) {
 	for i, r := range c.Policy.Rules {
 		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() && !c.Admin.Operated() {
-			doubts = append(doubts, fmt.Errorf("policy: rules[%d]: record: nothing is recorded: there is no section audit", i))
+			doubts.add("policy", fmt.Errorf("rules[%d]: record: nothing is recorded: there is no section audit", i))
 		}
 	}
 	return doubts
 }
 
 // policyDoubts returns what is probably not meant in policy, limits and hooks.
-func (c Config) policyDoubts() (doubts []error) {
-	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
-	}
-	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
-	}
-	for _, doubt := range c.Hooks.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("hooks: %w", doubt))
-	}
+func (c Config) policyDoubts() (doubts findings) {
+	servers := c.upstreamNames()
+	doubts.add("policy", c.Policy.Doubts(servers)...)
+	doubts.add("limits", c.Limits.Doubts(servers)...)
+	doubts.add("hooks", c.Hooks.Doubts(servers)...)
 	return doubts
 }

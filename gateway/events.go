@@ -47,7 +47,7 @@ type ration struct {
 
 // judged records a sign-in: a token that was verified, or refused.
 func (e *events) judged(j auth.Judgement) {
-	if e == nil || !e.journal.Enabled() {
+	if !e.journal.Enabled() {
 		return
 	}
 	r := &record.Record{
@@ -75,7 +75,7 @@ func (e *events) consoleSignIn(who mcp.Caller, err error) {
 
 // granted records what happened at the gateway's own authorization server.
 func (e *events) granted(g grants.Event) {
-	if e == nil || !e.journal.Enabled() {
+	if !e.journal.Enabled() {
 		return
 	}
 	r := &record.Record{
@@ -164,8 +164,11 @@ func (e *events) account(a vault.Event) {
 }
 
 // accountRefused records that a user could not sign in at a server.
-func (e *events) accountRefused(r record.Record) {
-	e.ration(&e.accountSignIns, &r)
+func (e *events) accountRefused(server string, who *mcp.Caller, why error) {
+	e.ration(&e.accountSignIns, &record.Record{
+		Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject,
+		Reason: why.Error(), Error: failure.SignInFailed.String(),
+	})
 }
 
 // sessionEnded records the end of a client's session.

@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // TestEventsAreRecorded: what happens beside calls has records, too: the configuration and
@@ -81,7 +80,7 @@ func TestManyRefusals(t *testing.T) {
 		e.judged(bad)
 	}
 	e.consoleSignIn(mcp.Caller{}, errors.New("no")) // has a ration of its own
-	e.accountRefused(record.Record{Kind: record.KindCredential, Event: "sign-in refused"})
+	e.accountRefused("crm", &mcp.Caller{}, errors.New("no"))
 	e.granted(grants.Event{Name: "grant ended", Reason: "its client has revoked it"})
 	for range refusalsRecorded + 1 { // has none
 		e.granted(grants.Event{Name: "token given", Reason: "for an identity assertion"})

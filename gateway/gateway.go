@@ -195,7 +195,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Shared:  shared.fourEyes,
 		Metrics: metrics.fourEyes,
 	})
-	if err := g.openAccounts(cfg, shared); err != nil {
+	if err := openAccounts(g, cfg, shared); err != nil {
 		return err
 	}
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))

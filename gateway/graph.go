@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
-	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -88,7 +87,7 @@ type services struct {
 	version string
 	log     *slog.Logger
 	tell    func(session string, e mcp.Event) // takes the events of upstreams for a client's session that belong to none of its calls; nil drops them
-	// lists takes news of the lists of clients' own sessions at an upstream; nil drops it.
+	// lists takes news of the lists of clients' own sessions at an upstream.
 	lists   func(upstream string, news mcp.SessionLists)
 	cursors *seal.Key
 	tasks   *seal.Key
@@ -111,7 +110,8 @@ type services struct {
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
 	l = services{stores: *shared, version: version, log: log, tell: tell, events: &events{}}
-	l.lookout = newLookout(func() *audit.Journal { return l.events.journal })
+	l.lists = func(string, mcp.SessionLists) {} // as long as nobody is served
+	l.lookout = newLookout(l.events)
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
@@ -140,13 +140,6 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	return l, err
 }
 
-// sessionLists passes on news of the lists of a client's own session at an upstream.
-func (l services) sessionLists(upstream string, news mcp.SessionLists) {
-	if l.lists != nil {
-		l.lists(upstream, news)
-	}
-}
-
 // turned takes the state of an upstream that its lists show.
 func (l services) turned(view catalog.UpstreamView) { l.servers.Of(view.Name).Listed(view) }
 
@@ -170,8 +163,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	}()
 	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) && maps.Equal(viewURLs(before.cfg), viewURLs(cfg)) {
 		g.auth, g.server = before.auth, before.server
-	} else if g.auth, g.server, err = newAuth(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.judged},
-		serverDeps{state: with.oauth, shared: cfg.Connections.proxied, metrics: with.metrics.grants, recorded: with.events.granted, log: with.log}); err != nil {
+	} else if g.auth, g.server, err = newAuth(cfg, with); err != nil {
 		return g, err
 	}
 	for i, v := range cfg.Views {
@@ -263,7 +255,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		Credentials: credentials,
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,
-		Lists:       func(news mcp.SessionLists) { with.sessionLists(c.Name, news) },
+		Lists:       func(news mcp.SessionLists) { with.lists(c.Name, news) },
 		Changed:     reports.Called,
 		Before:      former,
 		Keeper:      with.kept,

@@ -201,22 +201,21 @@ func (read onScrape) Collect(to chan<- prometheus.Metric) {
 // scrapes returns the handler for scrapes. Only OpenMetrics has exemplars, and only traces make
 // any; who does not ask for it gets the usual format.
 func (m *metrics) scrapes(log *slog.Logger, exemplars func() bool) http.Handler {
-	plain, open := m.scrapesIn(false, log), m.scrapesIn(true, log)
+	in := func(openMetrics bool) http.Handler {
+		return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+			EnableOpenMetrics:   openMetrics,
+			ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			ErrorHandling:       promhttp.ContinueOnError,
+			MaxRequestsInFlight: maxScrapes,
+			Timeout:             scrapeTime,
+		})
+	}
+	plain, open := in(false), in(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if exemplars() {
 			open.ServeHTTP(w, r)
 			return
 		}
 		plain.ServeHTTP(w, r)
-	})
-}
-
-func (m *metrics) scrapesIn(openMetrics bool, log *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		EnableOpenMetrics:   openMetrics,
-		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes,
-		Timeout:             scrapeTime,
 	})
 }

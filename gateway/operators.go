@@ -177,7 +177,7 @@ const mostDraftRules = 2000
 // replayRecent runs a draft against the calls that are kept in memory. Whoever asks may know
 // neither the environment nor the files of this machine, so the draft decides nothing by them.
 func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Report, error) {
-	draft, err := parseDraft("draft", []byte(d.Config))
+	draft, err := parseBlindly("draft", []byte(d.Config), nil)
 	if err == nil {
 		err = decidesBlindly(draft)
 	}
@@ -212,7 +212,7 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 func inForce(g *Gateway) *loaded {
 	if g.file != nil {
 		if data, _, _, err := strictyaml.SeeFile(g.file.path, maxConfigBytes); err == nil && revisionOf(data) == g.ReloadStatus().Revision {
-			if l, err := parseDraft(g.file.path, data); err == nil && decidesBlindly(l) == nil {
+			if l, err := parseBlindly(g.file.path, data, nil); err == nil && decidesBlindly(l) == nil {
 				l.text = data
 				return &l
 			}
@@ -227,10 +227,10 @@ func inForce(g *Gateway) *loaded {
 
 // decidesBlindly says where something that decides is a reference that was not looked up.
 func decidesBlindly(l loaded) error {
-	var errs []error
+	var found findings
 	blind := func(key string, section any) {
 		if text, err := json.Marshal(section); err != nil || bytes.Contains(text, []byte(strictyaml.StandIn)) {
-			errs = append(errs, fmt.Errorf("%s: has a reference, which is not looked up here: write what it stands for", key))
+			found.add(key, errors.New("has a reference, which is not looked up here: write what it stands for"))
 		}
 	}
 	blind("policy", l.cfg.Policy)
@@ -243,10 +243,10 @@ func decidesBlindly(l loaded) error {
 	for i, u := range l.cfg.Upstreams {
 		blind(fmt.Sprintf("upstreams[%d].name", i), u.Name)
 	}
-	if len(errs) == 0 {
+	if len(found) == 0 {
 		return nil
 	}
-	return strictyaml.Unplaced(errors.Join(errs...))
+	return strictyaml.Unplaced(errors.Join(found...))
 }
 
 // maskedText returns a text of a configuration without its secrets, or why it is not shown.
@@ -326,7 +326,7 @@ func checkText(g *Gateway, text []byte, blind bool) (c admin.ConfigCheck) {
 		} else {
 			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
 		}
-		next, err = parseDraft("", text)
+		next, err = parseBlindly("", text, nil)
 		if restart := next.cfg.withDefaults().needsRestart(before); err == nil && restart != nil {
 			err = strictyaml.Unplaced(restart)
 		}
@@ -341,6 +341,7 @@ func checkText(g *Gateway, text []byte, blind bool) (c admin.ConfigCheck) {
 	c.Warnings = shownProblems(&ConfigError{Problems: next.warnings})
 	c.Changed = changedSections(before, next.cfg.withDefaults())
 	c.Added, c.Replaced, c.Removed = changedServers(before, next.cfg)
+	slices.Sort(c.Removed)
 	return c
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -64,6 +63,15 @@ func (g *Gateway) Reload() error {
 	if err == nil {
 		err = g.reload(l, nil)
 	}
+	g.noteReload(l, before, err)
+	if err != nil {
+		g.logRefused(err)
+	}
+	return err
+}
+
+// noteReload notes what became of a text of the configuration.
+func (g *Gateway) noteReload(l loaded, before Config, err error) {
 	g.mu.Lock()
 	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
 	if err == nil {
@@ -72,10 +80,6 @@ func (g *Gateway) Reload() error {
 	g.mu.Unlock()
 	noteRead(g, l, changedSections(before, g.graph().cfg), err)
 	g.services.metrics.reload(err)
-	if err != nil {
-		g.logRefused(err)
-	}
-	return err
 }
 
 func (g *Gateway) canReload() error {
@@ -109,12 +113,7 @@ func (g *Gateway) Save(text []byte, revision string) error {
 		return err
 	}
 	g.file.saved(l)
-	g.mu.Lock()
-	now := time.Now()
-	g.reloaded = ReloadStatus{Loaded: now, Tried: now, Revision: l.revision}
-	g.mu.Unlock()
-	noteRead(g, l, changedSections(before, g.graph().cfg), nil)
-	g.services.metrics.reload(nil)
+	g.noteReload(l, before, nil)
 	return nil
 }
 
@@ -166,8 +165,7 @@ func (g *Gateway) reload(l loaded, keep func() error) error {
 		next.discard(before)
 		return err
 	}
-	sections := changedSections(before.cfg, cfg)
-	g.services.events.reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: sections}) // for the sinks that it may end
+	g.services.events.reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: changedSections(before.cfg, cfg)}) // for the sinks that it may end
 	changeSinks()
 	changeTraces()
 	if g.services.redis != nil {
@@ -177,7 +175,7 @@ func (g *Gateway) reload(l loaded, keep func() error) error {
 	g.services.cluster.Revised(l.revision)
 	g.services.trails.Keep(next.cfg.Admin.API.Kept())
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
-	g.log.Info("configuration reloaded", append(changes(before, next), slog.String("revision", l.revision))...)
+	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.revision))...)
 	return nil
 }
 
@@ -341,23 +339,17 @@ func (g *Gateway) graph() *graph {
 }
 
 // changes returns the attributes of the log line about a reload.
-func changes(before, next *graph) []any {
-	sections := changedSections(before.cfg, next.cfg)
-	attrs := []any{slog.String("changed", strings.Join(sections, ","))}
-	add := func(key string, members []*member, has func(*member) bool) {
-		var names []string
-		for _, m := range members {
-			if has(m) {
-				names = append(names, m.Name())
-			}
-		}
-		if len(names) > 0 {
-			attrs = append(attrs, slog.String(key, strings.Join(names, ",")))
+func changes(before, next Config) []any {
+	added, replaced, removed := changedServers(before, next)
+	attrs := []any{slog.String("changed", strings.Join(changedSections(before, next), ","))}
+	for _, some := range []struct {
+		key   string
+		names []string
+	}{{"added", added}, {"replaced", replaced}, {"removed", removed}} {
+		if len(some.names) > 0 {
+			attrs = append(attrs, slog.String(some.key, strings.Join(some.names, ",")))
 		}
 	}
-	add("added", next.members, func(m *member) bool { return before.member(m.Name()) == nil })
-	add("replaced", next.members, func(m *member) bool { return before.member(m.Name()) != nil && !before.has(m) })
-	add("removed", before.members, func(m *member) bool { return next.member(m.Name()) == nil })
 	return attrs
 }
 
@@ -392,5 +384,10 @@ func changedServers(before, next Config) (added, replaced, removed []string) {
 		}
 		delete(was, u.Name)
 	}
-	return added, replaced, slices.Sorted(maps.Keys(was))
+	for _, u := range before.Upstreams {
+		if _, gone := was[u.Name]; gone {
+			removed = append(removed, u.Name)
+		}
+	}
+	return added, replaced, removed
 }

@@ -61,53 +61,64 @@ type shownTools interface {
 
 // newStores opens the stores as sessions.store says.
 func (g *Gateway) newStores(cfg Config, metrics *metrics) (s *stores, err error) {
-	s = &stores{metrics: metrics, drop: func(string) {}}
+	s = &stores{metrics: metrics, drop: func(string) {}, cluster: cluster.Alone()}
+	defer func() {
+		if err != nil && s.sessions != nil {
+			err = errors.Join(err, s.sessions.Close())
+		}
+	}()
 	s.secret, s.accepted = cfg.Sessions.Secrets()
-	accounts := vaultDeps{log: g.log, metrics: metrics.accounts, servers: func() []upstream.Config { return g.graph().cfg.Upstreams }, told: func(e vault.Event) { g.services.events.account(e) }}
 	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: metrics.sessions, Redis: metrics.redis}
-	if cfg.Sessions.Store != session.StoreRedis {
-		memory, err := session.NewMemory(cfg.Sessions, deps)
-		if err != nil {
-			return nil, err
-		}
-		s.sessions, s.results, s.known, s.list, s.cluster = memory, memory.Results(), memory.Known, memory.List, cluster.Alone()
-		if s.vault, err = openVault(cfg.Vault, accounts); err != nil {
-			return nil, errors.Join(err, memory.Close())
-		}
-		return s, nil
+	if cfg.Sessions.Store == session.StoreRedis {
+		err = g.shareStores(s, cfg, deps)
+	} else {
+		err = s.openMemory(cfg.Sessions, deps)
 	}
+	if err == nil {
+		s.vault, err = openVault(g, cfg.Vault, s.redis, metrics.accounts)
+	}
+	return s, err
+}
+
+func (s *stores) openMemory(cfg session.Config, deps session.Deps) error {
+	memory, err := session.NewMemory(cfg, deps)
+	if err != nil {
+		return err
+	}
+	s.sessions, s.results, s.known, s.list = memory, memory.Results(), memory.Known, memory.List
+	return nil
+}
+
+// shareStores opens the stores in Redis.
+func (g *Gateway) shareStores(s *stores, cfg Config, deps session.Deps) error {
 	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
 	deps.Moved = func(key, token string) { s.cluster.Doubt(key, token) }
 	redis, err := session.NewRedis(cfg.Sessions, deps)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.sessions, s.grants, s.results, s.kept, s.drop = redis, redis.Grants(), redis.Results(), redis.Kept(), redis.Drop
 	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
-		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: asked(g), Log: g.log, Metrics: metrics.cluster,
+		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: asked(g), Log: g.log, Metrics: s.metrics.cluster,
 	})
 	if err != nil {
-		return nil, errors.Join(err, redis.Close())
+		return err
 	}
 	approvals, err := s.key("approval")
 	if err != nil {
-		return nil, errors.Join(err, redis.Close())
+		return err
 	}
-	s.approvals = policy.NewRedisApprovals(redis.DB(), approvals, "approvals")
-	s.rounds = policy.NewRedisApprovals(redis.DB(), approvals, "rounds")
-	s.buckets = policy.NewRedisBuckets(redis.DB())
+	s.approvals = policy.NewRedisApprovals(s.redis, approvals, "approvals")
+	s.rounds = policy.NewRedisApprovals(s.redis, approvals, "rounds")
+	s.buckets = policy.NewRedisBuckets(s.redis)
 	waiting, err := s.key("four eyes")
 	if err != nil {
-		return nil, errors.Join(err, redis.Close())
+		return err
 	}
-	s.fourEyes = foureyes.NewShared(redis.DB(), waiting)
-	accounts.redis = redis.DB()
-	if s.vault, err = openVault(cfg.Vault, accounts); err != nil {
-		return nil, errors.Join(err, redis.Close())
-	}
-	return s, nil
+	s.fourEyes = foureyes.NewShared(s.redis, waiting)
+	return nil
 }
 
 // key returns the sealing key for a purpose.

@@ -9,16 +9,11 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
-	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // place is a path for clients. It puts authentication where it belongs (front.Behind).
@@ -39,33 +34,16 @@ func (g *Gateway) setRoutes(under *graph) {
 	for i, v := range under.cfg.Views {
 		places = append(places, g.viewPlaces(viewPath(under.cfg, v), v.Name, under.viewUsers[i])...)
 	}
-	for path, h := range serverPlaces(under.server) {
-		places = append(places, place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return h }})
+	if under.server != nil { // nobody is authenticated there
+		for path, h := range under.server.Handlers() {
+			places = append(places, place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return h }})
+		}
 	}
 	routes := routes(under.auth, g.log, places...)
 	if hasAccounts(under.cfg.Upstreams) {
 		routes = recoverer(g.log, withPages(g.services.accounts, routes))
 	}
 	g.routes.Store(&routes)
-}
-
-// openAccounts makes what has users sign in at servers with accounts of their own.
-func (g *Gateway) openAccounts(cfg Config, shared *stores) (err error) {
-	news := accountNewsOf(g)
-	g.services.accounts, err = openAccounts(accounts.Deps{
-		Vault: shared.vault, Log: g.log,
-		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
-		Changed: news.lists, Others: news.tellOthers,
-	}, accountsDeps{
-		redis: shared.redis, key: shared.key, publicURL: cfg.PublicURL,
-		servers: func() []upstream.Config { return g.graph().cfg.Upstreams },
-		signIn: func(key *seal.Key) *signin.Flow {
-			now := g.graph()
-			return accountsFlow(accountsSignIn(now.cfg.Accounts.SignIn, now.cfg.Auth.Server, now.cfg.Admin.Console.SignIn), now.cfg.Auth, now.cfg.PublicURL, now.auth, key)
-		},
-		journal: func(r record.Record) { g.services.events.accountRefused(r) },
-	})
-	return err
 }
 
 // viewPlaces returns the places of a view.

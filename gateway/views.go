@@ -102,17 +102,15 @@ func checkViews(c Config, found *findings) {
 }
 
 // viewDoubts returns what is probably not meant in views.
-func viewDoubts(c Config) (doubts []error) {
+func viewDoubts(c Config) (doubts findings) {
 	for i, v := range c.Views {
-		for _, doubt := range v.Rule().Doubts(c.upstreamNames()) {
-			doubts = append(doubts, fmt.Errorf("%s: %w", viewKey(i, v), doubt))
-		}
+		doubts.add(viewKey(i, v), v.Rule().Doubts(c.upstreamNames())...)
 		for _, doubt := range clients.LongInstructions(len(v.Instructions)) {
-			doubts = append(doubts, fmt.Errorf("%s: instructions: %s", viewKey(i, v), doubt))
+			doubts.add(viewKey(i, v), fmt.Errorf("instructions: %s", doubt))
 		}
 		for _, target := range slices.Sorted(maps.Keys(v.Descriptions)) {
 			for _, doubt := range clients.LongDescription(len(v.Descriptions[target])) {
-				doubts = append(doubts, fmt.Errorf("%s: descriptions[%s]: %s", viewKey(i, v), target, doubt))
+				doubts.add(viewKey(i, v), fmt.Errorf("descriptions[%s]: %s", target, doubt))
 			}
 		}
 	}
