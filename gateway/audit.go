@@ -34,14 +34,21 @@ func openAudit(g *Gateway, cfg Config, replica, version string, metrics *audit.M
 		return err
 	}
 	g.undo.onStop("audit", g.journal.Close)
-	g.services.events.journal = g.journal
-	g.services.events.reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
-	g.services.recorder = &observe.Recorder{
+	return nil
+}
+
+// newRecorder makes what records calls.
+func newRecorder(g *Gateway) *observe.Recorder {
+	return &observe.Recorder{
 		Journal: g.journal,
 		RuleAt:  func(rule string) string { return ruleAt(g, rule) },
-		Server:  func(name string) (string, bool) { return serverEra(g.graph(), name) },
+		Server: func(name string) (revision string, stateful bool) { // "" while it is not known
+			if m := g.graph().member(name); m != nil && m.mcp != nil {
+				return m.mcp.Era()
+			}
+			return "", false
+		},
 	}
-	return nil
 }
 
 // ruleAt returns the place of a rule in the configuration file, "" if there is none.
@@ -50,14 +57,6 @@ func ruleAt(g *Gateway, rule string) string {
 		return (*places)[rule]
 	}
 	return ""
-}
-
-// serverEra returns the revision of an upstream, "" while it is not known.
-func serverEra(now *graph, name string) (revision string, stateful bool) {
-	if m := now.member(name); m != nil && m.mcp != nil {
-		return m.mcp.Era()
-	}
-	return "", false
 }
 
 // AuditReport is what was found out about a chain of records.

@@ -102,7 +102,7 @@ func (g *graph) doubts() (doubts []error) {
 // or failed, or ctx ends, calls look, and closes everything. collect takes all definitions, pinned
 // or not; nil for guards.
 func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
-	with, err := newServices(&stores{}, version, nil, log)
+	with, err := newServices(&stores{}, version, nil, nil, log)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Log
 	if _, err := viewNamed(cfg, view); err != nil {
 		return nil, 0, err
 	}
-	err = inspect(ctx, cfg.open(), version, log, nil, func(g *graph) error {
+	err = inspect(ctx, open(cfg), version, log, nil, func(g *graph) error {
 		reports, err = g.tokens(ctx, view)
 		return err
 	})
@@ -225,7 +225,7 @@ func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Log
 }
 
 // open returns the configuration for a caller who may see everything, and sees it in full.
-func (c Config) open() Config {
+func open(c Config) Config {
 	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
 	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil
 	c.Upstreams = slices.Clone(c.Upstreams)

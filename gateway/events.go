@@ -32,7 +32,7 @@ const (
 
 // events records what happens beside calls. Its zero value records nothing.
 type events struct {
-	journal *audit.Journal // set before anything happens
+	journal *audit.Journal
 
 	signIns, accountSignIns, consoleSignIns, grants, requests ration // of records of those that are refused, each its own: one must not silence another
 }

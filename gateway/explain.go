@@ -22,7 +22,7 @@ import (
 // Explain says what the policy of a configuration decides, and why. It uses only the
 // configuration, and asks no upstream. Where the rule stands it leaves to its caller.
 func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.Answer, err error) {
-	caller, err := cfg.caller(q)
+	caller, err := callerOf(cfg, q)
 	if err != nil {
 		return answer, err
 	}
@@ -32,7 +32,7 @@ func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.An
 	if _, err := viewNamed(cfg, q.View); err != nil {
 		return answer, err
 	}
-	target, notes, err := cfg.target(q)
+	target, notes, err := targetOf(cfg, q)
 	if err != nil {
 		return answer, err
 	}
@@ -132,8 +132,8 @@ func rulesFor(cfg Config, caller mcp.Caller) (names []string) {
 	return names
 }
 
-// caller returns the caller of the question.
-func (c Config) caller(q admin.Question) (mcp.Caller, error) {
+// callerOf returns the caller of the question.
+func callerOf(c Config, q admin.Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
 	}
@@ -151,8 +151,8 @@ func (c Config) caller(q admin.Question) (mcp.Caller, error) {
 	}), nil
 }
 
-// target finds out what a name refers to, as far as the configuration tells.
-func (c Config) target(q admin.Question) (t mcp.Target, notes []string, err error) {
+// targetOf finds out what a name refers to, as far as the configuration tells.
+func targetOf(c Config, q admin.Question) (t mcp.Target, notes []string, err error) {
 	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
 	kind, known := kinds[q.Method]
 	if !known {
@@ -169,20 +169,20 @@ func (c Config) target(q admin.Question) (t mcp.Target, notes []string, err erro
 		}
 	}
 	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.Contains(c.upstreamNames(), up) {
-		return c.withFile(mcp.Target{Kind: kind, Upstream: up, Name: own}), nil, nil
+		return withSkillFile(c, mcp.Target{Kind: kind, Upstream: up, Name: own}), nil, nil
 	}
 	if name != q.Name {
 		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.upstreamNames(), ", "))
 	}
 	if kind == mcp.KindResources {
-		t, notes, err = c.resourceTarget(name)
-		if root, ok := mcp.SkillRoot(t.Name); ok && c.skillDir(t.Upstream) { // a skill, wherever it is
+		t, notes, err = resourceTarget(c, name)
+		if root, ok := mcp.SkillRoot(t.Name); ok && skillDir(c, t.Upstream) { // a skill, wherever it is
 			return mcp.Target{Kind: mcp.KindSkills, Upstream: t.Upstream, Name: mcp.SkillPath(root), File: t.Name}, nil, err
 		}
 		return t, notes, err
 	}
 	if kind == mcp.KindSkills && strings.Contains(name, "://") {
-		if t, _, err = c.resourceTarget(name); err != nil {
+		if t, _, err = resourceTarget(c, name); err != nil {
 			return t, nil, err
 		}
 		root, ok := mcp.SkillRoot(t.Name)
@@ -191,26 +191,26 @@ func (c Config) target(q admin.Question) (t mcp.Target, notes []string, err erro
 		}
 		return mcp.Target{Kind: kind, Upstream: t.Upstream, Name: mcp.SkillPath(root), File: t.Name}, nil, nil
 	}
-	t, notes, err = c.namedTarget(kind, name)
+	t, notes, err = namedTarget(c, kind, name)
 	if err != nil {
 		if short, ok := shortTarget(c, q.View, kind, name); ok {
 			return short, []string{fmt.Sprintf("%s is taken for %s, since the view drops prefixes; if another server that it shows has this name, it has to be called with its prefix.", name, short)}, nil
 		}
 	}
-	return c.withFile(t), notes, err
+	return withSkillFile(c, t), notes, err
 }
 
-// withFile adds the URI of its SKILL.md to a skill in a directory, since policy considers that
+// withSkillFile adds the URI of its SKILL.md to a skill in a directory, since policy considers that
 // URI, too. The URI of a server's skill is not known without asking the server.
-func (c Config) withFile(t mcp.Target) mcp.Target {
-	if t.Kind == mcp.KindSkills && c.skillDir(t.Upstream) {
+func withSkillFile(c Config, t mcp.Target) mcp.Target {
+	if t.Kind == mcp.KindSkills && skillDir(c, t.Upstream) {
 		t.File = "skill://" + t.Name + "/" + mcp.SkillFile
 	}
 	return t
 }
 
 // skillDir reports whether an upstream is a directory of skills.
-func (c Config) skillDir(name string) bool {
+func skillDir(c Config, name string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == name && u.Skills != "" })
 }
 
@@ -219,7 +219,7 @@ func (c Config) skillDir(name string) bool {
 var closedName = regexp.MustCompile(`_[0-9a-f]{6}$`)
 
 // namedTarget splits a public name of a tool or prompt. The longest prefix decides.
-func (c Config) namedTarget(kind, name string) (t mcp.Target, notes []string, err error) {
+func namedTarget(c Config, kind, name string) (t mcp.Target, notes []string, err error) {
 	longest := -1
 	for _, u := range c.Upstreams {
 		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
@@ -239,7 +239,7 @@ func (c Config) namedTarget(kind, name string) (t mcp.Target, notes []string, er
 }
 
 // resourceTarget splits a public URI.
-func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err error) {
+func resourceTarget(c Config, uri string) (t mcp.Target, notes []string, err error) {
 	tag, own, found := strings.Cut(uri, "+")
 	for _, scheme := range []string{"ui://", "skill://"} {
 		if rest, kept := strings.CutPrefix(uri, scheme); kept {

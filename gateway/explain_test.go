@@ -45,7 +45,7 @@ upstreams:
 		{"resources/read", "old+x://y", "resources:files/old+x://y", ""},
 	}
 	for _, tt := range tests {
-		target, notes, err := cfg.target(admin.Question{Method: tt.method, Name: tt.name})
+		target, notes, err := targetOf(cfg, admin.Question{Method: tt.method, Name: tt.name})
 		if got := target.String(); err != nil || got != tt.want {
 			t.Errorf("%s %s: got %s, %v, want %s", tt.method, tt.name, got, err, tt.want)
 		}
@@ -54,7 +54,7 @@ upstreams:
 		}
 	}
 	for _, q := range []admin.Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"}, {Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
-		if target, _, err := cfg.target(q); err == nil {
+		if target, _, err := targetOf(cfg, q); err == nil {
 			t.Errorf("%+v: got %s", q, target)
 		}
 	}

@@ -21,13 +21,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -176,15 +179,20 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.undo.onStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
-	if g.services, err = newServices(shared, version, g.tell, g.log); err != nil {
-		return err
-	}
 	if err := openOperators(g, cfg, shared, metrics.recent); err != nil {
 		return err
 	}
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
 		return err
 	}
+	if g.services, err = newServices(shared, version, g.tell, g.journal, g.log); err != nil {
+		return err
+	}
+	if cfg.Admin.Operated() {
+		g.services.servers, g.services.trails = servers.NewBook(), trail.New(cfg.Admin.API.Kept())
+	}
+	g.services.recorder = newRecorder(g)
+	g.services.events.reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
 	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: metrics.traces}); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -108,10 +109,10 @@ type services struct {
 	accounts *accounts.Accounts
 }
 
-func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
-	l = services{stores: *shared, version: version, log: log, tell: tell, events: &events{}}
+func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
+	l = services{stores: *shared, version: version, log: log, tell: tell, events: &events{journal: journal}}
 	l.lists = func(string, mcp.SessionLists) {} // as long as nobody is served
-	l.lookout = newLookout(l.events)
+	l.lookout = newLookout(journal)
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
@@ -43,9 +42,7 @@ func openOperators(g *Gateway, cfg Config, shared *stores, metrics *recent.Metri
 		}
 		deps.DB, deps.Key = shared.redis, key
 	}
-	g.services.servers = servers.NewBook()
 	g.recent, g.series = recent.New(deps), series.New(time.Now())
-	g.services.trails = trail.New(cfg.Admin.API.Kept())
 	g.undo.onStop("recent records", g.recent.Close)
 	return openConsole(g, cfg, shared)
 }
@@ -136,7 +133,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			if alone {
 				return mcp.NewCaller(mcp.Caller{View: q.View}), nil
 			}
-			return now.cfg.caller(admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
+			return callerOf(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
 		Left: func() (all []ascaller.Left) {

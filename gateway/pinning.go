@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -166,16 +167,16 @@ func (s sight) ownNames(view string) (names []pin.Named) {
 
 // lookout records deceits while the gateway serves, each once.
 type lookout struct {
-	events *events
-	shown  chan struct{} // holds a token: lists have changed since the last search
+	journal *audit.Journal
+	shown   chan struct{} // holds a token: lists have changed since the last search
 
 	mu    sync.Mutex // guards the fields below
 	known map[deceit]bool
 	now   []deceit // of the last search
 }
 
-func newLookout(e *events) *lookout {
-	return &lookout{events: e, shown: make(chan struct{}, 1), known: make(map[deceit]bool)}
+func newLookout(journal *audit.Journal) *lookout {
+	return &lookout{journal: journal, shown: make(chan struct{}, 1), known: make(map[deceit]bool)}
 }
 
 // changed says that lists have changed. It does not block.
@@ -200,7 +201,7 @@ func (l *lookout) run(ctx context.Context, s sight) {
 		case <-ctx.Done():
 			return
 		}
-		if l.events.journal.Enabled() {
+		if l.journal.Enabled() {
 			l.record(s.deceits())
 		}
 	}
@@ -223,6 +224,6 @@ func (l *lookout) record(all []deceit) {
 			continue
 		}
 		l.known[d] = true
-		l.events.journal.Put(&record.Record{Kind: record.KindDeceit, Event: d.event, Upstream: d.upstream, List: mcp.KindTools, Name: d.name, Reason: d.text})
+		l.journal.Put(&record.Record{Kind: record.KindDeceit, Event: d.event, Upstream: d.upstream, List: mcp.KindTools, Name: d.name, Reason: d.text})
 	}
 }

@@ -79,7 +79,7 @@ func (w *replayWorld) compare(ctx context.Context) (told int, err error) {
 		want := now[i]
 		same := got.Decision == want.Decision && (unclear || got.Rule == want.Rule)
 		refused := func(decision string) bool { return decision == "deny" || decision == "unknown" }
-		if gone := w.draft.viewGone(r.View); gone { // the front refuses it before anything is decided
+		if gone := viewGone(w.draft, r.View); gone { // the front refuses it before anything is decided
 			same = refused(got.Decision) && refused(want.Decision)
 		}
 		if !same {
@@ -89,7 +89,7 @@ func (w *replayWorld) compare(ctx context.Context) (told int, err error) {
 	return told, nil
 }
 
-func (c Config) viewGone(name string) bool {
+func viewGone(c Config, name string) bool {
 	return name != "" && !slices.ContainsFunc(c.Views, func(v view.Config) bool { return v.Name == name })
 }
 
@@ -111,7 +111,7 @@ func (w *replayWorld) replay(ctx context.Context, one *record.Record) (*replay.R
 
 // decisions makes all calls to a gateway, and returns what it records.
 func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*record.Record, err error) {
-	with, err := newServices(&stores{}, "test", nil, slog.New(slog.DiscardHandler))
+	with, err := newServices(&stores{}, "test", nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
