@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
@@ -92,7 +93,7 @@ type Config struct {
 	// public_url are always allowed.
 	HTTP front.Config `yaml:"http"`
 	// Connections bounds the connections of clients.
-	Connections Connections `yaml:"connections"`
+	Connections doorway.Config `yaml:"connections"`
 	// Audit says where records of decisions go. Default: nothing is recorded.
 	Audit audit.Config `yaml:"audit"`
 	// Tracing says where traces go. Default: nothing is traced.
@@ -298,7 +299,7 @@ func (c Config) withDefaults() Config {
 	c.PublicURL = cmp.Or(c.PublicURL, loopbackURL(c.Listen))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
 	c.Naming = c.Naming.WithDefaults()
-	c.Connections = c.Connections.withDefaults()
+	c.Connections = c.Connections.WithDefaults()
 	c.Audit = c.Audit.WithDefaults()
 	return c
 }

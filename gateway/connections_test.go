@@ -9,18 +9,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // bounded starts a gateway with these bounds and returns its address.
-func bounded(t *testing.T, c Connections) string {
+func bounded(t *testing.T, c doorway.Config) string {
 	t.Helper()
 	g, err := New(Options{
 		Config: Config{Listen: "127.0.0.1:0", Connections: c, Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
@@ -104,7 +104,7 @@ func closed(conn net.Conn) error {
 // TestH137_Connections: H/137 connections are bounded, in total and for each client.
 func TestH137_Connections(t *testing.T) {
 	t.Run("of one address", func(t *testing.T) {
-		address := bounded(t, Connections{PerAddress: 3})
+		address := bounded(t, doorway.Config{PerAddress: 3})
 		var open []net.Conn
 		for range 3 {
 			conn := dialTCP(t, address)
@@ -131,7 +131,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("of one address, without a request", func(t *testing.T) {
-		address := bounded(t, Connections{PerAddress: 2})
+		address := bounded(t, doorway.Config{PerAddress: 2})
 		first, second := dialTCP(t, address), dialTCP(t, address)
 		half(t, first)
 		half(t, second)
@@ -150,7 +150,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("of a proxy", func(t *testing.T) {
-		address := bounded(t, Connections{PerAddress: 1, Proxies: []string{"127.0.0.0/8"}})
+		address := bounded(t, doorway.Config{PerAddress: 1, Proxies: []string{"127.0.0.0/8"}})
 		for range 3 {
 			if ok, err := answered(dialTCP(t, address), patience); !ok {
 				t.Errorf("H/137 a client of a proxy: %v", err)
@@ -158,7 +158,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
-		address := bounded(t, Connections{Max: 2, PerAddress: 10})
+		address := bounded(t, doorway.Config{Max: 2, PerAddress: 10})
 		first, second := dialTCP(t, address), dialTCP(t, address)
 		busy(t, first)
 		busy(t, second)
@@ -173,7 +173,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("in all, without a request", func(t *testing.T) {
-		address := bounded(t, Connections{Max: 3, PerAddress: 10})
+		address := bounded(t, doorway.Config{Max: 3, PerAddress: 10})
 		used, first, second := dialTCP(t, address), dialTCP(t, address), dialTCP(t, address)
 		busy(t, used)
 		half(t, first)
@@ -192,7 +192,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("in all, idle", func(t *testing.T) {
-		address := bounded(t, Connections{Max: 2, PerAddress: 10})
+		address := bounded(t, doorway.Config{Max: 2, PerAddress: 10})
 		used, idle := dialTCP(t, address), dialTCP(t, address)
 		busy(t, used)
 		if ok, err := answered(idle, patience); !ok {
@@ -209,7 +209,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("idle", func(t *testing.T) {
-		conn := dialTCP(t, bounded(t, Connections{IdleTimeout: 10 * time.Millisecond}))
+		conn := dialTCP(t, bounded(t, doorway.Config{IdleTimeout: 10 * time.Millisecond}))
 		if ok, err := answered(conn, patience); !ok {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestH137_Connections(t *testing.T) {
 // first request.
 func TestH115_HalfAHead(t *testing.T) {
 	t.Parallel()
-	conn := dialTCP(t, bounded(t, Connections{}))
+	conn := dialTCP(t, bounded(t, doorway.Config{}))
 	begun := time.Now()
 	half(t, conn)
 	_ = conn.SetDeadline(begun.Add(4 * readHeaderTimeout))
@@ -235,42 +235,6 @@ func TestH115_HalfAHead(t *testing.T) {
 		t.Errorf("H/115 closed after %s, want 5s", took)
 	}
 }
-
-// TestOneAddressLeavesHalf: by default, one address leaves half of the connections to others.
-func TestOneAddressLeavesHalf(t *testing.T) {
-	for max, want := range map[int]int{0: 5000, 1: 1, 7: 4} {
-		if got := (Connections{Max: max}).withDefaults().PerAddress; got != want {
-			t.Errorf("of %d: %d, want %d", max, got, want)
-		}
-	}
-}
-
-func TestClientOf(t *testing.T) {
-	for address, want := range map[string]string{
-		"192.0.2.1:80":                "192.0.2.1",
-		"[::ffff:192.0.2.1]:80":       "192.0.2.1",
-		"[2001:db8:1:2:3:4:5:6]:80":   "2001:db8:1:2::",
-		"[2001:db8:1:2:ffff::]:81":    "2001:db8:1:2::",
-		"[fe80::1%eth0]:80":           "fe80::",
-		"[::1]:80":                    "::",
-		"@":                           "",
-		"/run/gatehouse/gateway.sock": "",
-	} {
-		var ip netip.Addr
-		if want != "" {
-			ip = netip.MustParseAddr(want)
-		}
-		if got := clientOf(addressOf(named(address))); got != ip {
-			t.Errorf("%s counts as %s, want %s", address, got, ip)
-		}
-	}
-}
-
-// named is an address with this text.
-type named string
-
-func (n named) Network() string { return "tcp" }
-func (n named) String() string  { return string(n) }
 
 func TestInFlight(t *testing.T) {
 	const none, MiB = int64(1<<63 - 1), int64(1 << 20)
@@ -319,7 +283,7 @@ func TestConnectionNumbers(t *testing.T) {
 	few := &scarce{Listener: listener}
 	few.left.Store(2)
 	g, err := New(Options{
-		Config: Config{Admin: Admin{Listen: "127.0.0.1:0"}, Connections: Connections{Max: 10, PerAddress: 2},
+		Config: Config{Admin: Admin{Listen: "127.0.0.1:0"}, Connections: doorway.Config{Max: 10, PerAddress: 2},
 			Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
 		Log: slog.New(slog.DiscardHandler), Listener: few,
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -20,7 +21,7 @@ func TestPromisedDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connections, server := Connections{}.withDefaults(), newServer(nil, slog.New(slog.DiscardHandler))
+	connections, server := doorway.Config{}.WithDefaults(), newServer(nil, slog.New(slog.DiscardHandler))
 	for _, tt := range []struct {
 		promise   string
 		got, want any

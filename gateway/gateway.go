@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
@@ -76,7 +77,7 @@ type Gateway struct {
 	calls    *handover.Switch // leads to the pipeline of the current graph
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
-	listener *doorway
+	listener *doorway.Listener
 	server   *http.Server
 	failed   chan error // receives why the server stopped by itself
 
@@ -225,7 +226,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 			return err // the error of net names the address
 		}
 	}
-	g.listener = newDoorway(listener, cfg.Connections, metrics)
+	g.listener = doorway.New(listener, cfg.Connections, metrics.doorway)
 	g.undo.onStop("listener", closing(g.listener))
 
 	key, err := shared.key("request state")
@@ -312,14 +313,10 @@ func (g *Gateway) Start() {
 		if g.draining.Load() {
 			w.Header()["Connection"] = []string{"close"} // the client then makes a new connection
 		}
-		(*g.routes.Load()).ServeHTTP(w, watch(r))
+		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
 	}), g.log)
 	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
-	g.server.ConnState = func(conn net.Conn, state http.ConnState) {
-		g.services.metrics.connection(conn, state)
-		g.listener.state(conn, state)
-	}
-	g.server.ConnContext = g.listener.context
+	g.server.ConnState, g.server.ConnContext = g.listener.State, g.listener.Context
 	g.server.IdleTimeout = first.cfg.Connections.IdleTimeout
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})
@@ -372,7 +369,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
-		IdleTimeout:       defaultIdleTimeout,
+		IdleTimeout:       doorway.DefaultIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -17,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
@@ -61,10 +61,7 @@ type metrics struct {
 	traces     *tracing.Metrics
 	recent     *recent.Metrics
 	accounts   *vault.Metrics
-
-	connections, connectionsMax      prometheus.Gauge
-	notAccepted, tooManyOfOneAddress prometheus.Counter
-	madeRoom                         prometheus.Counter
+	doorway    *doorway.Metrics
 
 	reloaded, notReloaded prometheus.Counter
 }
@@ -106,27 +103,8 @@ func newMetrics(version string, redis bool) *metrics {
 		traces:     tracing.NewMetrics(reg),
 		recent:     recent.NewMetrics(reg),
 		accounts:   vault.NewMetrics(reg),
-		connections: with.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_connections_open",
-			Help: "Connections of clients.",
-		}),
-		connectionsMax: with.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_connections_max",
-			Help: "How many connections of clients may be open at a time; beyond that, connections that are not in use make room.",
-		}),
-		notAccepted: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_accept_failures_total",
-			Help: "Times that a client's connection could not be accepted, mostly because there was no file descriptor left. It waits until it can be.",
-		}),
-		tooManyOfOneAddress: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": "connections_per_address"},
-			Help: "What clients wanted and was refused because a bound on what they can use was reached, by the bound.",
-		}),
-		madeRoom: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_connections_evicted_total",
-			Help: "Connections of clients that were closed to make room for others, because they had brought no whole request or were idle.",
-		}),
-		reloaded: reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
+		doorway:    doorway.NewMetrics(reg),
+		reloaded:   reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
 	}
 	if redis {
 		m.redis = redisdb.NewMetrics(reg)
@@ -146,16 +124,6 @@ func buildRevision() string {
 		}
 	}
 	return "unknown"
-}
-
-// connection counts connections. It is an http.Server's ConnState hook.
-func (m *metrics) connection(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		m.connections.Inc()
-	case http.StateClosed, http.StateHijacked:
-		m.connections.Dec()
-	}
 }
 
 // reload counts a reload.

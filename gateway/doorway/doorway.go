@@ -1,4 +1,4 @@
-package gateway
+package doorway
 
 import (
 	"container/list"
@@ -17,15 +17,15 @@ import (
 // looks is how many idle connections are compared to find one that makes room.
 const looks = 256
 
-// doorway is a listener that bounds the open connections of clients. When all places are
+// Listener is a listener that bounds the open connections of clients. When all places are
 // taken, the oldest connection that has not sent a whole request yet makes room for a new one;
 // if there is none, one that has been idle for long does. So unused connections keep nobody
 // out.
-type doorway struct {
+type Listener struct {
 	net.Listener
 	most, mostOf int // in total, and of one address
 	proxies      []netip.Prefix
-	metrics      *metrics
+	metrics      *Metrics
 
 	vacant  chan struct{} // holds one token: there may be a free place again
 	closing chan struct{} // closed by Close
@@ -42,7 +42,7 @@ type doorway struct {
 // visitor is a connection of a client.
 type visitor struct {
 	net.Conn
-	door  *doorway
+	door  *Listener
 	from  netip.Addr    // the client that it is counted for
 	proxy bool          // other clients than its peer use it, too
 	fresh *list.Element // in door.fresh; nil after the first request
@@ -50,9 +50,11 @@ type visitor struct {
 	idle  atomic.Int64  // when it became idle, in nanoseconds after door.began; 0 if it is in use
 }
 
-func newDoorway(l net.Listener, c Connections, m *metrics) *doorway {
-	m.connectionsMax.Set(float64(c.Max))
-	return &doorway{
+// New returns a listener that bounds the connections of another one. The configuration has its
+// defaults.
+func New(l net.Listener, c Config, m *Metrics) *Listener {
+	m.most.Set(float64(c.Max))
+	return &Listener{
 		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(), metrics: m,
 		vacant: make(chan struct{}, 1), closing: make(chan struct{}), began: time.Now(),
 		open: make(map[*visitor]struct{}), of: make(map[netip.Addr]int), fresh: list.New(),
@@ -61,7 +63,7 @@ func newDoorway(l net.Listener, c Connections, m *metrics) *doorway {
 
 // Accept returns the next connection that has a place. After an error the server waits before
 // it tries again, longer each time, up to a second.
-func (d *doorway) Accept() (net.Conn, error) {
+func (d *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
@@ -84,20 +86,20 @@ func (d *doorway) Accept() (net.Conn, error) {
 		if v.fresh != nil {
 			return v, nil
 		}
-		d.metrics.tooManyOfOneAddress.Inc()
+		d.metrics.refused.Inc()
 		conn.Close() // nothing was said on it, so nothing is lost
 	}
 }
 
 // Close ends listening, and the wait for a place.
-func (d *doorway) Close() error {
+func (d *Listener) Close() error {
 	d.once.Do(func() { close(d.closing) })
 	return d.Listener.Close()
 }
 
 // admit finds a place for a connection. It returns false if the connection has to wait. A
 // connection beyond the bound of its address does not become fresh.
-func (d *doorway) admit(v *visitor) bool {
+func (d *Listener) admit(v *visitor) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of[v.from] >= d.mostOf && !v.proxy {
@@ -124,7 +126,7 @@ func (d *doorway) admit(v *visitor) bool {
 }
 
 // relieve closes an unused connection: there may be no file descriptor left for a new one.
-func (d *doorway) relieve() {
+func (d *Listener) relieve() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if least := d.leastUsed(); least != nil && len(d.open) > 1 {
@@ -134,7 +136,7 @@ func (d *doorway) relieve() {
 
 // oldestOf returns the oldest connection of an address that has sent no request, or nil. d.mu
 // is held.
-func (d *doorway) oldestOf(from netip.Addr) *visitor {
+func (d *Listener) oldestOf(from netip.Addr) *visitor {
 	for e := d.fresh.Front(); e != nil; e = e.Next() {
 		if v := e.Value.(*visitor); v.from == from {
 			return v
@@ -145,7 +147,7 @@ func (d *doorway) oldestOf(from netip.Addr) *visitor {
 
 // leastUsed returns the connection that has to make room, or nil if all are in use. d.mu is
 // held.
-func (d *doorway) leastUsed() (least *visitor) {
+func (d *Listener) leastUsed() (least *visitor) {
 	if oldest := d.fresh.Front(); oldest != nil {
 		return oldest.Value.(*visitor)
 	}
@@ -166,14 +168,14 @@ func (d *doorway) leastUsed() (least *visitor) {
 }
 
 // evict closes a connection. d.mu is held.
-func (d *doorway) evict(v *visitor) {
+func (d *Listener) evict(v *visitor) {
 	d.forget(v)
-	d.metrics.madeRoom.Inc()
+	d.metrics.evicted.Inc()
 	v.Conn.Close() // its server notices
 }
 
 // forget removes a connection, once. d.mu is held.
-func (d *doorway) forget(v *visitor) {
+func (d *Listener) forget(v *visitor) {
 	if _, there := d.open[v]; !there {
 		return
 	}
@@ -185,7 +187,7 @@ func (d *doorway) forget(v *visitor) {
 }
 
 // settle removes a connection from those without a whole request. d.mu is held.
-func (d *doorway) settle(v *visitor) {
+func (d *Listener) settle(v *visitor) {
 	if v.fresh != nil {
 		d.fresh.Remove(v.fresh)
 		v.fresh = nil
@@ -202,7 +204,7 @@ func (v *visitor) Close() error {
 }
 
 // wake makes a waiting connection look for a place.
-func (d *doorway) wake() {
+func (d *Listener) wake() {
 	if !d.waits.Load() {
 		return
 	}
@@ -212,8 +214,9 @@ func (d *doorway) wake() {
 	}
 }
 
-// state is the server's ConnState hook.
-func (d *doorway) state(conn net.Conn, state http.ConnState) {
+// State is the server's ConnState hook.
+func (d *Listener) State(conn net.Conn, state http.ConnState) {
+	d.metrics.count(state)
 	v, ok := conn.(*visitor)
 	if !ok {
 		return
@@ -240,14 +243,14 @@ func (v *visitor) brought() {
 
 type visitorKey struct{}
 
-// context adds a connection to the contexts of its requests.
-func (d *doorway) context(ctx context.Context, conn net.Conn) context.Context {
+// Context adds a connection to the contexts of its requests. It is the server's ConnContext.
+func (d *Listener) Context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, visitorKey{}, conn)
 }
 
-// watch returns a request whose body reports when it was read to its end, if its connection
+// Watch returns a request whose body reports when it was read to its end, if its connection
 // has not brought a whole request yet.
-func watch(r *http.Request) *http.Request {
+func Watch(r *http.Request) *http.Request {
 	v, ok := r.Context().Value(visitorKey{}).(*visitor)
 	switch {
 	case !ok || v.known.Load():

@@ -1,4 +1,4 @@
-package gateway
+package doorway
 
 import (
 	"cmp"
@@ -10,17 +10,19 @@ import (
 	"time"
 )
 
+// DefaultIdleTimeout is how long connections may be without a request.
+const DefaultIdleTimeout = 60 * time.Second
+
 const (
-	defaultConnections = 10_000
-	defaultIdleTimeout = 60 * time.Second
+	defaultMax = 10_000
 	// networkBits is the part of an IPv6 address that identifies a client: whoever has one
 	// address has all of its network.
 	networkBits = 64
 )
 
-// Connections is the section "connections". It bounds the connections of clients to the
+// Config is the section "connections". It bounds the connections of clients to the
 // endpoint.
-type Connections struct {
+type Config struct {
 	// Max is how many connections may be open at a time. To make room for a further one, the
 	// gateway closes the oldest connection that has not sent a whole request yet, or else one
 	// that has been idle for long. If all are in use, further clients wait in the system's
@@ -41,7 +43,7 @@ type Connections struct {
 }
 
 // Validate returns everything that is wrong.
-func (c Connections) Validate() error {
+func (c Config) Validate() error {
 	var errs []error
 	if c.Max < 0 {
 		errs = append(errs, fmt.Errorf("max: %d is negative", c.Max))
@@ -60,11 +62,11 @@ func (c Connections) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in the defaults.
-func (c Connections) withDefaults() Connections {
-	c.Max = cmp.Or(c.Max, defaultConnections)
+// WithDefaults fills in the defaults.
+func (c Config) WithDefaults() Config {
+	c.Max = cmp.Or(c.Max, defaultMax)
 	c.PerAddress = cmp.Or(c.PerAddress, (c.Max+1)/2)
-	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	return c
 }
 
@@ -82,7 +84,7 @@ func networkOf(text string) (netip.Prefix, error) {
 }
 
 // networks returns the networks of the proxies.
-func (c Connections) networks() (networks []netip.Prefix) {
+func (c Config) networks() (networks []netip.Prefix) {
 	for _, proxy := range c.Proxies {
 		if network, err := networkOf(proxy); err == nil { // Validate has checked them
 			networks = append(networks, network)
@@ -91,8 +93,8 @@ func (c Connections) networks() (networks []netip.Prefix) {
 	return networks
 }
 
-// proxied reports whether an address is that of a proxy.
-func (c Connections) proxied(from netip.Addr) bool {
+// Proxied reports whether an address is that of a proxy.
+func (c Config) Proxied(from netip.Addr) bool {
 	return slices.ContainsFunc(c.networks(), func(n netip.Prefix) bool { return n.Contains(from) })
 }
 
