@@ -36,7 +36,7 @@ func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.M
 		return upstream.Config{}
 	}
 	return vault.New(cfg, vault.Deps{
-		Log: g.log, Redis: redis, Told: func(e vault.Event) { g.services.events.account(e) }, Metrics: metrics,
+		Log: g.log, Redis: redis, Told: func(e vault.Event) { g.services.events.Account(e) }, Metrics: metrics,
 		URL: func(name string) string { return server(name).URL },
 		Trust: func(name string) []string {
 			if u := server(name); u.URL != "" {
@@ -201,7 +201,7 @@ func openAccounts(g *Gateway, cfg Config, shared *stores) error {
 			}
 			return all
 		},
-		Failed: g.services.events.accountRefused,
+		Failed: g.services.events.AccountRefused,
 	})
 	return err
 }

@@ -40,7 +40,7 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 			People:   g.console.people,
 		}),
 		Flow:     func() *signin.Flow { return g.console.flow(g.graph()) },
-		SignedIn: g.services.events.consoleSignIn,
+		SignedIn: g.services.events.ConsoleSignIn,
 		API:      api, Version: g.services.version, Log: g.log,
 	})
 	if err != nil {

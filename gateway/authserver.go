@@ -18,7 +18,7 @@ import (
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
 func newAuth(cfg Config, with services) (*auth.Auth, *grants.Server, error) {
-	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.judged}
+	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.Judged}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)
 		return who, nil, err
@@ -39,7 +39,7 @@ func newAuth(cfg Config, with services) (*auth.Auth, *grants.Server, error) {
 	}
 	server, err := grants.New(cfg.Auth, grants.Deps{
 		PublicURL: deps.PublicURL, Views: deps.Views, Auth: who, Clients: known, State: with.oauth, Keys: keys,
-		Log: with.log, Metrics: with.metrics.grants, Recorded: with.events.granted,
+		Log: with.log, Metrics: with.metrics.grants, Recorded: with.events.Granted,
 	})
 	return who, server, err
 }

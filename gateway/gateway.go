@@ -193,7 +193,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		g.services.servers, g.services.trails = servers.NewBook(), trail.New(cfg.Admin.API.Kept())
 	}
 	g.services.recorder = newRecorder(g)
-	g.services.events.reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
+	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
 	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: metrics.traces}); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
-		Sessions: recordedSessions{shared.sessions, g.services.events},
+		Sessions: g.services.events.Sessions(shared.sessions),
 		Seal:     key,
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
@@ -250,7 +250,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Arrived:      func(session string) { g.graph().catalog.Arrived(session) },
 		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
-		Refused:      g.services.events.turnedAway,
+		Refused:      g.services.events.TurnedAway,
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
@@ -268,7 +268,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 // the front begins a session.
 func (g *Gateway) endSession(r session.Record) {
 	key := r.Key()
-	g.services.events.sessionEnded(r)
+	g.services.events.SessionEnded(r)
 	if !r.Created.IsZero() {
 		g.services.tracer.ServerSession(r.Revision, time.Since(r.Created))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
@@ -99,7 +100,7 @@ type services struct {
 	tracer   *tracing.Tracer   // nil for none
 	trails   *trail.Trails     // nil for none
 	recorder *observe.Recorder // nil for none
-	events   *events           // records what is no call
+	events   *events.Recorder  // records what is no call
 	lookout  *lookout          // records what deceives
 	waiting  *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
 	servers  *servers.Book     // what operators do to servers and see of them; nil for no operators
@@ -110,7 +111,7 @@ type services struct {
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
-	l = services{stores: *shared, version: version, log: log, tell: tell, events: &events{journal: journal}}
+	l = services{stores: *shared, version: version, log: log, tell: tell, events: events.New(journal)}
 	l.lists = func(string, mcp.SessionLists) {} // as long as nobody is served
 	l.lookout = newLookout(journal)
 	if l.grants == nil {
@@ -177,7 +178,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	if g.staff, err = admin.NewStaff(cfg.Admin.Rules, cfg.Policy.Approvers()); err != nil {
 		return g, fmt.Errorf("admin.rules: %w", err)
 	}
-	guarded, lock, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.notApproved(with.log, f) })
+	guarded, lock, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
 	if err != nil {
 		return g, err
 	}
@@ -212,7 +213,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		views[c.Name] = v
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed, Turned: with.turned, Published: with.lookout.changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -240,7 +241,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		}
 		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.calls.Of(d), cfg: c}, nil
 	}
-	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, Fetched: with.events.fetched})
+	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, Fetched: with.events.Fetched})
 	if err != nil {
 		return nil, err
 	}

@@ -12,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
-	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -148,27 +145,4 @@ func TestPinningNeedsLock(t *testing.T) {
 	if got, err := callTool(t.Context(), session, "a__work"); err != nil || got != "x" {
 		t.Errorf("got %q, %v", got, err)
 	}
-}
-
-func TestPinsAreRecorded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	j, err := audit.New(audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: path}}}, audit.Deps{Replica: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &events{journal: j}
-	e.notApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "wipe", New: true})
-	e.notApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "work", Differ: []string{"description"}, Hidden: []string{"a", "b"}, Blocked: true})
-	if err := j.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := []map[string]any{
-		{"event": "warned", "upstream": "crm", "list": "tools", "original": "wipe", "added": []any{"wipe"}},
-		{"event": "hidden", "upstream": "crm", "list": "tools", "original": "work", "changed": []any{"description"}, "reason": "a; b"},
-	}
-	if diff := cmp.Diff(want, recorded(t, path, "pin")); diff != "" {
-		t.Error(diff)
-	}
-	var off events
-	off.notApproved(slog.New(slog.DiscardHandler), pinning.Finding{}) // records nothing
 }

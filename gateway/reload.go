@@ -119,7 +119,7 @@ func (g *Gateway) Save(text []byte, revision string) error {
 
 // logRefused writes a line for each problem.
 func (g *Gateway) logRefused(err error) {
-	g.services.events.reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
+	g.services.events.Reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
 	bad, ok := errors.AsType[*ConfigError](err)
 	if !ok {
 		g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "error", err)
@@ -165,7 +165,7 @@ func (g *Gateway) reload(l loaded, keep func() error) error {
 		next.discard(before)
 		return err
 	}
-	g.services.events.reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: changedSections(before.cfg, cfg)}) // for the sinks that it may end
+	g.services.events.Reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: changedSections(before.cfg, cfg)}) // for the sinks that it may end
 	changeSinks()
 	changeTraces()
 	if g.services.redis != nil {

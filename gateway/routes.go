@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -21,7 +22,7 @@ type place struct {
 	path   string
 	view   string            // "" for none
 	users  *policy.Audiences // who may use the view; nil for none
-	events *events           // take who may not; nil for none
+	events *events.Recorder  // take who may not; nil for none
 	behind func(authenticate func(http.Handler) http.Handler) http.Handler
 }
 
@@ -58,10 +59,10 @@ func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 
 // only lets those callers pass who may use a view. That the view exists is no secret, since
 // everybody can read its metadata.
-func only(users *policy.Audiences, refused *events, next http.Handler) http.Handler {
+func only(users *policy.Audiences, refused *events.Recorder, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
-			refused.judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users"})
+			refused.Judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users"})
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
 			w.Write(wire.AppendError(nil, nil, mcp.Errorf(failure.ViewRefused, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))

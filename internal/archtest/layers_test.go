@@ -112,6 +112,7 @@ var layers = []layer{
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3"}}, // pin for what people cannot see
 	{level: 1, dir: "gateway/doorway"},
+	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},

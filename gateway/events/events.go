@@ -1,4 +1,4 @@
-package gateway
+package events
 
 import (
 	"context"
@@ -30,12 +30,16 @@ const (
 	namesRecorded = 200
 )
 
-// events records what happens beside calls. Its zero value records nothing.
-type events struct {
+// Recorder records what happens beside calls. Its zero value records nothing. It may be used
+// concurrently.
+type Recorder struct {
 	journal *audit.Journal
 
 	signIns, accountSignIns, consoleSignIns, grants, requests ration // of records of those that are refused, each its own: one must not silence another
 }
+
+// New returns a recorder into a journal, which may be nil.
+func New(journal *audit.Journal) *Recorder { return &Recorder{journal: journal} }
 
 // ration is how many records of one sort there may be each second.
 type ration struct {
@@ -45,8 +49,8 @@ type ration struct {
 	silent int64 // without a record
 }
 
-// judged records a sign-in: a token that was verified, or refused.
-func (e *events) judged(j auth.Judgement) {
+// Judged records a sign-in: a token that was verified, or refused.
+func (e *Recorder) Judged(j auth.Judgement) {
 	if !e.journal.Enabled() {
 		return
 	}
@@ -62,8 +66,8 @@ func (e *events) judged(j auth.Judgement) {
 	e.journal.Put(r)
 }
 
-// consoleSignIn records that somebody signed in to the console, or why not.
-func (e *events) consoleSignIn(who mcp.Caller, err error) {
+// ConsoleSignIn records that somebody signed in to the console, or why not.
+func (e *Recorder) ConsoleSignIn(who mcp.Caller, err error) {
 	r := &record.Record{Kind: record.KindAdmin, Event: "signed in", Issuer: who.Issuer, User: who.Subject, Groups: who.Groups, Client: who.ClientID}
 	if err != nil {
 		r.Event, r.Reason = "sign-in refused", err.Error()
@@ -73,8 +77,8 @@ func (e *events) consoleSignIn(who mcp.Caller, err error) {
 	e.journal.Put(r)
 }
 
-// granted records what happened at the gateway's own authorization server.
-func (e *events) granted(g grants.Event) {
+// Granted records what happened at the gateway's own authorization server.
+func (e *Recorder) Granted(g grants.Event) {
 	if !e.journal.Enabled() {
 		return
 	}
@@ -89,9 +93,9 @@ func (e *events) granted(g grants.Event) {
 	e.journal.Put(r)
 }
 
-// turnedAway records a request that became no call. The caller is empty if it was refused before
+// TurnedAway records a request that became no call. The caller is empty if it was refused before
 // anybody asked who it was.
-func (e *events) turnedAway(c mcp.Caller, method string, status int, why failure.Name) {
+func (e *Recorder) TurnedAway(c mcp.Caller, method string, status int, why failure.Name) {
 	if e.journal.Enabled() {
 		e.ration(&e.requests, &record.Record{
 			Kind: record.KindRefused, View: c.View, Issuer: c.Issuer, User: c.Subject, Groups: c.Groups, Client: c.ClientID,
@@ -101,7 +105,7 @@ func (e *events) turnedAway(c mcp.Caller, method string, status int, why failure
 }
 
 // ration records a refusal, unless too many of its sort came in this second.
-func (e *events) ration(of *ration, r *record.Record) {
+func (e *Recorder) ration(of *ration, r *record.Record) {
 	if !e.journal.Enabled() {
 		return
 	}
@@ -129,14 +133,14 @@ func (r *ration) take(now time.Time) (standsFor int64, ok bool) {
 	return standsFor, true
 }
 
-// reloaded records what became of the configuration file.
-func (e *events) reloaded(r record.Record) {
+// Reloaded records what became of the configuration file.
+func (e *Recorder) Reloaded(r record.Record) {
 	r.Kind = record.KindReload
 	e.journal.Put(&r)
 }
 
-// changed records that a server offers something else.
-func (e *events) changed(c catalog.Change) {
+// Changed records that a server offers something else.
+func (e *Recorder) Changed(c catalog.Change) {
 	few := func(names []string) []string { return names[:min(len(names), namesRecorded)] }
 	e.journal.Put(&record.Record{
 		Kind: record.KindLists, Upstream: c.Upstream, List: c.List,
@@ -145,8 +149,8 @@ func (e *events) changed(c catalog.Change) {
 	})
 }
 
-// fetched records that the gateway asked for a credential.
-func (e *events) fetched(f outbound.Fetch) {
+// Fetched records that the gateway asked for a credential.
+func (e *Recorder) Fetched(f outbound.Fetch) {
 	r := &record.Record{Kind: record.KindCredential, Event: "obtained", Upstream: f.Upstream, Issuer: f.Issuer, User: f.User}
 	if f.Err != nil {
 		r.Event, r.Reason = "refused", f.Err.Error()
@@ -154,8 +158,8 @@ func (e *events) fetched(f outbound.Fetch) {
 	e.journal.Put(r)
 }
 
-// account records what became of a user's own account at a server.
-func (e *events) account(a vault.Event) {
+// Account records what became of a user's own account at a server.
+func (e *Recorder) Account(a vault.Event) {
 	r := &record.Record{Kind: record.KindCredential, Event: a.What, Upstream: a.Server, Issuer: a.Owner.Issuer, User: a.Owner.User}
 	if a.Err != nil {
 		r.Reason = a.Err.Error()
@@ -163,16 +167,16 @@ func (e *events) account(a vault.Event) {
 	e.journal.Put(r)
 }
 
-// accountRefused records that a user could not sign in at a server.
-func (e *events) accountRefused(server string, who *mcp.Caller, why error) {
+// AccountRefused records that a user could not sign in at a server.
+func (e *Recorder) AccountRefused(server string, who *mcp.Caller, why error) {
 	e.ration(&e.accountSignIns, &record.Record{
 		Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject,
 		Reason: why.Error(), Error: failure.SignInFailed.String(),
 	})
 }
 
-// sessionEnded records the end of a client's session.
-func (e *events) sessionEnded(r session.Record) {
+// SessionEnded records the end of a client's session.
+func (e *Recorder) SessionEnded(r session.Record) {
 	if e.journal.Enabled() && !strings.HasPrefix(r.ID, "~") { // derived sessions of stateless clients do not begin either
 		ended := &record.Record{
 			Kind: record.KindSession, Event: "end", Session: record.Digest(r.Key()), Revision: r.Revision, View: r.View,
@@ -185,14 +189,17 @@ func (e *events) sessionEnded(r session.Record) {
 	}
 }
 
-// recordedSessions are the sessions of clients, whose beginnings are recorded.
-type recordedSessions struct {
+// sessions are those of clients, whose beginnings are recorded.
+type sessions struct {
 	session.Store
-	events *events
+	events *Recorder
 }
 
+// Sessions returns a store that records the beginnings of sessions.
+func (e *Recorder) Sessions(store session.Store) session.Store { return sessions{store, e} }
+
 // Create begins a session; see session.Store.
-func (s recordedSessions) Create(ctx context.Context, r session.Record) (session.Record, error) {
+func (s sessions) Create(ctx context.Context, r session.Record) (session.Record, error) {
 	created, err := s.Store.Create(ctx, r)
 	if err != nil || !s.events.journal.Enabled() {
 		return created, err
@@ -205,8 +212,8 @@ func (s recordedSessions) Create(ctx context.Context, r session.Record) (session
 	return created, nil
 }
 
-// notApproved logs and records what is not approved.
-func (e *events) notApproved(log *slog.Logger, f pinning.Finding) {
+// NotApproved logs and records what is not approved.
+func (e *Recorder) NotApproved(log *slog.Logger, f pinning.Finding) {
 	what := "changed"
 	if f.New {
 		what = "new"
