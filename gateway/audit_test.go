@@ -12,13 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 // recorded returns the records of one kind in a file, whose chain must be intact. Members that
 // differ from run to run are left out.
 func recorded(t *testing.T, path, kind string) (all []map[string]any) {
 	t.Helper()
-	reports, err := VerifyAudit([]string{path}, nil, nil)
+	reports, err := files.Verify([]string{path}, nil, nil)
 	if err != nil || len(reports) != 1 || !reports[0].OK() {
 		t.Fatal(reports, err)
 	}

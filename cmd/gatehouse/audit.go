@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	recordfiles "github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 func newAudit() *cobra.Command {
@@ -62,7 +63,7 @@ func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []str
 	if err != nil {
 		return err
 	}
-	reports, err := gateway.VerifyAudit(files, key, hashes)
+	reports, err := recordfiles.Verify(files, key, hashes)
 	if err != nil {
 		return err
 	}
@@ -99,26 +100,26 @@ func readKey(stdin io.Reader, file string) (key []byte, err error) {
 	return key, err
 }
 
-func readAnchors(known []string) (hashes map[uint64]gateway.AuditHash, err error) {
+func readAnchors(known []string) (hashes map[uint64]record.Hash, err error) {
 	for _, text := range known {
 		number, digits, _ := strings.Cut(text, ":")
 		seq, err := strconv.ParseUint(number, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("--anchor %q: want the number of a record, a colon and its hash", text)
 		}
-		hash, err := gateway.ParseAuditHash(digits)
+		hash, err := record.ParseHash(digits)
 		if err != nil {
 			return nil, fmt.Errorf("--anchor %q: %w", text, err)
 		}
 		if hashes == nil {
-			hashes = make(map[uint64]gateway.AuditHash)
+			hashes = make(map[uint64]record.Hash)
 		}
 		hashes[seq] = hash
 	}
 	return hashes, nil
 }
 
-func printAudit(w io.Writer, r *gateway.AuditReport) {
+func printAudit(w io.Writer, r *record.Report) {
 	state := "intact"
 	if !r.OK() {
 		state = "NOT INTACT"

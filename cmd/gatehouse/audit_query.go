@@ -11,11 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	recordfiles "github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 func newAuditQuery() *cobra.Command {
-	var filter gateway.AuditFilter
+	var filter record.Filter
 	var since, until string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -72,9 +73,9 @@ func readTime(flag, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-func queryAudit(w io.Writer, files []string, filter gateway.AuditFilter, asJSON bool) error {
+func queryAudit(w io.Writer, files []string, filter record.Filter, asJSON bool) error {
 	out := bufio.NewWriter(w)
-	err := gateway.QueryAudit(files, filter, func(line []byte, e *gateway.AuditEntry) error {
+	err := recordfiles.Query(files, filter, func(line []byte, e *record.Entry) error {
 		if asJSON {
 			_, err := fmt.Fprintf(out, "%s\n", line)
 			return err

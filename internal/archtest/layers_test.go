@@ -38,6 +38,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
+	{level: 2, dir: "internal/record/files", ours: []string{"internal/record"}},
 	{level: 1, dir: "internal/clienttls"},
 	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
 	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/trail"}, // record for the digest of a session
@@ -123,7 +124,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey"}, third: []string{"github.com/spf13/cobra"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey", "internal/record", "internal/record/files"}, third: []string{"github.com/spf13/cobra"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},
