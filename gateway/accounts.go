@@ -3,8 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -16,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
@@ -84,12 +83,12 @@ func accountsDesk(n accountNews, now func() Config) admin.Accounts {
 	v := n.vault
 	return admin.Accounts{
 		Of: func(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
-			servers, issuers := now().Upstreams, now().issuers()
+			servers, issuers := now().Upstreams, now().Issuers()
 			if issuer != "" {
 				issuers = []string{issuer}
 			}
 			for _, issuer := range issuers {
-				states, err := v.States(ctx, vault.Owner{Issuer: issuer, User: user}, withAccounts(servers))
+				states, err := v.States(ctx, vault.Owner{Issuer: issuer, User: user}, config.WithAccounts(servers))
 				if err != nil {
 					return nil, err
 				}
@@ -103,9 +102,9 @@ func accountsDesk(n accountNews, now func() Config) admin.Accounts {
 			return all, nil
 		},
 		End: func(ctx context.Context, issuer, user, server string) error {
-			servers, issuers := now().Upstreams, now().issuers()
+			servers, issuers := now().Upstreams, now().Issuers()
 			switch {
-			case !slices.Contains(withAccounts(servers), server):
+			case !slices.Contains(config.WithAccounts(servers), server):
 				return admin.ErrNoServer
 			case issuer == "" && len(issuers) != 1:
 				return admin.ErrSomeIssuer
@@ -122,46 +121,6 @@ func accountsDesk(n accountNews, now func() Config) admin.Accounts {
 			return nil
 		},
 	}
-}
-
-// withAccounts returns the servers at which users have accounts.
-func withAccounts(servers []upstream.Config) (names []string) {
-	for _, u := range servers {
-		if u.Auth.Type == outbound.TypeUserOAuth {
-			names = append(names, u.Name)
-		}
-	}
-	return names
-}
-
-// checkAccounts returns what is wrong with the section "vault", and with servers at which users have
-// accounts. others are the keys of other sections.
-func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, shared bool, others ...mcp.Secret) error {
-	var found findings
-	found.add("vault", cfg.Validate())
-	for i, k := range cfg.Keys {
-		for _, other := range others {
-			if k.Key != "" && k.Key == other {
-				found.add("vault", fmt.Errorf("keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i))
-			}
-		}
-	}
-	for i, u := range servers {
-		if u.Auth.Type != outbound.TypeUserOAuth {
-			continue
-		}
-		path := upstreamPath(i, u)
-		if mode != auth.ModeOAuth {
-			found.add(path, fmt.Errorf("auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", u.Auth.Type))
-		}
-		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !isLoopback(at.Hostname()) {
-			found.add(path, fmt.Errorf("url: with auth.type %s it is https, or on a loopback address: tokens of users go there", u.Auth.Type))
-		}
-		if shared && cfg.IsZero() {
-			found.add(path, fmt.Errorf("auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", u.Auth.Type))
-		}
-	}
-	return errors.Join(found...)
 }
 
 // mostAccounts bounds what is kept of sign-ins that have begun, and of registrations, where there is
@@ -195,7 +154,7 @@ func openAccounts(g *Gateway, cfg Config, shared *stores) error {
 		},
 		Servers: func() (all []accounts.Server) {
 			for _, u := range g.graph().cfg.Upstreams {
-				if enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
+				if config.Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
 					all = append(all, accountsServer(u))
 				}
 			}
@@ -216,11 +175,6 @@ func accountsServer(u upstream.Config) accounts.Server {
 		s.Resource, s.NoResource = *u.Auth.Resource, *u.Auth.Resource == ""
 	}
 	return s
-}
-
-// hasAccounts reports whether users have accounts of their own at some server.
-func hasAccounts(servers []upstream.Config) bool {
-	return slices.ContainsFunc(servers, func(u upstream.Config) bool { return enabled(u) && u.Auth.Type == outbound.TypeUserOAuth })
 }
 
 // accountsSignIn is how users sign in at the pages: as the section says, else as at the gateway's own
@@ -272,7 +226,7 @@ func accountsPage(u upstream.Config, publicURL string) string {
 // asksSignIn is the stage that asks users to sign in at servers, none if they have no accounts
 // anywhere.
 func asksSignIn(with *accounts.Accounts, servers []upstream.Config) mcp.Middleware {
-	if with == nil || !hasAccounts(servers) {
+	if with == nil || !config.HasAccounts(servers) {
 		return func(next mcp.Handler) mcp.Handler { return next }
 	}
 	return with.Middleware

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
@@ -243,7 +244,7 @@ func toLoopback(r *http.Request) bool {
 	if err != nil {
 		host = r.Host
 	}
-	return isLoopback(strings.Trim(host, "[]"))
+	return config.IsLoopback(strings.Trim(host, "[]"))
 }
 
 // notReady returns why this replica takes no new sessions, nil if it does.

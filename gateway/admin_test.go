@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -194,7 +195,7 @@ func TestH237_Drain(t *testing.T) {
 		}
 		return "done"
 	})
-	cfg := Config{Listen: "127.0.0.1:0", Admin: Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "a", URL: p.url}}}
+	cfg := Config{Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "a", URL: p.url}}}
 	g, err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

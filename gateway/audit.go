@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
@@ -68,13 +69,13 @@ type ReplayQuestion struct {
 // Replay runs a draft of a configuration against recorded calls. Files that cannot be read are
 // problems of the report, too; the error is about configurations, or that there are no files.
 func Replay(ctx context.Context, q ReplayQuestion) (*replay.Report, error) {
-	draft, err := load(q.Draft, nil)
+	draft, err := config.Read(q.Draft, nil)
 	if err != nil {
 		return nil, err
 	}
-	var current *loaded
+	var current *config.Loaded
 	if q.Current != "" {
-		l, err := load(q.Current, nil)
+		l, err := config.Read(q.Current, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -82,9 +83,9 @@ func Replay(ctx context.Context, q ReplayQuestion) (*replay.Report, error) {
 	}
 	names := q.Files
 	if len(names) == 0 {
-		of := draft.cfg
+		of := draft.Config
 		if current != nil {
-			of = current.cfg
+			of = current.Config
 		}
 		i := slices.IndexFunc(of.Audit.Sinks, func(s audit.Sink) bool { return s.Type == audit.TypeFile })
 		if i < 0 {
@@ -115,13 +116,13 @@ func Replay(ctx context.Context, q ReplayQuestion) (*replay.Report, error) {
 }
 
 // newReplay makes a replay of a draft. current is nil if it is not known.
-func newReplay(cfg replay.Config, draft loaded, current *loaded) (*replay.Replay, error) {
+func newReplay(cfg replay.Config, draft config.Loaded, current *config.Loaded) (*replay.Replay, error) {
 	cfg.Draft = replayed(draft)
 	if current != nil {
 		now := replayed(*current)
 		cfg.Current = &now
-		cfg.SameSignIn = reflect.DeepEqual(draft.cfg.Auth, current.cfg.Auth)
-		cfg.SameServers = reflect.DeepEqual(draft.cfg.Upstreams, current.cfg.Upstreams) && draft.cfg.Naming == current.cfg.Naming
+		cfg.SameSignIn = reflect.DeepEqual(draft.Config.Auth, current.Config.Auth)
+		cfg.SameServers = reflect.DeepEqual(draft.Config.Upstreams, current.Config.Upstreams) && draft.Config.Naming == current.Config.Naming
 	}
 	r, err := replay.New(cfg)
 	switch {
@@ -136,15 +137,15 @@ func newReplay(cfg replay.Config, draft loaded, current *loaded) (*replay.Replay
 }
 
 // replayed returns what decides in a configuration.
-func replayed(l loaded) replay.Rules {
-	cfg := l.cfg.withDefaults()
-	r := replay.Rules{Policy: cfg.rules(), Views: viewRules(cfg), SignIn: cfg.Auth.Identifies(), Issuers: cfg.callerIssuers(), Places: l.places}
+func replayed(l config.Loaded) replay.Rules {
+	cfg := l.Config.WithDefaults()
+	r := replay.Rules{Policy: cfg.Rules(), Views: config.ViewRules(cfg), SignIn: cfg.Auth.Identifies(), Issuers: cfg.CallerIssuers(), Places: l.Places}
 	for _, u := range cfg.Upstreams {
-		if !enabled(u) {
+		if !config.Enabled(u) {
 			continue
 		}
 		r.Upstreams = append(r.Upstreams, u.Name)
-		if pinMode(cfg, u) == pinning.Block {
+		if config.PinMode(cfg, u) == pinning.Block {
 			r.Hides = append(r.Hides, u.Name)
 		}
 	}

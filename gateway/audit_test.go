@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
@@ -152,9 +153,9 @@ func TestAuditRefused(t *testing.T) {
 		"audit: {sinks: [{type: stdout, name: A}]}":                                  `c.yaml:1: audit.sinks[0] (A): name: "A": want at most 32 letters a-z, digits and -`,
 		"audit: {sinks: [{type: file, path: a}, {type: file, name: b, path: a}]}":    "c.yaml:1: audit.sinks[1] (b): path: sinks[0] writes to it already",
 	} {
-		_, problems := parse(t, text+"\nupstreams: [{name: a, url: https://a.example}]\n")
-		if len(problems) != 1 || problems[0] != want {
-			t.Errorf("%s: %q\nwant %q", text, problems, want)
+		_, _, err := config.Parse("c.yaml", []byte(text+"\nupstreams: [{name: a, url: https://a.example}]\n"))
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v\nwant %s", text, err, want)
 		}
 	}
 }

@@ -1,24 +1,20 @@
 package gateway
 
 import (
-	"cmp"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
-	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
 func newAuth(cfg Config, with services) (*auth.Auth, *grants.Server, error) {
-	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.Judged}
+	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.Judged}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)
 		return who, nil, err
@@ -44,27 +40,6 @@ func newAuth(cfg Config, with services) (*auth.Auth, *grants.Server, error) {
 	return who, server, err
 }
 
-// ownServer says how clients get in at the gateway's own authorization server.
-func ownServer(s auth.ServerConfig) clients.Server {
-	who := s.Clientele()
-	denied := func(names ...string) error {
-		for _, name := range names {
-			if u, err := url.Parse(name); err == nil && (slices.Contains(s.DenyClients, name) || slices.Contains(s.DenyClients, u.Hostname())) {
-				return fmt.Errorf("take %s out of auth.server.deny_clients", u.Hostname())
-			}
-		}
-		return nil
-	}
-	return clients.Server{
-		Document: func(at string) error { return cmp.Or(denied(at), who.DocumentAllowed(at)) },
-		Register: func(redirects []string) error {
-			return cmp.Or(denied(redirects...), who.RegistrationAllowed(redirects))
-		},
-		Known:  who.Made,
-		Public: true, NamesItself: true, Ours: true,
-	}
-}
-
 // askForToken has a sign-in ask for a token for the gateway, as its clients do.
 func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
 	if len(f.Scopes) == 0 {
@@ -76,9 +51,4 @@ func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
 			f.Resource = publicURL
 		}
 	}
-}
-
-// ofServer reports whether a path is one of the authorization server.
-func ofServer(path string) bool {
-	return strings.HasPrefix(path, "/oauth/") || path == webpage.StylePath || strings.HasPrefix(path, "/.well-known/")
 }

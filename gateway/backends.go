@@ -34,7 +34,7 @@ func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, er
 	if cfg.Sessions.Store == session.StoreRedis {
 		reports = append(reports, checkRedis(ctx, cfg)...)
 	}
-	issuers, err := checkIssuers(ctx, cfg.withDefaults())
+	issuers, err := checkIssuers(ctx, cfg.WithDefaults())
 	return append(reports, issuers...), err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
@@ -53,7 +54,7 @@ type UpstreamReport struct {
 //
 // shown is what a view shows, if one is named, to a user who may use all of it.
 func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []UpstreamReport, shown []catalog.Shown, doubts []error, err error) {
-	if _, err := viewNamed(cfg, view); err != nil {
+	if _, err := config.ViewNamed(cfg, view); err != nil {
 		return nil, nil, nil, err
 	}
 	err = inspect(ctx, cfg, version, log, nil, func(g *graph) error {
@@ -70,13 +71,13 @@ func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Lo
 func (g *graph) doubts() (doubts []error) {
 	all := 0
 	for i, u := range g.cfg.Upstreams {
-		if !enabled(u) {
+		if !config.Enabled(u) {
 			continue
 		}
 		tools := g.catalog.Tools(u.Name)
 		all += len(tools)
-		for _, doubt := range clients.Doubts(tools, g.cfg.showsInFull(u)) {
-			doubts = append(doubts, fmt.Errorf("%s: %s", upstreamPath(i, u), doubt))
+		for _, doubt := range clients.Doubts(tools, g.cfg.ShowsInFull(u)) {
+			doubts = append(doubts, fmt.Errorf("%s: %s", config.UpstreamKey(i, u), doubt))
 		}
 	}
 	for _, doubt := range clients.TooMany(all) {
@@ -88,7 +89,7 @@ func (g *graph) doubts() (doubts []error) {
 				continue
 			}
 			for _, doubt := range clients.TooMany(len(list.Names)) {
-				doubts = append(doubts, fmt.Errorf("%s: show: %s", viewKey(i, v), doubt))
+				doubts = append(doubts, fmt.Errorf("%s: show: %s", config.ViewKey(i, v), doubt))
 			}
 		}
 	}
@@ -107,7 +108,7 @@ func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, 
 		return err
 	}
 	with.collect = collect
-	g, err := newGraph(cfg.withDefaults(), with, nil)
+	g, err := newGraph(cfg.WithDefaults(), with, nil)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, 
 // CheckSkills reads the skill directories of a configuration. It makes no connections.
 func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err error) {
 	for _, u := range cfg.Upstreams {
-		if !enabled(u) || u.Skills == "" {
+		if !config.Enabled(u) || u.Skills == "" {
 			continue
 		}
 		d, err := skilldir.New(u, slog.New(slog.DiscardHandler))
@@ -165,7 +166,7 @@ func (g *graph) reports() []UpstreamReport {
 			Error:     view.LastError,
 		}
 		if view.State == catalog.StateConnecting {
-			r.Error = late(g.members[i].cfg)
+			r.Error = config.Late(g.members[i].cfg)
 		}
 		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
 			r.Hint = noSkills
@@ -189,11 +190,11 @@ func (g *graph) idleRules() (idle []error) {
 		idle = append(idle, fmt.Errorf("policy: %w", one))
 	}
 	for i, v := range g.cfg.Views {
-		for _, one := range v.Rule().Idle(g.cfg.rules(), known, unheard) {
-			idle = append(idle, fmt.Errorf("%s: %w", viewKey(i, v), one))
+		for _, one := range v.Rule().Idle(g.cfg.Rules(), known, unheard) {
+			idle = append(idle, fmt.Errorf("%s: %w", config.ViewKey(i, v), one))
 		}
 		if kept := g.catalog.Kept(v.Name); len(kept) > 0 {
-			idle = append(idle, fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", viewKey(i, v), strings.Join(kept, ", ")))
+			idle = append(idle, fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", config.ViewKey(i, v), strings.Join(kept, ", ")))
 		}
 	}
 	return idle
@@ -214,7 +215,7 @@ type TokenReport struct {
 // in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
 // takes in mode progressive. If a view is named, only its tools count, as it shows them.
 func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
-	if _, err := viewNamed(cfg, view); err != nil {
+	if _, err := config.ViewNamed(cfg, view); err != nil {
 		return nil, 0, err
 	}
 	err = inspect(ctx, open(cfg), version, log, nil, func(g *graph) error {
@@ -249,7 +250,7 @@ func (g *graph) tokens(ctx context.Context, view string) ([]TokenReport, error) 
 		case view.State == catalog.StatePerUser:
 			reports[i].Problem = "has tools for each user, and is asked for none"
 		case view.State == catalog.StateConnecting:
-			reports[i].Problem = late(g.members[i].cfg)
+			reports[i].Problem = config.Late(g.members[i].cfg)
 		case view.State != catalog.StateUp:
 			reports[i].Problem = view.LastError
 		}
@@ -269,51 +270,51 @@ func (g *graph) tokens(ctx context.Context, view string) ([]TokenReport, error) 
 
 // Try connects to the upstreams of a text, or to one of them, as Connect does. Relative paths begin
 // at the directory of file; env has the values of references.
-func Try(ctx context.Context, file string, text []byte, only string, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
-	l, err := parseConfig(file, text, nil, env)
+func Try(ctx context.Context, file string, text []byte, only string, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
+	l, err := config.ReadText(file, text, nil, env)
 	if err != nil {
 		return nil, nil, err
 	}
-	return try(ctx, l.cfg, only, version, log)
+	return try(ctx, l.Config, only, version, log)
 }
 
 // TryBlindly is Try for the text of somebody who may use neither the environment and the files of
 // this machine, nor its programs, nor the services of the host itself, but for those of a server that is
 // configured.
-func TryBlindly(ctx context.Context, text []byte, only string, configured []upstream.Config, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
-	l, err := parseBlindly("", text, env)
+func TryBlindly(ctx context.Context, text []byte, only string, configured []upstream.Config, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
+	l, err := config.ReadBlindly("", text, env)
 	if err != nil {
 		return nil, nil, err
 	}
-	var found findings
+	var found config.Findings
 	const needs = "needs admin.console.save: true, since whoever tries it could run anything here; \"gatehouse check --connect\" tries it on the machine"
-	for i, u := range l.cfg.Upstreams {
-		if !enabled(u) || only != "" && u.Name != only {
+	for i, u := range l.Config.Upstreams {
+		if !config.Enabled(u) || only != "" && u.Name != only {
 			continue
 		}
 		if len(u.Command) > 0 {
-			found.add(upstreamPath(i, u)+": command", errors.New("to try a program "+needs))
+			found.Add(config.UpstreamKey(i, u)+": command", errors.New("to try a program "+needs))
 		}
 		if u.Skills != "" {
-			found.add(upstreamPath(i, u)+": skills", errors.New("to read a directory "+needs))
+			found.Add(config.UpstreamKey(i, u)+": skills", errors.New("to read a directory "+needs))
 		}
 		for key, at := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL} {
 			isIt := func(c upstream.Config) bool { return c.URL == u.URL && c.Auth.TokenURL == u.Auth.TokenURL }
 			if host, ours := hostService(at); ours && !slices.ContainsFunc(configured, isIt) {
-				found.add(upstreamPath(i, u)+": "+key, fmt.Errorf("%s is an address of the services of the host or its cloud: only a server of the configuration that holds is tried there; with admin.console.save: true, any", host))
+				found.Add(config.UpstreamKey(i, u)+": "+key, fmt.Errorf("%s is an address of the services of the host or its cloud: only a server of the configuration that holds is tried there; with admin.console.save: true, any", host))
 			}
 		}
 		for _, reference := range configtext.References(text, "upstreams", i) {
 			name, isVariable := strings.CutPrefix(reference, "env:")
 			if _, known := env(name); !isVariable || !known {
-				found.add(upstreamPath(i, u), fmt.Errorf("${%s}: to read it %s; or give a value for it", reference, needs))
+				found.Add(config.UpstreamKey(i, u), fmt.Errorf("${%s}: to read it %s; or give a value for it", reference, needs))
 			}
 		}
 	}
 	if len(found) > 0 {
 		return nil, nil, strictyaml.Unplaced(errors.Join(found...))
 	}
-	return try(ctx, l.cfg, only, version, log)
+	return try(ctx, l.Config, only, version, log)
 }
 
 // hostService returns the address in a URL if services of the host itself are there. Where names lead is
@@ -328,7 +329,7 @@ func hostService(at string) (host string, ours bool) {
 }
 
 // try connects to upstreams, without anything else that a configuration says.
-func try(ctx context.Context, all Config, only, version string, log *slog.Logger) (reports []UpstreamReport, doubts []Problem, err error) {
+func try(ctx context.Context, all Config, only, version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
 	cfg := Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
 	cfg.Naming.Instructions = ""
 	no, has := false, false
@@ -336,7 +337,7 @@ func try(ctx context.Context, all Config, only, version string, log *slog.Logger
 		if only != "" && u.Name != only {
 			cfg.Upstreams[i].Enabled = &no
 		}
-		has = has || enabled(cfg.Upstreams[i])
+		has = has || config.Enabled(cfg.Upstreams[i])
 	}
 	if !has {
 		return nil, nil, strictyaml.Unplaced(errors.New("there is no server to try, or it is not enabled"))
@@ -367,20 +368,20 @@ func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, err
 		return admin.Probed{}, &admin.BadDraft{Problems: problems}
 	}
 	var reports []UpstreamReport
-	var doubts []Problem
+	var doubts []config.Problem
 	var err error
 	if g.file != nil && g.graph().cfg.Admin.Console.Save {
-		reports, doubts, err = Try(ctx, g.file.path, text, p.Server, known, version, log)
+		reports, doubts, err = Try(ctx, g.file.Path, text, p.Server, known, version, log)
 	} else {
 		reports, doubts, err = TryBlindly(ctx, text, p.Server, g.graph().cfg.Upstreams, given, version, log)
 	}
-	if bad, ok := errors.AsType[*ConfigError](err); ok {
+	if bad, ok := errors.AsType[*config.Error](err); ok {
 		return admin.Probed{}, &admin.BadDraft{Problems: shownProblems(bad)}
 	}
 	if err != nil {
 		return admin.Probed{}, err
 	}
-	found := admin.Probed{Warnings: shownProblems(&ConfigError{Problems: doubts})}
+	found := admin.Probed{Warnings: shownProblems(&config.Error{Problems: doubts})}
 	for _, r := range reports {
 		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
 		for _, w := range r.Withheld {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -236,30 +237,6 @@ func TestH115_HalfAHead(t *testing.T) {
 	}
 }
 
-func TestInFlight(t *testing.T) {
-	const none, MiB = int64(1<<63 - 1), int64(1 << 20)
-	for _, tt := range []struct {
-		name               string
-		limit, given, want int64
-	}{
-		{"no memory limit", none, 0, 512 * MiB},
-		{"a large one", 64 << 30, 0, 512 * MiB},
-		{"a small one", 512 * MiB, 0, 64 * MiB},
-		{"a tiny one", 16 * MiB, 0, 8 * MiB},
-		{"given", 16 * MiB, 100 * MiB, 100 * MiB},
-	} {
-		c := Config{}
-		c.HTTP.MaxInFlightBytes = tt.given
-		if got := c.inFlight(tt.limit); got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
-		}
-	}
-	c := Config{Upstreams: []upstream.Config{{Name: "a"}, {Name: "b", Limits: upstream.Limits{ResultBytes: 300 * MiB}}, {Name: "c", Skills: "./s"}}}
-	if got := c.memoryDoubts(none); len(got) != 1 {
-		t.Errorf("doubts: %v, want one about b", got)
-	}
-}
-
 // scarce is a listener of a process that at times has no file descriptor left.
 type scarce struct {
 	net.Listener
@@ -283,7 +260,7 @@ func TestConnectionNumbers(t *testing.T) {
 	few := &scarce{Listener: listener}
 	few.left.Store(2)
 	g, err := New(Options{
-		Config: Config{Admin: Admin{Listen: "127.0.0.1:0"}, Connections: doorway.Config{Max: 10, PerAddress: 2},
+		Config: Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Connections: doorway.Config{Max: 10, PerAddress: 2},
 			Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
 		Log: slog.New(slog.DiscardHandler), Listener: few,
 	})

@@ -15,6 +15,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -46,7 +47,7 @@ func (d deployed) check(t *testing.T) Config {
 			t.Errorf("%s needs %s, which the container does not get", d.file, m[1])
 		}
 	}
-	cfg, warnings, err := LoadConfig(filepath.Join(deployDir, d.file))
+	cfg, warnings, err := config.Load(filepath.Join(deployDir, d.file))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%s: %v, warnings %v", d.file, err, warnings)
 	}

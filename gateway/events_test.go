@@ -9,7 +9,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/google/go-cmp/cmp"
-
 )
 
 // TestEventsAreRecorded: what happens beside calls has records, too: the configuration and

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -29,19 +30,19 @@ func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.An
 	if q.Args != nil && !isObject(q.Args) {
 		return answer, fmt.Errorf("the arguments are no JSON object")
 	}
-	if _, err := viewNamed(cfg, q.View); err != nil {
+	if _, err := config.ViewNamed(cfg, q.View); err != nil {
 		return answer, err
 	}
 	target, notes, err := targetOf(cfg, q)
 	if err != nil {
 		return answer, err
 	}
-	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
+	rules, err := policy.New(cfg.Rules(), config.ViewRules(cfg)...)
 	if err != nil {
 		return answer, err
 	}
 	e := rules.Explain(ctx, &caller, target, q.Args)
-	for _, doubt := range cfg.policyDoubts() {
+	for _, doubt := range cfg.PolicyDoubts() {
 		notes = append(notes, doubt.Error())
 	}
 	answer = admin.Answer{Effect: e.Effect.String(), Rule: e.Rule, Text: e.String(), Notes: notes}
@@ -54,8 +55,8 @@ func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.An
 // Examine says why a token is or would be refused at the endpoint of a view, "" for the gateway's
 // own. It asks the issuers for their keys.
 func Examine(ctx context.Context, cfg Config, token, view string) (admin.Examined, error) {
-	cfg = cfg.withDefaults()
-	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg)})
+	cfg = cfg.WithDefaults()
+	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg)})
 	if err != nil {
 		return admin.Examined{}, err
 	}
@@ -66,7 +67,7 @@ func Examine(ctx context.Context, cfg Config, token, view string) (admin.Examine
 
 // examined says what an Auth that runs, and what is asked after it, think of a token.
 func examined(ctx context.Context, cfg Config, a *auth.Auth, token, view string) (admin.Examined, error) {
-	v, err := viewNamed(cfg, view)
+	v, err := config.ViewNamed(cfg, view)
 	if err != nil {
 		return admin.Examined{}, &admin.BadQuestion{Problem: err.Error() + ": leave it out for the gateway's own endpoint"}
 	}
@@ -138,9 +139,9 @@ func callerOf(c Config, q admin.Question) (mcp.Caller, error) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
 	}
 	if c.Auth.Identifies() {
-		issuers := c.callerIssuers()
+		issuers := c.CallerIssuers()
 		switch {
-		case q.Issuer == "" && (len(issuers) == 1 || len(c.issuers()) == 1): // without a word about them, keys are not meant
+		case q.Issuer == "" && (len(issuers) == 1 || len(c.Issuers()) == 1): // without a word about them, keys are not meant
 			q.Issuer = issuers[0]
 		case !slices.Contains(issuers, q.Issuer):
 			return mcp.Caller{}, fmt.Errorf("issuer %q: want one of %s", q.Issuer, strings.Join(issuers, ", "))
@@ -168,11 +169,11 @@ func targetOf(c Config, q admin.Question) (t mcp.Target, notes []string, err err
 			name = rest
 		}
 	}
-	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.Contains(c.upstreamNames(), up) {
+	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.Contains(c.UpstreamNames(), up) {
 		return withSkillFile(c, mcp.Target{Kind: kind, Upstream: up, Name: own}), nil, nil
 	}
 	if name != q.Name {
-		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.upstreamNames(), ", "))
+		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.UpstreamNames(), ", "))
 	}
 	if kind == mcp.KindResources {
 		t, notes, err = resourceTarget(c, name)
@@ -193,7 +194,7 @@ func targetOf(c Config, q admin.Question) (t mcp.Target, notes []string, err err
 	}
 	t, notes, err = namedTarget(c, kind, name)
 	if err != nil {
-		if short, ok := shortTarget(c, q.View, kind, name); ok {
+		if short, ok := config.ShortTarget(c, q.View, kind, name); ok {
 			return short, []string{fmt.Sprintf("%s is taken for %s, since the view drops prefixes; if another server that it shows has this name, it has to be called with its prefix.", name, short)}, nil
 		}
 	}
@@ -223,7 +224,7 @@ func namedTarget(c Config, kind, name string) (t mcp.Target, notes []string, err
 	longest := -1
 	for _, u := range c.Upstreams {
 		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
-		if own, fits := strings.CutPrefix(name, prefix); fits && own != "" && enabled(u) && len(prefix) > longest {
+		if own, fits := strings.CutPrefix(name, prefix); fits && own != "" && config.Enabled(u) && len(prefix) > longest {
 			longest = len(prefix)
 			t = mcp.Target{Kind: kind, Upstream: u.Name, Name: own}
 		}
@@ -251,7 +252,7 @@ func resourceTarget(c Config, uri string) (t mcp.Target, notes []string, err err
 	var plain []string
 	for _, u := range c.Upstreams {
 		switch prefix, _ := c.Naming.Prefix(u.Name, u.Prefix); {
-		case !enabled(u):
+		case !config.Enabled(u):
 		case prefix == "":
 			plain = append(plain, u.Name)
 		case found && u.Name == tag:

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 // TestExplainTarget: what a name refers to, as far as the configuration alone tells.
 func TestExplainTarget(t *testing.T) {
-	cfg, _, err := ParseConfig("c.yaml", []byte(`
+	cfg, _, err := config.Parse("c.yaml", []byte(`
 upstreams:
 - {name: crm, url: https://crm.example.com/mcp}
 - {name: crm-test, url: https://test.example.com/mcp, prefix: "crm__test_"}
@@ -75,7 +76,7 @@ func TestPolicyPage(t *testing.T) {
 		for _, name := range []string{"github", "prod-db", "wiki", "crm"} {
 			text += fmt.Sprintf("- {name: %s, url: https://%s.example.com/mcp}\n", name, name)
 		}
-		if _, warnings, err := ParseConfig("policy.md", []byte(text)); err != nil || len(warnings) > 0 {
+		if _, warnings, err := config.Parse("policy.md", []byte(text)); err != nil || len(warnings) > 0 {
 			t.Errorf("%s\n%v %v", block[1], err, warnings)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
@@ -51,6 +52,9 @@ const (
 // leaveTime bounds giving up a session to other replicas.
 const leaveTime = time.Second
 
+// Config is the whole configuration; package config owns it.
+type Config = config.Config
+
 // Options say how to make a Gateway. Only the configuration has no default.
 type Options struct {
 	// ConfigFile is the file that New reads; "" means Config is used.
@@ -70,7 +74,7 @@ type Options struct {
 // Gateway is a gateway that is bound to its port. New makes one; either call Run, or Start and
 // Stop.
 type Gateway struct {
-	file     *configFile // nil for none
+	file     *config.File // nil for none
 	log      *slog.Logger
 	undo     *lifecycle
 	services services
@@ -111,11 +115,11 @@ type Gateway struct {
 
 // New reads and validates the configuration, builds everything and binds the port. It makes no
 // connections yet. If it fails, it takes down what it made. The error of a bad configuration
-// is a *ConfigError.
+// is a *config.Error.
 func New(opts Options) (*Gateway, error) {
 	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
 	if opts.ConfigFile != "" {
-		g.file = &configFile{path: opts.ConfigFile}
+		g.file = &config.File{Path: opts.ConfigFile}
 	}
 	cfg, warnings, err := g.load(opts)
 	if err != nil {
@@ -137,23 +141,23 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-func (g *Gateway) load(opts Options) (Config, []Problem, error) {
+func (g *Gateway) load(opts Options) (Config, []config.Problem, error) {
 	now := time.Now()
 	g.reloaded = ReloadStatus{Loaded: now, Tried: now}
 	if g.file != nil {
-		l, err := g.file.load(nil)
-		g.reloaded.Revision = l.revision
-		g.rulePlaces.Store(&l.places)
-		if err == nil && l.cfg.Admin.Operated() {
+		l, err := g.file.Load(nil)
+		g.reloaded.Revision = l.Revision
+		g.rulePlaces.Store(&l.Places)
+		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}
 			noteRead(g, l, nil, nil)
 		}
-		return l.cfg.withDefaults(), l.warnings, err
+		return l.Config.WithDefaults(), l.Warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
 		return Config{}, nil, strictyaml.Unplaced(err)
 	}
-	return opts.Config.withDefaults(), nil, nil
+	return opts.Config.WithDefaults(), nil, nil
 }
 
 func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error {
@@ -207,7 +211,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if err := openAccounts(g, cfg, shared); err != nil {
 		return err
 	}
-	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
+	g.services.memory = mcp.NewMemory(cfg.InFlight(debug.SetMemoryLimit(-1)))
 	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
 		return err
 	}
@@ -234,7 +238,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		return err
 	}
 	accepted := cfg.HTTP
-	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
+	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
 		Sessions: g.services.events.Sessions(shared.sessions),
@@ -438,7 +442,7 @@ func (g *Gateway) AdminAddr() net.Addr {
 }
 
 // URL returns the endpoint's URL as clients on this machine write it.
-func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph().cfg.path() }
+func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph().cfg.Path() }
 
 // WaitReady returns when every upstream has answered or failed for the first time. Errors:
 // that of ctx.

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -310,9 +311,9 @@ func TestNewFails(t *testing.T) {
 	})
 	t.Run("bad configuration", func(t *testing.T) {
 		_, err := New(Options{Config: Config{Listen: "0.0.0.0:1", Upstreams: slices.Concat(ups, ups)}})
-		bad, ok := errors.AsType[*ConfigError](err)
+		bad, ok := errors.AsType[*config.Error](err)
 		if !ok || len(bad.Problems) != 2 {
-			t.Errorf("got %v, want a ConfigError of two problems", err)
+			t.Errorf("got %v, want a config.Error of two problems", err)
 		}
 	})
 }

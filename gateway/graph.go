@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -16,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
@@ -150,7 +150,7 @@ func (l services) remember(g *graph) {
 	for _, m := range g.members {
 		l.servers.Of(m.Name()).Begin(m.reports, m.Status(), "", "")
 	}
-	l.servers.Keep(g.cfg.upstreamNames())
+	l.servers.Keep(g.cfg.UpstreamNames())
 }
 
 // newGraph makes a graph of a configuration with defaults. before is the graph that it
@@ -163,7 +163,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 			g = nil
 		}
 	}()
-	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) && maps.Equal(viewURLs(before.cfg), viewURLs(cfg)) {
+	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) && maps.Equal(config.ViewURLs(before.cfg), config.ViewURLs(cfg)) {
 		g.auth, g.server = before.auth, before.server
 	} else if g.auth, g.server, err = newAuth(cfg, with); err != nil {
 		return g, err
@@ -171,7 +171,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	for i, v := range cfg.Views {
 		users, err := policy.NewAudiences([]policy.Who{v.Who})
 		if err != nil {
-			return g, fmt.Errorf("%s: who: %w", viewKey(i, v), err)
+			return g, fmt.Errorf("%s: who: %w", config.ViewKey(i, v), err)
 		}
 		g.viewUsers = append(g.viewUsers, users)
 	}
@@ -187,7 +187,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	}
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
-		if !enabled(c) {
+		if !config.Enabled(c) {
 			continue
 		}
 		m, err := newMember(c, with, before.member(c.Name))
@@ -209,7 +209,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	for i, c := range cfg.Views {
 		v, err := view.New(c, disclosure.ToolName, loadskill.ToolName)
 		if err != nil {
-			return g, fmt.Errorf("%s: %w", viewKey(i, c), err)
+			return g, fmt.Errorf("%s: %w", config.ViewKey(i, c), err)
 		}
 		views[c.Name] = v
 	}
@@ -229,7 +229,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 
 // newMember makes an upstream, unless the one before is the same.
 func newMember(c upstream.Config, with services, before *member) (*member, error) {
-	if before != nil && !before.renewed && sameServer(c, before.cfg) {
+	if before != nil && !before.renewed && config.SameServer(c, before.cfg) {
 		same := *before
 		same.cfg = c
 		return &same, nil
@@ -270,13 +270,6 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		return nil, err
 	}
 	return &member{server: u, reports: reports, counted: with.metrics.calls.Of(u), mcp: u, cfg: c, credentials: credentials, transport: transport}, nil
-}
-
-// sameServer reports whether two configurations of an upstream differ at most in how others
-// see it.
-func sameServer(a, b upstream.Config) bool {
-	a.Prefix, a.Enabled, a.Disclosure, a.Results, a.Pinning = b.Prefix, b.Enabled, b.Disclosure, b.Results, b.Pinning
-	return reflect.DeepEqual(a, b)
 }
 
 // close ends the upstream and its processes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -61,7 +62,7 @@ func ReviewSeen(cfg Config, seen []admin.Pin) (*LockReview, error) {
 		return nil, err
 	}
 	for _, u := range cfg.Upstreams {
-		if !enabled(u) || pinMode(cfg, u) == pinning.Off {
+		if !config.Enabled(u) || config.PinMode(cfg, u) == pinning.Off {
 			continue
 		}
 		one := LockedUpstream{Name: u.Name}
@@ -89,7 +90,7 @@ func (r *LockReview) seen(p admin.Pin, more bool) LockChange {
 
 // openLock reads the lock file, which may be missing.
 func openLock(cfg Config) (*LockReview, error) {
-	lock, err := readLock(cfg)
+	lock, err := config.ReadLock(cfg)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", cfg.Pinning.File, err)
 	}
@@ -109,15 +110,15 @@ func ReviewLock(ctx context.Context, cfg Config, version string, log *slog.Logge
 	}
 	lock := r.lock
 	for _, name := range slices.Sorted(maps.Keys(lock)) {
-		if !slices.Contains(cfg.upstreamNames(), name) {
+		if !slices.Contains(cfg.UpstreamNames(), name) {
 			r.Dropped = append(r.Dropped, name)
 			delete(lock, name)
 		}
 	}
-	some := pins(cfg)
+	some := config.Pins(cfg)
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
-		if some && pinMode(cfg, cfg.Upstreams[i]) == pinning.Off {
+		if some && config.PinMode(cfg, cfg.Upstreams[i]) == pinning.Off {
 			no := false
 			cfg.Upstreams[i].Enabled = &no
 		}

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
@@ -127,7 +126,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 	alone := !now.cfg.Auth.Identifies()
 	return ascaller.ListDeps{
 		Caller: func(q admin.ListQuestion) (mcp.Caller, error) {
-			if _, err := viewNamed(now.cfg, q.View); err != nil {
+			if _, err := config.ViewNamed(now.cfg, q.View); err != nil {
 				return mcp.Caller{}, err
 			}
 			if alone {
@@ -155,7 +154,7 @@ func triesOf(g *Gateway) ascaller.TryDeps {
 	now := g.graph()
 	return ascaller.TryDeps{
 		Calls: g.calls, Refused: now.refuses, Memory: g.services.memory, Trails: g.services.trails, Self: g.services.cluster.Self(),
-		HasView: func(name string) bool { _, err := viewNamed(now.cfg, name); return err == nil },
+		HasView: func(name string) bool { _, err := config.ViewNamed(now.cfg, name); return err == nil },
 		Own: func(ctx context.Context, c *mcp.Call) error {
 			if !g.services.cluster.Shared() || !now.catalog.Keeps(c) {
 				return nil
@@ -174,11 +173,11 @@ const mostDraftRules = 2000
 // replayRecent runs a draft against the calls that are kept in memory. Whoever asks may know
 // neither the environment nor the files of this machine, so the draft decides nothing by them.
 func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Report, error) {
-	draft, err := parseBlindly("draft", []byte(d.Config), nil)
+	draft, err := config.ReadBlindly("draft", []byte(d.Config), nil)
 	if err == nil {
-		err = decidesBlindly(draft)
+		err = config.DecidesBlindly(draft)
 	}
-	if n := len(draft.cfg.Policy.Rules); err == nil && n > mostDraftRules {
+	if n := len(draft.Config.Policy.Rules); err == nil && n > mostDraftRules {
 		err = fmt.Errorf("policy.rules: %d are more than %d: let gatehouse policy replay try them, with files of records", n, mostDraftRules)
 	}
 	if err != nil {
@@ -206,44 +205,20 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 
 // inForce returns the configuration that holds. If it is still in its file, references in it are
 // read as in a draft, so that both can be compared.
-func inForce(g *Gateway) *loaded {
+func inForce(g *Gateway) *config.Loaded {
 	if g.file != nil {
-		if data, _, _, err := strictyaml.SeeFile(g.file.path, maxConfigBytes); err == nil && revisionOf(data) == g.ReloadStatus().Revision {
-			if l, err := parseBlindly(g.file.path, data, nil); err == nil && decidesBlindly(l) == nil {
-				l.text = data
+		if data, _, _, err := strictyaml.SeeFile(g.file.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == g.ReloadStatus().Revision {
+			if l, err := config.ReadBlindly(g.file.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
+				l.Text = data
 				return &l
 			}
 		}
 	}
-	l := loaded{cfg: g.graph().cfg}
+	l := config.Loaded{Config: g.graph().cfg}
 	if places := g.rulePlaces.Load(); places != nil {
-		l.places = *places
+		l.Places = *places
 	}
 	return &l
-}
-
-// decidesBlindly says where something that decides is a reference that was not looked up.
-func decidesBlindly(l loaded) error {
-	var found findings
-	blind := func(key string, section any) {
-		if text, err := json.Marshal(section); err != nil || bytes.Contains(text, []byte(strictyaml.StandIn)) {
-			found.add(key, errors.New("has a reference, which is not looked up here: write what it stands for"))
-		}
-	}
-	blind("policy", l.cfg.Policy)
-	for i, v := range l.cfg.Views {
-		blind(viewKey(i, v), v)
-	}
-	for i, issuer := range l.cfg.Auth.Issuers {
-		blind(fmt.Sprintf("auth.issuers[%d].url", i), issuer.URL)
-	}
-	for i, u := range l.cfg.Upstreams {
-		blind(fmt.Sprintf("upstreams[%d].name", i), u.Name)
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	return strictyaml.Unplaced(errors.Join(found...))
 }
 
 // maskedText returns a text of a configuration without its secrets, or why it is not shown.
@@ -259,23 +234,23 @@ func maskedText(text []byte) (masked, hidden string) {
 }
 
 // noteRead adds a reading of the file to the history.
-func noteRead(g *Gateway, l loaded, changed []string, err error) {
+func noteRead(g *Gateway, l config.Loaded, changed []string, err error) {
 	if g.history == nil {
 		return
 	}
-	masked, hidden := maskedText(l.text)
-	g.history.Add(admin.ConfigChange{At: time.Now(), Revision: l.revision, Applied: err == nil, Problems: shownProblems(err), Changed: changed}, masked, hidden)
+	masked, hidden := maskedText(l.Text)
+	g.history.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: shownProblems(err), Changed: changed}, masked, hidden)
 }
 
 func shownText(g *Gateway) (admin.ConfigText, error) {
 	if g.file == nil {
 		return admin.ConfigText{}, admin.ErrNoFile
 	}
-	data, _, _, err := strictyaml.SeeFile(g.file.path, maxConfigBytes)
+	data, _, _, err := strictyaml.SeeFile(g.file.Path, config.MaxBytes)
 	if err != nil {
-		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", g.file.path, err)
+		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", g.file.Path, err)
 	}
-	t := admin.ConfigText{File: g.file.path, Revision: revisionOf(data), Save: g.graph().cfg.Admin.Console.Save}
+	t := admin.ConfigText{File: g.file.Path, Revision: config.RevisionOf(data), Save: g.graph().cfg.Admin.Console.Save}
 	t.Text, t.Hidden = maskedText(data)
 	t.Masked = t.Hidden == "" && t.Text != string(data)
 	t.InForce = t.Revision == g.ReloadStatus().Revision
@@ -309,35 +284,35 @@ func shownEffective(g *Gateway) (admin.EffectiveConfig, error) {
 // references are not looked up.
 func checkText(g *Gateway, text []byte, blind bool) (c admin.ConfigCheck) {
 	before := g.graph().cfg
-	next, err := loaded{}, error(nil)
+	next, err := config.Loaded{}, error(nil)
 	switch {
 	case maskProblem(text) != nil:
 		c.Problems = maskProblem(text)
 		return c
-	case len(text) > maxConfigBytes:
-		err = fmt.Errorf("it has more than %d bytes", maxConfigBytes)
+	case len(text) > config.MaxBytes:
+		err = fmt.Errorf("it has more than %d bytes", config.MaxBytes)
 	case blind:
 		c.Notes = append(c.Notes, "References are not looked up for you: problems on lines that have one are not reported.")
-		if now := inForce(g); now.text != nil {
-			before = now.cfg.withDefaults()
+		if now := inForce(g); now.Text != nil {
+			before = now.Config.WithDefaults()
 		} else {
 			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
 		}
-		next, err = parseBlindly("", text, nil)
-		if restart := next.cfg.withDefaults().needsRestart(before); err == nil && restart != nil {
+		next, err = config.ReadBlindly("", text, nil)
+		if restart := next.Config.WithDefaults().NeedsRestart(before); err == nil && restart != nil {
 			err = strictyaml.Unplaced(restart)
 		}
 	case g.file == nil:
-		next, err = parseConfig("", text, &before, os.LookupEnv)
+		next, err = config.ReadText("", text, &before, os.LookupEnv)
 	default:
-		next, err = parseConfig(g.file.path, text, &before, os.LookupEnv)
+		next, err = config.ReadText(g.file.Path, text, &before, os.LookupEnv)
 	}
 	if c.Problems = shownProblems(err); err != nil {
 		return c
 	}
-	c.Warnings = shownProblems(&ConfigError{Problems: next.warnings})
-	c.Changed = changedSections(before, next.cfg.withDefaults())
-	c.Added, c.Replaced, c.Removed = changedServers(before, next.cfg)
+	c.Warnings = shownProblems(&config.Error{Problems: next.Warnings})
+	c.Changed = config.ChangedSections(before, next.Config.WithDefaults())
+	c.Added, c.Replaced, c.Removed = config.ChangedServers(before, next.Config)
 	slices.Sort(c.Removed)
 	return c
 }
@@ -358,16 +333,16 @@ func savedText(g *Gateway, text []byte, revision string) (admin.Reload, error) {
 		return admin.Reload{}, admin.ErrNoFile
 	case !g.graph().cfg.Admin.Console.Save:
 		return admin.Reload{}, admin.ErrNoSaving
-	case len(text) > maxConfigBytes:
-		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", maxConfigBytes)}}}
+	case len(text) > config.MaxBytes:
+		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", config.MaxBytes)}}}
 	case maskProblem(text) != nil:
 		return admin.Reload{}, &admin.BadDraft{Problems: maskProblem(text)}
 	}
-	err := g.file.still(revision)
+	err := g.file.Still(revision)
 	if err == nil {
 		err = g.Save(text, revision)
 	}
-	if bad, ok := errors.AsType[*ConfigError](err); ok {
+	if bad, ok := errors.AsType[*config.Error](err); ok {
 		return admin.Reload{}, &admin.BadDraft{Problems: shownProblems(bad)}
 	}
 	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
@@ -383,7 +358,7 @@ func deskOf(g *Gateway) servers.Desk {
 		Others:  func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
 		Now:     func() servers.Now { return g.graph().now() },
 		Refresh: func(upstream string) { g.graph().catalog.Refresh(upstream) },
-		Rebuild: g.rebuild, ReadLock: func() (pin.Lock, error) { return readLock(g.graph().cfg) },
+		Rebuild: g.rebuild, ReadLock: func() (pin.Lock, error) { return config.ReadLock(g.graph().cfg) },
 	}
 }
 
@@ -401,7 +376,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 		},
 	}
 	if g.file != nil && len(f.State.Problems) > 0 {
-		f.Line = lineOf(g.file.path, f.State.Problems[0])
+		f.Line = lineOf(g.file.Path, f.State.Problems[0])
 	}
 	for _, m := range g.services.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnosis.Missing(m))
@@ -433,11 +408,11 @@ func postOthers(ctx context.Context, g *Gateway, path string) (missing []string)
 func (g *graph) now() servers.Now {
 	now := servers.Now{
 		Views: g.catalog.Status(), Tools: g.catalog.Tools, Short: g.described.Short, Shortens: g.described,
-		Hooks: g.cfg.Hooks, Guards: g.guards, Lock: g.lock, LockFile: lockFile(g.cfg),
+		Hooks: g.cfg.Hooks, Guards: g.guards, Lock: g.lock, LockFile: config.LockFile(g.cfg),
 	}
 	for _, m := range g.members { // in the order of Views
 		now.Members = append(now.Members, servers.Member{
-			Server: m, MCP: m.mcp, Config: m.cfg, Transport: transportOf(m.cfg), Target: target(m.cfg), Pinning: pinMode(g.cfg, m.cfg),
+			Server: m, MCP: m.mcp, Config: m.cfg, Transport: config.TransportOf(m.cfg), Target: config.TargetOf(m.cfg), Pinning: config.PinMode(g.cfg, m.cfg),
 		})
 	}
 	return now
@@ -468,7 +443,7 @@ func shownProblems(err error) (all []admin.Problem) {
 	if err == nil {
 		return nil
 	}
-	bad, ok := errors.AsType[*ConfigError](err)
+	bad, ok := errors.AsType[*config.Error](err)
 	if !ok {
 		return []admin.Problem{{Message: err.Error()}}
 	}

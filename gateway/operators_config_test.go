@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -105,7 +106,7 @@ func TestConfigurationOfOperators(t *testing.T) {
 	if status := ask(operatorToken, http.MethodPost, "save", admin.ConfigDraft{Text: added, Revision: file.Revision}, &saved); status != http.StatusOK || !saved.Applied || saved.Revision == file.Revision {
 		t.Fatalf("%d %+v", status, saved)
 	}
-	if now, err := os.ReadFile(c.file); err != nil || string(now) != added || len(c.graph().cfg.Upstreams) != 2 || c.Gateway.file.changed() || c.Gateway.file.changed() {
+	if now, err := os.ReadFile(c.file); err != nil || string(now) != added || len(c.graph().cfg.Upstreams) != 2 || c.Gateway.file.Changed() || c.Gateway.file.Changed() {
 		t.Errorf("%v %s", err, now)
 	}
 	added = strings.TrimPrefix(added, "listen: 127.0.0.1:0\n")
@@ -189,7 +190,7 @@ func TestSetupOfOperators(t *testing.T) {
 	if status := ask(operatorToken, http.MethodPost, path, pasted, &made); status != http.StatusOK || len(made.Servers) != 2 || made.Servers[0].Name != "up-2" || len(made.Variables) != 1 {
 		t.Fatalf("%d %+v", status, made)
 	}
-	if _, _, err := ParseConfig("c.yaml", []byte(strings.ReplaceAll(made.Config, "${env:UP_TOKEN}", "x"))); err != nil {
+	if _, _, err := config.Parse("c.yaml", []byte(strings.ReplaceAll(made.Config, "${env:UP_TOKEN}", "x"))); err != nil {
 		t.Errorf("%v\n%s", err, made.Config)
 	}
 	if !strings.Contains(made.Merged, "url: "+site.url+"}\n- name: up-2\n") || made.Revision != c.ReloadStatus().Revision {
@@ -237,7 +238,7 @@ func TestTryBlindlyReachesNoHostServices(t *testing.T) {
 		"url: 'http://[fe80::1%25eth0]/'", "url: 'http://[64:ff9b::a9fe:a9fe]/'", "url: 'http://${env:HOST}/'",
 		"url: https://crm.example.com/mcp, auth: {type: client_credentials, token_url: https://169.254.169.254/token, client_id: a, client_secret: '${env:S}'}",
 	} {
-		if bad, ok := errors.AsType[*ConfigError](try(fields, nil)); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Problems[0].Message, "services of the host") {
+		if bad, ok := errors.AsType[*config.Error](try(fields, nil)); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Problems[0].Message, "services of the host") {
 			t.Errorf("%s: %v", fields, bad)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
@@ -78,7 +79,7 @@ func lineOf(file string, p admin.Problem) string {
 	if p.File != file || p.Line < 1 {
 		return ""
 	}
-	text, _, _, err := strictyaml.SeeFile(file, maxConfigBytes)
+	text, _, _, err := strictyaml.SeeFile(file, config.MaxBytes)
 	lines := bytes.Split(text, []byte("\n"))
 	if err != nil || p.Line > len(lines) {
 		return ""

@@ -1,66 +1,20 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
-
-// pinMode returns the mode of an upstream.
-func pinMode(c Config, u upstream.Config) string {
-	return cmp.Or(u.Pinning.Mode, c.Pinning.Mode, pinning.Off)
-}
-
-// pins reports whether the lock file is needed.
-func pins(c Config) bool {
-	for _, u := range c.Upstreams {
-		if enabled(u) && pinMode(c, u) != pinning.Off {
-			return true
-		}
-	}
-	return false
-}
-
-// lockFile returns the path of the lock file.
-func lockFile(c Config) string { return cmp.Or(c.Pinning.File, pinning.DefaultFile) }
-
-// readLock reads the lock file.
-func readLock(c Config) (pin.Lock, error) {
-	text, _, _, err := strictyaml.SeeFile(lockFile(c), pin.MaxBytes)
-	if err != nil {
-		return nil, err
-	}
-	return pin.Read(text)
-}
-
-// neededLock reads the lock file, if one is needed.
-func neededLock(c Config) (pin.Lock, error) {
-	if !pins(c) {
-		return nil, nil
-	}
-	lock, err := readLock(c)
-	if err != nil {
-		return nil, fmt.Errorf("pinning.file: %s: %w; \"gatehouse lock\" writes it", c.Pinning.File, err)
-	}
-	return lock, nil
-}
-
-// CheckLock reads the lock file of a configuration, if it needs one.
-func CheckLock(c Config) error {
-	_, err := neededLock(c)
-	return err
-}
 
 // guards returns how upstreams are wrapped for the catalog, and what is approved of them. collect,
 // if not nil, takes all definitions, and nothing is guarded; else found takes what is not approved.
@@ -70,12 +24,12 @@ func guards(cfg Config, collect func(string, pin.Definition), found func(pinning
 			return pinning.Collector{Server: u, Collect: collect}
 		}, nil, nil
 	}
-	lock, err := neededLock(cfg)
+	lock, err := config.NeededLock(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(u catalog.Upstream, c upstream.Config) catalog.Upstream {
-		mode := pinMode(cfg, c)
+		mode := config.PinMode(cfg, c)
 		if mode == pinning.Off {
 			return u
 		}
@@ -122,10 +76,10 @@ func (s sight) deceits() (all []deceit) {
 	var names []pin.Named
 	places := make(map[string]string) // of upstreams
 	for i, u := range s.cfg.Upstreams {
-		if !enabled(u) {
+		if !config.Enabled(u) {
 			continue
 		}
-		path := upstreamPath(i, u)
+		path := config.UpstreamKey(i, u)
 		places[u.Name] = path
 		for _, tool := range s.tools(u.Name) {
 			names = append(names, pin.Named{Upstream: u.Name, Name: tool.Name})
@@ -146,7 +100,7 @@ func (s sight) deceits() (all []deceit) {
 				if pair.A.Name == pair.B.Name {
 					continue // such names keep their prefixes, of which check warns
 				}
-				all = append(all, deceit{lookAlike, pair.B.Upstream, pair.B.Name, viewKey(i, v), fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike", pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)})
+				all = append(all, deceit{lookAlike, pair.B.Upstream, pair.B.Name, config.ViewKey(i, v), fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike", pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)})
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -28,7 +29,7 @@ func (s *site) describe(name, description string) {
 // review compares what the upstreams of a configuration file offer with its lock file.
 func review(t *testing.T, file string) *LockReview {
 	t.Helper()
-	cfg, _, err := LoadConfig(file)
+	cfg, _, err := config.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}

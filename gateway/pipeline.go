@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/listchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
@@ -34,7 +35,7 @@ type stages struct {
 // makes the same call again: so nothing gets around either. Requests that
 // the gateway makes itself (Way.Lists) are not observed.
 func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err error) {
-	p.rules, err = policy.New(cfg.rules(), viewRules(cfg)...)
+	p.rules, err = policy.New(cfg.Rules(), config.ViewRules(cfg)...)
 	if err != nil {
 		return p, err
 	}
@@ -81,7 +82,7 @@ func shortened(cfg Config, last *catalog.Catalog, rules *policy.Policy, with ser
 	of := make(map[string]upstream.Results)
 	for _, u := range cfg.Upstreams {
 		of[u.Name] = u.Results
-		if least := u.Results.Least(); enabled(u) && least > 0 && (deps.Least == 0 || least < deps.Least) {
+		if least := u.Results.Least(); config.Enabled(u) && least > 0 && (deps.Least == 0 || least < deps.Least) {
 			deps.Least = least
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 const (
@@ -24,6 +24,11 @@ const (
 	retiring = time.Hour
 	// lookIdle is how often a retired upstream is asked whether it is idle.
 	lookIdle = 250 * time.Millisecond
+	// lookAtFile is the interval at which the configuration file is read. The contents of the file
+	// and of the files it refers to are compared. That takes microseconds, and works on every file
+	// system, however a file is replaced (by an editor, or by the swapped links of a Kubernetes
+	// ConfigMap). Beyond the first megabyte, description files are compared by size and time.
+	lookAtFile = 2 * time.Second
 )
 
 // ErrNotRunning is the error of Reload for a gateway that has not begun to serve, or has
@@ -50,7 +55,7 @@ func (g *Gateway) ReloadStatus() ReloadStatus {
 }
 
 // Reload reads the configuration file again and applies all changes or, on an error, none. The
-// error of a bad file is a *ConfigError. What did not change continues as it was, and calls
+// error of a bad file is a *config.Error. What did not change continues as it was, and calls
 // end where they began. The log tells what happened.
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
@@ -59,7 +64,7 @@ func (g *Gateway) Reload() error {
 		return err
 	}
 	before := g.graph().cfg
-	l, err := g.file.load(&before)
+	l, err := g.file.Load(&before)
 	if err == nil {
 		err = g.reload(l, nil)
 	}
@@ -71,14 +76,14 @@ func (g *Gateway) Reload() error {
 }
 
 // noteReload notes what became of a text of the configuration.
-func (g *Gateway) noteReload(l loaded, before Config, err error) {
+func (g *Gateway) noteReload(l config.Loaded, before Config, err error) {
 	g.mu.Lock()
 	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
 	if err == nil {
-		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, l.revision
+		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, l.Revision
 	}
 	g.mu.Unlock()
-	noteRead(g, l, changedSections(before, g.graph().cfg), err)
+	noteRead(g, l, config.ChangedSections(before, g.graph().cfg), err)
 	g.services.metrics.reload(err)
 }
 
@@ -101,18 +106,18 @@ func (g *Gateway) Save(text []byte, revision string) error {
 		return err
 	}
 	before := g.graph().cfg
-	l, err := parseConfig(g.file.path, text, &before, os.LookupEnv)
+	l, err := config.ReadText(g.file.Path, text, &before, os.LookupEnv)
 	if err != nil {
 		return err
 	}
-	l.text, l.revision = text, revisionOf(text)
+	l.Text, l.Revision = text, config.RevisionOf(text)
 	err = g.reload(l, func() error {
-		return configtext.Replace(g.file.path, text, func() error { return g.file.still(revision) })
+		return configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
 	})
 	if err != nil {
 		return err
 	}
-	g.file.saved(l)
+	g.file.Saved(l)
 	g.noteReload(l, before, nil)
 	return nil
 }
@@ -120,7 +125,7 @@ func (g *Gateway) Save(text []byte, revision string) error {
 // logRefused writes a line for each problem.
 func (g *Gateway) logRefused(err error) {
 	g.services.events.Reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
-	bad, ok := errors.AsType[*ConfigError](err)
+	bad, ok := errors.AsType[*config.Error](err)
 	if !ok {
 		g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "error", err)
 		return
@@ -133,20 +138,20 @@ func (g *Gateway) logRefused(err error) {
 
 // reload applies a configuration. It is called with reloading held. keep, if there is one, is
 // called when nothing else can fail; its error means that nothing is applied.
-func (g *Gateway) reload(l loaded, keep func() error) error {
+func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	before := g.graph()
-	for _, w := range l.warnings {
+	for _, w := range l.Warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
-	cfg := l.cfg.withDefaults()
+	cfg := l.Config.WithDefaults()
 	if keep == nil {
-		g.rulePlaces.Store(&l.places) // of rules with the same names, if the rest fails
+		g.rulePlaces.Store(&l.Places) // of rules with the same names, if the rest fails
 	}
-	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !pins(cfg) { // these files may have changed
+	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !config.Pins(cfg) { // these files may have changed
 		if err := g.kept(l, keep); err != nil {
 			return err
 		}
-		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
+		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.Revision)
 		return nil
 	}
 	changeSinks, err := g.journal.Plan(cfg.Audit)
@@ -165,28 +170,28 @@ func (g *Gateway) reload(l loaded, keep func() error) error {
 		next.discard(before)
 		return err
 	}
-	g.services.events.Reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: changedSections(before.cfg, cfg)}) // for the sinks that it may end
+	g.services.events.Reloaded(record.Record{Event: "applied", Revised: l.Revision, Changed: config.ChangedSections(before.cfg, cfg)}) // for the sinks that it may end
 	changeSinks()
 	changeTraces()
 	if g.services.redis != nil {
 		g.services.redis.SetUser(cfg.Sessions.Redis)
 	}
 	g.replace(before, next)
-	g.services.cluster.Revised(l.revision)
+	g.services.cluster.Revised(l.Revision)
 	g.services.trails.Keep(next.cfg.Admin.API.Kept())
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
-	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.revision))...)
+	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
 	return nil
 }
 
 // kept does what is left to do before a configuration is applied.
-func (g *Gateway) kept(l loaded, keep func() error) error {
+func (g *Gateway) kept(l config.Loaded, keep func() error) error {
 	if keep == nil {
 		return nil
 	}
 	err := keep()
 	if err == nil {
-		g.rulePlaces.Store(&l.places)
+		g.rulePlaces.Store(&l.Places)
 	}
 	return err
 }
@@ -229,7 +234,7 @@ func (g *Gateway) watchFile(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if g.file.changed() && errors.Is(g.Reload(), ErrNotRunning) {
+		if g.file.Changed() && errors.Is(g.Reload(), ErrNotRunning) {
 			return nil
 		}
 	}
@@ -276,7 +281,7 @@ func (g *Gateway) replace(before, next *graph) {
 		}
 	}
 	for _, v := range before.cfg.Views {
-		if _, err := viewNamed(next.cfg, v.Name); err != nil {
+		if _, err := config.ViewNamed(next.cfg, v.Name); err != nil {
 			g.services.metrics.calls.ForgetView(v.Name)
 		}
 	}
@@ -340,8 +345,8 @@ func (g *Gateway) graph() *graph {
 
 // changes returns the attributes of the log line about a reload.
 func changes(before, next Config) []any {
-	added, replaced, removed := changedServers(before, next)
-	attrs := []any{slog.String("changed", strings.Join(changedSections(before, next), ","))}
+	added, replaced, removed := config.ChangedServers(before, next)
+	attrs := []any{slog.String("changed", strings.Join(config.ChangedSections(before, next), ","))}
 	for _, some := range []struct {
 		key   string
 		names []string
@@ -351,43 +356,4 @@ func changes(before, next Config) []any {
 		}
 	}
 	return attrs
-}
-
-// changedSections returns the keys of the sections in which two configurations differ.
-func changedSections(before, next Config) (sections []string) {
-	was, is := reflect.ValueOf(before), reflect.ValueOf(next)
-	for i := range was.NumField() {
-		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
-			sections = append(sections, was.Type().Field(i).Tag.Get("yaml"))
-		}
-	}
-	return sections
-}
-
-// changedServers returns the names of the enabled upstreams in which two configurations differ.
-func changedServers(before, next Config) (added, replaced, removed []string) {
-	was := make(map[string]upstream.Config)
-	for _, u := range before.Upstreams {
-		if enabled(u) {
-			was[u.Name] = u
-		}
-	}
-	for _, u := range next.Upstreams {
-		former, had := was[u.Name]
-		switch {
-		case !enabled(u):
-			continue
-		case !had:
-			added = append(added, u.Name)
-		case !sameServer(u, former):
-			replaced = append(replaced, u.Name)
-		}
-		delete(was, u.Name)
-	}
-	for _, u := range before.Upstreams {
-		if _, gone := was[u.Name]; gone {
-			removed = append(removed, u.Name)
-		}
-	}
-	return added, replaced, removed
 }

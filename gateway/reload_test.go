@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -360,7 +361,7 @@ func TestReloadRefused(t *testing.T) {
 			before := c.graph()
 			c.write(t, tt.text)
 			err := c.Reload()
-			bad, ok := errors.AsType[*ConfigError](err)
+			bad, ok := errors.AsType[*config.Error](err)
 			if !ok || !strings.Contains(bad.Error(), c.file+tt.want) {
 				t.Fatalf("got %v, want a problem with %s", err, tt.want)
 			}
@@ -383,7 +384,7 @@ func TestReloadRefused(t *testing.T) {
 	if err := os.WriteFile(c.file, []byte("listen: 127.0.0.1:1\n"+upstreams), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if bad, ok := errors.AsType[*ConfigError](c.Reload()); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Error(), ":1: listen: changes with a restart only") {
+	if bad, ok := errors.AsType[*config.Error](c.Reload()); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Error(), ":1: listen: changes with a restart only") {
 		t.Errorf("another port, from which the default of public_url follows: %v", bad)
 	}
 	c.reload(t, upstreams)

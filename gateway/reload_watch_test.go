@@ -4,72 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 )
-
-// TestH232_WhatIsTaken: a changed file is loaded at the second look that finds it unchanged,
-// never before, and only once.
-func TestH232_WhatIsTaken(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "gatehouse.yaml")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const whole = "shutdown_timeout: 7s\nupstreams: [{name: a, url: \"http://127.0.0.1:1\"}]\n"
-	write(whole)
-	f := &configFile{path: name}
-	take := func() (Config, error) {
-		l, err := f.load(nil)
-		return l.cfg, err
-	}
-	if _, err := take(); err != nil {
-		t.Fatal(err)
-	}
-	looks := func(what string, want ...bool) {
-		t.Helper()
-		for i, want := range want {
-			if got := f.changed(); got != want {
-				t.Fatalf("%s: taken at look %d: %t, want %t", what, i+1, got, want)
-			}
-		}
-	}
-	looks("nothing has changed", false, false)
-	for written := range len(whole) { // as a reader sees it in between
-		write("# new\n" + whole[:written])
-		looks("half a file", false)
-	}
-	write("# new\n" + whole)
-	looks("the whole file", false, true)
-	if cfg, err := take(); err != nil || cfg.ShutdownTimeout.String() != "7s" {
-		t.Fatalf("%+v, %v", cfg.ShutdownTimeout, err)
-	}
-	looks("it was taken", false, false)
-	for i := range 100 {
-		write(fmt.Sprintf("# %d\n%s", i, whole))
-		looks("a change at every look", false)
-	}
-	looks("then none", true)
-	if _, err := take(); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
-	looks("it was deleted", false, true)
-	if _, err := take(); err == nil {
-		t.Fatal("a file that is not there was taken")
-	}
-	looks("that was told once", false, false)
-	write(whole)
-	looks("it is back", false, true)
-}
 
 // TestH232_LastGoodStays: a file that is deleted, half-written or changed again and again
 // changes nothing until there is a good one, which is then applied.

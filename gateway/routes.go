@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -28,12 +29,12 @@ type place struct {
 
 // setRoutes serves the places of clients under a graph.
 func (g *Gateway) setRoutes(under *graph) {
-	places := []place{{path: under.cfg.path(), behind: g.front.Behind}}
+	places := []place{{path: under.cfg.Path(), behind: g.front.Behind}}
 	if stream, messages := g.front.SSEPaths(); stream != "" {
 		places = append(places, place{path: stream, behind: g.front.SSEBehind}, place{path: messages, behind: g.front.MessagesBehind})
 	}
 	for i, v := range under.cfg.Views {
-		places = append(places, g.viewPlaces(viewPath(under.cfg, v), v.Name, under.viewUsers[i])...)
+		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[i])...)
 	}
 	if under.server != nil { // nobody is authenticated there
 		for path, h := range under.server.Handlers() {
@@ -41,7 +42,7 @@ func (g *Gateway) setRoutes(under *graph) {
 		}
 	}
 	routes := routes(under.auth, g.log, places...)
-	if hasAccounts(under.cfg.Upstreams) {
+	if config.HasAccounts(under.cfg.Upstreams) {
 		routes = recoverer(g.log, withPages(g.services.accounts, routes))
 	}
 	g.routes.Store(&routes)

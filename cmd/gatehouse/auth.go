@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 // mostToken bounds what is read as a token, in bytes.
@@ -65,7 +66,7 @@ func newAuthTest() *cobra.Command {
 			case user != "" && running:
 				return errors.New("--user: is about a configuration: give --config alone")
 			case user != "":
-				cfg, _, err := gateway.LoadConfig(o.config)
+				cfg, _, err := config.Load(o.config)
 				if err != nil {
 					return err
 				}
@@ -102,7 +103,7 @@ func newAuthTest() *cobra.Command {
 // examine tests a token by a configuration, or has a gateway that runs test it.
 func examine(ctx context.Context, o *operator, running bool, p admin.PastedToken) (found admin.Examined, err error) {
 	if !running {
-		cfg, _, err := gateway.LoadConfig(o.config)
+		cfg, _, err := config.Load(o.config)
 		if err != nil {
 			return found, err
 		}

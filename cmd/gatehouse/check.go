@@ -13,10 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 func newCheck() *cobra.Command {
-	var config, view string
+	var file, view string
 	var connect bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -33,7 +34,7 @@ func newCheck() *cobra.Command {
 			if view != "" && !connect {
 				return errors.New("--view needs --connect: only the upstreams know what a view shows")
 			}
-			cfg, warnings, err := gateway.LoadConfig(config)
+			cfg, warnings, err := config.Load(file)
 			out := cmd.OutOrStdout()
 			for _, w := range warnings {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
@@ -45,7 +46,7 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := gateway.CheckLock(cfg); err != nil {
+			if _, err := config.NeededLock(cfg); err != nil {
 				return err
 			}
 			printSummary(out, cfg.Summary(), described)
@@ -62,17 +63,17 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), config, view, cfg))
+			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), file, view, cfg))
 		}),
 	}
-	configFlag(cmd, &config)
+	configFlag(cmd, &file)
 	cmd.Flags().StringVar(&view, "view", "", "say what the view with this `NAME` shows")
 	cmd.Flags().BoolVar(&connect, "connect", false, "connect to Redis, issuers and upstreams too")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long --connect waits")
 	return cmd
 }
 
-func printSummary(w io.Writer, s gateway.Summary, described int) {
+func printSummary(w io.Writer, s config.Summary, described int) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(table, "%s\t%s\n", name, value) }
 	row("endpoint", s.Endpoint)
@@ -131,7 +132,7 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 }
 
 // authentication says how callers prove who they are.
-func authentication(s gateway.Summary) string {
+func authentication(s config.Summary) string {
 	switch s.Keys {
 	case 0:
 		return s.Auth
@@ -186,7 +187,7 @@ func checkUpstreams(ctx context.Context, w, stderr io.Writer, file, view string,
 	if err != nil {
 		return err
 	}
-	warnings, err := gateway.Locate(file, doubts)
+	warnings, err := config.Locate(file, doubts)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
@@ -51,7 +51,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 // printProblem writes an error for people, with each problem of a configuration on its own
 // line, so that editors can jump to it.
 func printProblem(w io.Writer, err error) {
-	bad, ok := errors.AsType[*gateway.ConfigError](err)
+	bad, ok := errors.AsType[*config.Error](err)
 	if !ok {
 		fmt.Fprintf(w, "gatehouse: %v\n", err)
 		return

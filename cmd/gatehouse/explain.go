@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 // Exit codes of explain, in addition to those of every command.
@@ -16,7 +17,7 @@ const (
 )
 
 func newExplain() *cobra.Command {
-	var config, args, claims string
+	var file, args, claims string
 	var q admin.Question
 	cmd := &cobra.Command{
 		Use:   "explain --config FILE [--user U] [--groups G,...] METHOD NAME",
@@ -39,10 +40,10 @@ func newExplain() *cobra.Command {
 			if cmd.Flags().Changed("claims") {
 				q.Claims = []byte(claims)
 			}
-			return explain(cmd, config, q)
+			return explain(cmd, file, q)
 		},
 	}
-	configFlag(cmd, &config)
+	configFlag(cmd, &file)
 	flags := cmd.Flags()
 	flags.StringVar(&q.User, "user", "", "`SUBJECT` of the token")
 	flags.StringSliceVar(&q.Groups, "groups", nil, "`GROUPS` of the user")
@@ -55,8 +56,8 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-func explain(cmd *cobra.Command, config string, q admin.Question) error {
-	cfg, _, err := gateway.LoadConfig(config)
+func explain(cmd *cobra.Command, file string, q admin.Question) error {
+	cfg, _, err := config.Load(file)
 	if err != nil {
 		return &problemError{err}
 	}

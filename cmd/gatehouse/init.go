@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
 )
 
@@ -242,7 +243,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, text string, draft *setup.D
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	reports, doubts, err := gateway.Try(ctx, flags.config, []byte(text), "", env, buildVersion(), log)
-	if bad, ok := errors.AsType[*gateway.ConfigError](err); ok {
+	if bad, ok := errors.AsType[*config.Error](err); ok {
 		fmt.Fprintln(out, "\nThe servers were not tried:")
 		for _, p := range bad.Problems {
 			fmt.Fprintf(out, "  %s\n", p)
@@ -269,7 +270,7 @@ func printNext(out io.Writer, file string, draft *setup.Draft) error {
 			fmt.Fprintf(out, "  export %s=...   # %s\n", v.Name, v.For)
 		}
 	}
-	cfg, _, err := gateway.ParseConfig(file, []byte("upstreams: [{name: a, command: [a]}]\n"))
+	cfg, _, err := config.Parse(file, []byte("upstreams: [{name: a, command: [a]}]\n"))
 	if err != nil {
 		return err
 	}

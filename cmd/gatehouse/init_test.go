@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 // initialise runs the command, as a user whose home is home.
@@ -54,7 +54,7 @@ func TestInit(t *testing.T) {
 		t.Errorf("%v\n%s%s%s", err, text, stdout, stderr)
 	}
 	t.Setenv("CRM_TOKEN", "x")
-	if cfg, warnings, err := gateway.LoadConfig("gatehouse.yaml"); err != nil || len(warnings) > 0 || len(cfg.Upstreams) != 1 {
+	if cfg, warnings, err := config.Load("gatehouse.yaml"); err != nil || len(warnings) > 0 || len(cfg.Upstreams) != 1 {
 		t.Errorf("%v %v\n%s", err, warnings, text)
 	}
 	if info, err := os.Stat("gatehouse.yaml"); err != nil || info.Mode().Perm() != 0o600 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
 )
 
@@ -43,7 +44,7 @@ func (p *keyPlace) find() (file string, cfg *gateway.Config, err error) {
 	if p.config == "" {
 		return p.file, nil, nil
 	}
-	loaded, _, err := gateway.LoadConfig(p.config)
+	loaded, _, err := config.Load(p.config)
 	if err != nil {
 		return "", nil, err
 	}

@@ -14,10 +14,11 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 func newLock() *cobra.Command {
-	var config string
+	var file string
 	var review, yes, running bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -33,7 +34,7 @@ func newLock() *cobra.Command {
 			"The exit code is 0 if everything is approved now, and 1 if something is not.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
-			cfg, _, err := gateway.LoadConfig(config)
+			cfg, _, err := config.Load(file)
 			if err != nil {
 				return err
 			}
@@ -42,7 +43,7 @@ func newLock() *cobra.Command {
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			var found *gateway.LockReview
 			if running {
-				found, err = reviewSeen(ctx, config, cfg)
+				found, err = reviewSeen(ctx, file, cfg)
 			} else {
 				found, err = gateway.ReviewLock(ctx, cfg, buildVersion(), log)
 			}
@@ -53,7 +54,7 @@ func newLock() *cobra.Command {
 			return session.run()
 		}),
 	}
-	configFlag(cmd, &config)
+	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&review, "review", false, "ask for each difference whether to approve it")
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve all differences")
 	cmd.Flags().BoolVar(&running, "running", false, "compare with what a gateway that runs with this configuration has seen")

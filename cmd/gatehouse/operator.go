@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 const (
@@ -72,7 +72,7 @@ func (o *operator) find() error {
 		o.url = strings.TrimSuffix(o.url, "/")
 		return nil
 	}
-	cfg, _, err := gateway.LoadConfig(o.config)
+	cfg, _, err := config.Load(o.config)
 	if err != nil {
 		return err
 	}

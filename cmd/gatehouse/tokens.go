@@ -13,10 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 func newTokens() *cobra.Command {
-	var config, view string
+	var file, view string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "tokens --config FILE",
@@ -28,7 +29,7 @@ func newTokens() *cobra.Command {
 			"the view shows counts.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
-			cfg, _, err := gateway.LoadConfig(config)
+			cfg, _, err := config.Load(file)
 			if err != nil {
 				return err
 			}
@@ -42,7 +43,7 @@ func newTokens() *cobra.Command {
 			return printTokens(cmd.OutOrStdout(), reports, own)
 		}),
 	}
-	configFlag(cmd, &config)
+	configFlag(cmd, &file)
 	cmd.Flags().StringVar(&view, "view", "", "count only the tools of the view with this `NAME`")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	return cmd

@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -52,7 +53,7 @@ func TestBadConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := gateway.New(gateway.Options{ConfigFile: file, Log: slog.New(slog.DiscardHandler)})
-			var bad *gateway.ConfigError
+			var bad *config.Error
 			if !errors.As(err, &bad) {
 				t.Fatalf("error %v, want a ConfigError", err)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -83,7 +84,7 @@ func serveWithFewFiles(server string) error {
 		return err
 	}
 	g, err := gateway.New(gateway.Options{Config: gateway.Config{
-		Listen: "127.0.0.1:0", Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: server}},
+		Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: server}},
 	}})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -143,7 +144,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 		Upstreams: upstreams,
 		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
 		Tracing:   tracing.Config{Endpoint: spans.URL},
-		Admin:     gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
+		Admin:     config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
 	})
 
 	alice := claims{"sub": "alice", "canary": canary, "email": canary + "@example.com", "groups": []string{canary}}

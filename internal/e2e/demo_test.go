@@ -10,7 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
 )
 
@@ -22,7 +22,7 @@ func startDemo(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	cfg, _, err := gateway.ParseConfig("demo", d.Config())
+	cfg, _, err := config.Parse("demo", d.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -22,7 +23,7 @@ const describedAt = "resource:///tool_descriptions"
 func inShort(upstreams ...upstream.Config) gateway.Config {
 	return gateway.Config{
 		Upstreams:  upstreams,
-		Disclosure: gateway.Disclosure{Config: disclosure.Config{Mode: disclosure.ModeProgressive}},
+		Disclosure: config.Disclosure{Config: disclosure.Config{Mode: disclosure.ModeProgressive}},
 	}
 }
 
@@ -320,7 +321,7 @@ func TestDisclosureByClient(t *testing.T) {
 	small := policy.Who{Clients: []string{"small"}}
 	g := guard(t, gateway.Config{
 		Upstreams:  []upstream.Config{{Name: "up", URL: s.URL}},
-		Disclosure: gateway.Disclosure{Clients: []gateway.DisclosureClient{{Who: small, Mode: disclosure.ModeProgressive}}},
+		Disclosure: config.Disclosure{Clients: []config.DisclosureClient{{Who: small, Mode: disclosure.ModeProgressive}}},
 	})
 	for _, revision := range eras {
 		short := g.raw(t, revision, g.issuer.Token(claims{"client_id": "small"}))

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -30,7 +30,7 @@ func TestDescribedToolsCostLittle(t *testing.T) {
 	peer, stop := serve(newPeer(stateless, func(string) {}), true)
 	t.Cleanup(stop)
 	open := func(mode string) *mcptest.Client {
-		cfg, _, err := gateway.ParseConfig("demo", d.Config())
+		cfg, _, err := config.Parse("demo", d.Config())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -22,7 +23,7 @@ func TestErrorCodes(t *testing.T) {
 	const own = `"error":{"code":-32000,"message":"no","data":{"a": [1], "upstream":"x"}}`
 	s.Tool("bad", func(c *mcptest.Call) { c.Garbage(`{"jsonrpc":"2.0","id":` + string(c.ID) + `,` + own + `}`) })
 	g := guard(t, gateway.Config{
-		Admin:  gateway.Admin{Listen: "127.0.0.1:0"},
+		Admin:  config.Admin{Listen: "127.0.0.1:0"},
 		Policy: policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "secrets", Deny: []string{"tools:*/secret"}}}},
 		Upstreams: []upstream.Config{
 			{Name: "up", URL: s.URL},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -36,7 +37,7 @@ func TestInstructionsThatAreCut(t *testing.T) {
 	for _, mode := range []string{disclosure.ModeFull, disclosure.ModeProgressive} {
 		url := start(t, gateway.Config{
 			Naming:     catalog.Config{Instructions: "Ask crm first."},
-			Disclosure: gateway.Disclosure{Config: disclosure.Config{Mode: mode}},
+			Disclosure: config.Disclosure{Config: disclosure.Config{Mode: mode}},
 			Upstreams:  []upstream.Config{{Name: "crm", URL: crm.URL}, {Name: "wiki", URL: wiki.URL}},
 		})
 		for _, revision := range eras {

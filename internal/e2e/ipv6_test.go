@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -24,7 +25,7 @@ func TestIPv6(t *testing.T) {
 		}
 		return l
 	}
-	cfg := gateway.Config{Listen: "[::1]:0", Admin: gateway.Admin{Listen: "[::1]:0"}}
+	cfg := gateway.Config{Listen: "[::1]:0", Admin: config.Admin{Listen: "[::1]:0"}}
 	for _, revision := range []string{statefulServer, stateless} {
 		server := scripted(t, revision)
 		server.Tools("do")

@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -136,7 +137,7 @@ func TestMetrics(t *testing.T) {
 	brief := scripted(t, stateless)
 	brief.Tools("plain")
 	cfg := gateway.Config{
-		Admin: gateway.Admin{Listen: "127.0.0.1:0"},
+		Admin: config.Admin{Listen: "127.0.0.1:0"},
 		Policy: policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{
 			{Name: "secrets", Deny: []string{"tools:*/secret"}},
 			{Name: "care", Ask: []string{"tools:*/careful"}},
@@ -294,7 +295,7 @@ func signInNumbers(t *testing.T) numbers {
 	remote := mcptest.NewAccounts(s)
 	t.Cleanup(remote.Close)
 	cfg := gateway.Config{
-		Admin:     gateway.Admin{Listen: "127.0.0.1:0"},
+		Admin:     config.Admin{Listen: "127.0.0.1:0"},
 		Upstreams: []upstream.Config{{Name: "up", URL: remote.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
 	}
 	cfg.Auth.Server = auth.ServerConfig{Enabled: true, ClientID: "gatehouse", Clients: []clientele.Fixed{{ID: "web", RedirectURIs: []string{"https://app.example/cb"}}}}
@@ -442,7 +443,7 @@ func checkMetricsPage(t *testing.T, n numbers) {
 // to pages in a browser there. It serves nothing else, and no profiles.
 func TestH_250_OperatorsOnly(t *testing.T) {
 	s := doing(t)
-	g := guard(t, gateway.Config{Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
+	g := guard(t, gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	for _, a := range []struct {
 		what, method, path string
 		change             func(*http.Request)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -67,7 +68,7 @@ func TestPinnedUsers(t *testing.T) {
 	pinned := func(c *gateway.Config) {
 		c.Pinning.File = file
 		c.Upstreams[0].Pinning.Mode = pinning.Block
-		c.Admin = gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}
+		c.Admin = config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}
 		cfg = *c
 	}
 	e := newExchanging(t, stateless, pinned)

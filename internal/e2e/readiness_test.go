@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -43,7 +44,7 @@ func TestReadyWithoutRoom(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("good")
 	s.Tool("good", func(c *mcptest.Call) { c.Text("done") })
-	cfg := gateway.Config{Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
+	cfg := gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
 	cfg.Sessions.Store, cfg.Sessions.Redis.URL, cfg.Sessions.Key = "redis", mcp.Secret(server.URL()), mcp.Secret("0123456789abcdef0123456789abcdef")
 	cfg.Replicas.Alone = true
 	g := guard(t, cfg)

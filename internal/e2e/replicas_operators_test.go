@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -25,7 +26,7 @@ func TestReplicasOperators(t *testing.T) {
 	cfg := gateway.Config{
 		Sessions:  session.Config{Store: session.StoreRedis, Key: "0123456789abcdef0123456789abcdef"},
 		Replicas:  cluster.Config{Listen: "127.0.0.1:0"},
-		Admin:     gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
+		Admin:     config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
 		Upstreams: []upstream.Config{{Name: "up", URL: scripted(t, statefulServer).URL}},
 	}
 	cfg.Sessions.Redis.URL = mcp.Secret(redis.URL())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -40,7 +41,7 @@ func newFourEyed(t *testing.T, s *mcptest.Server, sessions session.Config, repli
 	f := &fourEyed{T: t, records: filepath.Join(t.TempDir(), "audit.jsonl"), server: s}
 	f.guarded = guard(t, gateway.Config{
 		Sessions: sessions, Replicas: replicas,
-		Admin: gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleAuditor}},
+		Admin: config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleAuditor}},
 		Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: f.records}}},
 		Policy: policy.Config{Rules: []policy.Rule{{
 			Name: "second", Allow: []string{"tools:up/do"}, Ask: []string{"tools:up/do"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
@@ -36,7 +37,7 @@ type toldOfTrace struct{ header, meta, state, baggage string }
 func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 	t.Helper()
 	g := &traced{records: writtenTo(filepath.Join(t.TempDir(), "audit.jsonl")), heard: map[string]chan toldOfTrace{}}
-	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
+	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
 	if at != nil {
 		cfg.Tracing = tracing.Config{Endpoint: at.URL, Sample: sample}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -21,7 +21,7 @@ func TestIdentityProviders(t *testing.T) {
 	for title, text := range pageConfigs(t) {
 		titles = append(titles, title)
 		t.Run(title, func(t *testing.T) {
-			cfg, warnings, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
+			cfg, warnings, err := config.Parse("gatehouse.yaml", []byte(text))
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("%v\n%v\n%s", err, warnings, text)
 			}
@@ -69,7 +69,7 @@ func TestPutItOnANetwork(t *testing.T) {
 	}
 	_, upstreams, _ := strings.Cut(blocks[0], "\nupstreams:")
 	text := blocks[1] + blocks[2] + "upstreams:" + upstreams
-	cfg, warnings, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
+	cfg, warnings, err := config.Parse("gatehouse.yaml", []byte(text))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v\n%v\n%s", err, warnings, text)
 	}
@@ -79,7 +79,7 @@ func TestPutItOnANetwork(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:6379")
 	t.Setenv("GATEHOUSE_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 	text = blocks[3] + text
-	cfg, warnings, err = gateway.ParseConfig("gatehouse.yaml", []byte(text))
+	cfg, warnings, err = config.Parse("gatehouse.yaml", []byte(text))
 	if err != nil || len(warnings) > 0 || cfg.Sessions.Store != session.StoreRedis {
 		t.Errorf("%v\n%v\n%s", err, warnings, text)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -81,7 +82,7 @@ func TestDocumentedTokens(t *testing.T) {
 			continue // the general part
 		}
 		t.Run(title, func(t *testing.T) {
-			cfg, _, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
+			cfg, _, err := config.Parse("gatehouse.yaml", []byte(text))
 			if err != nil {
 				t.Fatal(err)
 			}

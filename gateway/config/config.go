@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"cmp"
@@ -122,65 +122,65 @@ type Admin = console.Section
 // Validate returns everything that is wrong, each problem prefixed with the path of its key.
 func (c Config) Validate() error {
 	given := c
-	c = c.withDefaults()
-	var found findings
+	c = c.WithDefaults()
+	var found Findings
 	if err := checkListen(c.Listen); err != nil {
-		found.add("listen", err)
+		found.Add("listen", err)
 	} else {
-		found.add("listen", c.Auth.CheckListener(c.Listen))
+		found.Add("listen", c.Auth.CheckListener(c.Listen))
 	}
-	found.add("auth", c.Auth.Validate())
+	found.Add("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
-		found.add("public_url", err)
+		found.Add("public_url", err)
 	} else {
-		found.add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
+		found.Add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
-	found.add("sessions", c.Sessions.Validate())
-	found.add("replicas", c.checkReplicas())
+	found.Add("sessions", c.Sessions.Validate())
+	found.Add("replicas", c.checkReplicas())
 	if c.Policy.IsZero() && c.Auth.Identifies() {
-		found.add("policy", fmt.Errorf("auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}", c.Auth.Mode, proofs[c.Auth.Mode]))
+		found.Add("policy", fmt.Errorf("auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}", c.Auth.Mode, proofs[c.Auth.Mode]))
 	}
-	issuers := c.callerIssuers()
-	found.add("auth.keys", apikey.CheckViews("entries", c.Auth.Keys.Entries, c.viewNames()))
-	found.add("policy", c.Policy.Validate())
-	found.add("policy", c.Policy.CheckIssuers(issuers))
+	issuers := c.CallerIssuers()
+	found.Add("auth.keys", apikey.CheckViews("entries", c.Auth.Keys.Entries, c.viewNames()))
+	found.Add("policy", c.Policy.Validate())
+	found.Add("policy", c.Policy.CheckIssuers(issuers))
 	if rule, ok := c.Policy.NeedsApprovers(); ok && !c.Admin.Operated() {
-		found.add("policy", fmt.Errorf("%s: approvers: nobody could decide: they need admin.listen, and admin.api or admin.console (docs/admin-api.md)", rule))
+		found.Add("policy", fmt.Errorf("%s: approvers: nobody could decide: they need admin.listen, and admin.api or admin.console (docs/admin-api.md)", rule))
 	}
-	found.add("limits", c.Limits.Validate())
-	found.add("limits", c.Limits.CheckIssuers(issuers))
-	found.add("hooks", c.Hooks.Validate())
-	found.add("hooks", c.Hooks.CheckIssuers(issuers))
-	found.add("naming", c.Naming.Validate())
-	found.add("disclosure", c.Disclosure.validate(issuers))
-	found.add("pinning", c.Pinning.Validate())
+	found.Add("limits", c.Limits.Validate())
+	found.Add("limits", c.Limits.CheckIssuers(issuers))
+	found.Add("hooks", c.Hooks.Validate())
+	found.Add("hooks", c.Hooks.CheckIssuers(issuers))
+	found.Add("naming", c.Naming.Validate())
+	found.Add("disclosure", c.Disclosure.validate(issuers))
+	found.Add("pinning", c.Pinning.Validate())
 	checkViews(c, &found)
-	if c.Auth.Server.Enabled && ofServer(c.path()) {
-		found.add("public_url", fmt.Errorf("path %q: auth.server has it", c.path()))
+	if c.Auth.Server.Enabled && ofServer(c.Path()) {
+		found.Add("public_url", fmt.Errorf("path %q: auth.server has it", c.Path()))
 	}
-	if hasAccounts(c.Upstreams) && accounts.Serves(c.path()) {
-		found.add("public_url", fmt.Errorf("path %q: the pages of users' accounts at servers (auth.type user_oauth) are there", c.path()))
+	if HasAccounts(c.Upstreams) && accounts.Serves(c.Path()) {
+		found.Add("public_url", fmt.Errorf("path %q: the pages of users' accounts at servers (auth.type user_oauth) are there", c.Path()))
 	}
-	found.add("http", c.HTTP.Validate())
-	found.add("http.sse_path", c.checkSSEPath())
-	found.add("connections", c.Connections.Validate())
-	found.add("audit", given.Audit.Validate())
+	found.Add("http", c.HTTP.Validate())
+	found.Add("http.sse_path", c.checkSSEPath())
+	found.Add("connections", c.Connections.Validate())
+	found.Add("audit", given.Audit.Validate())
 	if c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key {
-		found.add("audit.key", errors.New("is that of sessions.key, too: give each its own, so that whoever reads one has not got the other"))
+		found.Add("audit.key", errors.New("is that of sessions.key, too: give each its own, so that whoever reads one has not got the other"))
 	}
 	if err := checkAccounts(c.Vault, c.Upstreams, c.Auth.Mode, c.Sessions.Store == session.StoreRedis, c.Sessions.Key, c.Audit.Key); err != nil {
 		found = append(found, err)
 	}
-	found.add("accounts", c.Accounts.Check(issuers, hasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
-	found.add("tracing", given.Tracing.Validate())
-	found.add("telemetry.log", c.Telemetry.Log.Validate())
+	found.Add("accounts", c.Accounts.Check(issuers, HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
+	found.Add("tracing", given.Tracing.Validate())
+	found.Add("telemetry.log", c.Telemetry.Log.Validate())
 	_, approvers := c.Policy.NeedsApprovers()
-	c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen}, func(path string, err error) { found.add(path, err) })
+	c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen}, func(path string, err error) { found.Add(path, err) })
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
-		found.add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
+		found.Add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
 	}
 	if c.ShutdownTimeout < 0 {
-		found.add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
+		found.Add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
 	}
 	c.checkUpstreams(&found)
 	return errors.Join(found...)
@@ -189,11 +189,11 @@ func (c Config) Validate() error {
 // proofs are what callers prove with who they are, by auth.mode.
 var proofs = map[string]string{auth.ModeOAuth: "token", auth.ModeKeys: "key"}
 
-// findings are the problems of a configuration.
-type findings []error
+// Findings are the problems of a configuration.
+type Findings []error
 
-// add adds errors, prefixed with the path of a key. It ignores nil.
-func (f *findings) add(path string, errs ...error) {
+// Add adds errors, prefixed with the path of a key. It ignores nil.
+func (f *Findings) Add(path string, errs ...error) {
 	for _, err := range errs {
 		if err != nil {
 			*f = append(*f, fmt.Errorf("%s: %w", path, err))
@@ -201,42 +201,43 @@ func (f *findings) add(path string, errs ...error) {
 	}
 }
 
-func (c Config) upstreamNames() (names []string) {
+// UpstreamNames returns the names of all upstreams.
+func (c Config) UpstreamNames() (names []string) {
 	for _, u := range c.Upstreams {
 		names = append(names, u.Name)
 	}
 	return names
 }
 
-// issuers returns the issuers whose tokens are accepted.
-func (c Config) issuers() (urls []string) {
+// Issuers returns the issuers whose tokens are accepted.
+func (c Config) Issuers() (urls []string) {
 	for _, iss := range c.Auth.Issuers {
 		urls = append(urls, iss.URL)
 	}
 	return urls
 }
 
-// callerIssuers returns the issuers that callers have: also that of API keys.
-func (c Config) callerIssuers() []string {
+// CallerIssuers returns the issuers that callers have: also that of API keys.
+func (c Config) CallerIssuers() []string {
 	if c.Auth.Keys.IsZero() {
-		return c.issuers()
+		return c.Issuers()
 	}
-	return append(c.issuers(), mcp.KeyIssuer)
+	return append(c.Issuers(), mcp.KeyIssuer)
 }
 
-func (c Config) checkUpstreams(found *findings) {
+func (c Config) checkUpstreams(found *Findings) {
 	if len(c.Upstreams) == 0 {
-		found.add("upstreams", errors.New("at least one is needed"))
+		found.Add("upstreams", errors.New("at least one is needed"))
 	}
 	names, prefixes := map[string]int{}, map[string]int{}
 	for i, u := range c.Upstreams {
-		add := func(err error) { found.add(upstreamPath(i, u), err) }
+		add := func(err error) { found.Add(UpstreamKey(i, u), err) }
 		add(u.Validate())
 		add(checkDisclosure(u.Disclosure))
 		if err := pinning.CheckMode(u.Pinning.Mode); err != nil {
 			add(fmt.Errorf("pinning: %w", err))
 		}
-		if u.Auth.Issuer != "" && !slices.Contains(c.issuers(), u.Auth.Issuer) {
+		if u.Auth.Issuer != "" && !slices.Contains(c.Issuers(), u.Auth.Issuer) {
 			add(fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer))
 		}
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
@@ -247,7 +248,7 @@ func (c Config) checkUpstreams(found *findings) {
 		if strings.Contains(u.Name, c.Naming.Separator) {
 			add(fmt.Errorf("name: %q contains the separator %q", u.Name, c.Naming.Separator))
 		}
-		if !enabled(u) {
+		if !Enabled(u) {
 			continue
 		}
 		prefix, err := c.Naming.Prefix(u.Name, u.Prefix)
@@ -293,8 +294,8 @@ func checkPublicURL(raw string) error {
 	return nil
 }
 
-// withDefaults fills in the defaults that other packages need and this one owns.
-func (c Config) withDefaults() Config {
+// WithDefaults fills in the defaults that other packages need and this one owns.
+func (c Config) WithDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, defaultListen)
 	c.PublicURL = cmp.Or(c.PublicURL, loopbackURL(c.Listen))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
@@ -307,8 +308,8 @@ func (c Config) withDefaults() Config {
 // loopbackURL is the URL of an endpoint that only this machine reaches.
 func loopbackURL(listen string) string { return "http://" + listen + defaultEndpoint }
 
-// path returns the path of the endpoint.
-func (c Config) path() string {
+// Path returns the path of the endpoint.
+func (c Config) Path() string {
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || u.Path == "" {
 		return "/"
@@ -316,17 +317,17 @@ func (c Config) path() string {
 	return u.Path
 }
 
-// ssePath returns the path of the HTTP+SSE event stream, front.SSEOff for none. By default it
+// SSEPath returns the path of the HTTP+SSE event stream, front.SSEOff for none. By default it
 // stands beside the endpoint, unless the endpoint has one of its paths.
-func (c Config) ssePath() string {
+func (c Config) SSEPath() string {
 	switch {
 	case c.HTTP.Clients == front.ClientsStateless:
 		return front.SSEOff
 	case c.HTTP.SSEPath != "":
 		return c.HTTP.SSEPath
 	}
-	beside := path.Join(path.Dir(c.path()), "sse")
-	if c.path() == beside || c.path() == front.SSEMessages(beside) {
+	beside := path.Join(path.Dir(c.Path()), "sse")
+	if c.Path() == beside || c.Path() == front.SSEMessages(beside) {
 		return front.SSEOff
 	}
 	return beside
@@ -341,7 +342,7 @@ func (c Config) checkSSEPath() error {
 		return fmt.Errorf("%q: with clients: %s there is no HTTP+SSE", p, front.ClientsStateless)
 	case !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || !plainPath.MatchString(p):
 		return fmt.Errorf("%q: want a path of segments of letters, digits and -._~, such as /sse, or %s", p, front.SSEOff)
-	case c.path() == p || c.path() == front.SSEMessages(p):
+	case c.Path() == p || c.Path() == front.SSEMessages(p):
 		return fmt.Errorf("%q: the endpoint, public_url, is there already", p)
 	}
 	return nil
@@ -350,9 +351,9 @@ func (c Config) checkSSEPath() error {
 // alwaysHosts are the hosts that the front always accepts.
 var alwaysHosts = []string{"localhost", "127.0.0.1", "::1"}
 
-// hosts returns the hosts, apart from alwaysHosts, by which requests may address this server:
+// Hosts returns the hosts, apart from alwaysHosts, by which requests may address this server:
 // the configured ones, and those in the addresses of the configuration.
-func (c Config) hosts() []string {
+func (c Config) Hosts() []string {
 	hosts := slices.Clone(c.HTTP.AllowedHosts)
 	add := func(host string) {
 		if host != "" && !slices.Contains(alwaysHosts, host) && !slices.Contains(hosts, host) {
@@ -368,19 +369,22 @@ func (c Config) hosts() []string {
 	return hosts
 }
 
-func upstreamPath(i int, u upstream.Config) string {
+// UpstreamKey is the path of the key of an upstream.
+func UpstreamKey(i int, u upstream.Config) string {
 	if u.Name == "" {
 		return fmt.Sprintf("upstreams[%d]", i)
 	}
 	return fmt.Sprintf("upstreams[%d] (%s)", i, u.Name)
 }
 
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host is this machine.
+func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-func enabled(u upstream.Config) bool { return u.Enabled == nil || *u.Enabled }
+// Enabled reports whether an upstream is in use.
+func Enabled(u upstream.Config) bool { return u.Enabled == nil || *u.Enabled }
 
 // resolvePaths makes relative paths absolute, starting at the directory of the configuration
 // file. A command without a slash stays as it is: it is looked up in PATH.
@@ -428,9 +432,9 @@ func (c Config) checkReplicas() error {
 	return c.Replicas.Validate()
 }
 
-// inFlight is http.max_in_flight_bytes, or its default under a memory limit in bytes
+// InFlight is http.max_in_flight_bytes, or its default under a memory limit in bytes
 // (GOMEMLIMIT). Without a memory limit, limit is the largest integer.
-func (c Config) inFlight(limit int64) int64 {
+func (c Config) InFlight(limit int64) int64 {
 	if c.HTTP.MaxInFlightBytes != 0 {
 		return c.HTTP.MaxInFlightBytes
 	}
@@ -439,20 +443,20 @@ func (c Config) inFlight(limit int64) int64 {
 }
 
 // memoryDoubts reports upstreams whose largest answers exceed what one user may hold.
-func (c Config) memoryDoubts(limit int64) (doubts findings) {
-	share := c.inFlight(limit) / 2
+func (c Config) memoryDoubts(limit int64) (doubts Findings) {
+	share := c.InFlight(limit) / 2
 	for i, u := range c.Upstreams {
 		most := cmp.Or(u.Limits.ResultBytes, wire.DefaultMaxResult)
-		if enabled(u) && u.Skills == "" && most > share {
-			doubts.add(upstreamPath(i, u), fmt.Errorf("limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused", most, share))
+		if Enabled(u) && u.Skills == "" && most > share {
+			doubts.Add(UpstreamKey(i, u), fmt.Errorf("limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused", most, share))
 		}
 	}
 	return doubts
 }
 
-// rules is the policy in force. Without authentication and without a policy, everything is
+// Rules is the policy in force. Without authentication and without a policy, everything is
 // allowed to everyone who reaches the loopback listener.
-func (c Config) rules() policy.Config {
+func (c Config) Rules() policy.Config {
 	if c.Policy.IsZero() && !c.Auth.Identifies() {
 		return policy.Config{Default: policy.DefaultAllow}
 	}

@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"fmt"
@@ -56,9 +56,9 @@ func TestProblemsTellNoSecrets(t *testing.T) {
 		}
 		for _, form := range texts {
 			text := at.around(fmt.Sprintf(form, at.key))
-			_, warnings, err := ParseConfig("c.yaml", []byte(text))
+			_, warnings, err := Parse("c.yaml", []byte(text))
 			problems := warnings
-			if bad, ok := err.(*ConfigError); ok {
+			if bad, ok := err.(*Error); ok {
 				problems = append(problems, bad.Problems...)
 			}
 			for _, p := range problems {

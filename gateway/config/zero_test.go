@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"fmt"
@@ -154,7 +154,7 @@ func TestZeroMeansZeroOrIsRefused(t *testing.T) {
 		case is.zero == "" && !of(problems), is.zero != "" && problems != nil:
 			t.Errorf("%s: 0%s: %q; 0 means %q", key, is.unit, problems, is.zero)
 		case is.zero != "":
-			cfg = cfg.withDefaults()
+			cfg = cfg.WithDefaults()
 			cfg.Auth = cfg.Auth.WithDefaults(cfg.PublicURL)
 			if got := valueAt(reflect.ValueOf(cfg), key); !got.IsValid() || !got.IsZero() {
 				t.Errorf("%s: 0%s becomes %v", key, is.unit, got)
@@ -165,7 +165,7 @@ func TestZeroMeansZeroOrIsRefused(t *testing.T) {
 		}
 	}
 
-	page, err := os.ReadFile(filepath.Join("..", "docs", "configuration.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

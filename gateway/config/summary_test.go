@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"strings"
@@ -21,10 +21,10 @@ func TestPackageRunners(t *testing.T) {
 		{[]string{"server", "hunter2"}, "server", false},
 	} {
 		u := upstream.Config{Name: "a", Command: tt.command}
-		if got := target(u); got != tt.target {
+		if got := TargetOf(u); got != tt.target {
 			t.Errorf("%q is shown as %q, want %q", tt.command, got, tt.target)
 		}
-		if got := late(u); strings.Contains(got, "fetching") != tt.hint {
+		if got := Late(u); strings.Contains(got, "fetching") != tt.hint {
 			t.Errorf("%q is late: %q", tt.command, got)
 		}
 	}
@@ -35,7 +35,7 @@ func TestTarget(t *testing.T) {
 	for at, want := range map[string]string{
 		"https://a.example/mcp?key=x": "https://a.example/mcp", "https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp": "https://a.example/…",
 	} {
-		if got := target(upstream.Config{URL: at}); got != want {
+		if got := TargetOf(upstream.Config{URL: at}); got != want {
 			t.Errorf("%s: %s", at, got)
 		}
 	}

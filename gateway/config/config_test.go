@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"crypto/ecdsa"
@@ -19,14 +19,15 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-const exampleFile = "../config.example.yaml"
+const exampleFile = "../../config.example.yaml"
 
 // parse returns the problems of a configuration in a file named "c.yaml".
 func parse(t *testing.T, text string) (Config, []string) {
 	t.Helper()
-	cfg, _, err := ParseConfig("c.yaml", []byte(text))
+	cfg, _, err := Parse("c.yaml", []byte(text))
 	if err == nil {
 		return cfg, nil
 	}
@@ -173,7 +174,7 @@ func TestSSEPath(t *testing.T) {
 	} {
 		cfg := Config{PublicURL: tt.endpoint}
 		cfg.HTTP.SSEPath = tt.given
-		if got := cfg.withDefaults().ssePath(); got != tt.want {
+		if got := cfg.WithDefaults().SSEPath(); got != tt.want {
 			t.Errorf("%s %q: %s, want %s", tt.endpoint, tt.given, got, tt.want)
 		}
 	}
@@ -190,8 +191,8 @@ func TestConfigDoubts(t *testing.T) {
 		"views: [{name: v, show: [\"tools:a/*\"], descriptions: {\"tools:a/b\": " + strings.Repeat("x", 2049) + "}}]": "c.yaml:2: views[0] (v): descriptions.tools:a/b: Claude Code: at most 2048 bytes for the description of a tool; beyond that, the rest is cut: these are 2049",
 		"public_url: https://mcp.example.com/":                                                                        "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
 	} {
-		_, warnings, err := ParseConfig("c.yaml", fmt.Appendf(nil, text, line))
-		if got := (&ConfigError{Problems: warnings}).Error(); err != nil || got != want {
+		_, warnings, err := Parse("c.yaml", fmt.Appendf(nil, text, line))
+		if got := (&Error{Problems: warnings}).Error(); err != nil || got != want {
 			t.Errorf("%s: got %q, %v; want %q", line, got, err, want)
 		}
 	}
@@ -200,7 +201,7 @@ func TestConfigDoubts(t *testing.T) {
 func TestLoadConfigUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large.yaml")
-	if err := os.WriteFile(large, make([]byte, maxConfigBytes+1), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, MaxBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct{ name, file, want string }{
@@ -210,7 +211,7 @@ func TestLoadConfigUnreadable(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := LoadConfig(tt.file)
+			_, _, err := Load(tt.file)
 			if want := tt.file + ": " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
 			}
@@ -225,7 +226,7 @@ func TestRelativePaths(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, err := LoadConfig(file)
+	cfg, _, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ func TestExampleIsValid(t *testing.T) {
 	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("POD_IP", "10.1.2.3")
 	t.Setenv("SEARCH_KEY", privateKey(t))
-	_, warnings, err := LoadConfig(exampleFile)
+	_, warnings, err := Load(exampleFile)
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Message, "there is no such file yet: gatehouse key new makes it") {
 		t.Errorf("problems:\n%v\nwarnings: %v", err, warnings)
 	}
@@ -341,8 +342,8 @@ func FuzzLoadConfig(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_, warnings, err := ParseConfig("c.yaml", []byte(text))
-		if bad, ok := errors.AsType[*ConfigError](err); ok {
+		_, warnings, err := Parse("c.yaml", []byte(text))
+		if bad, ok := errors.AsType[*Error](err); ok {
 			warnings = append(warnings, bad.Problems...)
 		}
 		for _, p := range warnings {
@@ -351,4 +352,28 @@ func FuzzLoadConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestInFlight(t *testing.T) {
+	const none, MiB = int64(1<<63 - 1), int64(1 << 20)
+	for _, tt := range []struct {
+		name               string
+		limit, given, want int64
+	}{
+		{"no memory limit", none, 0, 512 * MiB},
+		{"a large one", 64 << 30, 0, 512 * MiB},
+		{"a small one", 512 * MiB, 0, 64 * MiB},
+		{"a tiny one", 16 * MiB, 0, 8 * MiB},
+		{"given", 16 * MiB, 100 * MiB, 100 * MiB},
+	} {
+		c := Config{}
+		c.HTTP.MaxInFlightBytes = tt.given
+		if got := c.InFlight(tt.limit); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	c := Config{Upstreams: []upstream.Config{{Name: "a"}, {Name: "b", Limits: upstream.Limits{ResultBytes: 300 * MiB}}, {Name: "c", Skills: "./s"}}}
+	if got := c.memoryDoubts(none); len(got) != 1 {
+		t.Errorf("doubts: %v, want one about b", got)
+	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"cmp"
@@ -70,7 +70,7 @@ func pinningSummary(c Config) string {
 	for _, mode := range []string{pinning.Block, pinning.Warn} {
 		var names []string
 		for _, u := range c.Upstreams {
-			if enabled(u) && pinMode(c, u) == mode {
+			if Enabled(u) && PinMode(c, u) == mode {
 				names = append(names, u.Name)
 			}
 		}
@@ -94,7 +94,7 @@ type Redirect struct {
 
 // Summary describes c, which must be valid.
 func (c Config) Summary() Summary {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	s := Summary{
 		State: admin.State{
 			Listen:   c.Listen,
@@ -106,7 +106,7 @@ func (c Config) Summary() Summary {
 		},
 		Keys:       len(c.Auth.Keys.All()),
 		Accepted:   c.Auth.Accepted(c.PublicURL),
-		Hosts:      slices.Concat(alwaysHosts, c.hosts()),
+		Hosts:      slices.Concat(alwaysHosts, c.Hosts()),
 		Origins:    append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
 		Operators:  cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
 		Pinning:    pinningSummary(c),
@@ -122,9 +122,9 @@ func (c Config) Summary() Summary {
 		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
 		s.Servers = append(s.Servers, admin.ConfiguredOne{
 			Name:      u.Name,
-			Enabled:   enabled(u),
-			Transport: transportOf(u),
-			Target:    target(u),
+			Enabled:   Enabled(u),
+			Transport: TransportOf(u),
+			Target:    TargetOf(u),
 			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    prefix,
 		})
@@ -135,7 +135,7 @@ func (c Config) Summary() Summary {
 	if c.Auth.Server.Enabled {
 		s.Clients = clients.Ways(ownServer(c.Auth.Server))
 	}
-	urls := viewURLs(c)
+	urls := ViewURLs(c)
 	for _, v := range c.Views {
 		s.Views = append(s.Views, admin.ConfiguredView{Name: v.Name, URL: urls[v.Name], Show: v.Show})
 	}
@@ -144,7 +144,7 @@ func (c Config) Summary() Summary {
 
 // policySummary says what holds if no rule matches, and how many rules there are.
 func (c Config) policySummary() string {
-	rules := c.rules()
+	rules := c.Rules()
 	count := fmt.Sprintf("%d rules", len(rules.Rules))
 	switch len(rules.Rules) {
 	case 0:
@@ -155,7 +155,8 @@ func (c Config) policySummary() string {
 	return fmt.Sprintf("default %s, %s", cmp.Or(rules.Default, policy.DefaultDeny), count)
 }
 
-func transportOf(u upstream.Config) string {
+// TransportOf is how an upstream is reached, as configured or deduced.
+func TransportOf(u upstream.Config) string {
 	switch {
 	case u.Transport != "" && u.Transport != "auto":
 		return u.Transport
@@ -183,17 +184,17 @@ func runs(u upstream.Config) string {
 	return ""
 }
 
-// late says why an upstream may not have answered in time.
-func late(u upstream.Config) string {
+// Late says why an upstream may not have answered in time.
+func Late(u upstream.Config) string {
 	if runs(u) == "" {
 		return "no answer in time"
 	}
 	return "no answer in time: " + filepath.Base(u.Command[0]) + " may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
 }
 
-// target leaves out what may be secret: a query, a path by which a server knows its callers, and the
+// TargetOf says where an upstream is. It leaves out what may be secret: a query, a path by which a server knows its callers, and the
 // arguments of a program.
-func target(u upstream.Config) string {
+func TargetOf(u upstream.Config) string {
 	if u.Skills != "" {
 		return u.Skills
 	}
@@ -232,13 +233,13 @@ type DisclosureClient struct {
 const maxDisclosureClients = 1000
 
 func (d Disclosure) validate(issuers []string) error {
-	found := findings{d.Config.Validate()}
+	found := Findings{d.Config.Validate()}
 	if len(d.Clients) > maxDisclosureClients {
-		found.add("clients", fmt.Errorf("%d are more than %d", len(d.Clients), maxDisclosureClients))
+		found.Add("clients", fmt.Errorf("%d are more than %d", len(d.Clients), maxDisclosureClients))
 		return errors.Join(found...)
 	}
 	for i, c := range d.Clients {
-		add := func(key string, err error) { found.add(fmt.Sprintf("clients[%d]: %s", i, key), err) }
+		add := func(key string, err error) { found.Add(fmt.Sprintf("clients[%d]: %s", i, key), err) }
 		add("who", c.Who.Validate())
 		add("who", c.Who.CheckIssuers(issuers))
 		if c.Mode == "" {
@@ -251,10 +252,10 @@ func (d Disclosure) validate(issuers []string) error {
 
 // checkDisclosure returns what is wrong with the settings for one upstream.
 func checkDisclosure(u upstream.Disclosure) error {
-	var found findings
-	found.add("disclosure: mode", disclosure.CheckMode(u.Mode))
+	var found Findings
+	found.Add("disclosure: mode", disclosure.CheckMode(u.Mode))
 	for _, tool := range slices.Sorted(maps.Keys(u.Summaries)) {
-		found.add(fmt.Sprintf("disclosure: summaries[%s]", tool), disclosure.CheckSummary(u.Summaries[tool]))
+		found.Add(fmt.Sprintf("disclosure: summaries[%s]", tool), disclosure.CheckSummary(u.Summaries[tool]))
 	}
 	return errors.Join(found...)
 }
@@ -264,7 +265,7 @@ func (c Config) disclosureSummary() string {
 	const most = 10 // clients
 	modes, text := []string{c.Disclosure.Mode}, cmp.Or(c.Disclosure.Mode, disclosure.ModeFull)
 	for _, u := range c.Upstreams {
-		if u.Disclosure.Mode != "" && enabled(u) {
+		if u.Disclosure.Mode != "" && Enabled(u) {
 			modes, text = append(modes, u.Disclosure.Mode), text+fmt.Sprintf(", %s %s", u.Name, u.Disclosure.Mode)
 		}
 	}
@@ -283,8 +284,8 @@ func (c Config) disclosureSummary() string {
 	return text
 }
 
-// showsInFull reports whether some clients get the tools of an upstream in full.
-func (c Config) showsInFull(u upstream.Config) bool {
+// ShowsInFull reports whether some clients get the tools of an upstream in full.
+func (c Config) ShowsInFull(u upstream.Config) bool {
 	if cmp.Or(u.Disclosure.Mode, c.Disclosure.Mode) != disclosure.ModeProgressive {
 		return true
 	}

@@ -1,4 +1,4 @@
-package gateway
+package config
 
 import (
 	"fmt"
@@ -20,23 +20,23 @@ import (
 // maxViews bounds the list of views: each has routes, and lists of its own.
 const maxViews = 100
 
-// viewPath returns the path of a view's endpoint.
-func viewPath(c Config, v view.Config) string {
+// ViewPath returns the path of a view's endpoint.
+func ViewPath(c Config, v view.Config) string {
 	if v.Path != "" {
 		return v.Path
 	}
-	return path.Join(c.path(), v.Name)
+	return path.Join(c.Path(), v.Name)
 }
 
-// viewURLs returns the URLs of the views' endpoints by name.
-func viewURLs(c Config) map[string]string {
+// ViewURLs returns the URLs of the views' endpoints by name.
+func ViewURLs(c Config) map[string]string {
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || len(c.Views) == 0 {
 		return nil
 	}
 	urls := make(map[string]string, len(c.Views))
 	for _, v := range c.Views {
-		urls[v.Name] = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: viewPath(c, v)}).String()
+		urls[v.Name] = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: ViewPath(c, v)}).String()
 	}
 	return urls
 }
@@ -48,28 +48,28 @@ func (c Config) viewNames() (names []string) {
 	return names
 }
 
-// viewRules returns the views as policy applies them.
-func viewRules(c Config) (rules []policy.View) {
+// ViewRules returns the views as policy applies them.
+func ViewRules(c Config) (rules []policy.View) {
 	for _, v := range c.Views {
 		rules = append(rules, v.Rule())
 	}
 	return rules
 }
 
-func checkViews(c Config, found *findings) {
+func checkViews(c Config, found *Findings) {
 	if len(c.Views) > maxViews {
-		found.add("views", fmt.Errorf("%d are more than %d", len(c.Views), maxViews))
+		found.Add("views", fmt.Errorf("%d are more than %d", len(c.Views), maxViews))
 		return
 	}
-	taken := map[string]string{c.path(): "the endpoint"} // who has a path
-	if sse := c.ssePath(); sse != front.SSEOff {
+	taken := map[string]string{c.Path(): "the endpoint"} // who has a path
+	if sse := c.SSEPath(); sse != front.SSEOff {
 		taken[sse], taken[front.SSEMessages(sse)] = "HTTP+SSE", "HTTP+SSE"
 	}
 	names := make(map[string]int)
 	for i, v := range c.Views {
-		add := func(err error) { found.add(viewKey(i, v), err) }
+		add := func(err error) { found.Add(ViewKey(i, v), err) }
 		add(v.Validate())
-		add(v.Who.CheckIssuers(c.callerIssuers()))
+		add(v.Who.CheckIssuers(c.CallerIssuers()))
 		if err := disclosure.CheckMode(v.Disclosure.Mode); err != nil {
 			add(fmt.Errorf("disclosure.mode: %w", err))
 		}
@@ -81,7 +81,7 @@ func checkViews(c Config, found *findings) {
 		if v.Name == "" && v.Path == "" {
 			continue
 		}
-		at := viewPath(c, v)
+		at := ViewPath(c, v)
 		switch owner := taken[at]; {
 		case !strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") || !plainPath.MatchString(at):
 			add(fmt.Errorf("path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", at))
@@ -89,44 +89,44 @@ func checkViews(c Config, found *findings) {
 			add(fmt.Errorf("path: %q: paths that end like this are for HTTP+SSE; choose another", at))
 		case c.Auth.Server.Enabled && ofServer(at):
 			add(fmt.Errorf("path: %q: auth.server has it: choose another", at))
-		case hasAccounts(c.Upstreams) && accounts.Serves(at):
+		case HasAccounts(c.Upstreams) && accounts.Serves(at):
 			add(fmt.Errorf("path: %q: the pages of users' accounts at servers are there: choose another", at))
 		case owner != "":
 			add(fmt.Errorf("path: %q: %s is there already", at, owner))
-		case c.ssePath() != front.SSEOff && taken[front.ViewSSE(at)] != "":
+		case c.SSEPath() != front.SSEOff && taken[front.ViewSSE(at)] != "":
 			add(fmt.Errorf("path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", at, front.ViewSSE(at)))
 		default:
-			taken[at] = viewKey(i, v)
+			taken[at] = ViewKey(i, v)
 		}
 	}
 }
 
 // viewDoubts returns what is probably not meant in views.
-func viewDoubts(c Config) (doubts findings) {
+func viewDoubts(c Config) (doubts Findings) {
 	for i, v := range c.Views {
-		doubts.add(viewKey(i, v), v.Rule().Doubts(c.upstreamNames())...)
+		doubts.Add(ViewKey(i, v), v.Rule().Doubts(c.UpstreamNames())...)
 		for _, doubt := range clients.LongInstructions(len(v.Instructions)) {
-			doubts.add(viewKey(i, v), fmt.Errorf("instructions: %s", doubt))
+			doubts.Add(ViewKey(i, v), fmt.Errorf("instructions: %s", doubt))
 		}
 		for _, target := range slices.Sorted(maps.Keys(v.Descriptions)) {
 			for _, doubt := range clients.LongDescription(len(v.Descriptions[target])) {
-				doubts.add(viewKey(i, v), fmt.Errorf("descriptions[%s]: %s", target, doubt))
+				doubts.Add(ViewKey(i, v), fmt.Errorf("descriptions[%s]: %s", target, doubt))
 			}
 		}
 	}
 	return doubts
 }
 
-// viewKey is the path of the key of a view.
-func viewKey(i int, v view.Config) string {
+// ViewKey is the path of the key of a view.
+func ViewKey(i int, v view.Config) string {
 	if v.Name == "" {
 		return fmt.Sprintf("views[%d]", i)
 	}
 	return fmt.Sprintf("views[%d] (%s)", i, v.Name)
 }
 
-// viewNamed returns the configuration of a view, nothing for "", the gateway's own endpoint.
-func viewNamed(c Config, name string) (view.Config, error) {
+// ViewNamed returns the configuration of a view, nothing for "", the gateway's own endpoint.
+func ViewNamed(c Config, name string) (view.Config, error) {
 	if name == "" {
 		return view.Config{}, nil
 	}
@@ -137,10 +137,10 @@ func viewNamed(c Config, name string) (view.Config, error) {
 	return c.Views[i], nil
 }
 
-// shortTarget returns what a name without a prefix stands for at a view that drops prefixes, as far
+// ShortTarget returns what a name without a prefix stands for at a view that drops prefixes, as far
 // as the configuration tells: what exactly one upstream could show under this name.
-func shortTarget(c Config, name, kind, short string) (found mcp.Target, ok bool) {
-	cfg, err := viewNamed(c, name)
+func ShortTarget(c Config, name, kind, short string) (found mcp.Target, ok bool) {
+	cfg, err := ViewNamed(c, name)
 	if err != nil || !cfg.DropPrefixes || kind != mcp.KindTools && kind != mcp.KindPrompts {
 		return found, false
 	}
@@ -150,7 +150,7 @@ func shortTarget(c Config, name, kind, short string) (found mcp.Target, ok bool)
 	}
 	candidates := 0
 	for _, u := range c.Upstreams {
-		if t := (mcp.Target{Kind: kind, Upstream: u.Name, Name: short}); enabled(u) && show.Has(t) {
+		if t := (mcp.Target{Kind: kind, Upstream: u.Name, Name: short}); Enabled(u) && show.Has(t) {
 			found = t
 			candidates++
 		}

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// WithAccounts returns the servers at which users have accounts.
+func WithAccounts(servers []upstream.Config) (names []string) {
+	for _, u := range servers {
+		if u.Auth.Type == outbound.TypeUserOAuth {
+			names = append(names, u.Name)
+		}
+	}
+	return names
+}
+
+// checkAccounts returns what is wrong with the section "vault", and with servers at which users have
+// accounts. others are the keys of other sections.
+func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, shared bool, others ...mcp.Secret) error {
+	var found Findings
+	found.Add("vault", cfg.Validate())
+	for i, k := range cfg.Keys {
+		for _, other := range others {
+			if k.Key != "" && k.Key == other {
+				found.Add("vault", fmt.Errorf("keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i))
+			}
+		}
+	}
+	for i, u := range servers {
+		if u.Auth.Type != outbound.TypeUserOAuth {
+			continue
+		}
+		path := UpstreamKey(i, u)
+		if mode != auth.ModeOAuth {
+			found.Add(path, fmt.Errorf("auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", u.Auth.Type))
+		}
+		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !IsLoopback(at.Hostname()) {
+			found.Add(path, fmt.Errorf("url: with auth.type %s it is https, or on a loopback address: tokens of users go there", u.Auth.Type))
+		}
+		if shared && cfg.IsZero() {
+			found.Add(path, fmt.Errorf("auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", u.Auth.Type))
+		}
+	}
+	return errors.Join(found...)
+}
+
+// HasAccounts reports whether users have accounts of their own at some server.
+func HasAccounts(servers []upstream.Config) bool {
+	return slices.ContainsFunc(servers, func(u upstream.Config) bool { return Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth })
+}
