@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
+	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -80,7 +81,7 @@ func newAPI(g *Gateway) *admin.API {
 		Replicas:   func() []admin.Replica { return shownReplicas(g) },
 		Reload:     func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {
-			answer, err := Explain(ctx, g.graph().cfg, q)
+			answer, err := explain.Explain(ctx, g.graph().cfg, q)
 			answer.RuleAt = ruleAt(g, answer.Rule)
 			return answer, err
 		},
@@ -93,7 +94,7 @@ func newAPI(g *Gateway) *admin.API {
 		},
 		Examine: func(ctx context.Context, token, view string) (admin.Examined, error) {
 			now := g.graph()
-			return examined(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
+			return explain.ExamineWith(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
 		},
 		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		State: func() admin.State { return shownState(g) },
@@ -132,7 +133,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			if alone {
 				return mcp.NewCaller(mcp.Caller{View: q.View}), nil
 			}
-			return callerOf(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
+			return explain.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
 		Left: func() (all []ascaller.Left) {
@@ -185,7 +186,7 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 	}
 	d.Filter.Kinds = []string{record.KindCall}
 	found := g.recent.Find(ctx, recent.Query{Filter: d.Filter})
-	r, err := newReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, inForce(g))
+	r, err := explain.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, inForce(g))
 	if err != nil {
 		return nil, err
 	}

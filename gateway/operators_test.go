@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -235,7 +236,7 @@ pinning: {file: %q}
 		t.Errorf("an auditor decides: %d %s", status, answer)
 	}
 
-	const reload, explain = "/api/v1/reload", "/api/v1/explain"
+	const reload, asks = "/api/v1/reload", "/api/v1/explain"
 	if status, answer := o.ask(t, viewerToken, http.MethodPost, reload, reload, ""); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
 		t.Errorf("a viewer reloads: %d %s", status, answer)
 	}
@@ -252,15 +253,15 @@ pinning: {file: %q}
 	}
 
 	question := `{"method":"tools/call","name":"up/work","args":{"later":1}}`
-	want, err := Explain(t.Context(), c.graph().cfg, admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
+	want, err := explain.Explain(t.Context(), c.graph().cfg, admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got admin.Answer
-	if status, answer := o.ask(t, auditorToken, http.MethodPost, explain, explain, question); status != http.StatusOK || json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Rule != "not now" || !strings.HasSuffix(got.RuleAt, ":16") || got.Text != want.Text {
+	if status, answer := o.ask(t, auditorToken, http.MethodPost, asks, asks, question); status != http.StatusOK || json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Rule != "not now" || !strings.HasSuffix(got.RuleAt, ":16") || got.Text != want.Text {
 		t.Errorf("explain: %d %s, want %s", status, answer, want.Text)
 	}
-	if status, _ := o.ask(t, auditorToken, http.MethodPost, explain, explain, `{"method":"tools/list"}`); status != http.StatusBadRequest {
+	if status, _ := o.ask(t, auditorToken, http.MethodPost, asks, asks, `{"method":"tools/list"}`); status != http.StatusBadRequest {
 		t.Errorf("explain without sense: %d", status)
 	}
 

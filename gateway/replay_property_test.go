@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
@@ -96,7 +97,7 @@ func viewGone(c Config, name string) bool {
 
 // replay replays one record.
 func (w *replayWorld) replay(ctx context.Context, one *record.Record) (*replay.Report, error) {
-	r, err := newReplay(replay.Config{}, config.Loaded{Config: w.draft}, &config.Loaded{Config: w.current})
+	r, err := explain.NewReplay(replay.Config{}, config.Loaded{Config: w.draft}, &config.Loaded{Config: w.current})
 	if err != nil {
 		return nil, err
 	}

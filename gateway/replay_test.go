@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -71,11 +72,11 @@ policy:
 			if err := os.WriteFile(draft, []byte(strings.Replace(text, tt.old, tt.new, 1)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			q := ReplayQuestion{Draft: draft, Current: c.file}
+			q := explain.Recorded{Draft: draft, Current: c.file}
 			if tt.key != "" {
 				q.Key = []byte(tt.key)
 			}
-			report, err := Replay(t.Context(), q)
+			report, err := explain.Replay(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
 			}

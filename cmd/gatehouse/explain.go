@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 )
 
 // Exit codes of explain, in addition to those of every command.
@@ -40,7 +40,7 @@ func newExplain() *cobra.Command {
 			if cmd.Flags().Changed("claims") {
 				q.Claims = []byte(claims)
 			}
-			return explain(cmd, file, q)
+			return printAnswer(cmd, file, q)
 		},
 	}
 	configFlag(cmd, &file)
@@ -56,12 +56,13 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-func explain(cmd *cobra.Command, file string, q admin.Question) error {
+// printAnswer prints what policy decides; the exit code says it, too.
+func printAnswer(cmd *cobra.Command, file string, q admin.Question) error {
 	cfg, _, err := config.Load(file)
 	if err != nil {
 		return &problemError{err}
 	}
-	answer, err := gateway.Explain(cmd.Context(), cfg, q)
+	answer, err := explain.Explain(cmd.Context(), cfg, q)
 	if err != nil {
 		return &problemError{err}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 )
 
@@ -33,7 +33,7 @@ func newPolicy() *cobra.Command {
 
 // replayFlags are the flags of policy replay.
 type replayFlags struct {
-	question          gateway.ReplayQuestion
+	question          explain.Recorded
 	since, until, key string
 	failOn            []string
 	asJSON            bool
@@ -85,7 +85,7 @@ func (f *replayFlags) run(cmd *cobra.Command) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return &problemError{err}
 	}
-	report, err := gateway.Replay(cmd.Context(), f.question)
+	report, err := explain.Replay(cmd.Context(), f.question)
 	if err != nil {
 		return &problemError{err}
 	}

@@ -115,6 +115,7 @@ var layers = []layer{
 	{level: 1, dir: "gateway/doorway"},
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
+	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}}, // admin for the form of questions and answers
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
@@ -125,7 +126,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey", "internal/record", "internal/record/files", "gateway/config"}, third: []string{"github.com/spf13/cobra"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain"}, third: []string{"github.com/spf13/cobra"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

@@ -1,9 +1,6 @@
-package gateway
+package explain
 
 import (
-	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -57,27 +54,6 @@ upstreams:
 	for _, q := range []admin.Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"}, {Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
 		if target, _, err := targetOf(cfg, q); err == nil {
 			t.Errorf("%+v: got %s", q, target)
-		}
-	}
-}
-
-// TestPolicyPage: the examples on the page about policy are valid.
-func TestPolicyPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) < 3 {
-		t.Fatalf("%d examples found", len(blocks))
-	}
-	for _, block := range blocks {
-		text := block[1] + "upstreams:\n"
-		for _, name := range []string{"github", "prod-db", "wiki", "crm"} {
-			text += fmt.Sprintf("- {name: %s, url: https://%s.example.com/mcp}\n", name, name)
-		}
-		if _, warnings, err := config.Parse("policy.md", []byte(text)); err != nil || len(warnings) > 0 {
-			t.Errorf("%s\n%v %v", block[1], err, warnings)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package explain
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 
 // Explain says what the policy of a configuration decides, and why. It uses only the
 // configuration, and asks no upstream. Where the rule stands it leaves to its caller.
-func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.Answer, err error) {
-	caller, err := callerOf(cfg, q)
+func Explain(ctx context.Context, cfg config.Config, q admin.Question) (answer admin.Answer, err error) {
+	caller, err := Caller(cfg, q)
 	if err != nil {
 		return answer, err
 	}
@@ -54,19 +54,25 @@ func Explain(ctx context.Context, cfg Config, q admin.Question) (answer admin.An
 
 // Examine says why a token is or would be refused at the endpoint of a view, "" for the gateway's
 // own. It asks the issuers for their keys.
-func Examine(ctx context.Context, cfg Config, token, view string) (admin.Examined, error) {
+func Examine(ctx context.Context, cfg config.Config, token, view string) (admin.Examined, error) {
 	cfg = cfg.WithDefaults()
 	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg)})
 	if err != nil {
 		return admin.Examined{}, err
 	}
-	stop := run(a.Run)
-	e, err := examined(ctx, cfg, a, token, view)
-	return e, errors.Join(err, stop(context.WithoutCancel(ctx)))
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(running) }()
+	e, err := ExamineWith(ctx, cfg, a, token, view)
+	stop()
+	if failed := <-ended; !errors.Is(failed, context.Canceled) {
+		err = errors.Join(err, failed)
+	}
+	return e, err
 }
 
-// examined says what an Auth that runs, and what is asked after it, think of a token.
-func examined(ctx context.Context, cfg Config, a *auth.Auth, token, view string) (admin.Examined, error) {
+// ExamineWith says what an Auth that runs, and what is asked after it, think of a token.
+func ExamineWith(ctx context.Context, cfg config.Config, a *auth.Auth, token, view string) (admin.Examined, error) {
 	v, err := config.ViewNamed(cfg, view)
 	if err != nil {
 		return admin.Examined{}, &admin.BadQuestion{Problem: err.Error() + ": leave it out for the gateway's own endpoint"}
@@ -99,7 +105,7 @@ type KnownUser struct {
 }
 
 // Known returns what a configuration knows of a user.
-func Known(cfg Config, user string) KnownUser {
+func Known(cfg config.Config, user string) KnownUser {
 	k := KnownUser{User: user, Keys: []apikey.Entry{}, Rules: []string{}}
 	add := func(rules ...string) {
 		for _, rule := range rules {
@@ -124,7 +130,7 @@ func Known(cfg Config, user string) KnownUser {
 }
 
 // rulesFor returns the names of the rules that are for a caller.
-func rulesFor(cfg Config, caller mcp.Caller) (names []string) {
+func rulesFor(cfg config.Config, caller mcp.Caller) (names []string) {
 	for _, r := range cfg.Policy.Rules {
 		if users, err := policy.NewAudiences([]policy.Who{r.Who}); err == nil && users.First(&caller) >= 0 {
 			names = append(names, r.Name)
@@ -133,8 +139,8 @@ func rulesFor(cfg Config, caller mcp.Caller) (names []string) {
 	return names
 }
 
-// callerOf returns the caller of the question.
-func callerOf(c Config, q admin.Question) (mcp.Caller, error) {
+// Caller returns the caller of the question.
+func Caller(c config.Config, q admin.Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
 	}
@@ -153,7 +159,7 @@ func callerOf(c Config, q admin.Question) (mcp.Caller, error) {
 }
 
 // targetOf finds out what a name refers to, as far as the configuration tells.
-func targetOf(c Config, q admin.Question) (t mcp.Target, notes []string, err error) {
+func targetOf(c config.Config, q admin.Question) (t mcp.Target, notes []string, err error) {
 	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
 	kind, known := kinds[q.Method]
 	if !known {
@@ -203,7 +209,7 @@ func targetOf(c Config, q admin.Question) (t mcp.Target, notes []string, err err
 
 // withSkillFile adds the URI of its SKILL.md to a skill in a directory, since policy considers that
 // URI, too. The URI of a server's skill is not known without asking the server.
-func withSkillFile(c Config, t mcp.Target) mcp.Target {
+func withSkillFile(c config.Config, t mcp.Target) mcp.Target {
 	if t.Kind == mcp.KindSkills && skillDir(c, t.Upstream) {
 		t.File = "skill://" + t.Name + "/" + mcp.SkillFile
 	}
@@ -211,7 +217,7 @@ func withSkillFile(c Config, t mcp.Target) mcp.Target {
 }
 
 // skillDir reports whether an upstream is a directory of skills.
-func skillDir(c Config, name string) bool {
+func skillDir(c config.Config, name string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == name && u.Skills != "" })
 }
 
@@ -220,7 +226,7 @@ func skillDir(c Config, name string) bool {
 var closedName = regexp.MustCompile(`_[0-9a-f]{6}$`)
 
 // namedTarget splits a public name of a tool or prompt. The longest prefix decides.
-func namedTarget(c Config, kind, name string) (t mcp.Target, notes []string, err error) {
+func namedTarget(c config.Config, kind, name string) (t mcp.Target, notes []string, err error) {
 	longest := -1
 	for _, u := range c.Upstreams {
 		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
@@ -240,7 +246,7 @@ func namedTarget(c Config, kind, name string) (t mcp.Target, notes []string, err
 }
 
 // resourceTarget splits a public URI.
-func resourceTarget(c Config, uri string) (t mcp.Target, notes []string, err error) {
+func resourceTarget(c config.Config, uri string) (t mcp.Target, notes []string, err error) {
 	tag, own, found := strings.Cut(uri, "+")
 	for _, scheme := range []string{"ui://", "skill://"} {
 		if rest, kept := strings.CutPrefix(uri, scheme); kept {
