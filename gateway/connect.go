@@ -93,7 +93,7 @@ func (g *graph) doubts() (doubts []error) {
 			}
 		}
 	}
-	for _, d := range g.sight().deceits() {
+	for _, d := range g.sight().Deceits() {
 		doubts = append(doubts, d)
 	}
 	return doubts

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
@@ -101,7 +102,7 @@ type services struct {
 	trails   *trail.Trails     // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events.Recorder  // records what is no call
-	lookout  *lookout          // records what deceives
+	lookout  *deceits.Lookout  // records what deceives
 	waiting  *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
 	servers  *servers.Book     // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
@@ -113,7 +114,7 @@ type services struct {
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
 	l = services{stores: *shared, version: version, log: log, tell: tell, events: events.New(journal)}
 	l.lists = func(string, mcp.SessionLists) {} // as long as nobody is served
-	l.lookout = newLookout(journal)
+	l.lookout = deceits.NewLookout(journal)
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
@@ -213,7 +214,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		views[c.Name] = v
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.Changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -305,20 +306,22 @@ func (g *graph) has(m *member) bool {
 
 // watch runs the catalog's watches, and a lookout unless it is nil, until stop. Then hooks need no
 // connections any more, except those of calls that still run.
-func (g *graph) watch(l *lookout) {
+func (g *graph) watch(l *deceits.Lookout) {
 	g.stop = run(func(ctx context.Context) error {
 		defer g.looks.Close()
 		if l != nil {
 			var search sync.WaitGroup
 			defer search.Wait()
-			search.Go(func() { l.run(ctx, g.sight()) })
+			search.Go(func() { l.Run(ctx, g.sight()) })
 		}
 		return g.catalog.Run(ctx)
 	})
 }
 
 // sight is what clients see.
-func (g *graph) sight() sight { return sight{g.cfg, g.catalog.Tools, g.catalog.Shown} }
+func (g *graph) sight() deceits.Sight {
+	return deceits.Sight{Config: g.cfg, Tools: g.catalog.Tools, Shown: g.catalog.Shown}
+}
 
 // discard closes what a graph that was never used does not share with before.
 func (g *graph) discard(before *graph) {

@@ -382,8 +382,8 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 	for _, m := range g.services.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnosis.Missing(m))
 	}
-	for _, d := range g.services.lookout.found() {
-		f.Deceits = append(f.Deceits, diagnosis.Deceit{Upstream: d.upstream, Text: d.text})
+	for _, d := range g.services.lookout.Found() {
+		f.Deceits = append(f.Deceits, diagnosis.Deceit{Upstream: d.Upstream, Text: d.Text})
 	}
 	for i, view := range now.catalog.Status() { // in the order of the upstreams
 		f.Broken = append(f.Broken, brokenOf(view, now.members[i].Status())...)

@@ -66,7 +66,7 @@ func TestDeceitsAreRecorded(t *testing.T) {
 	if err := c.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	c.services.lookout.record(c.graph().sight().deceits())
+	c.services.lookout.Record(c.graph().sight().Deceits())
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

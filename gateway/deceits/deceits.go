@@ -1,0 +1,162 @@
+package deceits
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+const (
+	// pause is from a change of lists to the search for deceits: more changes may come.
+	pause = time.Second
+	// mostKnown bounds how many deceits are remembered as recorded. Those beyond it have no
+	// record.
+	mostKnown = 10_000
+)
+
+// What deceives, as events of records.
+const (
+	hiddenText   = "hidden_text"
+	mixedLetters = "mixed_letters"
+	lookAlike    = "look_alike"
+)
+
+// Deceit is something that may deceive people or models: a text of a tool that people cannot see,
+// or a name that looks like another one.
+type Deceit struct {
+	Upstream, Name string // of the tool
+	At             string // the path of its key in the configuration
+	Text           string
+
+	event string
+}
+
+// Error is the deceit as gatehouse check reports it.
+func (d Deceit) Error() string { return d.At + ": " + d.Text }
+
+// Sight is what clients of a configuration see.
+type Sight struct {
+	Config config.Config
+	Tools  func(upstream string) []mcp.Item
+	Shown  func(view string) []catalog.Shown
+}
+
+// Deceits returns what may deceive people or models.
+func (s Sight) Deceits() (all []Deceit) {
+	var names []pin.Named
+	places := make(map[string]string) // of upstreams
+	for i, u := range s.Config.Upstreams {
+		if !config.Enabled(u) {
+			continue
+		}
+		path := config.UpstreamKey(i, u)
+		places[u.Name] = path
+		for _, tool := range s.Tools(u.Name) {
+			names = append(names, pin.Named{Upstream: u.Name, Name: tool.Name})
+			for _, hidden := range pin.Hidden(tool.Raw) {
+				all = append(all, Deceit{event: hiddenText, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %q: %s: models read what people do not see", pin.Visible(tool.Name), hidden)})
+			}
+			if pin.Mixed(tool.Name) {
+				all = append(all, Deceit{event: mixedLetters, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %+q: the name mixes letters that look alike", tool.Name)})
+			}
+		}
+	}
+	for _, pair := range pin.LookAlikes(names) {
+		all = append(all, Deceit{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: places[pair.B.Upstream], Text: fmt.Sprintf("tool %+q looks like %+q of %s", pair.B.Name, pair.A.Name, pair.A.Upstream)})
+	}
+	for i, v := range s.Config.Views {
+		if v.DropPrefixes {
+			for _, pair := range pin.LookAlikes(s.ownNames(v.Name)) {
+				if pair.A.Name == pair.B.Name {
+					continue // such names keep their prefixes, of which check warns
+				}
+				all = append(all, Deceit{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: config.ViewKey(i, v), Text: fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike", pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)})
+			}
+		}
+	}
+	return all
+}
+
+// ownNames returns the servers' own names of the tools of a view.
+func (s Sight) ownNames(view string) (names []pin.Named) {
+	for _, list := range s.Shown(view) {
+		for _, t := range list.Targets {
+			if list.List == mcp.KindTools {
+				names = append(names, pin.Named{Upstream: t.Upstream, Name: t.Name})
+			}
+		}
+	}
+	return names
+}
+
+// Lookout records deceits while the gateway serves, each once.
+type Lookout struct {
+	journal *audit.Journal
+	shown   chan struct{} // holds a token: lists have changed since the last search
+
+	mu    sync.Mutex // guards the fields below
+	known map[Deceit]bool
+	now   []Deceit // of the last search
+}
+
+// NewLookout returns a lookout that records into a journal, which may be nil.
+func NewLookout(journal *audit.Journal) *Lookout {
+	return &Lookout{journal: journal, shown: make(chan struct{}, 1), known: make(map[Deceit]bool)}
+}
+
+// Changed says that lists have changed. It does not block.
+func (l *Lookout) Changed() {
+	select {
+	case l.shown <- struct{}{}:
+	default:
+	}
+}
+
+// Run searches whenever lists have changed, until ctx ends.
+func (l *Lookout) Run(ctx context.Context, s Sight) {
+	l.Changed() // since the last search, of another configuration
+	for {
+		select {
+		case <-l.shown:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		if l.journal.Enabled() {
+			l.Record(s.Deceits())
+		}
+	}
+}
+
+// Found returns what the last search has found.
+func (l *Lookout) Found() []Deceit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// Record records what is not known yet.
+func (l *Lookout) Record(all []Deceit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = all
+	for _, d := range all {
+		if l.known[d] || len(l.known) >= mostKnown {
+			continue
+		}
+		l.known[d] = true
+		l.journal.Put(&record.Record{Kind: record.KindDeceit, Event: d.event, Upstream: d.Upstream, List: mcp.KindTools, Name: d.Name, Reason: d.Text})
+	}
+}
