@@ -72,8 +72,8 @@ func newAPI(g *Gateway) *admin.API {
 		Policy: func() admin.Policy {
 			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g, rule) })
 		},
-		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).all(ctx) },
-		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).endAnywhere(ctx, digest) },
+		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
+		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
 		Accounts:   accountsDesk(accountNewsOf(g), func() Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,

@@ -2,22 +2,16 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
-	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -129,103 +123,17 @@ func (s *stores) key(purpose string) (*seal.Key, error) {
 	return seal.NewKey(s.secret, purpose, s.accepted...)
 }
 
-// maxClientName bounds what is shown of a text with which a client describes itself, in bytes.
-const maxClientName = 256
-
-// sessionsPath is where replicas ask each other for their sessions (cluster.Cluster.Ask).
-const sessionsPath = "/sessions"
-
-// knownSessions are the sessions of clients, as operators see and end them.
-type knownSessions struct {
-	self    string // the name of this replica
-	list    func() []session.Listed
-	end     func(ctx context.Context, user, id string) error
-	cluster *cluster.Cluster
-	// load counts what is held of a session here, ownLists are the servers that show it other lists.
-	load     func(key string) live.Load
-	ownLists func(key string) []string
-}
-
-func sessionsOf(g *Gateway) knownSessions {
+// sessionsOf answers operators who ask for sessions.
+func sessionsOf(g *Gateway) sessions.Desk {
 	s := g.services
-	return knownSessions{self: s.cluster.Self(), list: s.list, end: s.sessions.Delete, cluster: s.cluster, load: g.front.LoadOf, ownLists: g.graph().catalog.OwnLists}
-}
-
-// all returns the sessions of all replicas, the last one that was used first, and the replicas
-// that did not answer.
-func (k knownSessions) all(ctx context.Context) (all []admin.Session, missing []string) {
-	all = k.here()
-	for _, a := range k.cluster.Ask(ctx, http.MethodGet, sessionsPath) {
-		var theirs []admin.Session
-		if a.Err != nil || a.Status != http.StatusOK || json.Unmarshal(a.Body, &theirs) != nil {
-			missing = append(missing, a.Replica)
-			continue
-		}
-		all = append(all, theirs...)
+	return sessions.Desk{
+		Log: g.log, Self: s.cluster.Self(), List: s.list, End: s.sessions.Delete, Load: g.front.LoadOf, OwnLists: g.graph().catalog.OwnLists,
+		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
+			for _, a := range s.cluster.Ask(ctx, method, path) {
+				heard(a.Replica, a.Status, a.Body, a.Err)
+			}
+		},
 	}
-	slices.SortStableFunc(all, func(a, b admin.Session) int { return b.Used.Compare(a.Used) })
-	seen := make(map[string]bool, len(all)) // one that is handed over may be at two replicas
-	return slices.DeleteFunc(all, func(s admin.Session) bool {
-		before := seen[s.Session]
-		seen[s.Session] = true
-		return before
-	}), missing
-}
-
-// here returns the sessions of this replica.
-func (k knownSessions) here() []admin.Session {
-	all := []admin.Session{}
-	for _, s := range k.list() {
-		load := k.load(s.Key())
-		all = append(all, admin.Session{
-			Calls: load.Calls, Streams: load.Streams, Questions: load.Questions, OwnLists: k.ownLists(s.Key()),
-			Session: record.Digest(s.Key()), User: s.Subject, Client: s.Client,
-			ClientName: describes(s.Record, "name"), ClientVersion: describes(s.Record, "version"),
-			View: s.View, Revision: s.Revision, Replica: k.self, Started: s.Created, Used: s.Used,
-		})
-	}
-	return all
-}
-
-// describes returns a text with which a client describes itself.
-func describes(r session.Record, member string) string {
-	text := r.ClientInfo.At(member).Text()
-	if len(text) > maxClientName {
-		return text[:maxClientName] + "..."
-	}
-	return text
-}
-
-// endAnywhere ends the session with a digest at the replica that has it.
-func (k knownSessions) endAnywhere(ctx context.Context, digest string) error {
-	err := k.endHere(ctx, digest)
-	if !errors.Is(err, admin.ErrNoSession) {
-		return err
-	}
-	for _, a := range k.cluster.Ask(ctx, http.MethodDelete, sessionsPath+"/"+url.PathEscape(digest)) {
-		switch {
-		case a.Err == nil && a.Status == http.StatusNoContent:
-			return nil
-		case a.Err != nil || a.Status != http.StatusNotFound:
-			err = admin.ErrNotAsked
-		}
-	}
-	return err
-}
-
-// endHere ends the session with a digest, if this replica has it.
-func (k knownSessions) endHere(ctx context.Context, digest string) error {
-	for _, one := range k.list() {
-		if record.Digest(one.Key()) != digest {
-			continue
-		}
-		err := k.end(ctx, one.User, one.ID)
-		if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrMoved) {
-			return admin.ErrNoSession
-		}
-		return err
-	}
-	return admin.ErrNoSession
 }
 
 func accountNewsOf(g *Gateway) accountNews {
@@ -240,23 +148,10 @@ func accountNewsOf(g *Gateway) accountNews {
 // whose accounts have changed there.
 func asked(g *Gateway) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+sessionsPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(sessionsOf(g).here()) // the other replica has left
-	})
+	mux.HandleFunc("GET "+sessions.Path, func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
+	mux.HandleFunc("DELETE "+sessions.Path+"/{session}", func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
 	mux.HandleFunc("POST "+accountsPath, func(w http.ResponseWriter, r *http.Request) { accountNewsOf(g).told(w, r) })
 	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { deskOf(g).Asked(w, r) })
-	mux.HandleFunc("DELETE "+sessionsPath+"/{session}", func(w http.ResponseWriter, r *http.Request) {
-		switch err := sessionsOf(g).endHere(r.Context(), r.PathValue("session")); {
-		case errors.Is(err, admin.ErrNoSession):
-			w.WriteHeader(http.StatusNotFound)
-		case err != nil:
-			g.log.Warn("an operator at another replica could not end a session", failure.StoreDown.Attr(), "error", err)
-			w.WriteHeader(http.StatusServiceUnavailable)
-		default:
-			w.WriteHeader(http.StatusNoContent)
-		}
-	})
 	return mux
 }
 

@@ -1,0 +1,136 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// maxClientName bounds what is shown of a text with which a client describes itself, in bytes.
+const maxClientName = 256
+
+// Path is where replicas ask each other for their sessions.
+const Path = "/sessions"
+
+// Desk answers operators who ask for sessions of clients, and other replicas that ask for them.
+type Desk struct {
+	Log  *slog.Logger
+	Self string // the name of this replica
+	List func() []session.Listed
+	End  func(ctx context.Context, user, id string) error
+	// Others sends a request to all other replicas, and has each answer heard.
+	Others func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error))
+	// Load counts what is held of a session here, OwnLists are the servers that show it other lists.
+	Load     func(key string) live.Load
+	OwnLists func(key string) []string
+}
+
+// All returns the sessions of all replicas, the last one that was used first, and the replicas
+// that did not answer.
+func (d Desk) All(ctx context.Context) (all []admin.Session, missing []string) {
+	all = d.here()
+	d.Others(ctx, http.MethodGet, Path, func(replica string, status int, body []byte, err error) {
+		var theirs []admin.Session
+		if err != nil || status != http.StatusOK || json.Unmarshal(body, &theirs) != nil {
+			missing = append(missing, replica)
+			return
+		}
+		all = append(all, theirs...)
+	})
+	slices.SortStableFunc(all, func(a, b admin.Session) int { return b.Used.Compare(a.Used) })
+	seen := make(map[string]bool, len(all)) // one that is handed over may be at two replicas
+	return slices.DeleteFunc(all, func(s admin.Session) bool {
+		before := seen[s.Session]
+		seen[s.Session] = true
+		return before
+	}), missing
+}
+
+// here returns the sessions of this replica.
+func (d Desk) here() []admin.Session {
+	all := []admin.Session{}
+	for _, s := range d.List() {
+		load := d.Load(s.Key())
+		all = append(all, admin.Session{
+			Calls: load.Calls, Streams: load.Streams, Questions: load.Questions, OwnLists: d.OwnLists(s.Key()),
+			Session: record.Digest(s.Key()), User: s.Subject, Client: s.Client,
+			ClientName: describes(s.Record, "name"), ClientVersion: describes(s.Record, "version"),
+			View: s.View, Revision: s.Revision, Replica: d.Self, Started: s.Created, Used: s.Used,
+		})
+	}
+	return all
+}
+
+// describes returns a text with which a client describes itself.
+func describes(r session.Record, member string) string {
+	text := r.ClientInfo.At(member).Text()
+	if len(text) > maxClientName {
+		return text[:maxClientName] + "..."
+	}
+	return text
+}
+
+// EndAnywhere ends the session with a digest at the replica that has it.
+func (d Desk) EndAnywhere(ctx context.Context, digest string) error {
+	err := d.endHere(ctx, digest)
+	if !errors.Is(err, admin.ErrNoSession) {
+		return err
+	}
+	ended := false
+	d.Others(ctx, http.MethodDelete, Path+"/"+url.PathEscape(digest), func(_ string, status int, _ []byte, failed error) {
+		switch {
+		case failed == nil && status == http.StatusNoContent:
+			ended = true
+		case failed != nil || status != http.StatusNotFound:
+			err = admin.ErrNotAsked
+		}
+	})
+	if ended {
+		return nil
+	}
+	return err
+}
+
+// endHere ends the session with a digest, if this replica has it.
+func (d Desk) endHere(ctx context.Context, digest string) error {
+	for _, one := range d.List() {
+		if record.Digest(one.Key()) != digest {
+			continue
+		}
+		err := d.End(ctx, one.User, one.ID)
+		if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrMoved) {
+			return admin.ErrNoSession
+		}
+		return err
+	}
+	return admin.ErrNoSession
+}
+
+// Asked answers another replica: a GET of Path with the sessions here, a DELETE of one below it by
+// ending it.
+func (d Desk) Asked(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(d.here()) // the other replica has left
+		return
+	}
+	switch err := d.endHere(r.Context(), r.PathValue("session")); {
+	case errors.Is(err, admin.ErrNoSession):
+		w.WriteHeader(http.StatusNotFound)
+	case err != nil:
+		d.Log.Warn("an operator at another replica could not end a session", failure.StoreDown.Attr(), "error", err)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
