@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
@@ -364,7 +365,7 @@ func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, err
 		return os.LookupEnv(name)
 	}
 	text, version, log := []byte(p.Config), g.services.version, slog.New(slog.DiscardHandler)
-	if problems := maskProblem(text); problems != nil {
+	if problems := settings.MaskProblem(text); problems != nil {
 		return admin.Probed{}, &admin.BadDraft{Problems: problems}
 	}
 	var reports []UpstreamReport
@@ -376,12 +377,12 @@ func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, err
 		reports, doubts, err = TryBlindly(ctx, text, p.Server, g.graph().cfg.Upstreams, given, version, log)
 	}
 	if bad, ok := errors.AsType[*config.Error](err); ok {
-		return admin.Probed{}, &admin.BadDraft{Problems: shownProblems(bad)}
+		return admin.Probed{}, &admin.BadDraft{Problems: settings.Problems(bad)}
 	}
 	if err != nil {
 		return admin.Probed{}, err
 	}
-	found := admin.Probed{Warnings: shownProblems(&config.Error{Problems: doubts})}
+	found := admin.Probed{Warnings: settings.Problems(&config.Error{Problems: doubts})}
 	for _, r := range reports {
 		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
 		for _, w := range r.Withheld {

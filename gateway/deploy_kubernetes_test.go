@@ -158,7 +158,7 @@ const kubernetesDir = "kubernetes/"
 // TestDeployKubernetes: the manifests contain no unknown key, agree with each other and with
 // the configuration, and keep to the restricted pod security profile.
 func TestDeployKubernetes(t *testing.T) {
-	settings(t)
+	deploySettings(t)
 	k := strictly[kustomization](t, kubernetesDir+"kustomization.yaml")[0]
 	app := strictly[object[deployment]](t, kubernetesDir+"deployment.yaml")[0]
 	svc := strictly[object[service]](t, kubernetesDir+"service.yaml")[0]

@@ -34,7 +34,7 @@ const monitoringDir = kubernetesDir + "monitoring/"
 // TestDeployMonitoring: Prometheus finds the pods and their port, and the Operator has the
 // same alerts. internal/e2e compares them with the metrics that exist.
 func TestDeployMonitoring(t *testing.T) {
-	settings(t)
+	deploySettings(t)
 	alerts := strictly[ruleFile](t, "prometheus/alerts.yaml")[0]
 	rules := strictly[object[ruleFile]](t, monitoringDir+"rules.yaml")[0]
 	if !reflect.DeepEqual(rules.Spec, alerts) {

@@ -88,8 +88,8 @@ func strictly[T any](t *testing.T, file string) (all []T) {
 	}
 }
 
-// settings sets the variables that the configurations refer to.
-func settings(t *testing.T) {
+// deploySettings sets the variables that the configurations refer to.
+func deploySettings(t *testing.T) {
 	for name, value := range map[string]string{
 		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "REDIS_PASSWORD": "s3cret",
 		"REDIS_URL": "rediss://redis.example.com:6379/0", "GATEHOUSE_KEY": "0123456789abcdef0123456789abcdef",
@@ -175,7 +175,7 @@ type composeService struct {
 }
 
 func TestDeployCompose(t *testing.T) {
-	settings(t)
+	deploySettings(t)
 	c := strictly[composeFile](t, "compose.yaml")[0]
 	proxy, err := os.ReadFile(filepath.Join(deployDir, "compose/Caddyfile"))
 	if err != nil {

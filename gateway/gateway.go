@@ -150,7 +150,7 @@ func (g *Gateway) load(opts Options) (Config, []config.Problem, error) {
 		g.rulePlaces.Store(&l.Places)
 		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}
-			noteRead(g, l, nil, nil)
+			settingsOf(g).NoteRead(l, nil, nil)
 		}
 		return l.Config.WithDefaults(), l.Warnings, err
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -14,11 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -26,7 +24,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/series"
-	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
@@ -50,7 +47,7 @@ func openOperators(g *Gateway, cfg Config, shared *stores, metrics *recent.Metri
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
 	last := newLastFindings()
-	desk := deskOf(g)
+	desk, settings := deskOf(g), settingsOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
 		Trusted: trusted,
@@ -99,18 +96,8 @@ func newAPI(g *Gateway) *admin.API {
 		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		State: func() admin.State { return shownState(g) },
 		Settings: admin.Settings{
-			Text:      func() (admin.ConfigText, error) { return shownText(g) },
-			Effective: func() (admin.EffectiveConfig, error) { return shownEffective(g) },
-			History: func() []admin.ConfigChange {
-				if g.history == nil {
-					return nil
-				}
-				return g.history.All()
-			},
-			Check: func(text string, blind bool) admin.ConfigCheck { return checkText(g, []byte(text), blind) },
-			Save:  func(text, revision string) (admin.Reload, error) { return savedText(g, []byte(text), revision) },
+			Text: settings.Text, Effective: settings.Effective, History: settings.Changes, Check: settings.Check, Save: settings.Save, Saves: settings.Saves,
 			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return probed(ctx, g, p) },
-			Saves: func() bool { return g.graph().cfg.Admin.Console.Save },
 		},
 	})
 }
@@ -182,11 +169,11 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 		err = fmt.Errorf("policy.rules: %d are more than %d: let gatehouse policy replay try them, with files of records", n, mostDraftRules)
 	}
 	if err != nil {
-		return nil, &admin.BadDraft{Problems: shownProblems(err)}
+		return nil, &admin.BadDraft{Problems: settings.Problems(err)}
 	}
 	d.Filter.Kinds = []string{record.KindCall}
 	found := g.recent.Find(ctx, recent.Query{Filter: d.Filter})
-	r, err := explain.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, inForce(g))
+	r, err := explain.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, settingsOf(g).InForce())
 	if err != nil {
 		return nil, err
 	}
@@ -204,152 +191,19 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 	return r.Report(), nil
 }
 
-// inForce returns the configuration that holds. If it is still in its file, references in it are
-// read as in a draft, so that both can be compared.
-func inForce(g *Gateway) *config.Loaded {
-	if g.file != nil {
-		if data, _, _, err := strictyaml.SeeFile(g.file.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == g.ReloadStatus().Revision {
-			if l, err := config.ReadBlindly(g.file.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
-				l.Text = data
-				return &l
+// settingsOf answers operators who ask for the configuration.
+func settingsOf(g *Gateway) settings.Desk {
+	return settings.Desk{
+		File: g.file, History: g.history, Apply: g.Save,
+		Now:      func() Config { return g.graph().cfg },
+		Revision: func() string { return g.ReloadStatus().Revision },
+		Places: func() map[string]string {
+			if places := g.rulePlaces.Load(); places != nil {
+				return *places
 			}
-		}
+			return nil
+		},
 	}
-	l := config.Loaded{Config: g.graph().cfg}
-	if places := g.rulePlaces.Load(); places != nil {
-		l.Places = *places
-	}
-	return &l
-}
-
-// maskedText returns a text of a configuration without its secrets, or why it is not shown.
-func maskedText(text []byte) (masked, hidden string) {
-	if text == nil {
-		return "", "the file cannot be read"
-	}
-	masked, err := configtext.Masked(text, reflect.TypeFor[Config]())
-	if err != nil {
-		return "", err.Error()
-	}
-	return masked, ""
-}
-
-// noteRead adds a reading of the file to the history.
-func noteRead(g *Gateway, l config.Loaded, changed []string, err error) {
-	if g.history == nil {
-		return
-	}
-	masked, hidden := maskedText(l.Text)
-	g.history.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: shownProblems(err), Changed: changed}, masked, hidden)
-}
-
-func shownText(g *Gateway) (admin.ConfigText, error) {
-	if g.file == nil {
-		return admin.ConfigText{}, admin.ErrNoFile
-	}
-	data, _, _, err := strictyaml.SeeFile(g.file.Path, config.MaxBytes)
-	if err != nil {
-		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", g.file.Path, err)
-	}
-	t := admin.ConfigText{File: g.file.Path, Revision: config.RevisionOf(data), Save: g.graph().cfg.Admin.Console.Save}
-	t.Text, t.Hidden = maskedText(data)
-	t.Masked = t.Hidden == "" && t.Text != string(data)
-	t.InForce = t.Revision == g.ReloadStatus().Revision
-	return t, nil
-}
-
-func shownEffective(g *Gateway) (admin.EffectiveConfig, error) {
-	if g.history == nil {
-		return admin.EffectiveConfig{}, admin.ErrNoFile
-	}
-	e := admin.EffectiveConfig{Revision: g.ReloadStatus().Revision}
-	masked, hidden := g.history.Holds()
-	cfg := g.graph().cfg
-	cfg.Upstreams = slices.Clone(cfg.Upstreams)
-	for i, u := range cfg.Upstreams {
-		if u.Skills == "" {
-			cfg.Upstreams[i] = u.WithDefaults()
-			cfg.Upstreams[i].Transport = u.Transport // what it is by default shows when it is tried
-		}
-	}
-	if e.Hidden = hidden; hidden == "" {
-		var err error
-		if e.Text, err = configtext.Effective(masked, cfg); err != nil {
-			return e, err
-		}
-	}
-	return e, nil
-}
-
-// checkText says what is wrong with a text, and what a reload of it would change. With blind, its
-// references are not looked up.
-func checkText(g *Gateway, text []byte, blind bool) (c admin.ConfigCheck) {
-	before := g.graph().cfg
-	next, err := config.Loaded{}, error(nil)
-	switch {
-	case maskProblem(text) != nil:
-		c.Problems = maskProblem(text)
-		return c
-	case len(text) > config.MaxBytes:
-		err = fmt.Errorf("it has more than %d bytes", config.MaxBytes)
-	case blind:
-		c.Notes = append(c.Notes, "References are not looked up for you: problems on lines that have one are not reported.")
-		if now := inForce(g); now.Text != nil {
-			before = now.Config.WithDefaults()
-		} else {
-			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
-		}
-		next, err = config.ReadBlindly("", text, nil)
-		if restart := next.Config.WithDefaults().NeedsRestart(before); err == nil && restart != nil {
-			err = strictyaml.Unplaced(restart)
-		}
-	case g.file == nil:
-		next, err = config.ReadText("", text, &before, os.LookupEnv)
-	default:
-		next, err = config.ReadText(g.file.Path, text, &before, os.LookupEnv)
-	}
-	if c.Problems = shownProblems(err); err != nil {
-		return c
-	}
-	c.Warnings = shownProblems(&config.Error{Problems: next.Warnings})
-	c.Changed = config.ChangedSections(before, next.Config.WithDefaults())
-	c.Added, c.Replaced, c.Removed = config.ChangedServers(before, next.Config)
-	slices.Sort(c.Removed)
-	return c
-}
-
-// maskProblem says where a mask stands in place of a secret.
-func maskProblem(text []byte) []admin.Problem {
-	line, column := configtext.FindMask(text)
-	if line == 0 {
-		return nil
-	}
-	return []admin.Problem{{Line: line, Column: column, Message: configtext.Mask + " stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there"}}
-}
-
-// savedText writes a text into the file and applies it.
-func savedText(g *Gateway, text []byte, revision string) (admin.Reload, error) {
-	switch {
-	case g.file == nil:
-		return admin.Reload{}, admin.ErrNoFile
-	case !g.graph().cfg.Admin.Console.Save:
-		return admin.Reload{}, admin.ErrNoSaving
-	case len(text) > config.MaxBytes:
-		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", config.MaxBytes)}}}
-	case maskProblem(text) != nil:
-		return admin.Reload{}, &admin.BadDraft{Problems: maskProblem(text)}
-	}
-	err := g.file.Still(revision)
-	if err == nil {
-		err = g.Save(text, revision)
-	}
-	if bad, ok := errors.AsType[*config.Error](err); ok {
-		return admin.Reload{}, &admin.BadDraft{Problems: shownProblems(bad)}
-	}
-	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
-		err = fmt.Errorf("nothing was changed: %w", err)
-	}
-	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision}, err
 }
 
 // deskOf answers operators who ask for servers.
@@ -436,30 +290,11 @@ func reloaded(g *Gateway) (admin.Reload, error) {
 	if errors.Is(err, ErrNotRunning) {
 		return admin.Reload{}, err
 	}
-	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision, Problems: shownProblems(err)}, nil
-}
-
-// shownProblems returns what is wrong, a problem for each line of a configuration.
-func shownProblems(err error) (all []admin.Problem) {
-	if err == nil {
-		return nil
-	}
-	bad, ok := errors.AsType[*config.Error](err)
-	if !ok {
-		return []admin.Problem{{Message: err.Error()}}
-	}
-	for _, p := range bad.Problems {
-		message := p.Message
-		if p.Path != "" {
-			message = p.Path + ": " + message
-		}
-		all = append(all, admin.Problem{File: p.File, Line: p.Line, Column: p.Column, Message: message})
-	}
-	return all
+	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision, Problems: settings.Problems(err)}, nil
 }
 
 func shownState(g *Gateway) admin.State {
 	status, state := g.ReloadStatus(), g.graph().cfg.Summary().State
-	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, shownProblems(status.Err)
+	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, settings.Problems(status.Err)
 	return state
 }

@@ -83,7 +83,7 @@ func (g *Gateway) noteReload(l config.Loaded, before Config, err error) {
 		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, l.Revision
 	}
 	g.mu.Unlock()
-	noteRead(g, l, config.ChangedSections(before, g.graph().cfg), err)
+	settingsOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)
 	g.services.metrics.reload(err)
 }
 

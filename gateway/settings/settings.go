@@ -1,0 +1,206 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+)
+
+// Desk answers operators who look at the configuration, change it, or try a draft of it.
+type Desk struct {
+	File    *config.File         // nil for none
+	History *admin.ConfigHistory // nil for none, as without a file
+	// Now is the configuration that holds, with its defaults, Revision that of its text, and Places
+	// those of its rules.
+	Now      func() config.Config
+	Revision func() string
+	Places   func() map[string]string
+	// Apply applies a text and writes it into the file, which must still have a revision.
+	Apply func(text []byte, revision string) error
+}
+
+// Changes returns the readings of the file, nil if none are kept.
+func (d Desk) Changes() []admin.ConfigChange {
+	if d.History == nil {
+		return nil
+	}
+	return d.History.All()
+}
+
+// Saves reports whether operators may change the file.
+func (d Desk) Saves() bool { return d.Now().Admin.Console.Save }
+
+// maskedText returns a text of a configuration without its secrets, or why it is not shown.
+func maskedText(text []byte) (masked, hidden string) {
+	if text == nil {
+		return "", "the file cannot be read"
+	}
+	masked, err := configtext.Masked(text, reflect.TypeFor[config.Config]())
+	if err != nil {
+		return "", err.Error()
+	}
+	return masked, ""
+}
+
+// NoteRead adds a reading of the file to the history.
+func (d Desk) NoteRead(l config.Loaded, changed []string, err error) {
+	if d.History == nil {
+		return
+	}
+	masked, hidden := maskedText(l.Text)
+	d.History.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: Problems(err), Changed: changed}, masked, hidden)
+}
+
+// Text returns the text of the file, without its secrets.
+func (d Desk) Text() (admin.ConfigText, error) {
+	if d.File == nil {
+		return admin.ConfigText{}, admin.ErrNoFile
+	}
+	data, _, _, err := strictyaml.SeeFile(d.File.Path, config.MaxBytes)
+	if err != nil {
+		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", d.File.Path, err)
+	}
+	t := admin.ConfigText{File: d.File.Path, Revision: config.RevisionOf(data), Save: d.Now().Admin.Console.Save}
+	t.Text, t.Hidden = maskedText(data)
+	t.Masked = t.Hidden == "" && t.Text != string(data)
+	t.InForce = t.Revision == d.Revision()
+	return t, nil
+}
+
+// Effective returns the configuration that holds, with its defaults.
+func (d Desk) Effective() (admin.EffectiveConfig, error) {
+	if d.History == nil {
+		return admin.EffectiveConfig{}, admin.ErrNoFile
+	}
+	e := admin.EffectiveConfig{Revision: d.Revision()}
+	masked, hidden := d.History.Holds()
+	cfg := d.Now()
+	cfg.Upstreams = slices.Clone(cfg.Upstreams)
+	for i, u := range cfg.Upstreams {
+		if u.Skills == "" {
+			cfg.Upstreams[i] = u.WithDefaults()
+			cfg.Upstreams[i].Transport = u.Transport // what it is by default shows when it is tried
+		}
+	}
+	if e.Hidden = hidden; hidden == "" {
+		var err error
+		if e.Text, err = configtext.Effective(masked, cfg); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// Check says what is wrong with a text, and what a reload of it would change. With blind, its
+// references are not looked up.
+func (d Desk) Check(draft string, blind bool) (c admin.ConfigCheck) {
+	text := []byte(draft)
+	before := d.Now()
+	next, err := config.Loaded{}, error(nil)
+	switch {
+	case MaskProblem(text) != nil:
+		c.Problems = MaskProblem(text)
+		return c
+	case len(text) > config.MaxBytes:
+		err = fmt.Errorf("it has more than %d bytes", config.MaxBytes)
+	case blind:
+		c.Notes = append(c.Notes, "References are not looked up for you: problems on lines that have one are not reported.")
+		if now := d.InForce(); now.Text != nil {
+			before = now.Config.WithDefaults()
+		} else {
+			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
+		}
+		next, err = config.ReadBlindly("", text, nil)
+		if restart := next.Config.WithDefaults().NeedsRestart(before); err == nil && restart != nil {
+			err = strictyaml.Unplaced(restart)
+		}
+	case d.File == nil:
+		next, err = config.ReadText("", text, &before, os.LookupEnv)
+	default:
+		next, err = config.ReadText(d.File.Path, text, &before, os.LookupEnv)
+	}
+	if c.Problems = Problems(err); err != nil {
+		return c
+	}
+	c.Warnings = Problems(&config.Error{Problems: next.Warnings})
+	c.Changed = config.ChangedSections(before, next.Config.WithDefaults())
+	c.Added, c.Replaced, c.Removed = config.ChangedServers(before, next.Config)
+	slices.Sort(c.Removed)
+	return c
+}
+
+// MaskProblem says where a mask stands in place of a secret.
+func MaskProblem(text []byte) []admin.Problem {
+	line, column := configtext.FindMask(text)
+	if line == 0 {
+		return nil
+	}
+	return []admin.Problem{{Line: line, Column: column, Message: configtext.Mask + " stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there"}}
+}
+
+// Save writes a text into the file and applies it.
+func (d Desk) Save(draft, revision string) (admin.Reload, error) {
+	text := []byte(draft)
+	switch {
+	case d.File == nil:
+		return admin.Reload{}, admin.ErrNoFile
+	case !d.Now().Admin.Console.Save:
+		return admin.Reload{}, admin.ErrNoSaving
+	case len(text) > config.MaxBytes:
+		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", config.MaxBytes)}}}
+	case MaskProblem(text) != nil:
+		return admin.Reload{}, &admin.BadDraft{Problems: MaskProblem(text)}
+	}
+	err := d.File.Still(revision)
+	if err == nil {
+		err = d.Apply(text, revision)
+	}
+	if bad, ok := errors.AsType[*config.Error](err); ok {
+		return admin.Reload{}, &admin.BadDraft{Problems: Problems(bad)}
+	}
+	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
+		err = fmt.Errorf("nothing was changed: %w", err)
+	}
+	return admin.Reload{Applied: err == nil, Revision: d.Revision()}, err
+}
+
+// InForce returns the configuration that holds. If it is still in its file, references in it are
+// read as in a draft, so that both can be compared.
+func (d Desk) InForce() *config.Loaded {
+	if d.File != nil {
+		if data, _, _, err := strictyaml.SeeFile(d.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == d.Revision() {
+			if l, err := config.ReadBlindly(d.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
+				l.Text = data
+				return &l
+			}
+		}
+	}
+	return &config.Loaded{Config: d.Now(), Places: d.Places()}
+}
+
+// Problems returns what is wrong, a problem for each line of a configuration.
+func Problems(err error) (all []admin.Problem) {
+	if err == nil {
+		return nil
+	}
+	bad, ok := errors.AsType[*config.Error](err)
+	if !ok {
+		return []admin.Problem{{Message: err.Error()}}
+	}
+	for _, p := range bad.Problems {
+		message := p.Message
+		if p.Path != "" {
+			message = p.Path + ": " + message
+		}
+		all = append(all, admin.Problem{File: p.File, Line: p.Line, Column: p.Column, Message: message})
+	}
+	return all
+}
