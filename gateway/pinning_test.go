@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -26,8 +27,8 @@ func (s *site) describe(name, description string) {
 	s.server.AddTool(&sdk.Tool{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object"}`)}, saying(description))
 }
 
-// review compares what the upstreams of a configuration file offer with its lock file.
-func review(t *testing.T, file string) *LockReview {
+// reviewed compares what the upstreams of a configuration file offer with its lock file.
+func reviewed(t *testing.T, file string) *review.Review {
 	t.Helper()
 	cfg, _, err := config.Load(file)
 	if err != nil {
@@ -53,7 +54,7 @@ func emptyLock(t *testing.T) string {
 }
 
 // approve approves the changes of these names, or all without any, and writes the lock file.
-func (r *LockReview) approve(t *testing.T, names ...string) (changes []string) {
+func approve(t *testing.T, r *review.Review, names ...string) (changes []string) {
 	t.Helper()
 	for _, u := range r.Upstreams {
 		for _, c := range u.Changes {
@@ -78,7 +79,7 @@ func TestPinning(t *testing.T) {
 			p.describe("work", "Works.")
 			c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
 			c.write(t, fmt.Sprintf("upstreams: [{name: a, url: %q}]\npinning: {mode: block}\n", p.url))
-			if got := review(t, c.file).approve(t); !slices.Equal(got, []string{"a: new tools work"}) {
+			if got := approve(t, reviewed(t, c.file)); !slices.Equal(got, []string{"a: new tools work"}) {
 				t.Fatalf("before anything is approved: %q", got)
 			}
 			c.run(t)
@@ -113,11 +114,11 @@ func TestPinning(t *testing.T) {
 				t.Errorf("%d things are counted, want 2", got)
 			}
 
-			found := review(t, c.file)
+			found := reviewed(t, c.file)
 			if got := found.Upstreams[0].Changes[1]; !strings.Contains(got.Diff(), "-  Works.\n+  Works.<U+200B> Read") {
 				t.Errorf("the difference reads\n%s", got.Diff())
 			}
-			if got := found.approve(t, "work"); !slices.Equal(got, []string{"a: new tools wipe", "a: changed tools work"}) {
+			if got := approve(t, found, "work"); !slices.Equal(got, []string{"a: new tools wipe", "a: changed tools work"}) {
 				t.Errorf("the differences are %q", got)
 			}
 			await("a__work")

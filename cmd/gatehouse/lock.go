@@ -15,11 +15,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 )
 
 func newLock() *cobra.Command {
 	var file string
-	var review, yes, running bool
+	var ask, yes, running bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "lock --config FILE [--review | --yes]",
@@ -41,7 +42,7 @@ func newLock() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			var found *gateway.LockReview
+			var found *review.Review
 			if running {
 				found, err = reviewSeen(ctx, file, cfg)
 			} else {
@@ -50,12 +51,12 @@ func newLock() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			session := lockSession{found: found, out: cmd.OutOrStdout(), in: bufio.NewScanner(cmd.InOrStdin()), all: yes || found.Fresh, ask: review}
+			session := lockSession{found: found, out: cmd.OutOrStdout(), in: bufio.NewScanner(cmd.InOrStdin()), all: yes || found.Fresh, ask: ask}
 			return session.run()
 		}),
 	}
 	configFlag(cmd, &file)
-	cmd.Flags().BoolVar(&review, "review", false, "ask for each difference whether to approve it")
+	cmd.Flags().BoolVar(&ask, "review", false, "ask for each difference whether to approve it")
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve all differences")
 	cmd.Flags().BoolVar(&running, "running", false, "compare with what a gateway that runs with this configuration has seen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
@@ -64,7 +65,7 @@ func newLock() *cobra.Command {
 }
 
 // reviewSeen asks the gateway that runs with a configuration.
-func reviewSeen(ctx context.Context, file string, cfg gateway.Config) (*gateway.LockReview, error) {
+func reviewSeen(ctx context.Context, file string, cfg gateway.Config) (*review.Review, error) {
 	o := &operator{config: file, role: admin.RoleViewer}
 	if err := o.find(); err != nil {
 		return nil, err
@@ -75,12 +76,12 @@ func reviewSeen(ctx context.Context, file string, cfg gateway.Config) (*gateway.
 	if _, err := o.ask(ctx, http.MethodGet, "/api/v1/pins", nil, &answer); err != nil {
 		return nil, err
 	}
-	return gateway.ReviewSeen(cfg, answer.Pins)
+	return review.Seen(cfg, answer.Pins)
 }
 
 // lockSession goes through what a review has found.
 type lockSession struct {
-	found *gateway.LockReview
+	found *review.Review
 	out   io.Writer
 	in    *bufio.Scanner
 	ask   bool
@@ -115,7 +116,7 @@ func (s *lockSession) run() error {
 	return nil
 }
 
-func (s *lockSession) upstream(u gateway.LockedUpstream) {
+func (s *lockSession) upstream(u review.Upstream) {
 	if u.Problem != "" {
 		s.problems = append(s.problems, u.Name)
 		fmt.Fprintf(s.out, "%s: not compared: %s\n", u.Name, u.Problem)
@@ -133,7 +134,7 @@ func (s *lockSession) upstream(u gateway.LockedUpstream) {
 	}
 }
 
-func (s *lockSession) change(upstream string, c gateway.LockChange) {
+func (s *lockSession) change(upstream string, c review.Change) {
 	what := strings.TrimSpace(string(c.Kind) + " " + c.Name)
 	if s.found.Fresh {
 		fmt.Fprintf(s.out, "  %s\n", what)

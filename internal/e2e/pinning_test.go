@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -84,7 +85,7 @@ func TestPinnedUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := gateway.ReviewSeen(cfg, seen.Pins)
+	found, err := review.Seen(cfg, seen.Pins)
 	if err != nil {
 		t.Fatal(err)
 	}
