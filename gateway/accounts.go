@@ -79,7 +79,7 @@ func (n accountNews) told(w http.ResponseWriter, r *http.Request) {
 }
 
 // accountsDesk answers operators who ask for accounts. now returns the configuration that holds.
-func accountsDesk(n accountNews, now func() Config) admin.Accounts {
+func accountsDesk(n accountNews, now func() config.Config) admin.Accounts {
 	v := n.vault
 	return admin.Accounts{
 		Of: func(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
@@ -128,7 +128,7 @@ func accountsDesk(n accountNews, now func() Config) admin.Accounts {
 const mostAccounts = 10_000
 
 // openAccounts makes what has users sign in at servers with accounts of their own.
-func openAccounts(g *Gateway, cfg Config, shared *stores) error {
+func openAccounts(g *Gateway, cfg config.Config, shared *stores) error {
 	key, err := shared.key("users' accounts at servers")
 	if err != nil {
 		return err

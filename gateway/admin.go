@@ -62,7 +62,7 @@ type visitors struct {
 }
 
 // openConsole prepares the console, if one is configured.
-func openConsole(g *Gateway, cfg Config, shared *stores) error {
+func openConsole(g *Gateway, cfg config.Config, shared *stores) error {
 	if cfg.Admin.Console.IsZero() {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (v visitors) flow(under *graph) *signin.Flow {
 const adminConnections = 256
 
 // openAdmin binds the port for operators, if one is configured.
-func (g *Gateway) openAdmin(cfg Config, given net.Listener) (err error) {
+func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
 	if cfg.Admin.Listen == "" {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -8,7 +9,7 @@ import (
 
 // openAudit opens the sinks of records, if there are any. What is recorded until the stores
 // close is written.
-func openAudit(g *Gateway, cfg Config, replica, version string, metrics *audit.Metrics) (err error) {
+func openAudit(g *Gateway, cfg config.Config, replica, version string, metrics *audit.Metrics) (err error) {
 	deps := audit.Deps{Replica: replica, Version: version, Log: g.log, Metrics: metrics}
 	if g.recent != nil {
 		deps.Also = func(r *record.Record) { g.recent.Put(r); g.series.Put(r) }

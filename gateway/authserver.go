@@ -13,7 +13,7 @@ import (
 
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
-func newAuth(cfg Config, with services) (*auth.Auth, *grants.Server, error) {
+func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, error) {
 	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.Judged}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)

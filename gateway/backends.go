@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -30,7 +31,7 @@ type BackendReport struct {
 
 // CheckBackends tries the session store and every issuer. It returns when each has answered or
 // failed, or when ctx ends.
-func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, err error) {
+func CheckBackends(ctx context.Context, cfg config.Config) (reports []BackendReport, err error) {
 	if cfg.Sessions.Store == session.StoreRedis {
 		reports = append(reports, checkRedis(ctx, cfg)...)
 	}
@@ -39,7 +40,7 @@ func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, er
 }
 
 // checkRedis tries the session store, and each replica that has a lease in it.
-func checkRedis(ctx context.Context, cfg Config) (reports []BackendReport) {
+func checkRedis(ctx context.Context, cfg config.Config) (reports []BackendReport) {
 	r := BackendReport{Name: "sessions.redis", Found: "takes sessions"}
 	db, err := redisdb.Open(cfg.Sessions.Redis, nil, nil)
 	if err == nil {
@@ -92,7 +93,7 @@ func (g *Gateway) replicas() (all []ReplicaHealth) {
 	return all
 }
 
-func checkIssuers(ctx context.Context, cfg Config) (reports []BackendReport, err error) {
+func checkIssuers(ctx context.Context, cfg config.Config) (reports []BackendReport, err error) {
 	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err

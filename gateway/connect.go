@@ -54,7 +54,7 @@ type UpstreamReport struct {
 // deceive people or models, each prefixed with the path of its key (see Locate).
 //
 // shown is what a view shows, if one is named, to a user who may use all of it.
-func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []UpstreamReport, shown []catalog.Shown, doubts []error, err error) {
+func Connect(ctx context.Context, cfg config.Config, view, version string, log *slog.Logger) (reports []UpstreamReport, shown []catalog.Shown, doubts []error, err error) {
 	if _, err := config.ViewNamed(cfg, view); err != nil {
 		return nil, nil, nil, err
 	}
@@ -103,7 +103,7 @@ func (g *graph) doubts() (doubts []error) {
 // inspect connects to the upstreams of a valid configuration. It waits until each has answered
 // or failed, or ctx ends, calls look, and closes everything. collect takes all definitions, pinned
 // or not; nil for guards.
-func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
+func inspect(ctx context.Context, cfg config.Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
 	with, err := newServices(&stores{}, version, nil, nil, log)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, 
 }
 
 // CheckSkills reads the skill directories of a configuration. It makes no connections.
-func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err error) {
+func CheckSkills(ctx context.Context, cfg config.Config) (reports []UpstreamReport, err error) {
 	for _, u := range cfg.Upstreams {
 		if !config.Enabled(u) || u.Skills == "" {
 			continue
@@ -215,7 +215,7 @@ type TokenReport struct {
 // Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
 // in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
 // takes in mode progressive. If a view is named, only its tools count, as it shows them.
-func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
+func Tokens(ctx context.Context, cfg config.Config, view, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
 	if _, err := config.ViewNamed(cfg, view); err != nil {
 		return nil, 0, err
 	}
@@ -227,7 +227,7 @@ func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Log
 }
 
 // open returns the configuration for a caller who may see everything, and sees it in full.
-func open(c Config) Config {
+func open(c config.Config) config.Config {
 	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
 	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil
 	c.Upstreams = slices.Clone(c.Upstreams)
@@ -330,8 +330,8 @@ func hostService(at string) (host string, ours bool) {
 }
 
 // try connects to upstreams, without anything else that a configuration says.
-func try(ctx context.Context, all Config, only, version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
-	cfg := Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
+func try(ctx context.Context, all config.Config, only, version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
+	cfg := config.Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
 	cfg.Naming.Instructions = ""
 	no, has := false, false
 	for i, u := range cfg.Upstreams {

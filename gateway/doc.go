@@ -8,11 +8,13 @@
 // Requests that other replicas forward arrive through internal/cluster at front.Forwarded, and
 // continue from there.
 //
-// It owns the configuration (config.go, config_load.go), the order of start and stop
-// (lifecycle.go), what the configuration shapes (graph.go) and how a reload replaces it
-// (reload.go), the order of the pipeline (pipeline.go) and the routes (routes.go). It leaves
-// the meaning of keys to the packages that own them, signals and exit codes to cmd/gatehouse,
-// and everything about MCP to the packages below.
+// It owns the order of start and stop (lifecycle.go), what the configuration shapes (graph.go) and
+// how a reload replaces it (reload.go), the order of the pipeline (pipeline.go), the routes
+// (routes.go), what replicas share (replicas.go), what operators' questions are answered from
+// (operators.go), and connecting to servers without serving anybody (connect.go). It leaves the
+// configuration to gateway/config, records to gateway/events, the answers themselves to the packages
+// that gateway/admin is made of, signals and exit codes to cmd/gatehouse, and everything about MCP to
+// the packages below.
 //
 // A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for the keys
 // of issuers, one that watches the configuration file, and one for each upstream that a reload

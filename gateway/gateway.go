@@ -141,7 +141,7 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-func (g *Gateway) load(opts Options) (Config, []config.Problem, error) {
+func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	now := time.Now()
 	g.reloaded = ReloadStatus{Loaded: now, Tried: now}
 	if g.file != nil {
@@ -155,12 +155,12 @@ func (g *Gateway) load(opts Options) (Config, []config.Problem, error) {
 		return l.Config.WithDefaults(), l.Warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
-		return Config{}, nil, strictyaml.Unplaced(err)
+		return config.Config{}, nil, strictyaml.Unplaced(err)
 	}
 	return opts.Config.WithDefaults(), nil, nil
 }
 
-func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error {
+func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, metrics *metrics) error {
 	g.log = log
 	if log == nil {
 		g.logLevel.Set(cfg.Telemetry.Log.Level)
@@ -175,7 +175,7 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error 
 	return nil
 }
 
-func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metrics) error {
+func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics *metrics) error {
 	shared, err := g.newStores(cfg, metrics)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ import (
 // catalog over them and the pipeline above it. Making one does no I/O. A reload makes a new
 // graph, which shares the unchanged parts.
 type graph struct {
-	cfg  Config // with defaults
+	cfg  config.Config // with defaults
 	auth *auth.Auth
 	// server is the gateway's own authorization server, nil for none.
 	server *grants.Server
@@ -156,7 +156,7 @@ func (l services) remember(g *graph) {
 
 // newGraph makes a graph of a configuration with defaults. before is the graph that it
 // replaces, nil for none: unchanged upstreams are taken from there.
-func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
+func newGraph(cfg config.Config, with services, before *graph) (g *graph, err error) {
 	g = &graph{cfg: cfg}
 	defer func() {
 		if err != nil {

@@ -5,12 +5,13 @@ import (
 	"log/slog"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 )
 
 // ReviewLock connects to the pinned upstreams of a valid configuration, or to all if none is pinned. It
 // waits until each has answered or failed, or ctx ends. It writes nothing.
-func ReviewLock(ctx context.Context, cfg Config, version string, log *slog.Logger) (*review.Review, error) {
+func ReviewLock(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*review.Review, error) {
 	r, err := review.Open(cfg)
 	if err != nil {
 		return nil, err

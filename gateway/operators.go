@@ -27,7 +27,7 @@ import (
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
-func openOperators(g *Gateway, cfg Config, shared *stores, metrics *recent.Metrics) error {
+func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recent.Metrics) error {
 	if !cfg.Admin.Operated() {
 		return nil
 	}
@@ -71,7 +71,7 @@ func newAPI(g *Gateway) *admin.API {
 		},
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
-		Accounts:   accountsDesk(accountNewsOf(g), func() Config { return g.graph().cfg }),
+		Accounts:   accountsDesk(accountNewsOf(g), func() config.Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
 		RuleAt:     func(rule string) string { return ruleAt(g, rule) },
@@ -195,7 +195,7 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 func settingsOf(g *Gateway) settings.Desk {
 	return settings.Desk{
 		File: g.file, History: g.history, Apply: g.Save,
-		Now:      func() Config { return g.graph().cfg },
+		Now:      func() config.Config { return g.graph().cfg },
 		Revision: func() string { return g.ReloadStatus().Revision },
 		Places: func() map[string]string {
 			if places := g.rulePlaces.Load(); places != nil {

@@ -100,7 +100,7 @@ func brokenOf(view catalog.UpstreamView, status upstream.Status) (all []diagnosi
 }
 
 // certificatesOf returns the files of certificates of a configuration.
-func certificatesOf(cfg Config) (all []diagnosis.Certificate) {
+func certificatesOf(cfg config.Config) (all []diagnosis.Certificate) {
 	add := func(section string, files clienttls.Files) {
 		for _, end := range files.Ends() {
 			all = append(all, diagnosis.Certificate{Section: section, End: end})

@@ -10,7 +10,7 @@ import (
 
 // guards returns how upstreams are wrapped for the catalog, and what is approved of them. collect,
 // if not nil, takes all definitions, and nothing is guarded; else found takes what is not approved.
-func guards(cfg Config, collect func(string, pin.Definition), found func(pinning.Finding)) (func(catalog.Upstream, upstream.Config) catalog.Upstream, pin.Lock, error) {
+func guards(cfg config.Config, collect func(string, pin.Definition), found func(pinning.Finding)) (func(catalog.Upstream, upstream.Config) catalog.Upstream, pin.Lock, error) {
 	if collect != nil {
 		return func(u catalog.Upstream, _ upstream.Config) catalog.Upstream {
 			return pinning.Collector{Server: u, Collect: collect}

@@ -34,7 +34,7 @@ type stages struct {
 // only hooks, which see what the guard lets pass, and what asks users to sign in at servers, which
 // makes the same call again: so nothing gets around either. Requests that
 // the gateway makes itself (Way.Lists) are not observed.
-func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err error) {
+func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages, err error) {
 	p.rules, err = policy.New(cfg.Rules(), config.ViewRules(cfg)...)
 	if err != nil {
 		return p, err
@@ -74,7 +74,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (p stages, err e
 }
 
 // shortened makes the stage that shortens large results of tools.
-func shortened(cfg Config, last *catalog.Catalog, rules *policy.Policy, with services) mcp.Middleware {
+func shortened(cfg config.Config, last *catalog.Catalog, rules *policy.Policy, with services) mcp.Middleware {
 	deps := results.Deps{
 		Store: with.results, Resolver: last, Visible: rules.Visible, Name: with.tasks.Name,
 		Log: with.log, Metrics: with.metrics.results,
@@ -91,7 +91,7 @@ func shortened(cfg Config, last *catalog.Catalog, rules *policy.Policy, with ser
 }
 
 // describe makes the stage that describes tools.
-func describe(cfg Config, names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
+func describe(cfg config.Config, names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
 	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.disclosure, Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range cfg.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
@@ -122,7 +122,7 @@ func describe(cfg Config, names disclosure.Resolver, with services) (*disclosure
 }
 
 // recorderOf returns the recorder of calls under a configuration, nil for none.
-func recorderOf(cfg Config, with services) *observe.Recorder {
+func recorderOf(cfg config.Config, with services) *observe.Recorder {
 	if with.recorder == nil {
 		return nil
 	}

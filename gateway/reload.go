@@ -76,7 +76,7 @@ func (g *Gateway) Reload() error {
 }
 
 // noteReload notes what became of a text of the configuration.
-func (g *Gateway) noteReload(l config.Loaded, before Config, err error) {
+func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 	g.mu.Lock()
 	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
 	if err == nil {
@@ -344,7 +344,7 @@ func (g *Gateway) graph() *graph {
 }
 
 // changes returns the attributes of the log line about a reload.
-func changes(before, next Config) []any {
+func changes(before, next config.Config) []any {
 	added, replaced, removed := config.ChangedServers(before, next)
 	attrs := []any{slog.String("changed", strings.Join(config.ChangedSections(before, next), ","))}
 	for _, some := range []struct {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
@@ -54,7 +55,7 @@ type shownTools interface {
 }
 
 // newStores opens the stores as sessions.store says.
-func (g *Gateway) newStores(cfg Config, metrics *metrics) (s *stores, err error) {
+func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err error) {
 	s = &stores{metrics: metrics, drop: func(string) {}, cluster: cluster.Alone()}
 	defer func() {
 		if err != nil && s.sessions != nil {
@@ -84,7 +85,7 @@ func (s *stores) openMemory(cfg session.Config, deps session.Deps) error {
 }
 
 // shareStores opens the stores in Redis.
-func (g *Gateway) shareStores(s *stores, cfg Config, deps session.Deps) error {
+func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) error {
 	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
 	deps.Moved = func(key, token string) { s.cluster.Doubt(key, token) }
 	redis, err := session.NewRedis(cfg.Sessions, deps)
