@@ -17,34 +17,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
-
-// openVault opens what keeps the users' own accounts at servers.
-func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.Metrics) (*vault.Vault, error) {
-	server := func(name string) upstream.Config {
-		for _, u := range g.graph().cfg.Upstreams {
-			if u.Name == name {
-				return u
-			}
-		}
-		return upstream.Config{}
-	}
-	return vault.New(cfg, vault.Deps{
-		Log: g.log, Redis: redis, Told: func(e vault.Event) { g.services.events.Account(e) }, Metrics: metrics,
-		URL: func(name string) string { return server(name).URL },
-		Trust: func(name string) []string {
-			if u := server(name); u.URL != "" {
-				return u.Auth.Trusted(u.URL)
-			}
-			return nil
-		},
-	})
-}
 
 // accountsPath is where replicas tell each other that a user has signed in at a server or out of it
 // (cluster.Cluster.Ask).
@@ -123,48 +99,6 @@ func accountsDesk(n accountNews, now func() config.Config) admin.Accounts {
 	}
 }
 
-// mostAccounts bounds what is kept of sign-ins that have begun, and of registrations, where there is
-// no Redis.
-const mostAccounts = 10_000
-
-// openAccounts makes what has users sign in at servers with accounts of their own.
-func openAccounts(g *Gateway, cfg config.Config, shared *stores) error {
-	key, err := shared.key("users' accounts at servers")
-	if err != nil {
-		return err
-	}
-	people, err := shared.key("users who have signed in at their accounts")
-	if err != nil {
-		return err
-	}
-	news, ended := accountNewsOf(g), signin.NewEnded(shared.redis)
-	g.services.accounts, err = accounts.New(accounts.Deps{
-		Vault: shared.vault, Log: g.log,
-		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
-		Changed: news.lists, Others: news.tellOthers,
-		Flow:   accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
-		People: signin.NewSessions(shared.redis, people),
-		SignIn: func() *signin.Flow {
-			now := g.graph()
-			flow := accountsFlow(accountsSignIn(now.cfg.Accounts.SignIn, now.cfg.Auth.Server, now.cfg.Admin.Console.SignIn), now.cfg.Auth, now.cfg.PublicURL, now.auth, key)
-			if flow != nil {
-				flow.Ended = ended
-			}
-			return flow
-		},
-		Servers: func() (all []accounts.Server) {
-			for _, u := range g.graph().cfg.Upstreams {
-				if config.Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
-					all = append(all, accountsServer(u))
-				}
-			}
-			return all
-		},
-		Failed: g.services.events.AccountRefused,
-	})
-	return err
-}
-
 // accountsServer is an upstream as users see it who sign in there.
 func accountsServer(u upstream.Config) accounts.Server {
 	s := accounts.Server{
@@ -202,6 +136,19 @@ func accountsFlow(s accounts.SignIn, cfg auth.Config, publicURL string, issuers 
 	f.IDToken = cfg.Server.Enabled && cfg.Server.Identity == auth.IdentityIDToken && f.Issuer == cmp.Or(cfg.Server.Provider, cfg.Issuers[0].URL)
 	askForToken(f, cfg, publicURL)
 	return f
+}
+
+// askForToken has a sign-in ask for a token for the gateway, as its clients do.
+func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
+	if len(f.Scopes) == 0 {
+		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
+	}
+	for _, iss := range cfg.Issuers {
+		// A provider whose tokens name another audience knows no resources, and may refuse them.
+		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
+			f.Resource = publicURL
+		}
+	}
 }
 
 // withPages serves the pages of accounts beside other paths.

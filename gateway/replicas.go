@@ -116,6 +116,28 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) e
 	return nil
 }
 
+// openVault opens what keeps the users' own accounts at servers.
+func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.Metrics) (*vault.Vault, error) {
+	server := func(name string) upstream.Config {
+		for _, u := range g.graph().cfg.Upstreams {
+			if u.Name == name {
+				return u
+			}
+		}
+		return upstream.Config{}
+	}
+	return vault.New(cfg, vault.Deps{
+		Log: g.log, Redis: redis, Told: func(e vault.Event) { g.services.events.Account(e) }, Metrics: metrics,
+		URL: func(name string) string { return server(name).URL },
+		Trust: func(name string) []string {
+			if u := server(name); u.URL != "" {
+				return u.Auth.Trusted(u.URL)
+			}
+			return nil
+		},
+	})
+}
+
 // key returns the sealing key for a purpose.
 func (s *stores) key(purpose string) (*seal.Key, error) {
 	if s.secret == nil {

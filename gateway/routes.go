@@ -9,10 +9,14 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -46,6 +50,48 @@ func (g *Gateway) setRoutes(under *graph) {
 		routes = recoverer(g.log, withPages(g.services.accounts, routes))
 	}
 	g.routes.Store(&routes)
+}
+
+// mostAccounts bounds what is kept of sign-ins that have begun, and of registrations, where there is
+// no Redis.
+const mostAccounts = 10_000
+
+// openAccounts makes what has users sign in at servers with accounts of their own.
+func openAccounts(g *Gateway, cfg config.Config, shared *stores) error {
+	key, err := shared.key("users' accounts at servers")
+	if err != nil {
+		return err
+	}
+	people, err := shared.key("users who have signed in at their accounts")
+	if err != nil {
+		return err
+	}
+	news, ended := accountNewsOf(g), signin.NewEnded(shared.redis)
+	g.services.accounts, err = accounts.New(accounts.Deps{
+		Vault: shared.vault, Log: g.log,
+		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
+		Changed: news.lists, Others: news.tellOthers,
+		Flow:   accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
+		People: signin.NewSessions(shared.redis, people),
+		SignIn: func() *signin.Flow {
+			now := g.graph()
+			flow := accountsFlow(accountsSignIn(now.cfg.Accounts.SignIn, now.cfg.Auth.Server, now.cfg.Admin.Console.SignIn), now.cfg.Auth, now.cfg.PublicURL, now.auth, key)
+			if flow != nil {
+				flow.Ended = ended
+			}
+			return flow
+		},
+		Servers: func() (all []accounts.Server) {
+			for _, u := range g.graph().cfg.Upstreams {
+				if config.Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
+					all = append(all, accountsServer(u))
+				}
+			}
+			return all
+		},
+		Failed: g.services.events.AccountRefused,
+	})
+	return err
 }
 
 // viewPlaces returns the places of a view.
