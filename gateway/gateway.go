@@ -82,7 +82,7 @@ type Gateway struct {
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
 	listener *doorway.Listener
-	server   *http.Server
+	server   *doorway.Server
 	failed   chan error // receives why the server stopped by itself
 
 	lookEvery time.Duration // lookAtFile; shorter in tests
@@ -313,20 +313,17 @@ func (g *Gateway) Start() {
 
 	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())
-	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.server = doorway.NewServer(base, newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
 			w.Header()["Connection"] = []string{"close"} // the client then makes a new connection
 		}
 		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
-	}), g.log)
+	}), g.log), g.listener, first.cfg.Connections)
 	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
-	g.server.ConnState, g.server.ConnContext = g.listener.State, g.listener.Context
-	g.server.IdleTimeout = first.cfg.Connections.IdleTimeout
-	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		if err := g.server.Serve(g.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.server.Serve(); !errors.Is(err, http.ErrServerClosed) {
 			g.failed <- fmt.Errorf("serving: %w", err)
 		}
 	}()

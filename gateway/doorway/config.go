@@ -13,6 +13,12 @@ import (
 // DefaultIdleTimeout is how long connections may be without a request.
 const DefaultIdleTimeout = 60 * time.Second
 
+// The values of HTTPServer.
+const (
+	serverOwn      = "own"
+	serverStandard = "standard"
+)
+
 const (
 	defaultMax = 10_000
 	// networkBits is the part of an IPv6 address that identifies a client: whoever has one
@@ -40,6 +46,10 @@ type Config struct {
 	// IdleTimeout is how long a connection may be without a request before it is closed.
 	// Default 60s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// HTTPServer says who reads requests: "own" has small plain ones read by the gateway itself,
+	// which takes less CPU, and all others by net/http; "standard" has all read by net/http.
+	// Default own.
+	HTTPServer string `yaml:"http_server"`
 }
 
 // Validate returns everything that is wrong.
@@ -59,6 +69,9 @@ func (c Config) Validate() error {
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("idle_timeout: %s is negative", c.IdleTimeout))
 	}
+	if c.HTTPServer != "" && c.HTTPServer != serverOwn && c.HTTPServer != serverStandard {
+		errs = append(errs, fmt.Errorf("http_server: %q: want %s or %s", c.HTTPServer, serverOwn, serverStandard))
+	}
 	return errors.Join(errs...)
 }
 
@@ -67,6 +80,7 @@ func (c Config) WithDefaults() Config {
 	c.Max = cmp.Or(c.Max, defaultMax)
 	c.PerAddress = cmp.Or(c.PerAddress, (c.Max+1)/2)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
+	c.HTTPServer = cmp.Or(c.HTTPServer, serverOwn)
 	return c
 }
 

@@ -48,6 +48,22 @@ type visitor struct {
 	fresh *list.Element // in door.fresh; nil after the first request
 	known atomic.Bool   // a request has come
 	idle  atomic.Int64  // when it became idle, in nanoseconds after door.began; 0 if it is in use
+
+	// Set before net/http gets a connection from internal/http1.
+	unread  []byte // what comes first
+	counted bool   // among those that are open
+}
+
+// Read reads what the one who had the connection before has left, and then from the connection.
+func (v *visitor) Read(p []byte) (int, error) {
+	if len(v.unread) == 0 {
+		return v.Conn.Read(p)
+	}
+	n := copy(p, v.unread)
+	if v.unread = v.unread[n:]; len(v.unread) == 0 {
+		v.unread = nil // all of it
+	}
+	return n, nil
 }
 
 // New returns a listener that bounds the connections of another one. The configuration has its
@@ -214,12 +230,11 @@ func (d *Listener) wake() {
 	}
 }
 
-// State is the server's ConnState hook.
-func (d *Listener) State(conn net.Conn, state http.ConnState) {
-	d.metrics.count(state)
-	v, ok := conn.(*visitor)
-	if !ok {
-		return
+// state is the server's ConnState hook.
+func (d *Listener) state(conn net.Conn, state http.ConnState) {
+	v := conn.(*visitor)
+	if state != http.StateNew || !v.counted {
+		d.metrics.count(state)
 	}
 	switch state {
 	case http.StateActive:
@@ -243,8 +258,8 @@ func (v *visitor) brought() {
 
 type visitorKey struct{}
 
-// Context adds a connection to the contexts of its requests. It is the server's ConnContext.
-func (d *Listener) Context(ctx context.Context, conn net.Conn) context.Context {
+// context adds a connection to the contexts of its requests. It is the server's ConnContext.
+func (d *Listener) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, visitorKey{}, conn)
 }
 

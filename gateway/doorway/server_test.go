@@ -1,0 +1,206 @@
+package doorway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// value returns the value of a gauge or a counter.
+func value(t *testing.T, of prometheus.Metric) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := of.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+}
+
+// serving is a Server of a test. Its handler answers with the method, the path and the body.
+type serving struct {
+	*Server
+	listener net.Listener
+	metrics  *Metrics
+	ended    chan error
+}
+
+func serve(t *testing.T, kind string, listener net.Listener) *serving {
+	t.Helper()
+	cfg := Config{HTTPServer: kind}.WithDefaults()
+	s := &serving{metrics: NewMetrics(prometheus.NewRegistry()), listener: listener, ended: make(chan error, 1)}
+	all := &http.Server{ReadHeaderTimeout: time.Minute, WriteTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/panic" {
+				panic("oh")
+			}
+			r = Watch(r)
+			body, _ := io.ReadAll(r.Body)
+			v := r.Context().Value(visitorKey{}).(*visitor)
+			fmt.Fprint(w, r.Method, " ", r.URL.Path, " ", string(body), " ", v.known.Load())
+		})}
+	s.Server = NewServer(context.Background(), all, New(listener, cfg, s.metrics), cfg)
+	go func() { s.ended <- s.Serve() }()
+	t.Cleanup(func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := <-s.ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+		for value(t, s.metrics.open) != 0 { // net/http closes its connections after Shutdown
+			runtime.Gosched()
+		}
+	})
+	return s
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func connect(t *testing.T, l net.Listener) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, bufio.NewReader(conn)
+}
+
+// TestServer: requests of all kinds are answered on one connection, in their order, and the
+// connection counts once.
+func TestServer(t *testing.T) {
+	const plain = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
+	large := strings.Repeat("x", 100_000)
+	steps := []struct{ in, want string }{
+		{plain, "POST /a hi true"},
+		{plain, "POST /a hi true"},
+		{"GET /b HTTP/1.1\r\nHost: x\r\n\r\n", "GET /b  true"},
+		{plain, "POST /a hi true"},
+		{"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", "POST /c hi true"},
+		{fmt.Sprintf("POST /d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(large), large), "POST /d " + large + " true"},
+	}
+	for _, kind := range []string{serverOwn, serverStandard} {
+		for first := range steps {
+			t.Run(fmt.Sprintf("%s from %d on", kind, first), func(t *testing.T) {
+				s := serve(t, kind, listen(t))
+				conn, in := connect(t, s.listener)
+				for _, step := range steps[first:] {
+					if _, err := io.WriteString(conn, step.in); err != nil {
+						t.Fatal(err)
+					}
+					resp, err := http.ReadResponse(in, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if body, err := io.ReadAll(resp.Body); string(body) != step.want || err != nil {
+						t.Errorf("%.80q: %.80q, error %v", step.in, body, err)
+					}
+					if n := value(t, s.metrics.open); n != 1 {
+						t.Errorf("%v connections are counted", n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestServerPipelines: requests that come together are all answered.
+func TestServerPipelines(t *testing.T) {
+	s := serve(t, serverOwn, listen(t))
+	conn, in := connect(t, s.listener)
+	const n = 50
+	go io.WriteString(conn, strings.Repeat("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi", n))
+	for i := range n {
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("answer %d: %v", i, err)
+		}
+		if body, err := io.ReadAll(resp.Body); string(body) != "POST /a hi true" || err != nil {
+			t.Errorf("answer %d: %q, error %v", i, body, err)
+		}
+	}
+}
+
+// TestServerPanics: a panic ends its connection alone.
+func TestServerPanics(t *testing.T) {
+	s := serve(t, serverOwn, listen(t))
+	for range 2 {
+		conn, in := connect(t, s.listener)
+		if _, err := io.WriteString(conn, "POST /panic HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.ReadByte(); err != io.EOF {
+			t.Errorf("after a panic: %v", err)
+		}
+	}
+}
+
+// failing is a listener that fails a few times.
+type failing struct {
+	net.Listener
+	left int
+}
+
+type temporary struct{ error }
+
+func (temporary) Temporary() bool { return true }
+func (temporary) Timeout() bool   { return false }
+
+func (l *failing) Accept() (net.Conn, error) {
+	if l.left > 0 {
+		l.left--
+		return nil, temporary{errors.New("no file descriptor is left")}
+	}
+	return l.Listener.Accept()
+}
+
+// TestServerFailures: while no connection can be accepted, the server tries again.
+func TestServerFailures(t *testing.T) {
+	s := serve(t, serverOwn, &failing{listen(t), 3})
+	conn, in := connect(t, s.listener)
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.ReadResponse(in, nil); err != nil {
+		t.Error(err)
+	}
+	if n := value(t, s.metrics.notAccepted); n != 3 {
+		t.Errorf("%v failures are counted", n)
+	}
+}
+
+// TestServerEnds: a connection that comes to net/http after the end is closed.
+func TestServerEnds(t *testing.T) {
+	s := serve(t, serverOwn, listen(t))
+	s.door.Close()
+	if err := <-s.ended; err == nil {
+		t.Error("no error")
+	}
+	theirs, ours := net.Pipe()
+	v := &visitor{Conn: ours, door: s.door}
+	s.metrics.open.Inc()
+	s.other(v, nil)
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("read %v", err)
+	}
+	s.ended <- http.ErrServerClosed // for the end of the test
+}
