@@ -19,7 +19,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 	return &dialect.Env{
 		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: u.PerUser(),
 		Places: cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
-		Base: u.base, Log: u.log, Memory: deps.Memory, Admit: u.admit,
+		Base: u.base, Last: u.last, Log: u.log, Memory: deps.Memory, Admit: u.admit,
 		ClientInfo: mcp.Object("name", mcp.String(cmp.Or(deps.Client.Name, "gatehouse")), "version", mcp.String(cmp.Or(deps.Client.Version, "dev"))),
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
@@ -73,7 +73,7 @@ func (u *Upstream) letGo(c *mcp.Call) {
 		return
 	}
 	u.lives.spawn(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(u.base), dialect.Goodbye)
+		ctx, cancel := u.env.Goodbye()
 		defer cancel()
 		err := u.inEra(ctx, c, func(e *dialect.Era) error {
 			if e.Rev.Stateful {

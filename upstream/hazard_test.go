@@ -99,6 +99,8 @@ func playHazard(role string) {
 				panic(err)
 			}
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"env":%s,"pid":%d}}`, m.ID, env, os.Getpid())
+		case name.Text() == "hang":
+			say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, m.ID)
 		case name.Text() == "crash":
 			os.Exit(3)
 		case name.Text() == "much garbage":

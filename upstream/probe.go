@@ -189,7 +189,7 @@ func (u *Upstream) runProbe(run *probing) {
 		u.stateless.Reset()
 	}
 	if spare != nil {
-		dialect.CloseConn(spare)
+		u.env.CloseConn(spare)
 	}
 	close(run.done)
 	if run.err == nil {
@@ -210,7 +210,7 @@ func (u *Upstream) forgetEra(e *dialect.Era) {
 	}
 	u.log.Info("upstream is probed again")
 	if spare := u.takeSpare(); spare != nil {
-		u.lives.spawn(func() { dialect.CloseConn(spare) })
+		u.lives.spawn(func() { u.env.CloseConn(spare) })
 	}
 	u.stateful.Reset()
 	u.stateless.Reset()
@@ -289,7 +289,7 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 	}
 	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), &mcp.Call{Method: mcp.MethodDiscover})
 	if u.env.Process && ctx.Err() != nil {
-		dialect.CloseConn(conn)
+		u.env.CloseConn(conn)
 		u.discovered(began, nil, m, nil, context.Cause(ctx))
 		return nil, nil, nil, context.Cause(ctx)
 	}
@@ -304,7 +304,7 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 		}
 	}
 	if !u.env.Process || dialect.Lost(conn) { // some servers end on an unexpected request
-		dialect.CloseConn(conn)
+		u.env.CloseConn(conn)
 		conn = nil
 	}
 	return e, result, conn, err

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateless"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/stdio"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
@@ -81,6 +82,8 @@ type Upstream struct {
 	credentials streamable.Credentials
 	base        context.Context // of what runs between calls; ends with Close
 	stop        context.CancelCauseFunc
+	last        context.Context // of what the server is told at the end
+	silence     context.CancelFunc
 
 	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
 	handler mcp.Handler  // pipeline
@@ -127,6 +130,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}
 	u.count = deps.Metrics.of(cfg.Name)
 	u.base, u.stop = context.WithCancelCause(context.Background())
+	u.last, u.silence = context.WithCancel(context.Background()) // until Close
 	u.health.changed = deps.Changed
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	env := transport.Env{
@@ -185,9 +189,25 @@ func (u *Upstream) Disown(ctx context.Context) { u.stateful.Disown(ctx) }
 // changed.
 func (u *Upstream) RootsChanged(session string) { u.stateful.RootsChanged(session) }
 
+// Overtime bounds how long Close goes on after its context has ended. Of this, farewells is for
+// what servers are told and for processes whose input has ended; calls that were cut off have
+// half of it to tell their servers. The rest is for processes that have to be told by signals.
+const (
+	Overtime  = farewells + stdio.TermWait
+	farewells = 2 * time.Second
+)
+
 // Close refuses new calls, waits for running calls until ctx ends and then ends them, and
-// closes all processes and all sessions that are not kept. It may be called more than once.
+// closes all processes and all sessions that are not kept. It ends within Overtime after ctx. As
+// long as ctx has not ended, calls and connections get dialect.Goodbye to end. It may be called
+// more than once.
 func (u *Upstream) Close(ctx context.Context) error {
+	calls, stop := after(ctx, farewells/2)
+	defer stop()
+	last, stop := after(ctx, farewells)
+	defer stop()
+	defer context.AfterFunc(last, u.silence)()
+
 	u.lives.close()
 	u.stateful.Drain()
 	select {
@@ -199,12 +219,27 @@ func (u *Upstream) Close(ctx context.Context) error {
 	select { // they still notify their servers
 	case <-u.lives.ended:
 	case <-time.After(dialect.Goodbye):
+	case <-calls.Done():
 	}
 	u.stateful.Close()
 	u.stateless.Close()
 	if spare := u.takeSpare(); spare != nil {
-		u.lives.spawn(func() { dialect.CloseConn(spare) })
+		u.lives.spawn(func() { u.env.CloseConn(spare) })
 	}
 	u.lives.wait()
+	u.silence()
 	return nil
+}
+
+// after returns a context that ends some time after ctx has.
+func after(ctx context.Context, pause time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(pause):
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() { stop(); cancel() }
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,7 +24,8 @@ type Cluster struct {
 	ctx    context.Context // of the goroutines
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	once   sync.Once // of Close
+	end    time.Duration // bounds how long Close goes on after its context
+	closed atomic.Bool   // Close was called
 }
 
 // Alone returns the Cluster of a gateway without other replicas and without Redis.
@@ -53,6 +55,7 @@ func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
 		deps.InUse = func(string) bool { return false }
 	}
 	c := Alone()
+	c.end = t.look
 	switch {
 	case deps.DB == nil:
 		return c, nil
@@ -119,23 +122,56 @@ func (c *Cluster) Start(forwarded http.Handler) {
 
 // Close stops taking forwards, and ends the lease and all goroutines. Forwards that run may go
 // on until ctx ends. Close gives up the remaining homes as far as ctx allows; other replicas
-// take over the rest.
+// take over the rest. It ends within a second after ctx, whatever still runs then. Only the first
+// call does anything.
 func (c *Cluster) Close(ctx context.Context) {
-	c.once.Do(func() {
-		if c.link != nil {
-			c.link.drain(ctx)
-		}
-		c.cancel()
-		c.done.Wait()
-		if c.homes != nil {
-			c.homes.leaveAll(ctx)
-		}
-		if c.link != nil {
-			c.members.resign(ctx)
-			c.link.close(ctx)
-			c.members.forgetAll()
-		}
-	})
+	if c.closed.Swap(true) {
+		return
+	}
+	if c.link != nil {
+		c.link.drain(ctx)
+	}
+	c.cancel()
+	soon, cancel := after(ctx, c.end/4)
+	defer cancel()
+	waitFor(soon, &c.done)
+	if c.homes != nil {
+		c.homes.leaveAll(ctx)
+	}
+	if c.link != nil {
+		late, cancel := after(ctx, c.end/2)
+		defer cancel()
+		c.members.resign(late)
+		c.link.close(ctx)
+		c.members.forgetAll()
+	}
+}
+
+// after returns a context that ends some time after ctx, as far as that is known now.
+func after(ctx context.Context, pause time.Duration) (context.Context, context.CancelFunc) {
+	late := context.WithoutCancel(ctx)
+	end, limited := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil:
+		return context.WithTimeout(late, pause)
+	case limited:
+		return context.WithDeadline(late, end.Add(pause))
+	}
+	return context.WithCancel(late)
+}
+
+// waitFor waits for a group until ctx ends. What then still runs has ended connections, or waits
+// for Redis, and ends soon.
+func waitFor(ctx context.Context, group *sync.WaitGroup) {
+	over := make(chan struct{})
+	go func() { // ends with the group
+		group.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 func newName() string { return strings.ToLower(rand.Text()[:nameSize]) }

@@ -193,7 +193,9 @@ func (l *link) close(ctx context.Context) {
 	}
 	l.calls.Close()
 	l.server.Close()
-	l.serving.Wait()
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.times.look/4)
+	defer cancel()
+	waitFor(late, &l.serving) // the connections have ended, and with them what runs for them
 }
 
 // opened counts the open connections (http.Server.ConnState).

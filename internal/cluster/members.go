@@ -382,7 +382,7 @@ func (m *members) tellOthers(change func(*lease)) {
 
 // resign writes a last lease that says this replica has left, and has the others read it.
 func (m *members) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
+	ctx, cancel := context.WithTimeout(ctx, m.times.look)
 	defer cancel()
 	select {
 	case m.turn <- struct{}{}: // a renewal that runs has ended

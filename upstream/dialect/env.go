@@ -27,6 +27,7 @@ type Env struct {
 	Timeout  Timeout
 
 	Base       context.Context // ends with the upstream
+	Last       context.Context // ends when nothing more may be said to the server: some time after Base
 	Log        *slog.Logger
 	ClientInfo mcp.Raw
 	Memory     *mcp.Memory // nil for no bound
@@ -138,9 +139,15 @@ func Lost(conn transport.Conn) bool {
 	}
 }
 
+// Goodbye returns the context of what the server is told at the end of something, also after
+// Base has ended.
+func (e *Env) Goodbye() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(e.Last, Goodbye)
+}
+
 // CloseConn closes a connection that nobody uses.
-func CloseConn(conn transport.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), Goodbye)
+func (e *Env) CloseConn(conn transport.Conn) {
+	ctx, cancel := e.Goodbye()
 	defer cancel()
 	_ = conn.Close(ctx) // nobody can act on an error
 }

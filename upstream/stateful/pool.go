@@ -130,7 +130,7 @@ func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *sess
 	conn.Deliver(!s.shared(), s.deliver)
 	if err := s.handshake(ctx, e.Rev); err != nil {
 		s.cancel()
-		dialect.CloseConn(conn)
+		d.env.CloseConn(conn)
 		return nil, err
 	}
 	agreed = s.rev.Name
@@ -144,7 +144,7 @@ func (d *Dialect) Try(e *dialect.Era) error {
 		s, err := d.eitherWay(e, func(e *dialect.Era) (*session, error) { return d.agree(ctx, at, e) })
 		if err == nil {
 			s.cancel()
-			dialect.CloseConn(s.conn)
+			d.env.CloseConn(s.conn)
 		}
 		return err
 	})
@@ -184,7 +184,7 @@ func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{})
 	}
 	kept := at.Data.kept.Load()
 	if kept != nil && forget {
-		ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye) // also after base has ended
+		ctx, cancel := d.env.Goodbye()
 		defer cancel()
 		if err := d.kept.save(ctx, at.Key, nil); err != nil {
 			d.env.Log.Debug("session not forgotten", "error", err)
@@ -194,7 +194,7 @@ func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{})
 	if s != nil {
 		s.cancel()
 		if forget || kept == nil || *kept != s.serverID() {
-			dialect.CloseConn(s.conn)
+			d.env.CloseConn(s.conn)
 		}
 	}
 }

@@ -204,7 +204,7 @@ func (s *session) setLevel(ctx context.Context, level string) {
 // post sends a message that has no answer. It has its own time limit, because the message
 // belongs to the session and not to a call.
 func (s *session) post(body []byte) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
+	ctx, cancel := s.env.Goodbye()
 	defer cancel()
 	if err := s.conn.Post(ctx, body); err != nil {
 		s.env.Log.Debug("message not sent", "error", err)
@@ -271,6 +271,7 @@ func (s *session) windUp(idle <-chan struct{}) {
 	select {
 	case <-idle:
 	case <-time.After(dialect.Goodbye):
+	case <-s.env.Last.Done():
 	}
 }
 
@@ -287,6 +288,6 @@ func (s *session) lose() {
 	}
 	s.cancel()
 	if dialect.Piped(s.conn) {
-		s.env.Spawn(func() { dialect.CloseConn(s.conn) })
+		s.env.Spawn(func() { s.env.CloseConn(s.conn) })
 	}
 }

@@ -106,7 +106,7 @@ func (x *exchange) abandon() {
 	}
 	s := x.s
 	s.env.Farewell(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
+		ctx, cancel := s.env.Goodbye()
 		defer cancel()
 		if _, err := s.request(ctx, mcp.MethodTasksCancel, mcp.Object("taskId", mcp.String(x.task))); err != nil {
 			s.env.Log.Debug("task not cancelled", "error", err)

@@ -78,7 +78,7 @@ func (d *Dialect) crashed(at *entry, lived time.Duration) {
 func (d *Dialect) bury(_ *entry, l *link, _ bool, _ <-chan struct{}) {
 	if l != nil {
 		l.closing()
-		dialect.CloseConn(l.Conn)
+		d.env.CloseConn(l.Conn)
 	}
 }
 

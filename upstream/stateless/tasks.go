@@ -257,7 +257,7 @@ func (w *taskWait) cancel() { w.d.env.Farewell(w.sayCancel) }
 
 // sayCancel is not an exchange that Close would end, because it has to run during Close.
 func (w *taskWait) sayCancel() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.d.env.Base), dialect.Goodbye)
+	ctx, cancel := w.d.env.Goodbye()
 	defer cancel()
 	id := w.d.env.NextID()
 	out := dialect.Request{

@@ -17,10 +17,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-const (
-	termWait   = 2 * time.Second // between SIGTERM and SIGKILL
-	outputWait = 2 * time.Second // for what an ended process wrote
-)
+// TermWait is the time between SIGTERM and SIGKILL, which come after the context of Close has
+// ended. Close waits for nothing else then.
+const TermWait = 2 * time.Second
+
+const outputWait = 2 * time.Second // for what an ended process wrote
 
 // inherited are the variables that a process gets from the gateway's environment;
 // credentials of the gateway are never among them.
@@ -39,8 +40,9 @@ type process struct {
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   tail          // of stderr; complete when silent is closed
 
-	mu     sync.Mutex // guards reaped
+	mu     sync.Mutex // guards the fields below
 	reaped bool       // its number may be another's by now
+	hurry  bool       // its end was waited for long enough
 }
 
 // startProcess starts the configured command without a shell. It runs two goroutines,
@@ -100,12 +102,16 @@ func (p *process) wait() {
 	p.signal(true)   // what it left behind
 	p.mu.Lock()
 	p.reaped = true
+	hurry := p.hurry
 	p.mu.Unlock()
 	p.state = p.cmd.ProcessState.String()
 	close(p.exited)
 	p.stdin.Close()
 	// Somebody outside of its group may have the other ends: they are not waited for.
-	end := time.Now().Add(outputWait)
+	end := time.Now()
+	if !hurry {
+		end = end.Add(outputWait)
+	}
 	_ = p.stdout.SetReadDeadline(end) // it fails where the reader has closed it
 	_ = p.stderr.SetReadDeadline(end)
 }
@@ -130,11 +136,14 @@ func (p *process) end(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+	p.mu.Lock()
+	p.hurry = true
+	p.mu.Unlock()
 	p.signal(false)
 	select {
 	case <-p.exited:
 		return
-	case <-time.After(termWait):
+	case <-time.After(TermWait):
 	}
 	p.signal(true)
 	<-p.exited
