@@ -20,11 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-const (
-	deployDir = "../deploy"
-	// windUp is how long a gateway may need after shutdown_timeout to end what is left.
-	windUp = 10 * time.Second
-)
+const deployDir = "../deploy"
 
 // deployed is the configuration of a deployment, and its environment.
 type deployed struct {

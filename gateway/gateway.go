@@ -49,7 +49,8 @@ const (
 	maxHeaderBytes    = 32 << 10
 )
 
-// leaveTime bounds giving up a session to other replicas.
+// leaveTime bounds giving up a session to other replicas, and giving up all those for which
+// nothing runs when the gateway begins to stop.
 const leaveTime = time.Second
 
 // Config is the whole configuration; package config owns it.
@@ -216,7 +217,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		return err
 	}
 	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
-	g.undo.onStop("upstreams", g.closeUpstreams)
+	g.undo.onStopSlow("upstreams", processesEnd, g.closeUpstreams)
 	g.calls = handover.New(&g.current.way)
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.onStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
@@ -382,21 +383,27 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 func (g *Gateway) Stop(ctx context.Context) error { return g.undo.stop(ctx) }
 
 // Run serves until ctx ends or serving fails. Then it continues for the configuration's
-// shutdown_delay without taking new sessions, and stops within shutdown_timeout.
+// shutdown_delay without taking new sessions, lets calls run for shutdown_timeout, and has ended
+// windUp later.
 func (g *Gateway) Run(ctx context.Context) error {
 	g.Start()
 	var failure error
-	begun := time.Now()
+	var begun time.Time
 	select {
 	case <-ctx.Done():
 		begun = time.Now()
-		failure = g.linger()
+		failure = g.linger(begun)
 	case failure = <-g.failed:
+		begun = time.Now()
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.graph().cfg.ShutdownTimeout)
+	cfg, from := g.graph().cfg, time.Now()
+	if due := begun.Add(cfg.ShutdownDelay); from.After(due) {
+		from = due // Redis was slow while sessions were given up
+	}
+	bounded, cancel := context.WithDeadline(context.WithoutCancel(ctx), from.Add(cfg.ShutdownTimeout))
 	defer cancel()
 	if n := g.front.Calls(); n > 0 {
-		g.log.Info("waiting for calls to end", "calls", n, "at_most", g.graph().cfg.ShutdownTimeout.String(), "hint", "a second signal cuts them off")
+		g.log.Info("waiting for calls to end", "calls", n, "at_most", cfg.ShutdownTimeout.String(), "hint", "a second signal cuts them off")
 	}
 	failure = errors.Join(failure, g.Stop(bounded))
 	g.log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond).String())
@@ -412,16 +419,16 @@ func (g *Gateway) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	g.services.cluster.Leaving(ctx)
-	g.front.Drain(g.services.redis != nil)
+	g.front.Drain(ctx, g.services.redis != nil)
 }
 
 // linger drains, and gives the senders of requests time to send them elsewhere.
-func (g *Gateway) linger() (failure error) {
+func (g *Gateway) linger(begun time.Time) (failure error) {
 	cfg := g.graph().cfg
 	g.log.Info("stopping", "delay", cfg.ShutdownDelay.String(), "timeout", cfg.ShutdownTimeout.String())
 	g.drain()
 	select {
-	case <-time.After(cfg.ShutdownDelay):
+	case <-time.After(cfg.ShutdownDelay - time.Since(begun)):
 	case failure = <-g.failed:
 	}
 	return failure

@@ -9,15 +9,25 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// stepGrace is what each step of a stop still gets after the time for the whole stop has run
-// out: enough to kill and to close, not to wait for anybody.
-const stepGrace = 2 * time.Second
-
-// overrun is how much longer than its time a step may take before the stop goes on without it:
-// more than what the steps themselves allow for farewells (dialect.Goodbye).
-const overrun = 6 * time.Second
+const (
+	// windUp bounds how much longer than its time a whole stop takes. docs/operations.md has
+	// operators add it to the grace period of a container.
+	windUp = 10 * time.Second
+	// stepGrace is what each step of a stop still gets once the time for the whole stop has run
+	// out, or nearly: enough to close, not to wait for anybody.
+	stepGrace = time.Second
+	// overrun is how much longer than its time a step may take before the stop goes on without
+	// it: what it cuts off needs a moment to end.
+	overrun = 2 * time.Second
+	// processesEnd is the same for the step that ends processes. Time for it is kept, whatever
+	// the steps before it take, so that no process outlives the gateway.
+	processesEnd = upstream.Overtime + time.Second
+	// moment is what a step gets for which no time is left.
+	moment = 100 * time.Millisecond
+)
 
 // errStuck means that a step did not end, and that what it closes may still run.
 var errStuck = errors.New("it does not end: the stop goes on without it")
@@ -34,38 +44,70 @@ type lifecycle struct {
 type step struct {
 	name string
 	undo func(context.Context) error
+	over time.Duration // how much longer than its time it may take
+	kept time.Duration // the time that is kept for it
 }
 
 // onStop registers how to undo what was just done.
 func (l *lifecycle) onStop(name string, undo func(context.Context) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.steps = append(l.steps, step{name, undo})
+	l.add(step{name: name, undo: undo, over: overrun})
 }
 
-// stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps
-// for which it leaves no time still run, with stepGrace each. One that does not heed its time
-// is given up, and named in the log.
+// onStopSlow is onStop for a step that may take longer than its time by more than others, and for
+// which that time is kept.
+func (l *lifecycle) onStopSlow(name string, over time.Duration, undo func(context.Context) error) {
+	l.add(step{name, undo, over, stepGrace + over})
+}
+
+func (l *lifecycle) add(s step) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steps = append(l.steps, s)
+}
+
+// stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps for
+// which it leaves no time still run, with stepGrace each. One that does not end is given up, and
+// named in the log. All of this ends within windUp after ctx.
 func (l *lifecycle) stop(ctx context.Context) error {
 	var errs []error
+	b := &budget{ctx: ctx}
 	for {
-		next, ok := l.pop()
+		next, kept, ok := l.pop()
 		if !ok {
 			return errors.Join(errs...)
 		}
-		if err := l.run(ctx, next); err != nil {
+		if err := b.run(next, kept); err != nil {
 			l.log.Warn("stopping", failure.StopUnclean.Attr(), "part", next.name, "error", err)
 			errs = append(errs, fmt.Errorf("stopping %s: %w", next.name, err))
 		}
 	}
 }
 
-func (l *lifecycle) run(ctx context.Context, s step) error {
-	if ctx.Err() != nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepGrace)
-		defer cancel()
-		ctx = late
+// pop takes the next step. kept is the time that is kept for the steps after it.
+func (l *lifecycle) pop() (next step, kept time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.steps) == 0 {
+		return step{}, 0, false
 	}
+	next = l.steps[len(l.steps)-1]
+	l.steps = l.steps[:len(l.steps)-1]
+	for _, s := range l.steps {
+		kept += s.kept
+	}
+	return next, kept, true
+}
+
+// budget is the time of a stop.
+type budget struct {
+	ctx context.Context
+	end time.Time // windUp after ctx; zero as long as nobody needed to know
+}
+
+// run runs a step.
+func (b *budget) run(s step, kept time.Duration) error {
+	ctx, cancel := b.step(kept)
+	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.undo(ctx) }() // a step that never returns ends with the process
 	select {
@@ -73,7 +115,7 @@ func (l *lifecycle) run(ctx context.Context, s step) error {
 		return err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(overrun)
+	timer := time.NewTimer(max(min(s.over, b.left()-kept), moment))
 	defer timer.Stop()
 	select {
 	case err := <-done:
@@ -83,15 +125,26 @@ func (l *lifecycle) run(ctx context.Context, s step) error {
 	}
 }
 
-func (l *lifecycle) pop() (step, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.steps) == 0 {
-		return step{}, false
+// step returns the context of a step.
+func (b *budget) step(kept time.Duration) (context.Context, context.CancelFunc) {
+	end, limited := b.ctx.Deadline()
+	if b.ctx.Err() == nil && (!limited || time.Until(end) >= stepGrace) {
+		return b.ctx, func() {}
 	}
-	last := l.steps[len(l.steps)-1]
-	l.steps = l.steps[:len(l.steps)-1]
-	return last, true
+	return context.WithTimeout(context.WithoutCancel(b.ctx), min(stepGrace, b.left()-kept))
+}
+
+// left returns how much time is left for the whole stop. It is called when the time of ctx is
+// over, or nearly.
+func (b *budget) left() time.Duration {
+	if b.end.IsZero() {
+		end, limited := b.ctx.Deadline()
+		if !limited || b.ctx.Err() != nil && time.Until(end) > 0 { // it was cancelled
+			end = time.Now()
+		}
+		b.end = end.Add(windUp)
+	}
+	return time.Until(b.end)
 }
 
 // run starts work, which must end with its context. stop ends the context and waits.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 func TestLifecycleStop(t *testing.T) {
@@ -75,6 +77,73 @@ func TestLifecycleStuckStep(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), "GH-STOP-UNCLEAN part=knot") {
 			t.Errorf("log: %s", &log)
+		}
+	})
+}
+
+// TestLifecycleIsBounded: however many steps do not end, the stop does, and the step that ends
+// processes has had its time.
+func TestLifecycleIsBounded(t *testing.T) {
+	for name, end := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"its time runs out": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 10*time.Second)
+		},
+		"it is cancelled": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			time.AfterFunc(10*time.Second, cancel)
+			return ctx, cancel
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &lifecycle{log: slog.New(slog.DiscardHandler)}
+				freed := make(chan struct{})
+				defer close(freed)
+				stuck := func(context.Context) error { <-freed; return nil }
+				for range 3 {
+					l.onStop("after", stuck)
+				}
+				killed := false
+				l.onStopSlow("processes", processesEnd, func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(upstream.Overtime)
+					killed = true
+					return nil
+				})
+				for range 9 {
+					l.onStop("before", stuck)
+				}
+				ctx, cancel := end(t.Context())
+				defer cancel()
+				start := time.Now()
+				if err := l.stop(ctx); !errors.Is(err, errStuck) {
+					t.Error(err)
+				}
+				if took, most := time.Since(start), 10*time.Second+windUp+9*moment; took > most || !killed {
+					t.Errorf("took %s, want at most %s; the processes have ended: %t", took, most, killed)
+				}
+			})
+		})
+	}
+}
+
+// TestLifecycleLastMoment: a step that begins just before the end has no less time than one that
+// begins after it.
+func TestLifecycleLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lifecycle{log: slog.New(slog.DiscardHandler)}
+		var got time.Duration
+		l.onStop("late", func(ctx context.Context) error {
+			start := time.Now()
+			<-ctx.Done()
+			got = time.Since(start)
+			return nil
+		})
+		l.onStop("slow", func(context.Context) error { time.Sleep(10*time.Second - time.Millisecond); return nil })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := l.stop(ctx); err != nil || got != stepGrace {
+			t.Errorf("%v, after %s", err, got)
 		}
 	})
 }

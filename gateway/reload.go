@@ -322,8 +322,9 @@ func (g *Gateway) retire(m *member) {
 // closeUpstreams closes all upstreams, including those that only wait for their last call.
 func (g *Gateway) closeUpstreams(ctx context.Context) error {
 	g.stopRetiring()
-	g.retirements.Wait()
-	return closeAll(ctx, g.members())
+	err := closeAll(ctx, g.members())
+	g.retirements.Wait() // those that were closing by themselves have been closed here, too
+	return err
 }
 
 // members returns all upstreams that are not closed.

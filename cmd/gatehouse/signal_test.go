@@ -17,6 +17,11 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
 // TestH238_SecondSignal: a running call delays the end; a second signal does not wait for
@@ -166,6 +171,110 @@ func TestH237_SignalEndsAll(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v, want exit code 0", err)
 	}
+	program, err := os.FindProcess(process)
+	if err == nil {
+		err = program.Signal(syscall.Signal(0))
+	}
+	if !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("the process of the upstream: %v, want that there is none", err)
+	}
+}
+
+// stubborn is a server that answers no call, and heeds neither the end of its input nor SIGTERM.
+const stubborn = `
+trap '' TERM
+echo $$ >"$PID"
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+  *'"server/discover"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id" ;;
+  *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n' "$id" ;;
+  *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"hang","inputSchema":{"type":"object"}}]}}\n' "$id" ;;
+  *'"tools/call"'*) echo $$ >"$CALLED" ;;
+  esac
+done
+while :; do sleep 1; done
+`
+
+// TestStopIsBounded: a stop ends within ten seconds after shutdown_timeout, as docs/operations.md
+// says, even if a call hangs in a process that heeds nothing, Redis does not answer, and another
+// replica does not either. The process does not outlive the gateway.
+func TestStopIsBounded(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	store, err := faultproxy.Start(redis.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	dir := t.TempDir()
+	config, called := filepath.Join(dir, "gatehouse.yaml"), filepath.Join(dir, "called")
+	const timeout = time.Second
+	text := fmt.Sprintf(`
+listen: 127.0.0.1:0
+sessions: {store: redis, redis: {url: "redis://%s"}, key: 0123456789abcdef0123456789abcdef}
+replicas: {listen: "127.0.0.1:0"}
+upstreams: [{name: a, command: [sh, -c, "${env:SCRIPT}"], env: {PID: %q, CALLED: %q}}]
+shutdown_timeout: %s
+`, store.Addr(), filepath.Join(dir, "pid"), called, timeout)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx := deadline(t)
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Args, cmd.Env = []string{"gatehouse", "serve", "--config", config}, append(os.Environ(), "SCRIPT="+stubborn)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, url := bufio.NewScanner(stderr), ""
+	for url == "" && lines.Scan() {
+		if found := regexp.MustCompile(`msg=serving url=(\S+)`).FindStringSubmatch(lines.Text()); found != nil {
+			url = found[1]
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines.Scan() {
+			t.Log(lines.Text())
+		}
+	}()
+
+	var clients []*mcptest.Client
+	for range 20 { // their sessions would be given up in Redis
+		c := mcptest.NewClient(url, wire.Lookup(clientRev))
+		if err := c.Open(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Call(ctx, "tools/list", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	answer := make(chan error, 1)
+	go func() {
+		_, _, err := clients[0].Call(ctx, "tools/call", `{"name":"a__hang","arguments":{}}`)
+		answer <- err
+	}()
+	var process int
+	eventually(t, "the call", func() bool { _, err := fmt.Sscan(readFile(called), &process); return err == nil })
+	store.BlackHole()
+	begun := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	_ = cmd.Wait()                                                       // calls were cut off
+	wantWithin(t, "the stop", timeout+10*time.Second+time.Second, begun) // a busy machine needs a moment
+	if cmd.ProcessState.ExitCode() != exitProblem {
+		t.Errorf("it ended with %s", cmd.ProcessState)
+	}
+	t.Log("it took", time.Since(begun))
+	<-answer
 	program, err := os.FindProcess(process)
 	if err == nil {
 		err = program.Signal(syscall.Signal(0))

@@ -36,7 +36,7 @@ func TestEndRelayed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newBench(t, Config{}).front
 			if tt.stops {
-				f.Drain(false)
+				f.Drain(t.Context(), false)
 			}
 			recorder := httptest.NewRecorder()
 			tt.a.r = httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil)

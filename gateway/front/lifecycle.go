@@ -76,12 +76,12 @@ func (l *lifecycle) drains() bool { return l.draining.Err() != nil }
 // Drain refuses new sessions, GET streams and subscriptions, which should begin elsewhere, and
 // ends the subscriptions of stateless clients. Calls continue, and new ones are accepted.
 // elsewhere says that another replica can continue the sessions: then those for which nothing
-// runs are given up and their GET streams end, so that their clients come back there. Close is
-// the next step.
-func (f *Front) Drain(elsewhere bool) {
+// runs are given up, as far as ctx allows, and their GET streams end, so that their clients come
+// back there. Close is the next step.
+func (f *Front) Drain(ctx context.Context, elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {
-		f.Leave()
+		f.Leave(ctx)
 	}
 }
 

@@ -268,7 +268,7 @@ func TestDroppedListener(t *testing.T) {
 		},
 		"given up": func(f *Front, _ string, upstreams func(string)) {
 			f.deps.Leave = upstreams
-			f.Drain(true)
+			f.Drain(t.Context(), true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

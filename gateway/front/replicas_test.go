@@ -380,7 +380,7 @@ func TestSessionGivenUp(t *testing.T) {
 	answers, _ := start(t, busy, `"the call"`, `{"name":"slow"}`)
 	receive(t, "the call", a.script.started)
 	before := a.calls()
-	a.front.Drain(true)
+	a.front.Drain(t.Context(), true)
 	if m, err := x.Next(); err == nil {
 		t.Errorf("the stream of a session that is given up has %s", m.Text)
 	}
@@ -460,7 +460,7 @@ func TestCallWhileASessionIsGivenUp(t *testing.T) {
 				}
 				to <- x
 			}
-			go a.front.Drain(true)
+			go a.front.Drain(t.Context(), true)
 			for !a.front.Leaving() {
 				runtime.Gosched()
 			}
@@ -531,7 +531,7 @@ func TestQuestionOfAReplicaThatStops(t *testing.T) {
 	}
 	ann, bob := client("ann"), client("bob")
 	anns, bobs := ask(ann), ask(bob)
-	a.front.Drain(true)
+	a.front.Drain(t.Context(), true)
 	stopping, giveUp := context.WithCancel(soon(t))
 	defer giveUp()
 	stopped := make(chan error, 1)
@@ -577,7 +577,7 @@ func TestQuestionOfAClientThatLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Close()
-	a.front.Drain(true)
+	a.front.Drain(t.Context(), true)
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.front.Close(soon(t)) }()
 	for a.front.begin() { // until it takes no more

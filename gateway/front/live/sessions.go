@@ -158,18 +158,27 @@ func (a *Sessions) Recall() {
 	}
 }
 
-// Leave ends the GET streams, and gives up the sessions for which nothing runs. Their clients
-// come back to any other replica, which then owns them. The other sessions follow when their
-// calls have ended.
-func (a *Sessions) Leave() {
+// leavers is how many sessions Leave gives up at a time.
+const leavers = 16
+
+// Leave ends the GET streams, and gives up the sessions for which nothing runs, until ctx ends.
+// Their clients come back to any other replica, which then owns them. The other sessions follow
+// when their calls have ended, or when another replica forwards a request of theirs.
+func (a *Sessions) Leave(ctx context.Context) {
 	a.leaving.Store(true)
 	all := a.list()
 	for _, s := range all {
 		s.endStreams()
 	}
-	for _, s := range all {
-		s.leave()
+	var giving sync.WaitGroup
+	for i := range min(leavers, len(all)) {
+		giving.Go(func() {
+			for ; i < len(all) && ctx.Err() == nil; i += leavers {
+				all[i].leave()
+			}
+		})
 	}
+	giving.Wait()
 }
 
 // Leaving reports whether Leave was called.

@@ -1,8 +1,13 @@
 package live
 
 import (
+	"context"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -26,7 +31,7 @@ func TestLeave(t *testing.T) {
 	idle, _ := all.hold("u:idle", false)
 	sse, _ := all.hold("u:sse", false)
 	stream := sse.OpenPlain(nowhere{})
-	all.Leave()
+	all.Leave(t.Context())
 	select {
 	case <-stream.Over():
 	default:
@@ -44,4 +49,36 @@ func TestLeave(t *testing.T) {
 	if err := idle.Start(t.Context(), []byte("1"), &c); err == nil {
 		t.Error("a call begins in a session that was given up")
 	}
+}
+
+// TestLeaveIsBounded: a replica that stops gives up several sessions at a time, and no more of them
+// once its time for that is over, such as when Redis does not answer. The others stay as they are.
+func TestLeaveIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var givenUp atomic.Int64
+		all := NewSessions(Deps{GiveUp: func(string) {
+			time.Sleep(time.Second)
+			givenUp.Add(1)
+		}})
+		for i := range 10 * leavers {
+			all.hold("u:"+strconv.Itoa(i), false)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		all.Leave(ctx)
+		if took := time.Since(began); took != 2*time.Second || givenUp.Load() != 2*leavers {
+			t.Errorf("after %s, %d are given up", took, givenUp.Load())
+		}
+		if left := all.Load().Sessions; left != 8*leavers {
+			t.Errorf("%d are held", left)
+		}
+		for _, s := range all.list() {
+			var c Call
+			if err := s.Start(t.Context(), []byte("1"), &c); err != nil {
+				t.Fatalf("a call in a session that was not given up: %v", err)
+			}
+			c.cancel(nil)
+		}
+	})
 }

@@ -14,8 +14,8 @@ import (
 // logBytes is the size of the end of a process's output that is kept.
 const logBytes = 64 << 10
 
-// grace is how long a process has to end by itself. A gateway may take about 10 s more than its
-// shutdown_delay and shutdown_timeout together.
+// grace is how long a process has to end by itself. A gateway takes at most 10 s more than its
+// shutdown_delay and shutdown_timeout together; those of the soak are 5.5 s.
 const grace = 20 * time.Second
 
 // dumpTime is how long a process has to write its goroutines.
