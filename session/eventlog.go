@@ -26,57 +26,71 @@ func (l eventLog) Finish(ctx context.Context, key, stream string, data []byte) (
 	return l.add(ctx, key, stream, nil, data, true)
 }
 
-func (l eventLog) add(ctx context.Context, key, stream string, request, data []byte, last bool) (uint64, error) {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return 0, err
+// with calls do with a session. A session that is dropped meanwhile, because another replica
+// owns it now, says nothing of its streams: what becomes of it decides.
+func (l eventLog) with(ctx context.Context, key string, do func(h *held) error) error {
+	for {
+		h, err := l.s.take(ctx, nameOf(key))
+		if err != nil {
+			return err
+		}
+		err = do(h)
+		h.done()
+		if !errors.Is(err, errDropped) {
+			return err
+		}
 	}
-	defer h.done()
+}
+
+func (l eventLog) add(ctx context.Context, key, stream string, request, data []byte, last bool) (seq uint64, err error) {
 	e := logged{size: len(data)}
 	if l.s.place == nil {
 		e.data = bytes.Clone(data)
 	}
-	seq, kept, err := h.log.add(stream, request, e, last, int64(l.s.clock()))
-	if err != nil {
-		return 0, err
-	}
-	if err := l.s.tell(ctx, h, change{stream: stream, seq: seq, data: data, kept: kept}); err != nil {
-		h.log.lose(stream)
-		return 0, err
-	}
-	return seq, nil
+	err = l.with(ctx, key, func(h *held) error {
+		at, kept, err := h.log.add(stream, request, e, last, int64(l.s.clock()))
+		if err != nil {
+			return err
+		}
+		if err := l.s.tell(ctx, h, change{stream: stream, seq: at, data: data, kept: kept}); err != nil {
+			h.log.lose(stream)
+			return err
+		}
+		seq = at
+		return nil
+	})
+	return seq, err
 }
 
 // Request returns the id of the request that a stream answers; see EventLog.
-func (l eventLog) Request(ctx context.Context, key, stream string) ([]byte, error) {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return nil, err
-	}
-	defer h.done()
-	return h.log.answers(stream, int64(l.s.clock()))
+func (l eventLog) Request(ctx context.Context, key, stream string) (request []byte, err error) {
+	err = l.with(ctx, key, func(h *held) (err error) {
+		request, err = h.log.answers(stream, int64(l.s.clock()))
+		return err
+	})
+	return request, err
 }
 
 // End ends a stream; see EventLog.
 func (l eventLog) End(ctx context.Context, key, stream string) error {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return err
-	}
-	defer h.done()
-	if err := h.log.end(stream, int64(l.s.clock())); err != nil || !h.log.changed() {
-		return err
-	}
-	return l.s.tell(ctx, h, change{})
+	return l.with(ctx, key, func(h *held) error {
+		if err := h.log.end(stream, int64(l.s.clock())); err != nil || !h.log.changed() {
+			return err
+		}
+		return l.s.tell(ctx, h, change{})
+	})
 }
 
 // Read returns the events after a position; see EventLog.
 func (l eventLog) Read(ctx context.Context, key, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error) {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return nil, false, nil, err
-	}
-	defer h.done()
+	err = l.with(ctx, key, func(h *held) (err error) {
+		events, ended, more, err = l.read(ctx, h, stream, after)
+		return err
+	})
+	return events, ended, more, err
+}
+
+func (l eventLog) read(ctx context.Context, h *held, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error) {
 	list, ended, more, gap := h.log.read(stream, after, int64(l.s.clock()))
 	if gap != nil && !errors.Is(gap, ErrGap) {
 		return nil, false, nil, gap

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -144,5 +145,91 @@ func TestEventLogsOfOneUser(t *testing.T) {
 	}
 	if anonymous := (mcp.Caller{}).User(); !kept(anonymous, maxLogBytes/2+100) {
 		t.Error("without authentication there is one user, whose logs have a share")
+	}
+}
+
+// dropper is a place with one session, which has one stream. As a replica does that gives the
+// session up, it drops what is loaded, a number of times.
+type dropper struct {
+	s     *sessions
+	drops int
+	then  error // of further loads
+}
+
+func (p *dropper) load(_ context.Context, h *held) error {
+	if p.drops == 0 && p.then != nil {
+		return p.then
+	}
+	h.log.mu.Lock()
+	h.log.byName = map[string]*stream{"s": {events: []logged{{seq: 1}}, last: 1}}
+	h.log.mu.Unlock()
+	h.record.Store(&Record{User: h.name.user, ID: h.name.id})
+	if p.drops > 0 {
+		p.drops--
+		p.s.drop(h)
+	}
+	return nil
+}
+
+func (p *dropper) write(context.Context, *held, change) error         { return nil }
+func (p *dropper) remove(context.Context, *held, time.Duration) error { return nil }
+func (p *dropper) swept(context.Context)                              {}
+
+func (p *dropper) fetch(_ context.Context, _ *held, _ string, list []logged) (events []Event, err error) {
+	for _, e := range list {
+		events = append(events, Event{Seq: e.seq})
+	}
+	return events, nil
+}
+
+// TestDroppedWhileRead: a session that is given up while a stream of it is looked up says nothing
+// of the stream. A client that resumes it must not hear that the stream is gone: another replica
+// has it, or this one again.
+func TestDroppedWhileRead(t *testing.T) {
+	key := name{"u", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}.key()
+	for name, tt := range map[string]struct {
+		then, want error
+	}{
+		"another replica owns it": {ErrMoved, ErrMoved},
+		"this one owns it again":  {nil, nil},
+		"it has ended":            {ErrNotFound, ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, use := range map[string]func(EventLog) error{
+				"Read":    func(l EventLog) error { _, _, _, err := l.Read(t.Context(), key, "s", 0); return err },
+				"Request": func(l EventLog) error { _, err := l.Request(t.Context(), key, "s"); return err },
+				"End":     func(l EventLog) error { return l.End(t.Context(), key, "s") },
+				"Append":  func(l EventLog) error { _, err := l.Append(t.Context(), key, "s", nil); return err },
+			} {
+				s := &sessions{onEnd: func(*held) {}}
+				s.set(Config{}, Deps{})
+				s.clock = func() time.Duration { return time.Hour }
+				s.place = &dropper{s, 2, tt.then}
+				if err := use(s.Log()); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+					t.Errorf("%s: %v, want %v", what, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// TestDroppedStreams: what was dropped says that, whatever is asked of it, and nothing is written
+// of it: Redis would lose streams that are only unknown here.
+func TestDroppedStreams(t *testing.T) {
+	h := &held{log: streams{room: &logRoom{}, byName: map[string]*stream{"s": {last: 1}}}}
+	h.log.close()
+	_, _, added := h.log.add("s", nil, logged{}, false, 0)
+	_, requested := h.log.answers("s", 0)
+	_, _, _, read := h.log.read("s", 0, 0)
+	for what, err := range map[string]error{"add": added, "end": h.log.end("s", 0), "answers": requested, "read": read} {
+		if !errors.Is(err, errDropped) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, _, there := (&Redis{}).described(h, changes{streams: map[string]bool{"s": true}}); there {
+		t.Error("it is written")
+	}
+	if (&Redis{}).restore(h, "1", "0", []any{}, []any{}); h.log.byName["s"] != nil || !h.log.closed {
+		t.Error("it is restored")
 	}
 }

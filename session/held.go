@@ -210,6 +210,10 @@ func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 			h.done()
 			return nil, err
 		}
+		if h.over.Load() { // it was dropped while it was loaded
+			h.done()
+			continue
+		}
 		return h, nil
 	}
 }

@@ -47,8 +47,9 @@ type keptStream struct {
 	Ended   bool   `json:"ended,omitempty"`
 }
 
-// described returns the changes in the form that the script write expects.
-func (s *Redis) described(h *held, c changes) (set, deleted []any) {
+// described returns the changes in the form that the script write expects. there is false if the
+// session was dropped: then nothing is known of its streams, and nothing may be written.
+func (s *Redis) described(h *held, c changes) (set, deleted []any, there bool) {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	for name := range c.streams {
@@ -63,17 +64,24 @@ func (s *Redis) described(h *held, c changes) (set, deleted []any) {
 	for _, e := range c.events {
 		deleted = append(deleted, eventKey, e.stream+":"+strconv.FormatUint(e.seq, 10))
 	}
-	return set, deleted
+	if len(deleted) > 0 {
+		set = append(set, recordKey, "past", strconv.FormatUint(h.log.past, 10))
+	}
+	return set, deleted, !h.log.closed
 }
 
-// restore rebuilds the streams of a session from what Redis has: the newest position, the
-// streams, and the events with their lengths. If some events of a stream are missing, it has
-// lost all of them. Streams that have ended are kept for the full time again.
-func (s *Redis) restore(h *held, seq, streams, events any) {
+// restore rebuilds the streams of a session from what Redis has: the newest positions, of all and
+// of forgotten streams, the streams, and the events with their lengths. If some events of a stream
+// are missing, it has lost all of them. Streams that have ended are kept for the full time again.
+func (s *Redis) restore(h *held, seq, past, streams, events any) {
 	l := &h.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed { // dropped meanwhile: nobody would give back the room
+		return
+	}
 	l.seq, _ = number(seq)
+	l.past, _ = number(past)
 	l.byName = make(map[string]*stream)
 	count := make(map[*stream]int)
 	for name, value := range pairs(streams) {

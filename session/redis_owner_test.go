@@ -427,3 +427,25 @@ func TestOneOwnerManyCallers(t *testing.T) {
 		writer.Drop(r.Key())
 	}
 }
+
+// TestForgottenElsewhere: the next owner knows of a stream that its session's former owner forgot
+// that it was forgotten, and not lost.
+func TestForgottenElsewhere(t *testing.T) {
+	server := redistest.Start(t)
+	a := newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	r := a.create(t)
+	var last uint64
+	for i := range session.LogStreams + 1 {
+		var err error
+		if last, err = a.Log().Append(t.Context(), r.Key(), fmt.Sprint(i), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	if _, _, _, err := b.Log().Read(t.Context(), r.Key(), "0", 1); !errors.Is(err, session.ErrForgotten) {
+		t.Errorf("the oldest stream: %v", err)
+	}
+	if _, _, _, err := b.Log().Read(t.Context(), r.Key(), "never", last); !errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrForgotten) {
+		t.Errorf("a stream that Redis does not have: %v", err)
+	}
+}

@@ -19,7 +19,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 		return err
 	}
 	fields, _ := got.([]any)
-	if len(fields) != 6 {
+	if len(fields) != 7 {
 		return ErrNotFound
 	}
 	left, _ := fields[3].(int64)
@@ -36,7 +36,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 	used := int64(s.clock() - s.cfg.Kept() + time.Duration(left)*time.Millisecond)
 	h.used.Store(used)
 	h.told.Store(used)
-	s.restore(h, fields[2], fields[4], fields[5])
+	s.restore(h, fields[2], fields[6], fields[4], fields[5])
 	h.record.Store(r)
 	return nil
 }
@@ -65,7 +65,10 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 		}
 	}
 	changed := h.log.takeChanges()
-	more, deleted := s.described(h, changed)
+	more, deleted, there := s.described(h, changed)
+	if !there {
+		return errDropped
+	}
 	set = append(set, more...)
 	unused, used := int64(-1), h.used.Load()
 	if c.used && used != expired {

@@ -8,8 +8,8 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 // (seals).
 //
 //	h:{user}:id   the owner of the session (internal/cluster): the fence of all other keys
-//	s:{user}:id   hash: v the record, seq the position of the newest event, n how often
-//	              the session was written
+//	s:{user}:id   hash: v the record, seq the position of the newest event, past that of the
+//	              newest one of a stream that was forgotten, n how often the session was written
 //	u:{user}      sorted set: the user's sessions by their last use
 //	m:{user}:id   hash: event streams by name, without their events
 //	e:{user}:id   hash: events by stream:position
@@ -118,15 +118,15 @@ redis.call('PEXPIRE', record, ttl)
 used(at)
 return room`),
 
-		// It returns v, n, seq, the remaining time of the session, the fields of m, and the
-		// fields of e with the lengths of their values.
+		// It returns v, n, seq, the remaining time of the session, the fields of m, the fields of
+		// e with the lengths of their values, and past.
 		load: redisdb.NewScript(reading + lua + `
-local got = redis.call('HMGET', record, 'v', 'n', 'seq')
+local got = redis.call('HMGET', record, 'v', 'n', 'seq', 'past')
 if not got[1] then return 0 end
 if moved() then return -1 end
 local sizes = redis.call('HGETALL', events)
 for i = 2, #sizes, 2 do sizes[i] = #sizes[i] end
-return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', streams), sizes}`),
+return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', streams), sizes, got[4] or '0'}`),
 
 		add:  redisdb.NewScript(growing + lua + write),
 		tend: redisdb.NewScript(sparing + lua + write),

@@ -28,6 +28,9 @@ var (
 	// ErrEnded means that the stream has ended, perhaps not by its writer. It is an
 	// ErrNotFound.
 	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
+	// ErrForgotten means that the stream was there, but ended long ago or had to make room for
+	// newer ones. It is an ErrNotFound.
+	ErrForgotten = fmt.Errorf("%w: the stream was forgotten", ErrNotFound)
 	// ErrGap means that events after the given position are not kept any more.
 	ErrGap = errors.New("session: events are missing")
 )
@@ -98,7 +101,8 @@ type EventLog interface {
 	// Read returns the events after a position, in order, and whether the stream has ended.
 	// Unless it has, more is closed as soon as there is news: an event, the end of the stream,
 	// or the end of the session. Position 0 is the beginning. With ErrGap the other results
-	// are valid and hold what is still kept. Errors: ErrNotFound, also for a position that
-	// this stream never reached, and ErrUnavailable.
+	// are valid and hold what is still kept. Errors: ErrForgotten; ErrNotFound for any other
+	// stream that is not there, and for a position that this stream never reached; and
+	// ErrUnavailable.
 	Read(ctx context.Context, key, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error)
 }

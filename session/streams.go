@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"sort"
 	"sync"
@@ -10,6 +11,10 @@ import (
 
 // streamKept is how long a stream is kept after its end.
 const streamKept = 5 * time.Minute
+
+// errDropped means that what is held of the session was dropped, and nothing was written. Usually
+// another replica owns it now, so it is an ErrMoved; whoever looks again knows.
+var errDropped = fmt.Errorf("%w: it was dropped meanwhile", ErrMoved)
 
 // streams are the event logs of one session, as its owner knows them. For a session in memory
 // they hold the events; for a session in Redis only the descriptions.
@@ -20,7 +25,8 @@ type streams struct {
 	mu      sync.Mutex // guards the fields below and every stream
 	byName  map[string]*stream
 	seq     uint64   // of the newest event of any stream
-	closed  bool     // the session has ended
+	past    uint64   // of the newest event of any stream that was forgotten
+	closed  bool     // the session was dropped
 	changes *changes // what Redis has yet to be told; nil for sessions in memory
 }
 
@@ -59,12 +65,12 @@ type eventName struct {
 const maxDeletions = 2 * LogEvents
 
 // add adds an event, and creates the stream with its first one, and returns its position. An
-// event without room is not kept, which leaves a gap. Errors: ErrNotFound, ErrEnded.
+// event without room is not kept, which leaves a gap. Errors: errDropped, ErrEnded.
 func (s *streams) add(name string, request []byte, e logged, last bool, now int64) (seq uint64, kept bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return 0, false, ErrNotFound
+		return 0, false, errDropped
 	}
 	st := s.byName[name]
 	if st != nil && st.ended {
@@ -102,10 +108,13 @@ func (s *streams) lose(name string) {
 	}
 }
 
-// end ends a stream. Errors: ErrNotFound.
+// end ends a stream. Errors: ErrNotFound, errDropped.
 func (s *streams) end(name string, now int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return errDropped
+	}
 	st := s.byName[name]
 	if st == nil {
 		return ErrNotFound
@@ -117,10 +126,13 @@ func (s *streams) end(name string, now int64) error {
 	return nil
 }
 
-// answers is EventLog.Request.
+// answers is EventLog.Request. Errors: ErrNotFound, errDropped.
 func (s *streams) answers(name string, now int64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errDropped
+	}
 	st := s.byName[name]
 	if st == nil || st.old(now) {
 		return nil, ErrNotFound
@@ -128,12 +140,17 @@ func (s *streams) answers(name string, now int64) ([]byte, error) {
 	return bytes.Clone(st.request), nil
 }
 
-// read is EventLog.Read.
+// read is EventLog.Read. Errors: as there, and errDropped.
 func (s *streams) read(name string, after uint64, now int64) (events []logged, ended bool, more <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.byName[name]
-	if st == nil || st.old(now) || after > st.last {
+	switch {
+	case s.closed:
+		return nil, false, nil, errDropped
+	case st == nil && s.past > 0 && after <= s.past, st != nil && st.old(now):
+		return nil, false, nil, ErrForgotten
+	case st == nil || after > st.last:
 		return nil, false, nil, ErrNotFound
 	}
 	first := sort.Search(len(st.events), func(i int) bool { return st.events[i].seq > after })
@@ -217,7 +234,7 @@ func (s *streams) begin(name string, now int64) *stream {
 				victim, worst = n, st
 			}
 		}
-		s.drop(victim, worst)
+		s.forgetStream(victim, worst)
 	}
 	if s.byName == nil {
 		s.byName = make(map[string]*stream)
@@ -230,9 +247,14 @@ func (s *streams) begin(name string, now int64) *stream {
 func (s *streams) forgetOld(now int64) {
 	for name, st := range s.byName {
 		if st.old(now) {
-			s.drop(name, st)
+			s.forgetStream(name, st)
 		}
 	}
+}
+
+func (s *streams) forgetStream(name string, st *stream) {
+	s.past = max(s.past, st.last)
+	s.drop(name, st)
 }
 
 func (s *streams) drop(name string, st *stream) {

@@ -60,8 +60,8 @@ type getting struct {
 	after   stream.Position // the client's position, if it comes back
 	session *live.Session
 	stream  *stream.Stream
-	known   bool    // after is in the stream of a known call
-	first   reading // what was read of that stream
+	first   reading // what was read of the stream of the call that is resumed
+	missing error   // why there is no such stream; nil if there is, or after is of no call
 }
 
 // find looks for the stream of a call that is to be resumed.
@@ -69,12 +69,10 @@ func (g *getting) find() *refuse.Refusal {
 	if !g.after.IsCall() {
 		return nil
 	}
-	var err error
-	g.first, err = g.read(g.after.Name, g.after.Seq)
-	if err != nil && !errors.Is(err, session.ErrNotFound) { // a new stream would never have the call's answer
-		return g.f.refuseSession(err)
+	g.first, g.missing = g.read(g.after.Name, g.after.Seq)
+	if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
+		return g.f.refuseSession(g.missing)
 	}
-	g.known = err == nil
 	return nil
 }
 
@@ -100,7 +98,7 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.countOut()
 	ctx, end := live.WhileGood(ctx, g.caller.Expires)
 	defer end()
-	if g.known {
+	if g.after.IsCall() && g.missing == nil {
 		lasts(g.stream)
 		g.follow(ctx, g.first)
 		return
@@ -116,8 +114,13 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 
 // prepare does what comes before the stream for what belongs to no request.
 func (g *getting) prepare(ctx context.Context) {
-	if id := stream.RequestOf(g.session.Key(), g.after.Name); id != nil { // its answer was kept for the full time
-		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", stream.CallOf(g.after.Name), refuse.DroppedError())))
+	if id := stream.RequestOf(g.session.Key(), g.after.Name); id != nil {
+		call, why := stream.CallOf(g.after.Name), refuse.LostError()
+		if errors.Is(g.missing, session.ErrForgotten) { // its answer was kept for the full time
+			why = refuse.DroppedError()
+		}
+		g.f.deps.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call, "error", g.missing)
+		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", call, why)))
 	}
 	if g.record.Initialized {
 		g.session.Listen(ctx, g.record, g.caller)

@@ -168,6 +168,24 @@ func TestFollowLostEnd(t *testing.T) {
 	wantLost(t, "H/63 a response that could not be kept", m, err, `"the call"`)
 }
 
+// TestFollowUnknown: a client that resumes a stream which nobody has is told that the answer is lost,
+// and only if the stream was forgotten that it came too late.
+func TestFollowUnknown(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	name := stream.CallName(keyOf(c), "gone-1", []byte(`"the call"`))
+	for _, tt := range []struct {
+		err  error
+		code int
+	}{{session.ErrNotFound, mcp.CodeUpstreamSessionLost}, {session.ErrForgotten, mcp.CodeInternal}} {
+		b.faults.reads <- tt.err
+		m, err := follow(t, c, stream.EventID(name, 7)).Response()
+		if err != nil || m.Error == nil || m.Error.Code != tt.code || string(m.ID) != `"the call"` || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
+			t.Errorf("%v: %s %v", tt.err, m.Text, err)
+		}
+	}
+}
+
 // TestFollowWithoutStore: a call's stream that cannot be read now is not an unknown stream. A
 // client that wants to resume it is told to come again, and a client that follows it continues
 // once it can be read.

@@ -272,7 +272,7 @@ func testLogStreams(t *testing.T, f *fixture) {
 	for i, gone := range []string{"7", "3", "0", "1"} {
 		f.wantEvents(t, r, gone, 0, nil, i < 2, "x")
 		f.appendTo(t, r, fmt.Sprint("new", i), "x")
-		wantErr(t, "reading "+gone, f.read(t, r.Key(), gone, 0), session.ErrNotFound)
+		wantErr(t, "reading "+gone, f.read(t, r.Key(), gone, 0), session.ErrForgotten)
 		f.pass(time.Second)
 	}
 	f.wantEvents(t, r, "2", 0, nil, false, "x")
@@ -311,9 +311,14 @@ func testLogForgotten(t *testing.T, f *fixture) {
 	wantErr(t, "the session", f.get(t, r), nil)
 	f.wantEvents(t, r, "done", 0, nil, true, "x")
 	f.pass(time.Second + f.slack)
-	wantErr(t, "reading what ended long ago", f.read(t, r.Key(), "done", 0), session.ErrNotFound)
+	wantErr(t, "reading what ended long ago", f.read(t, r.Key(), "done", 0), session.ErrForgotten)
 	f.pass(kept)
 	f.wantEvents(t, r, "open", 0, nil, false, "x")
+	last := f.appendTo(t, r, "new", "x")
+	wantErr(t, "reading what ended still longer ago", f.read(t, r.Key(), "done", 1), session.ErrForgotten)
+	if err := f.read(t, r.Key(), "never", last); !errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrForgotten) {
+		t.Errorf("reading what was never there: %v", err)
+	}
 }
 
 func testLogSessionEnd(t *testing.T, f *fixture) {
