@@ -2,6 +2,7 @@ package front
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
@@ -73,6 +74,7 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		cluster.Moved(a.w)
 		return forwarded
 	}
+	last := ""
 	for range maxOwners {
 		owner, err := f.deps.Cluster.Own(a.r.Context(), home)
 		switch {
@@ -85,10 +87,7 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		case err != nil && a.anywhere:
 			return nil
 		case err != nil:
-			f.homeless.Do(func() {
-				f.deps.Log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
-			})
-			return f.refuseSession(session.ErrUnavailable)
+			return f.refuseHomeless(err)
 		case owner.Here():
 			if owner.Fresh && f.deps.Arrived != nil {
 				f.deps.Arrived(home.Key())
@@ -98,10 +97,20 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 			cluster.Moved(a.w)
 			return forwarded
 		}
-		if ref, again := f.forward(a, owner); !again {
+		ref, again := f.forward(a, owner)
+		if !again {
 			return ref
 		}
+		last = owner.Replica
 	}
+	return f.refuseHomeless(fmt.Errorf("%w: it moves all the time, and was last looked for at replica %s", cluster.ErrUnavailable, last))
+}
+
+// refuseHomeless refuses a request whose owner cannot be told, and says so in the log.
+func (f *Front) refuseHomeless(err error) *refuse.Refusal {
+	f.homeless.Do(func() {
+		f.deps.Log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
+	})
 	return f.refuseSession(session.ErrUnavailable)
 }
 

@@ -78,6 +78,9 @@ func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse
 		}
 		record, err = f.deps.Sessions.Get(a.r.Context(), user, id)
 	}
+	if errors.Is(err, session.ErrMoved) {
+		return record, f.refuseHomeless(err)
+	}
 	if err != nil {
 		return record, f.refuseSession(err)
 	}
