@@ -599,3 +599,59 @@ func TestQuestionOfAClientThatLeft(t *testing.T) {
 		t.Errorf("the result: %s %v", m.Text, err)
 	}
 }
+
+// contested is a session store at which each request that came directly finds that the session
+// has just been given up, until another request is answered.
+type contested struct {
+	session.Store
+	direct   chan struct{} // gets one for each such request
+	givenUp  chan struct{} // gets one for each time that the session was given up
+	answered chan struct{} // closed when the other request is answered
+}
+
+type directly struct{}
+
+func (s contested) Get(ctx context.Context, user, id string) (session.Record, error) {
+	if ctx.Value(directly{}) != nil {
+		s.direct <- struct{}{}
+		select {
+		case <-s.givenUp:
+		case <-s.answered:
+		}
+	}
+	return s.Store.Get(ctx, user, id)
+}
+
+// TestContestedSession: a request at a replica that stops, and one that another replica forwards
+// there, do not take their session away from each other.
+func TestContestedSession(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	c := a.client(v2511)
+	a.front.Drain(t.Context(), true) // the session is given up
+	s := contested{a.front.deps.Sessions, make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})}
+	leave := a.front.deps.Leave
+	a.front.deps.Sessions, a.front.deps.Leave = s, func(key string) {
+		leave(key)
+		s.givenUp <- struct{}{}
+		select {
+		case <-s.direct: // the direct request has made it the owner again
+		case <-s.answered:
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), directly{}, true)))
+	}))
+	defer server.Close()
+	here := a.at(c)
+	here.URL = server.URL
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		echo(t, here)
+	}()
+	<-s.direct
+	echo(t, b.at(c))
+	close(s.answered)
+	receive(t, "the direct request", done)
+}

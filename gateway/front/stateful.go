@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -72,6 +73,9 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse.Refusal) {
 	user, err := a.caller.User(), session.ErrMoved
 	home := f.homeOf(user, id)
+	if _, _, came := cluster.Forwarded(a.r); !came && f.Leaving() {
+		context.AfterFunc(a.r.Context(), f.Visit(home.Key()))
+	}
 	for tries := 0; tries < maxOwners && errors.Is(err, session.ErrMoved); tries++ {
 		if ref := f.own(a, home); ref != nil {
 			return record, ref

@@ -40,13 +40,14 @@ type Sessions struct {
 	deps    Deps
 	leaving atomic.Bool // idle sessions are being given up
 
-	mu   sync.Mutex // guards held
-	held map[string]*Session
+	mu     sync.Mutex // guards the fields below
+	held   map[string]*Session
+	visits map[string]int // see Visit
 }
 
 // NewSessions returns Sessions that hold nothing.
 func NewSessions(deps Deps) *Sessions {
-	return &Sessions{deps: deps, held: make(map[string]*Session)}
+	return &Sessions{deps: deps, held: make(map[string]*Session), visits: make(map[string]int)}
 }
 
 // Session is what is held of one session, from its first request to EndSession or DropSession.
@@ -202,10 +203,35 @@ func (s *Session) leave() (leaving bool) {
 	return leaving
 }
 
+// Visit says that a client's request comes for a session at a replica that gives its sessions up:
+// until done is called, GiveUp does not. Otherwise two requests, of which another replica forwards
+// one, could take the session away from each other until both fail.
+func (a *Sessions) Visit(key string) (done func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.visits[key]++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.visits[key]--; a.visits[key] == 0 {
+			delete(a.visits, key)
+		}
+	}
+}
+
+func (a *Sessions) visited(key string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.visits[key] > 0
+}
+
 // GiveUp gives up a session for which nothing runs, and returns once that is done. It returns
-// false if something runs, or if ctx ends. A session of which nothing is held may have been
+// false if something runs, if it is visited, or if ctx ends. A session of which nothing is held may have been
 // loaded by a request that was refused, or is about to begin a call: so it is held meanwhile.
 func (a *Sessions) GiveUp(ctx context.Context, key string) bool {
+	if a.visited(key) {
+		return false
+	}
 	s, _ := a.hold(key, false)
 	if !s.leave() {
 		return false
