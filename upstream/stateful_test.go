@@ -487,6 +487,38 @@ func TestP9_172_SessionsAreNeverShared(t *testing.T) {
 	}
 }
 
+// TestSkillsEndWithTheirSession: a client's next session at the server may have others.
+func TestSkillsEndWithTheirSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			switch m.Method {
+			case mcp.MethodSkillsList:
+				lists++
+				result(w, m, `{"skills":[{"name":"a","description":"d"}]}`)
+			case mcp.MethodSkillsGet:
+				result(w, m, `{"instructions":"Do it."}`)
+			default:
+				return false
+			}
+			return true
+		})
+		f.caps = `{"skills":{}}`
+		u := f.start(t, upstream.Config{Name: "up"})
+		mustDo(t, u, &mcp.Call{Method: mcp.MethodDiscover, Notify: func(mcp.Event) {}})
+		for want := 1; want <= 2; want++ {
+			for range 2 {
+				mustDo(t, u, &mcp.Call{Method: mcp.MethodSkillsGet, Name: "a", Params: mcp.Raw(`{"name":"a"}`), Session: "u:s", Notify: func(mcp.Event) {}})
+			}
+			if lists != want {
+				t.Errorf("in session %d skills were listed %d times", want, lists)
+			}
+			u.EndSession("u:s")
+			synctest.Wait()
+		}
+	})
+}
+
 func TestOnePostACallStateful(t *testing.T) {
 	f, u := statefulFake(t, nil)
 	wantOK(t, u, tool("a"))

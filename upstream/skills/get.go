@@ -14,12 +14,12 @@ import (
 // get answers skills/get.
 func (s stage) get(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	uri, byURI := mcp.SkillKey(c.Params)
-	k, ok := s.known.Get(c.Name)
+	k, ok := s.find(c, c.Name)
 	if !ok && !(s.uris.Load() && byURI) { // by URI a server answers for what it does not list, too
 		if err := s.each(ctx, c, func(mcp.Item) bool { return true }); err != nil {
 			return nil, err
 		}
-		if k, ok = s.known.Get(c.Name); !ok {
+		if k, ok = s.find(c, c.Name); !ok {
 			return nil, mcp.ErrUnknown(c.Method, c.Name)
 		}
 	}

@@ -86,11 +86,18 @@ func (s stage) madeItem(c *mcp.Call, entry mcp.Raw, name string) mcp.Item {
 	}
 	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
 	k := skill{root: mcp.SkillScheme + slug, name: name, made: true}
-	was, _ := s.known.Peek(name)
-	if k.varies = was.varies || c.Session != "" && !bytes.Equal(was.record, record); !s.perUser && !k.varies {
-		k.record = record
+	shared := s.shared(c, name)
+	all, known := s.known.Peek(shared)
+	switch {
+	case c.Session == "":
+		if k.varies = all.varies; !s.perUser && !k.varies {
+			k.record = record
+		}
+	case known && !bytes.Equal(all.record, record):
+		all.varies, all.record = true, nil // from now on, each session is asked
+		s.known.Add(shared, all)
 	}
-	s.known.Add(name, k)
+	s.learn(c, name, k)
 	return mcp.Item{Name: name, Raw: record}
 }
 
@@ -100,7 +107,7 @@ func madeURI(name string) string { return mcp.SkillScheme + skillmd.Slug(name) +
 // madeRecord returns the record of a skill that has no URI of its own, as this caller may
 // see it: what the server tells one user, or in one client's session, is not shown to another.
 func (s stage) madeRecord(ctx context.Context, c *mcp.Call, key string) (record mcp.Raw, err error) {
-	if k, ok := s.known.Get(key); ok && k.record != nil {
+	if k, ok := s.find(c, key); ok && k.record != nil {
 		return k.record, nil
 	}
 	err = s.each(ctx, c, func(item mcp.Item) bool {

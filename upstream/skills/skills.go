@@ -19,18 +19,27 @@ import (
 const (
 	// maxPages bounds how many pages of a server's skills, or resources, are looked through.
 	maxPages = 50
-	// maxKnown bounds how many skills are remembered.
+	// maxKnown bounds how many skills are remembered that all see, and maxOwn how many that
+	// users see, or that sessions show otherwise. Forgotten ones are listed again when needed.
 	maxKnown = 2000
+	maxOwn   = 10_000
 )
 
 // Skills is what is known of a server's skills, to find its own names for them again. Its
 // methods may be called concurrently.
 type Skills struct {
 	perUser bool
-	core    atomic.Bool               // the server speaks SEP-2076
-	uris    atomic.Bool               // the server speaks SEP-2640
-	known   *lru.Cache[string, skill] // by key
+	core    atomic.Bool              // the server speaks SEP-2076
+	uris    atomic.Bool              // the server speaks SEP-2640
+	known   *lru.Cache[place, skill] // what all see, or what one user sees
+	own     *lru.Cache[place, skill] // what clients' own sessions show otherwise
 	skipped atomic.Pointer[map[string]string]
+}
+
+// place says who sees a skill under a key.
+type place struct {
+	owner string // a session; a user; "" for all
+	key   string
 }
 
 // skill is a skill by its key.
@@ -44,19 +53,65 @@ type skill struct {
 	varies   bool    // the URI is ours, and a client's own session has shown another record
 }
 
-// New returns the Skills of a server. perUser says that each user may have others.
-func New(perUser bool) *Skills {
-	known, _ := lru.New[string, skill](maxKnown) // the only error is about the size
-	return &Skills{perUser: perUser, known: known}
+// is reports whether both stand for the same at the server.
+func (k skill) is(other skill) bool {
+	return k.root == other.root && k.name == other.name && k.made == other.made && k.plain == other.plain && k.manifest == other.manifest
 }
 
-// learn remembers a skill. What a client's own session shows replaces nothing that all see.
-func (s *Skills) learn(c *mcp.Call, key string, k skill) {
-	if c.Session == "" {
-		s.known.Add(key, k)
-	} else {
-		s.known.ContainsOrAdd(key, k)
+// New returns the Skills of a server. perUser says that each user may have others.
+func New(perUser bool) *Skills {
+	most := maxKnown
+	if perUser {
+		most = maxOwn
 	}
+	known, _ := lru.New[place, skill](most) // the only error is about the size
+	own, _ := lru.New[place, skill](maxOwn)
+	return &Skills{perUser: perUser, known: known, own: own}
+}
+
+// End forgets what a client's own session has shown. The session at the server has ended.
+func (s *Skills) End(session string) {
+	if s.own.Len() == 0 {
+		return
+	}
+	for _, at := range s.own.Keys() {
+		if at.owner == session {
+			s.own.Remove(at)
+		}
+	}
+}
+
+// shared returns where a skill is remembered that is not the session's alone.
+func (s *Skills) shared(c *mcp.Call, key string) place {
+	if s.perUser {
+		return place{c.Caller.User(), key}
+	}
+	return place{"", key}
+}
+
+// learn remembers a skill. What a client's own session shows is kept for that session, as far as
+// it differs from what is shown otherwise.
+func (s *Skills) learn(c *mcp.Call, key string, k skill) {
+	shared, own := s.shared(c, key), place{c.Session, key}
+	if c.Session == "" {
+		s.known.Add(shared, k)
+	} else if all, ok := s.known.Peek(shared); ok && all.is(k) {
+		s.own.Remove(own)
+	} else {
+		s.own.Add(own, k)
+	}
+}
+
+// find returns what is known of a skill as the caller of a call sees it. If another one has its
+// key there, as the target of the call says, nothing is known.
+func (s *Skills) find(c *mcp.Call, key string) (k skill, ok bool) {
+	if k, ok = s.own.Get(place{c.Session, key}); !ok {
+		k, ok = s.known.Get(s.shared(c, key))
+	}
+	if root, isSkill := mcp.SkillRoot(c.Target.File); isSkill && root != k.root {
+		return skill{}, false
+	}
+	return k, ok
 }
 
 // Middleware answers skills/list, skills/get and resources/read of files that are written

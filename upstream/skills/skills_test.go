@@ -2,6 +2,7 @@ package skills
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -179,6 +180,105 @@ func TestSkillsOfSessions(t *testing.T) {
 	s[mcp.MethodSkillsList] = `{"skills":[{"name":"a","description":"of all"}]}`
 	if got := about("u:3"); got != "of all" {
 		t.Errorf("another session reads %q", got)
+	}
+}
+
+// TestSkillsOfOneKey: sessions, and users with credentials of their own, may have different skills of the
+// same key. Each gets its own, and what is remembered of a session ends with it.
+func TestSkillsOfOneKey(t *testing.T) {
+	const both = `{"capabilities":{"skills":{},"extensions":{"` + mcp.SkillsExtension + `":{}}}}`
+	entry := func(scheme, name string) string {
+		return `{"skills":[{"name":"` + name + `","uri":"` + scheme + `://a/SKILL.md","frontmatter":{"name":"a","description":"d"},"resources":[{"uri":"` + scheme + `://a/SKILL.md"}]}]}`
+	}
+	file := func(text string) string {
+		return `{"contents":[{"text":"---\nname: a\ndescription: d\n---\n` + text + `"}]}`
+	}
+	session := func(n string) mcp.Call { return mcp.Call{Session: "u:" + n} }
+	user := func(name string) mcp.Call {
+		return mcp.Call{Caller: mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: name})}
+	}
+	for _, tt := range []struct {
+		name     string
+		perUser  bool
+		one, two mcp.Call
+	}{
+		{"sessions", false, session("1"), session("2")},
+		{"a session and all", false, mcp.Call{}, session("2")},
+		{"users", true, user("ann"), user("bob")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := server{
+				mcp.MethodDiscover:                              both,
+				mcp.MethodSkillsGet + " A":                      `{"instructions":"of A"}`,
+				mcp.MethodSkillsGet + " B":                      `{"instructions":"of B"}`,
+				mcp.MethodSkillsGet + " skill://a/SKILL.md":     `{"skill":{"uri":"skill://a/SKILL.md","frontmatter":{},"resources":[]}}`,
+				mcp.MethodSkillsGet + " demo://a/SKILL.md":      `{"skill":{"uri":"demo://a/SKILL.md","frontmatter":{},"resources":[]}}`,
+				mcp.MethodResourcesRead + " skill://a/SKILL.md": file("in skill"),
+				mcp.MethodResourcesRead + " demo://a/SKILL.md":  file("in demo"),
+			}
+			skills, do := through(t, s)
+			skills.perUser = tt.perUser
+			as := func(c mcp.Call, method, name string, params mcp.Raw) *mcp.Reply {
+				c.Method, c.Name, c.Params = method, name, params
+				return do(c)
+			}
+			lists := func(one, two string) {
+				s[mcp.MethodSkillsList] = one
+				as(tt.one, mcp.MethodSkillsList, "", nil)
+				s[mcp.MethodSkillsList] = two
+				as(tt.two, mcp.MethodSkillsList, "", nil)
+				delete(s, mcp.MethodSkillsList) // what follows is from memory
+			}
+			wants := func(c mcp.Call, want string) {
+				t.Helper()
+				if got := as(c, mcp.MethodSkillsGet, "a", mcp.Raw(`{"name":"a"}`)).Result.At("instructions").Text(); got != want {
+					t.Errorf("it says %q, want %q", got, want)
+				}
+			}
+			lists(entry("skill", "A"), entry("skill", "B"))
+			wants(tt.one, "of A")
+			wants(tt.two, "of B")
+			lists(entry("skill", ""), entry("demo", ""))
+			wants(tt.one, "in skill")
+			wants(tt.two, "in demo")
+			skills.End(tt.two.Session)
+			if tt.two.Session != "" {
+				if left := skills.own.Len(); left != 0 && tt.one.Session == "" || left > 1 {
+					t.Errorf("%d skills are remembered of sessions", left)
+				}
+			}
+		})
+	}
+}
+
+// TestForgottenSkillsOfSessions: what is remembered of sessions is bounded, and no more than differs from
+// what all see. What was forgotten is listed again, and not taken from another session.
+func TestForgottenSkillsOfSessions(t *testing.T) {
+	s := server{
+		mcp.MethodDiscover:                              `{"capabilities":{"extensions":{"` + mcp.SkillsExtension + `":{}}}}`,
+		mcp.MethodSkillsList:                            `{"skills":[{"uri":"skill://a/SKILL.md"}]}`,
+		mcp.MethodSkillsGet + " demo://a/SKILL.md":      `{"skill":{"uri":"demo://a/SKILL.md"}}`,
+		mcp.MethodResourcesRead + " skill://a/SKILL.md": `{"contents":[{"text":"of all"}]}`,
+		mcp.MethodResourcesRead + " demo://a/SKILL.md":  `{"contents":[{"text":"of the session"}]}`,
+	}
+	skills, do := through(t, s)
+	for _, session := range []string{"", "u:0"} {
+		do(mcp.Call{Method: mcp.MethodSkillsList, Session: session})
+	}
+	if n := skills.own.Len(); n != 0 {
+		t.Errorf("%d skills are remembered that are the same for all", n)
+	}
+	s[mcp.MethodSkillsList] = `{"skills":[{"uri":"demo://a/SKILL.md"}]}`
+	for i := range maxOwn + 1 {
+		do(mcp.Call{Method: mcp.MethodSkillsList, Session: fmt.Sprint("u:", i)})
+	}
+	if n := skills.own.Len(); n != maxOwn {
+		t.Errorf("%d skills are remembered of sessions", n)
+	}
+	get := mcp.Call{Method: mcp.MethodSkillsGet, Name: "a", Params: mcp.Raw(`{"name":"a"}`), Session: "u:0",
+		Target: mcp.Target{Kind: mcp.KindSkills, Name: "a", File: "demo://a/SKILL.md"}}
+	if got := do(get).Result.At("instructions").Text(); got != "of the session" {
+		t.Errorf("it says %q", got)
 	}
 }
 
