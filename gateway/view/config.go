@@ -37,7 +37,8 @@ type Config struct {
 	// none last. Default: the order of the upstreams.
 	Order []string `yaml:"order"`
 	// Descriptions replace those of the servers, by kind:upstream/name without any *. At most
-	// 4096 bytes each. Skills keep theirs, which clients compare with the SKILL.md (SEP-2640).
+	// 4096 bytes each. Files of skills are resources here, too. Skills keep theirs, which clients
+	// compare with the SKILL.md (SEP-2640).
 	Descriptions map[string]string `yaml:"descriptions"`
 }
 

@@ -75,7 +75,7 @@ func (v *View) Arrange(l List) (a Arranged) {
 		v.shorten(&a, l)
 	}
 	for i, item := range a.Items {
-		if text, ok := v.cfg.Descriptions[item.Target.String()]; ok {
+		if text, ok := v.cfg.Descriptions[described(item.Target, l.NameIn)]; ok {
 			a.Items[i].Raw = item.Raw.With("description", mcp.String(text))
 		}
 	}
@@ -90,6 +90,15 @@ func (v *View) Arrange(l List) (a Arranged) {
 		slices.SortStableFunc(a.Items, func(x, y mcp.Item) int { return rank(x) - rank(y) })
 	}
 	return a
+}
+
+// described returns what Config.Descriptions call the target of an item. In lists of resources,
+// whose items are known by URIs, a file of a skill is a resource.
+func described(t mcp.Target, nameIn string) string {
+	if t.Kind == mcp.KindSkills && nameIn != "name" {
+		t = mcp.Target{Kind: mcp.KindResources, Upstream: t.Upstream, Name: t.File}
+	}
+	return t.String()
 }
 
 // shorten drops prefixes where the rest stands for one thing only. Full names stay valid, so the

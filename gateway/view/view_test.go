@@ -98,6 +98,26 @@ func TestArrangeRewritesLittle(t *testing.T) {
 	}
 }
 
+// TestFilesOfSkillsAreDescribed: in lists of resources they are resources, and a skill keeps its
+// description.
+func TestFilesOfSkillsAreDescribed(t *testing.T) {
+	file := func(key, uri string, template bool) mcp.Item {
+		return mcp.Item{Name: uri, Raw: mcp.Object("uri", mcp.String(uri)), Target: mcp.Target{Kind: mcp.KindSkills, Upstream: "a", Name: key, File: uri, Template: template}}
+	}
+	v, err := New(Config{Show: []string{"*:*"}, Descriptions: map[string]string{"resources:a/skill://x/b.md": "B.", "resources:a/skill://x/SKILL.md": "X.", "resources:a/skill://x/{f}": "Any."}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := []mcp.Item{file("x", "skill://x/SKILL.md", false), file("x", "skill://x/b.md", false), file("x", "skill://x/{f}", true), file("x", "skill://x/c.md", false)}
+	for nameIn, want := range map[string][]string{"uri": {"X.", "B.", "Any.", ""}, "uriTemplate": {"X.", "B.", "Any.", ""}, "name": {"", "", "", ""}} {
+		for i, item := range v.Arrange(List{Items: items, NameIn: nameIn}).Items {
+			if got := item.Raw.At("description").Text(); got != want[i] {
+				t.Errorf("%s in a list by %s is described as %q, want %q", item.Name, nameIn, got, want[i])
+			}
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	good := Config{Name: "a", Show: []string{"tools:a/*"}}
 	for _, tt := range []struct {
