@@ -213,3 +213,19 @@ func publicName(n naming, k kind, native string, tagged map[string]int) (string,
 	}
 	return n.uri(native), nil
 }
+
+// index returns the index of a list of skills, which may be nil.
+func (s *publicList) index() skillIndex {
+	if s == nil {
+		return skillIndex{}
+	}
+	return s.skills
+}
+
+// all returns the entries of a list, which may be nil.
+func (s *publicList) all() []entry {
+	if s == nil {
+		return nil
+	}
+	return s.entries
+}

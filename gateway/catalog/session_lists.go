@@ -85,17 +85,26 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 	if len(d.gone)+len(d.more)+len(d.roots) == 0 {
 		return nil
 	}
-	sum := sha256.New()
 	for i, e := range d.more {
 		e.native, e.item.Name = strings.Clone(e.native), strings.Clone(e.item.Name)
 		e.item.Raw = bytes.Clone(e.item.Raw) // which is a part of the whole answer
 		d.more[i] = e
+	}
+	d.more = slices.Clip(d.more)
+	d.measure()
+	return d
+}
+
+// measure computes size and sum.
+func (d *difference) measure() {
+	d.size = 0
+	sum := sha256.New()
+	for _, e := range d.more {
 		d.size += 256 + len(e.native) + 2*len(e.item.Name) + len(e.item.Raw) + e.skill.size()
 		sum.Write([]byte(e.native))
 		hashItem(sum, e.item)
 		sum.Write([]byte{byte(e.task)})
 	}
-	d.more = slices.Clip(d.more)
 	sum.Write([]byte{0})
 	for _, name := range d.gone {
 		d.size += 16 + len(name)
@@ -107,6 +116,20 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 		fmt.Fprintf(sum, "%q%q", root, d.roots[root])
 	}
 	sum.Sum(d.sum[:0])
+}
+
+// tooLarge reports whether the difference is beyond a bound.
+func (d *difference) tooLarge() bool {
+	return len(d.more)+len(d.gone) > maxDiffering || d.size > maxDifference
+}
+
+// onlyRoots is what remains of a difference in skills that is too large: they are not shown, but it
+// is known whose their files are. It is nil if that is nothing, or too large, too.
+func (d *difference) onlyRoots() *difference {
+	d.more, d.gone = nil, nil
+	if d.measure(); len(d.roots) == 0 || d.tooLarge() {
+		return nil
+	}
 	return d
 }
 
@@ -372,15 +395,20 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 				own[k].withTasks(base.offers.coreTasks)
 			}
 			d := differenceOf(o.c.plan, base.lists[k], own[k])
-			if d != nil && (len(d.more)+len(d.gone) > maxDiffering || d.size > maxDifference) {
+			cut := k == skills && list.cut != "" // it is not known whose files the others are
+			if d != nil && (cut || d.tooLarge()) {
 				o.c.log.LogAttrs(ctx, slog.LevelWarn, "a client's session differs too much: its client sees what all clients see",
 					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()), slog.Int("entries", len(d.more)+len(d.gone)), slog.Int("bytes", d.size))
-				if k == skills { // without them, their files would pass for other resources
-					run.Also(uint32(setOf(resources, templates)))
-					delete(differ, uint32(setOf(resources)))
-					delete(differ, uint32(setOf(templates)))
+				if k != skills {
+					continue
 				}
-			} else if d != nil {
+				// Their files would pass for other resources.
+				run.Also(uint32(setOf(resources, templates)))
+				delete(differ, uint32(setOf(resources)))
+				delete(differ, uint32(setOf(templates)))
+				d = d.onlyRoots()
+			}
+			if d != nil {
 				differ[uint32(setOf(k))] = d
 			}
 		}
@@ -397,14 +425,15 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 }
 
 // withSkills adds to lists that may have changed those that may have changed with them. Where a
-// server does not say that it has skills, its resources reveal them; where it does not announce
-// their changes, nothing else tells of these.
+// server does not say that it has skills, its resources reveal them. Resources are never fetched
+// without the skills: else the files of a skill that only the session has, of which nobody has
+// told or which was dropped because of a bound, would pass for other resources.
 func withSkills(which kindSet, of offers) kindSet {
 	switch {
-	case which&setOf(resources, skills) == 0:
+	case which&setOf(resources, templates, skills) == 0:
 	case !of.skills:
 		which |= setOf(resources, skills)
-	case which.has(resources) && !of.announces.has(skills):
+	case which&setOf(resources, templates) != 0:
 		which |= setOf(skills)
 	}
 	return which
@@ -459,20 +488,4 @@ func (o *sessions) recall(ctx context.Context, session string) {
 	for _, upstream := range upstreams {
 		o.hear(upstream, mcp.SessionLists{Session: session, Lists: mcp.AllLists})
 	}
-}
-
-// index returns the index of a list of skills, which may be nil.
-func (s *publicList) index() skillIndex {
-	if s == nil {
-		return skillIndex{}
-	}
-	return s.skills
-}
-
-// all returns the entries of a list, which may be nil.
-func (s *publicList) all() []entry {
-	if s == nil {
-		return nil
-	}
-	return s.entries
 }

@@ -183,6 +183,13 @@ func TestSkillsOfSessions(t *testing.T) {
 		wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "")
 		wantSkills(t, c, "a:1", "w__all")
 		wantView(t, c, in("a:1", call(mcp.MethodToolsList, "")), "w__make w__more")
+		w.tellsOf(c, "a:1", mcp.ResourceLists) // its skills have not changed, and are as many
+		wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "")
+		for session, want := range map[string]string{"a:1": mcp.KindSkills, "b:1": mcp.KindResources} {
+			if to := decidedOn(t, c, mcp.KindResources, in(session, call(mcp.MethodResourcesRead, "skill://w/extra0/more.md"))).Target; to.Kind != want {
+				t.Errorf("for %s a file of a skill that is not shown is %s", session, to)
+			}
+		}
 		asked := w.called(mcp.MethodSkillsList)
 		for range 100 {
 			c.HearSession(w.Name(), mcp.SessionLists{Session: "a:1", At: "a:1", Lists: mcp.SkillLists, Tool: "make"})
@@ -190,6 +197,35 @@ func TestSkillsOfSessions(t *testing.T) {
 		}
 		if got := w.called(mcp.MethodSkillsList) - asked; got > 20 {
 			t.Errorf("it was fetched after %d of 100 calls", got)
+		}
+	})
+	bubble(t, "resources of which the server tells come with the skills of which it has told nothing", func(t *testing.T) {
+		w := skillWorkshop("all")
+		c := start(t, w.source())
+		w.grow("a:1", mcp.MethodSkillsList, skillRecord("extra"))
+		w.grow("a:1", mcp.MethodResourcesList, `{"uri":"skill://extra/SKILL.md","name":"s"}`)
+		w.tellsOf(c, "a:1", mcp.ResourceLists)
+		items := do(t, c, in("a:1", call(mcp.MethodResourcesList, ""))).List.Items
+		if len(items) != 1 || items[0].Target.Kind != mcp.KindSkills {
+			t.Errorf("its resources are %v", items)
+		}
+		wantSkills(t, c, "a:1", "w__all w__extra")
+	})
+	bubble(t, "what is left of too many skills is bounded, too", func(t *testing.T) {
+		w := skillWorkshop("all")
+		c := start(t, w.source())
+		long := strings.Repeat("x", 900)
+		for i := range maxDiffering + 200 {
+			w.grow("a:1", mcp.MethodSkillsList, skillRecord(fmt.Sprint(long, "/extra", i)))
+		}
+		w.grow("a:1", mcp.MethodResourcesList, `{"uri":"skill://`+long+`/extra0/SKILL.md","name":"s"}`)
+		for _, news := range []mcp.Lists{mcp.SkillLists, mcp.ResourceLists, mcp.ResourceLists} {
+			w.tellsOf(c, "a:1", news)
+			wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "")
+			wantSkills(t, c, "a:1", "w__all")
+		}
+		if c.sessions.table.Shown("a:1") != nil {
+			t.Error("something is kept")
 		}
 	})
 	bubble(t, "views and pages", func(t *testing.T) {
