@@ -21,9 +21,10 @@ import (
 )
 
 // TestListsAreThoseOfTheServers: for random servers, some of which show each user, or each client in
-// its own session, something else, and for random declarations of clients, policies and views, a client sees through the gateway what it sees
-// directly, renamed and narrowed, as long as the servers say, and for itself alone if one of them says
-// so. What it sees can be used, and reaches the right server under its original name; anything else is
+// its own session, something else, and for random declarations of clients, policies and views, a client
+// sees through the gateway what it sees directly, renamed and narrowed, as long as the servers say, and
+// for itself alone if one of them says so. What it is told of capabilities, it is told at any time,
+// whatever lists have in them. What it sees can be used, and reaches the right server under its original name; anything else is
 // answered like a name that nobody has. The expectation is computed by listWorld, which shares no code
 // with the gateway.
 func TestListsAreThoseOfTheServers(t *testing.T) {
@@ -173,7 +174,22 @@ func (c *worldClient) call(method, name string, params mcp.Raw) *mcp.Call {
 
 // compareLists compares each list, all pages of it, entry by entry.
 func (w *listWorld) compareLists(ctx context.Context, h mcp.Handler, c *worldClient) error {
+	reply, err := h.Handle(ctx, c.call(mcp.MethodDiscover, "", nil))
+	if err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	for _, k := range []worldKind{worldTools, worldPrompts, worldSkills} { // the gateway has resources of its own
+		if _, got := reply.Result.At("capabilities").Member(k.name); got != w.declares(k, c) {
+			return fmt.Errorf("%s: the capabilities are %s, want %s: %t", c, reply.Result, k.name, !got)
+		}
+	}
 	for _, k := range worldKinds {
+		if !w.offered(k) {
+			if _, err := h.Handle(ctx, c.call(k.list, "", nil)); !mcp.HasCode(err, mcp.CodeMethodNotFound) {
+				return fmt.Errorf("%s: %s, which no server has: %w", c, k.list, err)
+			}
+			continue
+		}
 		var got []string
 		var params mcp.Raw
 		expires, private := w.validity(k, c)
@@ -245,6 +261,9 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 			}
 			if !slices.Equal(got, want) {
 				return fmt.Errorf("%s: %s %s: reached %q, want %q (%v)", c, k.use, name, got, want, err)
+			}
+			if !w.offered(k) && sameError(err, mcp.ErrMethod(k.use)) {
+				continue
 			}
 			switch unknown := mcp.ErrUnknown(k.use, name); {
 			case denied && k.hasArguments(): // its name is no secret

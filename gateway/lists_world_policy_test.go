@@ -38,7 +38,12 @@ func (w *listWorld) may(c *worldClient, k worldKind, s *worldServer, native stri
 
 // knows reports whether a client may know of a server: it could be allowed something there.
 func (w *listWorld) knows(c *worldClient, s *worldServer) bool {
-	return slices.ContainsFunc([]string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills}, func(kind string) bool {
+	return w.knowsOf(c, s, mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills)
+}
+
+// knowsOf is knows for some kinds.
+func (w *listWorld) knowsOf(c *worldClient, s *worldServer, kinds ...string) bool {
+	return slices.ContainsFunc(kinds, func(kind string) bool {
 		about := func(patterns []string, all bool) bool {
 			return slices.ContainsFunc(patterns, func(pattern string) bool {
 				of, rest, _ := strings.Cut(pattern, ":")
@@ -277,11 +282,15 @@ func (m material) server(t *rapid.T, name string) *worldServer {
 	if s.keeps = rapid.Bool().Draw(t, name+" has sessions"); s.keeps {
 		m.needs = append(m.needs, "session of client0", "session", "no session")
 	}
+	s.hasResources, s.hasSkills = rapid.Bool().Draw(t, name+" has resources"), rapid.Bool().Draw(t, name+" has skills")
 	if rapid.Bool().Draw(t, name+" has a prefix of its own") {
 		prefix := rapid.SampledFrom(m.prefixes).Draw(t, name+" has prefix")
 		s.prefix = &prefix
 	}
 	for _, k := range worldKinds {
+		if !s.has(k) {
+			continue
+		}
 		s.ttls[k.list] = rapid.SampledFrom(worldTTLs).Draw(t, "time to live")
 		s.untold[k.list], s.private[k.list] = rapid.Bool().Draw(t, "but for the last page"), !m.frank && rapid.Bool().Draw(t, "private")
 		s.lists[k.list] = m.entries(t, k, name)

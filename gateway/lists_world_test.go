@@ -102,16 +102,17 @@ func same(uri string) string { return uri }
 
 // worldServer is a server. It implements catalog.Upstream.
 type worldServer struct {
-	name    string
-	prefix  *string
-	perUser bool
-	keeps   bool // it has a session for each client
-	open    bool // and has told of all lists there
-	page    int  // size of its pages
-	later   map[string][]*worldEntry
-	ttls    map[string]time.Duration // until the first page of a list ends, by method; nothing for lists of which it says nothing
-	untold  map[string]bool          // it says nothing of the last page of a list
-	private map[string]bool          // it says so of the last page of a list
+	name                    string
+	prefix                  *string
+	perUser                 bool
+	hasSkills, hasResources bool // it declares them
+	keeps                   bool // it has a session for each client
+	open                    bool // and has told of all lists there
+	page                    int  // size of its pages
+	later                   map[string][]*worldEntry
+	ttls                    map[string]time.Duration // until the first page of a list ends, by method; nothing for lists of which it says nothing
+	untold                  map[string]bool          // it says nothing of the last page of a list
+	private                 map[string]bool          // it says so of the last page of a list
 
 	classes []declared // as which the gateway knows it
 
@@ -168,9 +169,19 @@ func (s *worldServer) Name() string { return s.name }
 
 func (s *worldServer) Handle(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	if call.Method == mcp.MethodDiscover {
-		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{},"prompts":{},"resources":{},"skills":{},"completions":{}}}`)}, nil
+		capabilities := mcp.Raw(`{"tools":{},"prompts":{},"completions":{}}`)
+		if s.hasResources {
+			capabilities = capabilities.With("resources", mcp.Raw("{}"))
+		}
+		if s.hasSkills {
+			capabilities = capabilities.With("skills", mcp.Raw("{}"))
+		}
+		return &mcp.Reply{Result: mcp.Object("capabilities", capabilities)}, nil
 	}
 	for _, k := range worldKinds {
+		if !s.has(k) {
+			continue
+		}
 		switch call.Method {
 		case k.list:
 			return s.list(k, call)
@@ -182,6 +193,17 @@ func (s *worldServer) Handle(_ context.Context, call *mcp.Call) (*mcp.Reply, err
 		}
 	}
 	return nil, mcp.ErrMethod(call.Method)
+}
+
+// has reports whether the server has a list.
+func (s *worldServer) has(k worldKind) bool {
+	switch k.name {
+	case mcp.KindResources:
+		return s.hasResources
+	case mcp.KindSkills:
+		return s.hasSkills
+	}
+	return true
 }
 
 // wasUsed returns what was called since it was asked last.
@@ -450,6 +472,9 @@ func (w *listWorld) arrange(c *worldClient, v view.Config, k worldKind, all []of
 func (w *listWorld) validity(k worldKind, c *worldClient) (expires time.Time, private bool) {
 	unknown := false
 	for _, s := range w.servers {
+		if private = private || s.perUser; !s.has(k) {
+			continue
+		}
 		d := s.seenBy(c)
 		if !w.differs(s, k, c) {
 			d = s.declared(mcp.Raw(c.caps), c.user)
@@ -464,7 +489,7 @@ func (w *listWorld) validity(k worldKind, c *worldClient) (expires time.Time, pr
 			}
 			private = private || own
 		}
-		private = private || s.perUser || w.differs(s, k, c) || slices.ContainsFunc(s.classes, func(d declared) bool {
+		private = private || w.differs(s, k, c) || slices.ContainsFunc(s.classes, func(d declared) bool {
 			return !w.same(s, k, d, readDeclared(nil))
 		})
 	}
@@ -472,6 +497,25 @@ func (w *listWorld) validity(k worldKind, c *worldClient) (expires time.Time, pr
 		expires = time.Time{}
 	}
 	return expires, private
+}
+
+// declares reports whether a list is declared to a client: if a server has it of which the client may
+// know, and for skills also if it has resources, which may be some. Of skills, policy decides apart from
+// the server.
+func (w *listWorld) declares(k worldKind, c *worldClient) bool {
+	return slices.ContainsFunc(w.servers, func(s *worldServer) bool {
+		if k == worldSkills {
+			return w.mayHaveSkills(s) && w.knows(c, s) && w.knowsOf(c, s, mcp.KindSkills)
+		}
+		return s.has(k) && w.knows(c, s)
+	})
+}
+
+func (w *listWorld) mayHaveSkills(s *worldServer) bool { return s.hasSkills || s.hasResources }
+
+// offered reports whether there is a list at all, for whomever.
+func (w *listWorld) offered(k worldKind) bool {
+	return slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.has(k) || k == worldSkills && w.mayHaveSkills(s) })
 }
 
 // open reports whether all users see the same, as far as their servers tell them the same.
@@ -499,7 +543,7 @@ func (w *listWorld) leads(k worldKind, c *worldClient, all []offer, name string)
 	to := w.owner(c, name)
 	switch { // a URI need not be listed: it may be made from a template, or come from a result
 	case to.server == nil:
-	case !w.may(c, k, to.server, to.native),
+	case !to.server.hasResources, !w.may(c, k, to.server, to.native),
 		strings.Contains(name, "{") && !slices.ContainsFunc(all, func(o offer) bool { return o.server == to.server && o.native == to.native }):
 		to.server = nil
 	}
@@ -509,7 +553,7 @@ func (w *listWorld) leads(k worldKind, c *worldClient, all []offer, name string)
 // owner returns whose a URI is: of the server that is named in it; else of the one without
 // a prefix; else, where all have prefixes, of the only server that lists it.
 func (w *listWorld) owner(c *worldClient, uri string) (to destination) {
-	plain := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() == "" })
+	plain := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() == "" && s.hasResources })
 	var has []*worldServer
 	for _, s := range w.servers {
 		if s.front() != "" {

@@ -23,7 +23,7 @@ type callerClass struct {
 	// who is the only caller of the class, if a condition looks at caller and target together
 	// and its result is therefore theirs alone. Else nil.
 	who *subject
-	// upstreams caches by name whether the callers may know of an upstream: see
+	// upstreams caches, by upstream and kind, whether the callers may know of something there: see
 	// Policy.upstreams.
 	upstreams sync.Map
 }

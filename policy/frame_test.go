@@ -116,7 +116,7 @@ func TestViewsNeverWiden(t *testing.T) {
 				}
 				if p.Visible(&narrow, target) {
 					shown++
-					if !p.Visible(&whole, target) || visible == nil || !visible(target.Upstream) {
+					if !p.Visible(&whole, target) || visible == nil || !visible(target.Upstream) || !p.upstreams(&narrow, target.Kind)(target.Upstream) {
 						t.Fatalf("%s of %v is visible at the view %v", target, cfg, v)
 					}
 				}

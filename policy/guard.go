@@ -79,9 +79,7 @@ func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodSkillsList:
 			return g.list(ctx, c, next)
 		case mcp.MethodDiscover:
-			inner := bare(c)
-			inner.Visible = g.policy.upstreams(&c.Caller)
-			return next.Handle(ctx, inner)
+			return next.Handle(ctx, g.withVisible(c))
 		case mcp.MethodListen:
 			return g.listen(ctx, c, next)
 		}
@@ -92,7 +90,14 @@ func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 // bare copies a call without the fields that only the guard may set.
 func bare(c *mcp.Call) *mcp.Call {
 	inner := c.Clone()
-	inner.Target, inner.Visible = mcp.Target{}, nil
+	inner.Target, inner.Visible, inner.VisibleSkills = mcp.Target{}, nil, nil
+	return inner
+}
+
+// withVisible copies a call, and says of which upstreams its caller may know.
+func (g *Guard) withVisible(c *mcp.Call) *mcp.Call {
+	inner := bare(c)
+	inner.Visible, inner.VisibleSkills = g.policy.upstreams(&c.Caller), g.policy.upstreams(&c.Caller, mcp.KindSkills)
 	return inner
 }
 

@@ -218,11 +218,11 @@ func TestGuardTakesNobodysWord(t *testing.T) {
 	for _, method := range []string{mcp.MethodDiscover, mcp.MethodListen, mcp.MethodToolsList, mcp.MethodToolsCall} {
 		s.calls = nil
 		c := callOf(method, "u__x", `{"name":"u__x","notifications":{}}`, user("alice"))
-		c.Target, c.Visible = tool("other", "y"), func(string) bool { return true }
+		c.Target, c.Visible, c.VisibleSkills = tool("other", "y"), func(string) bool { return true }, func(string) bool { return true }
 		if _, err := h.Handle(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.calls[0]; got.Visible != nil || got.Target.Upstream == "other" {
+		if got := s.calls[0]; got.Visible != nil || got.VisibleSkills != nil || got.Target.Upstream == "other" {
 			t.Errorf("%s: got %+v", method, got)
 		}
 	}
@@ -331,6 +331,48 @@ func TestGuardDiscover(t *testing.T) {
 	}
 	if got := seen(guardForTest(t, Config{Default: DefaultAllow}, s), user("alice")); len(got) != 8 || s.calls[0].Visible != nil {
 		t.Errorf("no rules: got %q", got)
+	}
+}
+
+// TestGuardDiscoverSkills: that a caller may know of an upstream does not mean that skills there may
+// be the caller's.
+func TestGuardDiscoverSkills(t *testing.T) {
+	s := newShelves()
+	p, err := New(Config{Rules: []Rule{
+		{Name: "a", Allow: []string{"tools:crm/*", "resources:crm/*", "skills:pb/x", "skills:old/*", "skills:hr/*"}},
+		{Name: "b", Deny: []string{"skills:old/*"}},
+		{Name: "c", Who: Who{Groups: []string{"sre"}}, Ask: []string{"skills:pb/*"}, Allow: []string{"*:crm/*"}},
+	}}, View{Name: "v", Show: []string{"skills:pb/*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := NewGuard(p, GuardDeps{Resolver: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, at := g.Middleware(s), user("alice")
+	at.View = "v"
+	for _, tt := range []struct {
+		caller mcp.Caller
+		want   string
+	}{{user("alice"), "pb hr"}, {user("alice", "sre"), "crm pb hr"}, {at, "pb"}} {
+		for _, method := range []string{mcp.MethodDiscover, mcp.MethodListen} {
+			s.calls = nil
+			if _, err := h.Handle(t.Context(), callOf(method, "", `{"notifications":{}}`, tt.caller)); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, upstream := range []string{"crm", "pb", "old", "hr", "other"} {
+				for range 2 { // the second time it is remembered, beside what is known of the upstream
+					if s.calls[0].Visible(upstream); s.calls[0].VisibleSkills(upstream) && !slices.Contains(names, upstream) {
+						names = append(names, upstream)
+					}
+				}
+			}
+			if got := strings.Join(names, " "); got != tt.want {
+				t.Errorf("%s by %+v: skills of %q, want %q", method, tt.caller, got, tt.want)
+			}
+		}
 	}
 }
 

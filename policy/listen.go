@@ -13,8 +13,7 @@ import (
 // acknowledgement, as if it did not exist. Resources that can only be read with the user's
 // approval are removed too: nobody is asked about later events.
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	inner := bare(c)
-	inner.Visible = g.policy.upstreams(&c.Caller)
+	inner := g.withVisible(c)
 	if g.policy.openTo(&c.Caller) {
 		return next.Handle(ctx, inner)
 	}
@@ -48,20 +47,28 @@ func (g *Guard) mayRead(ctx context.Context, c *mcp.Call, uri string) bool {
 	return ok && !target.Template && g.policy.Decide(ctx, &c.Caller, target, nil).Effect == Allow
 }
 
-// upstreams returns a function that reports whether the caller may know of an upstream: rules
-// allow something of it and do not deny all of it. It is nil if the caller may know of all.
-// Call the function only with upstreams that exist: it caches its results.
-func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
+// upstreams returns a function that reports whether the caller may know of something of these
+// kinds, or of any kind, at an upstream: rules allow some of it and do not deny all of it. It is
+// nil if the caller may know of all. Call the function only with upstreams that exist: it caches
+// its results.
+func (p *Policy) upstreams(caller *mcp.Caller, of ...string) func(upstream string) bool {
 	if p.openTo(caller) {
 		return nil
 	}
+	if of == nil {
+		of = kinds
+	}
 	c := p.subjectOf(caller).class
 	return func(upstream string) bool {
-		if known, ok := c.upstreams.Load(upstream); ok {
+		key := mcp.Target{Kind: of[0], Upstream: upstream}
+		if len(of) > 1 {
+			key.Kind = ""
+		}
+		if known, ok := c.upstreams.Load(key); ok {
 			return known == true
 		}
-		visible := slices.ContainsFunc(kinds, func(kind string) bool { return p.offers(c, mcp.Target{Kind: kind, Upstream: upstream}) })
-		c.upstreams.Store(upstream, visible)
+		visible := slices.ContainsFunc(of, func(kind string) bool { return p.offers(c, mcp.Target{Kind: kind, Upstream: upstream}) })
+		c.upstreams.Store(key, visible)
 		return visible
 	}
 }

@@ -290,7 +290,7 @@ func (c *Catalog) Refresh(upstream string) {
 // Handle answers a call. It is the last handler of the chain. A method of a kind that
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if err := c.offered(ctx, call); err != nil {
+	if err := c.offered(call); err != nil {
 		return nil, err
 	}
 	switch call.Method {
@@ -313,7 +313,8 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: c.sessions.laidOver(s, call).summaryFor(sees, c.plan.viewOf(call), call.Preface).result}, nil
+		s = c.sessions.laidOver(s, call)
+		return &mcp.Reply{Result: s.summaryFor(sees, c.plan.visible(call.VisibleSkills), c.plan.viewOf(call), call.Preface).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
 		s, err := c.lookAtLists(ctx, call)
@@ -327,25 +328,11 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 }
 
 // offered refuses a method of a kind that no upstream offers.
-func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
-	k, ok := kindNeeded(call.Method)
-	if !ok {
-		return nil
+func (c *Catalog) offered(call *mcp.Call) error {
+	if k, ok := kindNeeded(call.Method); ok && !c.common(call).whole.offers.kinds.has(k) {
+		return mcp.ErrMethod(call.Method)
 	}
-	has := func(s *snapshot) bool {
-		all := s.whole.offers
-		return all.kinds.has(k) && (call.Method != mcp.MethodDirectoryRead || all.directories)
-	}
-	if has(c.common(call)) {
-		return nil
-	}
-	if k == skills && c.wait(ctx) == nil { // skills are not promised before an upstream has some
-		c.sessions.renew(ctx, call, setOf(skills), false)
-		if has(c.view(call)) {
-			return nil
-		}
-	}
-	return mcp.ErrMethod(call.Method)
+	return nil
 }
 
 // look returns the common snapshot for the caller of a call, and which upstreams the caller may

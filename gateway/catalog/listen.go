@@ -60,7 +60,8 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	}
 	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call), follower: c.taskFollowers.join(call)}
 	l.ctx, l.cancel = context.WithCancel(ctx)
-	want.Lists &= (c.sessions.laidOver(s, call).summaryFor(sees, nil, "").offers.kinds | c.offeredBefore(call.Visible)).lists()
+	offered := c.sessions.laidOver(s, call).summaryFor(sees, c.plan.visible(call.VisibleSkills), nil, "").offers.kinds
+	want.Lists &= (offered | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
 	open := make(chan struct{}) // closed when the acknowledgement has been sent
 	upstreams := c.newUpstreamSubscriptions(l.ctx, call, sees, want, open)

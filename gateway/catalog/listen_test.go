@@ -107,6 +107,7 @@ const (
 	toolsChanged     = mcp.NoteToolsListChanged + " {}"
 	promptsChanged   = mcp.NotePromptsListChanged + " {}"
 	resourcesChanged = mcp.NoteResourcesListChanged + " {}"
+	skillsChanged    = mcp.NoteSkillsListChanged + " {}"
 )
 
 func TestP9_92_ListChanges(t *testing.T) {

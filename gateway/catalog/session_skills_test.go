@@ -27,6 +27,13 @@ func (w *workshop) tellsOf(c *Catalog, session string, lists mcp.Lists) {
 	c.HearSession(w.Name(), mcp.SessionLists{Session: session, At: session, Lists: lists, Told: true})
 }
 
+// hearsOfSkills makes the client of a session listen to changes of skills.
+func hearsOfSkills(t *testing.T, c *Catalog, session string) *client {
+	cl := listenBy(t, c, in(session, call(mcp.MethodListen, "", `{"notifications":{"skillsListChanged":true}}`)))
+	cl.told()
+	return cl
+}
+
 func wantSkills(t *testing.T, c *Catalog, session, want string) {
 	t.Helper()
 	wantView(t, c, in(session, call(mcp.MethodSkillsList, "")), want)
@@ -128,14 +135,18 @@ func TestSkillsOfSessions(t *testing.T) {
 	bubble(t, "skills that only resources reveal", func(t *testing.T) {
 		w := newWorkshop("w", "make")
 		c := start(t, w.source())
-		refused(t, c, in("a:1", call(mcp.MethodSkillsList, "")), mcp.CodeMethodNotFound)
+		wantSkills(t, c, "a:1", "")
+		ann, bob := hearsOfSkills(t, c, "a:1"), hearsOfSkills(t, c, "b:1")
 		w.grow("a:1", mcp.MethodResourcesList, `{"uri":"skill://extra/SKILL.md","name":"extra"}`)
 		w.grow("a:1", mcp.MethodSkillsList, skillRecord("extra"))
 		w.tellsOf(c, "a:1", mcp.ResourceLists)
+		after(time.Second)
+		ann.want(t, ack(`{"skillsListChanged":true}`), skillsChanged)
+		bob.want(t, ack(`{"skillsListChanged":true}`))
 		for range 2 {
 			wantSkills(t, c, "a:1", "w__extra")
 		}
-		refused(t, c, in("b:1", call(mcp.MethodSkillsList, "")), mcp.CodeMethodNotFound)
+		wantSkills(t, c, "b:1", "")
 		for _, item := range do(t, c, in("a:1", call(mcp.MethodResourcesList, ""))).List.Items {
 			if item.Target.Kind != mcp.KindSkills {
 				t.Errorf("%s is %s", item.Name, item.Target)

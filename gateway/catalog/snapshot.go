@@ -103,13 +103,13 @@ func buildAmong(p *plan, states, all []sourceState, previous *snapshot) *snapsho
 }
 
 func newSnapshot(p *plan, states, all []sourceState) *snapshot {
-	return &snapshot{plan: p, states: states, all: all, whole: newSummary(p, states, nil, nil, "")}
+	return &snapshot{plan: p, states: states, all: all, whole: newSummary(p, states, nil, nil, nil, "")}
 }
 
 // mergesAs reports whether another snapshot made its list of a kind of the same. Where there
 // are skills, their list depends on all others, and decides which resources are theirs.
 func (s *snapshot) mergesAs(k kind, other *snapshot) bool {
-	if k != tools && k != prompts && (s.whole.offers.kinds | other.whole.offers.kinds).has(skills) {
+	if k != tools && k != prompts && (s.hasSkills() || other.hasSkills()) {
 		return false
 	}
 	if k == templates && !s.mergesAs(resources, other) { // which may have skills
@@ -121,6 +121,11 @@ func (s *snapshot) mergesAs(k kind, other *snapshot) bool {
 	return slices.EqualFunc(s.states, other.states, same) && slices.EqualFunc(s.all, other.all, func(a, b sourceState) bool {
 		return a.lists[k] == b.lists[k] && maps.EqualFunc(a.classes, b.classes, func(a, b *sourceState) bool { return a.lists[k] == b.lists[k] })
 	})
+}
+
+// hasSkills reports whether an upstream has skills, by itself or among its resources.
+func (s *snapshot) hasSkills() bool {
+	return slices.ContainsFunc(s.states, func(k sourceState) bool { return k.offers.kinds.has(skills) })
 }
 
 // reuse takes an equal list from another snapshot.
@@ -441,7 +446,7 @@ func (s *snapshot) derive(states, all []sourceState, differ kindSet) *snapshot {
 	switch { // a list of skills tells which files are theirs, and which of their tools are listed
 	case differ&setOf(resources, templates, skills) != 0:
 		differ |= setOf(resources, templates, skills)
-	case differ != 0 && s.whole.offers.kinds.has(skills):
+	case differ != 0 && s.hasSkills():
 		differ |= setOf(skills)
 	}
 	n := newSnapshot(s.plan, states, all)

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxSummaries bounds the cached summaries, one for each set of visible upstreams and text of
-// the gateway.
+// maxSummaries bounds the cached summaries, one for each set of upstreams and of skills that are
+// visible, and text of the gateway.
 const maxSummaries = 64
 
 // summary is what the gateway says about itself to callers who see the same upstreams.
@@ -20,13 +20,16 @@ type summary struct {
 }
 
 // visibleTo returns the upstreams that the caller of a call may know of.
-func (p *plan) visibleTo(call *mcp.Call) visible {
-	if call.Visible == nil {
+func (p *plan) visibleTo(call *mcp.Call) visible { return p.visible(call.Visible) }
+
+// visible returns the upstreams that a function knows, which is nil for all.
+func (p *plan) visible(known func(upstream string) bool) visible {
+	if known == nil {
 		return nil
 	}
 	v, all := make(visible, len(p.namings)), true
 	for i, n := range p.namings {
-		v[i] = call.Visible(n.upstream)
+		v[i] = known(n.upstream)
 		all = all && v[i]
 	}
 	if all {
@@ -35,16 +38,19 @@ func (p *plan) visibleTo(call *mcp.Call) visible {
 	return v
 }
 
-// summaryFor returns the summary for a set of visible upstreams at a view, which may be nil.
-// preface is Call.Preface. It is made once for each combination.
-func (s *snapshot) summaryFor(v visible, at *view.View, preface string) *summary {
-	if v == nil && at == nil && preface == "" {
+// summaryFor returns the summary for a set of visible upstreams, and a set of those whose skills
+// are, at a view, which may be nil. preface is Call.Preface. It is made once for each combination.
+func (s *snapshot) summaryFor(v, withSkills visible, at *view.View, preface string) *summary {
+	if v == nil && withSkills == nil && at == nil && preface == "" {
 		return s.whole
 	}
 	key := make([]byte, len(s.states), len(s.states)+len(preface))
 	for i := range key {
 		if v.has(i) {
-			key[i] = 1
+			key[i] |= 1
+		}
+		if withSkills.has(i) {
+			key[i] |= 2
 		}
 	}
 	if at != nil {
@@ -55,7 +61,7 @@ func (s *snapshot) summaryFor(v visible, at *view.View, preface string) *summary
 	defer s.mu.Unlock()
 	f := s.summaries[string(key)]
 	if f == nil {
-		f = newSummary(s.plan, s.states, v, at, preface)
+		f = newSummary(s.plan, s.states, v, withSkills, at, preface)
 		if s.summaries == nil || len(s.summaries) >= maxSummaries {
 			s.summaries = make(map[string]*summary)
 		}
@@ -64,8 +70,8 @@ func (s *snapshot) summaryFor(v visible, at *view.View, preface string) *summary
 	return f
 }
 
-func newSummary(p *plan, states []sourceState, v visible, at *view.View, preface string) *summary {
-	f := &summary{offers: merge(states, v)}
+func newSummary(p *plan, states []sourceState, v, withSkills visible, at *view.View, preface string) *summary {
+	f := &summary{offers: merge(states, v, withSkills)}
 	f.result = mcp.Object("capabilities", f.offers.capabilities())
 	if text := p.instructions(states, v, at, preface); text != "" {
 		f.result = f.result.With("instructions", mcp.String(text))
@@ -75,17 +81,26 @@ func newSummary(p *plan, states []sourceState, v visible, at *view.View, preface
 
 // merge returns the capabilities of the gateway: those of all upstreams that the client may
 // know of. An upstream that has not answered yet may have every list, because a client that
-// was told of none would not look again.
-func merge(states []sourceState, v visible) (all offers) {
+// was told of none would not look again. For the same reason, one with resources may have skills:
+// each resource may be one, also if it comes later, or in one session only.
+func merge(states []sourceState, v, withSkills visible) (all offers) {
 	for i, s := range states {
 		if !v.has(i) {
 			continue
 		}
+		own := s.offers.kinds
 		if !s.heard {
-			all.kinds |= setOf(tools, prompts, resources, templates)
+			own = everyKind
+		}
+		if own.has(resources) {
+			own |= setOf(skills)
+		}
+		if !withSkills.has(i) {
+			own &^= setOf(skills)
+		}
+		if all.kinds |= own; !s.heard {
 			continue
 		}
-		all.kinds |= s.offers.kinds
 		all.subscribe = all.subscribe || s.offers.subscribe
 		all.completions = all.completions || s.offers.completions
 		all.logging = all.logging || s.offers.logging

@@ -8,6 +8,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
+// anySkills are the last capabilities where there may be skills.
+const anySkills = `"skills":{"listChanged":true},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`
+
 func TestP9_183_Capabilities(t *testing.T) {
 	heard := func(caps string) sourceState { return sourceState{heard: true, offers: readOffers(mcp.Raw(caps))} }
 	tests := []struct {
@@ -15,11 +18,15 @@ func TestP9_183_Capabilities(t *testing.T) {
 		states []sourceState
 		want   string
 	}{
+		{"skills, and resources, which may be some, now or later", []sourceState{heard(`{"skills":{}}`), heard(`{"resources":{}}`), heard(`{"prompts":{}}`)},
+			`{"prompts":{"listChanged":true},"resources":{"listChanged":true},` + anySkills},
+		{"tools and prompts are no skills", []sourceState{heard(`{"tools":{"listChanged":true},"prompts":{"listChanged":true}}`)},
+			`{"tools":{"listChanged":true},"prompts":{"listChanged":true}}`},
 		{"nothing", []sourceState{heard(`{}`)}, `{}`},
 		{"listChanged is always promised", []sourceState{heard(`{"tools":{}}`)}, `{"tools":{"listChanged":true}}`},
 		{"the union", []sourceState{heard(`{"tools":{},"logging":{}}`), heard(`{"prompts":{},"completions":{}}`), heard(`{"resources":{}}`)},
-			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"logging":{}}`},
-		{"one can subscribe", []sourceState{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true}}`},
+			strings.Replace(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},`+anySkills, `"extensions"`, `"completions":{},"logging":{},"extensions"`, 1)},
+		{"one can subscribe", []sourceState{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true},` + anySkills},
 		{"experimental and unknown extensions are not ours to promise",
 			[]sourceState{heard(`{"experimental":{"x":{}},"extensions":{"com.example/x":{}}}`)}, `{}`},
 		{"P9/185 tasks that no tool can be called as", []sourceState{heard(`{"tasks":{}}`), heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
@@ -32,11 +39,11 @@ func TestP9_183_Capabilities(t *testing.T) {
 			`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b","c"],"x":1}}}`},
 		{"null is nothing", []sourceState{heard(`{"tools":null,"logging":null}`)}, `{}`},
 		{"who was never heard of may have every list", []sourceState{heard(`{"tools":{}}`), {}},
-			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`},
+			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},` + anySkills},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(merge(tt.states, nil).capabilities()); got != tt.want {
+			if got := string(merge(tt.states, nil, nil).capabilities()); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

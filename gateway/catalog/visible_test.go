@@ -63,6 +63,42 @@ func TestDiscoverShowsWhatIsVisible(t *testing.T) {
 	}
 }
 
+// TestSkillsAreDeclaredToWhomTheyMayBeShown: policy decides on skills apart from the upstream.
+func TestSkillsAreDeclaredToWhomTheyMayBeShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Source{Upstream: newServer("crm")}, Source{Upstream: skilled("doc")})
+		for of, declared := range map[string]bool{"crm": true, "doc": true, "none": false} {
+			of := func(c *mcp.Call) *mcp.Call {
+				c.VisibleSkills = func(upstream string) bool { return upstream == of }
+				return c
+			}
+			if got := do(t, c, of(call(mcp.MethodDiscover, ""))).Result.At("capabilities", "skills"); (got != nil) != declared {
+				t.Errorf("declared is %s", got)
+			}
+			cl := listenBy(t, c, of(call(mcp.MethodListen, "", `{"notifications":{"skillsListChanged":true,"resourcesListChanged":true}}`)))
+			if got := cl.told(); strings.Contains(got[0], "skills") != declared || !strings.Contains(got[0], "resources") {
+				t.Errorf("honoured is %q", got)
+			}
+		}
+	})
+}
+
+// TestTheFirstSkills: who listens before there are skills hears when the first one comes, also if
+// it is only a resource.
+func TestTheFirstSkills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crm := newServer("crm")
+		c := start(t, Source{Upstream: crm})
+		cl := listen(t, c, `{"skillsListChanged":true}`)
+		wantNames(t, c, mcp.MethodSkillsList)
+		crm.has(mcp.MethodResourcesList, `{"uri":"skill://a/SKILL.md","name":"a"}`).has(mcp.MethodSkillsList, skillRecord("a"))
+		crm.says(mcp.NoteResourcesListChanged, `{}`)
+		after(time.Second)
+		cl.want(t, ack(`{"skillsListChanged":true}`), skillsChanged)
+		wantNames(t, c, mcp.MethodSkillsList, "crm__a")
+	})
+}
+
 func TestFacesAreBounded(t *testing.T) {
 	var sources []Source
 	for i := range 8 {

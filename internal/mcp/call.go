@@ -26,6 +26,9 @@ type Call struct {
 	// server/discover, subscriptions/listen and the methods of tasks; nil means all
 	// upstreams.
 	Visible func(upstream string) bool
+	// VisibleSkills is Visible for skills: whether the caller may know of some of an upstream.
+	// Policy sets it for server/discover and subscriptions/listen.
+	VisibleSkills func(upstream string) bool
 	// Preface is, for server/discover, a text of the gateway itself that the instructions have
 	// to contain.
 	Preface string

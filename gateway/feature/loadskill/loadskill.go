@@ -80,9 +80,13 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		private = skills.private
 	}
-	if len(skills.all) > 0 {
+	switch {
+	case len(skills.all) > 0:
 		key.tool = string(skills.tool())
-	} else if key.from == nil {
+	case key.from != nil:
+	case skills.offered: // there may be some later, so the capability is declared
+		return &mcp.Reply{List: &mcp.List{Items: []mcp.Item{}, Expires: skills.expires, Private: private}}, nil
+	default:
 		return reply, err
 	}
 	s.mu.Lock()

@@ -26,6 +26,7 @@ type skill struct {
 // listing holds the skills that a caller may see.
 type listing struct {
 	all     []skill
+	offered bool      // there may be some, now or later
 	expires time.Time // zero: unknown
 	private bool
 }
@@ -46,7 +47,7 @@ func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) 
 		case first || page.Expires.Before(l.expires):
 			l.expires = page.Expires
 		}
-		first = false
+		first, l.offered = false, true
 		l.private = l.private || page.Private
 		for _, item := range page.Items {
 			l.all = append(l.all, readSkill(item))

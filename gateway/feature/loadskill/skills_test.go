@@ -1,7 +1,9 @@
 package loadskill
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -65,6 +67,22 @@ func TestFilesOfASkill(t *testing.T) {
 	} {
 		if got, ok := tt.of.file(tt.file); got != tt.want || ok != (tt.want != "") {
 			t.Errorf("%s is %q, want %q", tt.file, got, tt.want)
+		}
+	}
+}
+
+// TestNoSkillsYet: where there may be skills later, tools are declared, so there is a list of them.
+func TestNoSkillsYet(t *testing.T) {
+	for _, offered := range []bool{true, false} {
+		h := Middleware(Config{LoadTool: true}, slog.New(slog.DiscardHandler))(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			if c.Method == mcp.MethodSkillsList && offered {
+				return &mcp.Reply{List: &mcp.List{}}, nil
+			}
+			return nil, mcp.ErrMethod(c.Method)
+		}))
+		reply, err := h.Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsList})
+		if offered != (err == nil) || offered && (reply.List == nil || reply.List.Items == nil || len(reply.List.Items) > 0) {
+			t.Errorf("with skills %t: %+v, %v", offered, reply, err)
 		}
 	}
 }
