@@ -179,3 +179,76 @@ func TestReplicasShareSessionLists(t *testing.T) {
 		mustCall(t, r.at(c, 1), "tools/call", `{"name":"up__extra","arguments":{"text":"x"}}`)
 	}
 }
+
+// TestSessionListsInShort: a tool that only one client's session has is disclosed like any other, to
+// that client alone, until the session ends.
+func TestSessionListsInShort(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{statefulClient, stateless} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel() // each waits until changes of lists settle
+			w := newWorkshop(t, false)
+			url := start(t, inShort(upstream.Config{Name: "up", URL: w.url}))
+			ann, bob := newClient(revision), newClient(revision)
+			ann.name, bob.name = "ann", "bob"
+			for _, c := range []*client{ann, bob} {
+				c.open(t, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownClient(t)})
+			}
+			asks := func(c *client, name string) map[string]any {
+				t.Helper()
+				return descriptions(t, c.text(t, "describe_tools", map[string]any{"names": []string{name}}))[name]
+			}
+			for _, c := range []*client{ann, bob} { // both have a session at the server
+				asks(c, "up__enable")
+			}
+			ann.text(t, "up__enable", nil)
+			receive(t, "that the tools changed", ann.changed)
+			var extra *sdk.Tool
+			for tool, err := range ann.Tools(deadline(t), nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tool.Name == "up__extra" {
+					extra = tool
+				}
+			}
+			if extra == nil {
+				t.Fatal("the tool is not listed")
+			}
+			if schema, err := json.Marshal(extra.InputSchema); err != nil || string(schema) != `{"additionalProperties":true,"type":"object"}` {
+				t.Errorf("in short it takes %s, %v", schema, err)
+			}
+			hello := func() *sdk.CallToolParams { // go-sdk writes into them who the client is
+				return &sdk.CallToolParams{Name: "up__extra", Arguments: map[string]any{"text": "hi"}}
+			}
+			early, err := ann.CallTool(deadline(t), hello())
+			if err != nil || !early.IsError || !strings.Contains(textOf(t, early), "TOOL_DESCRIPTION_REQUIRED") {
+				t.Errorf("before it was described: %+v, %v", early, err)
+			}
+			schema, _ := asks(ann, "up__extra")["inputSchema"].(map[string]any)
+			if properties, _ := schema["properties"].(map[string]any); properties["text"] == nil {
+				t.Errorf("in full it takes %v", schema)
+			}
+			if got := ann.text(t, "up__extra", map[string]any{"text": "hi"}); got != "hi" {
+				t.Errorf("it answered %q", got)
+			}
+			wantNone := func(c *client) {
+				t.Helper()
+				if got := asks(c, "up__extra")["error"]; got != "Tool 'up__extra' not found" {
+					t.Errorf("%s is told %v", c.name, got)
+				}
+				_, err := c.CallTool(deadline(t), hello())
+				wantCode(t, "a tool that the session does not have", err, mcp.CodeInvalidParams)
+			}
+			if slices.Contains(listTools(t, bob), "up__extra") {
+				t.Error("another client is shown it")
+			}
+			wantNone(bob)
+			w.forget()
+			for slices.Contains(listTools(t, ann), "up__extra") {
+				receive(t, "that the tools changed again", ann.changed)
+			}
+			wantNone(ann)
+		})
+	}
+}
