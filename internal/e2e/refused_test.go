@@ -38,13 +38,14 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestMethodsOfOthers: a server knows these methods, but the gateway does not. Policy
-// cannot decide about them, so none passes.
+// TestMethodsOfOthers: a server knows these methods, but the gateway does not, or the server does not
+// declare what they need. Policy cannot decide about them, so none passes.
 func TestMethodsOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"skills/list", "acme/do", "tools/steal"} {
 		t.Run("H/89 "+method, func(t *testing.T) {
 			eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
+				s.OffersOnly(`{"tools":{"listChanged":true}}`) // resources may be skills
 				s.On(method, func(c *mcptest.Call) { c.Result(`{}`) })
 				m, _, err := raw(t, inFrontOf(t, s), revision).Call(deadline(t), method, `{"name":"up__do"}`)
 				if err != nil || m.Error == nil || m.Error.Code != -32601 {

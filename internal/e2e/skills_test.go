@@ -363,7 +363,10 @@ func TestP9_199_DirectoriesOfSkills(t *testing.T) {
 			refused(t, c, "resources/directory/read", fmt.Sprintf(`{"uri":%q}`, uri), -32602)
 		}
 	}
-	none := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: secretive(t, stateless).URL}}})
+	without := scripted(t, stateless)
+	without.Tools("a")
+	without.OffersOnly(`{"tools":{}}`)
+	none := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: without.URL}}})
 	for _, revision := range eras {
 		c := none.raw(t, revision, none.issuer.Token(nil))
 		for _, method := range []string{"resources/directory/read", "skills/list", "skills/get"} {

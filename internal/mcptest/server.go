@@ -118,6 +118,13 @@ func (s *Server) Offers(caps string) {
 	s.caps = merged
 }
 
+// OffersOnly replaces the server's capabilities.
+func (s *Server) OffersOnly(caps string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.caps = caps
+}
+
 func (s *Server) offered() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
