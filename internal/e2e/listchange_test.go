@@ -52,6 +52,61 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	}
 }
 
+// TestTheFirstSkill: skills are declared where a server has resources, since one of them may become a
+// skill, and who listens hears when one does: but not who may not see any.
+func TestTheFirstSkill(t *testing.T) {
+	t.Parallel()
+	const changed = "notifications/skills/list_changed"
+	for _, server := range []string{statefulServer, stateless} {
+		for _, revision := range eras {
+			t.Run("client "+revision+" server "+server, func(t *testing.T) {
+				t.Parallel() // each waits until changes of lists settle
+				s := scripted(t, server)
+				s.Tools("a")
+				g := guard(t, gateway.Config{
+					Policy: policy.Config{Rules: []policy.Rule{
+						{Name: "all", Allow: []string{"tools:*", "resources:*"}},
+						{Name: "skilled", Who: policy.Who{Groups: []string{"skilled"}}, Allow: []string{"skills:*"}},
+					}},
+					Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
+				})
+				skilled, other := g.raw(t, revision, g.issuer.Token(claims{"sub": "skilled", "groups": "skilled"})), g.raw(t, revision, g.issuer.Token(nil))
+				if caps := capabilities(t, skilled); caps["skills"] == nil || caps["extensions"] == nil {
+					t.Errorf("who may see skills is told of %v", caps)
+				}
+				if caps := capabilities(t, other); caps["skills"] != nil || caps["extensions"] != nil {
+					t.Errorf("who may see no skill is told of %v", caps)
+				}
+				hears, others := hearing(t, skilled), hearing(t, other)
+				if err := s.AwaitGETStreams(deadline(t), 1); err != nil {
+					t.Fatal(err)
+				}
+				s.On("resources/read", func(c *mcptest.Call) {
+					c.Result(`{"contents":[{"uri":"skill://a/SKILL.md","text":"---\nname: a\ndescription: d\n---\nDo it."}]}`)
+				})
+				s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"a","uri":"skill://a/SKILL.md"}]}`) })
+				s.Push("notifications/resources/list_changed", "{}")
+				if _, err := hears.Until(changed); err != nil {
+					t.Fatal(err)
+				}
+				if skills := allSkills(t, skilled); len(skills) != 1 {
+					t.Errorf("there are %v", skills)
+				}
+				s.Tools("a", "b")
+				s.Push("notifications/tools/list_changed", "{}")
+				if _, err := others.Until("notifications/tools/list_changed"); err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range others.Before {
+					if m.Method == changed {
+						t.Error("who may see no skill is told of one")
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestRootsChange: that client's servers with sessions are notified, and ask again during
 // the next call.
 func TestRootsChange(t *testing.T) {
@@ -106,7 +161,7 @@ func hearing(t *testing.T, c *mcptest.Client) (x *mcptest.Exchange) {
 	var err error
 	if c.Revision.Stateful {
 		x, err = c.Get(deadline(t), "")
-	} else if x, err = c.Send(deadline(t), "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}`); err == nil {
+	} else if x, err = c.Send(deadline(t), "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"skillsListChanged":true}}`); err == nil {
 		_, err = x.Next() // the acknowledgement
 	}
 	if err != nil {

@@ -312,19 +312,7 @@ func TestP9_180_SkillsInCapabilitiesAndResources(t *testing.T) {
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, revision := range eras {
 		c := g.raw(t, revision, g.issuer.Token(nil))
-		var caps object
-		if revision == stateless {
-			caps = result(t, c, "server/discover", "{}")["capabilities"].(object)
-		} else {
-			x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := x.Response()
-			if err != nil || !m.Value("capabilities", &caps) {
-				t.Fatalf("initialize: %s, %v", m.Text, err)
-			}
-		}
+		caps := capabilities(t, c)
 		if got := fmt.Sprint(caps["skills"], caps["extensions"]); got != "map[listChanged:true] map[io.modelcontextprotocol/skills:map[directoryRead:true]]" {
 			t.Errorf("%s: capabilities %v", revision, caps)
 		}
@@ -338,6 +326,23 @@ func TestP9_180_SkillsInCapabilitiesAndResources(t *testing.T) {
 			t.Errorf("P9/180 %s: resources %q, want %q", revision, listed, want)
 		}
 	}
+}
+
+// capabilities returns what the gateway declares to a client.
+func capabilities(t *testing.T, c *mcptest.Client) (caps object) {
+	t.Helper()
+	if !c.Revision.Stateful {
+		return result(t, c, "server/discover", "{}")["capabilities"].(object)
+	}
+	x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.Revision.Name+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := x.Response()
+	if err != nil || !m.Value("capabilities", &caps) {
+		t.Fatalf("initialize: %s, %v", m.Text, err)
+	}
+	return caps
 }
 
 func TestP9_199_DirectoriesOfSkills(t *testing.T) {
