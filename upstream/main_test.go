@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // roleEnv lets the test binary be a stdio server: it starts itself with a role.
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 // play runs a stdio server.
 func play(role string) {
 	switch role {
-	case "stateful", "stateless":
-		(&upstreamtest.Server{Stateful: role == "stateful"}).ServeStdio(os.Stdin, os.Stdout)
+	case "carries lines":
+		_ = mcptest.Carry(os.Getenv("ADDRESS"), os.Stdin, os.Stdout) // one end always closes in the end
 	case "gossip":
 		playGossip()
 	case "sdk":

@@ -213,7 +213,7 @@ func isOverloaded(err error) bool {
 // process is stopped.
 func TestH169_Processes(t *testing.T) {
 	t.Parallel()
-	cfg := command(t, "stateful")
+	cfg := command(t, "sound")
 	cfg.Limits.Sessions = 3
 	cfg.Timeout.Idle = 2 * time.Second
 	u := start(t, cfg)

@@ -1,60 +1,62 @@
 package upstream_test
 
 import (
-	"net/http/httptest"
 	"os"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest"
 )
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
+	atURL := func(_ *testing.T, s *mcptest.Server) upstream.Config { return upstream.Config{URL: s.URL} }
 	for _, era := range []struct {
 		name     string
-		stateful bool
-	}{{"stateful", true}, {"stateless", false}} {
+		revision *wire.Revision
+	}{{"stateful", wire.NewestStateful()}, {"stateless", wire.Stateless()}} {
 		t.Run("streamable "+era.name, func(t *testing.T) {
 			t.Parallel()
-			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
-				server := httptest.NewServer(&upstreamtest.Server{Stateful: era.stateful})
-				t.Cleanup(server.Close)
-				return upstream.Config{URL: server.URL}
-			})
+			upstreamtest.Run(t, era.revision, mcptest.NewServer, atURL)
 		})
 		t.Run("streamable by the standard client "+era.name, func(t *testing.T) {
 			t.Parallel()
-			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
-				server := httptest.NewServer(&upstreamtest.Server{Stateful: era.stateful})
-				t.Cleanup(server.Close)
-				return upstream.Config{URL: server.URL, HTTPClient: "standard"}
+			upstreamtest.Run(t, era.revision, mcptest.NewServer, func(_ *testing.T, s *mcptest.Server) upstream.Config {
+				return upstream.Config{URL: s.URL, HTTPClient: "standard"}
 			})
 		})
 		t.Run("streamable over HTTP/2 "+era.name, func(t *testing.T) {
 			t.Parallel()
-			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
-				return upstream.Config{URL: newHTTP2(t, &upstreamtest.Server{Stateful: era.stateful}).URL}
+			upstreamtest.Run(t, era.revision, mcptest.NewServer, func(t *testing.T, s *mcptest.Server) upstream.Config {
+				return upstream.Config{URL: newHTTP2(t, s).URL}
 			})
 		})
 		t.Run("stdio "+era.name, func(t *testing.T) {
 			t.Parallel()
-			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
-				return command(t, era.name)
+			upstreamtest.Run(t, era.revision, mcptest.NewServer, func(t *testing.T, s *mcptest.Server) upstream.Config {
+				address, err := s.ListenLines()
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := command(t, "carries lines")
+				cfg.Env["ADDRESS"] = mcp.Secret(address)
+				return cfg
 			})
 		})
 	}
-	for _, how := range []struct{ name, transport string }{{"HTTP+SSE", "sse"}, {"HTTP+SSE, found out", "auto"}} {
-		t.Run(how.name, func(t *testing.T) {
-			t.Parallel()
-			upstreamtest.Run(t, true, func(t *testing.T) upstream.Config {
-				server := httptest.NewServer((&upstreamtest.Server{Stateful: true}).SSE())
-				t.Cleanup(server.Close)
-				return upstream.Config{URL: server.URL + "/sse", Transport: how.transport}
-			})
+	t.Run("HTTP+SSE", func(t *testing.T) {
+		t.Parallel()
+		upstreamtest.Run(t, wire.NewestStateful(), mcptest.NewSSEServer, func(_ *testing.T, s *mcptest.Server) upstream.Config {
+			return upstream.Config{URL: s.URL, Transport: "sse"}
 		})
-	}
+	})
+	t.Run("HTTP+SSE, found out", func(t *testing.T) {
+		t.Parallel()
+		upstreamtest.Run(t, wire.NewestStateful(), mcptest.NewSSEServer, atURL)
+	})
 }
 
 // command is the configuration that runs this binary as a stdio server.

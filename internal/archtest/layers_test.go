@@ -143,7 +143,7 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/faultproxy"},
 	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
 	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/mcp"}},
-	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire"}, third: []string{"*"}},
+	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest"}, third: []string{"*"}},
 }
 
 // metricsClient may be imported wherever metrics are defined.

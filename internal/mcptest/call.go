@@ -100,6 +100,28 @@ func (c *Call) Asking(method, params string) (answer func() (Message, error)) {
 	}
 }
 
+// Welcome answers initialize as a server without a script does. more is put behind the
+// members of the result.
+func (c *Call) Welcome(more string) {
+	s, session := c.server, c.Session
+	if c.pipe == nil {
+		session = "session-" + s.mint()
+		c.w.Header().Set("Mcp-Session-Id", session)
+	}
+	s.mu.Lock()
+	s.sessions[session] = true
+	if !s.discards {
+		s.hellos[session] = c.Message
+	}
+	s.mu.Unlock()
+	c.Result(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"scripted","version":"1"}%s}`,
+		s.revision.Name, s.offered(), more))
+}
+
+// Piped reports whether everything that the server sends comes on one channel: over
+// HTTP+SSE and stdio.
+func (c *Call) Piped() bool { return c.pipe != nil }
+
 // Hang waits until the call has ended for its client.
 func (c *Call) Hang() { <-c.Done() }
 
@@ -210,19 +232,7 @@ func (s *Server) usual(c *Call) {
 				fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, c.ID))
 			return
 		}
-		session := c.Session
-		if c.pipe == nil {
-			session = "session-" + s.mint()
-			c.w.Header().Set("Mcp-Session-Id", session)
-		}
-		s.mu.Lock()
-		s.sessions[session] = true
-		if !s.discards {
-			s.hellos[session] = c.Message
-		}
-		s.mu.Unlock()
-		c.Result(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"scripted","version":"1"}}`,
-			s.revision.Name, s.offered()))
+		c.Welcome("")
 	case "server/discover":
 		if s.revision.Stateful {
 			c.unknown(http.StatusBadRequest, "text/plain", "session required")

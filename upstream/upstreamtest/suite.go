@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -20,9 +22,9 @@ const (
 	brief    = 2 * time.Second
 )
 
-// Run runs the suite. start makes a new Server of the era for each test, and returns how to
-// reach it. The tests run in parallel.
-func Run(t *testing.T, stateful bool, start func(t *testing.T) upstream.Config) {
+// Run runs the suite. newServer makes a server of the revision for each test, and reach
+// returns how to reach it. The tests run in parallel.
+func Run(t *testing.T, revision *wire.Revision, newServer func(*wire.Revision) *mcptest.Server, reach func(*testing.T, *mcptest.Server) upstream.Config) {
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, *bench)
@@ -44,7 +46,13 @@ func Run(t *testing.T, stateful bool, start func(t *testing.T) upstream.Config) 
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := start(t)
+			b := &bench{
+				server: newServer(revision), stateful: revision.Stateful,
+				hangs: make(chan struct{}, 1), ended: make(chan struct{}, 1),
+			}
+			t.Cleanup(b.server.Close)
+			b.script()
+			cfg := reach(t, b.server)
 			cfg.Name = "scripted"
 			cfg.Limits.ResultBytes = 64 << 10
 			cfg.Timeout.Call = patience
@@ -67,15 +75,19 @@ func Run(t *testing.T, stateful bool, start func(t *testing.T) upstream.Config) 
 					t.Error(err)
 				}
 			})
-			tt.test(t, &bench{Upstream: u, stateful: stateful})
+			b.Upstream = u
+			tt.test(t, b)
 		})
 	}
 }
 
-// bench is the Upstream under test.
+// bench is the Upstream under test, with its server.
 type bench struct {
 	*upstream.Upstream
+	server   *mcptest.Server
 	stateful bool
+	hangs    chan struct{} // receives a value when the server has got a call of hang
+	ended    chan struct{} // and when it has ended
 }
 
 // tool makes a tool call by a client that supports elicitation.
@@ -115,17 +127,29 @@ func said(t *testing.T, reply *mcp.Reply) string {
 	return text
 }
 
-// sees waits until the server has seen this.
-func (b *bench) sees(t *testing.T, what string) {
+// sees waits for something that happens at the server.
+func (b *bench) sees(t *testing.T, what string, happens <-chan struct{}) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		seen := b.text(t, tool("seen", "{}"))
-		if strings.Contains("\n"+seen+"\n", "\n"+what+"\n") {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the server never saw %q, only\n%s", what, seen)
-		}
+	select {
+	case <-happens:
+	case <-time.After(patience):
+		t.Fatalf("the server never saw that %s", what)
+	}
+}
+
+// seesEnd waits until the server has ended the call of hang. A stateful server is told to:
+// the end of a connection does not cancel a call.
+func (b *bench) seesEnd(t *testing.T) {
+	t.Helper()
+	b.sees(t, "hang was given up", b.ended)
+	if !b.stateful {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cancelled := func(r mcptest.Received) bool { return r.Method == mcp.NoteCancelled }
+	if _, err := b.server.Await(ctx, mcp.NoteCancelled, cancelled); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -172,7 +196,7 @@ func testList(t *testing.T, b *bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply.List == nil || len(reply.List.Items) < 9 || reply.List.Items[0].Name != "echo" {
+	if reply.List == nil || len(reply.List.Items) < 8 || reply.List.Items[0].Name != "echo" {
 		t.Fatalf("list %+v", reply.List)
 	}
 }
@@ -235,7 +259,7 @@ func testCancel(t *testing.T, b *bench) {
 		_, err := b.Handle(ctx, tool("hang", "{}"))
 		failed <- err
 	}()
-	b.sees(t, "tools/call hang")
+	b.sees(t, "hang was called", b.hangs)
 	cancel()
 	select {
 	case err := <-failed:
@@ -245,13 +269,13 @@ func testCancel(t *testing.T, b *bench) {
 	case <-time.After(patience):
 		t.Fatal("the call did not return")
 	}
-	b.sees(t, "hang ended")
+	b.seesEnd(t)
 }
 
 func testTimeout(t *testing.T, b *bench) {
 	_, err := b.do(t, tool("hang", "{}"))
 	wantCode(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown)
-	b.sees(t, "hang ended")
+	b.seesEnd(t)
 }
 
 func testAsk(t *testing.T, b *bench) {
@@ -344,7 +368,7 @@ func testClose(t *testing.T, b *bench) {
 		_, err := b.Handle(context.Background(), tool("hang", "{}"))
 		failed <- err
 	}()
-	b.sees(t, "tools/call hang")
+	b.sees(t, "hang was called", b.hangs)
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.Close(now); err != nil {
