@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,28 +65,14 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*dialect.Era) 
 // era returns the known era, or asks the server. Where each user has a credential, it asks
 // with the caller's.
 func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, error) {
-	user, p := u.env.User(caller), &u.probe
 	for {
-		p.mu.Lock()
-		known, run := p.known, p.running
-		first := known == nil && run == nil
-		if first {
-			run = &probing{done: make(chan struct{}), user: user}
-			if user != "" {
-				run.owner.Meet(caller)
-			}
-			p.running = run
-		}
-		p.mu.Unlock()
+		known, run := u.join(caller, false)
 		if known != nil {
 			return known, nil
 		}
-		if first {
-			u.lives.spawn(func() { u.runProbe(run) })
-		}
 		select {
 		case <-run.done:
-			if run.user != user && aboutCredentials(run.err) {
+			if run.user != u.env.User(caller) && aboutCredentials(run.err) {
 				continue // the failure concerns another user, not this one
 			}
 			return run.era, run.err
@@ -93,6 +80,25 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, e
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// join returns the known era, unless Probe asks, or the probe under way. It begins one if
+// there is none.
+func (u *Upstream) join(caller *mcp.Caller, asked bool) (known *dialect.Era, run *probing) {
+	p := &u.probe
+	p.mu.Lock()
+	if known, run = p.known, p.running; known != nil && !asked || run != nil {
+		p.mu.Unlock()
+		return known, run
+	}
+	begun := &probing{done: make(chan struct{}), user: u.env.User(caller), asked: asked}
+	if begun.user != "" {
+		begun.owner.Meet(caller)
+	}
+	p.running = begun
+	p.mu.Unlock()
+	u.lives.spawn(func() { u.runProbe(begun) })
+	return nil, begun
 }
 
 // pinned returns the era of a server that need not be probed, nil for none. HTTP+SSE always
@@ -119,21 +125,10 @@ func (u *Upstream) Probe(ctx context.Context) ([]dialect.Step, error) {
 	if u.PerUser() {
 		return nil, ErrPerUser
 	}
-	p := &u.probe
 	var run *probing
 	// A probe that a call began opens no session, so its success is not enough.
 	for run == nil || !run.asked && run.err == nil {
-		p.mu.Lock()
-		run = p.running
-		first := run == nil
-		if first {
-			run = &probing{done: make(chan struct{}), asked: true}
-			p.running = run
-		}
-		p.mu.Unlock()
-		if first {
-			u.lives.spawn(func() { u.runProbe(run) })
-		}
+		_, run = u.join(nil, true)
 		select {
 		case <-run.done:
 		case <-ctx.Done():
@@ -276,8 +271,10 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 		return nil, nil, nil, admit.ErrDraining
 	}
 	began := time.Now()
+	var m wire.Message
+	var asked error // why there is no answer
+	defer func() { u.discovered(began, e, m, asked, err) }()
 	if conn, err = u.transport.Dial(ctx, owner); err != nil {
-		u.discovered(began, nil, wire.Message{}, nil, err)
 		return nil, nil, nil, err
 	}
 	judge, silence := judgeHTTP, ctx
@@ -287,18 +284,13 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 		defer cancel()
 		judge = judgeStdio
 	}
-	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), &mcp.Call{Method: mcp.MethodDiscover})
+	m, asked = u.stateless.Exchange(silence, conn, wire.Stateless(), &mcp.Call{Method: mcp.MethodDiscover})
 	if u.env.Process && ctx.Err() != nil {
 		u.env.CloseConn(conn)
-		u.discovered(began, nil, m, nil, context.Cause(ctx))
 		return nil, nil, nil, context.Cause(ctx)
 	}
-	silent := u.env.Process && errors.Is(err, transport.ErrTimeout)
-	asked := err
-	e, err = judge(m, err)
-	defer func() { u.discovered(began, e, m, asked, err) }()
-	if e != nil {
-		e.Silent = silent
+	if e, err = judge(m, asked); e != nil {
+		e.Silent = u.env.Process && errors.Is(asked, transport.ErrTimeout)
 		if !e.Rev.Stateful {
 			result = m.Result
 		}
@@ -337,21 +329,17 @@ func (u *Upstream) discovered(began time.Time, e *dialect.Era, m wire.Message, a
 
 // tried implements dialect.Env.Tried.
 func (u *Upstream) tried(e *dialect.Era, agreed string, began time.Time, err error) {
-	if u.probe.trail.Over() {
-		return
-	}
 	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodInitialize, Revision: e.Rev.Name, SSE: e.SSE}
-	if errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil {
-		step.Found, err = "refused: it may want HTTP+SSE", nil
-		u.probe.trail.Add(step, false)
-		return
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		step.Found = "it speaks " + agreed
-		u.probe.trail.Add(step, true)
+	case errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil:
+		step.Found = "refused: it may want HTTP+SSE"
+	default:
+		u.step(step, err)
 		return
 	}
-	u.step(step, err)
+	u.probe.trail.Add(step, err == nil)
 }
 
 // step remembers a step that failed.
@@ -384,27 +372,15 @@ func judgeHTTP(m wire.Message, err error) (*dialect.Era, error) {
 	if refused {
 		m = status.Message
 	}
-	if rev := dialect.Offered(m); rev != nil {
-		return &dialect.Era{Rev: rev}, nil
-	}
+	rev := modern(m)
 	switch {
-	case refused:
-		if modernRefusal(m) {
-			return &dialect.Era{Rev: wire.Stateless()}, nil
-		}
-		if refusesVerb(status.Status) {
-			return &dialect.Era{Rev: wire.NewestStateful()}, nil
-		}
-		// Credentials, overload, a broken server: these say nothing about the era.
+	case rev != nil:
+	case err == nil, refused && refusesVerb(status.Status): // it offers only older revisions, or does not know the method
+		rev = wire.NewestStateful()
+	default: // credentials, overload, a broken server: these say nothing about the era
 		return nil, err
-	case err != nil:
-		return nil, err
-	case modernRefusal(m):
-		return &dialect.Era{Rev: wire.Stateless()}, nil
 	}
-	// A result that offers only stateful revisions, or an error of a server that does not
-	// know the method.
-	return &dialect.Era{Rev: wire.NewestStateful()}, nil
+	return &dialect.Era{Rev: rev}, nil
 }
 
 // refusesVerb reports whether a status says that a server does not take requests of this
@@ -425,25 +401,18 @@ func judgeStdio(m wire.Message, err error) (*dialect.Era, error) {
 	if errors.Is(err, transport.ErrNotSent) || errors.Is(err, dialect.ErrClosed) {
 		return nil, err
 	}
-	if err == nil {
-		if rev := dialect.Offered(m); rev != nil {
-			return &dialect.Era{Rev: rev}, nil
-		}
-		if modernRefusal(m) {
-			return &dialect.Era{Rev: wire.Stateless()}, nil
-		}
-	}
-	return &dialect.Era{Rev: wire.NewestStateful()}, nil
+	return &dialect.Era{Rev: cmp.Or(modern(m), wire.NewestStateful())}, nil
 }
 
-// modernRefusal reports whether an error has a code that only stateless servers use.
-func modernRefusal(m wire.Message) bool {
-	if m.Error == nil {
-		return false
+// modern returns the stateless revision that an answer offers, or that has the code of its
+// error; nil for none.
+func modern(m wire.Message) *wire.Revision {
+	if rev := dialect.Offered(m); rev != nil || m.Error == nil {
+		return rev
 	}
 	switch wire.ReadError(m.Error).Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
-		return true
+		return wire.Stateless()
 	}
-	return false
+	return nil
 }

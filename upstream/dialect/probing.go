@@ -61,13 +61,6 @@ func (p *Probing) Add(s Step, last bool) {
 	p.steps = append(p.steps, s)
 }
 
-// Over reports whether the probe is over, so that steps need not be made.
-func (p *Probing) Over() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
 // Steps returns the steps, oldest first.
 func (p *Probing) Steps() []Step {
 	p.mu.Lock()
