@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -121,18 +122,14 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 
 // reason says in words, without addresses, why a server cannot be reached.
 func reason(err error) string {
-	var (
-		dns  *net.DNSError
-		cert *tls.CertificateVerificationError
-	)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
-	case errors.As(err, &dns):
+	case as[*net.DNSError](err) != nil:
 		return "its name does not resolve"
 	case errors.Is(err, dial.ErrHostService):
 		return "its name leads to an address that is refused"
-	case errors.As(err, &cert):
+	case as[*tls.CertificateVerificationError](err) != nil:
 		return "its certificate is not valid"
 	case errors.Is(err, transport.ErrHandshake) && !errors.Is(err, context.DeadlineExceeded):
 		return "the TLS handshake with it failed"
@@ -154,11 +151,8 @@ func reason(err error) string {
 // aboutCredentials reports whether an error concerns only the credential in use, so that it
 // says nothing about other users.
 func aboutCredentials(err error) bool {
-	if _, none := errors.AsType[*outbound.Error](err); none {
-		return true
-	}
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+	return as[*outbound.Error](err) != nil || ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
 // PerUser reports whether each user's calls carry that user's credential. The lists are
@@ -171,31 +165,12 @@ const maxCause = 300
 // cause tells the operator what went wrong, and at which host or program. Of a URL it names
 // only the host, since paths and queries may be secrets.
 func (u *Upstream) cause(err error) string {
-	var (
-		status  *transport.StatusError
-		cert    *tls.CertificateVerificationError
-		dns     *net.DNSError
-		dial    *net.OpError
-		program *exec.Error
-		path    *fs.PathError
-	)
-	text := ""
-	switch {
-	case errors.As(err, &status):
-		text = status.Error()
-	case errors.As(err, &cert):
-		text = cert.Err.Error()
-	case errors.As(err, &dns):
-		text = dns.Error()
-	case errors.As(err, &dial):
-		text = dial.Error()
-	case errors.As(err, &program):
-		text = program.Error()
-	case errors.As(err, &path):
-		text = path.Error()
-	default:
-		text = innermost(err).Error()
+	certificate := as[*tls.CertificateVerificationError](err)
+	if certificate != nil {
+		certificate = errors.Unwrap(certificate)
 	}
+	text := cmp.Or(as[*transport.StatusError](err), certificate, as[*net.DNSError](err), as[*net.OpError](err),
+		as[*exec.Error](err), as[*fs.PathError](err), innermost(err)).Error()
 	if len(text) > maxCause {
 		text = text[:maxCause] + "..."
 	}
@@ -213,24 +188,24 @@ func (u *Upstream) hostOrProgram() string {
 	return u.cfg.Name
 }
 
+// as returns the E that err is or wraps, nil for none.
+func as[E error](err error) error {
+	if e, ok := errors.AsType[E](err); ok {
+		return e
+	}
+	return nil
+}
+
 // innermost returns the innermost wrapped error: those around it repeat addresses.
 func innermost(err error) error {
-	for {
-		switch wrapped := err.(type) {
-		case interface{ Unwrap() error }:
-			inner := wrapped.Unwrap()
-			if inner == nil {
-				return err
-			}
-			err = inner
-		case interface{ Unwrap() []error }:
-			all := wrapped.Unwrap()
-			if len(all) == 0 {
-				return err
-			}
-			err = all[len(all)-1]
-		default:
-			return err
+	inner := errors.Unwrap(err)
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		if all := joined.Unwrap(); len(all) > 0 {
+			inner = all[len(all)-1]
 		}
 	}
+	if inner == nil {
+		return err
+	}
+	return innermost(inner)
 }

@@ -231,19 +231,15 @@ func (u *Upstream) become(state State, last Failure) {
 
 // stage returns the stage at which a call failed.
 func stage(err error) string {
-	var (
-		dns  *net.DNSError
-		cert *tls.CertificateVerificationError
-		dial *net.OpError
-	)
+	network, ok := errors.AsType[*net.OpError](err)
 	switch {
 	case aboutCredentials(err):
 		return StageLogin
-	case errors.As(err, &dns):
+	case as[*net.DNSError](err) != nil:
 		return StageResolve
-	case errors.As(err, &cert), errors.Is(err, transport.ErrHandshake):
+	case as[*tls.CertificateVerificationError](err) != nil, errors.Is(err, transport.ErrHandshake):
 		return StageTLS
-	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, pool.ErrDown),
+	case ok && network.Op == "dial", errors.Is(err, pool.ErrDown),
 		errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return StageConnect
 	case errors.Is(err, dialect.ErrNotStarted), errors.Is(err, dialect.ErrWrongEra):
