@@ -146,7 +146,10 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.admit = admit.New(admit.Config{
 		Upstream: cfg.Name, Concurrent: cfg.Limits.Concurrent, ConcurrentPerUser: cfg.Limits.ConcurrentPerUser, Queued: maxQueuedCalls,
 		Patience: cfg.Timeout.Call, TaskResults: cfg.Limits.asks, QuestionsPerMinute: cfg.Limits.QuestionsPerMinute,
-	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
+	}, admit.Deps{
+		Log: u.log, Opened: u.count.opened.Inc, Refused: u.count.refused.Inc, Unasked: u.count.unasked.Inc,
+		Closed: u.base.Done(), Failure: u.failed, Note: u.note,
+	})
 	u.skills = skills.New(u.PerUser())
 	u.probe.known = cfg.pinned()
 	u.handler = u.pipeline()

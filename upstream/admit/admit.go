@@ -29,8 +29,10 @@ type Config struct {
 
 // Deps is what an Admit is made with. All fields are required.
 type Deps struct {
-	Log     *slog.Logger
-	Metrics *Metrics
+	Log *slog.Logger
+	// Opened counts how often the breaker opens, Refused the calls that it refuses, Unasked
+	// the questions that are refused.
+	Opened, Refused, Unasked func()
 	// Closed ends the waiting in the queue.
 	Closed <-chan struct{}
 	// Failure turns an error into one that the client may read.
@@ -51,7 +53,6 @@ type Outcome struct {
 type Admit struct {
 	cfg       Config
 	deps      Deps
-	count     numbers
 	queue     *Queue
 	results   results
 	retries   *retryAfter
@@ -62,7 +63,7 @@ type Admit struct {
 // New returns an Admit.
 func New(cfg Config, deps Deps) *Admit {
 	return &Admit{
-		cfg: cfg, deps: deps, count: deps.Metrics.of(cfg.Upstream),
+		cfg: cfg, deps: deps,
 		queue:     NewQueue(cfg.Concurrent, cfg.ConcurrentPerUser, cfg.Queued, cfg.Patience, deps.Closed),
 		results:   results{users: make(map[string]int)},
 		retries:   newRetryAfter(),
@@ -125,7 +126,7 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 		var shown Outcome // nothing, if the call panics
 		defer func() {
 			if a.breaker.done(time.Now(), trial, shown) {
-				a.count.opened.Inc()
+				a.deps.Opened()
 			}
 		}()
 		reply, cause := next.Handle(ctx, c)
@@ -143,7 +144,7 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 
 // refusal is the error of a call that the breaker holds back.
 func (a *Admit) refusal(wait time.Duration, why string) error {
-	a.count.refused.Inc()
+	a.deps.Refused()
 	e := mcp.UpstreamError(failure.UpstreamDown, a.cfg.Upstream, mcp.ExecutedNo, "%s", why)
 	e.Data = e.Data.With("retryAfterMs", mcp.Int(wait.Milliseconds()+1))
 	return e

@@ -62,7 +62,7 @@ func (a *Admit) MayAsk(c *mcp.Call, requests ...mcp.InputRequest) bool {
 	if weight == 0 || a.questions.take(c.Session, time.Now(), weight) {
 		return true
 	}
-	a.count.unasked.Inc()
+	a.deps.Unasked()
 	a.questions.warnings.Do(func() {
 		a.deps.Log.Warn("the upstream asks a client too much: questions are refused", failure.UpstreamAsksTooMuch.Attr(), "questions_per_minute", a.cfg.QuestionsPerMinute)
 	})
