@@ -280,7 +280,7 @@ func (g *Gateway) endSession(r session.Record) {
 	g.front.EndSession(key)
 	g.services.grants.End(key)
 	for _, u := range g.members() {
-		u.EndSession(key)
+		u.EndSession(key, true)
 	}
 	g.leaveHome(key)
 }

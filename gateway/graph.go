@@ -79,8 +79,7 @@ type server interface {
 	Status() upstream.Status
 	PerUser() bool
 	Idle() bool
-	EndSession(session string)
-	DropSession(session string)
+	EndSession(session string, forget bool)
 	RootsChanged(session string)
 	Close(ctx context.Context) error
 }

@@ -198,7 +198,7 @@ func (g *Gateway) leaveSession(key string) {
 
 func (g *Gateway) dropAtUpstreams(key string) {
 	for _, u := range g.members() {
-		u.DropSession(key)
+		u.EndSession(key, false)
 	}
 }
 

@@ -530,7 +530,7 @@ func TestOwnTraffic(t *testing.T) {
 	wantOK(t, u, old)
 	wantOK(t, u, fresh)
 	wantOK(t, u, old)
-	u.EndSession(old.Session)
+	u.EndSession(old.Session, true)
 	if got := authorizationOf(f.await(t, http.MethodDelete, 1)[0]); got != "Bearer exchanged-fresh-2" {
 		t.Errorf("the session is ended with %q", got)
 	}

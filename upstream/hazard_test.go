@@ -473,7 +473,7 @@ func TestP9_170_StdinClosedEndsTheProcess(t *testing.T) {
 	cfg.Env["FILE"] = mcp.Secret(file)
 	u := start(t, cfg)
 	number, _ := pid(t, u, "u1:s")
-	u.EndSession("u1:s")
+	u.EndSession("u1:s", true)
 	shut(t, u)
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("it did not end by itself: %v", err)

@@ -334,7 +334,7 @@ func TestEndedSessionIsForgotten(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{})
 		wantAt(t, u, tool("x"), "s1")
-		u.EndSession("user:session")
+		u.EndSession("user:session", true)
 		h.wantEnded(t, "s1")
 		wantAt(t, u, tool("x"), "s2")
 		h.forget()
@@ -426,7 +426,7 @@ func TestDroppedSession(t *testing.T) {
 			errs <- err
 		}()
 		h.await(t, mcp.MethodToolsCall, 3)
-		a.DropSession("user:session")
+		a.EndSession("user:session", false)
 		wantError(t, <-errs, mcp.CodeUpstreamSessionLost, mcp.ExecutedUnknown)
 		h.await(t, mcp.NoteCancelled, 2)
 		wantAt(t, b, asked("x"), "s1")
@@ -448,7 +448,7 @@ func TestKeeperThatFails(t *testing.T) {
 		wantAt(t, a, tool("x"), "s1")
 		wantAt(t, b, tool("x"), "s2")
 		wantAt(t, a, tool("x"), "s1")
-		a.DropSession("user:session")
+		a.EndSession("user:session", false)
 		h.wantEnded(t, "s1")
 		shut(t, b)
 		h.wantEnded(t, "s1", "s2")
@@ -476,7 +476,7 @@ func TestSessionsOnSSEAreNotKept(t *testing.T) {
 		cfg := upstream.Config{Transport: "auto"} // it finds out the transport when it opens a session
 		a, b := startKept(t, f.fake, cfg, shelf), startKept(t, f.fake, cfg, shelf)
 		wantAt(t, a, tool("x"), "s1")
-		a.DropSession("user:session")
+		a.EndSession("user:session", false)
 		synctest.Wait()
 		f.mu.Lock()
 		open := len(f.streams)

@@ -480,7 +480,7 @@ func TestP9_172_SessionsAreNeverShared(t *testing.T) {
 			t.Errorf("session %s became %s", first, again)
 		}
 	}
-	u.EndSession("u1:s")
+	u.EndSession("u1:s", true)
 	f.await(t, http.MethodDelete, 1)
 	if all[session(a)] {
 		t.Error("an ended session was used again")

@@ -176,13 +176,9 @@ func (u *Upstream) HasSession(ctx context.Context, c *mcp.Call) bool {
 }
 
 // EndSession ends everything that belongs to a client session that has ended: its parked
-// calls, and its session at the server, which is told.
-func (u *Upstream) EndSession(session string) { u.stateful.EndSession(session, true) }
-
-// DropSession releases a client session that another process takes over: its calls are
-// cancelled, its processes end, and its kept sessions at the server stay open for the other
-// process.
-func (u *Upstream) DropSession(session string) { u.stateful.EndSession(session, false) }
+// calls, and its session at the server, which is told. With forget false, another process
+// takes the session over, and kept sessions at the server stay open for it.
+func (u *Upstream) EndSession(session string, forget bool) { u.stateful.EndSession(session, forget) }
 
 // Disown sees to it that clients' sessions at the server end with this Upstream: the one that
 // replaces it resumes none of them.

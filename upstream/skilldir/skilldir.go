@@ -93,10 +93,7 @@ func (d *Dir) PerUser() bool { return false }
 func (d *Dir) Idle() bool { return true }
 
 // EndSession does nothing: a directory knows no sessions.
-func (d *Dir) EndSession(string) {}
-
-// DropSession does nothing either.
-func (d *Dir) DropSession(string) {}
+func (d *Dir) EndSession(string, bool) {}
 
 // RootsChanged does nothing.
 func (d *Dir) RootsChanged(string) {}
