@@ -2,8 +2,23 @@ package mcp
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strings"
 )
+
+// Escape percent-encodes a text (RFC 3986 §2.1), except letters, digits and what is plain.
+// plain gets the other bytes in their order.
+func Escape(text string, plain func(byte) bool) string {
+	out := make([]byte, 0, len(text))
+	for i := range len(text) {
+		if c := text[i]; c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || plain(c) {
+			out = append(out, c)
+		} else {
+			out = fmt.Appendf(out, "%%%02X", c)
+		}
+	}
+	return string(out)
+}
 
 // Unescape undoes the percent-encoding of a URI (RFC 3986 §2.1). It keeps invalid escapes.
 func Unescape(uri string) string {

@@ -50,18 +50,11 @@ func newFile(name, uri string, content []byte, at found) file {
 // also escapes * and !, which patterns of policy cannot contain, and in the first directory,
 // which has the place of a host, what divides one.
 func uriPath(name string) string {
-	out := make([]byte, 0, len(name))
 	first := true
-	for i := range len(name) {
-		c := name[i]
+	return mcp.Escape(name, func(c byte) bool {
 		first = first && c != '/'
-		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~$&'()+,;=/", c) >= 0 || !first && (c == ':' || c == '@') {
-			out = append(out, c)
-		} else {
-			out = fmt.Appendf(out, "%%%02X", c)
-		}
-	}
-	return string(out)
+		return strings.IndexByte("-._~$&'()+,;=/", c) >= 0 || !first && (c == ':' || c == '@')
+	})
 }
 
 // textURI returns the URI of the SKILL.md of a skill.

@@ -11,7 +11,6 @@ package unfold
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -188,15 +187,8 @@ func (s stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, erro
 
 // selection returns the URI of the descriptions of these tools.
 func selection(uri string, names []string) string {
-	out := []byte(uri + "?tools=")
-	for _, c := range []byte(strings.Join(names, ",")) {
-		if c <= ' ' || c > '~' || strings.IndexByte(`%&#+?`, c) >= 0 {
-			out = fmt.Appendf(out, "%%%02X", c)
-		} else {
-			out = append(out, c)
-		}
-	}
-	return string(out)
+	plain := func(c byte) bool { return c > ' ' && c <= '~' && strings.IndexByte(`%&#+?`, c) < 0 }
+	return uri + "?tools=" + mcp.Escape(strings.Join(names, ","), plain)
 }
 
 func (u *Unfold) add(uri string, names []string) {

@@ -1,7 +1,6 @@
 package disclosure
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -68,14 +67,5 @@ func tidy(names []string) []string {
 
 // escaped returns a name in the form that a query needs.
 func escaped(name string) string {
-	out := make([]byte, 0, len(name))
-	for i := range len(name) {
-		c := name[i]
-		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
-			out = append(out, c)
-		} else {
-			out = fmt.Appendf(out, "%%%02X", c)
-		}
-	}
-	return string(out)
+	return mcp.Escape(name, func(c byte) bool { return strings.IndexByte("-._~", c) >= 0 })
 }
