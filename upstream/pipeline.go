@@ -14,9 +14,9 @@ func (u *Upstream) pipeline() mcp.Handler {
 	return mcp.Chain(mcp.HandlerFunc(u.call), // probe, then the dialect
 		u.again,            // a retry finds its call, or is made anew after its user was sent to a page
 		u.admit.Middleware, // 429, queue, breaker; notes how it went
-		unfold.New(u.log, u.learnUnfolded).Middleware, // tools that the server describes only in short
-		u.skills.Middleware,                           // the server's own skills, in either form
-		traced(u.tracer, u.peer, u.Era),               // a CLIENT span for what goes to the server
+		unfold.Middleware(u.log, u.learnUnfolded), // tools that the server describes only in short
+		u.skills.Middleware,                       // the server's own skills, in either form
+		traced(u.tracer, u.peer, u.Era),           // a CLIENT span for what goes to the server
 	)
 }
 

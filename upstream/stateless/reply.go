@@ -50,7 +50,7 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 		return nil, err
 	}
 	if c.Method == mcp.MethodToolsList && !d.env.Process {
-		list = d.tools.learn(d, c, list)
+		list = d.LearnTools(c, list)
 	}
 	return &mcp.Reply{List: list}, nil
 }

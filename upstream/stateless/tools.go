@@ -34,9 +34,11 @@ type tool struct {
 	round  int
 }
 
-// learn reads a page of tools/list and returns it without the tools whose annotations are
-// invalid: the specification requires that these are dropped.
-func (t *tools) learn(d *Dialect, c *mcp.Call, page *mcp.List) *mcp.List {
+// LearnTools reads a page of tools/list, with descriptions that may have been unfolded, and
+// returns it without the tools whose annotations are invalid: the specification requires
+// that these are dropped.
+func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
+	t := &d.tools
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, more := c.Params.Member("cursor"); !more {
@@ -69,12 +71,6 @@ func (t *tools) learn(d *Dialect, c *mcp.Call, page *mcp.List) *mcp.List {
 		}
 	}
 	return page.With(kept)
-}
-
-// LearnTools reads a page of tools whose descriptions were unfolded: they may name
-// arguments that are mirrored into headers.
-func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
-	return d.tools.learn(d, c, page)
 }
 
 // DroppedTools maps tools that cannot be called to the reasons.

@@ -28,9 +28,9 @@ const (
 	maxLogged    = 200    // bytes of a URI
 )
 
-// Unfold is what is known of the descriptions of a server. Its methods may be called
-// concurrently.
-type Unfold struct {
+// stage is where calls pass, with what is known of the server's descriptions.
+type stage struct {
+	next  mcp.Handler
 	log   *slog.Logger
 	learn func(c *mcp.Call, page *mcp.List) *mcp.List
 
@@ -39,40 +39,33 @@ type Unfold struct {
 	tools map[string]bool // that are described there
 }
 
-// New returns the Unfold of a server. learn is called with each page of tools that was put
-// together here, and returns it without those that cannot be called.
-func New(log *slog.Logger, learn func(c *mcp.Call, page *mcp.List) *mcp.List) *Unfold {
-	return &Unfold{log: log, learn: learn}
-}
-
-// stage is Unfold where calls pass.
-type stage struct {
-	*Unfold
-	next mcp.Handler
-}
-
 // Middleware unfolds lists of tools, leaves the descriptions out of lists of resources and
-// makes calls again. All else passes.
-func (u *Unfold) Middleware(next mcp.Handler) mcp.Handler {
-	s := stage{u, next}
-	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		reply, err := next.Handle(ctx, c)
-		uri, described := s.of(c.Name)
-		switch listed := err == nil && reply.List != nil; {
-		case c.Method == mcp.MethodToolsList && listed:
-			return s.unfold(ctx, c, reply), nil
-		case c.Method == mcp.MethodToolsCall && described:
-			return s.again(ctx, c, uri, reply, err)
-		case (c.Method == mcp.MethodResourcesList || c.Method == mcp.MethodResourceTemplatesList) && listed && uri != "":
-			return withoutDescriptions(reply), nil
-		}
-		return reply, err
-	})
+// makes calls again. All else passes. learn is called with each page of tools that was put
+// together here, and returns it without those that cannot be called.
+func Middleware(log *slog.Logger, learn func(c *mcp.Call, page *mcp.List) *mcp.List) mcp.Middleware {
+	return func(next mcp.Handler) mcp.Handler {
+		s := &stage{next: next, log: log, learn: learn}
+		return mcp.HandlerFunc(s.handle)
+	}
+}
+
+func (s *stage) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	reply, err := s.next.Handle(ctx, c)
+	uri, described := s.of(c.Name)
+	switch listed := err == nil && reply.List != nil; {
+	case c.Method == mcp.MethodToolsList && listed:
+		return s.unfold(ctx, c, reply), nil
+	case c.Method == mcp.MethodToolsCall && described:
+		return s.again(ctx, c, uri, reply, err)
+	case (c.Method == mcp.MethodResourcesList || c.Method == mcp.MethodResourceTemplatesList) && listed && uri != "":
+		return withoutDescriptions(reply), nil
+	}
+	return reply, err
 }
 
 // unfold puts the full descriptions into a page of tools that has only short ones, as far
 // as the server tells them.
-func (s stage) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
+func (s *stage) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
 	var short []string
 	for _, item := range page.List.Items {
 		if isShort(item.Raw) && item.Name != "" && !strings.Contains(item.Name, ",") {
@@ -144,7 +137,7 @@ func unfolded(tool, full mcp.Raw) mcp.Raw {
 }
 
 // find returns the URI of the server's descriptions, "" without any.
-func (s stage) find(ctx context.Context, c *mcp.Call) string {
+func (s *stage) find(ctx context.Context, c *mcp.Call) string {
 	for page, err := range mcp.Pages(ctx, s.next, aside(c, mcp.MethodResourcesList), maxPages) {
 		if err != nil {
 			return ""
@@ -169,7 +162,7 @@ func aside(c *mcp.Call, method string) *mcp.Call {
 }
 
 // read reads an object of descriptions.
-func (s stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, error) {
+func (s *stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, error) {
 	call := aside(c, mcp.MethodResourcesRead)
 	call.Name, call.Params = uri, mcp.Object("uri", mcp.String(uri))
 	reply, err := s.next.Handle(ctx, call)
@@ -191,27 +184,27 @@ func selection(uri string, names []string) string {
 	return uri + "?tools=" + mcp.Escape(strings.Join(names, ","), plain)
 }
 
-func (u *Unfold) add(uri string, names []string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.uri != uri || len(u.tools)+len(names) > maxTools {
-		u.uri, u.tools = uri, make(map[string]bool, len(names))
+func (s *stage) add(uri string, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uri != uri || len(s.tools)+len(names) > maxTools {
+		s.uri, s.tools = uri, make(map[string]bool, len(names))
 	}
 	for _, name := range names {
-		u.tools[name] = true
+		s.tools[name] = true
 	}
 }
 
 // of returns the URI of the descriptions, and whether the tool is among those that have one.
-func (u *Unfold) of(tool string) (uri string, described bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.uri, u.tools[tool]
+func (s *stage) of(tool string) (uri string, described bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.uri, s.tools[tool]
 }
 
 // again checks whether a call was refused because its description was not read in its
 // session. If so, it reads that and makes the call once more: it has not run.
-func (s stage) again(ctx context.Context, c *mcp.Call, uri string, reply *mcp.Reply, err error) (*mcp.Reply, error) {
+func (s *stage) again(ctx context.Context, c *mcp.Call, uri string, reply *mcp.Reply, err error) (*mcp.Reply, error) {
 	if c.State != "" || c.Answers != nil || c.Refused != nil || !wantsDescription(reply, err) {
 		return reply, err
 	}
