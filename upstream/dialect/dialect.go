@@ -84,16 +84,23 @@ func Answers(m wire.Message, id int64) bool {
 	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
 }
 
-// Response reads on to the response of a request for which nothing else is expected.
-func Response(stream transport.Stream, id int64) (wire.Message, error) {
+// Exchange makes a request of the gateway's own and returns its response. others takes the
+// messages before that.
+func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message, error) {
+	stream, err := conn.Start(req)
+	if err != nil {
+		return wire.Message{}, req.Life.Why(err)
+	}
+	defer stream.Close()
 	for {
 		m, err := stream.Next()
 		switch {
 		case err != nil:
-			return wire.Message{}, err
-		case Answers(m, id):
+			return wire.Message{}, req.Life.Why(err)
+		case Answers(m, req.ID):
 			return m, nil
 		}
+		others(m)
 	}
 }
 

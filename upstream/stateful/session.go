@@ -154,22 +154,7 @@ func (s *session) request(ctx context.Context, method string, params mcp.Raw) (m
 func (s *session) roundTrip(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
 	id := s.env.NextID()
 	life := transport.NewLife(ctx, s.env.Timeout.Call, s.env.Timeout.Total)
-	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)})
-	if err != nil {
-		return wire.Message{}, life.Why(err)
-	}
-	defer stream.Close()
-	for {
-		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return wire.Message{}, life.Why(err)
-		case dialect.Answers(m, id):
-			return m, nil
-		default:
-			s.deliver(m)
-		}
-	}
+	return dialect.Exchange(s.conn, &transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)}, s.deliver)
 }
 
 // setLevel sets the server's log level, if the server supports logging. A server that

@@ -243,19 +243,15 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (wire.Message, error) {
 	id, method := d.env.NextID(), c.Method
 	meta := "{" + d.meta(rev, dialect.Neutral(c, rev).Raw, "") + "}"
-	life := transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
-	stream, err := conn.Start(&transport.Request{
-		ID: id, Method: method, Life: life,
+	return dialect.Exchange(conn, &transport.Request{
+		ID: id, Method: method, Life: transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total),
 		Body:   dialect.Own(id, method, mcp.Object("_meta", mcp.Raw(meta))),
 		Header: header(conn, rev, method, ""),
-	})
-	if err != nil {
-		return wire.Message{}, life.Why(err)
-	}
-	defer stream.Close()
-	m, err := dialect.Response(stream, id)
-	return m, life.Why(err)
+	}, nothing)
 }
+
+// nothing takes messages and events that concern nobody.
+func nothing[T any](T) {}
 
 // meta encodes the members of _meta that every request has, without braces.
 func (d *Dialect) meta(rev *wire.Revision, caps, logLevel string) string {

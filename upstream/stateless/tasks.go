@@ -235,7 +235,7 @@ func (w *taskWait) report(task mcp.Raw) {
 
 // ask makes a request about the task.
 func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (mcp.Raw, error) {
-	about.Name, about.Caller, about.Trace, about.Notify = w.id, w.call.Caller, w.call.Trace, func(mcp.Event) {}
+	about.Name, about.Caller, about.Trace, about.Notify = w.id, w.call.Caller, w.call.Trace, nothing
 	result, _, err := w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
 	return result, err
 }
@@ -264,14 +264,10 @@ func (w *taskWait) sayCancel() {
 		ID: id, Rev: w.rev, Meta: w.d.meta(w.rev, w.declared.Raw, ""),
 		Call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
 	}
-	stream, err := w.conn.Start(&transport.Request{
+	_, err := dialect.Exchange(w.conn, &transport.Request{
 		ID: id, Method: out.Call.Method, Caller: &out.Call.Caller, Life: transport.NewLife(ctx, dialect.Goodbye, dialect.Goodbye),
 		Body: out.Append(nil), Header: w.d.callHeader(w.conn, w.rev, out.Call),
-	})
-	if err == nil {
-		_, err = dialect.Response(stream, id)
-		stream.Close()
-	}
+	}, nothing)
 	if err != nil {
 		w.d.env.Log.Debug("task not cancelled", "error", err)
 	}

@@ -89,7 +89,7 @@ func (t *tools) params(name string) []wire.ParamHeader {
 // relist reads the whole list of tools again, as the caller of a call sees it, to learn
 // their headers.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
-	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
+	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: nothing[mcp.Event]}
 	neutral := dialect.Neutral(call, rev)
 	page := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		result, _, err := d.roundTrip(ctx, conn, rev, c, neutral)
