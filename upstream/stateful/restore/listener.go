@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -24,9 +23,8 @@ type Listener struct {
 	state *State
 	tasks bool
 	wake  chan struct{}
-	want  mcp.Filter // guarded by the state's lock
 
-	mu      sync.Mutex // guards the fields below
+	want    mcp.Filter // guarded by the state's lock, as the fields below
 	pending []mcp.Event
 	bytes   int // of the events
 	err     error
@@ -54,8 +52,8 @@ func (l *Listener) Wake() <-chan struct{} { return l.wake }
 
 // Take returns the waiting events, and an error once there will be no more.
 func (l *Listener) Take() ([]mcp.Event, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.state.mu.Lock()
+	defer l.state.mu.Unlock()
 	events := l.pending
 	l.pending, l.bytes = nil, 0
 	return events, l.err
@@ -82,10 +80,8 @@ func (l *Listener) subscribed(uri string) bool {
 	return slices.ContainsFunc(l.want.URIs, func(own string) bool { return partOf(uri, own) })
 }
 
-// put queues an event, unless an equal one is already waiting.
+// put queues an event, unless an equal one is already waiting. The state's lock is held.
 func (l *Listener) put(e mcp.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, waiting := range l.pending {
 		if waiting.Method == e.Method && bytes.Equal(waiting.Params, e.Params) {
 			return
@@ -97,13 +93,6 @@ func (l *Listener) put(e mcp.Event) {
 		l.pending = append(l.pending, e)
 		l.bytes += len(e.Params)
 	}
-	l.signal()
-}
-
-func (l *Listener) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
 	l.signal()
 }
 

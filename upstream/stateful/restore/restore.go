@@ -85,6 +85,7 @@ func (s *State) End(err error) {
 	defer s.mu.Unlock()
 	s.ended = true
 	for l := range s.listeners {
-		l.fail(err)
+		l.err = err
+		l.signal()
 	}
 }
