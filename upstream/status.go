@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -114,9 +116,10 @@ type health struct {
 
 	changed func(Status) // Deps.Changed; nil for nobody
 
-	mu     sync.Mutex         // guards the fields below
-	status Status             // with State, Since, Last and what the server says about itself
-	users  map[string]Failure // whose credential was refused
+	users *lru.Cache[string, struct{}] // whose credential was refused
+
+	mu     sync.Mutex // guards status
+	status Status     // with State, Since, Last and what the server says about itself
 }
 
 // set records a state and the failure that shows it, the zero one for none.
@@ -135,29 +138,6 @@ func (h *health) set(state State, last Failure) (changed bool) {
 		h.changed(h.status)
 	}
 	return true
-}
-
-// refuses records that a user's credential is refused.
-func (h *health) refuses(user string, last Failure) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.users[user]; !known && len(h.users) >= maxUsers {
-		for other := range h.users { // any one
-			delete(h.users, other)
-			break
-		}
-	}
-	if h.users == nil {
-		h.users = make(map[string]Failure)
-	}
-	h.users[user] = last
-}
-
-// takes records that a user's credential is not refused.
-func (h *health) takes(user string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.users, user)
 }
 
 // meet records which server it is.
@@ -192,7 +172,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 			u.log.Debug("upstream answers") // the catalog logs what that means for lists
 		}
 		if u.PerUser() {
-			h.takes(c.Caller.User())
+			h.users.Remove(c.Caller.User())
 		}
 		shown.There = true
 		return shown
@@ -207,7 +187,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	}
 	switch {
 	case e.Code == mcp.CodeUpstreamAuthFailed && u.PerUser():
-		h.refuses(c.Caller.User(), last) // this says nothing about the server
+		h.users.Add(c.Caller.User(), struct{}{}) // this says nothing about the server
 	case e.Code == mcp.CodeUpstreamAuthFailed:
 		u.become(StateNeedsLogin, last)
 	case unreachable(e):
@@ -269,9 +249,8 @@ func unreachable(e *mcp.Error) bool {
 func (u *Upstream) Status() Status {
 	u.health.mu.Lock()
 	s := u.health.status
-	s.UsersNeedLogin = len(u.health.users)
 	u.health.mu.Unlock()
-	s.Refused = u.admit.RefusedUntil()
+	s.UsersNeedLogin, s.Refused = u.health.users.Len(), u.admit.RefusedUntil()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
 	if e := u.probe.era(); e != nil && e.SSE {
 		s.Transport = transportSSE

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -132,6 +134,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.last, u.silence = context.WithCancel(context.Background()) // until Close
 	u.health.changed = deps.Changed
+	u.health.users, _ = lru.New[string, struct{}](maxUsers) // the only error is about the size
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	env := transport.Env{
 		Name: cfg.Name, Log: u.log, Spawn: u.lives.spawn, ResultBytes: cfg.Limits.ResultBytes, Memory: deps.Memory, Garbage: &u.health.garbage,

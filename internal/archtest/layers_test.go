@@ -88,7 +88,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
 		ours: []string{"internal/mcp", "internal/mcp/wire", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
-		third: []string{"golang.org/x/sync"}},
+		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
 	{level: 3, dir: "gateway/replay", ours: []string{"internal/mcp", "internal/record", "policy"}},
 	{level: 1, dir: "gateway/clients", ours: []string{"internal/mcp"}},
