@@ -13,15 +13,15 @@ import (
 )
 
 // transports maps the names of transports in the configuration to their constructors.
-var transports = map[string]func(transport.Env, Config, Deps) (transport.Transport, error){
-	transportStreamable: func(env transport.Env, cfg Config, deps Deps) (transport.Transport, error) {
+var transports = map[string]func(transport.Env, Config, Deps) transport.Transport{
+	transportStreamable: func(env transport.Env, cfg Config, deps Deps) transport.Transport {
 		return streamable.New(env, cfg.overHTTP(deps))
 	},
-	transportSSE: func(env transport.Env, cfg Config, deps Deps) (transport.Transport, error) {
+	transportSSE: func(env transport.Env, cfg Config, deps Deps) transport.Transport {
 		return sse.New(env, cfg.overHTTP(deps))
 	},
-	transportStdio: func(env transport.Env, cfg Config, _ Deps) (transport.Transport, error) {
-		return stdio.New(env, stdio.Config{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir, Patience: cfg.Timeout.Call}), nil
+	transportStdio: func(env transport.Env, cfg Config, _ Deps) transport.Transport {
+		return stdio.New(env, stdio.Config{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir, Patience: cfg.Timeout.Call})
 	},
 }
 

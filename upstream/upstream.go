@@ -112,6 +112,9 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	if deps.Log == nil {
 		return nil, fmt.Errorf("upstream %q: no log was given", cfg.Name)
 	}
+	if cfg.URL != "" && deps.HTTP == nil {
+		return nil, fmt.Errorf("upstream %q: no HTTP transport was given", cfg.Name)
+	}
 	if cfg.Auth.HeaderName() == "" {
 		deps.Credentials = nil
 	} else if deps.Credentials == nil {
@@ -139,12 +142,9 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	env := transport.Env{
 		Name: cfg.Name, Log: u.log, Spawn: u.lives.spawn, ResultBytes: cfg.Limits.ResultBytes, Memory: deps.Memory, Garbage: &u.health.garbage,
 	}
-	var err error
-	if u.transport, err = transports[cfg.Transport](env, cfg, deps); err == nil && guessed {
-		u.sse, err = transports[transportSSE](env, cfg, deps)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
+	u.transport = transports[cfg.Transport](env, cfg, deps)
+	if guessed {
+		u.sse = transports[transportSSE](env, cfg, deps)
 	}
 	u.admit = admit.New(admit.Config{
 		Upstream: cfg.Name, Concurrent: cfg.Limits.Concurrent, ConcurrentPerUser: cfg.Limits.ConcurrentPerUser, Queued: maxQueuedCalls,

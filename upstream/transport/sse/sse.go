@@ -52,12 +52,8 @@ var words = transport.Words{
 }
 
 // New makes the Transport of a server on HTTP+SSE.
-func New(env transport.Env, cfg streamable.Config) (transport.Transport, error) {
-	http, err := streamable.New(env, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &sse{env, http}, nil
+func New(env transport.Env, cfg streamable.Config) transport.Transport {
+	return &sse{env, streamable.New(env, cfg)}
 }
 
 type sse struct {

@@ -5,15 +5,10 @@
 // It owns the requests, their credentials, and the reading of the answers. Package sse sends
 // its requests by it, too. It leaves connections to an http.RoundTripper (transport/dial).
 // It starts a goroutine for an event stream that goes on after its response.
-//
-//	streamable.go  a session, or a way to send requests
-//	request.go     one HTTP request with a credential
-//	stream.go      the answers
 package streamable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -33,11 +28,11 @@ const (
 
 // Config is a server on HTTP.
 type Config struct {
-	// URL is its endpoint.
+	// URL is its endpoint, a valid one.
 	URL string
 	// Headers go with every request; those of the protocol itself win.
 	Headers map[string]mcp.Secret
-	// HTTP sends the requests.
+	// HTTP sends the requests. Required.
 	HTTP http.RoundTripper
 	// HTTPFor returns what sends those that have the credential of a user
 	// (Credentials.PerUser), by mcp.Caller.User; nil for HTTP.
@@ -54,14 +49,8 @@ type Transport struct {
 }
 
 // New makes a Transport.
-func New(env transport.Env, cfg Config) (*Transport, error) {
-	if cfg.HTTP == nil {
-		return nil, errors.New("no HTTP transport was given")
-	}
-	u, err := url.Parse(cfg.URL)
-	if err != nil {
-		return nil, errors.New("url: cannot be parsed")
-	}
+func New(env transport.Env, cfg Config) *Transport {
+	u, _ := url.Parse(cfg.URL) // it is valid
 	header := make(http.Header, 8)
 	for name, value := range cfg.Headers {
 		header.Set(name, string(value))
@@ -74,7 +63,7 @@ func New(env transport.Env, cfg Config) (*Transport, error) {
 	return &Transport{env: env, cfg: cfg, template: &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}}, nil
+	}}
 }
 
 // URL is the endpoint; not to be changed.
