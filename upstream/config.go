@@ -218,30 +218,13 @@ func (c Config) Validate() error {
 			add("env: %q cannot be an environment variable", name)
 		}
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"connect", c.Timeout.Connect}, {"call", c.Timeout.Call}, {"total", c.Timeout.Total},
-		{"ask", c.Timeout.Ask}, {"idle", c.Timeout.Idle},
-	} {
-		if d.value < 0 {
-			add("timeout: %s: %s is negative", d.name, d.value)
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{
-		{"result_bytes", c.Limits.ResultBytes}, {"concurrent", int64(c.Limits.Concurrent)},
-		{"concurrent_per_user", int64(c.Limits.ConcurrentPerUser)},
-		{"sessions", int64(c.Limits.Sessions)}, {"asks_per_user", int64(c.Limits.AsksPerUser)},
-		{"questions_per_minute", int64(c.Limits.QuestionsPerMinute)},
-	} {
-		if n.value < 0 {
-			add("limits: %s: %d is negative", n.name, n.value)
-		}
-	}
+	errs = append(errs,
+		notNegative("timeout: connect", c.Timeout.Connect), notNegative("timeout: call", c.Timeout.Call),
+		notNegative("timeout: total", c.Timeout.Total), notNegative("timeout: ask", c.Timeout.Ask),
+		notNegative("timeout: idle", c.Timeout.Idle), notNegative("limits: result_bytes", c.Limits.ResultBytes),
+		notNegative("limits: concurrent", c.Limits.Concurrent), notNegative("limits: concurrent_per_user", c.Limits.ConcurrentPerUser),
+		notNegative("limits: sessions", c.Limits.Sessions), notNegative("limits: asks_per_user", c.Limits.AsksPerUser),
+		notNegative("limits: questions_per_minute", c.Limits.QuestionsPerMinute))
 	if c.Limits.ResultBytes > mostResult {
 		add("limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
 	}
@@ -249,6 +232,14 @@ func (c Config) Validate() error {
 		add("limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
 	}
 	return errors.Join(errs...)
+}
+
+// notNegative returns nil, or that the value of a key is negative.
+func notNegative[T int | int64 | time.Duration](key string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s: %v is negative", key, value)
+	}
+	return nil
 }
 
 func (c Config) validateTransport() (errs []error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,12 +91,7 @@ func (r Results) Least() int64 {
 }
 
 func (t ToolResults) fits(tool string) bool {
-	for _, pattern := range t.Names {
-		if fitsPattern(pattern, tool) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Names, func(pattern string) bool { return fitsPattern(pattern, tool) })
 }
 
 // fitsPattern matches a name with a pattern in which * stands for any run of bytes.
