@@ -2,6 +2,7 @@ package stateless
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -101,24 +102,18 @@ type taskWait struct {
 
 // state encodes the task's id and the answered keys in JSON.
 func (w *taskWait) state() string {
-	ids := mcp.AppendString([]byte("["), w.id)
-	for _, key := range w.answered {
-		ids = mcp.AppendString(append(ids, ','), key)
-	}
-	return dialect.State{Kind: dialect.TaskState, Value: string(append(ids, ']'))}.String()
+	ids, _ := json.Marshal(append([]string{w.id}, w.answered...)) // strings always have a form in JSON
+	return dialect.State{Kind: dialect.TaskState, Value: string(ids)}.String()
 }
 
 // waiting returns the wait that the state of a call describes.
 func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) *taskWait {
 	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: dialect.Declare(c.Caps, rev).WithTasks()}
-	mcp.Raw(dialect.ParseState(c.State).Value).Elements(func(value mcp.Raw) bool {
-		if w.id == "" {
-			w.id = value.Text()
-		} else {
-			w.answered = append(w.answered, value.Text())
-		}
-		return true
-	})
+	var ids []string
+	_ = json.Unmarshal([]byte(dialect.ParseState(c.State).Value), &ids) // it is what state has made
+	if len(ids) > 0 {
+		w.id, w.answered = ids[0], ids[1:]
+	}
 	return w
 }
 
