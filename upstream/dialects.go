@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful"
 )
@@ -24,11 +23,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
 		Life:       u.lives.begin, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
-		Meet: func(rev *wire.Revision, info, capabilities mcp.Raw) {
-			u.health.meet(rev.Name, rev.Stateful, info, capabilities)
-		},
-		Tried:  u.tried,
-		Opened: u.count.connect, Restarts: &u.health.restarts, Garbage: &u.health.garbage,
+		Meet: u.health.meet, Tried: u.tried, Opened: u.count.connect, Restarts: &u.health.restarts, Garbage: &u.health.garbage,
 	}
 }
 

@@ -13,12 +13,6 @@ type former struct {
 	all []*Upstream
 }
 
-func (f *former) init(before *Upstream) {
-	if before != nil {
-		f.all = append(before.former.busy(), before)
-	}
-}
-
 // busy returns the Upstreams that are not idle, and forgets the others.
 func (f *former) busy() []*Upstream {
 	f.mu.Lock()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
@@ -141,11 +142,11 @@ func (h *health) set(state State, last Failure) (changed bool) {
 }
 
 // meet records which server it is.
-func (h *health) meet(revision string, stateful bool, serverInfo, capabilities mcp.Raw) {
+func (h *health) meet(rev *wire.Revision, serverInfo, capabilities mcp.Raw) {
 	name, _ := serverInfo.Member("name")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.status.Revision, h.status.Stateful = revision, stateful
+	h.status.Revision, h.status.Stateful = rev.Name, rev.Stateful
 	if name.Text() != "" {
 		h.status.ServerName, h.status.ServerVersion = dialect.Clip(name.Text()), dialect.Clip(serverInfo.At("version").Text())
 	}

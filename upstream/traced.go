@@ -2,11 +2,13 @@ package upstream
 
 import (
 	"context"
+	"net"
 	"net/url"
 	"strconv"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
 // traced measures each call, without the time in the queue, as a step of its trail, and gives one
@@ -33,13 +35,9 @@ func traced(tracer *tracing.Tracer, at tracing.Peer, era func() (revision string
 func peerOf(cfg Config) tracing.Peer {
 	peer := tracing.Peer{Upstream: cfg.Name, Process: cfg.URL == ""}
 	if u, err := url.Parse(cfg.URL); err == nil && !peer.Process {
-		peer.Host, peer.Port = u.Hostname(), 443
-		if u.Scheme == "http" {
-			peer.Port = 80
-		}
-		if port, err := strconv.Atoi(u.Port()); err == nil {
-			peer.Port = port
-		}
+		_, port, _ := net.SplitHostPort(dial.Address(u)) // an address always has a port
+		peer.Host = u.Hostname()
+		peer.Port, _ = strconv.Atoi(port)
 	}
 	return peer
 }

@@ -89,8 +89,6 @@ type Upstream struct {
 
 	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
 	handler mcp.Handler  // pipeline
-	tracer  *tracing.Tracer
-	peer    tracing.Peer // without its revision
 	admit   *admit.Admit
 	probe   probe
 	// env is what both dialects get from this Upstream.
@@ -127,8 +125,6 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		log:         deps.Log.With("upstream", cfg.Name),
 		credentials: deps.Credentials,
 		lives:       newLives(cfg.Timeout),
-		tracer:      deps.Tracer,
-		peer:        peerOf(cfg),
 	}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
@@ -155,10 +151,12 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	})
 	u.skills = skills.New(u.PerUser())
 	u.probe.known = cfg.pinned()
-	u.handler = u.pipeline()
+	u.handler = u.pipeline(deps.Tracer)
 	u.env = u.newEnv(deps)
 	u.stateless, u.stateful = stateless.New(u.env), u.newStateful(deps)
-	u.former.init(deps.Before)
+	if deps.Before != nil {
+		u.former.all = append(deps.Before.former.busy(), deps.Before)
+	}
 	// Each Upstream starts its ids at a random number: nobody can guess them, and they
 	// differ from the ids that another process used in a session that is resumed here. They
 	// stay below 2^31, because some servers support no larger ones.
