@@ -31,9 +31,6 @@ func Inner(upstream string, c *mcp.Call, err error) error {
 	case e.Code == mcp.CodeURLElicitation: // its questions have already been put, or cannot be
 		return HopError(upstream, e)
 	case !mcp.CanAsk(c.Method):
-		return err
-	}
-	switch {
 	case e.Code == mcp.CodeResourceNotFound && c.Method == mcp.MethodResourcesRead:
 		data := e.Data
 		if _, ok := data.Member("uri"); !ok {

@@ -60,25 +60,22 @@ func (e *StatusError) HasError() bool {
 // does not know the session and says so with 404 (2025-11-25
 // basic/transports#session-management), or with 400, as older servers do.
 func (e *StatusError) InSession() error {
-	if e.lostSession() {
-		return fmt.Errorf("%w: %w", ErrSessionGone, e)
-	}
-	return e
-}
-
-func (e *StatusError) lostSession() bool {
 	code, text := 0, e.Text
 	if e.HasError() {
 		known := wire.ReadError(e.Message.Error)
 		code, text = known.Code, known.Message
 	}
+	gone := false
 	switch e.Status {
 	case http.StatusNotFound:
-		return code != mcp.CodeMethodNotFound
+		gone = code != mcp.CodeMethodNotFound
 	case http.StatusBadRequest:
-		return (code == 0 || code == -32000 || code == -32001 || code == mcp.CodeInvalidRequest) && sessionWords.MatchString(text)
+		gone = (code == 0 || code == -32000 || code == -32001 || code == mcp.CodeInvalidRequest) && sessionWords.MatchString(text)
 	}
-	return false
+	if gone {
+		return fmt.Errorf("%w: %w", ErrSessionGone, e)
+	}
+	return e
 }
 
 // sessionWords match what older servers say about a session that they do not know.

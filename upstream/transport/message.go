@@ -42,7 +42,7 @@ func Weight(m wire.Message) int64 {
 
 // Cancelled writes the notification that nobody waits for the answer to a request.
 func Cancelled(id int64, reason string) []byte {
-	params := mcp.Object("requestId", mcp.Raw(strconv.AppendInt(nil, id, 10)), "reason", mcp.String(reason))
+	params := mcp.Object("requestId", mcp.Int(id), "reason", mcp.String(reason))
 	return wire.AppendNotification(nil, mcp.NoteCancelled, params)
 }
 

@@ -127,14 +127,8 @@ type Env struct {
 }
 
 // Room makes the Room for what the server says outside of calls, on a connection of an
-// owner; nil means nobody in particular.
-func (e Env) Room(owner *Identity) *mcp.Room {
-	user := ""
-	if owner != nil {
-		user = owner.User
-	}
-	return e.Memory.Outside(e.Name, user)
-}
+// owner.
+func (e Env) Room(owner *Identity) *mcp.Room { return e.Memory.Outside(e.Name, owner.User) }
 
 // Identity says on whose behalf a connection is: the gateway's own or that of one user. It
 // keeps the user's latest proof, for what the connection does between the user's calls.

@@ -158,9 +158,6 @@ type userTransport struct {
 // other use: the request has its own Host, and there is only one origin to dial.
 func (t *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	own, at := *req, *req.URL
-	if own.Host == "" {
-		own.Host = req.URL.Host
-	}
 	at.Host, own.URL = t.user, &at
 	return t.Transport.RoundTrip(&own)
 }

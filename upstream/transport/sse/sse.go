@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -92,7 +91,7 @@ func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, erro
 		return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
 	}
 	c := &conn{
-		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), spawn: t.env.Spawn, log: t.env.Log,
+		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env,
 		life: life, body: resp.Body, news: make(chan wire.Message, transport.MaxQueued),
 	}
 	c.events.EventReader = wire.NewEventReader(c.Pipe, c.MaxDocument())
@@ -139,8 +138,7 @@ func sameOrigin(a, b *url.URL) bool {
 // one that hands out what belongs to no request, and one for each POST of a request.
 type conn struct {
 	*transport.Pipe
-	spawn  func(func())
-	log    *slog.Logger
+	env    transport.Env
 	posts  *streamable.Conn
 	life   context.Context // of the stream
 	cancel context.CancelCauseFunc
@@ -177,7 +175,7 @@ func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 			c.Room().Give(transport.Weight(m))
 		}
 	})
-	c.spawn(func() {
+	c.env.Spawn(func() {
 		for {
 			select {
 			case m := <-c.news:
@@ -203,7 +201,7 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 		caller = &own
 	}
 	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail // Bind replaces the header
-	c.spawn(func() {
+	c.env.Spawn(func() {
 		defer close(taken)
 		if err := c.send(life, caller, to, header, body); err != nil {
 			s.Fail(err)
@@ -263,7 +261,7 @@ func (c *conn) readAll() {
 	wanted := c.End(lost)
 	c.cancel(errStreamEnded)
 	if !wanted {
-		c.log.Info("event stream ended")
+		c.env.Log.Info("event stream ended")
 	}
 }
 

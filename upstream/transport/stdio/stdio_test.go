@@ -27,7 +27,7 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	program := New(transport.Env{Log: slog.New(slog.DiscardHandler), Spawn: func(f func()) { wg.Go(f) }, Garbage: new(atomic.Int64)}, Config{
 		Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"FILE": mcp.Secret(file)}, Patience: time.Minute,
 	})
-	conn, err := program.Dial(t.Context(), nil)
+	conn, err := program.Dial(t.Context(), &transport.Identity{})
 	if err != nil {
 		t.Fatal(err)
 	}
