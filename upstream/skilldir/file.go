@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
 // settled is how old the last change of a file has to be for its time to prove that there was
@@ -40,10 +39,6 @@ func (s *scan) unchanged(uri string, at found) (file, bool) {
 	same := known && f.real == at.real && f.size == at.info.Size() && f.info.ModTime().Equal(at.info.ModTime()) &&
 		os.SameFile(f.info, at.info) && f.hashed.Sub(f.info.ModTime()) > settled
 	return f, same
-}
-
-func newFile(name, uri string, content []byte, at found) file {
-	return file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
 }
 
 // uriPath returns a path of files as it stands in a URI behind skill:// (RFC 3986 §3.3). It

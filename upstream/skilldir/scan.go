@@ -50,7 +50,6 @@ func readDir(ctx context.Context, dir string, last *snapshot) (*snapshot, error)
 		sum.Write([]byte(key + "\x00"))
 	}
 	sum.Sum(s.held.sum[:0])
-	s.held.entries = maxWalked - s.left
 	return s.held, nil
 }
 

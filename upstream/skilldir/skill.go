@@ -20,7 +20,6 @@ type snapshot struct {
 	broken  []string        // the keys of those within other skills that are left out
 	files   map[string]file // by URI
 	dirs    []string        // the directories that were looked at, without links
-	entries int             // how many files and directories were looked at
 	began   time.Time       // when the look began, and how long it took
 	cost    time.Duration
 	skipped map[string]string // by path: why it is left out
@@ -111,19 +110,19 @@ func (s *scan) file(p place, name string, at found) {
 		return
 	}
 	uri := fileURI(name)
-	file, same := s.unchanged(uri, at)
+	f, same := s.unchanged(uri, at)
 	if !same {
 		content, err := readInRoot(s.root, at.real, at.info, skillmd.MaxBytes)
 		if err != nil {
 			s.failed(p, name, "%s", readFailure(err))
 			return
 		}
-		file = newFile(name, uri, content, at)
+		f = file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
 	}
-	file.skill = p.in[len(p.in)-1].key
+	f.skill = p.in[len(p.in)-1].key
 	for _, k := range p.in {
 		if k.why == nil {
-			k.files = append(k.files, file)
+			k.files = append(k.files, f)
 		}
 	}
 	if at.link {
