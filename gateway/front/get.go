@@ -137,7 +137,6 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	case <-more:
 		return false
 	case <-ctx.Done():
-	case <-g.stream.Broken():
 	case <-g.session.Gone():
 	case <-g.f.quiet.Done():
 		select {

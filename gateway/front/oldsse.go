@@ -224,8 +224,6 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 				return "the access token has expired"
 			}
 			return ""
-		case <-o.stream.Broken():
-			return ""
 		case <-o.f.quiet.Done(): // all requests are answered
 			return "the gateway is closing"
 		}

@@ -43,7 +43,8 @@ type conn struct {
 
 // Outlast runs serve, which may write an answer that outlasts the handler. When serve calls
 // lasts with a stream, Outlast hijacks the connection and returns. If that is not possible, or
-// there is no stream, Outlast returns when serve does. The context ends when the client goes.
+// there is no stream, Outlast returns when serve does. The context ends when the client goes, or
+// cannot be written to any more.
 func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts func(*Stream))) {
 	ctx, gone := context.WithCancel(context.WithoutCancel(r.Context()))
 	unlink := context.AfterFunc(r.Context(), gone)
@@ -67,6 +68,11 @@ func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts 
 		}()
 		serve(ctx, func(lasting *Stream) {
 			s = lasting
+			s.mu.Lock()
+			if s.gone = gone; s.broken {
+				gone()
+			}
+			s.mu.Unlock()
 			begun <- s
 		})
 	}()

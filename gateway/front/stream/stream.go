@@ -43,8 +43,8 @@ type Stream struct {
 	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
 	broken  bool
-	conn    *conn         // after it was hijacked
-	gone    chan struct{} // closed when broken; nil if nobody asked
+	conn    *conn  // after it was hijacked
+	gone    func() // is called when broken; nil unless the stream lasts
 	beat    *time.Timer
 }
 
@@ -193,21 +193,8 @@ func (s *Stream) fail() {
 	}
 	s.broken, s.unsent, s.waiting = true, nil, false
 	if s.gone != nil {
-		close(s.gone)
+		s.gone()
 	}
-}
-
-// Broken returns a channel that is closed when the client cannot be written to any more.
-func (s *Stream) Broken() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone == nil {
-		s.gone = make(chan struct{})
-		if s.broken {
-			close(s.gone)
-		}
-	}
-	return s.gone
 }
 
 // End writes what is left and then, if there is one, a last event. It waits until everything
