@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // shardCount is the number of shards, so that readers of different sessions rarely contend.
@@ -66,7 +68,7 @@ type change struct {
 // held is one session in memory.
 type held struct {
 	name   name
-	turn   chan struct{}          // holds one token: taken to write to the session
+	turn   *semaphore.Weighted    // one: taken to write to the session
 	record atomic.Pointer[Record] // nil until it is loaded; the Record it points to is never modified
 	used   lastUse
 	told   atomic.Int64 // the last use that the place was told of
@@ -88,7 +90,7 @@ func (h *held) last() Record {
 }
 
 // done gives the turn back.
-func (h *held) done() { <-h.turn }
+func (h *held) done() { h.turn.Release(1) }
 
 // set sets the fields that come from cfg and deps, or have defaults. The caller then sets
 // clock, place and onEnd, and calls start.
@@ -114,7 +116,7 @@ func (s *sessions) start() {
 
 // newHeld returns a session that was used just now, as the place knows.
 func (s *sessions) newHeld(n name) *held {
-	h := &held{name: n, turn: make(chan struct{}, 1), log: streams{user: n.user, room: &s.logRoom}}
+	h := &held{name: n, turn: semaphore.NewWeighted(1), log: streams{user: n.user, room: &s.logRoom}}
 	now := int64(s.clock())
 	h.used.Store(now)
 	h.told.Store(now)
@@ -220,17 +222,13 @@ func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 
 // await waits for the turn.
 func (h *held) await(ctx context.Context) error {
-	select {
-	case h.turn <- struct{}{}:
+	if h.turn.TryAcquire(1) {
 		return nil
-	default:
 	}
-	select {
-	case h.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	if err := h.turn.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	return nil
 }
 
 // hold returns a held session. If it is not held, hold begins to hold it, provided that it may
@@ -312,7 +310,7 @@ func (s *sessions) endedInTurn(h *held, why cause) {
 		why.Inc()
 		h.done()
 		s.onEnd(h)
-		h.turn <- struct{}{} // nobody keeps the turn of a session that has ended
+		_ = h.await(context.Background()) // nobody keeps the turn of a session that has ended
 	}
 }
 

@@ -3,9 +3,10 @@ package session
 import (
 	"context"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -68,21 +69,20 @@ func sweepEvery(idle time.Duration) time.Duration {
 func (s *sessions) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	turns := make(chan struct{}, sweepers)
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(sweepers)
 	now := int64(s.clock())
 	for _, h := range s.all() {
 		h.log.forget(now)
 		if alive := h.used.alive(now, s.cfg.IdleTimeout); alive && !s.owes(h) || h.record.Load() == nil {
 			continue
 		}
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
+		all.Go(func() error {
 			s.tend(ctx, h)
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait()
 	if s.place != nil {
 		s.place.swept(ctx)
 	}

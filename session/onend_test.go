@@ -24,7 +24,7 @@ func TestEndWithOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := m.get(nameOf(r.Key()))
-		h.turn <- struct{}{}
+		_ = h.await(t.Context()) // the turn is free
 		go func() {
 			if err := m.Delete(t.Context(), r.User, r.ID); err != nil {
 				t.Errorf("the end: %v", err)

@@ -66,7 +66,7 @@ var layers = []layer{
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
-		third: []string{"github.com/hashicorp/golang-lru/v2"}},
+		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal", "policy/foureyes"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
@@ -105,7 +105,7 @@ var layers = []layer{
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}},
+	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
 	{level: 5, dir: "gateway/front", // seal for request state
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers

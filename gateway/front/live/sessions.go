@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -71,7 +73,7 @@ type Session struct {
 	listener   *listener              // the current listener, or the last one; nil for none
 	missedSome bool                   // the last listener ended, and may have missed something
 
-	subscribing chan struct{} // holds one token: taken to change listener
+	subscribing *semaphore.Weighted // one: taken to change listener
 }
 
 // Of returns what is held of a session. If a session was initialized and is not held yet,
@@ -108,7 +110,7 @@ func (a *Sessions) hold(key string, missedSome bool) (s *Session, first bool) {
 		calls:       make(map[*Call]struct{}),
 		questions:   make(map[string]*question),
 		missedSome:  missedSome,
-		subscribing: make(chan struct{}, 1),
+		subscribing: semaphore.NewWeighted(1),
 	}
 	s.gone, s.end = context.WithCancel(context.Background())
 	a.held[key] = s

@@ -9,24 +9,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// lockSubscriptions gives the caller the exclusive right to change the listener.
-func (s *Session) lockSubscriptions(ctx context.Context) error {
-	select {
-	case s.subscribing <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Session) unlockSubscriptions() { <-s.subscribing }
-
 // Listen starts to listen on behalf of a caller, unless a listener runs already.
 func (s *Session) Listen(ctx context.Context, r session.Record, caller mcp.Caller) {
-	if s.lockSubscriptions(ctx) != nil {
+	if s.subscribing.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer s.unlockSubscriptions()
+	defer s.subscribing.Release(1)
 	s.mu.Lock()
 	already := s.listener != nil && !s.listener.ended.Load()
 	s.missedSome = s.missedSome || s.listener != nil && !already
@@ -46,10 +34,10 @@ func (s *Session) ListenIfOpen(ctx context.Context, r session.Record, caller mcp
 // Subscribe adds a resource to those that are listened to, once its server has agreed. Errors:
 // those of session.Store, *mcp.Error, and those of ctx.
 func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Caller, uri string) error {
-	if err := s.lockSubscriptions(ctx); err != nil {
+	if err := s.subscribing.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer s.unlockSubscriptions()
+	defer s.subscribing.Release(1)
 	r, err := s.deps.Store.Get(ctx, r.User, r.ID)
 	if err != nil {
 		return err
@@ -78,10 +66,10 @@ func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Ca
 // Unsubscribe removes a resource. Removing a subscription that does not exist succeeds.
 // Errors: as Subscribe.
 func (s *Session) Unsubscribe(ctx context.Context, r session.Record, caller mcp.Caller, uri string) error {
-	if err := s.lockSubscriptions(ctx); err != nil {
+	if err := s.subscribing.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer s.unlockSubscriptions()
+	defer s.subscribing.Release(1)
 	had := 0
 	r, err := s.deps.Store.Update(ctx, r.User, r.ID, func(r *session.Record) {
 		had = len(r.Subscriptions)
