@@ -22,7 +22,7 @@ func TestLogBytesAreCounted(t *testing.T) {
 		defer m.Close()
 		want := func(what string, want int64) {
 			t.Helper()
-			if got := m.logRoom.held(); got != want {
+			if got := m.logRoom.Held(); got != want {
 				t.Errorf("%s: %d bytes are counted, want %d", what, got, want)
 			}
 		}
@@ -91,7 +91,7 @@ func TestLogIsFull(t *testing.T) {
 	}
 	add(10)
 	const others = maxLogBytes - 15
-	m.logRoom.change("bob", others) // as if other users held that much
+	m.logRoom.Outside("", "bob").Hold(others) // as if other users held that much
 	add(5)
 	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 2 {
 		t.Errorf("exactly full: %d events, %v", len(events), err)
@@ -105,7 +105,7 @@ func TestLogIsFull(t *testing.T) {
 	if _, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last); err != nil {
 		t.Errorf("a reader that has seen all: %v", err)
 	}
-	if got := m.logRoom.held() - others; got != 0 {
+	if got := m.logRoom.Held() - others; got != 0 {
 		t.Errorf("the stream holds %d bytes, want none", got)
 	}
 	add(3)
@@ -122,13 +122,14 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Close() }) // it never fails
-	kept := func(user string, held int) bool {
+	kept := func(user string, held int64) bool {
 		t.Helper()
 		r, err := m.Create(t.Context(), Record{User: user, Revision: "2025-11-25"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.logRoom.change(user, held) // as if another session of the user held that much
+		other := m.logRoom.Outside("", user)
+		other.Hold(held) // as if another session of the user held that much
 		last, err := m.Log().Append(t.Context(), r.Key(), "s", []byte("event"))
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		if err != nil && !errors.Is(err, ErrGap) {
 			t.Fatal(err)
 		}
-		m.logRoom.change(user, -held)
+		other.Give(held)
 		return len(events) == 1
 	}
 	if !kept("alice", maxLogBytes/2-5) || kept("alice", maxLogBytes/2-4) {

@@ -15,9 +15,3 @@ func (s *Redis) Sweep() { s.sweep(context.Background()) }
 
 // Decode decodes the value that Redis has for a session.
 func Decode(value, user, id string) (*Record, error) { return decode([]byte(value), name{user, id}) }
-
-func (r *logRoom) held() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.bytes
-}

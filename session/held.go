@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // shardCount is the number of shards, so that readers of different sessions rarely contend.
@@ -26,7 +28,7 @@ type sessions struct {
 	clock   func() time.Duration // monotonic, so that setting the clock forward ends no session
 	place   place                // where sessions outlive this process; nil for nowhere
 	onEnd   func(*held)          // called once for each session that has ended, under no lock except perhaps its turn
-	logRoom logRoom
+	logRoom *mcp.Memory          // for event logs; with Redis, for those of the sessions that are held
 	closed  atomic.Bool
 	stop    context.CancelFunc // ends run; done waits for it
 	done    sync.WaitGroup
@@ -102,6 +104,7 @@ func (s *sessions) set(cfg Config, deps Deps) {
 	if s.count == nil {
 		s.count = NewMetrics(nil)
 	}
+	s.logRoom = mcp.NewMemory(maxLogBytes)
 	for i := range s.shards {
 		s.shards[i].held = make(map[name]*held)
 	}
@@ -116,7 +119,12 @@ func (s *sessions) start() {
 
 // newHeld returns a session that was used just now, as the place knows.
 func (s *sessions) newHeld(n name) *held {
-	h := &held{name: n, turn: semaphore.NewWeighted(1), log: streams{user: n.user, room: &s.logRoom}}
+	h := &held{name: n, turn: semaphore.NewWeighted(1)}
+	user := n.user
+	if user == (mcp.Caller{}).User() {
+		user = "" // without authentication there is one user, who may have all of it
+	}
+	h.log.room = s.logRoom.Outside("", user)
 	now := int64(s.clock())
 	h.used.Store(now)
 	h.told.Store(now)

@@ -109,7 +109,8 @@ func (s *Redis) restore(h *held, seq, past, streams, events any) {
 		}
 		e := logged{seq: at, size: max(int(size)-seal.Overhead, 0)}
 		st.events = append(st.events, e)
-		l.count(st, e.size)
+		st.bytes += e.size
+		l.room.Hold(int64(e.size))
 	}
 	for name, st := range l.byName {
 		slices.SortFunc(st.events, func(a, b logged) int { return cmp.Compare(a.seq, b.seq) })

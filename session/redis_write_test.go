@@ -59,7 +59,7 @@ func TestEventLogsInRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.logRoom.change("alice", maxLogBytes/2-5) // as if another session of the user held that much
+	s.logRoom.Outside("", "alice").Hold(maxLogBytes/2 - 5) // as if another session of the user held that much
 	for _, tt := range []struct {
 		event string
 		want  error
@@ -78,7 +78,7 @@ func TestEventLogsInRedis(t *testing.T) {
 	if err := s.Delete(t.Context(), r.User, r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.logRoom.held(); got != maxLogBytes/2-5 {
+	if got := s.logRoom.Held(); got != maxLogBytes/2-5 {
 		t.Errorf("%d bytes are counted after the session's end", got)
 	}
 }

@@ -7,10 +7,17 @@ import (
 	"sort"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// streamKept is how long a stream is kept after its end.
-const streamKept = 5 * time.Minute
+const (
+	// streamKept is how long a stream is kept after its end.
+	streamKept = 5 * time.Minute
+	// maxLogBytes bounds all event logs of a store; those of one user may use half of it. An
+	// event without room is not kept, and a later reader learns of a gap.
+	maxLogBytes = 256 << 20
+)
 
 // errDropped means that what is held of the session was dropped, and nothing was written. Usually
 // another replica owns it now, so it is an ErrMoved; whoever looks again knows.
@@ -19,8 +26,7 @@ var errDropped = fmt.Errorf("%w: it was dropped meanwhile", ErrMoved)
 // streams are the event logs of one session, as its owner knows them. For a session in memory
 // they hold the events; for a session in Redis only the descriptions.
 type streams struct {
-	user string   // never changes
-	room *logRoom // of the store; never changes
+	room *mcp.Room // in the logRoom of the store; never changes
 
 	mu      sync.Mutex // guards the fields below and every stream
 	byName  map[string]*stream
@@ -83,11 +89,11 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		st.request = bytes.Clone(request)
 	}
 	s.seq++
-	e.seq, kept = s.seq, s.room.fits(s.user, e.size)
+	e.seq, kept = s.seq, s.room.Take(int64(e.size))
 	st.last, st.touched, st.ended = e.seq, now, last
 	if kept {
 		st.events = append(st.events, e)
-		s.count(st, e.size)
+		st.bytes += e.size
 		for len(st.events) > LogEvents || st.bytes > LogBytes && len(st.events) > 1 {
 			s.dropFirst(name, st)
 		}
@@ -275,13 +281,9 @@ func (s *streams) dropFirst(name string, st *stream) {
 	st.events[0] = logged{}
 	st.events = st.events[1:]
 	st.dropped = e.seq
-	s.count(st, -e.size)
+	st.bytes -= e.size
+	s.room.Give(int64(e.size))
 	s.deleted(eventName{name, e.seq})
-}
-
-func (s *streams) count(st *stream, n int) {
-	st.bytes += n
-	s.room.change(s.user, n)
 }
 
 // news wakes all who wait for news of a stream, and notes the change for Redis.

@@ -35,7 +35,7 @@ func (m *Memory) Held() int64 {
 type Room struct {
 	memory *Memory
 	user   string // "" for nobody in particular
-	server string // "" for a request
+	server string // "" for none, as of a request
 	held   int64  // guarded by memory.mu, as is freed
 	freed  bool
 }
@@ -48,8 +48,9 @@ func (m *Memory) Room(c Caller) Room {
 	return Room{memory: m, user: c.User()}
 }
 
-// Outside makes an empty Room for messages of a server outside of calls. user is the User of
-// the caller that they are for, "" for nobody in particular. A nil Memory makes a nil Room.
+// Outside makes an empty Room outside of calls. server is the server whose messages it is for,
+// "" for none; user is the User of the caller that they are for, "" for nobody in particular. A
+// nil Memory makes a nil Room.
 func (m *Memory) Outside(server, user string) *Room {
 	if m == nil {
 		return nil
@@ -74,6 +75,13 @@ func (r *Room) Take(n int64) bool {
 	}
 	r.change(n)
 	return true
+}
+
+// Hold takes n more bytes even if there is no room for them.
+func (r *Room) Hold(n int64) {
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	r.change(n)
 }
 
 // Give returns n bytes, at most as many as the Room has.
