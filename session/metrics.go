@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -41,9 +43,5 @@ func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
 
 // open counts a session that began.
 func (m *Metrics) open(revision string) {
-	c, ok := m.opened[revision]
-	if !ok {
-		c = m.opened[""]
-	}
-	c.Inc()
+	cmp.Or(m.opened[revision], m.opened[""]).Inc()
 }
