@@ -76,26 +76,16 @@ func (g *getting) find() *refuse.Refusal {
 	return nil
 }
 
-// countIn counts the stream among the long-lived ones. countOut counts it out.
+// countIn counts the stream in. One that the client has given up makes room for it.
 func (g *getting) countIn() *refuse.Refusal {
-	if !g.f.count(&g.f.streams) {
-		return refuse.Closing()
-	}
-	if !g.f.streamLimit.take(&g.caller) && (g.after.IsCall() || !g.session.GiveWay(g.after.Name) || !g.f.streamLimit.takeMore(&g.caller)) {
-		g.f.streams.Done()
-		return refuse.Streams(refuse.NoID)
-	}
-	return nil
-}
-
-func (g *getting) countOut() {
-	g.f.streamLimit.give(&g.caller)
-	g.f.streams.Done()
+	return g.f.countStream(&g.caller, func() bool {
+		return !g.after.IsCall() && g.session.GiveWay(g.after.Name) && g.f.streamLimit.takeMore(&g.caller)
+	})
 }
 
 // serve writes the stream.
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
-	defer g.countOut()
+	defer g.f.uncountStream(&g.caller)
 	ctx, end := live.WhileGood(ctx, g.caller.Expires)
 	defer end()
 	if g.after.IsCall() && g.missing == nil {

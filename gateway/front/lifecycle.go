@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // lifecycle counts what runs at the endpoint, and says when long-lived requests have to end.
@@ -64,10 +66,22 @@ func (l *lifecycle) count(in *sync.WaitGroup) bool {
 	return true
 }
 
-func (l *lifecycle) refuseMore() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closing = true
+// countStream counts a stream of a session in, unless its user is at the bound and makeRoom,
+// which then takes one, fails. uncountStream counts it out.
+func (f *Front) countStream(c *mcp.Caller, makeRoom func() bool) *refuse.Refusal {
+	if !f.count(&f.streams) {
+		return refuse.Closing()
+	}
+	if !f.streamLimit.take(c) && !makeRoom() {
+		f.streams.Done()
+		return refuse.Streams(refuse.NoID)
+	}
+	return nil
+}
+
+func (f *Front) uncountStream(c *mcp.Caller) {
+	f.streamLimit.give(c)
+	f.streams.Done()
 }
 
 // drains reports whether nothing long-lived may begin.
@@ -93,7 +107,9 @@ func (f *Front) Drain(ctx context.Context, elsewhere bool) {
 // refused might give up its calls. Close may be called twice.
 func (f *Front) Close(ctx context.Context) error {
 	f.beginDrain()
-	f.refuseMore()
+	f.lifecycle.mu.Lock()
+	f.closing = true
+	f.lifecycle.mu.Unlock()
 	f.StopListening()
 	ended := make(chan struct{})
 	go func() { // ends with the last request and the last stream

@@ -52,12 +52,10 @@ const (
 type oldStream struct {
 	f      *Front
 	id     string          // part of the path for its messages; only its client knows it
-	user   string          // its owner
-	client string          // likewise
-	view   string          // likewise
+	caller mcp.Caller      // its owner
 	path   string          // for its messages
 	stream *stream.Stream  // set under Front.mu, before anybody can know the id
-	ctx    context.Context // for what runs before there is a session
+	ctx    context.Context // ends with close; for what runs before there is a session
 	cancel context.CancelCauseFunc
 	begun  chan struct{} // closed when there is a session
 
@@ -70,7 +68,6 @@ type oldStream struct {
 	beginning bool          // initialize is under way, or was answered
 	running   int           // number of requests
 	idle      chan struct{} // closed when there are none; nil if nobody waits for that
-	closed    bool
 }
 
 // streamID makes an id for a stream of this replica. It begins with the replica's name, and
@@ -120,8 +117,7 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET with a stream, and returns when the stream ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ref := f.caller(r)
-	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, view: caller.View,
-		path: SSEMessages(r.URL.Path), begun: make(chan struct{})}
+	o := &oldStream{f: f, id: f.streamID(), caller: caller, path: SSEMessages(r.URL.Path), begun: make(chan struct{})}
 	switch {
 	case ref != nil:
 	case !readAccept(r.Header["Accept"]).stream:
@@ -129,7 +125,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	case f.drains():
 		ref = refuse.Closing()
 	default:
-		ref = o.countIn(caller)
+		ref = o.countIn()
 	}
 	if ref != nil {
 		f.turnAway(w, caller, wire.Message{}, ref)
@@ -142,57 +138,46 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	o.stream = s
 	f.mu.Unlock()
 	f.writer.Outlast(r, func(ctx context.Context, lasts func(*stream.Stream)) {
-		defer o.countOut(caller)
+		defer f.uncountStream(&o.caller)
 		defer o.close()
 		lasts(s)
-		o.serve(ctx, caller)
+		o.serve(ctx)
 	})
 }
 
-// countIn counts a stream among the long-lived ones. countOut counts it out.
-func (o *oldStream) countIn(caller mcp.Caller) *refuse.Refusal {
-	if !o.f.count(&o.f.streams) {
-		return refuse.Closing()
-	}
-	if !o.f.streamLimit.take(&caller) {
-		o.f.streams.Done()
-		return refuse.Streams(refuse.NoID)
-	}
-	if !o.f.enlist(o, caller.Issuer == "" && caller.Subject == "") {
-		o.countOut(caller)
+// countIn counts the stream in, and registers it.
+func (o *oldStream) countIn() *refuse.Refusal {
+	ref := o.f.countStream(&o.caller, func() bool { return false })
+	if ref == nil && !o.enlist() {
+		o.f.uncountStream(&o.caller)
 		return refuse.Silent()
 	}
-	return nil
+	return ref
 }
 
-func (o *oldStream) countOut(caller mcp.Caller) {
-	o.f.streamLimit.give(&caller)
-	o.f.streams.Done()
-}
-
-// enlist registers a stream. It returns false if its user has too many without a session;
+// enlist registers the stream. It returns false if its user has too many without a session;
 // without authentication there is no such bound.
-func (f *Front) enlist(o *oldStream, anyone bool) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (o *oldStream) enlist() bool {
+	o.f.mu.Lock()
+	defer o.f.mu.Unlock()
 	silent := 0
-	for _, other := range f.olds {
-		if other.user == o.user && !closed(other.begun) {
+	for _, other := range o.f.olds {
+		if other.caller.Issuer == o.caller.Issuer && other.caller.Subject == o.caller.Subject && !closed(other.begun) {
 			silent++
 		}
 	}
-	if silent >= maxSilent && !anyone {
+	if silent >= maxSilent && (o.caller.Issuer != "" || o.caller.Subject != "") {
 		return false
 	}
-	f.olds[o.id] = o
+	o.f.olds[o.id] = o
 	return true
 }
 
 // serve writes the stream.
-func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
+func (o *oldStream) serve(ctx context.Context) {
 	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(o.path+"?"+queryConn+"="+o.id)))
 	o.stream.Open() // at once
-	why := o.wait(ctx, caller)
+	why := o.wait(ctx)
 	o.close() // first: what still runs gets no answer
 	if why != "" {
 		o.stream.Raw(wire.AppendComment(nil, why))
@@ -201,8 +186,8 @@ func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 }
 
 // wait returns when the stream must end, with what to say about it.
-func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
-	ctx, cancel := live.WhileGood(ctx, caller.Expires)
+func (o *oldStream) wait(ctx context.Context) (why string) {
+	ctx, cancel := live.WhileGood(ctx, o.caller.Expires)
 	defer cancel()
 	begun, tooLate := o.begun, time.After(o.f.helloTime)
 	var recalled, idle, gone <-chan struct{}
@@ -257,7 +242,7 @@ func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	}
 	st := l.OpenPlain(o.stream)
 	o.mu.Lock()
-	late := o.closed
+	late := o.ctx.Err() != nil
 	if !late {
 		o.record, o.live, o.recalled = r, l, st.Over()
 		close(o.begun)
@@ -276,14 +261,10 @@ func (o *oldStream) close() {
 	delete(o.f.olds, o.id)
 	o.f.mu.Unlock()
 	o.mu.Lock()
-	first := !o.closed
-	o.closed = true
-	o.mu.Unlock()
-	if !first {
-		return
-	}
+	first := o.ctx.Err() == nil
 	o.cancel(live.ErrEnded)
-	if record, l := o.session(); l != nil {
+	o.mu.Unlock()
+	if record, l := o.session(); first && l != nil {
 		o.f.endOld(record)
 	}
 }

@@ -44,7 +44,7 @@ func (f *Front) findStream(p *posted) *refuse.Refusal {
 		p.on = o
 	}
 	f.mu.Unlock()
-	if p.on == nil || p.on.user != p.caller.User() || p.on.client != p.caller.ClientID || p.on.view != p.caller.View {
+	if p.on == nil || p.on.caller.User() != p.caller.User() || p.on.caller.ClientID != p.caller.ClientID || p.on.caller.View != p.caller.View {
 		return refuse.NoStream()
 	}
 	p.accept = accept{stream: true}
