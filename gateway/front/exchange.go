@@ -184,7 +184,7 @@ func (x *exchange) begin() {
 		}
 		return
 	}
-	x.stream = x.f.writer.Begin(x.w, x.rc, "", x.touch)
+	x.stream = x.f.writer.Begin(x.w, x.rc, "", func() { x.f.touch(x.record) })
 	x.logged = stream.CallName(x.record.Key(), x.call.ID, x.id)
 	if x.rev.Priming {
 		x.send(nil)
@@ -276,9 +276,7 @@ func (x *exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
 	}
 }
 
-// touch keeps the session alive while its client listens.
-func (x *exchange) touch() { x.f.touch(x.record) }
-
+// touch keeps a session alive while its client listens.
 func (f *Front) touch(r session.Record) {
 	if _, err := f.deps.Sessions.Get(context.Background(), r.User, r.ID); errors.Is(err, session.ErrNotFound) {
 		f.EndSession(r.Key())
@@ -302,7 +300,7 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 		x.fail(err)
 		return
 	}
-	x.finish(http.StatusOK, m)
+	x.finish(m)
 	if reply.Release != nil {
 		reply.Release()
 	}
@@ -313,10 +311,8 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 func (x *exchange) abandoned(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	switch {
-	case x.live == nil:
-		x.finish(http.StatusOK, message{}) // nobody is there to read it
-	case errors.Is(cause, live.ErrCancelled):
-		x.finish(http.StatusOK, message{})
+	case x.live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
+		x.finish(message{})
 	case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
 		x.fail(refuse.LostError())
 	case errors.Is(cause, live.ErrEnded):
@@ -333,7 +329,7 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 func (x *exchange) fail(err error) {
 	if why := x.lacks(err); why != "" {
 		m, _ := x.render(&mcp.Reply{Result: isErrorResult(why)})
-		x.finish(http.StatusOK, m)
+		x.finish(m)
 		return
 	}
 	e := x.f.readable(x.rev, x.call.Method, x.call.ID, err)
@@ -393,9 +389,9 @@ func (x *exchange) close() bool {
 }
 
 // finish ends the exchange with a response, or without one if it is empty.
-func (x *exchange) finish(status int, m message) {
+func (x *exchange) finish(m message) {
 	if x.close() {
-		x.write(status, m)
+		x.write(http.StatusOK, m)
 	}
 }
 

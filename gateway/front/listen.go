@@ -78,9 +78,9 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	_, err := x.f.deps.Handler.Handle(ctx, &x.call)
 	switch cause := context.Cause(ctx); {
 	case cause == live.ErrClosing, cause == live.ErrExpired, err == nil:
-		x.finish(http.StatusOK, message{head: x.f.endOfListen(x.id)})
+		x.finish(message{head: x.f.endOfListen(x.id)})
 	case ctx.Err() != nil:
-		x.finish(http.StatusOK, message{}) // the client has gone, or does not read
+		x.finish(message{}) // the client has gone, or does not read
 	default:
 		x.fail(err)
 	}

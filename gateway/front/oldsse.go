@@ -51,7 +51,7 @@ const (
 // oldStream is one client of HTTP+SSE: its stream, and its session once there is one.
 type oldStream struct {
 	f      *Front
-	id     string          // part of the path for its messages; only its client knows it
+	id     string          // part of the path for its messages, which only its client knows: the replica, "-" and a secret
 	caller mcp.Caller      // its owner
 	path   string          // for its messages
 	stream *stream.Stream  // set under Front.mu, before anybody can know the id
@@ -68,19 +68,6 @@ type oldStream struct {
 	beginning bool          // initialize is under way, or was answered
 	running   int           // number of requests
 	idle      chan struct{} // closed when there are none; nil if nobody waits for that
-}
-
-// streamID makes an id for a stream of this replica. It begins with the replica's name, and
-// cannot be guessed.
-func (f *Front) streamID() string { return f.deps.Cluster.Self() + "-" + rand.Text() }
-
-// streamAt returns the replica that has a stream; "" for this replica, or for an id that is
-// not ours.
-func (f *Front) streamAt(id string) string {
-	if replica, _, found := strings.Cut(id, "-"); found && replica != f.deps.Cluster.Self() {
-		return replica
-	}
-	return ""
 }
 
 // SSEMessages is the path for the messages of the HTTP+SSE streams at a path.
@@ -117,7 +104,7 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET with a stream, and returns when the stream ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ref := f.caller(r)
-	o := &oldStream{f: f, id: f.streamID(), caller: caller, path: SSEMessages(r.URL.Path), begun: make(chan struct{})}
+	o := &oldStream{f: f, id: f.prefix + "-" + rand.Text(), caller: caller, path: SSEMessages(r.URL.Path), begun: make(chan struct{})}
 	switch {
 	case ref != nil:
 	case !readAccept(r.Header["Accept"]).stream:

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -31,7 +32,7 @@ func (f *Front) findStream(p *posted) *refuse.Refusal {
 		id = ids[0]
 	}
 	if _, _, came := cluster.Forwarded(p.r); !came {
-		if replica := f.streamAt(id); replica != "" {
+		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
 			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
 			if gone { // and its streams with it
 				return refuse.NoStream()

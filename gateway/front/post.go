@@ -105,37 +105,34 @@ func readParams(m wire.Message) (p params, err error) {
 // routingName returns the name that the method is routed by, "" if the method has none.
 func (p params) routingName(method string) (string, error) {
 	var raw mcp.Raw
-	switch mcp.NameMember(method) {
-	case "name":
+	switch member := mcp.NameMember(method); {
+	case member == "name":
 		raw = p.name
-	case "uri":
+	case member == "uri":
 		raw = p.uri
-	case "taskId":
+	case member == "taskId":
 		raw = p.taskID
-	default:
-		switch method {
-		case mcp.MethodSkillsGet: // a URI in one spelling, a name in the other
-			if (p.uri != nil) == (p.name != nil) {
-				return "", refuse.InvalidParams("skills/get needs either a uri or a name")
-			}
-			if raw = p.uri; raw == nil {
-				raw = p.name
-			}
-			if !wire.NameOK(raw) {
-				return "", refuse.InvalidParams("uri and name are strings")
-			}
-		case mcp.MethodComplete:
-			switch kind, _ := p.ref.Member("type"); kind.Text() {
-			case "ref/prompt":
-				raw, _ = p.ref.Member("name")
-			case "ref/resource":
-				raw, _ = p.ref.Member("uri")
-			default:
-				return "", refuse.InvalidParams("ref.type is neither ref/prompt nor ref/resource")
-			}
-		default:
-			return "", nil
+	case method == mcp.MethodSkillsGet: // a URI in one spelling, a name in the other
+		if (p.uri != nil) == (p.name != nil) {
+			return "", refuse.InvalidParams("skills/get needs either a uri or a name")
 		}
+		if raw = p.uri; raw == nil {
+			raw = p.name
+		}
+		if !wire.NameOK(raw) {
+			return "", refuse.InvalidParams("uri and name are strings")
+		}
+	case method == mcp.MethodComplete:
+		switch p.ref.At("type").Text() {
+		case "ref/prompt":
+			raw = p.ref.At("name")
+		case "ref/resource":
+			raw = p.ref.At("uri")
+		default:
+			return "", refuse.InvalidParams("ref.type is neither ref/prompt nor ref/resource")
+		}
+	default:
+		return "", nil
 	}
 	if !wire.NameOK(raw) {
 		return "", refuse.InvalidParams("%s needs a name, URI or id that is a string", method)
@@ -144,14 +141,6 @@ func (p params) routingName(method string) (string, error) {
 }
 
 type arrivalKey struct{}
-
-// now is the time, zero if nobody wants to know where the time of a call goes.
-func (f *Front) now() time.Time {
-	if f.deps.Trails == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
 
 // arriving notes when a request arrived, before its caller is known.
 func (f *Front) arriving(r *http.Request) *http.Request {
@@ -164,7 +153,10 @@ func (f *Front) arriving(r *http.Request) *http.Request {
 // post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
 // answer comes on the stream.
 func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
-	p := &posted{w: w, rc: http.NewResponseController(w), r: r, old: old, since: f.now()}
+	p := &posted{w: w, rc: http.NewResponseController(w), r: r, old: old}
+	if f.deps.Trails != nil {
+		p.since = time.Now()
+	}
 	defer p.release(f)
 	defer func() {
 		if cause := recover(); cause != nil {

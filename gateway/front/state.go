@@ -113,12 +113,12 @@ func (x *exchange) retry(p params) error {
 	if p.state == nil {
 		return nil
 	}
-	plain, err := x.f.deps.Seal.Open(p.state.Text(), x.boundTo()...)
-	if err != nil {
-		return badState("invalid", "requestState is not one that was given to this client")
-	}
 	var state requestState
-	if err := json.Unmarshal(plain, &state); err != nil {
+	plain, err := x.f.deps.Seal.Open(p.state.Text(), x.boundTo()...)
+	if err == nil {
+		err = json.Unmarshal(plain, &state)
+	}
+	if err != nil {
 		return badState("invalid", "requestState is not one that was given to this client")
 	}
 	switch {
