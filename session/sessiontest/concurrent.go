@@ -36,9 +36,7 @@ func testOnEndUsesStore(t *testing.T, f *fixture) {
 		}
 	}
 	f.mu.Unlock()
-	if err := f.Delete(t.Context(), "deleted", first["deleted"].ID); err != nil {
-		t.Error(err)
-	}
+	succeeds(t, f.Delete(t.Context(), "deleted", first["deleted"].ID))
 	f.pass(idle + idle/2)
 	f.settle()
 	if got := f.endedKeys(); !slices.Contains(got, first["idle"].Key()) {
@@ -55,22 +53,16 @@ func testConcurrentUpdates(t *testing.T, f *fixture) {
 		wg.Go(func() {
 			for i := range each {
 				uri := strconv.Itoa(w*each + i)
-				if _, err := f.Update(t.Context(), "alice", r.ID, func(r *session.Record) {
+				wantErr(t, "update", f.update(t, "alice", r.ID, func(r *session.Record) {
 					r.Subscriptions = append(r.Subscriptions, uri)
-				}); err != nil {
-					t.Error(err)
-				}
-				if _, err := f.Get(t.Context(), "alice", r.ID); err != nil {
-					t.Error(err)
-				}
+				}), nil)
+				wantErr(t, "get", f.get(t, r), nil)
 			}
 		})
 	}
 	wg.Wait()
 	got, err := f.Get(t.Context(), "alice", r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	slices.Sort(got.Subscriptions)
 	if n := len(slices.Compact(got.Subscriptions)); n != workers*each {
 		t.Errorf("%d of %d updates were kept", n, workers*each)
@@ -137,9 +129,7 @@ func testConcurrentEnd(t *testing.T, f *fixture) {
 func testClosed(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	for range 2 {
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		succeeds(t, f.Close())
 	}
 	_, err := f.Create(t.Context(), session.Record{User: "alice"})
 	wantErr(t, "create", err, session.ErrUnavailable)

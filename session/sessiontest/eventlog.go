@@ -57,9 +57,7 @@ func testLog(t *testing.T, f *fixture) {
 	f.appendTo(t, r, "s", "a")
 	f.wantEvents(t, r, "s", 0, nil, false, "", "a")
 	for range 2 {
-		if err := f.Log().End(t.Context(), r.Key(), "s"); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, f.Log().End(t.Context(), r.Key(), "s"))
 	}
 	f.wantEvents(t, r, "s", 1, nil, true, "a")
 	f.wantEvents(t, r, "s", 2, nil, true)
@@ -90,9 +88,8 @@ func testLogFinish(t *testing.T, f *fixture) {
 	_, err := f.Log().Begin(t.Context(), r.Key(), "s", []byte("1"), nil)
 	wantErr(t, "beginning what is finished", err, session.ErrEnded)
 	wantErr(t, "ending what is finished", f.Log().End(t.Context(), r.Key(), "s"), nil)
-	if _, err := f.Log().Finish(t.Context(), r.Key(), "at once", []byte("x")); err != nil {
-		t.Error(err)
-	}
+	_, err = f.Log().Finish(t.Context(), r.Key(), "at once", []byte("x"))
+	succeeds(t, err)
 	f.wantEvents(t, r, "at once", 0, nil, true, "x")
 	_, err = f.Log().Finish(t.Context(), "mallory:"+r.ID, "s", []byte("x"))
 	if wantErr(t, "finishing another's", err, session.ErrNotFound); errors.Is(err, session.ErrEnded) {
@@ -109,18 +106,16 @@ func testLogRequest(t *testing.T, f *fixture) {
 		}
 	}
 	id := []byte(`"7"`)
-	if _, err := f.Log().Begin(t.Context(), r.Key(), "s", id, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.Log().Begin(t.Context(), r.Key(), "s", id, nil)
+	succeeds(t, err)
 	copy(id, "xxx")
 	f.wantEvents(t, r, "s", 0, nil, false, "")
 	for range session.LogEvents + 10 {
 		f.appendTo(t, r, "s", "x")
 	}
 	want("with its first event dropped", "s", `"7"`)
-	if _, err := f.Log().Finish(t.Context(), r.Key(), "s", []byte("end")); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.Log().Finish(t.Context(), r.Key(), "s", []byte("end"))
+	succeeds(t, err)
 	want("finished", "s", `"7"`)
 	f.appendTo(t, r, "g", "x")
 	want("one that answers nothing", "g", "")
@@ -133,9 +128,8 @@ func testLogRequest(t *testing.T, f *fixture) {
 func testLogCopies(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	data := []byte("before")
-	if _, err := f.Log().Append(t.Context(), r.Key(), "s", data); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.Log().Append(t.Context(), r.Key(), "s", data)
+	succeeds(t, err)
 	copy(data, "after!")
 	f.wantEvents(t, r, "s", 0, nil, false, "before")
 }
@@ -160,9 +154,7 @@ func testLogAfter(t *testing.T, f *fixture) {
 	f.appendTo(t, r, "other", "not this")
 	f.appendTo(t, r, "post", "3")
 	f.appendTo(t, r, "post", "response")
-	if err := f.Log().End(t.Context(), r.Key(), "post"); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, f.Log().End(t.Context(), r.Key(), "post"))
 	f.wantEvents(t, r, "post", seen, nil, true, "3", "response")
 }
 
@@ -191,9 +183,7 @@ func testLogWake(t *testing.T, f *fixture) {
 		var wg sync.WaitGroup
 		for range 3 {
 			_, _, more, err := f.Log().Read(t.Context(), r.Key(), "s", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			succeeds(t, err)
 			wg.Go(func() { <-more })
 		}
 		f.appendTo(t, r, "other", "wakes nobody here")
@@ -206,9 +196,7 @@ func testLogWake(t *testing.T, f *fixture) {
 	}
 
 	_, _, more, err := f.Log().Read(t.Context(), r.Key(), "s2", f.appendTo(t, r, "s2", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	f.delete(t, r)
 	<-more
 }
@@ -262,9 +250,7 @@ func testLogStreams(t *testing.T, f *fixture) {
 		f.pass(time.Second)
 	}
 	for _, ended := range []string{"7", "3"} {
-		if err := f.Log().End(t.Context(), r.Key(), ended); err != nil {
-			t.Fatal(err)
-		}
+		succeeds(t, f.Log().End(t.Context(), r.Key(), ended))
 		f.pass(time.Second)
 	}
 	// The one that ended first goes first, then the other ended one, then the least recently
@@ -282,9 +268,7 @@ func testLogEvicted(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	first := f.appendTo(t, r, "s", "x")
 	_, _, more, err := f.Log().Read(t.Context(), r.Key(), "s", first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	for i := range session.LogStreams {
 		f.pass(time.Second)
 		f.appendTo(t, r, fmt.Sprint(i), "x")
@@ -304,9 +288,7 @@ func testLogForgotten(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	f.appendTo(t, r, "done", "x")
 	f.appendTo(t, r, "open", "x")
-	if err := f.Log().End(t.Context(), r.Key(), "done"); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, f.Log().End(t.Context(), r.Key(), "done"))
 	f.pass(f.justBefore(kept))
 	wantErr(t, "the session", f.get(t, r), nil)
 	f.wantEvents(t, r, "done", 0, nil, true, "x")
@@ -326,9 +308,7 @@ func testLogSessionEnd(t *testing.T, f *fixture) {
 	f.appendTo(t, deleted, "s", "x")
 	f.appendTo(t, idled, "s", "x")
 	_, _, more, err := f.Log().Read(t.Context(), idled.Key(), "s", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	f.delete(t, deleted)
 	f.pass(f.justAfter(idle))
 	<-more
@@ -364,13 +344,10 @@ func testLogConcurrent(t *testing.T, f *fixture) {
 		f.appendTo(t, r, stream, "0")
 		wg.Go(func() {
 			for i := 1; i < events; i++ {
-				if _, err := f.Log().Append(t.Context(), r.Key(), stream, fmt.Append(nil, i)); err != nil {
-					t.Error(err)
-				}
+				_, err := f.Log().Append(t.Context(), r.Key(), stream, fmt.Append(nil, i))
+				wantErr(t, "append", err, nil)
 			}
-			if err := f.Log().End(t.Context(), r.Key(), stream); err != nil {
-				t.Error(err)
-			}
+			wantErr(t, "end", f.Log().End(t.Context(), r.Key(), stream), nil)
 		})
 		for range readers {
 			wg.Go(func() { f.follow(t, r, stream, events) })

@@ -18,9 +18,7 @@ func testRecord(t *testing.T, f *fixture) {
 		ClientInfo: mcp.Raw(`{"name":"c","version":"1e2"}`), Caps: mcp.Raw(`{}`), Subscriptions: []string{"crm+file:///a"},
 	}
 	created, err := f.Create(t.Context(), want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	if created.Created.IsZero() {
 		t.Error("Created is not set")
 	}
@@ -29,9 +27,7 @@ func testRecord(t *testing.T, f *fixture) {
 	}
 	want.ID, want.Created = created.ID, created.Created
 	got, err := f.Get(t.Context(), "alice", created.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	if !got.Created.Equal(want.Created) {
 		t.Errorf("Created: got %s, want %s", got.Created, want.Created)
 	}
@@ -44,13 +40,9 @@ func testRecord(t *testing.T, f *fixture) {
 		r.LogLevel, r.Subscriptions = "error", nil
 		r.User, r.ID, r.Created = "mallory", "mine", time.Time{}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	again, err := f.Get(t.Context(), "alice", created.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	for _, r := range []session.Record{updated, again} {
 		if r.LogLevel != "error" || r.Subscriptions != nil || r.Revision != "r1" || r.Key() != created.Key() || !r.Created.Equal(created.Created) {
 			t.Errorf("after an update: got %+v", r)
@@ -62,24 +54,18 @@ func testCopies(t *testing.T, f *fixture) {
 	body := []byte(`{"name":"client"}`)
 	uris := []string{"a"}
 	r, err := f.Create(t.Context(), session.Record{User: "alice", ClientInfo: body, Caps: body, Subscriptions: uris})
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	copy(body, `{"name":"CHANGED`)
 	uris[0] = "changed"
 	first, err := f.Get(t.Context(), "alice", r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	if string(first.ClientInfo) != `{"name":"client"}` || string(first.Caps) != `{"name":"client"}` || first.Subscriptions[0] != "a" {
 		t.Errorf("the store shares what it was given: %s %s %q", first.ClientInfo, first.Caps, first.Subscriptions)
 	}
 	// Two readers that append to their results must not share an array.
 	one := append(first.Subscriptions, "one")
 	second, err := f.Get(t.Context(), "alice", r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	two := append(second.Subscriptions, "two")
 	if one[1] != "one" || two[1] != "two" {
 		t.Errorf("appends of two readers met: %q %q", one, two)
@@ -89,14 +75,10 @@ func testCopies(t *testing.T, f *fixture) {
 		t.Error("a record is shared")
 	}
 	body = []byte(`{"a":1}`)
-	if err := f.update(t, "alice", r.ID, func(r *session.Record) { r.Caps = body }); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, f.update(t, "alice", r.ID, func(r *session.Record) { r.Caps = body }))
 	copy(body, "changed")
 	var kept *session.Record
-	if err := f.update(t, "alice", r.ID, func(r *session.Record) { kept = r }); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, f.update(t, "alice", r.ID, func(r *session.Record) { kept = r }))
 	kept.LogLevel = "changed later"
 	if got, err := f.Get(t.Context(), "alice", r.ID); err != nil || got.LogLevel != "" || string(got.Caps) != `{"a":1}` {
 		t.Errorf("a record kept from an update, or what it was given, changes the stored one: %q %s, %v", got.LogLevel, got.Caps, err)
@@ -174,9 +156,7 @@ func testForeign(t *testing.T, f *fixture) {
 func testFixation(t *testing.T, f *fixture) {
 	const proposed = "AAAAAAAAAAAAAAAAAAAAAAAAAA"
 	r, err := f.Create(t.Context(), session.Record{User: "alice", ID: proposed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	if r.ID == proposed {
 		t.Error("the proposed id was taken")
 	}
@@ -184,9 +164,7 @@ func testFixation(t *testing.T, f *fixture) {
 
 	victim := f.create(t, "alice")
 	again, err := f.Create(t.Context(), victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, err)
 	if again.ID == victim.ID || again.Key() == victim.Key() {
 		t.Error("creating from a record that exists takes its place")
 	}
@@ -249,9 +227,7 @@ func testSameUser(t *testing.T, f *fixture) {
 	if a.Key() == b.Key() {
 		t.Fatal("two sessions have one key")
 	}
-	if err := f.update(t, "alice", a.ID, func(r *session.Record) { r.LogLevel = "debug" }); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, f.update(t, "alice", a.ID, func(r *session.Record) { r.LogLevel = "debug" }))
 	if got, err := f.Get(t.Context(), "alice", b.ID); err != nil || got.LogLevel != "" {
 		t.Errorf("the other session has level %q, %v", got.LogLevel, err)
 	}
@@ -311,9 +287,8 @@ func testColons(t *testing.T, f *fixture) {
 	a, b := f.create(t, "a"), f.create(t, "a:b")
 	wantErr(t, "get", f.get(t, session.Record{User: "a", ID: "b:" + b.ID}), session.ErrNotFound)
 	for i, r := range []session.Record{a, b} {
-		if _, err := f.Log().Append(t.Context(), r.Key(), "s", []byte{byte('0' + i)}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.Log().Append(t.Context(), r.Key(), "s", []byte{byte('0' + i)})
+		succeeds(t, err)
 	}
 	for i, r := range []session.Record{a, b} {
 		events, _, _, err := f.Log().Read(t.Context(), r.Key(), "s", 0)

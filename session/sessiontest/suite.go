@@ -180,9 +180,7 @@ func (f *fixture) update(t *testing.T, user, id string, change func(*session.Rec
 
 func (f *fixture) delete(t *testing.T, r session.Record) {
 	t.Helper()
-	if err := f.Delete(t.Context(), r.User, r.ID); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, f.Delete(t.Context(), r.User, r.ID))
 }
 
 // append and read say how it went with a stream of the session of this key.
@@ -196,6 +194,14 @@ func (f *fixture) read(t *testing.T, key, stream string, after uint64) error {
 	t.Helper()
 	_, _, _, err := f.Log().Read(t.Context(), key, stream, after)
 	return err
+}
+
+// succeeds ends the test on an error.
+func succeeds(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantErr(t *testing.T, what string, got, want error) {
