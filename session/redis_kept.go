@@ -56,7 +56,7 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 	if len(value) > maxKeptBytes {
 		return fmt.Errorf("%w: %d bytes for %s", ErrTooLarge, len(value), name)
 	}
-	got, err := k.s.step(ctx, k.s.scripts.keep, n, flag(validID(n.id)), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
+	got, err := k.s.step(ctx, k.s.scripts.keep, n, validID(n.id), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
 	if err == nil && got == tooMany {
 		err = ErrTooMany
 	}
@@ -99,11 +99,4 @@ func (k *Kept) sweep(ctx context.Context) {
 			k.drop(n)
 		}
 	}
-}
-
-func flag(is bool) string {
-	if is {
-		return "1"
-	}
-	return "0"
 }
