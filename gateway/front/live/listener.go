@@ -33,15 +33,13 @@ var errUnconfirmed error = mcp.Errorf(failure.Unsubscribed, "subscriptions are n
 type listener struct {
 	session *Session
 	cancel  context.CancelFunc
-	ended   atomic.Bool        // it does not listen any more
-	tried   context.Context    // ends with the first acknowledgement, or when a try ends without one
-	settle  context.CancelFunc // ends tried
+	ended   atomic.Bool // it does not listen any more
+	tried   chan error  // gets nil with the first acknowledgement, or why the first try brought none
 
 	mu     sync.Mutex       // guards the fields below
 	acked  bool             // there was an acknowledgement
 	agreed mcp.Filter       // what the upstreams have agreed to
 	why    map[string]error // why they have not agreed to other resources
-	err    error            // why the first try failed
 }
 
 // startListener starts a listener. It returns nil if the endpoint is closing. Its goroutine
@@ -52,8 +50,7 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 	}
 	// It outlives the request that started it, until cancel.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &listener{session: s, cancel: cancel}
-	n.tried, n.settle = context.WithCancel(context.Background())
+	n := &listener{session: s, cancel: cancel, tried: make(chan error, 1)}
 	call := &mcp.Call{
 		ID:      s.deps.NewID(),
 		Method:  mcp.MethodListen,
@@ -107,7 +104,7 @@ func (n *listener) run(ctx context.Context, call *mcp.Call) {
 		}
 		start := time.Now()
 		err := n.session.listenOnce(ctx, call)
-		n.lost(err)
+		n.settle(cmp.Or(err, errUnconfirmed))
 		if ctx.Err() != nil || n.session.gone.Err() != nil || mcp.HasCode(err, mcp.CodeMethodNotFound) {
 			return // there is nothing to listen to
 		}
@@ -178,17 +175,15 @@ func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool
 	defer n.mu.Unlock()
 	again = n.acked
 	n.acked, n.agreed, n.why = true, honoured, failed
-	n.settle()
+	n.settle(nil)
 	return again
 }
 
-// lost tells those who wait for an acknowledgement that this try brought none.
-func (n *listener) lost(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.tried.Err() == nil {
-		n.err = cmp.Or(err, errUnconfirmed)
-		n.settle()
+// settle is for confirmed, which waits for the first outcome only.
+func (n *listener) settle(outcome error) {
+	select {
+	case n.tried <- outcome:
+	default:
 	}
 }
 
@@ -213,13 +208,11 @@ func (n *listener) whyNot(uri string) error {
 		WithData(mcp.Object("uri", mcp.String(uri)))
 }
 
-// confirmed waits for the first acknowledgement.
+// confirmed waits for the first acknowledgement. It may be called only once.
 func (n *listener) confirmed(ctx context.Context) error {
 	select {
-	case <-n.tried.Done():
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.err
+	case err := <-n.tried:
+		return err
 	case <-time.After(ackTime):
 		return mcp.Errorf(failure.UpstreamTimeout, "the subscription was not confirmed in time: try again").
 			WithData(refuse.Data(true, mcp.ExecutedUnknown))
