@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
-
-// shardCount is the number of shards, so that readers of different sessions rarely contend.
-const shardCount = 256
 
 // sessions are the sessions that this process holds: with Memory all that exist, with Redis
 // the ones that this replica owns. As long as a session is held, what is held is
@@ -33,14 +29,8 @@ type sessions struct {
 	stop    context.CancelFunc // ends run; done waits for it
 	done    sync.WaitGroup
 
-	known  atomic.Int64
-	seed   maphash.Seed
-	shards [shardCount]shard
-}
-
-type shard struct {
-	mu   sync.RWMutex // guards held
-	held map[name]*held
+	known atomic.Int64
+	held  sync.Map // *held by name
 }
 
 // change is what a place is told of a session, apart from changes to its streams.
@@ -83,7 +73,7 @@ func (h *held) done() { h.turn.Release(1) }
 // set sets the fields that come from cfg and deps, or have defaults. The caller then sets
 // clock, place and onEnd, and calls start.
 func (s *sessions) set(cfg Config, deps Deps) {
-	s.cfg, s.log, s.count, s.seed = cfg.withDefaults(), deps.Log, deps.Metrics, maphash.MakeSeed()
+	s.cfg, s.log, s.count = cfg.withDefaults(), deps.Log, deps.Metrics
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -91,9 +81,6 @@ func (s *sessions) set(cfg Config, deps Deps) {
 		s.count = NewMetrics(nil)
 	}
 	s.logRoom = mcp.NewMemory(maxLogBytes)
-	for i := range s.shards {
-		s.shards[i].held = make(map[name]*held)
-	}
 }
 
 // start starts the one goroutine.
@@ -123,35 +110,22 @@ func (s *sessions) newHeld(n name) *held {
 // begin holds a session that was just made.
 func (s *sessions) begin(h *held, r *Record) {
 	h.record.Store(r)
-	sh := s.shard(h.name)
-	sh.mu.Lock()
-	sh.held[h.name] = h
-	sh.mu.Unlock()
+	s.held.Store(h.name, h)
 	s.known.Add(1)
 	s.count.open(r.Revision)
 }
 
-func (s *sessions) shard(n name) *shard {
-	return &s.shards[maphash.String(s.seed, n.id)%shardCount]
-}
-
 // get returns a held session, or nil.
 func (s *sessions) get(n name) *held {
-	sh := s.shard(n)
-	sh.mu.RLock()
-	defer sh.mu.RUnlock()
-	return sh.held[n]
+	found, _ := s.held.Load(n)
+	h, _ := found.(*held)
+	return h
 }
 
 func (s *sessions) all() []*held {
 	all := make([]*held, 0, s.Known())
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.RLock()
-		for _, h := range sh.held {
-			all = append(all, h)
-		}
-		sh.mu.RUnlock()
+	for _, h := range s.held.Range {
+		all = append(all, h.(*held))
 	}
 	return all
 }
@@ -237,16 +211,11 @@ func (s *sessions) hold(n name) (*held, error) {
 	if s.Known() >= s.cfg.Max {
 		return nil, ErrUnavailable
 	}
-	sh := s.shard(n)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	h := sh.held[n]
-	if h == nil {
-		h = s.newHeld(n)
-		sh.held[n] = h
+	h, known := s.held.LoadOrStore(n, s.newHeld(n))
+	if !known {
 		s.known.Add(1)
 	}
-	return h, nil
+	return h.(*held), nil
 }
 
 // ready loads a session that is not loaded, and ends one that was idle for too long.
@@ -321,12 +290,7 @@ func (s *sessions) drop(h *held) bool {
 	if !h.over.CompareAndSwap(false, true) {
 		return false
 	}
-	sh := s.shard(h.name)
-	sh.mu.Lock()
-	if sh.held[h.name] == h {
-		delete(sh.held, h.name)
-	}
-	sh.mu.Unlock()
+	s.held.CompareAndDelete(h.name, h)
 	s.known.Add(-1)
 	h.log.close()
 	return true
