@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		return m
-	})
+	}, nil, 0)
 }
 
 func TestConfigValidate(t *testing.T) {

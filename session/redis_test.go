@@ -136,7 +136,7 @@ func runSuite(t *testing.T, url string, place redisdb.Config, advance func(testi
 		cfg.Redis.Prefix = fmt.Sprintf("gatehouse:%d:", runs)
 		return newReplica(t, url, cfg, deps)
 	}
-	sessiontest.RunWith(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
+	sessiontest.Run(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
 		runs++
 		return begin(t, cfg, deps)
 	}, func(t *testing.T, store session.Store, d time.Duration) {

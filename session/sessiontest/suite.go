@@ -41,23 +41,10 @@ type fixture struct {
 	hook  func(key string) // also called for each end
 }
 
-// Run runs the suite over a store that uses this process's clock. Each test, with its call of
-// newStore, is in a bubble of testing/synctest.
-func Run(t *testing.T, newStore NewStore) {
-	run(t, newStore, func(t *testing.T, test func(*testing.T, *fixture)) {
-		synctest.Test(t, func(t *testing.T) { test(t, &fixture{}) })
-	})
-}
-
-// RunWith runs the suite over a store with another clock. slack must exceed the time that the
-// tests themselves use, and the store's delay.
-func RunWith(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
-	run(t, newStore, func(t *testing.T, test func(*testing.T, *fixture)) {
-		test(t, &fixture{passes: pass, slack: slack})
-	})
-}
-
-func run(t *testing.T, newStore NewStore, in func(*testing.T, func(*testing.T, *fixture))) {
+// Run runs the suite over a store. Without pass, the store uses this process's clock, and each
+// test, with its call of newStore, is in a bubble of testing/synctest. With pass it has another
+// clock: slack must exceed the time that the tests themselves use, and the store's delay.
+func Run(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
 	tests := []struct {
 		name string
 		run  func(*testing.T, *fixture)
@@ -102,17 +89,22 @@ func run(t *testing.T, newStore NewStore, in func(*testing.T, func(*testing.T, *
 		{"log: concurrent writers and readers", testLogConcurrent},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			in(t, func(t *testing.T, f *fixture) {
-				f.t = t
-				f.Store = newStore(t, session.Config{IdleTimeout: idle, MaxPerUser: maxPerUser, Max: maxAll}, session.Deps{OnEnd: f.onEnd})
-				t.Cleanup(func() {
-					if err := f.Close(); err != nil {
-						t.Errorf("closing: %v", err)
-					}
-				})
-				tt.run(t, f)
+		test := func(t *testing.T) {
+			f := &fixture{t: t, passes: pass, slack: slack}
+			f.Store = newStore(t, session.Config{IdleTimeout: idle, MaxPerUser: maxPerUser, Max: maxAll}, session.Deps{OnEnd: f.onEnd})
+			t.Cleanup(func() {
+				if err := f.Close(); err != nil {
+					t.Errorf("closing: %v", err)
+				}
 			})
+			tt.run(t, f)
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			if pass == nil {
+				synctest.Test(t, test)
+			} else {
+				test(t)
+			}
 		})
 	}
 }
