@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
@@ -56,7 +58,7 @@ type exchange struct {
 	begun    bool           // the log has it
 	fenced   bool           // another replica owns the session: nothing more is written
 	progress mcp.Raw        // the last reported progress
-	pace     pace           // of progress
+	pace     *rate.Limiter  // of progress; nil until there is some
 	held     bool           // params are progress that was not sent yet
 	holding  *time.Timer    // sends it; nil for never
 	params   []byte         // memory for the params of an event, and for the event

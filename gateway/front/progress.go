@@ -5,9 +5,15 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
+
+// progressRate is how many progress events a second a client gets for one call, progressBurst
+// how many at once. Of events that come faster, the latest is sent.
+const progressRate, progressBurst = 50, 50
 
 // notify is mcp.Call.Notify: it sends what belongs to this request, until the request is
 // answered. An event without room, because the client reads slowly, is lost.
@@ -65,14 +71,20 @@ func (x *exchange) tell(method string, params mcp.Raw) {
 // tellProgress sends the progress in x.params. Progress that comes too fast waits, and the
 // next one replaces it. The caller holds mu.
 func (x *exchange) tellProgress() {
-	wait := x.pace.take(time.Now())
-	switch {
-	case wait == 0:
+	if x.pace == nil {
+		x.pace = rate.NewLimiter(progressRate, progressBurst)
+	}
+	turn := x.pace.Reserve()
+	wait := turn.Delay()
+	if wait == 0 {
 		x.held = false
 		x.tell(mcp.NoteProgress, x.params)
-	case x.holding == nil:
+		return
+	}
+	turn.Cancel()
+	if x.holding == nil {
 		x.holding = time.AfterFunc(wait, x.tellHeld)
-	default:
+	} else {
 		x.holding.Reset(wait)
 	}
 }
