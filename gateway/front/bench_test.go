@@ -35,7 +35,7 @@ func benchFront(b *testing.B, handler mcp.Handler) (*Front, string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	front, err := New(Config{}, Deps{Handler: handler, Sessions: store, Seal: key, Server: ServerInfo{Name: "g", Version: "1"}})
+	front, err := newFront(Config{}, Deps{Handler: handler, Sessions: store, Seal: key, Server: ServerInfo{Name: "g", Version: "1"}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -112,7 +112,6 @@ func (c Config) Validate() error {
 // withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, wire.DefaultMaxRequest)
-	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, DefaultInFlight)
 	c.StreamAfter = cmp.Or(c.StreamAfter, DefaultStreamAfter)
 	c.KeepAlive = cmp.Or(c.KeepAlive, DefaultKeepAlive)
 	c.AskTimeout = cmp.Or(c.AskTimeout, DefaultAskTimeout)

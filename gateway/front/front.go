@@ -1,7 +1,6 @@
 package front
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +39,7 @@ const (
 // ServerInfo is what the gateway says about itself (Implementation in the specification).
 type ServerInfo struct{ Name, Title, Version string }
 
-// Deps is what a Front needs. Log may be nil. Other optional fields say so; all others are
-// required.
+// Deps is what a Front needs. Optional fields say so; all others are required.
 type Deps struct {
 	Handler  mcp.Handler
 	Sessions session.Store
@@ -49,24 +47,24 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
-	// Cluster knows the owners of homes; nil for a gateway alone.
+	// Cluster knows the owners of homes.
 	Cluster *cluster.Cluster
-	// Callers carries callers to other replicas. Required with Cluster.
+	// Callers carries callers to other replicas. Optional in a gateway alone.
 	Callers Callers
 	// RecordKey is the key in Redis of a session's record; nil if sessions are in memory.
 	RecordKey func(session string) string
 	// Keeps reports whether a call of a client without a session uses something that keeps
 	// state for the client. Such a call is made at the owner of the client's derived session.
-	// Keeps may wrongly return true. Required with Cluster.
+	// Keeps may wrongly return true. Optional in a gateway alone.
 	Keeps func(*mcp.Call) bool
 	// Differs reports whether a list may differ in what is kept for its client. If the client of
-	// such a call has a home, the call is made there. Required with Cluster.
+	// such a call has a home, the call is made there. Optional in a gateway alone.
 	Differs func(*mcp.Call) bool
 	// Arrived is called with the key of a session that this replica has become the owner of.
 	// May be nil.
 	Arrived func(session string)
-	// Leave gives up a session, by its key, so that another replica can own it. Required with
-	// Cluster.
+	// Leave gives up a session, by its key, so that another replica can own it. Optional in a
+	// gateway alone.
 	Leave func(session string)
 	// RootsChanged is called with the key of a session whose client's roots have changed. May
 	// be nil.
@@ -76,9 +74,9 @@ type Deps struct {
 	Refused func(c mcp.Caller, method string, status int, why failure.Name)
 	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
-	// Memory is the memory for large messages; nil for one of Config.MaxInFlightBytes.
+	// Memory is the memory for large messages.
 	Memory *mcp.Memory
-	// Metrics count what happens at the endpoint. May be nil.
+	// Metrics count what happens at the endpoint.
 	Metrics *Metrics
 	// Tracer makes the SERVER spans; nil for none.
 	Tracer *tracing.Tracer
@@ -99,7 +97,7 @@ type Front struct {
 	*live.Sessions // what is held here of sessions
 	lifecycle
 
-	cfg      Config // with defaults, as deps
+	cfg      Config // with defaults
 	deps     Deps
 	info     mcp.Raw // ServerInfo in the form of the newest revision
 	metaInfo mcp.Raw // the _meta object with only info in it
@@ -126,10 +124,10 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
-	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil {
-		return nil, errors.New("front: a handler, a session store and a key are needed")
+	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil || deps.Log == nil || deps.Cluster == nil || deps.Memory == nil || deps.Metrics == nil {
+		return nil, errors.New("front: a handler, a session store, a key, a log, a cluster, a memory and metrics are needed")
 	}
-	if deps.Cluster != nil && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil || deps.Leave == nil) {
+	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil || deps.Leave == nil) {
 		return nil, errors.New("front: with replicas it is needed how callers are written, what is kept and how sessions are left")
 	}
 	f := &Front{
@@ -146,19 +144,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.lifecycle.init()
 	f.guests.counted = &f.lifecycle
-	f.deps.Log = cmp.Or(deps.Log, slog.New(slog.DiscardHandler))
-	if f.deps.Metrics == nil {
-		f.deps.Metrics = NewMetrics(nil)
-	}
 	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.deps.Metrics.written,
 		Panicked: func(cause any) { f.recovered(cause, "") }}
-	if f.deps.Memory == nil {
-		f.deps.Memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
-	}
-	if f.deps.Cluster == nil {
-		f.deps.Cluster = cluster.Alone()
-	}
-	f.prefix = f.deps.Cluster.Self()
+	f.prefix = deps.Cluster.Self()
 	f.Sessions = live.NewSessions(live.Deps{
 		Handler:  mcp.HandlerFunc(f.handleSafely),
 		Store:    f.deps.Sessions,

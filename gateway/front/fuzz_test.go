@@ -84,7 +84,7 @@ func fuzzFront(f *testing.F) (*Front, string) {
 		}
 		return s.Handle(ctx, c)
 	})
-	front, err := New(Config{MaxRequestBytes: 1 << 16}, Deps{Handler: quick, Sessions: store, Seal: key})
+	front, err := newFront(Config{MaxRequestBytes: 1 << 16}, Deps{Handler: quick, Sessions: store, Seal: key})
 	if err != nil {
 		f.Fatal(err)
 	}

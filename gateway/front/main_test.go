@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -383,7 +385,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.front, err = New(cfg, Deps{Handler: b.script, Sessions: store, Seal: key,
+	b.front, err = newFront(cfg, Deps{Handler: b.script, Sessions: store, Seal: key,
 		Log:    slog.New(slog.NewTextHandler(b.log, nil)),
 		Server: ServerInfo{Name: "gate", Title: "Gate", Version: "1"}})
 	if err != nil {
@@ -407,6 +409,15 @@ func newBench(t testing.TB, cfg Config) *bench {
 		b.store.Close()
 	})
 	return b
+}
+
+// newFront makes a Front with what a test leaves out.
+func newFront(cfg Config, deps Deps) (*Front, error) {
+	deps.Log = cmp.Or(deps.Log, slog.New(slog.DiscardHandler))
+	deps.Cluster = cmp.Or(deps.Cluster, cluster.Alone())
+	deps.Memory = mcp.NewMemory(cmp.Or(cfg.MaxInFlightBytes, DefaultInFlight))
+	deps.Metrics = NewMetrics(nil)
+	return New(cfg, deps)
 }
 
 // ServeHTTP answers one request whose caller is in its context, as Behind does behind auth.

@@ -65,7 +65,7 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.front, err = New(Config{StreamAfter: tooLong, SSEPath: ssePath}, Deps{
+	r.front, err = newFront(Config{StreamAfter: tooLong, SSEPath: ssePath}, Deps{
 		Handler: r.script, Sessions: sessions, Seal: key, Log: slog.New(slog.NewTextHandler(r.log, nil)), Server: ServerInfo{Name: "gate", Version: "1"},
 		Cluster: r.cluster, RecordKey: sessions.RecordKey, Keeps: func(*mcp.Call) bool { return true },
 		Callers: Callers{

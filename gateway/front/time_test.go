@@ -63,7 +63,7 @@ func bubbleFront(t *testing.T, idle time.Duration) (f *Front, s *script, store *
 		t.Fatal(err)
 	}
 	s = newScript()
-	f, err = New(Config{}, Deps{Handler: s, Sessions: store, Seal: key})
+	f, err = newFront(Config{}, Deps{Handler: s, Sessions: store, Seal: key})
 	if err != nil {
 		t.Fatal(err)
 	}
