@@ -22,12 +22,11 @@ const startTime = 2 * time.Second
 // session any more is refused, and drops it.
 type Redis struct {
 	sessions
-	db      *redisdb.DB
-	owner   func(key string) (redisKey, token string) // Deps.Fence
-	moved   func(key, token string)                   // Deps.Moved
-	scripts scripts
-	seals   seals
-	kept    *Kept
+	db    *redisdb.DB
+	owner func(key string) (redisKey, token string) // Deps.Fence
+	moved func(key, token string)                   // Deps.Moved
+	seals seals
+	kept  *Kept
 }
 
 // NewRedis makes a store. Redis need not be reachable yet.
@@ -40,7 +39,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
-	s := &Redis{owner: deps.Fence, moved: deps.Moved, scripts: newScripts()}
+	s := &Redis{owner: deps.Fence, moved: deps.Moved}
 	s.kept = &Kept{s: s, derived: make(map[name]time.Duration)}
 	s.set(cfg, deps)
 	s.clock, s.place = clock, s
@@ -166,7 +165,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 		return Record{}, err
 	}
 	unused := evictable + sweepEvery(s.cfg.IdleTimeout) // Redis is told of uses this late
-	got, err := s.step(ctx, s.scripts.create, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(value, n.user, n.id))
+	got, err := s.step(ctx, createScript, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(value, n.user, n.id))
 	switch {
 	case errors.Is(err, ErrNotFound): // what is there is not ours
 		return Record{}, ErrUnavailable

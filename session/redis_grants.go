@@ -15,16 +15,13 @@ import (
 //	g:{user}:id    hash: by a name for the tool, the sealed digest, a space, and when the
 //	               grant expires, in milliseconds; 0 for with the session
 type RedisGrants struct {
-	s            *Redis
-	own          *Grants
-	grant, shown *redisdb.Script
+	s   *Redis
+	own *Grants
 }
 
-// Grants returns the grants of the store's sessions.
-func (s *Redis) Grants() *RedisGrants {
-	return &RedisGrants{s: s, own: NewGrants(),
-		// ARGV: time to live or 0, expiry of the key, bound on tools, tools and digests.
-		grant: redisdb.NewScript(growing + lua + `
+var (
+	// ARGV: time to live or 0, expiry of the key, bound on tools, tools and digests.
+	grantScript = redisdb.NewScript(growing + lua + `
 local ends = 0
 if tonumber(ARGV[4]) > 0 then ends = now() + ARGV[4] end
 if redis.call('HLEN', grants) + (#ARGV - 6) / 2 > tonumber(ARGV[6]) then redis.call('DEL', grants) end
@@ -32,14 +29,17 @@ for i = 7, #ARGV, 2 do
   redis.call('HSET', grants, ARGV[i], ARGV[i + 1] .. ' ' .. string.format('%.0f', ends))
 end
 if redis.call('PTTL', grants) < tonumber(ARGV[5]) then redis.call('PEXPIRE', grants, ARGV[5]) end
-return 1`),
-		// ARGV: tool. It returns the digest that was shown, or nothing.
-		shown: redisdb.NewScript(reading + lua + `
+return 1`)
+
+	// ARGV: tool. It returns the digest that was shown, or nothing.
+	shownScript = redisdb.NewScript(reading + lua + `
 local digest, ends = string.match(redis.call('HGET', grants, ARGV[4]) or '', '^(.*) (%d+)$')
 if not digest or ends ~= '0' and tonumber(ends) <= now() then return false end
-return digest`),
-	}
-}
+return digest`)
+)
+
+// Grants returns the grants of the store's sessions.
+func (s *Redis) Grants() *RedisGrants { return &RedisGrants{s: s, own: NewGrants()} }
 
 // Grant records that definitions were shown; see Grants.
 func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]string, ttl time.Duration) error {
@@ -55,7 +55,7 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	for tool, digest := range shown {
 		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
 	}
-	_, _ = g.s.step(ctx, g.grant, n, args...) // without Redis, it holds only here
+	_, _ = g.s.step(ctx, grantScript, n, args...) // without Redis, it holds only here
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 		return ok, err
 	}
 	n := nameOf(key)
-	got, err := g.s.step(ctx, g.shown, n, g.s.seals.grants.Name(n.user, n.id, tool))
+	got, err := g.s.step(ctx, shownScript, n, g.s.seals.grants.Name(n.user, n.id, tool))
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}

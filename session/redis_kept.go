@@ -30,7 +30,7 @@ type Kept struct {
 // ErrUnavailable.
 func (k *Kept) Load(ctx context.Context, session, name string) ([]byte, error) {
 	n, seal := nameOf(session), k.s.seals.kept
-	got, err := k.s.step(ctx, k.s.scripts.recall, n, seal.Name(n.user, n.id, name))
+	got, err := k.s.step(ctx, recallScript, n, seal.Name(n.user, n.id, name))
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
@@ -48,7 +48,7 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 	n, seal := nameOf(session), k.s.seals.kept
 	field := seal.Name(n.user, n.id, name)
 	if value == nil {
-		if _, err := k.s.step(ctx, k.s.scripts.unkeep, n, field); !errors.Is(err, ErrNotFound) {
+		if _, err := k.s.step(ctx, unkeepScript, n, field); !errors.Is(err, ErrNotFound) {
 			return err
 		}
 		return nil
@@ -56,7 +56,7 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 	if len(value) > maxKeptBytes {
 		return fmt.Errorf("%w: %d bytes for %s", ErrTooLarge, len(value), name)
 	}
-	got, err := k.s.step(ctx, k.s.scripts.keep, n, validID(n.id), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
+	got, err := k.s.step(ctx, keepScript, n, validID(n.id), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
 	if err == nil && got == tooMany {
 		err = ErrTooMany
 	}
@@ -92,7 +92,7 @@ func (k *Kept) sweep(ctx context.Context) {
 		if k.s.clock()-told < k.s.cfg.IdleTimeout/10 {
 			continue
 		}
-		switch _, err := k.s.step(ctx, k.s.scripts.unkeep, n, ""); {
+		switch _, err := k.s.step(ctx, unkeepScript, n, ""); {
 		case err == nil:
 			k.hold(n, k.s.clock())
 		case !errors.Is(err, ErrUnavailable):

@@ -19,7 +19,7 @@ func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged
 	for _, e := range list {
 		fields = append(fields, stream+":"+strconv.FormatUint(e.seq, 10))
 	}
-	got, err := s.step(ctx, s.scripts.fetch, n, fields...)
+	got, err := s.step(ctx, fetchScript, n, fields...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 // ErrUnavailable.
 func (s *Redis) load(ctx context.Context, h *held) error {
 	n := h.name
-	got, err := s.step(ctx, s.scripts.load, n)
+	got, err := s.step(ctx, loadScript, n)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 // write writes what has changed in a session. A change that Redis does not confirm is written
 // again with the next one.
 func (s *Redis) write(ctx context.Context, h *held, c change) error {
-	n, script := h.name, s.scripts.tend
+	n, script := h.name, tendScript
 	var set []any // for each field: the number of the key, the name, the value
 	if c.record != nil {
 		old, err := encode(*h.record.Load())
@@ -56,11 +56,11 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 		if err != nil || bytes.Equal(old, value) && !h.unsure {
 			return err
 		}
-		script, set = s.scripts.add, append(set, recordKey, "v", s.seals.records.SealBytes(value, n.user, n.id))
+		script, set = addScript, append(set, recordKey, "v", s.seals.records.SealBytes(value, n.user, n.id))
 	}
 	if c.seq > 0 {
 		at := strconv.FormatUint(c.seq, 10)
-		script, set = s.scripts.add, append(set, recordKey, "seq", at)
+		script, set = addScript, append(set, recordKey, "seq", at)
 		if c.kept {
 			set = append(set, eventKey, c.stream+":"+at, s.seals.events.SealBytes(c.data, n.user, n.id, c.stream, at))
 		}
@@ -91,7 +91,7 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 // remove ends a session in Redis. One without an owner is ended only if Redis would not keep it
 // for longer than left; otherwise the error is ErrMoved.
 func (s *Redis) remove(ctx context.Context, h *held, left time.Duration) error {
-	_, err := s.step(ctx, s.scripts.remove, h.name, left.Milliseconds())
+	_, err := s.step(ctx, removeScript, h.name, left.Milliseconds())
 	return err
 }
 

@@ -19,18 +19,15 @@ import (
 //
 // A result is entered before it is written: one that could not be written counts until it
 // would have expired.
-type RedisResults struct {
-	s                *Redis
-	enter, put, load *redisdb.Script
-}
+type RedisResults struct{ s *Redis }
 
 // Results returns the large results of the store.
-func (s *Redis) Results() *RedisResults {
-	return &RedisResults{s: s,
-		// KEYS: set and bytes of all, set and bytes of the user. ARGV: entry, size, time to
-		// live; bounds on number and bytes for all, for the user. It returns 0 if there is no
-		// room.
-		enter: redisdb.NewScript(growing + `
+func (s *Redis) Results() *RedisResults { return &RedisResults{s} }
+
+var (
+	// KEYS: set and bytes of all, set and bytes of the user. ARGV: entry, size, time to live;
+	// bounds on number and bytes for all, for the user. It returns 0 if there is no room.
+	enterScript = redisdb.NewScript(growing + `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local entry, size, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -63,13 +60,14 @@ for i = 0, 1 do
   if room then left = math.max(left, ttl) end
   if left > 0 then redis.call('SET', bytes, string.format('%.0f', sums[i]), 'PX', left) redis.call('PEXPIRE', set, left) end
 end
-return room and 1 or 0`),
-		// KEYS: the result. ARGV: value, time to live.
-		put: redisdb.NewScript(growing + `redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1`),
-		// KEYS: the result.
-		load: redisdb.NewScript(reading + `return redis.call('GET', KEYS[1])`),
-	}
-}
+return room and 1 or 0`)
+
+	// KEYS: the result. ARGV: value, time to live.
+	putScript = redisdb.NewScript(growing + `redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1`)
+
+	// KEYS: the result.
+	getScript = redisdb.NewScript(reading + `return redis.call('GET', KEYS[1])`)
+)
 
 // Keep keeps a result of a user for ttl, in place of the one with the same id. kept is false
 // if there is no room. Errors: ErrUnavailable.
@@ -79,19 +77,19 @@ func (r *RedisResults) Keep(ctx context.Context, user, id string, value []byte, 
 	index := func(kind string) string { return r.s.db.Key(kind + ":{results}") }
 	cfg := r.s.cfg.Results
 	own := cfg.of(user)
-	got, err := r.run(ctx, r.enter, []string{index("ri"), index("rb"), index("ri") + ":" + tag, index("rb") + ":" + tag},
+	got, err := r.run(ctx, enterScript, []string{index("ri"), index("rb"), index("ri") + ":" + tag, index("rb") + ":" + tag},
 		fmt.Sprintf("%s/%s %d", tag, name, len(sealed)), len(sealed), ttl.Milliseconds(), cfg.Max, cfg.MaxBytes, own.count, own.bytes)
 	if err != nil || got != int64(1) {
 		return false, err
 	}
-	_, err = r.run(ctx, r.put, []string{r.key(tag, name)}, sealed, ttl.Milliseconds())
+	_, err = r.run(ctx, putScript, []string{r.key(tag, name)}, sealed, ttl.Milliseconds())
 	return err == nil, err
 }
 
 // Load returns a result of a user, nil for none. Errors: ErrUnavailable.
 func (r *RedisResults) Load(ctx context.Context, user, id string) ([]byte, error) {
 	seal := r.s.seals.results
-	got, err := r.run(ctx, r.load, []string{r.key(url.QueryEscape(user), seal.Name(user, id))})
+	got, err := r.run(ctx, getScript, []string{r.key(url.QueryEscape(user), seal.Name(user, id))})
 	value, _ := r.s.open(seal, "result", got, user, id)
 	return value, err
 }

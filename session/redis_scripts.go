@@ -95,16 +95,10 @@ for _, key in ipairs(KEYS) do
 end
 return 1`
 
-type scripts struct {
-	create, load, add, tend, remove, fetch *redisdb.Script
-	keep, unkeep, recall                   *redisdb.Script
-}
-
-func newScripts() scripts {
-	return scripts{
-		// ARGV: bound on sessions, after how long unused a session makes room, value. It
-		// returns 2 for too many, or the id of the session that has made room, "" for none.
-		create: redisdb.NewScript(growing + lua + `
+var (
+	// ARGV: bound on sessions, after how long unused a session makes room, value. It
+	// returns 2 for too many, or the id of the session that has made room, "" for none.
+	createScript = redisdb.NewScript(growing + lua + `
 local at, room = now(), ''
 redis.call('ZREMRANGEBYSCORE', users, '-inf', string.format('%.0f', at - ttl))
 if not there() and redis.call('ZCARD', users) >= tonumber(ARGV[4]) then
@@ -116,53 +110,52 @@ end
 redis.call('HSET', record, 'v', ARGV[6])
 redis.call('PEXPIRE', record, ttl)
 used(at)
-return room`),
+return room`)
 
-		// It returns v, n, seq, the remaining time of the session, the fields of m, the fields of
-		// e with the lengths of their values, and past.
-		load: redisdb.NewScript(reading + lua + `
+	// It returns v, n, seq, the remaining time of the session, the fields of m, the fields of
+	// e with the lengths of their values, and past.
+	loadScript = redisdb.NewScript(reading + lua + `
 local got = redis.call('HMGET', record, 'v', 'n', 'seq', 'past')
 if not got[1] then return 0 end
 if moved() then return -1 end
 local sizes = redis.call('HGETALL', events)
 for i = 2, #sizes, 2 do sizes[i] = #sizes[i] end
-return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', streams), sizes, got[4] or '0'}`),
+return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', streams), sizes, got[4] or '0'}`)
 
-		add:  redisdb.NewScript(growing + lua + write),
-		tend: redisdb.NewScript(sparing + lua + write),
+	addScript  = redisdb.NewScript(growing + lua + write)
+	tendScript = redisdb.NewScript(sparing + lua + write)
 
-		// ARGV: the longest remaining time of a session without an owner that may be removed, -1
-		// for none: a session that was idle for too long may have outlived its home, and another
-		// replica may have used it since.
-		remove: redisdb.NewScript(sparing + lua + `
+	// ARGV: the longest remaining time of a session without an owner that may be removed, -1
+	// for none: a session that was idle for too long may have outlived its home, and another
+	// replica may have used it since.
+	removeScript = redisdb.NewScript(sparing + lua + `
 if not there() then return 0 end
 if moved() and (redis.call('EXISTS', home) == 1 or redis.call('PTTL', record) > tonumber(ARGV[4])) then return -1 end
 forget(id)
-return 1`),
+return 1`)
 
-		// ARGV: fields of e. It returns their values.
-		fetch: redisdb.NewScript(reading + lua + `return redis.call('HMGET', events, unpack(ARGV, 4))`),
+	// ARGV: fields of e. It returns their values.
+	fetchScript = redisdb.NewScript(reading + lua + `return redis.call('HMGET', events, unpack(ARGV, 4))`)
 
-		// ARGV: 1 if a record is required, bound on fields, field, value. It returns 2 for too
-		// many.
-		keep: redisdb.NewScript(growing + lua + `
+	// ARGV: 1 if a record is required, bound on fields, field, value. It returns 2 for too
+	// many.
+	keepScript = redisdb.NewScript(growing + lua + `
 if ARGV[4] == '1' and not there() then return 0 end
 if moved() then return -1 end
 if not redis.call('HGET', kept, ARGV[6]) and redis.call('HLEN', kept) >= tonumber(ARGV[5]) then return 2 end
 redis.call('HSET', kept, ARGV[6], ARGV[7])
 redis.call('PEXPIRE', kept, there() and redis.call('PTTL', record) or ttl)
-return 1`),
+return 1`)
 
-		// ARGV: field, "" for none. The remaining fields last for the full time again. It
-		// returns 0 if there is nothing.
-		unkeep: redisdb.NewScript(sparing + lua + `
+	// ARGV: field, "" for none. The remaining fields last for the full time again. It
+	// returns 0 if there is nothing.
+	unkeepScript = redisdb.NewScript(sparing + lua + `
 if redis.call('EXISTS', kept) == 0 then return 0 end
 if moved() then return -1 end
 if ARGV[4] ~= '' then redis.call('HDEL', kept, ARGV[4]) end
 if not there() then redis.call('PEXPIRE', kept, ttl) end
-return 1`),
+return 1`)
 
-		// ARGV: field. It returns the value, or nothing.
-		recall: redisdb.NewScript(reading + lua + `return redis.call('HGET', kept, ARGV[4])`),
-	}
-}
+	// ARGV: field. It returns the value, or nothing.
+	recallScript = redisdb.NewScript(reading + lua + `return redis.call('HGET', kept, ARGV[4])`)
+)

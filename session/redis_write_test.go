@@ -35,7 +35,7 @@ func TestLateWrite(t *testing.T) {
 		number      int
 		value, want string
 	}{{1, "one", "one"}, {3, "three", "three"}, {2, "two", "three"}, {3, "three", "three"}, {4, "four", "four"}} {
-		if got, err := s.step(t.Context(), s.scripts.add, n, write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
+		if got, err := s.step(t.Context(), addScript, n, write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
 			t.Fatalf("H/178 write %d: %v, %v", write.number, got, err)
 		}
 		if got, err := client.HGet(t.Context(), s.RecordKey(r.Key()), "v").Result(); err != nil || got != write.want {
