@@ -103,27 +103,19 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	return nil
 }
 
-// checkVersion compares the revisions in the header and in _meta.
+// checkVersion compares the revisions in the header and in _meta, and refuses one that is not
+// served without a session.
 func (p *posted) checkVersion(header string) *refuse.Refusal {
-	if said := p.params.version; len(said) == len(header)+2 && said[0] == '"' && string(said[1:len(said)-1]) == header {
-		return knownVersion(header) // the usual case, without a copy
-	}
-	said, isString := p.params.version.StringValue()
-	switch {
+	said := p.params.version
+	switch rev := wire.Lookup(header); {
 	case header == "":
 		return refuse.Bad(refuse.HeaderMismatch("%s is missing", wire.HeaderVersion))
-	case p.params.version == nil:
+	case said == nil:
 		return refuse.Bad(refuse.InvalidParams("_meta lacks %s", wire.MetaVersion))
-	case !isString || said != header:
+	case string(said) != `"`+header+`"` && said.Text() != header:
 		return refuse.Bad(refuse.HeaderMismatch("%s does not match the body", wire.HeaderVersion))
-	}
-	return knownVersion(said)
-}
-
-// knownVersion refuses a version that is not served without a session.
-func knownVersion(version string) *refuse.Refusal {
-	if rev := wire.Lookup(version); rev == nil || rev.Stateful {
-		return refuse.Version(clip(version))
+	case rev == nil || rev.Stateful:
+		return refuse.Version(clip(header))
 	}
 	return nil
 }
