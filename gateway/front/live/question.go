@@ -40,15 +40,12 @@ type Asker interface {
 // question is a request to the client that waits for its answer.
 type question struct {
 	mcp.InputRequest
-	id      mcp.Raw
-	call    *Call
-	roots   int // how often the session's roots had changed
-	answers chan<- answer
-}
+	id       mcp.Raw
+	call     *Call
+	roots    int // how often the session's roots had changed
+	answered chan<- *question
 
-// answer is the outcome of a question. Each question has exactly one.
-type answer struct {
-	*question
+	// The outcome, set by whoever claims the question, before it is sent to answered.
 	result    mcp.Raw
 	err       *mcp.Error
 	withdrawn bool // by the server that asked
@@ -80,23 +77,23 @@ func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 	got.Refused[q.Key] = e
 }
 
-// take records an answer of the client.
-func (got *Answers) take(a answer) {
-	got.From = &a.from
-	if a.err == nil && !wire.ValidAnswer(a.Method, a.result) {
-		a.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer has not the form of one").WithCode(mcp.CodeInvalidParams)
+// take records the client's answer to a question.
+func (got *Answers) take(q *question) {
+	got.From = &q.from
+	if q.err == nil && !wire.ValidAnswer(q.Method, q.result) {
+		q.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer has not the form of one").WithCode(mcp.CodeInvalidParams)
 	}
-	if a.err == nil && !got.parked {
+	if q.err == nil && !got.parked {
 		var err error
-		if a.result, err = wire.Stateless().Answer(a.Method, a.result); err != nil {
-			a.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer cannot be passed on: %v", err)
+		if q.result, err = wire.Stateless().Answer(q.Method, q.result); err != nil {
+			q.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer cannot be passed on: %v", err)
 		}
 	}
-	if a.err != nil {
-		got.Refuse(a.InputRequest, a.err)
+	if q.err != nil {
+		got.Refuse(q.InputRequest, q.err)
 		return
 	}
-	got.Given[a.Key] = a.result
+	got.Given[q.Key] = q.result
 }
 
 // Ask puts questions to the client of a call, under ids that were never used before, and waits
@@ -105,7 +102,7 @@ func (got *Answers) take(a answer) {
 // ErrQuestions, ErrCancelled if the call has ended, and those of ctx.
 func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.InputRequest, limit time.Duration, got *Answers) error {
 	s := c.session
-	incoming := make(chan answer, len(requests)) // each question is answered once
+	incoming := make(chan *question, len(requests)) // each question is answered once
 	open := make(map[*question]struct{}, len(requests))
 	defer func() {
 		for q := range open {
@@ -113,7 +110,7 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 		}
 	}()
 	for _, r := range requests {
-		q := &question{InputRequest: r, id: mcp.String(questionPrefix + s.deps.NewID()), call: c, answers: incoming}
+		q := &question{InputRequest: r, id: mcp.String(questionPrefix + s.deps.NewID()), call: c, answered: incoming}
 		retracted, ok := s.expect(q)
 		switch {
 		case retracted:
@@ -129,15 +126,15 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 	timeout := time.After(limit)
 	for len(open) > 0 {
 		select {
-		case a := <-incoming:
-			delete(open, a.question)
-			if a.withdrawn {
-				to.WithdrawQuestion(a.id, "the server does not want it answered any more")
+		case q := <-incoming:
+			delete(open, q)
+			if q.withdrawn {
+				to.WithdrawQuestion(q.id, "the server does not want it answered any more")
 				continue
 			}
-			to.Answered(a.id, a.result, a.err)
-			s.learnRoots(caps, a)
-			got.take(a)
+			to.Answered(q.id, q.result, q.err)
+			s.learnRoots(caps, q)
+			got.take(q)
 		case <-timeout:
 			for q := range open {
 				got.Refuse(q.InputRequest, mcp.Errorf(failure.QuestionUnanswered, "the client did not answer in time"))
@@ -159,7 +156,8 @@ func (c *Call) Retract(key string) {
 	for id, q := range s.questions {
 		if q.call == c && q.Key == key {
 			delete(s.questions, id)
-			q.answers <- answer{question: q, withdrawn: true}
+			q.withdrawn = true
+			q.answered <- q
 			return
 		}
 	}
@@ -203,11 +201,11 @@ func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	if q == nil {
 		return
 	}
-	a := answer{question: q, result: m.Result, from: from}
+	q.result, q.from = m.Result, from
 	if m.Error != nil {
-		a.err = wire.ReadError(m.Error)
+		q.err = wire.ReadError(m.Error)
 	}
-	q.answers <- a
+	q.answered <- q
 }
 
 // roots are what a session's client last gave as its roots. They are kept only if the client
@@ -226,17 +224,17 @@ func (s *Session) Roots() mcp.Raw {
 }
 
 // learnRoots keeps the answer to a question for roots.
-func (s *Session) learnRoots(caps mcp.Raw, a answer) {
-	if a.Method != mcp.MethodRootsList || !caps.At("roots", "listChanged").IsTrue() {
+func (s *Session) learnRoots(caps mcp.Raw, q *question) {
+	if q.Method != mcp.MethodRootsList || !caps.At("roots", "listChanged").IsTrue() {
 		return
 	}
-	if a.err != nil || !wire.ValidAnswer(a.Method, a.result) || len(a.result) > maxRoots {
+	if q.err != nil || !wire.ValidAnswer(q.Method, q.result) || len(q.result) > maxRoots {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.roots == s.roots.changes {
-		s.roots.answer = bytes.Clone(a.result)
+	if q.roots == s.roots.changes {
+		s.roots.answer = bytes.Clone(q.result)
 	}
 }
 
