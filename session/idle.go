@@ -74,7 +74,8 @@ func (s *sessions) sweep(ctx context.Context) {
 	now := int64(s.clock())
 	for _, h := range s.all() {
 		h.log.forget(now)
-		if alive := h.used.alive(now, s.cfg.IdleTimeout); alive && !s.owes(h) || h.record.Load() == nil {
+		told := s.place == nil || h.used.Load() <= h.told.Load() && !h.log.changed()
+		if told && h.used.alive(now, s.cfg.IdleTimeout) || h.record.Load() == nil {
 			continue
 		}
 		all.Go(func() error {
@@ -86,11 +87,6 @@ func (s *sessions) sweep(ctx context.Context) {
 	if s.place != nil {
 		s.place.swept(ctx)
 	}
-}
-
-// owes reports whether the place has not been told everything about a session.
-func (s *sessions) owes(h *held) bool {
-	return s.place != nil && (h.used.Load() > h.told.Load() || h.log.changed())
 }
 
 // tend sweeps one session. If it fails, the next sweep tries again.

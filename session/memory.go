@@ -57,7 +57,12 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 	m.results = NewResults(cfg.Results)
 	m.clock = func() time.Duration { return time.Since(m.began) }
 	m.onEnd = func(h *held) {
-		m.release(h)
+		m.mu.Lock()
+		own := m.users[h.name.user]
+		if delete(own, h); len(own) == 0 {
+			delete(m.users, h.name.user)
+		}
+		m.mu.Unlock()
 		if deps.OnEnd != nil {
 			deps.OnEnd(h.last())
 		}
@@ -118,16 +123,6 @@ func (m *Memory) admit(r *Record) (old *held, err error) {
 	own[h] = struct{}{}
 	m.begin(h, r)
 	return old, nil
-}
-
-// release removes a session that has ended from its user's sessions.
-func (m *Memory) release(h *held) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	own := m.users[h.name.user]
-	if delete(own, h); len(own) == 0 {
-		delete(m.users, h.name.user)
-	}
 }
 
 // leastUsed returns the least recently used session, and ends it for its user. It returns nil

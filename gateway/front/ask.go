@@ -113,9 +113,11 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 // client can answer. It fails with unasked if the client cannot be asked a question that must
 // be asked.
 func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) error {
-	if len(asked.Requests) == 0 {
-		r.empty++
-		return patience(ctx, r.empty)
+	if len(asked.Requests) == 0 { // the server asks only for time
+		if r.empty++; r.empty > maxEmptyRounds {
+			return mcp.Errorf(failure.EndlessQuestions, "the server asks to try again, and again: it may be overloaded")
+		}
+		return sleep(ctx, emptyWait<<(r.empty-1))
 	}
 	r.empty = 0
 	if !mcp.CanAskInSession(r.call.Method) {
@@ -175,15 +177,6 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		r.urls.add(open, got.Given)
 	}
 	return err
-}
-
-// patience waits before a call is made again whose server asks only for time. It is the nth
-// such wait in a row.
-func patience(ctx context.Context, n int) error {
-	if n > maxEmptyRounds {
-		return mcp.Errorf(failure.EndlessQuestions, "the server asks to try again, and again: it may be overloaded")
-	}
-	return sleep(ctx, emptyWait<<(n-1))
 }
 
 // sleep waits. It returns the error of ctx.

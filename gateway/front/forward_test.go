@@ -91,7 +91,6 @@ func TestGuests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const key = "u:~1"
 		var l lifecycle
-		l.init()
 		s := guests{counted: &l}
 		enter := func(state string, leaving, counted, ok bool) {
 			t.Helper()

@@ -142,7 +142,8 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		olds:      make(map[string]*oldStream),
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
-	f.lifecycle.init()
+	f.draining, f.beginDrain = context.WithCancel(context.Background())
+	f.quiet, f.endStreams = context.WithCancel(context.Background())
 	f.guests.counted = &f.lifecycle
 	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.deps.Metrics.written,
 		Panicked: func(cause any) { f.recovered(cause, "") }}

@@ -26,11 +26,6 @@ type lifecycle struct {
 	closing bool
 }
 
-func (l *lifecycle) init() {
-	l.draining, l.beginDrain = context.WithCancel(context.Background())
-	l.quiet, l.endStreams = context.WithCancel(context.Background())
-}
-
 // begin counts a request in; done counts it out. It returns false if the endpoint is closing:
 // then only countMore counts.
 func (l *lifecycle) begin() bool {

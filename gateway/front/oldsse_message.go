@@ -12,21 +12,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// onStream handles a message that was posted for a stream.
+// onStream handles a message that was posted for a stream. For other users and other clients,
+// and at another view, the stream does not exist. A message for a stream of another replica is
+// forwarded there.
 func (f *Front) onStream(p *posted) *refuse.Refusal {
-	ref := f.findStream(p)
-	switch {
-	case ref != nil:
-		return ref
-	case p.batch != nil:
-		return p.on.batch(p)
-	}
-	return p.on.message(p)
-}
-
-// findStream finds the stream that a message is for. For other users and other clients, and at
-// another view, the stream does not exist. A message for a stream of another replica is forwarded there.
-func (f *Front) findStream(p *posted) *refuse.Refusal {
 	id := ""
 	if ids := p.r.URL.Query()[queryConn]; len(ids) == 1 {
 		id = ids[0]
@@ -49,7 +38,10 @@ func (f *Front) findStream(p *posted) *refuse.Refusal {
 		return refuse.NoStream()
 	}
 	p.accept = accept{stream: true}
-	return nil
+	if p.batch != nil {
+		return p.on.batch(p)
+	}
+	return p.on.message(p)
 }
 
 // message handles one message. A refusal is for the POST; every well-formed request is

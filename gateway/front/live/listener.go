@@ -51,6 +51,10 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 	// It outlives the request that started it, until cancel.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n := &listener{session: s, cancel: cancel, tried: make(chan error, 1)}
+	tasks := mcp.NoTasks // the form that the client knows
+	if rev := wire.Lookup(r.Revision); rev != nil && rev.CoreTasks {
+		tasks = mcp.CoreTasks
+	}
 	call := &mcp.Call{
 		ID:      s.deps.NewID(),
 		Method:  mcp.MethodListen,
@@ -58,7 +62,7 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 		Caller:  caller,
 		Session: s.key,
 		Caps:    r.Caps,
-		Tasks:   tasksOf(r.Revision),
+		Tasks:   tasks,
 	}
 	call.Notify = func(e mcp.Event) { n.hear(ctx, call, e) }
 	go func() {
@@ -67,14 +71,6 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 		n.run(ctx, call)
 	}()
 	return n
-}
-
-// tasksOf is the form of tasks that the client of a session knows.
-func tasksOf(revision string) mcp.TaskForm {
-	if rev := wire.Lookup(revision); rev != nil && rev.CoreTasks {
-		return mcp.CoreTasks
-	}
-	return mcp.NoTasks
 }
 
 // hear takes an event of the call. After a time without a listener, everything that is

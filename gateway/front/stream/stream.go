@@ -153,7 +153,7 @@ func (s *Stream) writeGathered() {
 	}
 }
 
-// drain writes the buffer, and arranges a write of what has come in the meantime.
+// drain writes the buffer, for a caller that has set writing, and arranges a write of what has come in the meantime.
 func (s *Stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,10 +161,14 @@ func (s *Stream) drain() {
 	s.unsent, s.spare, s.hurry = s.spare[:0], nil, false
 	s.changed.Broadcast()
 	s.mu.Unlock()
-	ok := s.write(out)
+	err := s.writer.Write(s.w, s.rc, out)
+	if err == nil {
+		err = s.rc.Flush()
+		s.writer.Metrics.unread(err)
+	}
 	s.mu.Lock()
 	s.writing, s.wrote = false, time.Now()
-	if !ok {
+	if err != nil {
 		s.fail()
 	}
 	if cap(out) <= keptUnsent {
@@ -174,16 +178,6 @@ func (s *Stream) drain() {
 		s.wake()
 	}
 	s.changed.Broadcast()
-}
-
-// write writes to the client. The caller has set writing, and does not hold mu.
-func (s *Stream) write(out []byte) bool {
-	err := s.writer.Write(s.w, s.rc, out)
-	if err == nil {
-		err = s.rc.Flush()
-		s.writer.Metrics.unread(err)
-	}
-	return err == nil
 }
 
 // fail marks the stream as broken. The caller holds mu.
