@@ -160,12 +160,8 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	}
 	r = r.minted()
 	n := name{r.User, r.ID}
-	value, err := encode(r)
-	if err != nil {
-		return Record{}, err
-	}
 	unused := evictable + sweepEvery(s.cfg.IdleTimeout) // Redis is told of uses this late
-	got, err := s.step(ctx, createScript, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(value, n.user, n.id))
+	got, err := s.step(ctx, createScript, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(encode(r), n.user, n.id))
 	switch {
 	case errors.Is(err, ErrNotFound): // what is there is not ours
 		return Record{}, ErrUnavailable

@@ -48,13 +48,9 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 	n, script := h.name, tendScript
 	var set []any // for each field: the number of the key, the name, the value
 	if c.record != nil {
-		old, err := encode(*h.record.Load())
-		if err != nil {
-			return err
-		}
-		value, err := encode(*c.record)
-		if err != nil || bytes.Equal(old, value) && !h.unsure {
-			return err
+		value := encode(*c.record)
+		if bytes.Equal(encode(*h.record.Load()), value) && !h.unsure {
+			return nil
 		}
 		script, set = addScript, append(set, recordKey, "v", s.seals.records.SealBytes(value, n.user, n.id))
 	}

@@ -21,13 +21,10 @@ type keptRecord struct {
 	Caps       string `json:"caps,omitempty"`
 }
 
-func encode(r Record) ([]byte, error) {
+func encode(r Record) []byte {
 	r.Created = r.Created.UTC()
-	value, err := json.Marshal(keptRecord{recordVersion, r, string(r.ClientInfo), string(r.Caps)})
-	if err != nil {
-		return nil, fmt.Errorf("session: writing a record: %w", err)
-	}
-	return value, nil
+	value, _ := json.Marshal(keptRecord{recordVersion, r, string(r.ClientInfo), string(r.Caps)}) // cannot fail
+	return value
 }
 
 // decode decodes the value that was kept for a session.
