@@ -36,7 +36,10 @@ type exchange struct {
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
 	span    *tracing.Span
-	noted   noted // for the trail of the call
+
+	// For the trail of the call, until it is made.
+	header http.Header
+	since  time.Time // when its caller was known
 
 	// For stateless clients: the replica where the call that the state names waits.
 	waitsAt string
@@ -64,12 +67,6 @@ type exchange struct {
 	params   []byte         // memory for the params of an event, and for the event
 	event    []byte
 	switcher *time.Timer
-}
-
-// noted is what the trail of a call says of its request.
-type noted struct {
-	header http.Header
-	since  time.Time // when its caller was known
 }
 
 // newExchange prepares the answer to a request.
@@ -449,11 +446,8 @@ func (x *exchange) arrived(p *posted) {
 	if !ok { // another replica knew the caller
 		began = p.since
 	}
-	if began.IsZero() {
-		began = time.Now()
-	}
 	x.call.Trail = x.f.deps.Trails.Begin(x.call.ID, began)
-	x.noted = noted{p.r.Header, p.since}
+	x.header, x.since = p.r.Header, p.since
 	if ok {
 		x.call.Trail.Was("identity", began, p.since)
 	}
@@ -465,11 +459,11 @@ func (x *exchange) trail() *trail.Trail {
 	if t == nil {
 		return nil
 	}
-	t.Was("front", x.noted.since, time.Now())
+	t.Was("front", x.since, time.Now())
 	if t.Messages() {
-		t.FromClient(x.noted.header, wire.Message{Kind: wire.Request, ID: x.id, Method: x.call.Method, Params: x.call.Params}.Parts()...)
+		t.FromClient(x.header, wire.Message{Kind: wire.Request, ID: x.id, Method: x.call.Method, Params: x.call.Params}.Parts()...)
 	}
-	x.noted = noted{}
+	x.header = nil
 	return t
 }
 

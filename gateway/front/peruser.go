@@ -12,12 +12,10 @@ import (
 type perUser struct {
 	most   int // for one user; 0 for no bound
 	seed   maphash.Seed
-	shards [32]usersShard // so that different users rarely share a lock
-}
-
-type usersShard struct {
-	mu  sync.Mutex     // guards has
-	has map[string]int // only users who have any
+	shards [32]struct { // so that different users rarely share a lock
+		mu  sync.Mutex     // guards has
+		has map[string]int // only users who have any
+	}
 }
 
 func newPerUser(most int) *perUser {

@@ -183,11 +183,6 @@ func (n *listener) settle(outcome error) {
 	}
 }
 
-// listens reports whether the listener has a resource.
-func (n *listener) listens(uri string) bool {
-	return n != nil && !n.ended.Load() && n.whyNot(uri) == nil
-}
-
 // whyNot returns the error for a resource that the upstreams have not agreed to. If its server
 // has refused it, the error does not name the resource as the client knows it.
 func (n *listener) whyNot(uri string) error {

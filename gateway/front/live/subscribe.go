@@ -45,7 +45,7 @@ func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Ca
 	s.mu.Lock()
 	now := s.listener
 	s.mu.Unlock()
-	if slices.Contains(r.Subscriptions, uri) && now.listens(uri) {
+	if slices.Contains(r.Subscriptions, uri) && now != nil && !now.ended.Load() && now.whyNot(uri) == nil {
 		return nil
 	}
 	uris := append(slices.Clone(r.Subscriptions), uri)
