@@ -14,9 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// sessions are the sessions that this process holds: with Memory all that exist, with Redis
-// the ones that this replica owns. As long as a session is held, what is held is
-// authoritative.
+// sessions are the sessions that this process holds: with Memory all that exist, with Redis the
+// ones that this replica owns. What is held of a session is authoritative.
 type sessions struct {
 	cfg     Config
 	log     *slog.Logger
@@ -130,9 +129,9 @@ func (s *sessions) all() []*held {
 	return all
 }
 
-// current returns the record of a held session that has not expired, and restarts its idle
-// time. It returns nil if the place must be asked. That includes a session of which the place
-// was told nothing for as long as it keeps one: it may have ended there.
+// current returns the record of a held session that has not expired, and restarts its idle time.
+// It returns nil if the place must be asked: also if the place was told nothing for so long that
+// the session may have ended there.
 func (s *sessions) current(h *held) *Record {
 	r, now := h.record.Load(), int64(s.clock())
 	if r == nil || h.over.Load() || s.place != nil && now-h.told.Load() >= int64(s.cfg.Kept()) || !h.used.touch(now, s.cfg.IdleTimeout) {

@@ -16,10 +16,9 @@ import (
 // startTime bounds the first requests of a new store to Redis.
 const startTime = 2 * time.Second
 
-// Redis is a Store in Redis, where a session outlives its owner. A call in a held session
-// sends nothing to Redis. Every change is written there, and at intervals that the session was
-// used. The fence guards the owner's writes (Deps.Fence): a replica that does not own the
-// session any more is refused, and drops it.
+// Redis is a Store in Redis, where a session outlives its owner. Every change is written there,
+// and at intervals that the session was used; a call sends nothing. A replica that does not own
+// the session any more is refused (Deps.Fence), and drops it.
 type Redis struct {
 	sessions
 	db    *redisdb.DB
@@ -70,9 +69,8 @@ func (s *Redis) DB() *redisdb.DB { return s.db }
 // Kept returns what is kept of sessions at servers.
 func (s *Redis) Kept() *Kept { return s.kept }
 
-// keys returns the keys of a session, in the order that the scripts expect. Characters of a
-// user other than letters, digits, "-", "_" and "." are escaped, so that they cannot change
-// which part of a key is the user.
+// keys returns the keys of a session, in the order that the scripts expect. A user is escaped, so
+// that no character changes which part of a key is the user.
 func (s *Redis) keys(n name) []string {
 	user := ":{" + url.QueryEscape(n.user) + "}"
 	keys := make([]string, 0, len(kinds))

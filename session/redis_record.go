@@ -7,9 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// recordVersion is the version of keptRecord and of everything else in Redis beside a record.
-// A replica of another version treats a session with an unknown version as missing. Version 1
-// had no owner.
+// recordVersion is the version of keptRecord and of everything else in Redis beside a record. A
+// session of another version counts as missing. Version 1 had no owner.
 const recordVersion = 2
 
 // keptRecord is a Record in the form that is sealed for Redis. The client's JSON is kept in

@@ -64,8 +64,7 @@ func (u usage) plus(count int, bytes int64) usage { return usage{u.count + count
 func (u usage) within(most usage) bool { return u.count <= most.count && u.bytes <= most.bytes }
 
 // Results keeps large results in the memory of this process; replicas share RedisResults. A
-// result belongs to its user, and to no session: a client without a session has some, too. It
-// is safe for concurrent use.
+// result belongs to its user, and to no session. It is safe for concurrent use.
 type Results struct {
 	cfg ResultsConfig // with defaults
 

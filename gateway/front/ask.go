@@ -34,9 +34,8 @@ type unasked string
 
 func (u unasked) Error() string { return string(u) }
 
-// run makes the rounds. Each round is made as the caller whose token came with the answers, so
-// that a loss of rights takes effect at once. Without an answer, the caller stays the same,
-// and there is no further round after the caller's proof has expired.
+// run makes the rounds, each as the caller whose token came with the answers, so that a loss of
+// rights takes effect at once. None is made for a caller whose proof has expired.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	call := &r.call
 	for round := 1; ; round++ {
@@ -76,8 +75,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	}
 }
 
-// notAsked ends the call whose client cannot be asked: with an error that the model can react
-// to.
+// notAsked ends the call whose client cannot be asked: with what the model can react to.
 func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	why, ok := errors.AsType[unasked](err)
 	switch {
@@ -89,10 +87,9 @@ func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	return nil, mcp.Errorf(failure.QuestionImpossible, "%s", why)
 }
 
-// letGo releases a call that is parked until its questions are answered: no answers will come,
-// and the call would wait for its time limit. letGo makes the call once more with every
-// question refused, and cancels it at once. This takes over the parked call, which then ends
-// as any cancelled call does.
+// letGo releases a call that is parked until its questions are answered, which will not happen.
+// It makes the call once more with every question refused, and cancels it at once: this takes
+// over the parked call, which then ends as any cancelled call does.
 func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	if !asked.Here && !asked.Kept {
 		return
@@ -109,9 +106,8 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	_, _ = x.handler.Handle(ctx, last)
 }
 
-// settle finds the answers to the questions of a round. It puts to the client what only the
-// client can answer. It fails with unasked if the client cannot be asked a question that must
-// be asked.
+// settle finds the answers to the questions of a round: it puts to the client what only the
+// client can answer. It fails with unasked for a question that must be asked and cannot be.
 func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) error {
 	if len(asked.Requests) == 0 { // the server asks only for time
 		if r.empty++; r.empty > maxEmptyRounds {
@@ -209,9 +205,8 @@ func (r *rounds) cannotAsk(ctx context.Context) unasked {
 	return ""
 }
 
-// lacks returns what a stateful client would have to declare for a tool, as text for the error
-// that only stateless clients know; "" in all other cases. A model can react to the result of
-// a tool.
+// lacks returns what a stateful client would have to declare for a tool, in place of the error
+// that only stateless clients know; "" in all other cases.
 func (x *exchange) lacks(err error) string {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok || e.Code != mcp.CodeMissingCapability || !x.rev.Stateful || x.call.Method != mcp.MethodToolsCall {

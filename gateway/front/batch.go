@@ -12,9 +12,8 @@ import (
 )
 
 // batch serves several messages in one POST, which the first revisions allow (2025-03-26
-// basic/index#batching). Each is served as if it had come alone, all at the same time, and
-// answered in JSON. Without a stream there is no progress, and no question can be asked.
-// Handlers never see a batch.
+// basic/index#batching), each as if it had come alone, all at the same time. Without a stream
+// there is no progress, and no question can be asked.
 func (f *Front) batch(p *posted, header string) *refuse.Refusal {
 	_, rev, ref := f.session(arrivalOf(p), header)
 	if ref == nil {

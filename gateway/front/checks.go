@@ -29,9 +29,8 @@ func (v verbs) has(method string) bool {
 // allow returns the value of the Allow header.
 func (v verbs) allow() string { return string(v) + ", " + http.MethodOptions }
 
-// check makes the checks that do not need the body, for all methods: of the method, and of
-// requests that may come from a web page without its user's intent (2025-11-25
-// basic/transports#security-warning).
+// check makes the checks of all methods: of the method, and of what a web page may send without
+// its user's intent (2025-11-25 basic/transports#security-warning).
 func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refuse.Refusal {
 	if !v.has(r.Method) {
 		return refuse.Method(v.allow())

@@ -18,9 +18,8 @@ const (
 	corsMaxAge  = "600"
 )
 
-// checkOrigin refuses requests that a browser sends for a page of another origin, unless that
-// origin is allowed, and sets the headers for allowed origins. The endpoint's own origin is
-// allowed: its Host has been checked.
+// checkOrigin refuses requests that a browser sends for a page of a foreign origin, and sets the
+// headers for allowed ones. The endpoint's own origin is allowed: its Host has been checked.
 func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refuse.Refusal {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {

@@ -138,8 +138,8 @@ func (x *exchange) recover() {
 	}
 }
 
-// hurry makes sure that a client that accepts streams hears something after a while. It does
-// not apply to initialize: the answer has a header that is known only at the end.
+// hurry makes sure that a client that accepts streams hears something after a while, except for
+// initialize: its answer has a header that is known only at the end.
 func (x *exchange) hurry() {
 	if !x.accept.stream || x.shared || x.call.Method == mcp.MethodInitialize {
 		return
@@ -366,9 +366,8 @@ func (x *exchange) refuse(r *refuse.Refusal) {
 	}
 }
 
-// close stops everything except the answer. It returns false if the answer was written before.
-// Until close returns, a timer or a notification may turn the answer into a stream; afterwards
-// nothing does.
+// close stops everything except the answer: nothing turns it into a stream any more. It returns
+// false if the answer was written before.
 func (x *exchange) close() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -171,10 +171,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	return f, nil
 }
 
-// Behind returns the endpoint with authentication in its place: behind the checks that stop
-// requests which web pages make users' browsers send, and in front of everything that needs a
-// caller. A browser's preflight, which has no token, is answered before authentication. Pages
-// of allowed origins can read the answers of authenticate.
+// Behind returns the endpoint with authentication in its place: behind the checks that stop what
+// web pages make users' browsers send, and in front of everything that needs a caller. So a
+// preflight needs no token, and pages of allowed origins can read the answers of authenticate.
 func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handler {
 	return f.behind(authenticate, f.verbs(), f.serve)
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// checkHeader requires a header to be there once and to agree with the body (2026-07-28
-// basic/transports/streamable-http#server-validation). It decodes the header only if it may be
-// encoded.
+// checkHeader requires a header, which may be encoded, to be there once and to agree with the
+// body (2026-07-28 basic/transports/streamable-http#server-validation).
 func checkHeader(h http.Header, name, want string, encoded bool) error {
 	lines := h[name]
 	switch {
@@ -33,9 +32,8 @@ func checkHeader(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
-// paramHeaders returns the Mcp-Param-* headers as they are: whoever knows the tool's schema
-// compares them. Without any it returns none, which must not be nil: nil would mean that they
-// are not to be checked.
+// paramHeaders returns the Mcp-Param-* headers as they are, for whoever knows the tool's schema.
+// Without any it returns none, which is not nil: nil would mean that nothing is to be checked.
 func paramHeaders(h http.Header, none map[string]string) (map[string]string, error) {
 	found := none
 	for name, lines := range h {

@@ -9,9 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// initialize begins a session (2025-11-25 basic/lifecycle). A session that the request names
-// is left alone: clients never choose ids, and clients that start again still send their old
-// id.
+// initialize begins a session (2025-11-25 basic/lifecycle). A session that the request names is
+// left alone: clients that start again still send their old id.
 func (f *Front) initialize(p *posted) *refuse.Refusal {
 	if f.drains() || !f.begin() {
 		return refuse.Closing()

@@ -24,10 +24,8 @@ import (
 // Clients in the field negotiate the newer stateful revisions over it, too. They then get what
 // these revisions have, such as elicitation, but no event ids.
 //
-// A client authenticates as any other does, with a bearer token on each request. This
-// transport is older than the rules for getting a token, so most clients have theirs from
-// their operator. A client that follows the challenge of a 401 finds the metadata of the
-// endpoint, which is the resource that tokens are for, whatever the transport.
+// A client authenticates as any other does, with a bearer token on each request. Tokens are for
+// the endpoint, whatever the transport: the challenge of a 401 leads to its metadata.
 
 const (
 	// sseVerbs and messageVerbs are the methods of the two paths. A client that tries the

@@ -6,9 +6,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Clients use tasks in the form of their revision. Inside the gateway, tasks have the form of
-// the extension, so its clients need no translation. A client of 2025-11-25 asks for tasks one
-// by one, and package wire translates.
+// Inside the gateway, tasks have the form of the extension. A client of 2025-11-25 asks for tasks
+// one by one, in a form that package wire translates.
 
 // coreTasks records what a client with a session knows about tasks. It refuses methods that
 // the client's revision does not have.

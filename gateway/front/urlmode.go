@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// A server of 2026-07-28 that sent the user to a URL asks the same question again until the
-// user is done there. Clients of 2025-11-25 would ask the user again each time. Instead, they
-// are told by the question's id when the user is done, which the gateway notices.
+// A server of 2026-07-28 that sent the user to a URL asks again until the user is done there. A
+// client of 2025-11-25 would pass that on each time; instead, the gateway tells it the id of the
+// question when the user is done.
 
 const (
 	// firstLook and lastLook are the first and the longest wait before the server is asked

@@ -87,9 +87,9 @@ func (s *Session) drop(at int) {
 	s.streams = slices.Delete(s.streams, at, at+1)
 }
 
-// GiveWay ends a stream of a session to make room for a new one of its client: the stream that
-// the client has given up, or else the oldest. It returns false if there is none. Connections
-// of clients that vanished count until they fail, and their clients come back before that.
+// GiveWay ends a stream to make room for a new one of its client, who may come back before the
+// connection has failed: the one that the client has given up, or else the oldest. It returns
+// false if there is none.
 func (s *Session) GiveWay(givenUp string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

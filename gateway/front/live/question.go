@@ -66,9 +66,8 @@ func NewAnswers(parked bool) *Answers {
 	return &Answers{Given: make(map[string]mcp.Raw), Refused: make(map[string]*mcp.Error), parked: parked}
 }
 
-// Refuse records that a question has no answer. A server that keeps its call open gets the
-// error. Any other server cannot be told an error: for it, the user has cancelled the
-// elicitation.
+// Refuse records that a question has no answer. A server that does not keep its call open cannot
+// be told the error: for it, the user has cancelled the elicitation.
 func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 	if q.Method == mcp.MethodElicit && !got.parked {
 		got.Given[q.Key] = mcp.Raw(`{"action":"cancel"}`)
@@ -208,9 +207,8 @@ func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	q.answered <- q
 }
 
-// roots are what a session's client last gave as its roots. They are kept only if the client
-// announces changes: otherwise the many servers behind the gateway would make it ask again and
-// again.
+// roots are what a session's client last gave as its roots, if it announces changes: the many
+// servers behind the gateway would make it answer again and again.
 type roots struct {
 	answer  mcp.Raw // nil if unknown
 	changes int     // an answer to a question from before a change does not count

@@ -81,9 +81,8 @@ func (s *Session) Unsubscribe(ctx context.Context, r session.Record, caller mcp.
 	return err
 }
 
-// relisten listens with another set of resources. It ends the old listener only after the new
-// one is confirmed, so that nothing is missed. If must is not "", that resource has to be
-// among the confirmed ones; otherwise everything stays as it was.
+// relisten listens with another set of resources. The old listener ends after the new one is
+// confirmed, so that nothing is missed; it stays if must, unless "", is not confirmed.
 func (s *Session) relisten(ctx context.Context, r session.Record, caller mcp.Caller, uris []string, must string) error {
 	next := s.startListener(ctx, r, caller, uris)
 	if next == nil {
@@ -126,9 +125,8 @@ func (s *Session) stopListening() {
 	}
 }
 
-// A session has a listener from its first stream on: an earlier one would cost a listener for
-// each session, and many sessions never open a stream. Instead, the session remembers which
-// lists its client has, and its first listener tells which of them have changed.
+// A session has a listener from its first stream on, which many never open. Until then, it
+// remembers which lists its client has; its first listener tells which of them have changed.
 
 // NoteList remembers the first page of a list that a client was answered with, as long as no
 // listener runs.

@@ -14,9 +14,8 @@ import (
 // 16 KiB stack: more than half of the cost of such a stream. So the stream takes its
 // connection over, and the handler returns.
 
-// maxAfter bounds the bytes that a client may send after a request whose answer is a
-// long-lived stream. They are ignored: the client was told that the connection closes with the
-// answer.
+// maxAfter bounds the bytes that a client may send after such a request. They are ignored: the
+// client was told that the connection closes with the answer.
 const maxAfter = 16 << 10
 
 // joined is the size in bytes up to which a chunk is copied together and written at once.
@@ -134,10 +133,9 @@ func (c *conn) watch(gone func()) {
 	close(c.closed)
 }
 
-// Header implements http.ResponseWriter. The head has been written, so it has no effect.
+// Header and WriteHeader have no effect: the head has been written.
 func (c *conn) Header() http.Header { return http.Header{} }
 
-// WriteHeader implements http.ResponseWriter. It has no effect.
 func (c *conn) WriteHeader(int) {}
 
 // FlushError is for http.ResponseController. There is nothing to flush.

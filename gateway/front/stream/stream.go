@@ -191,9 +191,8 @@ func (s *Stream) fail() {
 	}
 }
 
-// End writes what is left and then, if there is one, a last event. It waits until everything
-// is written or the client is given up: nothing is written after it returns, but for what
-// net/http has in its buffer, as of any answer, until the handler returns.
+// End writes what is left and then, if there is one, a last event. It waits until everything is
+// written, but for what net/http has in its buffer, or the client is given up.
 func (s *Stream) End(id string, last []byte) {
 	s.mu.Lock()
 	if !s.ended {
