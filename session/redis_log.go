@@ -80,8 +80,7 @@ func (s *Redis) restore(h *held, seq, past, streams, events any) {
 	if l.closed { // dropped meanwhile: nobody would give back the room
 		return
 	}
-	l.seq, _ = number(seq)
-	l.past, _ = number(past)
+	l.seq, l.past = number(seq), number(past)
 	l.byName = make(map[string]*stream)
 	count := make(map[*stream]int)
 	for name, value := range pairs(streams) {
@@ -133,7 +132,8 @@ func pairs(reply any) func(yield func(name string, value any) bool) {
 }
 
 // number parses a number from Redis; 0 for none.
-func number(reply any) (uint64, error) {
+func number(reply any) uint64 {
 	text, _ := reply.(string)
-	return strconv.ParseUint(text, 10, 64)
+	n, _ := strconv.ParseUint(text, 10, 64)
+	return n
 }

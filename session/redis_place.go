@@ -33,7 +33,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 		s.log.Warn("redis holds a session that cannot be read", failure.StoreForeign.Attr(), "error", err)
 		return ErrNotFound
 	}
-	h.writes, _ = number(fields[1])
+	h.writes = number(fields[1])
 	used := int64(s.clock() - s.cfg.Kept() + time.Duration(left)*time.Millisecond)
 	h.used.Store(used)
 	h.told.Store(used)

@@ -37,14 +37,7 @@ func decode(value []byte, n name) (*Record, error) {
 	}
 	r := k.Record
 	r.User, r.ID, r.key = n.user, n.id, n.key()
-	r.ClientInfo, r.Caps = raw(k.ClientInfo), raw(k.Caps)
+	r.ClientInfo, r.Caps = mcp.Raw(k.ClientInfo), mcp.Raw(k.Caps)
 	r = r.owned()
 	return &r, nil
-}
-
-func raw(text string) mcp.Raw {
-	if text == "" {
-		return nil
-	}
-	return mcp.Raw(text)
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"crypto/rand"
 	"slices"
 	"strings"
@@ -85,8 +84,8 @@ func (r Record) minted() Record {
 // owned returns the record with copies of its slices, each with no spare capacity. It keeps no
 // request body alive, and an append by a reader copies.
 func (r Record) owned() Record {
-	r.ClientInfo = slices.Clip(bytes.Clone(r.ClientInfo))
-	r.Caps = slices.Clip(bytes.Clone(r.Caps))
+	r.ClientInfo = slices.Clip(append(mcp.Raw(nil), r.ClientInfo...))
+	r.Caps = slices.Clip(append(mcp.Raw(nil), r.Caps...))
 	r.Subscriptions = slices.Clip(slices.Clone(r.Subscriptions))
 	return r
 }

@@ -1,9 +1,7 @@
 package front
 
 import (
-	"bytes"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
@@ -92,7 +90,7 @@ func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 
 // joinBatch writes the answers as an array, or says that none will come.
 func (f *Front) joinBatch(p *posted, answers []collected) {
-	var bodies [][]byte
+	var bodies []mcp.Raw
 	for i, m := range p.batch {
 		// Notifications and responses have no answers.
 		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
@@ -103,7 +101,7 @@ func (f *Front) joinBatch(p *posted, answers []collected) {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	f.writeJSON(p.w, http.StatusOK, slices.Concat([]byte{'['}, bytes.Join(bodies, []byte{','}), []byte{']'}))
+	f.writeJSON(p.w, http.StatusOK, mcp.Array(bodies...))
 }
 
 // collected is the answer to one message of a batch. Its status does not count: in a batch the

@@ -101,17 +101,14 @@ func (r *rounds) tellDone(done []mcp.InputRequest) {
 // urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call can be
 // made again when the user is done at these URLs.
 func (r *rounds) urlRequired(requests []mcp.InputRequest) error {
-	list := mcp.Raw{'['}
+	var list []mcp.Raw
 	for _, q := range requests {
 		params, err := r.rev.Ask(q.Method, q.Params)
 		if _, ok := declared(r.call.Caps, q); !ok || err != nil || !r.rev.ElicitationIDs {
 			return unasked("the server needs the user to open a page first, and this client cannot be asked to do that")
 		}
-		if len(list) > 1 {
-			list = append(list, ',')
-		}
-		list = append(list, withID(r.rev, q, params)...)
+		list = append(list, withID(r.rev, q, params))
 	}
 	return mcp.Errorf(failure.URLNeeded, "The user has to open a page before this request can be made").
-		WithData(mcp.Object("elicitations", append(list, ']')))
+		WithData(mcp.Object("elicitations", mcp.Array(list...)))
 }
