@@ -84,14 +84,9 @@ func (s *Redis) restore(h *held, seq, past, streams, events any) {
 	l.byName = make(map[string]*stream)
 	count := make(map[*stream]int)
 	for name, value := range pairs(streams) {
-		sealed, _ := value.(string)
 		var k keptStream
-		plain, err := s.seals.streams.OpenBytes([]byte(sealed), h.name.user, h.name.id, name)
-		if err == nil {
-			err = json.Unmarshal(plain, &k)
-		}
-		if err != nil {
-			s.db.Unopened("stream")
+		plain, ok := s.open(s.seals.streams, "stream", value, h.name.user, h.name.id, name)
+		if !ok || json.Unmarshal(plain, &k) != nil {
 			continue
 		}
 		st := &stream{request: k.Request, born: k.Born, last: k.Last, dropped: k.Dropped, ended: k.Ended}
