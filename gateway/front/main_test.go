@@ -420,6 +420,16 @@ func newFront(cfg Config, deps Deps) (*Front, error) {
 	return New(cfg, deps)
 }
 
+// closed reports whether a channel that is only ever closed is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // ServeHTTP answers one request whose caller is in its context, as Behind does behind auth.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.admit(w, r, f.verbs()) {

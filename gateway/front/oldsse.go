@@ -55,9 +55,10 @@ type oldStream struct {
 	stream *stream.Stream  // set under Front.mu, before anybody can know the id
 	ctx    context.Context // ends with close; for what runs before there is a session
 	cancel context.CancelCauseFunc
-	begun  chan struct{} // closed when there is a session
+	begun  context.Context // ends when there is a session
+	adopts context.CancelFunc
 
-	// Set with the session; read only after begun is closed.
+	// Set with the session; read only after begun has ended.
 	record   session.Record
 	live     *live.Session
 	recalled <-chan struct{} // closed by Front.Recall
@@ -102,7 +103,8 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET with a stream, and returns when the stream ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ref := f.caller(r)
-	o := &oldStream{f: f, id: f.prefix + "-" + rand.Text(), caller: caller, path: SSEMessages(r.URL.Path), begun: make(chan struct{})}
+	o := &oldStream{f: f, id: f.prefix + "-" + rand.Text(), caller: caller, path: SSEMessages(r.URL.Path)}
+	o.begun, o.adopts = context.WithCancel(context.Background())
 	switch {
 	case ref != nil:
 	case !readAccept(r.Header["Accept"]).stream:
@@ -147,7 +149,7 @@ func (o *oldStream) enlist() bool {
 	defer o.f.mu.Unlock()
 	silent := 0
 	for _, other := range o.f.olds {
-		if other.caller.Issuer == o.caller.Issuer && other.caller.Subject == o.caller.Subject && !closed(other.begun) {
+		if other.caller.Issuer == o.caller.Issuer && other.caller.Subject == o.caller.Subject && other.begun.Err() == nil {
 			silent++
 		}
 	}
@@ -174,7 +176,7 @@ func (o *oldStream) serve(ctx context.Context) {
 func (o *oldStream) wait(ctx context.Context) (why string) {
 	ctx, cancel := live.WhileGood(ctx, o.caller.Expires)
 	defer cancel()
-	begun, tooLate := o.begun, time.After(o.f.helloTime)
+	begun, tooLate := o.begun.Done(), time.After(o.f.helloTime)
 	var recalled, idle, gone <-chan struct{}
 	for {
 		select {
@@ -210,7 +212,7 @@ func (o *oldStream) beat() {
 
 // session returns the session; nil as long as there is none.
 func (o *oldStream) session() (session.Record, *live.Session) {
-	if !closed(o.begun) {
+	if o.begun.Err() == nil {
 		return session.Record{}, nil
 	}
 	return o.record, o.live
@@ -230,7 +232,7 @@ func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	late := o.ctx.Err() != nil
 	if !late {
 		o.record, o.live, o.recalled = r, l, st.Over()
-		close(o.begun)
+		o.adopts()
 	}
 	o.mu.Unlock()
 	if late {
@@ -260,14 +262,4 @@ func (f *Front) endOld(r session.Record) {
 	defer cancel()
 	_ = f.deps.Sessions.Delete(ctx, r.User, r.ID) // it may have ended already; otherwise it ends when it was idle for too long
 	f.EndSession(r.Key())
-}
-
-// closed reports whether a channel that is only ever closed is closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

@@ -153,7 +153,7 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 // failed allows another initialize, unless there is a session.
 func (o *oldStream) failed() {
 	o.mu.Lock()
-	o.beginning = closed(o.begun)
+	o.beginning = o.begun.Err() != nil
 	o.mu.Unlock()
 }
 
