@@ -129,7 +129,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 			got.Given[q.Key] = roots
 			continue
 		}
-		if !asked.Here && r.urls.has(q) { // the user has agreed, and is at the URL or was there
+		if !asked.Here && hasURL(r.urls.requests, urlOf(q)) { // the user has agreed, and is at the URL or was there
 			got.Given[q.Key] = mcp.Raw(`{"action":"accept"}`)
 			waiting = true
 			continue

@@ -132,19 +132,12 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// countIn counts the stream in, and registers it.
-func (o *oldStream) countIn() *refuse.Refusal {
-	ref := o.f.countStream(&o.caller, func() bool { return false })
-	if ref == nil && !o.enlist() {
-		o.f.uncountStream(&o.caller)
-		return refuse.Silent()
-	}
-	return ref
-}
-
-// enlist registers the stream. It returns false if its user has too many without a session;
+// countIn counts the stream in and registers it, unless its user has too many without a session;
 // without authentication there is no such bound.
-func (o *oldStream) enlist() bool {
+func (o *oldStream) countIn() *refuse.Refusal {
+	if ref := o.f.countStream(&o.caller, func() bool { return false }); ref != nil {
+		return ref
+	}
 	o.f.mu.Lock()
 	defer o.f.mu.Unlock()
 	silent := 0
@@ -154,10 +147,11 @@ func (o *oldStream) enlist() bool {
 		}
 	}
 	if silent >= maxSilent && (o.caller.Issuer != "" || o.caller.Subject != "") {
-		return false
+		o.f.uncountStream(&o.caller)
+		return refuse.Silent()
 	}
 	o.f.olds[o.id] = o
-	return true
+	return nil
 }
 
 // serve writes the stream.

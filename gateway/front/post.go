@@ -88,7 +88,7 @@ func readParams(m wire.Message) (p params, err error) {
 		case wire.MetaLogLevel:
 			p.logLevel = value
 		case wire.MetaProgressToken:
-			if isProgressToken(value) {
+			if len(value) > 0 && value[0] == '"' || isNumber(value) {
 				p.token = value
 			}
 		}

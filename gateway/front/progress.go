@@ -108,11 +108,6 @@ func (x *exchange) wants(params mcp.Raw) bool {
 	return wire.LogLevelAtLeast(level.Text(), x.call.LogLevel)
 }
 
-// isProgressToken reports whether a value may be a progress token: a string or a number.
-func isProgressToken(value mcp.Raw) bool {
-	return len(value) > 0 && (value[0] == '"' || isNumber(value))
-}
-
 func isNumber(value mcp.Raw) bool {
 	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
 }

@@ -152,7 +152,11 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	if len(less) > 0 {
 		result = result.Edit(less...)
 	}
-	head := appendMember(append(x.resultHead(), '{'), "_meta", x.f.meta(meta))
+	info := x.f.metaInfo
+	if meta.IsObject() {
+		info = meta.Edit(mcp.Edit{Name: wire.MetaServerInfo, Value: x.f.info})
+	}
+	head := appendMember(append(x.resultHead(), '{'), "_meta", info)
 	if kind != good {
 		head = append(append(head, `,"resultType":`...), want...)
 	}
@@ -192,14 +196,6 @@ func (h *hint) saw(ok bool) {
 	} else {
 		*h = wrong
 	}
-}
-
-// meta returns the _meta of a result with our serverInfo in it.
-func (f *Front) meta(meta mcp.Raw) mcp.Raw {
-	if !meta.IsObject() {
-		return f.metaInfo
-	}
-	return meta.Edit(mcp.Edit{Name: wire.MetaServerInfo, Value: f.info})
 }
 
 // isDuration reports whether the value is an integer that is not negative.

@@ -37,8 +37,6 @@ func urlOf(q mcp.InputRequest) string {
 	return q.Params.At("url").Text()
 }
 
-func (o *opened) has(q mcp.InputRequest) bool { return hasURL(o.requests, urlOf(q)) }
-
 func hasURL(requests []mcp.InputRequest, url string) bool {
 	return url != "" && slices.ContainsFunc(requests, func(q mcp.InputRequest) bool { return urlOf(q) == url })
 }
