@@ -393,8 +393,7 @@ func (x *exchange) finish(m message) {
 	}
 }
 
-// write writes the end of the answer. Only the caller for which close returned true may call
-// it.
+// write writes the end of the answer, for the one caller for which close returned true.
 func (x *exchange) write(status int, m message) {
 	if x.stream == nil && x.accept.stream && !x.accept.json && m.size() > 0 && status == http.StatusOK {
 		x.mu.Lock()

@@ -60,14 +60,11 @@ type Deps struct {
 	// Differs reports whether a list may differ in what is kept for its client. If the client of
 	// such a call has a home, the call is made there. Optional in a gateway alone.
 	Differs func(*mcp.Call) bool
-	// Arrived is called with the key of a session that this replica has become the owner of.
-	// May be nil.
+	// Arrived is told the key of a session that this replica now owns. May be nil.
 	Arrived func(session string)
-	// Leave gives up a session, by its key, so that another replica can own it. Optional in a
-	// gateway alone.
+	// Leave gives up a session, by its key, to other replicas. Optional in a gateway alone.
 	Leave func(session string)
-	// RootsChanged is called with the key of a session whose client's roots have changed. May
-	// be nil.
+	// RootsChanged is told the key of a session whose client's roots have changed. May be nil.
 	RootsChanged func(session string)
 	// Refused is called for each request that became no call, with the HTTP status and the
 	// failure. The caller may not be known yet, nor the method. May be nil.

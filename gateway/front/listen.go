@@ -12,8 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// readFilter reads a filter of subscriptions/listen. It refuses a filter that two readers
-// could understand differently.
+// readFilter reads a filter, and refuses one that two readers could understand differently.
 func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 	if want, err = mcp.ReadFilter(filter); err != nil {
 		return want, err

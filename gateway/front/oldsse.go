@@ -81,8 +81,7 @@ func OfSSE(path string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(path, messagesPath), viewSSEPath)
 }
 
-// SSEPaths returns the paths that are served for HTTP+SSE, of the stream and of messages. Both
-// are empty if it is disabled.
+// SSEPaths returns the paths of HTTP+SSE, of the stream and of messages, "" if it is disabled.
 func (f *Front) SSEPaths() (stream, messages string) {
 	if f.cfg.SSEPath == "" || f.cfg.SSEPath == SSEOff {
 		return "", ""

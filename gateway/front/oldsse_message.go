@@ -193,8 +193,7 @@ func (o *oldStream) run(serve func()) {
 	serve()
 }
 
-// whenIdle returns a channel that is closed as soon as no request is being served. It may be
-// called only once.
+// whenIdle returns, once, a channel that is closed as soon as no request is being served.
 func (o *oldStream) whenIdle() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -207,8 +206,7 @@ func (o *oldStream) whenIdle() <-chan struct{} {
 	return idle
 }
 
-// batch handles several messages, which some revisions that this transport carries allow. Each
-// message is answered by itself.
+// batch handles several messages, which some revisions allow. Each is answered by itself.
 func (o *oldStream) batch(p *posted) *refuse.Refusal {
 	record, l := o.session()
 	if l == nil {

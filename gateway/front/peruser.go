@@ -29,9 +29,8 @@ func newPerUser(most int) *perUser {
 // take counts one in. It returns false if the user is at the bound.
 func (p *perUser) take(c *mcp.Caller) bool { return p.count(c, 1, p.most) }
 
-// takeMore is take for something that replaces another one, which is about to end but may
-// still count. That may apply to everything a user has: with a client that reads nothing, the
-// end takes a while.
+// takeMore is take for something that replaces another one, which still counts until it has
+// ended. That may take a while, with a client that reads nothing, for all that a user has.
 func (p *perUser) takeMore(c *mcp.Caller) bool { return p.count(c, 1, 2*p.most) }
 
 // give counts one out.

@@ -38,8 +38,7 @@ func (p *posted) release(f *Front) {
 	}
 }
 
-// params are the members of a message's params that the front itself reads; nil for absent
-// ones.
+// params are the members of a message's params that the front itself reads; nil for absent ones.
 type params struct {
 	name, uri, ref, notifications, answers, state, task, taskID mcp.Raw
 	// Members of _meta.
@@ -198,8 +197,7 @@ func (f *Front) inEra(p *posted) *refuse.Refusal {
 	return f.stateful(p, header)
 }
 
-// read reads the message, or the batch. With a refusal it keeps the id of the message, if it
-// saw it.
+// read reads the message, or the batch. With a refusal it keeps the message's id, if it saw it.
 func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	if p.caller, ref = f.caller(p.r); ref != nil {
 		return ref
@@ -237,9 +235,8 @@ func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	return caller, nil
 }
 
-// era decides which dialect a message is in. It is stateless if its _meta or its header says
-// so; stateless then checks that both agree (2026-07-28 basic/versioning). header is the
-// version in the header.
+// era decides which dialect a message is in: stateless if its _meta or its header says so, which
+// must agree (2026-07-28 basic/versioning). header is the version in the header.
 func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
 	lines := p.r.Header[wire.HeaderVersion]
 	modern = p.params.version != nil

@@ -112,8 +112,7 @@ func isNumber(value mcp.Raw) bool {
 	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
 }
 
-// less compares two JSON numbers. Integers are compared by their digits: floats cannot
-// distinguish all of them.
+// less compares two JSON numbers, integers by their digits: floats cannot distinguish all.
 func less(a, b mcp.Raw) bool {
 	if isDuration(a) && isDuration(b) {
 		if len(a) != len(b) {

@@ -174,9 +174,8 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	return message{head: head, body: result[1:], tail: closeOne}
 }
 
-// cacheable reports whether the result of a method that lists nothing must say how long it is
-// valid (2026-07-28 server/utilities/caching; skills extension, Getting a Skill). For
-// directories, only clients require it.
+// cacheable reports whether the result of a method that lists nothing says how long it is valid
+// (2026-07-28 server/utilities/caching; skills extension; for directories, clients require it).
 func cacheable(method string) bool {
 	return method == mcp.MethodResourcesRead || method == mcp.MethodSkillsGet || method == mcp.MethodDirectoryRead
 }

@@ -40,10 +40,9 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 	}
 }
 
-// session finds the session that a request names. For another user, or another client of the
-// same user, or at the endpoint of another view, the session does not exist: a client that
-// obtains the id gains nothing. A new token of the same user and client keeps the session. If another replica owns the session,
-// the request is answered there.
+// session finds the session that a request names; if another replica owns it, the request is
+// answered there. The session exists for its user and client alone, with any of their tokens,
+// and at the endpoint of its view: who obtains its id gains nothing.
 func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
 	id, ref := checkSessionHeader(a.r.Header)
 	if ref != nil {

@@ -16,8 +16,7 @@ import (
 // discoverTTL is how long a stateless client may keep what it discovered.
 const discoverTTL = time.Minute
 
-// stateless serves a self-contained message (2026-07-28). Nothing is remembered between
-// messages.
+// stateless serves a self-contained message (2026-07-28): nothing is remembered between messages.
 func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	switch p.message.Kind {
 	case wire.Response:
@@ -120,8 +119,7 @@ func (p *posted) checkVersion(header string) *refuse.Refusal {
 	return nil
 }
 
-// checkRequest checks everything else that a stateless request must say, and returns its
-// routing name.
+// checkRequest checks what else a stateless request must say, and returns its routing name.
 func (p *posted) checkRequest() (name string, err error) {
 	if !p.params.caps.IsObject() {
 		return "", refuse.InvalidParams("_meta lacks %s, an object", wire.MetaClientCaps)

@@ -83,8 +83,7 @@ func DroppedError() *mcp.Error {
 	return mayHaveRun(failure.AnswerDropped, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 }
 
-// ExpiredError is the answer to a call that cannot continue because the caller's proof has
-// expired.
+// ExpiredError is the answer to a call that cannot continue: its caller's proof has expired.
 func ExpiredError() *mcp.Error {
 	return mayHaveRun(failure.TokenExpired, "the access token of this request has expired while it waited: make it again with a new one")
 }

@@ -123,8 +123,7 @@ func Method(allow string) *Refusal {
 		Err: mcp.Errorf(failure.HTTPMethod, "this method is not served here: use %s", allow)}
 }
 
-// Forbidden refuses a request that this endpoint accepts from nobody, such as one from a
-// foreign web page.
+// Forbidden refuses what is accepted from nobody, such as a request from a foreign web page.
 func Forbidden(name failure.Name, format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(name, format, args...)}
 }
