@@ -198,8 +198,7 @@ func (h *held) await(ctx context.Context) error {
 	return nil
 }
 
-// hold returns a held session. If it is not held, hold begins to hold it, provided that it may
-// be in the place.
+// hold returns a held session, or begins to hold one that may be in the place.
 func (s *sessions) hold(n name) (*held, error) {
 	if h := s.get(n); h != nil {
 		return h, nil
@@ -249,8 +248,7 @@ func (s *sessions) tell(ctx context.Context, h *held, c change) error {
 	return err
 }
 
-// end ends a session in its place and here. The caller has the turn. Errors: ErrMoved,
-// ErrUnavailable.
+// end ends a session, of which the caller has the turn. Errors: ErrMoved, ErrUnavailable.
 func (s *sessions) end(ctx context.Context, h *held, why cause, left time.Duration) error {
 	if s.place != nil {
 		err := s.place.remove(ctx, h, left)

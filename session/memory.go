@@ -97,8 +97,8 @@ func (m *Memory) Close() error {
 // Results returns the large results that are kept.
 func (m *Memory) Results() *Results { return m.results }
 
-// admit begins a session. A user at the bound gets room from a session that is hardly in use
-// any more. admit returns that session for eviction.
+// admit begins a session. A user at the bound gets room from a session that is hardly in use any
+// more, which admit returns.
 func (m *Memory) admit(r *Record) (old *held, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,8 +125,7 @@ func (m *Memory) admit(r *Record) (old *held, err error) {
 	return old, nil
 }
 
-// leastUsed returns the least recently used session, and ends it for its user. It returns nil
-// if even that one was used just now.
+// leastUsed returns the least recently used session, ended for its user; nil if it is in use.
 func (m *Memory) leastUsed(own map[*held]struct{}) *held {
 	var least *held
 	used := int64(math.MaxInt64)

@@ -18,8 +18,7 @@ type Metrics struct {
 // cause is why a session ended.
 type cause = prometheus.Counter
 
-// NewMetrics makes Metrics for the revisions that sessions can have, and registers them unless
-// reg is nil.
+// NewMetrics makes Metrics for the revisions of sessions, and registers them unless reg is nil.
 func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
 	with := promauto.With(reg)
 	opened := with.NewCounterVec(prometheus.CounterOpts{

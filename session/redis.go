@@ -94,8 +94,7 @@ func (s *Redis) RecordKey(key string) string {
 	return s.keys(n)[recordKey-1]
 }
 
-// step runs a script for a session and returns its result. Errors: ErrNotFound, ErrMoved,
-// ErrUnavailable.
+// step runs a script for a session. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
 func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args ...any) (any, error) {
 	if s.closed.Load() {
 		return nil, ErrUnavailable
@@ -139,8 +138,7 @@ func (s *Redis) open(key *seal.Key, what string, value any, bound ...string) (pl
 	return plain, err == nil
 }
 
-// validID reports whether Create could have minted an id. Anything else that clients send
-// never gets to Redis.
+// validID reports whether Create could have minted an id. No other one gets to Redis.
 func validID(id string) bool {
 	return len(id) == 26 && !strings.ContainsFunc(id, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') })
 }
@@ -177,8 +175,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	return r, nil
 }
 
-// Drop forgets a session that another replica owns now. It does not end the session, and does
-// not call OnEnd.
+// Drop forgets a session that another replica owns now, without ending it or calling OnEnd.
 func (s *Redis) Drop(key string) {
 	n := nameOf(key)
 	if h := s.get(n); h != nil {
@@ -187,8 +184,7 @@ func (s *Redis) Drop(key string) {
 	s.kept.drop(n)
 }
 
-// Close closes the connections and forgets what is held. The sessions stay in Redis for their
-// next owners.
+// Close closes the connections. The sessions stay in Redis for their next owners.
 func (s *Redis) Close() error {
 	if !s.close() {
 		return nil

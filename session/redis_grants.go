@@ -82,6 +82,5 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 	return string(shown) == digest, nil
 }
 
-// End forgets what this replica recorded for a session that has ended. In Redis it ends with
-// the session.
+// End forgets what this replica recorded for a session that has ended, as Redis does by itself.
 func (g *RedisGrants) End(key string) { g.own.End(key) }

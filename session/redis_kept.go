@@ -26,8 +26,7 @@ type Kept struct {
 	derived map[name]time.Duration // the sessions without records, and when Redis was last told of each
 }
 
-// Load returns the value kept for a session ("user:id") under a name; nil for none. Errors:
-// ErrUnavailable.
+// Load returns what is kept for a session's key under a name; nil for none. Errors: ErrUnavailable.
 func (k *Kept) Load(ctx context.Context, session, name string) ([]byte, error) {
 	n, seal := nameOf(session), k.s.seals.kept
 	got, err := k.s.step(ctx, recallScript, n, seal.Name(n.user, n.id, name))
@@ -82,8 +81,7 @@ func (k *Kept) drop(n name) {
 	delete(k.derived, n)
 }
 
-// sweep prolongs in Redis what is kept here. What is forgotten, or belongs to another replica,
-// expires.
+// sweep prolongs in Redis what is kept here, so that all else expires.
 func (k *Kept) sweep(ctx context.Context) {
 	k.mu.Lock()
 	derived := maps.Clone(k.derived)

@@ -11,8 +11,7 @@ import (
 // session of another version counts as missing. Version 1 had no owner.
 const recordVersion = 2
 
-// keptRecord is a Record in the form that is sealed for Redis. The client's JSON is kept in
-// strings, which preserves it byte for byte.
+// keptRecord is a Record as it is sealed for Redis. Strings preserve the client's JSON as it is.
 type keptRecord struct {
 	Version int `json:"version"`
 	Record

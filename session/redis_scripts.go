@@ -27,8 +27,7 @@ const (
 	eventKey  = 5
 )
 
-// First lines of scripts. Scripts that add something do not run when Redis is full; all others
-// do.
+// First lines of scripts. Those that add something do not run when Redis is full.
 const (
 	growing = "#!lua\n"
 	sparing = "#!lua flags=allow-oom\n"

@@ -120,8 +120,7 @@ func (r *Results) Keep(_ context.Context, user, id string, value []byte, ttl tim
 	return true, nil
 }
 
-// Load returns a result of a user, nil for none. Its bytes must not be modified. The error is
-// always nil.
+// Load returns a result of a user, not to be modified; nil for none. The error is always nil.
 func (r *Results) Load(_ context.Context, user, id string) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,8 +27,7 @@ func (s *sessions) List() (all []Listed) {
 	return all
 }
 
-// Get returns a session and restarts its idle time; see Store. For a held session it does not
-// ask the place.
+// Get returns a session, without asking the place if it is held; see Store.
 func (s *sessions) Get(ctx context.Context, user, id string) (Record, error) {
 	if s.closed.Load() {
 		return Record{}, ErrUnavailable
@@ -85,8 +84,7 @@ func (s *sessions) Delete(ctx context.Context, user, id string) error {
 // Log returns the event log of the sessions.
 func (s *sessions) Log() EventLog { return eventLog{s} }
 
-// close stops the goroutine without ending sessions. It reports whether this is the first
-// call.
+// close stops the goroutine without ending sessions, and reports whether this is the first call.
 func (s *sessions) close() bool {
 	first := s.closed.CompareAndSwap(false, true)
 	s.stop()

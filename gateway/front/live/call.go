@@ -69,7 +69,6 @@ func (c *Call) Stop() {
 }
 
 // Cancel cancels the calls whose request has this id: all of them, if a client used one twice.
-// Unknown ids are ignored.
 func (s *Session) Cancel(id mcp.Raw) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,7 @@ type Writer interface {
 	Usable() bool
 }
 
-// Stream is the stream for what belongs to none of a client's requests: a GET stream, or the
-// stream of HTTP+SSE.
+// Stream is a GET stream, or that of HTTP+SSE: for what belongs to none of a client's requests.
 type Stream struct {
 	name string // its name in the event log
 	to   Writer

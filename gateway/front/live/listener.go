@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// firstRetry is the wait before a lost listener tries again; each further wait is twice as
-	// long.
+	// firstRetry is the wait before a lost listener tries again. Each further one is twice as long.
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 	// ackTime is how long the upstreams may take to confirm a subscription.
@@ -164,8 +163,7 @@ func (s *Session) missed() bool {
 	return was
 }
 
-// ack records what the upstreams have agreed to, and reports whether this is a further
-// acknowledgement.
+// ack records what the upstreams have agreed to, and reports whether they had before.
 func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 const (
 	// MaxQuestions bounds the questions of a session that wait for their answers.
 	MaxQuestions = 64
-	// maxRetracted bounds the questions of a call that are remembered as withdrawn before they
-	// were put.
+	// maxRetracted bounds the questions of a call that were withdrawn before they were put.
 	maxRetracted = 100
 	// questionPrefix begins the ids of questions. A call id follows, so that no two replicas
 	// use the same question id.
@@ -23,8 +22,7 @@ const (
 	maxRoots = 64 << 10
 )
 
-// ErrQuestions means that a client has too many open questions. It is an *mcp.Error that
-// clients may read.
+// ErrQuestions means that a client has too many open questions. Clients may read it.
 var ErrQuestions error = mcp.Errorf(failure.TooManyQuestions, "too many questions wait for this client: let it answer some first")
 
 // Asker carries the questions of a call to its client.
@@ -193,8 +191,7 @@ func (s *Session) claim(id mcp.Raw) *question {
 	return q
 }
 
-// Answered takes a response of the client. A response that nobody waits for, or waits for any
-// more, is dropped.
+// Answered takes a response of the client. One that nobody waits for any more is dropped.
 func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	q := s.claim(m.ID)
 	if q == nil {

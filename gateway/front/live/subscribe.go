@@ -149,8 +149,7 @@ func (s *Session) NoteList(c *mcp.Call, reply *mcp.Reply) {
 	s.listed[c.Method] = sum
 }
 
-// tellChangedLists tells the client which of its lists have changed. listens is the call of
-// the new listener.
+// tellChangedLists tells the client which of its lists have changed, by the listener's call.
 func (s *Session) tellChangedLists(ctx context.Context, listens *mcp.Call) {
 	s.mu.Lock()
 	listed := s.listed

@@ -31,8 +31,7 @@ func CloseAfter(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// conn is a connection that was hijacked for a stream. It is an http.ResponseWriter whose head
-// has been written.
+// conn is a connection that was hijacked for a stream: a ResponseWriter after its head.
 type conn struct {
 	net.Conn
 	writer  *Writer

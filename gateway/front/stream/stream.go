@@ -75,8 +75,7 @@ func (s *Stream) Offer(data []byte) bool {
 	return s.put("", data)
 }
 
-// room reports whether there is room for an event. A single event always has room. The caller
-// holds mu.
+// room reports whether there is room for an event, as for any single one. The caller holds mu.
 func (s *Stream) room(data []byte) bool {
 	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= MaxUnsent
 }
@@ -237,8 +236,7 @@ func (s *Stream) Cut() {
 	s.End("", nil)
 }
 
-// Flushed waits until the client has taken everything that was sent so far, and reports
-// whether it did.
+// Flushed waits for the client to take everything that was sent so far, and reports whether it did.
 func (s *Stream) Flushed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 // ContentType is the media type of event streams.
 const ContentType = "text/event-stream"
 
-// Writer writes to all clients of an endpoint. Its exported fields must be set before its
-// first use.
+// Writer writes to all clients of an endpoint. Its exported fields are set before its first use.
 type Writer struct {
 	KeepAlive time.Duration // after this time an idle stream gets a comment
 	Timeout   time.Duration // for a client to take one write
@@ -20,8 +19,7 @@ type Writer struct {
 	hijacked sync.Map // *conn: those of long-lived streams
 }
 
-// Write writes a part of an answer, in pieces with a time limit for each: a slow client is not
-// a dead one.
+// Write writes a part of an answer, in pieces with a time limit each: slow clients are not dead.
 func (w *Writer) Write(rw http.ResponseWriter, rc *http.ResponseController, part []byte) error {
 	for {
 		w.Deadline(rc) // also for nothing: what net/http writes afterwards needs time, too
