@@ -59,8 +59,11 @@ func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts 
 				if cause != http.ErrAbortHandler {
 					w.Panicked(cause)
 				}
-				if s != nil {
-					s.Cut()
+				if s != nil { // without a proper end: half of it must not look whole
+					s.mu.Lock()
+					s.fail()
+					s.mu.Unlock()
+					s.End("", nil)
 				}
 			}
 		}()

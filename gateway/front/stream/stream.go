@@ -228,14 +228,6 @@ func (s *Stream) End(id string, last []byte) {
 	}
 }
 
-// Cut ends the stream without a proper end: half of it must not look whole.
-func (s *Stream) Cut() {
-	s.mu.Lock()
-	s.fail()
-	s.mu.Unlock()
-	s.End("", nil)
-}
-
 // Flushed waits for the client to take everything that was sent so far, and reports whether it did.
 func (s *Stream) Flushed() bool {
 	s.mu.Lock()
