@@ -50,50 +50,21 @@ func readParams(m wire.Message) (p params, err error) {
 	if m.Params == nil {
 		return p, nil
 	}
-	var meta mcp.Raw
-	err = wire.ReadObject(m.Params, func(name []byte, value mcp.Raw) {
-		switch string(name) {
-		case "_meta":
-			meta = value
-		case "name":
-			p.name = value
-		case "uri":
-			p.uri = value
-		case "ref":
-			p.ref = value
-		case "notifications":
-			p.notifications = value
-		case "inputResponses":
-			p.answers = value
-		case "requestState":
-			p.state = value
-		case "task":
-			p.task = value
-		case "taskId":
-			p.taskID = value
-		}
-	}, "_meta", "name", "uri", "ref", "arguments", "cursor", "notifications", "inputResponses", "requestState", "task", "taskId")
+	var meta, token mcp.Raw
+	members := [...]*mcp.Raw{&meta, &p.name, &p.uri, &p.ref, &p.notifications, &p.answers, &p.state, &p.task, &p.taskID}
+	err = wire.ReadObject(m.Params, members[:],
+		"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState", "task", "taskId", "arguments", "cursor")
 	if err != nil {
 		return p, err
 	}
-	err = wire.ReadObject(meta, func(name []byte, value mcp.Raw) {
-		switch string(name) {
-		case wire.MetaVersion:
-			p.version = value
-		case wire.MetaClientInfo:
-			p.clientInfo = value
-		case wire.MetaClientCaps:
-			p.caps = value
-		case wire.MetaLogLevel:
-			p.logLevel = value
-		case wire.MetaProgressToken:
-			if len(value) > 0 && value[0] == '"' || isNumber(value) {
-				p.token = value
-			}
-		}
-	}, wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
+	ofMeta := [...]*mcp.Raw{&p.version, &p.clientInfo, &p.caps, &p.logLevel, &token}
+	err = wire.ReadObject(meta, ofMeta[:],
+		wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
 	if err != nil {
 		return p, err
+	}
+	if len(token) > 0 && token[0] == '"' || isNumber(token) {
+		p.token = token
 	}
 	if m.Method == mcp.MethodComplete {
 		return p, wire.CheckObject(p.ref, "type", "name", "uri")

@@ -19,12 +19,12 @@ import (
 //
 // The text must have passed Scan.
 func CheckObject(obj mcp.Raw, routed ...string) error {
-	return ReadObject(obj, func([]byte, mcp.Raw) {}, routed...)
+	return ReadObject(obj, nil, routed...)
 }
 
-// ReadObject is CheckObject that calls fn for each member in order, up to the first one
-// that is refused. The name is valid only during the call.
-func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...string) error {
+// ReadObject is CheckObject that also stores the values of the first routed names: that of
+// routed[i], if there is one, in to[i].
+func ReadObject(obj mcp.Raw, to []*mcp.Raw, routed ...string) error {
 	if obj == nil {
 		return nil
 	}
@@ -39,7 +39,11 @@ func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...stri
 			return false
 		}
 		seen = append(seen, name)
-		fn(name, value)
+		for i, to := range to {
+			if string(name) == routed[i] {
+				*to = value
+			}
+		}
 		return true
 	})
 	if why != "" {
