@@ -131,8 +131,7 @@ func testClosed(t *testing.T, f *fixture) {
 	for range 2 {
 		succeeds(t, f.Close())
 	}
-	_, err := f.Create(t.Context(), session.Record{User: "alice"})
-	wantErr(t, "create", err, session.ErrUnavailable)
+	wantErr(t, "create", second(f.Create(t.Context(), session.Record{User: "alice"})), session.ErrUnavailable)
 	wantErr(t, "get", f.get(t, r), session.ErrUnavailable)
 	wantErr(t, "update", f.update(t, "alice", r.ID, func(*session.Record) {}), session.ErrUnavailable)
 	wantErr(t, "delete", f.Delete(t.Context(), "alice", r.ID), session.ErrUnavailable)

@@ -158,16 +158,15 @@ func (f *fixture) create(t *testing.T, user string) session.Record {
 	return r
 }
 
+// second returns the error of a call.
+func second[T any](_ T, err error) error { return err }
+
 func (f *fixture) get(t *testing.T, r session.Record) error {
-	t.Helper()
-	_, err := f.Get(t.Context(), r.User, r.ID)
-	return err
+	return second(f.Get(t.Context(), r.User, r.ID))
 }
 
 func (f *fixture) update(t *testing.T, user, id string, change func(*session.Record)) error {
-	t.Helper()
-	_, err := f.Update(t.Context(), user, id, change)
-	return err
+	return second(f.Update(t.Context(), user, id, change))
 }
 
 func (f *fixture) delete(t *testing.T, r session.Record) {
@@ -177,13 +176,10 @@ func (f *fixture) delete(t *testing.T, r session.Record) {
 
 // append and read say how it went with a stream of the session of this key.
 func (f *fixture) append(t *testing.T, key, stream string) error {
-	t.Helper()
-	_, err := f.Log().Append(t.Context(), key, stream, []byte("late"))
-	return err
+	return second(f.Log().Append(t.Context(), key, stream, []byte("late")))
 }
 
 func (f *fixture) read(t *testing.T, key, stream string, after uint64) error {
-	t.Helper()
 	_, _, _, err := f.Log().Read(t.Context(), key, stream, after)
 	return err
 }
