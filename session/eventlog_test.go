@@ -217,7 +217,7 @@ func TestDroppedWhileRead(t *testing.T) {
 // TestDroppedStreams: what was dropped says that, whatever is asked of it, and nothing is written
 // of it: Redis would lose streams that are only unknown here.
 func TestDroppedStreams(t *testing.T) {
-	h := &held{log: streams{room: &logRoom{}, byName: map[string]*stream{"s": {last: 1}}}}
+	h := &held{log: streams{room: mcp.NewMemory(1<<20).Outside("", "u"), byName: map[string]*stream{"s": {last: 1}}}}
 	h.log.close()
 	_, _, added := h.log.add("s", nil, logged{}, false, 0)
 	_, requested := h.log.answers("s", 0)

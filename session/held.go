@@ -21,7 +21,7 @@ type sessions struct {
 	log     *slog.Logger
 	count   *Metrics
 	clock   func() time.Duration // monotonic, so that setting the clock forward ends no session
-	place   *Redis               // where sessions outlive this process; nil for nowhere
+	place   place                // where sessions outlive this process; nil for nowhere
 	onEnd   func(*held)          // called once for each session that has ended, under no lock except perhaps its turn
 	logRoom *mcp.Memory          // for event logs; with Redis, for those of the sessions that are held
 	closed  atomic.Bool
@@ -30,6 +30,20 @@ type sessions struct {
 
 	known atomic.Int64
 	held  sync.Map // *held by name
+}
+
+// place is where sessions outlive the process. The caller of a method that takes a session has
+// its turn. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
+type place interface {
+	// load reads a session into h.
+	load(ctx context.Context, h *held) error
+	write(ctx context.Context, h *held, c change) error
+	// remove ends a session. A session without an owner is ended only if the place would not
+	// keep it for longer than left; otherwise the error is ErrMoved.
+	remove(ctx context.Context, h *held, left time.Duration) error
+	fetch(ctx context.Context, h *held, stream string, list []logged) ([]Event, error)
+	// swept is called at the end of each sweep.
+	swept(ctx context.Context)
 }
 
 // change is what a place is told of a session, apart from changes to its streams.

@@ -10,9 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
-// load reads a session from Redis. Its caller, as those of the methods below that take a
-// session, has its turn. Errors: ErrNotFound, also for a record that cannot be read, ErrMoved,
-// ErrUnavailable.
+// load reads a session from Redis. Errors: ErrNotFound, also for a record that cannot be read,
+// ErrMoved, ErrUnavailable.
 func (s *Redis) load(ctx context.Context, h *held) error {
 	n := h.name
 	got, err := s.step(ctx, loadScript, n)
@@ -84,8 +83,7 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 	return err
 }
 
-// remove ends a session in Redis. One without an owner is ended only if Redis would not keep it
-// for longer than left; otherwise the error is ErrMoved.
+// remove ends a session in Redis.
 func (s *Redis) remove(ctx context.Context, h *held, left time.Duration) error {
 	_, err := s.step(ctx, removeScript, h.name, left.Milliseconds())
 	return err

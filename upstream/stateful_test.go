@@ -513,7 +513,7 @@ func TestSkillsEndWithTheirSession(t *testing.T) {
 			if lists != want {
 				t.Errorf("in session %d skills were listed %d times", want, lists)
 			}
-			u.EndSession("u:s")
+			u.EndSession("u:s", true)
 			synctest.Wait()
 		}
 	})

@@ -112,10 +112,10 @@ var layers = []layer{
 	{level: 2, dir: "gateway/configtext", ours: []string{"internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3"}}, // pin for what people cannot see
-	{level: 1, dir: "gateway/doorway"},
+	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1"}},
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
-	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}}, // admin for the form of questions and answers
+	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                  // admin for the form of questions and answers
 	{level: 5, dir: "gateway/deceits", ours: []string{"0-4", "gateway/config"}},
 	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
 	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "gateway/admin", "gateway/config", "gateway/configtext"}},

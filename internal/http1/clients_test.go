@@ -242,6 +242,7 @@ func TestClientsEarly(t *testing.T) {
 }
 
 // TestClientsEnd: a handler may ask that the connection ends with its answer; a panic ends it, too.
+// All runs in synctest bubbles.
 func TestClientsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler http.HandlerFunc

@@ -20,7 +20,7 @@ func (l *lab) tryDisclosure(t *testing.T, upstreams []upstream) {
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{
-		Binary: l.gateway, Dir: t.TempDir(), Sections: "disclosure: {mode: progressive}\n" + config(t, upstreams[i:i+1]),
+		Binary: l.gateway, Dir: t.TempDir(), Sections: "disclosure: {mode: progressive}\n" + upstreamsSection(t, upstreams[i:i+1]),
 	})
 	if err != nil {
 		t.Fatal(err)

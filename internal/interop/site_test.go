@@ -63,7 +63,7 @@ func (l *lab) startSite(t *testing.T, upstreams []upstream) site {
 		Dir:    t.TempDir(),
 		Listen: addrs[0],
 		Auth:   fmt.Sprintf(`{mode: oauth, issuers: [{url: "%s", require_typ: [at+jwt]}], required_scopes: [mcp]}`, s.issuer),
-		Sections: config(t, []upstream{s.everything, s.python}) + fmt.Sprintf(`
+		Sections: upstreamsSection(t, []upstream{s.everything, s.python}) + fmt.Sprintf(`
 policy:
   default: deny
   rules:

@@ -60,7 +60,7 @@ func (l *lab) trySkills(t *testing.T, upstreams []upstream) {
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{
-		Binary: l.gateway, Dir: t.TempDir(), Sections: config(t, upstreams[i:i+1]) + fmt.Sprintf("  - {name: playbooks, skills: %q}\n", dir),
+		Binary: l.gateway, Dir: t.TempDir(), Sections: upstreamsSection(t, upstreams[i:i+1]) + fmt.Sprintf("  - {name: playbooks, skills: %q}\n", dir),
 	})
 	if err != nil {
 		t.Fatal(err)

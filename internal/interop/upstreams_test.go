@@ -109,8 +109,8 @@ func (l *lab) startUpstreams(t *testing.T) []upstream {
 	}
 }
 
-// config returns the section upstreams of the gateway's configuration. JSON is valid YAML.
-func config(t *testing.T, upstreams []upstream) string {
+// upstreamsSection returns the section upstreams of the gateway's configuration. JSON is valid YAML.
+func upstreamsSection(t *testing.T, upstreams []upstream) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("upstreams:\n")
