@@ -52,12 +52,13 @@ func (s *Server) accept() {
 	for {
 		conn, err := s.door.Accept()
 		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
 		case err != nil:
 			select {
 			case s.failed <- err:
 			case <-s.door.closing:
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
 			}
 		case s.plain == nil:
 			s.give(conn)

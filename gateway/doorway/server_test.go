@@ -188,6 +188,17 @@ func TestServerFailures(t *testing.T) {
 	}
 }
 
+// TestServerFails: a listener that somebody else has closed ends the server.
+func TestServerFails(t *testing.T) {
+	s := serve(t, serverOwn, listen(t))
+	s.listener.Close()
+	err := <-s.ended
+	if !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	s.ended <- http.ErrServerClosed // for the end of the test
+}
+
 // TestServerEnds: a connection that comes to net/http after the end is closed.
 func TestServerEnds(t *testing.T) {
 	s := serve(t, serverOwn, listen(t))

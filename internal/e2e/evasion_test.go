@@ -92,19 +92,20 @@ func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
 // TestH_61_ACursorIsItsUsers uses a user's cursor as other users.
 func TestH_61_ACursorIsItsUsers(t *testing.T) {
 	t.Parallel()
-	const many = 1500 // more than a page
+	const each, many = 1500, 3000 // more than a page, of two servers
 	var tools []string
-	for i := range many {
+	for i := range each {
 		tools = append(tools, fmt.Sprintf("tool-%04d", i))
 	}
-	s := scripted(t, stateless)
+	s, other := scripted(t, stateless), scripted(t, stateless)
 	s.Tools(tools...)
+	other.Tools(tools...)
 	g := guard(t, gateway.Config{
 		Policy: policy.Config{Rules: []policy.Rule{
 			{Name: "all", Who: policy.Who{Users: []string{"alice", "bob"}}, Allow: []string{"tools:*"}},
 			{Name: "some", Who: policy.Who{Users: []string{"carol"}}, Allow: []string{"tools:up/tool-1499"}},
 		}},
-		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}, {Name: "up2", URL: other.URL}},
 	})
 	for _, revision := range eras {
 		alice := g.raw(t, revision, g.issuer.Token(nil))
@@ -124,7 +125,7 @@ func TestH_61_ACursorIsItsUsers(t *testing.T) {
 			}
 		}
 		whole := append(names(t, page, "tools"), names(t, mustCall(t, alice, "tools/list", rest), "tools")...)
-		if len(whole) != many || !slices.IsSorted(whole) {
+		if len(whole) != many || !slices.IsSorted(whole[:each]) || !slices.IsSorted(whole[each:]) {
 			t.Errorf("%s: her two pages have %d tools", revision, len(whole))
 		}
 		carol := g.connect(t, revision, g.issuer.Token(claims{"sub": "carol"}))

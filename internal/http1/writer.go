@@ -74,8 +74,12 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 	return w.c.nc.SetWriteDeadline(t)
 }
 
-// Hijack implements http.Hijacker. The head is sent if there is one.
+// Hijack implements http.Hijacker, for connections of clients: those of Transports belong to who
+// called Serve. The head is sent if there is one.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.clients == nil {
+		return nil, nil, http.ErrNotSupported
+	}
 	if w.status != 0 {
 		if err := w.FlushError(); err != nil {
 			return nil, nil, err
