@@ -17,14 +17,14 @@ const joined = 32 << 10
 var errAnswer = errors.New("http1: the handler's answer has a malformed header, or another length than it says")
 
 // writer is the http.ResponseWriter of a Server. It sends an answer in chunks if its length is
-// not known when it is flushed or has become large.
+// not known when it is flushed or has become large. What is small waits until it is flushed.
 type writer struct {
 	c       *serving
 	clients *Clients
 	watch   *time.Timer // begins serving.watch
 	header  http.Header
 	status  int
-	waiting []byte // the beginning of the body, until the head is sent
+	waiting []byte // of the body, not sent yet
 	begun   bool   // the head was sent
 	chunked bool
 	length  int64 // of the body so far
@@ -46,11 +46,11 @@ func (w *writer) WriteHeader(status int) {
 func (w *writer) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	w.length += int64(len(p))
-	if !w.begun && len(w.waiting)+len(p) <= joined {
+	if len(w.waiting)+len(p) <= joined {
 		w.waiting = append(w.waiting, p...)
 		return len(p), nil
 	}
-	if err := w.send(p); err != nil {
+	if err := w.send(p, false); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -58,11 +58,8 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // FlushError is for http.ResponseController.
 func (w *writer) FlushError() error {
-	if w.begun {
-		return nil
-	}
 	w.WriteHeader(http.StatusOK)
-	return w.send(nil)
+	return w.send(nil, false)
 }
 
 // SetReadDeadline is for http.ResponseController. The body has been received.
@@ -96,24 +93,20 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // finish sends the rest of the answer. After an error the connection cannot be used again.
 func (w *writer) finish() error {
 	w.WriteHeader(http.StatusOK)
-	if w.chunked {
-		_, err := w.c.nc.Write([]byte("0" + crlf + crlf))
-		return err
+	if !w.chunked {
+		length := strconv.FormatInt(w.length, 10)
+		if declared := w.header["Content-Length"]; declared == nil {
+			w.header["Content-Length"] = []string{length}
+		} else if declared[0] != length {
+			return errAnswer
+		}
 	}
-	length := strconv.FormatInt(w.length, 10)
-	if declared := w.header["Content-Length"]; declared == nil {
-		w.header["Content-Length"] = []string{length}
-	} else if declared[0] != length {
-		return errAnswer
-	}
-	if w.begun {
-		return nil
-	}
-	return w.send(nil)
+	return w.send(nil, true)
 }
 
-// send sends a part of the body; before it the head and what waits, unless that was done.
-func (w *writer) send(p []byte) error {
+// send sends what waits and a further part of the body; before it the head, unless that was done,
+// and after it the end of the last chunk.
+func (w *writer) send(p []byte, last bool) error {
 	out := w.c.out[:0]
 	if !w.begun {
 		w.begun, w.chunked = true, w.header["Content-Length"] == nil
@@ -130,12 +123,12 @@ func (w *writer) send(p []byte) error {
 		out = append(strconv.AppendInt(out, int64(size), 16), crlf...)
 	}
 	out = append(out, w.waiting...)
-	w.waiting = nil
+	w.waiting = w.waiting[:0]
 	if len(p) > joined { // it is not copied
-		if _, err := w.c.nc.Write(out); err != nil {
+		if err := w.put(out); err != nil {
 			return err
 		}
-		if _, err := w.c.nc.Write(p); err != nil {
+		if err := w.put(p); err != nil {
 			return err
 		}
 		out, p = out[:0], nil
@@ -144,11 +137,20 @@ func (w *writer) send(p []byte) error {
 	if w.chunked && size > 0 {
 		out = append(out, crlf...)
 	}
-	w.c.out = out
-	if len(out) == 0 {
+	if w.chunked && last {
+		out = append(out, "0\r\n\r\n"...)
+	}
+	if w.c.out = out; w.clients != nil && cap(out) > inBuffer {
+		w.c.out = nil // there may be thousands of idle connections
+	}
+	return w.put(out)
+}
+
+func (w *writer) put(p []byte) error {
+	if len(p) == 0 {
 		return nil
 	}
-	_, err := w.c.nc.Write(out)
+	_, err := w.c.nc.Write(p)
 	return err
 }
 
