@@ -124,7 +124,10 @@ func (w *writer) send(p []byte, last bool) error {
 	}
 	out = append(out, w.waiting...)
 	w.waiting = w.waiting[:0]
-	if len(p) > joined { // it is not copied
+	if len(p) > joined { // most of it is not copied
+		if n := joined - len(out); len(out) > 0 && n > 0 { // what the client needs first is not a write of its own
+			out, p = append(out, p[:n]...), p[n:]
+		}
 		if err := w.put(out); err != nil {
 			return err
 		}
