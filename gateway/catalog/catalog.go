@@ -221,7 +221,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			continue
 		}
 		shared++
-		states[i] = sourceState{state: StateConnecting, since: time.Now()}
+		states[i] = sourceState{state: StateConnecting, since: time.Now(), halfSeen: s.byClass}
 	}
 	c.sessions = newSessions(c, before, deps.Keep)
 	c.remember(before)
@@ -380,11 +380,11 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	defer timer.Stop()
 	settled := true
 	for i, from := range c.sources {
-		classes := s.states[i].classes
-		if classes == nil {
+		state := &s.states[i]
+		if !state.classed() {
 			continue
 		}
-		_, known := classes[class]
+		_, known := state.classes[class]
 		settled = settled && known
 		if call.Aside && !known && !from.looks.Room() {
 			continue

@@ -289,6 +289,51 @@ func TestClassesChange(t *testing.T) {
 			t.Error("listeners are not told")
 		}
 	})
+	bubble(t, "the first look as a client that declares nothing is waited for", func(t *testing.T) {
+		crm := byClass(newServer("crm"))
+		answer := crm.override[mcp.MethodToolsList]
+		slow := func(takes time.Duration) {
+			crm.on(mcp.MethodToolsList, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+				waitFor(ctx, takes)
+				return answer(ctx, call)
+			})
+		}
+		sees := func(c *Catalog, caps, want string, wait time.Duration) {
+			t.Helper()
+			began := time.Now()
+			list := do(t, c, declares(caps, call(mcp.MethodToolsList, ""))).List
+			if took := time.Since(began); took != wait {
+				t.Errorf("the list took %v, want %v", took, wait)
+			}
+			var names []string
+			for _, item := range list.Items {
+				names = append(names, strings.TrimPrefix(item.Name, "crm__"))
+			}
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("%s sees %q, want %q", caps, got, want)
+			}
+			if !list.Private {
+				t.Error("a list that may differ by class is not private")
+			}
+		}
+		slow(warmUp - time.Millisecond)
+		c := newCatalog(t, Config{}, classed(crm))
+		stop := running(t, c)
+		sees(c, "{}", "echo type", 2*(warmUp-time.Millisecond))
+		stop()
+
+		slow(warmUp + classWait/2)
+		c = newCatalog(t, Config{}, classed(crm))
+		running(t, c)
+		const all = "ask compose echo page roots sample view" // what the gateway sees
+		sees(c, "{}", all, warmUp+classWait)
+		sees(c, "{}", all, 0)
+		if c.WaitFirst(t.Context()); c.snap.Load().states[0].halfSeen {
+			t.Error("the upstream counts as heard before it was looked at as both")
+		}
+		sees(c, "{}", "echo type", 0)
+		sees(c, form, "echo type", classWait)
+	})
 	bubble(t, "a reload keeps what classes see", func(t *testing.T) {
 		crm := byClass(newServer("crm"))
 		before := newCatalog(t, Config{}, classed(crm))

@@ -148,15 +148,12 @@ func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 	}
 	bare, same, err := w.lookAs(ctx, looks.Nothing, which)
 	switch {
-	case ctx.Err() != nil, err != nil && w.state.classes == nil:
-		return // until the next look, all clients see what the gateway sees
-	case err != nil:
+	case ctx.Err() != nil:
+		return
+	case err != nil && w.state.classes != nil:
 		bare = w.state.classes[looks.Nothing]
-	case same:
-		if w.state.classes != nil {
-			w.showClasses(nil)
-			w.s.looks.Clear()
-		}
+	case err != nil, same: // after an error, until the next look
+		w.showToAll()
 		return
 	}
 	w.lookAsEach(ctx, map[string]*sourceState{looks.Nothing: bare}, w.s.looks.Classes(true), which)
@@ -165,7 +162,7 @@ func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 // lookAsNew looks at the upstream as those classes for which somebody waits.
 func (w *watch) lookAsNew(ctx context.Context) {
 	if w.state.classes == nil {
-		w.s.looks.Clear()
+		w.showToAll()
 		return
 	}
 	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.looks.Classes(false), w.state.offers.kinds)
@@ -191,6 +188,7 @@ func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, c
 	}
 	maps.DeleteFunc(w.aside, func(class string, _ *watch) bool { return known[class] == nil })
 	w.showClasses(known)
+	w.s.looks.Over(looks.Nothing, nil)
 	for _, class := range classes {
 		w.s.looks.Over(class, failed[class])
 	}
@@ -248,11 +246,19 @@ func (w *watch) shareAmong(known map[string]*sourceState, class string) *sourceS
 	return &own
 }
 
+// showToAll shows all clients what the gateway sees.
+func (w *watch) showToAll() {
+	if w.state.classed() {
+		w.showClasses(nil)
+	}
+	w.s.looks.Clear()
+}
+
 // showClasses makes what classes see visible to their clients, and tells listeners if that
 // has changed.
 func (w *watch) showClasses(classes map[string]*sourceState) {
 	was := w.state
-	w.state.classes = classes
+	w.state.classes, w.state.halfSeen = classes, false
 	w.publish()
 	var changed kindSet
 	for class := range was.classes {

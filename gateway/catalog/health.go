@@ -22,7 +22,7 @@ func (w *watch) breakDown(k kind, err error) {
 	w.due[k] = now.Add(retryList)
 	if now.Sub(w.broken[k].since) >= keepLists {
 		w.state.drop(k)
-		w.state.classes = nil
+		w.state.unlook(w.s)
 	}
 }
 
@@ -31,6 +31,11 @@ func (s *sourceState) drop(k kind) {
 	if s.lists[k] != nil {
 		s.former[k], s.lists[k] = s.lists[k], nil
 	}
+}
+
+// unlook forgets what classes of clients see of a source.
+func (k *sourceState) unlook(at *source) {
+	k.classes, k.halfSeen = nil, at.byClass && at.users == nil
 }
 
 // lostContact distinguishes failures of the whole upstream from those of one list.
@@ -104,7 +109,8 @@ func (w *watch) dropStale() (dropped bool) {
 			dropped = true
 		}
 	}
-	w.state.classes, w.aside = nil, nil
+	w.state.unlook(w.s)
+	w.aside = nil
 	return dropped
 }
 

@@ -84,7 +84,7 @@ func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 // of clients sees.
 func buildAmong(p *plan, states, all []sourceState, previous *snapshot) *snapshot {
 	s := newSnapshot(p, states, all)
-	s.varies = slices.ContainsFunc(states, func(k sourceState) bool { return k.classes != nil })
+	s.varies = slices.ContainsFunc(states, func(k sourceState) bool { return k.classed() })
 	s.uris = newURIIndex(p, all)
 	for k := range kinds {
 		if previous != nil && s.mergesAs(k, previous) {
@@ -116,7 +116,7 @@ func (s *snapshot) mergesAs(k kind, other *snapshot) bool {
 		return false
 	}
 	same := func(a, b sourceState) bool {
-		return a.lists[k] == b.lists[k] && a.former[k] == b.former[k] && a.heard == b.heard
+		return a.lists[k] == b.lists[k] && a.former[k] == b.former[k] && a.heard == b.heard && a.halfSeen == b.halfSeen
 	}
 	return slices.EqualFunc(s.states, other.states, same) && slices.EqualFunc(s.all, other.all, func(a, b sourceState) bool {
 		return a.lists[k] == b.lists[k] && maps.EqualFunc(a.classes, b.classes, func(a, b *sourceState) bool { return a.lists[k] == b.lists[k] })

@@ -43,6 +43,9 @@ type sourceState struct {
 	failure      string             // the last error, "" when all is well
 	failed       failure.Name       // which failure that is
 	since        time.Time          // of state
+	// halfSeen: the upstream may show something else to clients that declare less, and has not been
+	// looked at as one that declares nothing.
+	halfSeen bool
 	// classes has what the upstream shows to clients that declare less than the gateway, by
 	// class; nil for an upstream that shows the same to all. See looks.
 	classes map[string]*sourceState
@@ -211,8 +214,14 @@ func (k *sourceState) elsewhere(which kind, list *publicList) (entries []entry) 
 	return entries
 }
 
-// varies reports whether a list differs by class.
+// classed reports whether the upstream may show something else to some class than to the gateway.
+func (k *sourceState) classed() bool { return k.classes != nil || k.heard && k.halfSeen }
+
+// varies reports whether a list differs by class, or may do so.
 func (k *sourceState) varies(which kind) bool {
+	if k.heard && k.halfSeen {
+		return true
+	}
 	for _, own := range k.classes {
 		if own.lists[which] != k.lists[which] {
 			return true
@@ -239,7 +248,7 @@ func (k *sourceState) take(which kind, list *publicList) {
 
 // same reports whether nothing has changed.
 func (k *sourceState) same(as *sourceState) bool {
-	return k.state == as.state && k.heard == as.heard && k.instructions == as.instructions && k.plainSkills == as.plainSkills &&
+	return k.state == as.state && k.heard == as.heard && k.instructions == as.instructions && k.plainSkills == as.plainSkills && k.halfSeen == as.halfSeen &&
 		k.failure == as.failure && k.failed == as.failed && k.since.Equal(as.since) && k.lists == as.lists && k.former == as.former &&
 		reflect.DeepEqual(k.offers, as.offers) && (k.classes == nil) == (as.classes == nil) && maps.EqualFunc(k.classes, as.classes, (*sourceState).same)
 }
@@ -289,6 +298,9 @@ func inherited(s *source, p *plan, before *Catalog) (sourceState, bool) {
 			break // a change in which of its URIs look like another upstream's
 		}
 		state := states[was.index]
+		if s.byClass != was.byClass {
+			state.unlook(s)
+		}
 		return state, state.heard
 	}
 	return sourceState{}, false

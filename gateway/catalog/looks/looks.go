@@ -34,8 +34,8 @@ func ClassOf(caps mcp.Raw) string {
 	return string(declared.Object())
 }
 
-// Table has the classes of clients, but for Nothing, as which one upstream is looked at. It
-// is safe for concurrent use.
+// Table has the classes of clients as which one upstream is looked at; Nothing only as long as
+// somebody waits for the first look as one that declares nothing. It is safe for concurrent use.
 type Table struct {
 	wake chan struct{} // see Wake
 
@@ -60,7 +60,7 @@ func (t *Table) Wake() <-chan struct{} { return t.wake }
 // Want records that a client of a class calls. It returns what to wait for, nil for nothing.
 // A caller does not wait for a look that was too slow for another caller.
 func (t *Table) Want(class string, known bool) (done <-chan struct{}) {
-	if class == Nothing {
+	if class == Nothing && known {
 		return nil
 	}
 	t.mu.Lock()
@@ -122,7 +122,7 @@ func (t *Table) Classes(all bool) (classes []string) {
 	defer t.mu.Unlock()
 	t.dropIdle()
 	for class, one := range t.all {
-		if all || one.done != nil {
+		if class != Nothing && (all || one.done != nil) {
 			classes = append(classes, class)
 		}
 	}
@@ -143,6 +143,9 @@ func (t *Table) Over(class string, err error) {
 	if one.done != nil {
 		close(one.done)
 		one.done = nil
+	}
+	if class == Nothing {
+		delete(t.all, class)
 	}
 }
 
