@@ -109,6 +109,9 @@ func (s kindSet) lists() (l mcp.Lists) {
 
 // kindsIn returns the kinds of lists.
 func kindsIn(l mcp.Lists) (s kindSet) {
+	if l == 0 { // as with every progress event
+		return 0
+	}
 	for k := range kinds {
 		if l&mcp.ListsRead(k.method()) != 0 {
 			s |= setOf(k)

@@ -74,14 +74,13 @@ func (x *exchange) tellProgress() {
 	if x.pace == nil {
 		x.pace = rate.NewLimiter(progressRate, progressBurst)
 	}
-	turn := x.pace.Reserve()
-	wait := turn.Delay()
-	if wait == 0 {
+	now := time.Now()
+	if x.pace.AllowN(now, 1) {
 		x.held = false
 		x.tell(mcp.NoteProgress, x.params)
 		return
 	}
-	turn.Cancel()
+	wait := time.Duration((1 - x.pace.TokensAt(now)) / progressRate * float64(time.Second))
 	if x.holding == nil {
 		x.holding = time.AfterFunc(wait, x.tellHeld)
 	} else {
