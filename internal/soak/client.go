@@ -224,7 +224,7 @@ func (s *getStream) take(m mcptest.Message, mine string) string {
 		s.mu.Wake()
 		s.mu.Unlock()
 		return ""
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/message":
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/skills/list_changed", "notifications/message":
 		return ""
 	}
 	return "got what belongs elsewhere: " + m.Text
