@@ -48,7 +48,6 @@ type serving struct {
 	*conn
 	base    context.Context // of the requests
 	watched chan error      // the result of watch
-	out     []byte          // reused for what is sent
 	date    date
 
 	mu    sync.Mutex // guards the fields below

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 )
 
@@ -40,10 +39,9 @@ type Config struct {
 // Transport is an http.RoundTripper. It reuses its connections where that is certainly safe.
 // Its methods may be called concurrently.
 type Transport struct {
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	head    int
-	pool    *pool
-	buffers sync.Pool // of *[]byte, for requests as they are written
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	head int
+	pool *pool
 }
 
 // New makes a Transport.
@@ -56,7 +54,6 @@ func New(cfg Config) *Transport {
 	if t.dial == nil {
 		t.dial = (&net.Dialer{}).DialContext
 	}
-	t.buffers.New = func() any { return new([]byte) }
 	return t
 }
 
@@ -100,10 +97,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if what := unsupported(req); what != "" {
 		return nil, errors.New("http1: not supported: " + what)
 	}
-	buf := t.buffers.Get().(*[]byte)
-	defer t.buffers.Put(buf)
-	out, err := appendRequest((*buf)[:0], req)
-	*buf = out[:0]
+	buf := borrow()
+	defer giveBack(buf)
+	out, err := appendRequest(*buf, req)
+	*buf = out
 	if err != nil {
 		return nil, err
 	}

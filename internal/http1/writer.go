@@ -24,8 +24,8 @@ type writer struct {
 	watch   *time.Timer // begins serving.watch
 	header  http.Header
 	status  int
-	waiting []byte // of the body, not sent yet
-	begun   bool   // the head was sent
+	waiting *[]byte // of the body, not sent yet; nil for nothing
+	begun   bool    // the head was sent
 	chunked bool
 	length  int64 // of the body so far
 	bounded bool  // the handler has set a deadline
@@ -46,14 +46,25 @@ func (w *writer) WriteHeader(status int) {
 func (w *writer) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	w.length += int64(len(p))
-	if len(w.waiting)+len(p) <= joined {
-		w.waiting = append(w.waiting, p...)
+	if w.waits()+len(p) <= joined {
+		if w.waiting == nil {
+			w.waiting = borrow()
+		}
+		*w.waiting = append(*w.waiting, p...)
 		return len(p), nil
 	}
 	if err := w.send(p, false); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// waits returns how many bytes wait.
+func (w *writer) waits() int {
+	if w.waiting == nil {
+		return 0
+	}
+	return len(*w.waiting)
 }
 
 // FlushError is for http.ResponseController.
@@ -107,7 +118,9 @@ func (w *writer) finish() error {
 // send sends what waits and a further part of the body; before it the head, unless that was done,
 // and after it the end of the last chunk.
 func (w *writer) send(p []byte, last bool) error {
-	out := w.c.out[:0]
+	buf := borrow()
+	defer giveBack(buf)
+	out := *buf
 	if !w.begun {
 		w.begun, w.chunked = true, w.header["Content-Length"] == nil
 		w.last = w.clients != nil && ends(w.header)
@@ -118,12 +131,15 @@ func (w *writer) send(p []byte, last bool) error {
 			return errAnswer
 		}
 	}
-	size := len(w.waiting) + len(p)
+	size := w.waits() + len(p)
 	if w.chunked && size > 0 { // an empty chunk would be the last one
 		out = append(strconv.AppendInt(out, int64(size), 16), crlf...)
 	}
-	out = append(out, w.waiting...)
-	w.waiting = w.waiting[:0]
+	if w.waiting != nil {
+		out = append(out, *w.waiting...)
+		giveBack(w.waiting)
+		w.waiting = nil
+	}
 	if len(p) > joined { // most of it is not copied
 		if n := joined - len(out); len(out) > 0 && n > 0 { // what the client needs first is not a write of its own
 			out, p = append(out, p[:n]...), p[n:]
@@ -143,9 +159,7 @@ func (w *writer) send(p []byte, last bool) error {
 	if w.chunked && last {
 		out = append(out, "0\r\n\r\n"...)
 	}
-	if w.c.out = out; w.clients != nil && cap(out) > inBuffer {
-		w.c.out = nil // there may be thousands of idle connections
-	}
+	*buf = out
 	return w.put(out)
 }
 
