@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,32 +12,20 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
-// recorded returns the records of one kind in a file, whose chain must be intact. Members that
-// differ from run to run are left out.
-func recorded(t *testing.T, path, kind string) (all []map[string]any) {
+// recorded returns the records of one kind in a file, whose chain must be intact.
+func recorded(t *testing.T, path, kind string) []map[string]any {
 	t.Helper()
 	reports, err := files.Verify([]string{path}, nil, nil)
 	if err != nil || len(reports) != 1 || !reports[0].OK() {
 		t.Fatal(reports, err)
 	}
-	text, err := os.ReadFile(path)
+	all, err := mcptest.Records(path, kind)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var r map[string]any
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
-		if r["kind"] == kind {
-			for _, name := range []string{"seq", "prev", "chain", "time", "kind", "hash", "duration_ms"} {
-				delete(r, name)
-			}
-			all = append(all, r)
-		}
 	}
 	return all
 }

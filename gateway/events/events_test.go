@@ -1,14 +1,12 @@
 package events
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,27 +18,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
-// recorded returns the records of one kind in a file, without members that differ from run to run.
-func recorded(t *testing.T, path, kind string) (all []map[string]any) {
+// recorded returns the records of one kind in a file.
+func recorded(t *testing.T, path, kind string) []map[string]any {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	all, err := mcptest.Records(path, kind)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var r map[string]any
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
-		if r["kind"] == kind {
-			for _, name := range []string{"seq", "prev", "chain", "time", "kind", "hash", "duration_ms"} {
-				delete(r, name)
-			}
-			all = append(all, r)
-		}
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -33,6 +34,15 @@ func TestListsOfASession(t *testing.T) {
 		{name: "everything", kind: everything, command: program},
 	}
 	url := l.startGateway(t, upstreams)
+	// A program takes a while to start: until the gateway has looked as a client that declares nothing,
+	// such clients may see more.
+	const ofOthers = "everything__trigger-elicitation-request"
+	first := at(t, url, stateless, "first")
+	for end := time.Now().Add(readyLimit); slices.Contains(first.names(t, "tools/list", "name"), ofOthers); <-time.After(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a client that declares nothing sees " + ofOthers)
+		}
+	}
 	for _, revision := range []string{stateful, stateless} {
 		t.Run(revision, func(t *testing.T) {
 			one, other := at(t, url, revision, "one"), at(t, url, revision, "other")
