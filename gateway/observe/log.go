@@ -11,9 +11,9 @@ const (
 	// queueBytes is how much of the log may wait for a slow writer; further lines are
 	// dropped and counted.
 	queueBytes = 1 << 20
-	// gather is the time between two writes. Lines in quick succession share one write,
-	// because waking the writer costs a call more than its line does.
-	gather = 10 * time.Millisecond
+	// gather is the time between two writes, unless much waits. Lines in quick succession share
+	// one write, because waking the writer costs a call more than its line does.
+	gather = 50 * time.Millisecond
 	// recordBytes is the size of a queued record without its texts.
 	recordBytes = 512
 	// closeTimeout bounds how long closing waits for a writer that hangs.
@@ -65,7 +65,7 @@ func NewLogger(w io.Writer, cfg LogConfig, level slog.Leveler, metrics *LogMetri
 	if metrics == nil {
 		metrics = NewLogMetrics(nil)
 	}
-	q := &queue{w: w, own: slog.New(handler(w)), metrics: metrics, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	q := &queue{w: w, own: slog.New(handler(w)), metrics: metrics, wake: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go q.run()
 	return slog.New(&later{q: q, now: handler(q), then: handler(&q.batch)}), q.close, nil
 }

@@ -153,6 +153,36 @@ func TestNewLoggerSlowWriter(t *testing.T) {
 	}
 }
 
+// Lines in quick succession are written together, but much is written at once.
+func TestNewLoggerGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if got := strings.Count(out.String(), "\n"); got != want {
+				t.Errorf("%d lines are written, want %d", got, want)
+			}
+		}
+		log.Info("first")
+		written(1)
+		log.Info("second")
+		written(1)
+		for range 300 {
+			log.Info(strings.Repeat("x", 1000))
+		}
+		written(302)
+		log.Info("last")
+		time.Sleep(time.Second)
+		written(303)
+		done()
+	})
+}
+
 func TestNewLoggerCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}

@@ -74,6 +74,7 @@ type queue struct {
 	metrics *LogMetrics
 
 	wake chan struct{}
+	much chan struct{} // holds one token: a quarter of the queue is full
 	stop chan struct{} // closed when closed is set
 	done chan struct{}
 
@@ -114,11 +115,18 @@ func (q *queue) put(e entry, size int) (taken bool, err error) {
 	}
 	q.pending = append(q.pending, e)
 	q.size += size
-	select {
-	case q.wake <- struct{}{}:
-	default:
+	give(q.wake)
+	if q.size > queueBytes/4 {
+		give(q.much)
 	}
 	return true, nil
+}
+
+func give(token chan<- struct{}) {
+	select {
+	case token <- struct{}{}:
+	default:
+	}
 }
 
 // writeLate writes a line directly after the queue has closed, unless the goroutine still
@@ -182,6 +190,7 @@ func (q *queue) pause() {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-q.much:
 	case <-q.stop:
 	}
 }
@@ -193,10 +202,7 @@ func (q *queue) close() {
 		close(q.stop)
 	}
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	give(q.wake)
 	timeout := time.NewTimer(closeTimeout)
 	defer timeout.Stop()
 	select {

@@ -161,6 +161,29 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// TestGathers: records in quick succession are written together, and before the queue is full.
+func TestGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out pipe
+		j := started(t, stdoutConfig(OnFullDrop, 8), Deps{Stdout: &out})
+		time.Sleep(gather)
+		j.Put(call("0"))
+		synctest.Wait() // a pause begins
+		j.Put(call("1"))
+		j.Put(call("2"))
+		synctest.Wait()
+		wantRows(t, rows(t, out.String()), "anchor start", "0")
+		j.Put(call("3"))
+		synctest.Wait()
+		wantRows(t, rows(t, out.String()), "anchor start", "0", "1", "2", "3")
+		j.Put(call("4"))
+		time.Sleep(gather)
+		synctest.Wait()
+		wantRows(t, rows(t, out.String()), "anchor start", "0", "1", "2", "3", "4")
+		closed(t, j)
+	})
+}
+
 // TestFullQueueDrops: what does not fit is counted, and a record says how much it was where it
 // is missing.
 func TestFullQueueDrops(t *testing.T) {

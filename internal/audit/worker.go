@@ -20,9 +20,9 @@ const (
 	beyond = 4096
 	// batchSize is how many records are written together at most.
 	batchSize = 512
-	// gather is the time between two writes, as in the log: waking the writer costs a call
-	// more than its record does.
-	gather = 10 * time.Millisecond
+	// gather is the time between two writes, unless much waits, as in the log: waking the writer
+	// costs a call more than its record does.
+	gather = 50 * time.Millisecond
 	// settleAfter is when a sink that has nothing to do is told so.
 	settleAfter = time.Second
 	// anchorAfter is the age of the oldest record without an anchor at which one is written.
@@ -52,6 +52,7 @@ type worker struct {
 	after   []*worker // that have to end first
 
 	wake    chan struct{} // holds one token: there is something to do
+	much    chan struct{} // holds one token: a quarter of the queue is full
 	stop    chan struct{} // closed by end
 	done    chan struct{}
 	give    context.Context // ends when nothing more is tried
@@ -86,7 +87,7 @@ func newWorker(s setup, out output, j *Journal, key *record.Key, plan int64) *wo
 	}
 	w := &worker{
 		setup: s, backoff: j.deps.retry, deps: j.deps, started: j.started, metrics: j.deps.Metrics.of(s.sink.Name), out: out,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		chain: record.NewChain(chain, key),
 	}
 	w.give, w.abandon = context.WithCancel(context.Background())
@@ -148,8 +149,15 @@ func (w *worker) queue(r *record.Record) {
 	w.pending = append(w.pending, r)
 	w.bytes += r.Size()
 	w.metrics.queued.Inc()
+	give(w.wake)
+	if len(w.pending) > w.limit/4 || w.bytes > queueBytes/4 {
+		give(w.much)
+	}
+}
+
+func give(token chan<- struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case token <- struct{}{}:
 	default:
 	}
 }
@@ -336,6 +344,7 @@ func (w *worker) pause() {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-w.much:
 	case <-w.stop:
 	}
 }
