@@ -22,7 +22,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 		ClientInfo: mcp.Object("name", mcp.String(cmp.Or(deps.Client.Name, "gatehouse")), "version", mcp.String(cmp.Or(deps.Client.Version, "dev"))),
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
-		Life:       u.lives.begin, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
+		Life:       u.lives.begin, Hold: u.lives.hold, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
 		Meet: u.health.meet, Tried: u.tried, Opened: u.count.connect, Restarts: &u.health.restarts, Garbage: &u.health.garbage,
 	}
 }

@@ -17,14 +17,16 @@ type lives struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	running map[*transport.Life]bool // exchanges under way; true for those without an end
+	held    int                      // calls that are between exchanges, or in one
 	ended   chan struct{}            // closed when the last exchange ends after closed was set
+	left    chan struct{}            // likewise, when the last such call has ended, too
 	active  int                      // goroutines that wg counts
 	waited  bool                     // wait is waiting for the last of them
 	wg      sync.WaitGroup
 }
 
 func newLives(cfg Timeout) *lives {
-	return &lives{idle: cfg.Call, total: cfg.Total, running: make(map[*transport.Life]bool), ended: make(chan struct{})}
+	return &lives{idle: cfg.Call, total: cfg.Total, running: make(map[*transport.Life]bool), ended: make(chan struct{}), left: make(chan struct{})}
 }
 
 // begin implements dialect.Env.Life.
@@ -51,8 +53,39 @@ func (l *lives) end(life *transport.Life) {
 		return
 	}
 	delete(l.running, life)
-	if l.closed && len(l.running) == 0 {
-		close(l.ended)
+	l.settle()
+}
+
+// hold implements dialect.Env.Hold.
+func (l *lives) hold() (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.held--
+		l.settle()
+	}
+}
+
+// settle closes the channels that are due. mu is held.
+func (l *lives) settle() {
+	if !l.closed || len(l.running) > 0 {
+		return
+	}
+	shut(l.ended)
+	if l.held == 0 {
+		shut(l.left)
+	}
+}
+
+// shut closes a channel that may be closed.
+func shut(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
 	}
 }
 
@@ -96,12 +129,8 @@ func (l *lives) spawn(f func()) {
 func (l *lives) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
-		if len(l.running) == 0 {
-			close(l.ended)
-		}
-	}
+	l.closed = true
+	l.settle()
 	l.cancel(false)
 }
 

@@ -217,7 +217,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	u.stop(dialect.ErrClosed)
 	u.lives.cancelAll()
 	select { // they still notify their servers
-	case <-u.lives.ended:
+	case <-u.lives.left:
 	case <-time.After(dialect.Goodbye):
 	case <-calls.Done():
 	}

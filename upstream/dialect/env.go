@@ -39,6 +39,9 @@ type Env struct {
 	// has no end of its own, ends as soon as the upstream closes. Errors:
 	// admit.ErrDraining.
 	Life func(ctx context.Context, lasting bool) (*transport.Life, error)
+	// Hold makes the upstream, when it closes, wait until release is called for what a call has to
+	// tell the server. An exchange holds it by itself.
+	Hold func() (release func())
 	// Spawn runs a function that the upstream waits for when it closes.
 	Spawn func(func())
 	// Dial connects in the way of an era. Errors are those of transports, and ErrWrongEra

@@ -73,6 +73,7 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
 // resulting task.
 func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
+	defer d.env.Hold()()
 	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if err != nil {
 		return nil, err
@@ -119,6 +120,7 @@ func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) 
 
 // resume continues with the answers to the last questions.
 func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
+	defer w.d.env.Hold()()
 	c := w.call
 	for key := range c.Refused {
 		if _, ok := c.Answers[key]; !ok { // there is no way to say this to the server
