@@ -334,6 +334,24 @@ func TestClassesChange(t *testing.T) {
 		sees(c, "{}", "echo type", 0)
 		sees(c, form, "echo type", classWait)
 	})
+	bubble(t, "a reload that begins or ends looks as other clients", func(t *testing.T) {
+		crm := byClass(newServer("crm"))
+		c := newCatalog(t, Config{}, Source{Upstream: crm})
+		for _, looked := range []bool{true, false} {
+			stop := running(t, c)
+			c.WaitFirst(t.Context())
+			seenAs(t, c, "{}")
+			stop()
+			next, err := c.Successor(Config{}, []Source{{Upstream: crm, ByClass: looked}}, Deps{Log: c.log, Seal: c.seal, Tasks: c.taskSeal})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k := next.snap.Load().states[0]; k.classes != nil || k.halfSeen != looked {
+				t.Errorf("looked as others: %v, and before they have begun or ended it is %v", looked, k.halfSeen)
+			}
+			c = next
+		}
+	})
 	bubble(t, "a reload keeps what classes see", func(t *testing.T) {
 		crm := byClass(newServer("crm"))
 		before := newCatalog(t, Config{}, classed(crm))
@@ -354,6 +372,9 @@ func TestClassesChange(t *testing.T) {
 		after(2 * keepLists)
 		if got := seenAs(t, c, form); got != "" {
 			t.Errorf("of an upstream that is down for long it sees %q", got)
+		}
+		if k := c.snap.Load().states[0]; k.classes != nil || !k.halfSeen {
+			t.Error("of an upstream that is down for long, it is still known what classes see")
 		}
 	})
 }
