@@ -124,7 +124,7 @@ func TestCheckCounts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.scenario.checkCounts(slice{requests: 1000, posts: tt.posts, upstream: tt.upstream}, target{gateway: tt.gateway})
+			err := tt.scenario.checkCounts(slice{requests: 1000, posts: tt.posts, upstream: tt.upstream}, target{gateway: tt.gateway}, background)
 			if (err != nil) != tt.wantErr {
 				t.Errorf("checkCounts() = %v, want error: %v", err, tt.wantErr)
 			}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -53,14 +51,12 @@ func (c *chain) close() {
 // few reports whether policy hides a tool of each list from a user.
 func few(user int) bool { return user%2 == 0 }
 
-// addFull starts the gateway with everything on, to be compared with bare.
-func (r *rigged) addFull(ctx context.Context, binary, upstream string, o options) error {
-	address, err := rig.FreeAddress()
-	if err != nil {
-		return err
-	}
-	c := &chain{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{Audience: rig.EndpointAt(address)}), collector: mcptest.NewCollector(), upstreams: o.upstreams}
-	r.chain = c
+// audience is whom the users' tokens are for: all gateways that are compared.
+const audience = "https://bench.example/mcp"
+
+// addChain starts what a gateway with everything on has around it.
+func (r *rigged) addChain(o options) {
+	c := &chain{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{Audience: audience}), collector: mcptest.NewCollector(), upstreams: o.upstreams}
 	for user := range users {
 		claims := map[string]any{"sub": fmt.Sprint("user", user), "exp": time.Now().Add(limit).Unix()}
 		if few(user) {
@@ -68,21 +64,19 @@ func (r *rigged) addFull(ctx context.Context, binary, upstream string, o options
 		}
 		c.tokens = append(c.tokens, c.issuer.Token(claims))
 	}
-	sections := strings.Join([]string{
+	r.chain = c
+}
+
+// config returns the sections of a gateway with everything on, whose records go to a file.
+func (c *chain) config(audit string) (sections string, with rig.GatewayConfig) {
+	sections = strings.Join([]string{
 		`policy: {rules: [{name: all, allow: ["*:*"]}, {name: few, who: {groups: [few]}, deny: ["tools:list*/tool_00"]}]}`,
-		fmt.Sprintf("audit: {sinks: [{type: file, path: %q}]}", filepath.Join(r.dir, "audit.jsonl")),
+		fmt.Sprintf("audit: {sinks: [{type: file, path: %q}]}", audit),
 		fmt.Sprintf("tracing: {endpoint: %q, sample: 0.01}", c.collector.URL), "",
 	}, "\n")
-	g, err := r.startGateway(ctx, binary, upstream, sections, o, rig.GatewayConfig{
-		Listen: address, Auth: fmt.Sprintf("{mode: oauth, issuers: [{url: %q}]}", c.issuer.URL), Token: c.tokens[1],
-	})
-	if err != nil {
-		return err
+	return sections, rig.GatewayConfig{
+		Auth: fmt.Sprintf("{mode: oauth, issuers: [{url: %q, audiences: [%q]}]}", c.issuer.URL, audience), Token: c.tokens[1],
 	}
-	t := named("gatehouse", g)
-	r.targets = append(r.targets, t)
-	list := scenario{stateless: true, method: mcp.MethodToolsList}
-	return g.WaitFor(ctx, func(context.Context) error { return c.meet(list, t) }) // it looks at its upstreams for each class
 }
 
 // meet makes one request for each user, so that the gateway has verified their tokens and knows

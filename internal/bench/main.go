@@ -55,7 +55,7 @@ func dispatch(ctx context.Context, args []string) error {
 	if o.desk && (o.replicas || o.full || o.idle > 0 || o.against != "") {
 		return errors.New("-console is a measurement of its own: leave the others, -idle and -against out")
 	}
-	if o.replicas && (o.idle > 0 || o.against != "" || o.full) || o.full && (o.idle > 0 || o.against != "") {
+	if o.replicas && (o.idle > 0 || o.against != "" || o.full) || o.full && o.idle > 0 {
 		return errors.New("-replicas and -full are measurements of their own: leave the others, -idle and -against out")
 	}
 	if o.upstreams < 1 || o.upstreams != lists && !o.full {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // target is one of the servers that are compared. direct has no process of its own.
@@ -74,21 +76,12 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		r.beside = bare.name
 		r.targets = []target{{name: "direct", url: upstream.url}, bare}
 		if o.full {
-			return r.addFull(ctx, binary, upstream.url, o)
+			r.addChain(o)
 		}
-		g, err := r.startGateway(ctx, binary, upstream.url, "", o, rig.GatewayConfig{})
-		if err != nil {
+		if err := r.addGateway(ctx, "gatehouse", binary, upstream.url, o); err != nil || o.against == "" {
 			return err
 		}
-		r.targets = append(r.targets, named("gatehouse", g))
-		if o.against != "" {
-			other, err := r.startGateway(ctx, o.against, upstream.url, "", o, rig.GatewayConfig{})
-			if err != nil {
-				return err
-			}
-			r.targets = append(r.targets, named("against", other))
-		}
-		return nil
+		return r.addGateway(ctx, "against", o.against, upstream.url, o)
 	}()
 	if err != nil {
 		return nil, errors.Join(err, r.tearDown())
@@ -128,6 +121,26 @@ func (r *rigged) startRole(ctx context.Context, role string, args ...string) (ta
 
 func named(name string, g rig.Gateway) target {
 	return target{name: name, processes: []*rig.Process{g.Process}, url: g.URL, gateway: true}
+}
+
+// addGateway starts a gateway that is compared with bare.
+func (r *rigged) addGateway(ctx context.Context, name, binary, upstream string, o options) error {
+	var sections string
+	var with rig.GatewayConfig
+	if r.chain != nil {
+		sections, with = r.chain.config(filepath.Join(r.dir, name+".jsonl"))
+	}
+	g, err := r.startGateway(ctx, binary, upstream, sections, o, with)
+	if err != nil {
+		return err
+	}
+	t := named(name, g)
+	r.targets = append(r.targets, t)
+	if r.chain == nil {
+		return nil
+	}
+	list := scenario{stateless: true, method: mcp.MethodToolsList}
+	return g.WaitFor(ctx, func(context.Context) error { return r.chain.meet(list, t) }) // it looks at its upstreams for each class
 }
 
 // startGateway starts a gateway with additional configuration sections, and waits until it

@@ -63,3 +63,48 @@ step:
 done:
 	MOVQ AX, ret+24(FP)
 	RET
+
+// The same in half as many instructions, those of AVX2: thirty-two bytes in a register, two
+// registers in a step.
+
+// func plainWide(b []byte) int
+TEXT ·plainWide(SB), NOSPLIT, $0-32
+	MOVQ b_base+0(FP), SI
+	MOVQ b_len+8(FP), CX
+	XORQ AX, AX
+	MOVQ $0x0202020202020202, DX // bit 1
+	MOVQ DX, X8
+	VPBROADCASTQ X8, Y8
+	MOVQ $0x2020202020202020, DX // blanks
+	MOVQ DX, X9
+	VPBROADCASTQ X9, Y9
+	MOVQ $0x5c5c5c5c5c5c5c5c, DX // backslashes
+	MOVQ DX, X10
+	VPBROADCASTQ X10, Y10
+	ANDQ $~63, CX
+
+step:
+	CMPQ AX, CX
+	JGE  done
+	PREFETCHT0 512(SI)(AX*1) // beyond the end it does nothing
+	VMOVDQU (SI)(AX*1), Y0
+	VMOVDQU 32(SI)(AX*1), Y1
+	VPCMPEQB Y10, Y0, Y2
+	VPCMPEQB Y10, Y1, Y3
+	VPXOR Y8, Y0, Y0
+	VPXOR Y8, Y1, Y1
+	VPCMPGTB Y9, Y0, Y0
+	VPCMPGTB Y9, Y1, Y1
+	VPANDN Y0, Y2, Y2
+	VPANDN Y1, Y3, Y3
+	VPAND Y3, Y2, Y2
+	VPMOVMSKB Y2, DX
+	CMPL DX, $-1
+	JNE  done
+	ADDQ $64, AX
+	JMP  step
+
+done:
+	VZEROUPPER
+	MOVQ AX, ret+24(FP)
+	RET
