@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,6 +28,7 @@ type Server struct {
 	handler http.Handler
 	head    int
 	clients *Clients // nil for Transports
+	late    late
 
 	mu      sync.Mutex        // guards the fields below
 	busy    map[*serving]bool // whether a request runs on a connection
@@ -39,16 +41,18 @@ func NewServer(handler http.Handler, headBytes int) *Server {
 	return &Server{handler: handler, head: headBytes, busy: make(map[*serving]bool)}
 }
 
-// watchAfter is how long a request runs before its connection is watched. Most requests end
-// earlier, and save the cost of another goroutine.
-const watchAfter = 20 * time.Millisecond
-
 // serving is a connection of a Server.
 type serving struct {
 	*conn
 	base    context.Context // of the requests
+	late    *late           // of the Server
 	watched chan error      // the result of watch
 	date    date
+
+	// Only for late.
+	began  time.Time     // the request
+	cancel func()        // ends it
+	turn   *list.Element // nil when the connection is watched
 
 	mu    sync.Mutex // guards the fields below
 	taken bool       // the connection is somebody else's
@@ -59,7 +63,7 @@ type serving struct {
 // a handler hijacks it or Clients.Other gets it. It returns when the connection has ended or has
 // been given away. state goes into the requests; it may be nil.
 func (s *Server) Serve(nc net.Conn, state *tls.ConnectionState) {
-	c := &serving{conn: newConn(nc, ""), base: context.Background(), watched: make(chan error, 1)}
+	c := &serving{conn: newConn(nc, ""), base: context.Background(), late: &s.late, watched: make(chan error, 1)}
 	if !s.admit(c) {
 		c.close()
 		return
@@ -107,9 +111,9 @@ func (s *Server) answer(c *serving, r *http.Request) (again bool) {
 	defer cancel()
 	c.over = false
 	w := &writer{c: c, header: make(http.Header), clients: s.clients}
-	w.watch = time.AfterFunc(watchAfter, func() { c.watch(cancel) })
+	s.late.begin(c, cancel)
 	defer func() {
-		if w.watch.Stop() || c.taken {
+		if c.taken || s.late.end(c) {
 			return
 		}
 		if !again {
@@ -154,7 +158,7 @@ func (c *serving) watch(cancel func()) {
 }
 
 // hijack takes the connection away from the Server. No watch runs afterwards.
-func (c *serving) hijack(watch *time.Timer) error {
+func (c *serving) hijack() error {
 	c.mu.Lock()
 	again := c.taken
 	c.taken = true
@@ -162,7 +166,7 @@ func (c *serving) hijack(watch *time.Timer) error {
 	if again {
 		return http.ErrHijacked
 	}
-	if !watch.Stop() {
+	if !c.late.end(c) {
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // ends it
 		<-c.watched
 	}

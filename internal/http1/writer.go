@@ -21,7 +21,6 @@ var errAnswer = errors.New("http1: the handler's answer has a malformed header, 
 type writer struct {
 	c       *serving
 	clients *Clients
-	watch   *time.Timer // begins serving.watch
 	header  http.Header
 	status  int
 	waiting *[]byte // of the body, not sent yet; nil for nothing
@@ -93,7 +92,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 			return nil, nil, err
 		}
 	}
-	if err := w.c.hijack(w.watch); err != nil {
+	if err := w.c.hijack(); err != nil {
 		return nil, nil, err
 	}
 	w.clients.tell(w.c.nc, http.StateHijacked)
