@@ -114,7 +114,7 @@ func (s *Stream) hijack(r *http.Request, gone func()) bool {
 		go c.watch(gone) // until finish, which waits for it
 	}
 	s.writing = false
-	if len(s.unsent) > 0 && !s.ended {
+	if s.unsent != nil && !s.ended {
 		s.wake()
 	}
 	s.changed.Broadcast()

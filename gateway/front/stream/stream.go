@@ -13,8 +13,8 @@ import (
 const MaxUnsent = 1 << 20
 
 const (
-	// keptUnsent is the largest buffer that an idle stream keeps, in bytes.
-	keptUnsent = 16 << 10
+	// keptBuffer is the largest buffer that is used again, in bytes.
+	keptBuffer = 16 << 10
 	// eventRoom is about how many bytes the framing adds to an event.
 	eventRoom = 64
 	// gather is the shortest time between two writes of events that are not urgent: the events
@@ -34,11 +34,10 @@ type Stream struct {
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	changed sync.Cond  // writing became false, or there is room again
-	unsent  []byte
-	spare   []byte // the buffer that is not in use
-	writing bool   // somebody writes to w
-	waiting bool   // later will write what gathers
-	hurry   bool   // some of it is urgent and does not gather
+	unsent  *[]byte    // nil for nothing
+	writing bool       // somebody writes to w
+	waiting bool       // later will write what gathers
+	hurry   bool       // some of it is urgent and does not gather
 	later   *time.Timer
 	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
@@ -77,7 +76,34 @@ func (s *Stream) Offer(data []byte) bool {
 
 // room reports whether there is room for an event, as for any single one. The caller holds mu.
 func (s *Stream) room(data []byte) bool {
-	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= MaxUnsent
+	return s.waits() == 0 || s.waits()+len(data)+eventRoom <= MaxUnsent
+}
+
+// waits returns how many bytes wait. The caller holds mu.
+func (s *Stream) waits() int {
+	if s.unsent == nil {
+		return 0
+	}
+	return len(*s.unsent)
+}
+
+// buffer returns what waits, to be added to. The caller holds mu.
+func (s *Stream) buffer() *[]byte {
+	if s.unsent == nil {
+		s.unsent = buffers.Get().(*[]byte)
+	}
+	return s.unsent
+}
+
+// buffers holds memory for what waits, so that an idle stream has none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// giveBack takes a buffer whose content was sent.
+func giveBack(b *[]byte) {
+	if cap(*b) <= keptBuffer {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
 }
 
 // put adds an event to the buffer. The caller holds mu.
@@ -85,7 +111,8 @@ func (s *Stream) put(id string, data []byte) bool {
 	if s.ended || s.broken || !s.room(data) {
 		return false
 	}
-	s.unsent = wire.AppendEvent(s.unsent, id, s.event, data)
+	b := s.buffer()
+	*b = wire.AppendEvent(*b, id, s.event, data)
 	s.wake()
 	return true
 }
@@ -95,7 +122,8 @@ func (s *Stream) Raw(lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended && !s.broken {
-		s.unsent = append(s.unsent, lines...)
+		b := s.buffer()
+		*b = append(*b, lines...)
 		s.wake()
 	}
 }
@@ -115,8 +143,9 @@ func (s *Stream) Open() {
 	if s.ended || s.broken {
 		return
 	}
-	if len(s.unsent) == 0 && !s.writing {
-		s.unsent = wire.AppendComment(s.unsent, "")
+	if s.waits() == 0 && !s.writing {
+		b := s.buffer()
+		*b = wire.AppendComment(*b, "")
 	}
 	s.hurry = true
 	s.wake()
@@ -124,10 +153,10 @@ func (s *Stream) Open() {
 
 // wake arranges a write of the buffer, which is not empty. The caller holds mu.
 func (s *Stream) wake() {
-	if s.writing || s.waiting && len(s.unsent) < enough && !s.hurry {
+	if s.writing || s.waiting && s.waits() < enough && !s.hurry {
 		return // the next write takes it along
 	}
-	if pause := gather - time.Since(s.wrote); pause > 0 && len(s.unsent) < enough && !s.hurry {
+	if pause := gather - time.Since(s.wrote); pause > 0 && s.waits() < enough && !s.hurry {
 		s.waiting = true
 		if s.later == nil {
 			s.later = time.AfterFunc(pause, s.writeGathered)
@@ -156,24 +185,22 @@ func (s *Stream) writeGathered() {
 func (s *Stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.unsent
-	s.unsent, s.spare, s.hurry = s.spare[:0], nil, false
+	out := s.buffer() // which may be empty: what waited for the timer was urgent later
+	s.unsent, s.hurry = nil, false
 	s.changed.Broadcast()
 	s.mu.Unlock()
-	err := s.writer.Write(s.w, s.rc, out)
+	err := s.writer.Write(s.w, s.rc, *out)
 	if err == nil {
 		err = s.rc.Flush()
 		s.writer.Metrics.unread(err)
 	}
+	giveBack(out)
 	s.mu.Lock()
 	s.writing, s.wrote = false, time.Now()
 	if err != nil {
 		s.fail()
 	}
-	if cap(out) <= keptUnsent {
-		s.spare = out[:0]
-	}
-	if len(s.unsent) > 0 && !s.ended {
+	if s.unsent != nil && !s.ended {
 		s.wake()
 	}
 	s.changed.Broadcast()
@@ -205,16 +232,17 @@ func (s *Stream) End(id string, last []byte) {
 	for s.writing {
 		s.changed.Wait()
 	}
-	out, broken := s.unsent, s.broken
+	out, broken := s.buffer(), s.broken
 	s.unsent, s.writing = nil, true
 	s.mu.Unlock()
 	if !broken {
 		if last != nil {
-			out = wire.AppendEvent(out, id, s.event, last)
+			*out = wire.AppendEvent(*out, id, s.event, last)
 		}
 		// Without a flush: net/http sends it in one piece with the end of the answer. That needs
 		// time even if there is nothing else to write.
-		broken = s.writer.Write(s.w, s.rc, out) != nil
+		broken = s.writer.Write(s.w, s.rc, *out) != nil
+		giveBack(out)
 	}
 	s.mu.Lock()
 	if broken {
@@ -249,7 +277,8 @@ func (s *Stream) tick(onBeat func()) {
 	if next <= 0 {
 		next = s.writer.KeepAlive
 		if !s.writing {
-			s.unsent = wire.AppendComment(s.unsent, "keep-alive")
+			b := s.buffer()
+			*b = wire.AppendComment(*b, "keep-alive")
 			s.wake()
 		}
 	}

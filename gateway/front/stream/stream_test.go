@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -53,5 +54,33 @@ func TestForce(t *testing.T) {
 		}
 		close(g.pass)
 		s.End("", nil)
+	})
+}
+
+// TestUrgentTakesWhatGathers: an urgent event takes along what waits for more, and nothing is
+// written when the wait would have ended. The memory of one stream does not show in another.
+func TestUrgentTakesWhatGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := httptest.NewRecorder(), httptest.NewRecorder()
+		a := newWriter(nil).Begin(one, http.NewResponseController(one), "", nil)
+		b := newWriter(nil).Begin(other, http.NewResponseController(other), "", nil)
+		a.Send("", []byte("1"))
+		synctest.Wait()
+		if one.Body.Len() > 0 {
+			t.Errorf("did not wait: %q", one.Body)
+		}
+		a.Force([]byte("2"))
+		synctest.Wait()
+		b.Send("", []byte("3"))
+		time.Sleep(2 * gather)
+		synctest.Wait()
+		a.End("", []byte("4"))
+		b.End("", nil)
+		if got, want := one.Body.String(), "data: 1\n\ndata: 2\n\ndata: 4\n\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got, want := other.Body.String(), "data: 3\n\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	})
 }

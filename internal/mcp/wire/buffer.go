@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
+	"sync"
 )
 
 const (
@@ -18,6 +19,18 @@ type buffer struct {
 	r        io.Reader
 	data     []byte
 	from, to int
+	first    *[firstBuffer]byte // where data began; nil for nowhere
+}
+
+// firsts holds memory for short streams. Free gives it back.
+var firsts = sync.Pool{New: func() any { return new([firstBuffer]byte) }}
+
+// Free gives memory back. What Next returned, and the rest of the stream, is lost.
+func (b *buffer) Free() {
+	if b.first != nil {
+		firsts.Put(b.first)
+		b.first, b.data, b.from, b.to = nil, nil, 0, 0
+	}
 }
 
 // fill reads more bytes and advances to. Unread bytes keep their offset from from.
@@ -37,7 +50,8 @@ func (b *buffer) fill() error {
 		b.from, b.to = 0, copy(b.data, b.data[b.from:b.to])
 	}
 	if len(b.data) == 0 {
-		b.move(firstBuffer)
+		b.first = firsts.Get().(*[firstBuffer]byte)
+		b.data = b.first[:]
 	}
 	for range maxEmptyReads {
 		n, err := b.r.Read(b.data[b.to:])

@@ -269,3 +269,31 @@ func BenchmarkEventReader(b *testing.B) {
 		})
 	}
 }
+
+// TestEventReaderFree: memory that was given back, once or twice, has one user afterwards.
+func TestEventReaderFree(t *testing.T) {
+	read := func(text string) (*EventReader, Event) {
+		r := NewEventReader(strings.NewReader(text), 1<<20)
+		event, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, event
+	}
+	for range 100 { // a pool may lose what it is given
+		first, _ := read("id: 7\ndata: first\n\n")
+		first.Free()
+		first.Free()
+		if first.LastID() != "7" || first.Buffered() != 0 {
+			t.Errorf("afterwards: id %q, %d bytes", first.LastID(), first.Buffered())
+		}
+		long := strings.Repeat("x", 2*firstBuffer) // which does not fit into the first memory
+		second, a := read("data: second\n\ndata: more\n\n")
+		third, b := read("data: " + long + "\n\n")
+		if string(a.Data) != "second" || string(b.Data) != long {
+			t.Errorf("%q, and %d bytes", a.Data, len(b.Data))
+		}
+		second.Free()
+		third.Free()
+	}
+}

@@ -30,7 +30,7 @@ type stream struct {
 	ended    bool // all of the body was read
 	// passing says that the result is passed on and not kept.
 	passing bool
-	// release gives back the memory of the JSON body; nil when it is not used again.
+	// release gives back the memory of the response; nil when it is not used again.
 	release func()
 	outline *mcp.Outline // of the response
 	meter   mcp.Meter    // of what is being read
@@ -99,6 +99,9 @@ func (s *stream) Next() (wire.Message, error) {
 	s.messages = s.messages[1:]
 	if isResponse(m) {
 		s.over, s.outline = true, m.Outline
+		if s.passing && s.events != nil {
+			s.release = s.events.Free
+		}
 	}
 	return m, nil
 }
