@@ -29,7 +29,7 @@ var layers = []layer{
 	{level: 0, dir: failures},
 	{level: 0, dir: "internal/trail"},
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
-	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}},
+	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 1, dir: "internal/safehttp"},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused

@@ -13,7 +13,7 @@ import (
 // machine takes against the definition.
 func TestPlainWide(t *testing.T) {
 	if !cpu.X86.HasAVX2 {
-		t.Skip("this processor has no AVX2")
+		t.Skip("this processor has no AVX2") // then TestRun holds the other one
 	}
 	for c := range 256 {
 		for at := range 200 {
