@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -62,7 +63,7 @@ func (c *conn) plain(of *Clients) (*http.Request, error) {
 		if !late {
 			_ = c.nc.SetReadDeadline(time.Now().Add(of.First)) // an error comes again when it is read
 		}
-		if c.fill() != nil {
+		if c.more() != nil {
 			return nil, errOther
 		}
 	}
@@ -74,6 +75,19 @@ func (c *conn) plain(of *Clients) (*http.Request, error) {
 	}
 	c.reset()
 	return r, nil
+}
+
+// more receives more, for which there is room. Unlike fill it leaves what is consumed, which Other
+// may still need.
+func (c *conn) more() error {
+	n, err := c.nc.Read(c.in[c.w:])
+	if c.w += n; n == 0 && err == nil {
+		err = io.ErrNoProgress
+	}
+	if n > 0 {
+		return nil // an error comes again
+	}
+	return err
 }
 
 // isPlain reports whether nothing in the head of a request asks for more than an answer on a

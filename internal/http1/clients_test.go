@@ -388,6 +388,10 @@ func FuzzPlain(f *testing.F) {
 	f.Add([]byte(plainRequest), 0)
 	f.Add([]byte("POST /%41?b=%zz#c HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n"), 1)
 	f.Add([]byte("POST //a/../b HTTP/1.1\r\nhost: [::1]:8\r\ncontent-length:\t2 \r\nA-b:\r\nCookie: \xff\r\n\r\n{}"), 0)
+	// The body begins in a piece of its own, and is too short or too long.
+	head := "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
+	f.Add([]byte(head+"{"), len(head))
+	f.Add([]byte(head+"{}GET / HTTP/1.1\r\n\r\n"), len(head))
 	f.Fuzz(func(t *testing.T, in []byte, step int) {
 		step = max(step, 0)
 		c := newConn(&script{in: bytes.NewReader(in), step: step}, "")
