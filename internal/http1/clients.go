@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -75,19 +74,6 @@ func (c *conn) plain(of *Clients) (*http.Request, error) {
 	}
 	c.reset()
 	return r, nil
-}
-
-// more receives more, for which there is room. Unlike fill it leaves what is consumed, which Other
-// may still need.
-func (c *conn) more() error {
-	n, err := c.nc.Read(c.in[c.w:])
-	if c.w += n; n == 0 && err == nil {
-		err = io.ErrNoProgress
-	}
-	if n > 0 {
-		return nil // an error comes again
-	}
-	return err
 }
 
 // isPlain reports whether nothing in the head of a request asks for more than an answer on a
