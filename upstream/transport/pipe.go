@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,24 +43,27 @@ type Pipe struct {
 	garbage *atomic.Int64
 	from    io.Reader
 	meter   mcp.Meter
-	room    *mcp.Room
 	lost    chan struct{} // closed when nothing more can be read
 
-	once     sync.Once
-	quitting chan struct{} // closed by Quit
+	// Room is what the messages are taken from.
+	Room *mcp.Room
+	// Quitting ends with Quit: the end of the pipe is wanted from then on.
+	Quitting context.Context
+	Quit     context.CancelFunc
 }
 
 // NewPipe makes the Pipe of an owner's connection that reads from there. giveUp tells the
 // server that nobody waits for the answer to a request; nil where it learns that otherwise.
 // End must be called in the end.
 func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64)) *Pipe {
+	quitting, quit := context.WithCancel(context.Background())
 	return &Pipe{
 		mux: mux{
 			maxResult: env.ResultBytes, giveUp: giveUp,
 			streams: make(map[int64]*PipeStream), deliver: func(wire.Message) {},
 		},
-		words: words, log: env.Log, garbage: env.Garbage, from: from, room: env.Room(owner),
-		lost: make(chan struct{}), quitting: make(chan struct{}),
+		words: words, log: env.Log, garbage: env.Garbage, from: from, lost: make(chan struct{}),
+		Room: env.Room(owner), Quitting: quitting, Quit: quit,
 	}
 }
 
@@ -72,7 +74,7 @@ func (p *Pipe) MaxDocument() int { return max(minMaxDocument, int(p.maxResult)) 
 // for more of a message.
 func (p *Pipe) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
-	if !p.meter.Read(p.room, n) {
+	if !p.meter.Read(p.Room, n) {
 		return 0, ErrNoRoom
 	}
 	return n, err
@@ -102,7 +104,7 @@ func (p *Pipe) Sort(documents Documents) (lost error) {
 		case err != nil:
 			return p.words.Ended
 		}
-		p.meter.Next(p.room, documents.Buffered(), false)
+		p.meter.Next(p.Room, documents.Buffered(), false)
 		if len(bytes.TrimSpace(text)) == 0 || p.take(text) {
 			continue
 		}
@@ -118,28 +120,15 @@ func (p *Pipe) Sort(documents Documents) (lost error) {
 // End notes the end of the pipe and fails the requests that have no answer. It reports
 // whether the end was wanted.
 func (p *Pipe) End(lost error) (wanted bool) {
-	select { // before anybody learns of the end, since they may close us then
-	case <-p.quitting:
-		wanted = true
-	default:
-	}
-	close(p.lost) // first: whoever learns of the end below and calls again gets another pipe
+	wanted = p.Quitting.Err() != nil // before anybody learns of the end, since they may close us then
+	close(p.lost)                    // first: whoever learns of the end below and calls again gets another pipe
 	p.mux.end(lost)
-	p.room.Free()
+	p.Room.Free()
 	return wanted
 }
 
-// Quit notes that the end is wanted from now on. It may be called more than once.
-func (p *Pipe) Quit() { p.once.Do(func() { close(p.quitting) }) }
-
-// Quitting is closed when the end is wanted.
-func (p *Pipe) Quitting() <-chan struct{} { return p.quitting }
-
 // Lost is closed when nothing more can be read.
 func (p *Pipe) Lost() <-chan struct{} { return p.lost }
-
-// Room returns what the messages are taken from.
-func (p *Pipe) Room() *mcp.Room { return p.room }
 
 // OpenGET returns ErrNoGETStream: everything comes on the one pipe.
 func (p *Pipe) OpenGET(context.Context, string, func()) (Stream, error) {

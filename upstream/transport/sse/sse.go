@@ -166,13 +166,13 @@ func (c *conn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
 // from being read: some servers answer the POST only after that.
 func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 	c.Pipe.Deliver(private, func(m wire.Message) {
-		if !c.Room().Take(transport.Weight(m)) {
+		if !c.Room.Take(transport.Weight(m)) {
 			return
 		}
 		select {
 		case c.news <- transport.Owned(m):
 		default: // what a server says faster than it is taken is lost
-			c.Room().Give(transport.Weight(m))
+			c.Room.Give(transport.Weight(m))
 		}
 	})
 	c.env.Spawn(func() {
@@ -180,7 +180,7 @@ func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 			select {
 			case m := <-c.news:
 				deliver(m)
-				c.Room().Give(transport.Weight(m))
+				c.Room.Give(transport.Weight(m))
 			case <-c.Lost():
 				return
 			}

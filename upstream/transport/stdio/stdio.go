@@ -110,7 +110,7 @@ func (c *conn) write(body []byte) error {
 	select {
 	case <-c.Lost():
 		return errProcessEnded
-	case <-c.Quitting():
+	case <-c.Quitting.Done():
 		return transport.ErrEnded
 	case c.queue <- line:
 		return nil
@@ -128,16 +128,14 @@ func (c *conn) writeAll() {
 		case line := <-c.queue:
 			_ = c.process.stdin.SetWriteDeadline(time.Now().Add(c.t.cfg.Patience))
 			if _, err := c.process.stdin.Write(line); err != nil {
-				select {
-				case <-c.Quitting(): // it is being ended anyway, more gently
-				default:
+				if c.Quitting.Err() == nil { // else it is being ended anyway, more gently
 					c.process.kill() // it may have half a message now
 				}
 				return
 			}
 		case <-c.Lost():
 			return
-		case <-c.Quitting():
+		case <-c.Quitting.Done():
 			if len(c.queue) == 0 {
 				return
 			}
