@@ -54,12 +54,6 @@ func (x *mux) Begin(req *Request, taken chan struct{}) *PipeStream {
 	return s
 }
 
-func (x *mux) remove(s *PipeStream) {
-	x.mu.Lock()
-	delete(x.streams, s.id)
-	x.mu.Unlock()
-}
-
 // take sorts the messages of a line or an event; false means that it holds none.
 func (x *mux) take(text []byte) bool {
 	var one [1]wire.Message
@@ -150,8 +144,7 @@ type PipeStream struct {
 	mu       sync.Mutex // guards the fields below
 	messages []wire.Message
 	bytes    int64 // of them
-	answered bool
-	err      error
+	err      error // why no more comes: io.EOF after the response
 }
 
 // put queues a copy of the message.
@@ -160,10 +153,12 @@ func (s *PipeStream) put(m wire.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full := len(s.messages) >= MaxQueued || len(s.messages) > 0 && s.bytes+Weight(m) > queuedBytes
-	if s.answered || m.Kind != wire.Response && full {
+	if s.err == io.EOF || m.Kind != wire.Response && full {
 		return
 	}
-	s.answered = m.Kind == wire.Response
+	if m.Kind == wire.Response {
+		s.err = io.EOF
+	}
 	s.messages = append(s.messages, Owned(m))
 	s.bytes += Weight(m)
 	s.signal()
@@ -200,9 +195,6 @@ func (s *PipeStream) Next() (wire.Message, error) {
 		case s.err != nil:
 			defer s.mu.Unlock()
 			return wire.Message{}, s.err
-		case s.answered:
-			s.mu.Unlock()
-			return wire.Message{}, io.EOF
 		}
 		s.mu.Unlock()
 		select {
@@ -215,9 +207,11 @@ func (s *PipeStream) Next() (wire.Message, error) {
 
 // Close tells the server when it gives a request up; the handshake cannot be given up.
 func (s *PipeStream) Close() {
-	s.mux.remove(s)
+	s.mux.mu.Lock()
+	delete(s.mux.streams, s.id)
+	s.mux.mu.Unlock()
 	s.mu.Lock()
-	open := !s.answered && s.err == nil && s.method != mcp.MethodInitialize && s.method != mcp.MethodDiscover
+	open := s.err == nil && s.method != mcp.MethodInitialize && s.method != mcp.MethodDiscover
 	s.mu.Unlock()
 	if open && s.mux.giveUp != nil {
 		s.mux.giveUp(s.id)
