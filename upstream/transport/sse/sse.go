@@ -80,7 +80,8 @@ func (t *sse) Dial(ctx context.Context, owner *transport.Identity) (transport.Co
 }
 
 func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, error) {
-	resp, err := t.http.Conn(owner).Events(life, "")
+	posts := t.http.Conn(owner)
+	resp, err := posts.Events(life, "")
 	switch {
 	case err != nil:
 		return nil, err
@@ -91,7 +92,7 @@ func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, erro
 		return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
 	}
 	c := &conn{
-		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env,
+		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env, posts: posts,
 		life: life, body: resp.Body, news: make(chan wire.Message, transport.MaxQueued),
 	}
 	c.events.EventReader = wire.NewEventReader(c.Pipe, c.MaxDocument())
@@ -100,7 +101,7 @@ func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, erro
 		c.discard()
 		return nil, err
 	}
-	c.posts = t.http.At(endpoint).Conn(owner)
+	posts.At(endpoint)
 	return c, nil
 }
 
@@ -216,7 +217,7 @@ func (c *conn) send(life *transport.Life, caller *mcp.Caller, to *trail.Trail, h
 	ctx, cancel := c.within(context.WithoutCancel(life))
 	defer cancel()
 	defer context.AfterFunc(life, func() { time.AfterFunc(lateAnswer, cancel) })()
-	resp, err := c.post(ctx, caller, to, header, body)
+	resp, err := c.posts.POST(ctx, caller, to, header, body)
 	if err != nil {
 		return err
 	}
@@ -229,12 +230,7 @@ func (c *conn) send(life *transport.Life, caller *mcp.Caller, to *trail.Trail, h
 func (c *conn) Post(ctx context.Context, body []byte) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	resp, err := c.post(ctx, nil, nil, c.posts.Header(), body)
-	if err != nil {
-		return err
-	}
-	streamable.Drain(resp)
-	return nil
+	return c.posts.Post(ctx, body)
 }
 
 // within returns a context that also ends with the stream.
@@ -242,16 +238,6 @@ func (c *conn) within(ctx context.Context) (context.Context, context.CancelFunc)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.life, cancel)
 	return ctx, func() { stop(); cancel() }
-}
-
-// post makes a POST and returns an answer that is not a refusal. A server that does not
-// know the session has not taken the message.
-func (c *conn) post(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) (*http.Response, error) {
-	resp, err := c.posts.POST(ctx, caller, to, header, body)
-	if err != nil || resp.StatusCode/100 == 2 {
-		return resp, err
-	}
-	return nil, streamable.Refusal(resp).InSession()
 }
 
 // readAll reads until the stream ends.

@@ -159,7 +159,7 @@ func (s *stream) Close() {
 			s.life.Pause() // the caller has its answer and may go
 		}
 		s.t.env.Spawn(func() {
-			Drain(s.resp)
+			drain(s.resp)
 			s.end()
 		})
 		return
