@@ -62,24 +62,22 @@ type sse struct {
 
 // Dial opens the stream and waits for its first event.
 func (t *sse) Dial(ctx context.Context, owner *transport.Identity) (transport.Conn, error) {
-	// The stream outlives the call that it is opened for, until Close.
-	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	life := transport.NewLife(ctx, 0, 0)
 	c, err := t.open(life, owner)
-	if !stop() && err == nil {
+	life.Pause() // the stream outlives the call that it is opened for, until Close
+	if err == nil && ctx.Err() != nil {
 		c.discard()
 		err = fmt.Errorf("%w: %w", transport.ErrBroken, context.Cause(ctx))
 	}
 	if err != nil {
-		cancel(nil)
+		life.End()
 		return nil, err
 	}
-	c.cancel = cancel
 	t.env.Spawn(c.readAll)
 	return c, nil
 }
 
-func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, error) {
+func (t *sse) open(life *transport.Life, owner *transport.Identity) (*conn, error) {
 	posts := t.http.Conn(owner)
 	resp, err := posts.Events(life, "")
 	switch {
@@ -141,8 +139,7 @@ type conn struct {
 	*transport.Pipe
 	env    transport.Env
 	posts  *streamable.Conn
-	life   context.Context // of the stream
-	cancel context.CancelCauseFunc
+	life   *transport.Life // of the stream
 	body   io.ReadCloser
 	events messages
 	news   chan wire.Message // what belongs to no request
@@ -196,10 +193,9 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 		req.Life.End()
 		return nil, fmt.Errorf("%w: %w", transport.ErrSessionGone, errStreamEnded)
 	}
-	var caller *mcp.Caller
-	if req.Caller != nil {
-		own := *req.Caller // part of a call, which the POST may outlive
-		caller = &own
+	caller := req.Caller
+	if caller != nil {
+		caller = new(*caller) // it is part of a call, which the POST may outlive
 	}
 	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail // Bind replaces the header
 	c.env.Spawn(func() {
@@ -245,7 +241,7 @@ func (c *conn) readAll() {
 	lost := c.Sort(c.events)
 	c.body.Close()
 	wanted := c.End(lost)
-	c.cancel(errStreamEnded)
+	c.life.Cancel(errStreamEnded)
 	if !wanted {
 		c.env.Log.Info("event stream ended")
 	}
@@ -261,7 +257,7 @@ func (c *conn) discard() {
 // the calls that it still has.
 func (c *conn) Close(context.Context) error {
 	c.Quit()
-	c.cancel(transport.ErrEnded)
+	c.life.Cancel(transport.ErrEnded)
 	<-c.Lost()
 	return nil
 }
