@@ -35,8 +35,7 @@ type process struct {
 	stdout *os.File
 	stderr *os.File
 	log    *slog.Logger
-	exited chan struct{} // closed when it ended; state and its group are gone by then
-	state  string        // written before exited is closed
+	exited chan struct{} // closed when it ended; its group is gone by then, and cmd says how
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   tail          // of stderr; complete when silent is closed
 
@@ -104,7 +103,6 @@ func (p *process) wait() {
 	p.reaped = true
 	hurry := p.hurry
 	p.mu.Unlock()
-	p.state = p.cmd.ProcessState.String()
 	close(p.exited)
 	p.stdin.Close()
 	// Somebody outside of its group may have the other ends: they are not waited for.
@@ -147,12 +145,6 @@ func (p *process) end(ctx context.Context) {
 	}
 	p.signal(true)
 	<-p.exited
-}
-
-// lastWords returns the end of what an ended process wrote to stderr.
-func (p *process) lastWords() string {
-	<-p.silent
-	return string(p.tail)
 }
 
 // readStderr logs the beginning of each line that the process writes, up to a rate. What it

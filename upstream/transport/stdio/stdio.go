@@ -151,7 +151,8 @@ func (c *conn) readAll() {
 	wanted := c.End(lost)
 	<-c.process.exited
 	if !wanted {
-		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", c.process.state, "stderr", c.process.lastWords())
+		<-c.process.silent
+		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", c.process.cmd.ProcessState.String(), "stderr", string(c.process.tail))
 	}
 }
 
