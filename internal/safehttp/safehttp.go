@@ -196,7 +196,10 @@ func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer
 }
 
 // origin writes scheme, host and port so that equal ones are equal strings.
-func origin(u *url.URL) string {
+func origin(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(Address(u)) }
+
+// Address returns the host and port of a URL, which may leave out the port of http and https.
+func Address(u *url.URL) string {
 	port := u.Port()
 	switch {
 	case port != "":
@@ -205,7 +208,7 @@ func origin(u *url.URL) string {
 	case u.Scheme == "http":
 		port = "80"
 	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 func isLoopback(host string) bool {

@@ -65,7 +65,7 @@ type Transport struct {
 func New(cfg Config, metrics *Metrics) *Transport {
 	origin, keep := "", idlePlain
 	if u, err := url.Parse(cfg.URL); err == nil {
-		origin = Address(u)
+		origin = safehttp.Address(u)
 		if u.Scheme == "https" {
 			keep = idleTLS
 		}
@@ -91,19 +91,6 @@ func New(cfg Config, metrics *Metrics) *Transport {
 		},
 		standard: cfg.Standard,
 	}
-}
-
-// Address returns the host and port of a URL, which may leave out the port of http and https.
-func Address(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	case u.Scheme == "http":
-		port = "80"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // dialFunc connects to an address, as a net.Dialer does.

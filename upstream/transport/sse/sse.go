@@ -20,9 +20,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
-	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
@@ -130,7 +130,7 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 
 // sameOrigin compares scheme, host and port (RFC 6454 §5).
 func sameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(dial.Address(a), dial.Address(b))
+	return a.Scheme == b.Scheme && strings.EqualFold(safehttp.Address(a), safehttp.Address(b))
 }
 
 // conn is one event stream and the POSTs that belong to it: a goroutine that reads,
