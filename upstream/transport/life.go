@@ -34,9 +34,8 @@ type Life struct {
 	round  time.Duration // when the present round began, after begin
 	idle   time.Duration
 	total  time.Duration
-	unlink func() bool
+	unlink func() bool // nil while nobody waits
 	timer  *time.Timer
-	paused bool
 }
 
 // NewLife begins to watch an exchange that this caller waits for. A total of 0 means no
@@ -52,7 +51,7 @@ func NewLife(caller context.Context, idle, total time.Duration) *Life {
 func (l *Life) Resume(caller context.Context, idle, total time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.round, l.idle, l.total, l.paused = time.Since(l.begin), idle, total, false
+	l.round, l.idle, l.total = time.Since(l.begin), idle, total
 	l.last.Store(int64(l.round))
 	l.unlink = context.AfterFunc(caller, func() { l.Cancel(context.Cause(caller)) })
 	if total > 0 {
@@ -71,16 +70,16 @@ func (l *Life) Patiently() {
 func (l *Life) WaitedFor() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.paused
+	return l.unlink != nil
 }
 
 // Pause ends the watch over time and caller; the exchange itself goes on.
 func (l *Life) Pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.paused {
-		l.paused = true
+	if l.unlink != nil {
 		l.unlink()
+		l.unlink = nil
 		if l.timer != nil {
 			l.timer.Stop()
 		}
@@ -93,7 +92,7 @@ func (l *Life) Touch() { l.last.Store(int64(time.Since(l.begin))) }
 func (l *Life) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paused {
+	if l.unlink == nil {
 		return
 	}
 	now := time.Since(l.begin)

@@ -9,7 +9,6 @@ package sse
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,7 +36,7 @@ const (
 )
 
 // ErrNoStream: what the server sends is no event stream, or not this one.
-var ErrNoStream = errors.New("no event stream")
+var ErrNoStream = fmt.Errorf("no event stream: %w", transport.ErrGarbage)
 
 // errStreamEnded: the event stream that a message was for has ended.
 var errStreamEnded = fmt.Errorf("%w: the event stream has ended", transport.ErrBroken)
@@ -87,7 +86,7 @@ func (t *sse) open(life *transport.Life, owner *transport.Identity) (*conn, erro
 		return nil, streamable.Refusal(resp)
 	case !streamable.IsEvents(resp):
 		resp.Body.Close()
-		return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+		return nil, ErrNoStream
 	}
 	c := &conn{
 		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env, posts: posts,
@@ -114,7 +113,7 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 		case event.Name != "endpoint" && (event.Name != "" && event.Name != "message" || len(event.Data) == 0):
 			continue
 		case event.Name != "endpoint" || len(event.Data) > maxEndpoint:
-			return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+			return nil, ErrNoStream
 		}
 		base := t.http.URL()
 		u, err := base.Parse(strings.TrimSpace(string(event.Data)))
@@ -125,7 +124,7 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 		u.Fragment, u.RawFragment = "", ""
 		return u, nil
 	}
-	return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+	return nil, ErrNoStream
 }
 
 // sameOrigin compares scheme, host and port (RFC 6454 §5).
@@ -133,8 +132,7 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(safehttp.Address(a), safehttp.Address(b))
 }
 
-// conn is one event stream and the POSTs that belong to it: a goroutine that reads,
-// one that hands out what belongs to no request, and one for each POST of a request.
+// conn is one event stream and the POSTs that belong to it.
 type conn struct {
 	*transport.Pipe
 	env    transport.Env

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -38,10 +39,10 @@ type process struct {
 	exited chan struct{} // closed when it ended; its group is gone by then, and cmd says how
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   tail          // of stderr; complete when silent is closed
+	hurry  atomic.Bool   // its end was waited for long enough
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the field below
 	reaped bool       // its number may be another's by now
-	hurry  bool       // its end was waited for long enough
 }
 
 // startProcess starts the configured command without a shell. It runs two goroutines,
@@ -101,13 +102,12 @@ func (p *process) wait() {
 	p.signal(true)   // what it left behind
 	p.mu.Lock()
 	p.reaped = true
-	hurry := p.hurry
 	p.mu.Unlock()
 	close(p.exited)
 	p.stdin.Close()
 	// Somebody outside of its group may have the other ends: they are not waited for.
 	end := time.Now()
-	if !hurry {
+	if !p.hurry.Load() {
 		end = end.Add(outputWait)
 	}
 	_ = p.stdout.SetReadDeadline(end) // it fails where the reader has closed it
@@ -134,9 +134,7 @@ func (p *process) end(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	p.mu.Lock()
-	p.hurry = true
-	p.mu.Unlock()
+	p.hurry.Store(true)
 	p.signal(false)
 	select {
 	case <-p.exited:
