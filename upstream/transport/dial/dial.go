@@ -63,25 +63,25 @@ type Transport struct {
 
 // New makes a Transport. metrics count its connections.
 func New(cfg Config, metrics *Metrics) *Transport {
-	origin, keep := "", idlePlain
+	origin, host, keep := "", "", idlePlain
 	if u, err := url.Parse(cfg.URL); err == nil {
-		origin = safehttp.Address(u)
+		origin, host = safehttp.Address(u), u.Hostname()
 		if u.Scheme == "https" {
 			keep = idleTLS
 		}
 	}
-	dial := metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}))
+	dial := only(origin, metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive})))
 	perHost := max(minIdle, cfg.Idle)
 	return &Transport{
 		own: http1.New(http1.Config{
-			Dial:        only(origin, dial),
+			Dial:        dial,
 			IdlePerHost: perHost,
 			IdleTime:    keep,
 			HeadBytes:   maxResponseHead,
 		}),
 		general: &http.Transport{
-			DialContext:            only(origin, dial),
-			DialTLSContext:         only(origin, secure(dial, cfg.Timeout)),
+			DialContext:            dial,
+			DialTLSContext:         secure(dial, host, cfg.Timeout),
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true,
 			MaxIdleConnsPerHost:    perHost,
@@ -101,14 +101,10 @@ func only(origin string, dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, origin) }
 }
 
-// secure dials TLS. A failed handshake has an error of its own: the server has not seen a
-// request then.
-func secure(dial dialFunc, limit time.Duration) dialFunc {
+// secure dials TLS with this host. A failed handshake has an error of its own: the server has
+// not seen a request then.
+func secure(dial dialFunc, host string, limit time.Duration) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
