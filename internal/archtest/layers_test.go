@@ -78,8 +78,8 @@ var layers = []layer{
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses, and which are refused
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
-	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/trail", "upstream/transport"}}, // http1 for requests that were not sent
-	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "internal/trail", "upstream/transport", "upstream/transport/streamable"}}, // safehttp for the address of a URL
+	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/trail", "upstream/transport"}},                              // http1 for requests that were not sent
+	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "internal/trail", "upstream/transport", "upstream/transport/streamable"}}, // safehttp for the origin of a URL
 	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to

@@ -117,7 +117,7 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 		}
 		base := t.http.URL()
 		u, err := base.Parse(strings.TrimSpace(string(event.Data)))
-		if err != nil || u.Opaque != "" || u.User != nil || !sameOrigin(u, base) {
+		if err != nil || u.Opaque != "" || u.User != nil || safehttp.Origin(u) != safehttp.Origin(base) {
 			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, t.env.Name, mcp.ExecutedNo,
 				"Upstream %s wants its messages at another address than that of its event stream, which is refused; its url may have to be corrected", t.env.Name)
 		}
@@ -125,11 +125,6 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 		return u, nil
 	}
 	return nil, ErrNoStream
-}
-
-// sameOrigin compares scheme, host and port (RFC 6454 §5).
-func sameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(safehttp.Address(a), safehttp.Address(b))
 }
 
 // conn is one event stream and the POSTs that belong to it.
