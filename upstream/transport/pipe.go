@@ -86,20 +86,14 @@ func (p *Pipe) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Documents are the lines or events of a pipe, one after the other.
-type Documents interface {
-	// Next returns the next one, valid until the next call; an empty one is skipped.
-	Next() ([]byte, error)
-	// Buffered returns how many bytes of the following ones were read.
-	Buffered() int
-}
-
-// Sort reads the messages and sorts them until the pipe ends. It returns the error of
-// requests that have no answer, for End, when the caller has cleaned up.
-func (p *Pipe) Sort(documents Documents) (lost error) {
+// Sort reads the messages and sorts them until the pipe ends. next returns the next line or
+// event, valid until the next call; an empty one is skipped. buffered returns how many bytes of
+// the following ones were read. Sort returns the error of requests that have no answer, for End,
+// when the caller has cleaned up.
+func (p *Pipe) Sort(next func() ([]byte, error), buffered func() int) (lost error) {
 	garbage := rate.NewLimiter(rate.Every(garbageWindow/garbageLimit), garbageLimit)
 	for {
-		text, err := documents.Next()
+		text, err := next()
 		switch {
 		case errors.Is(err, wire.ErrTooLarge):
 			p.log.Warn(p.words.TooLong, "limit", p.MaxDocument())
@@ -110,7 +104,7 @@ func (p *Pipe) Sort(documents Documents) (lost error) {
 		case err != nil:
 			return p.words.Ended
 		}
-		p.meter.Next(p.Room, documents.Buffered(), false)
+		p.meter.Next(p.Room, buffered(), false)
 		if len(bytes.TrimSpace(text)) == 0 || p.take(text) {
 			continue
 		}

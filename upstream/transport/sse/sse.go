@@ -90,10 +90,10 @@ func (t *sse) open(life *transport.Life, owner *transport.Identity) (*conn, erro
 	}
 	c := &conn{
 		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env, posts: posts,
-		life: life, body: resp.Body, news: make(chan wire.Message, transport.MaxQueued),
+		life: life, body: resp.Body,
 	}
-	c.events.EventReader = wire.NewEventReader(c.Pipe, c.MaxDocument())
-	endpoint, err := t.endpoint(c.events.EventReader)
+	c.events = wire.NewEventReader(c.Pipe, c.MaxDocument())
+	endpoint, err := t.endpoint(c.events)
 	if err != nil {
 		c.discard()
 		return nil, err
@@ -134,16 +134,13 @@ type conn struct {
 	posts  *streamable.Conn
 	life   *transport.Life // of the stream
 	body   io.ReadCloser
-	events messages
-	news   chan wire.Message // what belongs to no request
+	events *wire.EventReader
 }
 
-// messages are the events that may be messages. A second endpoint event is ignored: the
-// session stays where it began.
-type messages struct{ *wire.EventReader }
-
-func (m messages) Next() ([]byte, error) {
-	event, err := m.EventReader.Next()
+// next returns the next event that may be a message, and nothing of another one. A second
+// endpoint event is ignored: the session stays where it began.
+func (c *conn) next() ([]byte, error) {
+	event, err := c.events.Next()
 	if event.Name != "" && event.Name != "message" {
 		return nil, err
 	}
@@ -156,12 +153,13 @@ func (c *conn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
 // Deliver is called once. It may answer a message by a POST, which must not keep the stream
 // from being read: some servers answer the POST only after that.
 func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
+	news := make(chan wire.Message, transport.MaxQueued)
 	c.Pipe.Deliver(private, func(m wire.Message) {
 		if !c.Room.Take(transport.Weight(m)) {
 			return
 		}
 		select {
-		case c.news <- transport.Owned(m):
+		case news <- transport.Owned(m):
 		default: // what a server says faster than it is taken is lost
 			c.Room.Give(transport.Weight(m))
 		}
@@ -169,7 +167,7 @@ func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 	c.env.Spawn(func() {
 		for {
 			select {
-			case m := <-c.news:
+			case m := <-news:
 				deliver(m)
 				c.Room.Give(transport.Weight(m))
 			case <-c.Lost():
@@ -231,7 +229,7 @@ func (c *conn) within(ctx context.Context) (context.Context, context.CancelFunc)
 
 // readAll reads until the stream ends.
 func (c *conn) readAll() {
-	lost := c.Sort(c.events)
+	lost := c.Sort(c.next, c.events.Buffered)
 	c.body.Close()
 	wanted := c.End(lost)
 	c.life.Cancel(errStreamEnded)

@@ -146,7 +146,8 @@ func (c *conn) writeAll() {
 // readAll reads until the output ends, and sees to the end of the process.
 func (c *conn) readAll() {
 	defer c.process.stdout.Close()
-	lost := c.Sort(wire.NewLineReader(c.Pipe, c.MaxDocument()))
+	lines := wire.NewLineReader(c.Pipe, c.MaxDocument())
+	lost := c.Sort(lines.Next, lines.Buffered)
 	c.process.kill()
 	wanted := c.End(lost)
 	<-c.process.exited
