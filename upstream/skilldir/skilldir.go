@@ -175,18 +175,16 @@ func (d *Dir) enter(state upstream.State) {
 // logSkipped logs what is left out for a new reason.
 func (d *Dir) logSkipped(last, next *snapshot) {
 	const most = 20
-	logged, more := 0, 0
+	news := 0
 	for name, why := range next.skipped {
-		switch {
-		case last.skipped[name] == why:
-		case logged == most:
-			more++
-		default:
-			logged++
+		if last.skipped[name] == why {
+			continue
+		}
+		if news++; news <= most {
 			d.log.Warn("skill or file left out", failure.SkillSkipped.Attr(), "path", name, "reason", why)
 		}
 	}
-	if more > 0 {
-		d.log.Warn("more skills or files left out", failure.SkillSkipped.Attr(), "count", more)
+	if news > most {
+		d.log.Warn("more skills or files left out", failure.SkillSkipped.Attr(), "count", news-most)
 	}
 }

@@ -35,7 +35,6 @@ type process struct {
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
-	log    *slog.Logger
 	exited chan struct{} // closed when it ended; its group is gone by then, and cmd says how
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   tail          // of stderr; complete when silent is closed
@@ -74,9 +73,9 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	for _, f := range []*os.File{in.r, out.w, said.w} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r, log: env.Log,
+	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r,
 		exited: make(chan struct{}), silent: make(chan struct{})}
-	env.Spawn(p.readStderr)
+	env.Spawn(func() { p.readStderr(env.Log) })
 	env.Spawn(p.wait)
 	return p, nil
 }
@@ -147,16 +146,16 @@ func (p *process) end(ctx context.Context) {
 
 // readStderr logs the beginning of each line that the process writes, up to a rate. What it
 // says there is never a sign of failure.
-func (p *process) readStderr() {
+func (p *process) readStderr(log *slog.Logger) {
 	defer close(p.silent)
 	defer p.stderr.Close()
-	said := transport.NewChatter(p.log)
+	said := transport.NewChatter(log)
 	lines := bufio.NewReader(io.TeeReader(p.stderr, &p.tail))
 	for within := false; ; {
 		line, more, err := lines.ReadLine()
 		if err != nil {
 			if err != io.EOF {
-				p.log.Debug("stderr ended", "error", err)
+				log.Debug("stderr ended", "error", err)
 			}
 			return
 		}

@@ -153,7 +153,8 @@ func (c *conn) readAll() {
 	<-c.process.exited
 	if !wanted {
 		<-c.process.silent
-		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", c.process.cmd.ProcessState.String(), "stderr", string(c.process.tail))
+		state, said := c.process.cmd.ProcessState.String(), string(c.process.tail)
+		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", state, "stderr", said)
 	}
 }
 

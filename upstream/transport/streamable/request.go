@@ -199,12 +199,9 @@ func mediaType(h http.Header) string {
 // clock. It is 0 for anything else, and for a date in the past.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
-	seconds, err := strconv.ParseUint(value, 10, 64)
-	switch {
-	case err == nil:
+	seconds, err := strconv.ParseUint(value, 10, 64) // the largest number where it is out of range
+	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(seconds, uint64(MaxRetryAfter/time.Second))) * time.Second
-	case errors.Is(err, strconv.ErrRange):
-		return MaxRetryAfter
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
