@@ -34,12 +34,11 @@ func readDir(ctx context.Context, dir string, last *snapshot) (*snapshot, error)
 	defer root.Close()
 	s := scan{ctx: ctx, root: root, last: last, left: maxWalked,
 		held: &snapshot{files: make(map[string]file), skipped: make(map[string]string)}}
-	top := place{name: ".", real: "."}
-	entries, err := s.list(top.real)
+	entries, err := s.list(".")
 	if err != nil {
 		return nil, err
 	}
-	s.directory(top, entries)
+	s.directory(place{name: ".", real: "."}, entries)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -78,21 +77,21 @@ type place struct {
 	in    []*skill // the skills that it is in, the innermost last
 }
 
-func (s *scan) skip(name, why string, args ...any) {
+func (s *scan) skip(name, why string) {
 	if len(s.held.skipped) == maxSkipped {
 		s.unnamed++
 		return
 	}
-	s.held.skipped[shownPath(name)] = fmt.Sprintf(why, args...)
+	s.held.skipped[shownPath(name)] = why
 }
 
 // failed notes that something cannot be read: a skill that contains it is left out whole.
-func (s *scan) failed(p place, name, why string, args ...any) {
+func (s *scan) failed(p place, name, why string) {
 	for _, k := range p.in {
-		k.fail("%s: %s", shownPath(name), fmt.Sprintf(why, args...))
+		k.fail("%s: %s", shownPath(name), why)
 	}
 	if len(p.in) == 0 {
-		s.skip(name, why, args...)
+		s.skip(name, why)
 	}
 }
 
@@ -124,7 +123,7 @@ func (s *scan) directory(p place, entries []fs.DirEntry) {
 	case i < 0:
 		for _, e := range entries {
 			if strings.EqualFold(e.Name(), mcp.SkillFile) {
-				s.skip(path.Join(p.name, e.Name()), "its name has to be %s for a skill", mcp.SkillFile)
+				s.skip(path.Join(p.name, e.Name()), "its name has to be "+mcp.SkillFile+" for a skill")
 			}
 		}
 		s.contents(p, entries)
@@ -153,20 +152,20 @@ func (s *scan) contents(p place, entries []fs.DirEntry) {
 		at, err := s.find(p, e)
 		switch {
 		case errors.As(err, new(leftOut)):
-			s.skip(name, "%s", err)
+			s.skip(name, err.Error())
 		case err != nil:
-			s.failed(p, name, "%s", readFailure(err))
+			s.failed(p, name, readFailure(err))
 		case !fileNameOK(e.Name()):
 			if len(p.in) > 0 || at.info.IsDir() {
-				s.skip(name, "%s", `its name has control characters, % or \, or is not UTF-8`)
+				s.skip(name, `its name has control characters, % or \, or is not UTF-8`)
 			}
 		case at.info.IsDir() && p.depth == maxDepth:
-			s.failed(p, name, "it is more than %d directories deep", maxDepth)
+			s.failed(p, name, fmt.Sprintf("it is more than %d directories deep", maxDepth))
 		case at.info.IsDir():
 			below := place{name: name, real: at.real, depth: p.depth + 1, alias: p.alias || at.alias, in: p.in, above: append(slices.Clip(p.above), p.real)}
 			inside, err := s.list(below.real)
 			if err != nil {
-				s.failed(p, name, "%s", readFailure(err))
+				s.failed(p, name, readFailure(err))
 				continue
 			}
 			s.directory(below, inside)

@@ -106,7 +106,7 @@ func (s *scan) file(p place, name string, at found) {
 	if !same {
 		content, err := readInRoot(s.root, at.real, at.info, skillmd.MaxBytes)
 		if err != nil {
-			s.failed(p, name, "%s", readFailure(err))
+			s.failed(p, name, readFailure(err))
 			return
 		}
 		f = file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
@@ -127,7 +127,7 @@ func (s *scan) file(p place, name string, at found) {
 // by the key of the broken one.
 func (s *scan) finish(k *skill, within bool) {
 	if k.why != nil {
-		s.skip(k.dir, "%s", k.why)
+		s.skip(k.dir, k.why.Error())
 		if within && len(s.held.broken) < maxSkills {
 			s.held.broken = append(s.held.broken, k.key)
 		}
