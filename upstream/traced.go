@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
 // traced measures each call, without the time in the queue, as a step of its trail, and gives one
@@ -35,7 +35,7 @@ func traced(tracer *tracing.Tracer, at tracing.Peer, era func() (revision string
 func peerOf(cfg Config) tracing.Peer {
 	peer := tracing.Peer{Upstream: cfg.Name, Process: cfg.URL == ""}
 	if u, err := url.Parse(cfg.URL); err == nil && !peer.Process {
-		_, port, _ := net.SplitHostPort(dial.Address(u)) // an address always has a port
+		_, port, _ := net.SplitHostPort(safehttp.Address(u)) // an address always has a port
 		peer.Host = u.Hostname()
 		peer.Port, _ = strconv.Atoi(port)
 	}

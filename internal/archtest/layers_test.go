@@ -76,17 +76,17 @@ var layers = []layer{
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
 	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
-	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses that are refused
+	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses, and which are refused
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
-	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/trail", "upstream/transport"}}, // http1 for requests that were not sent
-	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
+	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/trail", "upstream/transport"}},                              // http1 for requests that were not sent
+	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "internal/trail", "upstream/transport", "upstream/transport/streamable"}}, // safehttp for the origin of a URL
 	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
 	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
-	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
-		ours: []string{"internal/mcp", "internal/mcp/wire", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for the address of a URL
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},

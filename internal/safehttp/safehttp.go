@@ -91,7 +91,7 @@ func New(opts Options) (*Client, error) {
 		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
 			return nil, fmt.Errorf("safehttp: http to %s: only loopback addresses may be reached without TLS", u.Host)
 		}
-		c.trusted[origin(u)] = true
+		c.trusted[Origin(u)] = true
 	}
 	c.operator = newTransport(opts.RootCAs, c.timeout, func(netip.Addr) bool { return true })
 	c.plaintext = newTransport(opts.RootCAs, c.timeout, netip.Addr.IsLoopback)
@@ -156,11 +156,11 @@ func (c *Client) choose(u *url.URL) (*http.Transport, error) {
 		return nil, fmt.Errorf("%w: the URL has no host", ErrForbidden)
 	case u.User != nil:
 		return nil, fmt.Errorf("%s: %w: the URL has credentials in it", u.Host, ErrForbidden)
-	case u.Scheme == "http" && c.trusted[origin(u)]:
+	case u.Scheme == "http" && c.trusted[Origin(u)]:
 		return c.plaintext, nil
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("%s: %w: scheme %.20q: want https", u.Host, ErrForbidden, u.Scheme)
-	case c.trusted[origin(u)]:
+	case c.trusted[Origin(u)]:
 		return c.operator, nil
 	}
 	return c.public, nil
@@ -195,8 +195,11 @@ func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer
 	}
 }
 
-// origin writes scheme, host and port so that equal ones are equal strings.
-func origin(u *url.URL) string {
+// Origin writes scheme, host and port so that equal ones (RFC 6454 §5) are equal strings.
+func Origin(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(Address(u)) }
+
+// Address returns the host and port of a URL, which may leave out the port of http and https.
+func Address(u *url.URL) string {
 	port := u.Port()
 	switch {
 	case port != "":
@@ -205,7 +208,7 @@ func origin(u *url.URL) string {
 	case u.Scheme == "http":
 		port = "80"
 	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 func isLoopback(host string) bool {

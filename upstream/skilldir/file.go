@@ -32,9 +32,6 @@ type file struct {
 
 // unchanged returns what is known of a file, and whether it is as it was.
 func (s *scan) unchanged(uri string, at found) (file, bool) {
-	if s.last == nil {
-		return file{}, false
-	}
 	f, known := s.last.files[uri]
 	same := known && f.real == at.real && f.size == at.info.Size() && f.info.ModTime().Equal(at.info.ModTime()) &&
 		os.SameFile(f.info, at.info) && f.hashed.Sub(f.info.ModTime()) > settled

@@ -68,17 +68,14 @@ func (s *scan) follow(link string) (end string, info fs.FileInfo, err error) {
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
+		if name == ".." {
 			if end == "." {
 				return "", nil, leftOut("it is a link out of the directory of skills")
 			}
 			end = path.Dir(end)
 			continue
 		}
-		next := path.Join(end, name)
+		next := path.Join(end, name) // end itself for a dot, or between two slashes
 		if info, err = s.root.Lstat(next); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return "", nil, leftOut("it is a link to nothing")

@@ -34,7 +34,12 @@ func readDir(ctx context.Context, dir string, last *snapshot) (*snapshot, error)
 	defer root.Close()
 	s := scan{ctx: ctx, root: root, last: last, left: maxWalked,
 		held: &snapshot{files: make(map[string]file), skipped: make(map[string]string)}}
-	if err := s.directory(place{name: ".", real: "."}); err != nil {
+	entries, err := s.list(".")
+	if err != nil {
+		return nil, err
+	}
+	s.directory(place{name: ".", real: "."}, entries)
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if s.unnamed > 0 {
@@ -72,29 +77,26 @@ type place struct {
 	in    []*skill // the skills that it is in, the innermost last
 }
 
-func (s *scan) skip(name, why string, args ...any) {
+func (s *scan) skip(name, why string) {
 	if len(s.held.skipped) == maxSkipped {
 		s.unnamed++
 		return
 	}
-	s.held.skipped[shownPath(name)] = fmt.Sprintf(why, args...)
+	s.held.skipped[shownPath(name)] = why
 }
 
 // failed notes that something cannot be read: a skill that contains it is left out whole.
-func (s *scan) failed(p place, name, why string, args ...any) {
+func (s *scan) failed(p place, name, why string) {
 	for _, k := range p.in {
-		k.fail("%s: %s", shownPath(name), fmt.Sprintf(why, args...))
+		k.fail("%s: %s", shownPath(name), why)
 	}
 	if len(p.in) == 0 {
-		s.skip(name, why, args...)
+		s.skip(name, why)
 	}
 }
 
 // list lists a directory by name, without hidden entries.
 func (s *scan) list(dir string) ([]fs.DirEntry, error) {
-	if err := s.ctx.Err(); err != nil {
-		return nil, err
-	}
 	f, err := s.root.Open(dir)
 	if err != nil {
 		return nil, err
@@ -113,69 +115,60 @@ func (s *scan) list(dir string) ([]fs.DirEntry, error) {
 }
 
 // directory looks for skills in a directory and below, and for files of the skills that it is
-// in. A directory that cannot be read is left out, except the first.
-func (s *scan) directory(p place) error {
-	entries, err := s.list(p.real)
-	switch {
-	case s.ctx.Err() != nil:
-		return s.ctx.Err()
-	case err != nil && p.name == ".":
-		return err
-	case err != nil:
-		s.failed(p, p.name, "%s", readFailure(err))
-		return nil
-	}
+// in.
+func (s *scan) directory(p place, entries []fs.DirEntry) {
 	s.held.dirs = append(s.held.dirs, p.real)
 	i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == mcp.SkillFile })
 	switch {
 	case i < 0:
 		for _, e := range entries {
 			if strings.EqualFold(e.Name(), mcp.SkillFile) {
-				s.skip(path.Join(p.name, e.Name()), "its name has to be %s for a skill", mcp.SkillFile)
+				s.skip(path.Join(p.name, e.Name()), "its name has to be "+mcp.SkillFile+" for a skill")
 			}
 		}
-		return s.contents(p, entries)
+		s.contents(p, entries)
 	case p.name == ".":
 		s.skip(mcp.SkillFile, "a skill is a directory in this one, named like the skill")
-		return s.contents(p, slices.Delete(entries, i, i+1))
+		s.contents(p, slices.Delete(entries, i, i+1))
 	case p.alias:
 		s.skip(p.name, "a link leads to it, and it is a skill under its own path")
-		return nil
+	default:
+		k := &skill{key: uriPath(p.name), dir: p.name, real: p.real}
+		k.uri = textURI(k.key)
+		p.in = append(slices.Clip(p.in), k)
+		k.why = s.read(k, p, entries[i])
+		s.contents(p, entries)
+		s.finish(k, len(p.in) > 1)
 	}
-	k := s.begin(p, entries[i])
-	within := p
-	within.in = append(slices.Clip(p.in), k)
-	if err := s.contents(within, entries); err != nil {
-		return err
-	}
-	s.finish(k, len(p.in) > 0)
-	return nil
 }
 
 // contents looks at the entries of a directory.
-func (s *scan) contents(p place, entries []fs.DirEntry) error {
+func (s *scan) contents(p place, entries []fs.DirEntry) {
 	for _, e := range entries {
-		if err := s.ctx.Err(); err != nil {
-			return err
+		if s.ctx.Err() != nil {
+			return // readDir says so
 		}
 		name := path.Join(p.name, e.Name())
 		at, err := s.find(p, e)
 		switch {
 		case errors.As(err, new(leftOut)):
-			s.skip(name, "%s", err)
+			s.skip(name, err.Error())
 		case err != nil:
-			s.failed(p, name, "%s", readFailure(err))
+			s.failed(p, name, readFailure(err))
 		case !fileNameOK(e.Name()):
 			if len(p.in) > 0 || at.info.IsDir() {
-				s.skip(name, "%s", `its name has control characters, % or \, or is not UTF-8`)
+				s.skip(name, `its name has control characters, % or \, or is not UTF-8`)
 			}
 		case at.info.IsDir() && p.depth == maxDepth:
-			s.failed(p, name, "it is more than %d directories deep", maxDepth)
+			s.failed(p, name, fmt.Sprintf("it is more than %d directories deep", maxDepth))
 		case at.info.IsDir():
 			below := place{name: name, real: at.real, depth: p.depth + 1, alias: p.alias || at.alias, in: p.in, above: append(slices.Clip(p.above), p.real)}
-			if err := s.directory(below); err != nil {
-				return err
+			inside, err := s.list(below.real)
+			if err != nil {
+				s.failed(p, name, readFailure(err))
+				continue
 			}
+			s.directory(below, inside)
 		case len(p.in) == 0: // no part of a skill
 		case !at.info.Mode().IsRegular():
 			s.skip(name, "it is no plain file")
@@ -183,5 +176,4 @@ func (s *scan) contents(p place, entries []fs.DirEntry) error {
 			s.file(p, name, at)
 		}
 	}
-	return nil
 }

@@ -272,7 +272,7 @@ func TestLinkSwappedWhileReading(t *testing.T) {
 // BenchmarkLookAt2000Skills is a look at a directory in which nothing has changed.
 func BenchmarkLookAt2000Skills(b *testing.B) {
 	dir := manySkills(b)
-	last, err := readDir(b.Context(), dir, nil)
+	last, err := readDir(b.Context(), dir, new(snapshot))
 	if err != nil || len(last.skills) != maxSkills {
 		b.Fatal(err)
 	}

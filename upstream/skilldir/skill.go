@@ -55,43 +55,35 @@ func (s *snapshot) find(key string) *skill {
 	return s.skills[i]
 }
 
-// begin reads the SKILL.md of a skill.
-func (s *scan) begin(p place, e fs.DirEntry) *skill {
-	key := uriPath(p.name)
-	k := &skill{key: key, uri: textURI(key), dir: p.name, real: p.real}
-	if len(s.held.skills)+len(p.in) >= maxSkills {
-		k.fail("there are more than %d skills", maxSkills)
-		return k
+// read reads the SKILL.md of a skill, which is the innermost one of its place.
+func (s *scan) read(k *skill, p place, e fs.DirEntry) error {
+	if len(s.held.skills)+len(p.in) > maxSkills {
+		return fmt.Errorf("there are more than %d skills", maxSkills)
 	}
-	p.in = append(slices.Clip(p.in), k)
 	at, err := s.find(p, e)
 	switch {
 	case err != nil:
-		k.fail("%s: %s", mcp.SkillFile, readFailure(err))
-		return k
+		return fmt.Errorf("%s: %s", mcp.SkillFile, readFailure(err))
 	case !at.info.Mode().IsRegular():
-		k.fail("%s is no plain file", mcp.SkillFile)
-		return k
+		return fmt.Errorf("%s is no plain file", mcp.SkillFile)
 	}
 	if _, same := s.unchanged(k.uri, at); same {
-		if before := s.last.find(key); before != nil {
+		if before := s.last.find(k.key); before != nil {
 			k.text = before.text
-			return k
+			return nil
 		}
 	}
 	text, err := readInRoot(s.root, at.real, at.info, skillmd.MaxText)
 	if err != nil {
-		k.fail("%s: %s", mcp.SkillFile, readFailure(err))
-		return k
+		return fmt.Errorf("%s: %s", mcp.SkillFile, readFailure(err))
 	}
 	if k.text, err = skillmd.Read(text); err != nil {
-		k.fail("%s: %w", mcp.SkillFile, err)
-		return k
+		return fmt.Errorf("%s: %w", mcp.SkillFile, err)
 	}
 	if want := path.Base(p.name); k.text.Name != want {
-		k.fail("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile, k.text.Name, want)
+		return fmt.Errorf("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile, k.text.Name, want)
 	}
-	return k
+	return nil
 }
 
 // file adds a file to the skills that it is in.
@@ -114,7 +106,7 @@ func (s *scan) file(p place, name string, at found) {
 	if !same {
 		content, err := readInRoot(s.root, at.real, at.info, skillmd.MaxBytes)
 		if err != nil {
-			s.failed(p, name, "%s", readFailure(err))
+			s.failed(p, name, readFailure(err))
 			return
 		}
 		f = file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
@@ -135,7 +127,7 @@ func (s *scan) file(p place, name string, at found) {
 // by the key of the broken one.
 func (s *scan) finish(k *skill, within bool) {
 	if k.why != nil {
-		s.skip(k.dir, "%s", k.why)
+		s.skip(k.dir, k.why.Error())
 		if within && len(s.held.broken) < maxSkills {
 			s.held.broken = append(s.held.broken, k.key)
 		}

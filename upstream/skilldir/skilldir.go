@@ -38,7 +38,7 @@ type Dir struct {
 	scanning sync.Mutex // held while the directory is read
 
 	mu     sync.Mutex // guards the fields below; never held over I/O
-	held   *snapshot  // nil before it was read
+	held   *snapshot  // an empty one before it was read
 	status upstream.Status
 }
 
@@ -52,7 +52,7 @@ func New(cfg upstream.Config, log *slog.Logger) (*Dir, error) {
 	}
 	return &Dir{
 		name: cfg.Name, dir: cfg.Skills, log: log.With("upstream", cfg.Name), closed: make(chan struct{}),
-		scan: readDir, watch: watch{root: cfg.Skills, open: openDirWatch},
+		scan: readDir, held: new(snapshot), watch: watch{root: cfg.Skills, open: openDirWatch},
 		status: upstream.Status{Name: cfg.Name, Transport: upstream.TransportSkills, State: upstream.StateConnecting, Since: time.Now()},
 	}, nil
 }
@@ -65,9 +65,7 @@ func (d *Dir) Status() upstream.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.status
-	if d.held != nil {
-		s.SkippedSkills = d.held.skipped // which nobody changes any more
-	}
+	s.SkippedSkills = d.held.skipped // which nobody changes any more
 	return s
 }
 
@@ -130,13 +128,13 @@ func (d *Dir) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // look returns what the directory holds, as of age ago at most.
 func (d *Dir) look(ctx context.Context, age time.Duration) (*snapshot, error) {
 	asked := time.Now()
-	if held := d.last(); held != nil && asked.Sub(held.began) < age {
+	if held := d.last(); asked.Sub(held.began) < age {
 		return held, nil
 	}
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
 	last := d.last()
-	if last != nil && last.began.After(asked) { // while this call waited for its turn
+	if last.began.After(asked) { // while this call waited for its turn
 		return last, nil
 	}
 	began := time.Now()
@@ -160,7 +158,7 @@ func (d *Dir) look(ctx context.Context, age time.Duration) (*snapshot, error) {
 	return held, nil
 }
 
-// last returns what the last look found, nil before the first one.
+// last returns what the last look found, nothing before the first one.
 func (d *Dir) last() *snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,18 +175,16 @@ func (d *Dir) enter(state upstream.State) {
 // logSkipped logs what is left out for a new reason.
 func (d *Dir) logSkipped(last, next *snapshot) {
 	const most = 20
-	logged, more := 0, 0
+	news := 0
 	for name, why := range next.skipped {
-		switch {
-		case last != nil && last.skipped[name] == why:
-		case logged == most:
-			more++
-		default:
-			logged++
+		if last.skipped[name] == why {
+			continue
+		}
+		if news++; news <= most {
 			d.log.Warn("skill or file left out", failure.SkillSkipped.Attr(), "path", name, "reason", why)
 		}
 	}
-	if more > 0 {
-		d.log.Warn("more skills or files left out", failure.SkillSkipped.Attr(), "count", more)
+	if news > most {
+		d.log.Warn("more skills or files left out", failure.SkillSkipped.Attr(), "count", news-most)
 	}
 }

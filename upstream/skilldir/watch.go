@@ -40,11 +40,11 @@ type watch struct {
 
 	mu        sync.Mutex // guards the fields below
 	listeners int
-	notices   *dirWatch     // nil while there are none
-	taken     chan struct{} // closed when nobody takes notices any more
-	refused   bool          // the system gives no notices
-	self      os.FileInfo   // the directory itself
-	looking   bool          // somebody does
+	notices   *dirWatch      // nil while there are none
+	taking    sync.WaitGroup // one while notices are taken
+	refused   bool           // the system gives no notices
+	self      os.FileInfo    // the directory itself
+	looking   bool           // somebody does
 
 	dirty atomic.Bool // something has changed, or may have
 }
@@ -91,7 +91,7 @@ func (w *watch) leave() {
 func (w *watch) stop() {
 	if w.notices != nil {
 		_ = w.notices.close() // there is nothing that could be lost
-		<-w.taken
+		w.taking.Wait()
 		w.notices = nil
 	}
 }
@@ -99,8 +99,7 @@ func (w *watch) stop() {
 // take takes notices until they are closed. It never waits for mu, whose holder may wait for
 // notices to be taken. Hidden files have no part in skills, except those that Kubernetes
 // swaps; and after an error events are missing.
-func (w *watch) take(notices *dirWatch, taken chan<- struct{}) {
-	defer close(taken)
+func (w *watch) take(notices *dirWatch) {
 	for {
 		select {
 		case event, ok := <-notices.events:
@@ -164,8 +163,8 @@ func (w *watch) follow(held *snapshot) {
 			w.refused = true
 			return
 		}
-		w.notices, w.taken = notices, make(chan struct{})
-		go w.take(notices, w.taken) // stop waits for it
+		w.notices = notices
+		w.taking.Go(func() { w.take(notices) }) // stop waits for it
 	}
 	watched, wanted := make(map[string]bool), make(map[string]bool)
 	for _, dir := range w.notices.list() {

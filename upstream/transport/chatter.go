@@ -17,10 +17,9 @@ const (
 type Chatter struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // guards the fields below
-	said   int        // in the present tick
-	silent int        // of those, how many were not logged
-	since  time.Time  // when the tick began
+	mu    sync.Mutex // guards the fields below
+	said  int        // in the present tick
+	since time.Time  // when the tick began
 }
 
 // NewChatter makes a Chatter that writes to a log.
@@ -31,16 +30,14 @@ func (c *Chatter) Say(message string, attrs ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.since) >= chatterTick {
-		if c.silent > 0 {
-			c.log.Info("more of what the server says was not logged", "lines", c.silent)
+		if silent := c.said - chatterMost; silent > 0 {
+			c.log.Info("more of what the server says was not logged", "lines", silent)
 		}
-		c.said, c.silent, c.since = 0, 0, now
+		c.said, c.since = 0, now
 	}
-	if c.said++; c.said > chatterMost {
-		c.silent++
-		return
+	if c.said++; c.said <= chatterMost {
+		c.log.Info(message, attrs...)
 	}
-	c.log.Info(message, attrs...)
 }
 
 // ClipLine bounds a line of a server for the log.

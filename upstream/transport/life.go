@@ -19,7 +19,8 @@ import (
 // is drained after the caller has its answer, and a parked call outlives its caller.
 type Life struct {
 	context.Context
-	cancel context.CancelCauseFunc
+	// Cancel ends the context. Only the first cause counts; nil stands for context.Canceled.
+	Cancel context.CancelCauseFunc
 
 	// OnEnd is nil, or called by End. It is set before the Life is shared.
 	OnEnd func(*Life)
@@ -33,16 +34,15 @@ type Life struct {
 	round  time.Duration // when the present round began, after begin
 	idle   time.Duration
 	total  time.Duration
-	unlink func() bool
+	unlink func() bool // nil while nobody waits
 	timer  *time.Timer
-	paused bool
 }
 
 // NewLife begins to watch an exchange that this caller waits for. A total of 0 means no
 // time limit. The stream of the exchange must call End in the end.
 func NewLife(caller context.Context, idle, total time.Duration) *Life {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
-	l := &Life{Context: ctx, cancel: cancel, begin: time.Now()}
+	l := &Life{Context: ctx, Cancel: cancel, begin: time.Now()}
 	l.Resume(caller, idle, total)
 	return l
 }
@@ -51,9 +51,9 @@ func NewLife(caller context.Context, idle, total time.Duration) *Life {
 func (l *Life) Resume(caller context.Context, idle, total time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.round, l.idle, l.total, l.paused = time.Since(l.begin), idle, total, false
+	l.round, l.idle, l.total = time.Since(l.begin), idle, total
 	l.last.Store(int64(l.round))
-	l.unlink = context.AfterFunc(caller, func() { l.cancel(context.Cause(caller)) })
+	l.unlink = context.AfterFunc(caller, func() { l.Cancel(context.Cause(caller)) })
 	if total > 0 {
 		l.timer = time.AfterFunc(min(idle, total), l.check)
 	}
@@ -70,16 +70,16 @@ func (l *Life) Patiently() {
 func (l *Life) WaitedFor() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.paused
+	return l.unlink != nil
 }
 
 // Pause ends the watch over time and caller; the exchange itself goes on.
 func (l *Life) Pause() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.paused {
-		l.paused = true
+	if l.unlink != nil {
 		l.unlink()
+		l.unlink = nil
 		if l.timer != nil {
 			l.timer.Stop()
 		}
@@ -92,13 +92,13 @@ func (l *Life) Touch() { l.last.Store(int64(time.Since(l.begin))) }
 func (l *Life) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paused {
+	if l.unlink == nil {
 		return
 	}
 	now := time.Since(l.begin)
 	left := min(l.round+l.total-now, time.Duration(l.last.Load())+l.idle-now)
 	if left <= 0 {
-		l.cancel(ErrTimeout)
+		l.Cancel(ErrTimeout)
 		return
 	}
 	l.timer.Reset(left)
@@ -107,14 +107,11 @@ func (l *Life) check() {
 // End ends the exchange.
 func (l *Life) End() {
 	l.Pause()
-	l.cancel(nil)
+	l.Cancel(nil)
 	if l.OnEnd != nil {
 		l.OnEnd(l)
 	}
 }
-
-// Cancel ends the context. Only the first cause counts; nil stands for context.Canceled.
-func (l *Life) Cancel(cause error) { l.cancel(cause) }
 
 // Cause returns why the exchange has ended, nil as long as it has not.
 func (l *Life) Cause() error { return context.Cause(l.Context) }

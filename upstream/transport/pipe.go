@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,33 +36,40 @@ type Words struct {
 }
 
 // Pipe is the reading part of a Conn where everything comes on one pipe: a process's output
-// or an event stream. It takes what it reads from a Room; answers to calls are taken from the
-// calls' own rooms, too.
+// or an event stream. A message goes to the request whose id, progress token or subscription
+// id it has. All three are the same number. A log message has none. The Pipe takes what it
+// reads from a Room; answers to calls are taken from the calls' own rooms, too.
 type Pipe struct {
-	mux
-	words   Words
-	log     *slog.Logger
-	garbage *atomic.Int64
-	from    io.Reader
-	meter   mcp.Meter
-	room    *mcp.Room
-	lost    chan struct{} // closed when nothing more can be read
+	words     Words
+	log       *slog.Logger
+	garbage   *atomic.Int64
+	from      io.Reader
+	meter     mcp.Meter
+	maxResult int64
+	giveUp    func(id int64) // see NewPipe
+	lost      chan struct{}  // closed when nothing more can be read
 
-	once     sync.Once
-	quitting chan struct{} // closed by Quit
+	// Room is what the messages are taken from.
+	Room *mcp.Room
+	// Quitting ends with Quit: the end of the pipe is wanted from then on.
+	Quitting context.Context
+	Quit     context.CancelFunc
+
+	mu      sync.Mutex            // guards the fields below
+	streams map[int64]*PipeStream // nil when the pipe has ended
+	deliver func(wire.Message)
+	private bool // all requests are of one client
 }
 
 // NewPipe makes the Pipe of an owner's connection that reads from there. giveUp tells the
 // server that nobody waits for the answer to a request; nil where it learns that otherwise.
 // End must be called in the end.
 func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64)) *Pipe {
+	quitting, quit := context.WithCancel(context.Background())
 	return &Pipe{
-		mux: mux{
-			maxResult: env.ResultBytes, giveUp: giveUp,
-			streams: make(map[int64]*PipeStream), deliver: func(wire.Message) {},
-		},
-		words: words, log: env.Log, garbage: env.Garbage, from: from, room: env.Room(owner),
-		lost: make(chan struct{}), quitting: make(chan struct{}),
+		words: words, log: env.Log, garbage: env.Garbage, from: from, maxResult: env.ResultBytes, giveUp: giveUp,
+		lost: make(chan struct{}), Room: env.Room(owner), Quitting: quitting, Quit: quit,
+		streams: make(map[int64]*PipeStream), deliver: func(wire.Message) {},
 	}
 }
 
@@ -72,26 +80,20 @@ func (p *Pipe) MaxDocument() int { return max(minMaxDocument, int(p.maxResult)) 
 // for more of a message.
 func (p *Pipe) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
-	if !p.meter.Read(p.room, n) {
+	if !p.meter.Read(p.Room, n) {
 		return 0, ErrNoRoom
 	}
 	return n, err
 }
 
-// Documents are the lines or events of a pipe, one after the other.
-type Documents interface {
-	// Next returns the next one, valid until the next call; an empty one is skipped.
-	Next() ([]byte, error)
-	// Buffered returns how many bytes of the following ones were read.
-	Buffered() int
-}
-
-// Sort reads the messages and sorts them until the pipe ends. It returns the error of
-// requests that have no answer, for End, when the caller has cleaned up.
-func (p *Pipe) Sort(documents Documents) (lost error) {
+// Sort reads the messages and sorts them until the pipe ends. next returns the next line or
+// event, valid until the next call; an empty one is skipped. buffered returns how many bytes of
+// the following ones were read. Sort returns the error of requests that have no answer, for End,
+// when the caller has cleaned up.
+func (p *Pipe) Sort(next func() ([]byte, error), buffered func() int) (lost error) {
 	garbage := rate.NewLimiter(rate.Every(garbageWindow/garbageLimit), garbageLimit)
 	for {
-		text, err := documents.Next()
+		text, err := next()
 		switch {
 		case errors.Is(err, wire.ErrTooLarge):
 			p.log.Warn(p.words.TooLong, "limit", p.MaxDocument())
@@ -102,7 +104,7 @@ func (p *Pipe) Sort(documents Documents) (lost error) {
 		case err != nil:
 			return p.words.Ended
 		}
-		p.meter.Next(p.room, documents.Buffered(), false)
+		p.meter.Next(p.Room, buffered(), false)
 		if len(bytes.TrimSpace(text)) == 0 || p.take(text) {
 			continue
 		}
@@ -115,31 +117,111 @@ func (p *Pipe) Sort(documents Documents) (lost error) {
 	}
 }
 
+// Deliver says who takes messages that belong to no request; see Conn.
+func (p *Pipe) Deliver(private bool, deliver func(wire.Message)) {
+	p.mu.Lock()
+	p.private, p.deliver = private, deliver
+	p.mu.Unlock()
+}
+
+// Begin makes a request known and returns its stream, nil when the pipe has ended. taken is
+// for Stream.Taken, nil where the server takes messages in their order.
+func (p *Pipe) Begin(req *Request, taken chan struct{}) *PipeStream {
+	s := &PipeStream{pipe: p, id: req.ID, method: req.Method, life: req.Life, taken: taken, wake: make(chan struct{}, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams == nil {
+		return nil
+	}
+	p.streams[s.id] = s
+	return s
+}
+
+// take sorts the messages of a line or an event; false means that it holds none.
+func (p *Pipe) take(text []byte) bool {
+	var one [1]wire.Message
+	messages, err := Scan(one[:0], text)
+	for _, m := range messages {
+		p.route(m, len(text))
+	}
+	return err == nil
+}
+
+// route hands a message on; size is that of its line.
+func (p *Pipe) route(m wire.Message, size int) {
+	p.mu.Lock()
+	s, deliver := p.streamOf(m), p.deliver
+	p.mu.Unlock()
+	switch {
+	case s != nil && m.Kind == wire.Response && int64(size) > p.maxResult:
+		s.Fail(ErrTooLarge)
+	case s != nil && m.Kind == wire.Response && size >= mcp.CountedBytes && !s.life.Room.Load().Take(int64(size)):
+		s.Fail(ErrNoRoom)
+	case s != nil:
+		s.put(m)
+	case m.Kind != wire.Response: // a response that nobody waits for is late
+		deliver(m)
+	}
+}
+
+// streamOf finds the request that a message belongs to. p.mu is held.
+func (p *Pipe) streamOf(m wire.Message) *PipeStream {
+	var key mcp.Raw
+	switch {
+	case m.Kind == wire.Response:
+		key = m.ID
+	case m.Kind == wire.Request:
+		return nil
+	case m.Method == mcp.NoteProgress:
+		key = m.Params.At(wire.MetaProgressToken)
+	case m.Method == mcp.NoteMessage:
+		return p.onlyCall()
+	default:
+		key = m.Params.At("_meta", wire.MetaSubscriptionID)
+	}
+	id, err := strconv.ParseInt(string(key), 10, 64)
+	if err != nil || !IsID(key, id) {
+		return nil
+	}
+	return p.streams[id]
+}
+
+// onlyCall returns the one request that a log message can belong to, nil when that is not
+// certain. Subscriptions have none. Where several clients share the pipe it never is: what
+// comes during one client's call may be of another's that has just ended.
+func (p *Pipe) onlyCall() (found *PipeStream) {
+	if !p.private {
+		return nil
+	}
+	for _, s := range p.streams {
+		if s.method == mcp.MethodListen {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = s
+	}
+	return found
+}
+
 // End notes the end of the pipe and fails the requests that have no answer. It reports
 // whether the end was wanted.
 func (p *Pipe) End(lost error) (wanted bool) {
-	select { // before anybody learns of the end, since they may close us then
-	case <-p.quitting:
-		wanted = true
-	default:
+	wanted = p.Quitting.Err() != nil // before anybody learns of the end, since they may close us then
+	close(p.lost)                    // first: whoever learns of the end below and calls again gets another pipe
+	p.mu.Lock()
+	for _, s := range p.streams {
+		s.Fail(lost)
 	}
-	close(p.lost) // first: whoever learns of the end below and calls again gets another pipe
-	p.mux.end(lost)
-	p.room.Free()
+	p.streams = nil
+	p.mu.Unlock()
+	p.Room.Free()
 	return wanted
 }
 
-// Quit notes that the end is wanted from now on. It may be called more than once.
-func (p *Pipe) Quit() { p.once.Do(func() { close(p.quitting) }) }
-
-// Quitting is closed when the end is wanted.
-func (p *Pipe) Quitting() <-chan struct{} { return p.quitting }
-
 // Lost is closed when nothing more can be read.
 func (p *Pipe) Lost() <-chan struct{} { return p.lost }
-
-// Room returns what the messages are taken from.
-func (p *Pipe) Room() *mcp.Room { return p.room }
 
 // OpenGET returns ErrNoGETStream: everything comes on the one pipe.
 func (p *Pipe) OpenGET(context.Context, string, func()) (Stream, error) {

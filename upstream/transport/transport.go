@@ -9,7 +9,7 @@
 //	transport.go  the contract
 //	errors.go     what goes wrong
 //	life.go       how long an exchange may last
-//	pipe.go       a connection on which everything comes; mux.go sorts it
+//	pipe.go       a connection on which everything comes; pipestream.go is what it has for a request
 //	message.go    reading and keeping messages
 //	chatter.go    what a server says to its operator
 package transport

@@ -63,25 +63,25 @@ type Transport struct {
 
 // New makes a Transport. metrics count its connections.
 func New(cfg Config, metrics *Metrics) *Transport {
-	origin, keep := "", idlePlain
+	origin, host, keep := "", "", idlePlain
 	if u, err := url.Parse(cfg.URL); err == nil {
-		origin = Address(u)
+		origin, host = safehttp.Address(u), u.Hostname()
 		if u.Scheme == "https" {
 			keep = idleTLS
 		}
 	}
-	dial := metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}))
+	dial := metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}, origin))
 	perHost := max(minIdle, cfg.Idle)
 	return &Transport{
 		own: http1.New(http1.Config{
-			Dial:        only(origin, dial),
+			Dial:        dial,
 			IdlePerHost: perHost,
 			IdleTime:    keep,
 			HeadBytes:   maxResponseHead,
 		}),
 		general: &http.Transport{
-			DialContext:            only(origin, dial),
-			DialTLSContext:         only(origin, secure(dial, cfg.Timeout)),
+			DialContext:            dial,
+			DialTLSContext:         secure(dial, host, cfg.Timeout),
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true,
 			MaxIdleConnsPerHost:    perHost,
@@ -93,35 +93,13 @@ func New(cfg Config, metrics *Metrics) *Transport {
 	}
 }
 
-// Address returns the host and port of a URL, which may leave out the port of http and https.
-func Address(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	case u.Scheme == "http":
-		port = "80"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}
-
 // dialFunc connects to an address, as a net.Dialer does.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// only dials one address, whatever it is called with.
-func only(origin string, dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, origin) }
-}
-
-// secure dials TLS. A failed handshake has an error of its own: the server has not seen a
-// request then.
-func secure(dial dialFunc, limit time.Duration) dialFunc {
+// secure dials TLS with this host. A failed handshake has an error of its own: the server has
+// not seen a request then.
+func secure(dial dialFunc, host string, limit time.Duration) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -171,27 +149,25 @@ func (t *Transport) CloseIdleConnections() {
 // ErrHostService: a server's name leads to an address of the host's own services.
 var ErrHostService = errors.New("the name leads to an address of the host's own services")
 
-// guarded dials what operators named. Most servers are at private addresses, and the owner of
-// a name decides where it leads; over https the certificate proves who answers. But no name
-// may lead to the services of the host itself, such as a cloud's metadata: the address is
-// checked when it is dialled, so changing it in DNS does not help. An address that the operator
-// wrote in place of a name is dialled.
-func guarded(d net.Dialer) dialFunc {
-	byName := d
-	byName.Control = func(_, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
+// guarded dials what an operator named, whatever it is called with. Most servers are at private
+// addresses, and the owner of a name decides where it leads; over https the certificate proves
+// who answers. But no name may lead to the services of the host itself, such as a cloud's
+// metadata: the address is checked when it is dialled, so changing it in DNS does not help. An
+// address that the operator wrote in place of a name is dialled.
+func guarded(d net.Dialer, named string) dialFunc {
+	if _, err := netip.ParseAddrPort(named); err != nil {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			if safehttp.HostService(to.Addr()) {
+				return ErrHostService
+			}
+			return nil
 		}
-		if safehttp.HostService(to.Addr()) {
-			return ErrHostService
-		}
-		return nil
 	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if _, err := netip.ParseAddrPort(address); err == nil {
-			return d.DialContext(ctx, network, address)
-		}
-		return byName.DialContext(ctx, network, address)
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, network, named)
 	}
 }

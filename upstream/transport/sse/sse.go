@@ -9,7 +9,6 @@ package sse
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,9 +19,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
-	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
@@ -37,7 +36,7 @@ const (
 )
 
 // ErrNoStream: what the server sends is no event stream, or not this one.
-var ErrNoStream = errors.New("no event stream")
+var ErrNoStream = fmt.Errorf("no event stream: %w", transport.ErrGarbage)
 
 // errStreamEnded: the event stream that a message was for has ended.
 var errStreamEnded = fmt.Errorf("%w: the event stream has ended", transport.ErrBroken)
@@ -62,25 +61,24 @@ type sse struct {
 
 // Dial opens the stream and waits for its first event.
 func (t *sse) Dial(ctx context.Context, owner *transport.Identity) (transport.Conn, error) {
-	// The stream outlives the call that it is opened for, until Close.
-	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	life := transport.NewLife(ctx, 0, 0)
 	c, err := t.open(life, owner)
-	if !stop() && err == nil {
+	life.Pause() // the stream outlives the call that it is opened for, until Close
+	if err == nil && ctx.Err() != nil {
 		c.discard()
 		err = fmt.Errorf("%w: %w", transport.ErrBroken, context.Cause(ctx))
 	}
 	if err != nil {
-		cancel(nil)
+		life.End()
 		return nil, err
 	}
-	c.cancel = cancel
 	t.env.Spawn(c.readAll)
 	return c, nil
 }
 
-func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, error) {
-	resp, err := t.http.Conn(owner).Events(life, "")
+func (t *sse) open(life *transport.Life, owner *transport.Identity) (*conn, error) {
+	posts := t.http.Conn(owner)
+	resp, err := posts.Events(life, "")
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,19 +86,19 @@ func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, erro
 		return nil, streamable.Refusal(resp)
 	case !streamable.IsEvents(resp):
 		resp.Body.Close()
-		return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+		return nil, ErrNoStream
 	}
 	c := &conn{
-		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env,
-		life: life, body: resp.Body, news: make(chan wire.Message, transport.MaxQueued),
+		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), env: t.env, posts: posts,
+		life: life, body: resp.Body,
 	}
-	c.events.EventReader = wire.NewEventReader(c.Pipe, c.MaxDocument())
-	endpoint, err := t.endpoint(c.events.EventReader)
+	c.events = wire.NewEventReader(c.Pipe, c.MaxDocument())
+	endpoint, err := t.endpoint(c.events)
 	if err != nil {
 		c.discard()
 		return nil, err
 	}
-	c.posts = t.http.At(endpoint).Conn(owner)
+	posts.At(endpoint)
 	return c, nil
 }
 
@@ -115,44 +113,34 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 		case event.Name != "endpoint" && (event.Name != "" && event.Name != "message" || len(event.Data) == 0):
 			continue
 		case event.Name != "endpoint" || len(event.Data) > maxEndpoint:
-			return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+			return nil, ErrNoStream
 		}
 		base := t.http.URL()
 		u, err := base.Parse(strings.TrimSpace(string(event.Data)))
-		if err != nil || u.Opaque != "" || u.User != nil || !sameOrigin(u, base) {
+		if err != nil || u.Opaque != "" || u.User != nil || safehttp.Origin(u) != safehttp.Origin(base) {
 			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, t.env.Name, mcp.ExecutedNo,
 				"Upstream %s wants its messages at another address than that of its event stream, which is refused; its url may have to be corrected", t.env.Name)
 		}
 		u.Fragment, u.RawFragment = "", ""
 		return u, nil
 	}
-	return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+	return nil, ErrNoStream
 }
 
-// sameOrigin compares scheme, host and port (RFC 6454 §5).
-func sameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(dial.Address(a), dial.Address(b))
-}
-
-// conn is one event stream and the POSTs that belong to it: a goroutine that reads,
-// one that hands out what belongs to no request, and one for each POST of a request.
+// conn is one event stream and the POSTs that belong to it.
 type conn struct {
 	*transport.Pipe
 	env    transport.Env
 	posts  *streamable.Conn
-	life   context.Context // of the stream
-	cancel context.CancelCauseFunc
+	life   *transport.Life // of the stream
 	body   io.ReadCloser
-	events messages
-	news   chan wire.Message // what belongs to no request
+	events *wire.EventReader
 }
 
-// messages are the events that may be messages. A second endpoint event is ignored: the
-// session stays where it began.
-type messages struct{ *wire.EventReader }
-
-func (m messages) Next() ([]byte, error) {
-	event, err := m.EventReader.Next()
+// next returns the next event that may be a message, and nothing of another one. A second
+// endpoint event is ignored: the session stays where it began.
+func (c *conn) next() ([]byte, error) {
+	event, err := c.events.Next()
 	if event.Name != "" && event.Name != "message" {
 		return nil, err
 	}
@@ -165,22 +153,23 @@ func (c *conn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
 // Deliver is called once. It may answer a message by a POST, which must not keep the stream
 // from being read: some servers answer the POST only after that.
 func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
+	news := make(chan wire.Message, transport.MaxQueued)
 	c.Pipe.Deliver(private, func(m wire.Message) {
-		if !c.Room().Take(transport.Weight(m)) {
+		if !c.Room.Take(transport.Weight(m)) {
 			return
 		}
 		select {
-		case c.news <- transport.Owned(m):
+		case news <- transport.Owned(m):
 		default: // what a server says faster than it is taken is lost
-			c.Room().Give(transport.Weight(m))
+			c.Room.Give(transport.Weight(m))
 		}
 	})
 	c.env.Spawn(func() {
 		for {
 			select {
-			case m := <-c.news:
+			case m := <-news:
 				deliver(m)
-				c.Room().Give(transport.Weight(m))
+				c.Room.Give(transport.Weight(m))
 			case <-c.Lost():
 				return
 			}
@@ -195,10 +184,9 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 		req.Life.End()
 		return nil, fmt.Errorf("%w: %w", transport.ErrSessionGone, errStreamEnded)
 	}
-	var caller *mcp.Caller
-	if req.Caller != nil {
-		own := *req.Caller // part of a call, which the POST may outlive
-		caller = &own
+	caller := req.Caller
+	if caller != nil {
+		caller = new(*caller) // it is part of a call, which the POST may outlive
 	}
 	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail // Bind replaces the header
 	c.env.Spawn(func() {
@@ -216,7 +204,7 @@ func (c *conn) send(life *transport.Life, caller *mcp.Caller, to *trail.Trail, h
 	ctx, cancel := c.within(context.WithoutCancel(life))
 	defer cancel()
 	defer context.AfterFunc(life, func() { time.AfterFunc(lateAnswer, cancel) })()
-	resp, err := c.post(ctx, caller, to, header, body)
+	resp, err := c.posts.POST(ctx, caller, to, header, body)
 	if err != nil {
 		return err
 	}
@@ -229,12 +217,7 @@ func (c *conn) send(life *transport.Life, caller *mcp.Caller, to *trail.Trail, h
 func (c *conn) Post(ctx context.Context, body []byte) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	resp, err := c.post(ctx, nil, nil, c.posts.Header(), body)
-	if err != nil {
-		return err
-	}
-	streamable.Drain(resp)
-	return nil
+	return c.posts.Post(ctx, body)
 }
 
 // within returns a context that also ends with the stream.
@@ -244,22 +227,12 @@ func (c *conn) within(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() { stop(); cancel() }
 }
 
-// post makes a POST and returns an answer that is not a refusal. A server that does not
-// know the session has not taken the message.
-func (c *conn) post(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) (*http.Response, error) {
-	resp, err := c.posts.POST(ctx, caller, to, header, body)
-	if err != nil || resp.StatusCode/100 == 2 {
-		return resp, err
-	}
-	return nil, streamable.Refusal(resp).InSession()
-}
-
 // readAll reads until the stream ends.
 func (c *conn) readAll() {
-	lost := c.Sort(c.events)
+	lost := c.Sort(c.next, c.events.Buffered)
 	c.body.Close()
 	wanted := c.End(lost)
-	c.cancel(errStreamEnded)
+	c.life.Cancel(errStreamEnded)
 	if !wanted {
 		c.env.Log.Info("event stream ended")
 	}
@@ -275,7 +248,7 @@ func (c *conn) discard() {
 // the calls that it still has.
 func (c *conn) Close(context.Context) error {
 	c.Quit()
-	c.cancel(transport.ErrEnded)
+	c.life.Cancel(transport.ErrEnded)
 	<-c.Lost()
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -34,15 +35,13 @@ type process struct {
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
-	log    *slog.Logger
-	exited chan struct{} // closed when it ended; state and its group are gone by then
-	state  string        // written before exited is closed
+	exited chan struct{} // closed when it ended; its group is gone by then, and cmd says how
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   tail          // of stderr; complete when silent is closed
+	hurry  atomic.Bool   // its end was waited for long enough
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the field below
 	reaped bool       // its number may be another's by now
-	hurry  bool       // its end was waited for long enough
 }
 
 // startProcess starts the configured command without a shell. It runs two goroutines,
@@ -74,9 +73,9 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	for _, f := range []*os.File{in.r, out.w, said.w} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r, log: env.Log,
+	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r,
 		exited: make(chan struct{}), silent: make(chan struct{})}
-	env.Spawn(p.readStderr)
+	env.Spawn(func() { p.readStderr(env.Log) })
 	env.Spawn(p.wait)
 	return p, nil
 }
@@ -102,14 +101,12 @@ func (p *process) wait() {
 	p.signal(true)   // what it left behind
 	p.mu.Lock()
 	p.reaped = true
-	hurry := p.hurry
 	p.mu.Unlock()
-	p.state = p.cmd.ProcessState.String()
 	close(p.exited)
 	p.stdin.Close()
 	// Somebody outside of its group may have the other ends: they are not waited for.
 	end := time.Now()
-	if !hurry {
+	if !p.hurry.Load() {
 		end = end.Add(outputWait)
 	}
 	_ = p.stdout.SetReadDeadline(end) // it fails where the reader has closed it
@@ -136,9 +133,7 @@ func (p *process) end(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	p.mu.Lock()
-	p.hurry = true
-	p.mu.Unlock()
+	p.hurry.Store(true)
 	p.signal(false)
 	select {
 	case <-p.exited:
@@ -149,24 +144,18 @@ func (p *process) end(ctx context.Context) {
 	<-p.exited
 }
 
-// lastWords returns the end of what an ended process wrote to stderr.
-func (p *process) lastWords() string {
-	<-p.silent
-	return string(p.tail)
-}
-
 // readStderr logs the beginning of each line that the process writes, up to a rate. What it
 // says there is never a sign of failure.
-func (p *process) readStderr() {
+func (p *process) readStderr(log *slog.Logger) {
 	defer close(p.silent)
 	defer p.stderr.Close()
-	said := transport.NewChatter(p.log)
+	said := transport.NewChatter(log)
 	lines := bufio.NewReader(io.TeeReader(p.stderr, &p.tail))
 	for within := false; ; {
 		line, more, err := lines.ReadLine()
 		if err != nil {
 			if err != io.EOF {
-				p.log.Debug("stderr ended", "error", err)
+				log.Debug("stderr ended", "error", err)
 			}
 			return
 		}

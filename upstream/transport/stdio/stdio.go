@@ -110,7 +110,7 @@ func (c *conn) write(body []byte) error {
 	select {
 	case <-c.Lost():
 		return errProcessEnded
-	case <-c.Quitting():
+	case <-c.Quitting.Done():
 		return transport.ErrEnded
 	case c.queue <- line:
 		return nil
@@ -128,16 +128,14 @@ func (c *conn) writeAll() {
 		case line := <-c.queue:
 			_ = c.process.stdin.SetWriteDeadline(time.Now().Add(c.t.cfg.Patience))
 			if _, err := c.process.stdin.Write(line); err != nil {
-				select {
-				case <-c.Quitting(): // it is being ended anyway, more gently
-				default:
+				if c.Quitting.Err() == nil { // else it is being ended anyway, more gently
 					c.process.kill() // it may have half a message now
 				}
 				return
 			}
 		case <-c.Lost():
 			return
-		case <-c.Quitting():
+		case <-c.Quitting.Done():
 			if len(c.queue) == 0 {
 				return
 			}
@@ -148,12 +146,15 @@ func (c *conn) writeAll() {
 // readAll reads until the output ends, and sees to the end of the process.
 func (c *conn) readAll() {
 	defer c.process.stdout.Close()
-	lost := c.Sort(wire.NewLineReader(c.Pipe, c.MaxDocument()))
+	lines := wire.NewLineReader(c.Pipe, c.MaxDocument())
+	lost := c.Sort(lines.Next, lines.Buffered)
 	c.process.kill()
 	wanted := c.End(lost)
 	<-c.process.exited
 	if !wanted {
-		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", c.process.state, "stderr", c.process.lastWords())
+		<-c.process.silent
+		state, said := c.process.cmd.ProcessState.String(), string(c.process.tail)
+		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", state, "stderr", said)
 	}
 }
 

@@ -62,10 +62,14 @@ func Traced(header http.Header, trace *mcp.Trace) http.Header {
 }
 
 // POST sends a message with our credential, on behalf of caller, nil for the owner of the
-// connection. The trail of a call, nil for none, is told of the credential. The answer may have
-// any status.
+// connection. The trail of a call, nil for none, is told of the credential. An answer whose
+// status is not 2xx is an error.
 func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) (*http.Response, error) {
-	return c.request(ctx, caller, to, http.MethodPost, header, body)
+	resp, err := c.request(ctx, caller, to, http.MethodPost, header, body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		return nil, c.refused(resp)
+	}
+	return resp, err
 }
 
 // Events asks for an event stream by GET: what comes after the event with this id, or all of
@@ -112,7 +116,7 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail,
 		if err == nil && (again || !another) {
 			return resp, nil
 		}
-		Drain(resp)
+		drain(resp)
 		if err != nil { // a request that was refused so did not run
 			return nil, fmt.Errorf("%w: %w", transport.ErrNotSent, err)
 		}
@@ -165,9 +169,9 @@ func Refusal(resp *http.Response) *transport.StatusError {
 	return e
 }
 
-// Drain reads what may still come, within bounds, so that the connection can be used again. A
+// drain reads what may still come, within bounds, so that the connection can be used again. A
 // server that goes on for longer loses the connection.
-func Drain(resp *http.Response) {
+func drain(resp *http.Response) {
 	if resp.ContentLength != 0 {
 		timer := time.AfterFunc(drainTime, func() { resp.Body.Close() })
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
@@ -195,12 +199,9 @@ func mediaType(h http.Header) string {
 // clock. It is 0 for anything else, and for a date in the past.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
-	seconds, err := strconv.ParseUint(value, 10, 64)
-	switch {
-	case err == nil:
+	seconds, err := strconv.ParseUint(value, 10, 64) // the largest number where it is out of range
+	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(seconds, uint64(MaxRetryAfter/time.Second))) * time.Second
-	case errors.Is(err, strconv.ErrRange):
-		return MaxRetryAfter
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {

@@ -25,7 +25,6 @@ type stream struct {
 	alive    func()            // of a GET stream: called with what comes; may be nil
 	after    string            // of a GET stream: the event after which it goes on
 	retry    time.Duration
-	read     bool // the JSON body was read
 	over     bool // the response was delivered
 	ended    bool // all of the body was read
 	// passing says that the result is passed on and not kept.
@@ -122,13 +121,12 @@ func (s *stream) document() (data []byte, err error) {
 	switch {
 	case s.events != nil:
 		return s.event()
-	case s.read:
+	case s.ended:
 		return nil, io.EOF
 	}
-	s.read = true
 	s.meter.Length = s.resp.ContentLength
-	if s.passing {
-		data, s.release, err = readBody(s, s.resp.ContentLength, s.t.env.ResultBytes)
+	if s.passing && s.resp.ContentLength >= largeBody {
+		data, s.release, err = readLarge(s, s.resp.ContentLength, s.t.env.ResultBytes)
 	} else {
 		data, err = wire.ReadAll(s, s.resp.ContentLength, s.t.env.ResultBytes)
 	}
@@ -159,7 +157,7 @@ func (s *stream) Close() {
 			s.life.Pause() // the caller has its answer and may go
 		}
 		s.t.env.Spawn(func() {
-			Drain(s.resp)
+			drain(s.resp)
 			s.end()
 		})
 		return
@@ -193,13 +191,9 @@ func passing(method string) bool {
 	return mcp.ListMember(method) == "" && method != mcp.MethodInitialize && method != mcp.MethodDiscover
 }
 
-// readBody reads a body as wire.ReadAll does. After release, which is nil for a small
+// readLarge reads a body as wire.ReadAll does. After release, which is nil for a very large
 // one, the body's memory belongs to the next reader.
-func readBody(r io.Reader, length, limit int64) (body []byte, release func(), err error) {
-	if length < largeBody {
-		body, err = wire.ReadAll(r, length, limit)
-		return body, nil, err
-	}
+func readLarge(r io.Reader, length, limit int64) (body []byte, release func(), err error) {
 	memory := bodies.Get().(*[]byte)
 	if body, err = wire.ReadInto(*memory, r, length, limit); err != nil {
 		bodies.Put(memory)

@@ -69,14 +69,6 @@ func New(env transport.Env, cfg Config) *Transport {
 // URL is the endpoint; not to be changed.
 func (t *Transport) URL() *url.URL { return t.template.URL }
 
-// At returns the same Transport for another endpoint, which is at the same origin.
-func (t *Transport) At(endpoint *url.URL) *Transport {
-	other := *t
-	other.template = t.template.Clone(context.Background())
-	other.template.URL = endpoint
-	return &other
-}
-
 // Dial sends nothing: connections are those of the shared pool.
 func (t *Transport) Dial(_ context.Context, owner *transport.Identity) (transport.Conn, error) {
 	return t.Conn(owner), nil
@@ -92,10 +84,19 @@ func (t *Transport) Conn(owner *transport.Identity) *Conn {
 type Conn struct {
 	t     *Transport
 	owner *transport.Identity
-	// header and session are written before the connection is shared: by the answer to
-	// initialize, and by Bind. The map is not changed, requests share it.
-	header  http.Header
-	session string
+	// header and inSession are written before the connection is shared: by the answer to
+	// initialize, and by Bind and At. The map is not changed, requests share it.
+	header    http.Header
+	inSession bool
+}
+
+// At has all further requests go to another endpoint, which is at the same origin, as those
+// of the session that an event stream is.
+func (c *Conn) At(endpoint *url.URL) {
+	t := *c.t
+	t.template = t.template.WithContext(context.Background())
+	t.template.URL = endpoint
+	c.t, c.inSession = &t, true
 }
 
 // Lost is nil: there is no connection to lose.
@@ -116,7 +117,7 @@ func (c *Conn) Bind(rev *wire.Revision) {
 
 // Resume takes up a session.
 func (c *Conn) Resume(sessionID string) {
-	c.session = sessionID
+	c.inSession = true
 	c.setHeader(wire.HeaderSession, sessionID)
 }
 
@@ -131,7 +132,7 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 	if header == nil {
 		header = c.header
 	}
-	resp, err := c.POST(req.Life, req.Caller, req.Trail, Traced(header, req.Trace), req.Body)
+	resp, err := c.request(req.Life, req.Caller, req.Trail, http.MethodPost, Traced(header, req.Trace), req.Body)
 	if err != nil {
 		req.Life.End()
 		return nil, err
@@ -175,14 +176,10 @@ func (c *Conn) adopt(h http.Header) error {
 // Post sends a message that has no answer.
 func (c *Conn) Post(ctx context.Context, body []byte) error {
 	resp, err := c.POST(ctx, nil, nil, c.header, body)
-	if err != nil {
-		return err
+	if err == nil {
+		drain(resp)
 	}
-	if resp.StatusCode/100 != 2 {
-		return c.refused(resp)
-	}
-	Drain(resp)
-	return nil
+	return err
 }
 
 // OpenGET opens the session's event stream by GET.
@@ -206,22 +203,21 @@ func (c *Conn) OpenGET(ctx context.Context, lastEventID string, alive func()) (t
 
 // Close ends the session at the server, which may not support that (405).
 func (c *Conn) Close(ctx context.Context) error {
-	if c.session == "" {
+	if !c.inSession {
 		return nil
 	}
 	resp, err := c.request(ctx, nil, nil, http.MethodDelete, c.header, nil)
-	if err != nil {
-		return err
+	if err == nil {
+		drain(resp)
 	}
-	Drain(resp)
-	return nil
+	return err
 }
 
 // refused makes the error of an answer whose status is not the wanted one.
 func (c *Conn) refused(resp *http.Response) error {
 	refusal := Refusal(resp)
-	if c.session == "" {
-		return refusal
+	if c.inSession {
+		return refusal.InSession()
 	}
-	return refusal.InSession()
+	return refusal
 }
