@@ -182,56 +182,62 @@ var (
 	tokenPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
+// problems are what is wrong with a configuration.
+type problems []error
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
+// when adds a problem if it is one.
+func (p *problems) when(wrong bool, format string, args ...any) {
+	if wrong {
+		p.add(format, args...)
+	}
+}
+
 // Validate reports everything that is wrong with the configuration, as one joined error.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !namePattern.MatchString(c.Name) {
-		add("name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	var found problems
+	found.when(!namePattern.MatchString(c.Name), "name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	found.when(strings.EqualFold(c.Name, ownName), "name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
+	if c.Skills != "" {
+		c.checkSkills(&found)
+	} else {
+		c.checkTransport(&found)
 	}
-	if strings.EqualFold(c.Name, ownName) {
-		add("name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
-	}
-	errs = append(errs, c.validateTransport()...)
-	if c.Revision != "" && wire.Lookup(c.Revision) == nil {
-		add("revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
-	}
+	found.when(c.Revision != "" && wire.Lookup(c.Revision) == nil,
+		"revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
 	for name, value := range c.Headers {
 		switch {
 		case !tokenPattern.MatchString(name):
-			add("headers: %q is not a header name", name)
+			found.add("headers: %q is not a header name", name)
 		case ownHeader(name):
-			add("headers: %s: is set by the gateway itself", name)
+			found.add("headers: %s: is set by the gateway itself", name)
 		case strings.EqualFold(name, "Idempotency-Key"), strings.EqualFold(name, "X-Idempotency-Key"):
 			// net/http takes it as permission to repeat a POST, too.
-			add("headers: %s: would be the same for all calls, which are not the same call", name)
+			found.add("headers: %s: would be the same for all calls, which are not the same call", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			add("headers: %s: has control characters", name)
+			found.add("headers: %s: has control characters", name)
 		}
 	}
-	errs = append(errs, c.validateAuth()...)
+	c.checkAuth(&found)
 	if err := c.Results.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("results: %w", err))
+		found.add("results: %w", err)
 	}
 	for name, value := range c.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00") {
-			add("env: %q cannot be an environment variable", name)
-		}
+		found.when(name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00"),
+			"env: %q cannot be an environment variable", name)
 	}
-	errs = append(errs,
+	found = append(found,
 		notNegative("timeout: connect", c.Timeout.Connect), notNegative("timeout: call", c.Timeout.Call),
 		notNegative("timeout: total", c.Timeout.Total), notNegative("timeout: ask", c.Timeout.Ask),
 		notNegative("timeout: idle", c.Timeout.Idle), notNegative("limits: result_bytes", c.Limits.ResultBytes),
 		notNegative("limits: concurrent", c.Limits.Concurrent), notNegative("limits: concurrent_per_user", c.Limits.ConcurrentPerUser),
 		notNegative("limits: sessions", c.Limits.Sessions), notNegative("limits: asks_per_user", c.Limits.AsksPerUser),
 		notNegative("limits: questions_per_minute", c.Limits.QuestionsPerMinute))
-	if c.Limits.ResultBytes > mostResult {
-		add("limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
-	}
-	if c.Limits.QuestionsPerMinute > mostQuestions {
-		add("limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
-	}
-	return errors.Join(errs...)
+	found.when(c.Limits.ResultBytes > mostResult, "limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
+	found.when(c.Limits.QuestionsPerMinute > mostQuestions,
+		"limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
+	return errors.Join(found...)
 }
 
 // notNegative returns nil, or that the value of a key is negative.
@@ -242,60 +248,40 @@ func notNegative[T int | int64 | time.Duration](key string, value T) error {
 	return nil
 }
 
-func (c Config) validateTransport() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Skills != "" {
-		return c.validateSkills()
-	}
+func (c Config) checkTransport(found *problems) {
+	_, known := transports[c.Transport]
+	rev := wire.Lookup(c.Revision)
 	switch {
 	case c.URL == "" && len(c.Command) == 0:
-		add("url, command or skills: one of them is needed")
+		found.add("url, command or skills: one of them is needed")
 	case c.URL != "" && len(c.Command) > 0:
-		add("url and command: only one of them can be given")
+		found.add("url and command: only one of them can be given")
 	case c.URL != "":
-		if err := checkURL(c.URL, c.AllowPlaintext); err != nil {
-			errs = append(errs, err)
-		}
+		*found = append(*found, checkURL(c.URL, c.AllowPlaintext))
 	case c.Command[0] == "":
-		add("command: the program's name is empty")
+		found.add("command: the program's name is empty")
 	case strings.Contains(strings.Join(c.Command, ""), "\x00"):
-		add("command: has a NUL character")
+		found.add("command: has a NUL character")
 	}
-	if _, ok := transports[c.Transport]; !ok && c.Transport != "" && c.Transport != transportAuto {
-		add("transport: %q: want one of %s", c.Transport, transportNames())
-	}
+	found.when(!known && c.Transport != "" && c.Transport != transportAuto, "transport: %q: want one of %s", c.Transport, transportNames())
 	switch {
 	case c.HTTPClient != "" && c.HTTPClient != clientOwn && c.HTTPClient != clientStandard:
-		add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
+		found.add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
 	case c.HTTPClient != "" && len(c.Command) > 0:
-		add("http_client: is for a url")
+		found.add("http_client: is for a url")
 	}
-	if c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared) {
-		add("env, dir, shared: are for a command")
-	}
-	if len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext) {
-		add("headers, allow_plaintext: are for a url")
-	}
-	if c.Transport == transportStdio && c.URL != "" {
-		add("transport: stdio needs a command, not a url")
-	}
-	if (c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0 {
-		add("transport: %s needs a url, not a command", c.Transport)
-	}
-	if rev := wire.Lookup(c.Revision); c.Transport == transportSSE && rev != nil && !rev.Stateful {
-		add("revision: %s is not spoken over sse", c.Revision)
-	}
-	return errs
+	found.when(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared), "env, dir, shared: are for a command")
+	found.when(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext), "headers, allow_plaintext: are for a url")
+	found.when(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
+	found.when((c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0,
+		"transport: %s needs a url, not a command", c.Transport)
+	found.when(c.Transport == transportSSE && rev != nil && !rev.Stateful, "revision: %s is not spoken over sse", c.Revision)
 }
 
-// validateSkills refuses settings that only make sense for a server.
-func (c Config) validateSkills() (errs []error) {
-	if c.URL != "" || len(c.Command) > 0 {
-		errs = append(errs, errors.New("skills, url and command: only one of them can be given"))
-	}
-	if strings.Contains(c.Skills, "\x00") {
-		errs = append(errs, errors.New("skills: has a NUL character"))
-	}
+// checkSkills refuses settings that only make sense for a server.
+func (c Config) checkSkills(found *problems) {
+	found.when(c.URL != "" || len(c.Command) > 0, "skills, url and command: only one of them can be given")
+	found.when(strings.Contains(c.Skills, "\x00"), "skills: has a NUL character")
 	for _, key := range []struct {
 		name string
 		set  bool
@@ -305,33 +291,24 @@ func (c Config) validateSkills() (errs []error) {
 		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}}, {"results", c.Results.set()},
 	} {
-		if key.set {
-			errs = append(errs, fmt.Errorf("%s: is for a server, not for a directory of skills", key.name))
-		}
+		found.when(key.set, "%s: is for a server, not for a directory of skills", key.name)
 	}
-	return errs
 }
 
-func (c Config) validateAuth() (errs []error) {
-	if err := c.Auth.Validate(); err != nil {
-		return []error{fmt.Errorf("auth: %w", err)}
-	}
+func (c Config) checkAuth(found *problems) {
 	name := c.Auth.HeaderName()
-	if name == "" {
-		return nil
-	}
-	if len(c.Command) > 0 {
-		return []error{errors.New("auth: is for a url; a command gets its credentials by env")}
-	}
-	if ownHeader(name) {
-		errs = append(errs, fmt.Errorf("auth: header: %s is set by the gateway itself", name))
-	}
-	for other := range c.Headers {
-		if strings.EqualFold(other, name) {
-			errs = append(errs, fmt.Errorf("headers[%s]: auth sets it already; leave one of the two out", other))
+	switch err := c.Auth.Validate(); {
+	case err != nil:
+		found.add("auth: %w", err)
+	case name == "":
+	case len(c.Command) > 0:
+		found.add("auth: is for a url; a command gets its credentials by env")
+	default:
+		found.when(ownHeader(name), "auth: header: %s is set by the gateway itself", name)
+		for other := range c.Headers {
+			found.when(strings.EqualFold(other, name), "headers[%s]: auth sets it already; leave one of the two out", other)
 		}
 	}
-	return errs
 }
 
 // checkURL does not repeat the URL in its errors: it may hold credentials.
