@@ -155,27 +155,10 @@ const (
 	transportSSE        = "sse"
 	transportStdio      = "stdio"
 
-	defaultConnect     = 10 * time.Second
-	defaultStart       = 60 * time.Second // package runners fetch before they start
-	defaultCall        = 60 * time.Second
-	defaultTotal       = 10 * time.Minute
-	defaultAsk         = 5 * time.Minute
-	defaultIdle        = 10 * time.Minute
-	defaultConcurrent  = 1000
-	defaultSessions    = 10000
-	defaultAtProcess   = 100 // calls at a time
-	defaultProcesses   = 200
-	defaultAsksPerUser = 20
-	defaultQuestions   = 600
-	maxQueuedCalls     = 4000 // wait for Limits.Concurrent other calls; half of them of one user
-
-	mostQuestions = 100_000
-
-	mostResult = 1 << 30 // bytes
+	maxQueuedCalls = 4000 // wait for Limits.Concurrent other calls; half of them of one user
+	mostQuestions  = 100_000
+	mostResult     = 1 << 30 // bytes
 )
-
-// ownName is the gateway's name as users see it.
-const ownName = "gatehouse"
 
 var (
 	namePattern  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
@@ -198,7 +181,7 @@ func (p *problems) when(wrong bool, format string, args ...any) {
 func (c Config) Validate() error {
 	var found problems
 	found.when(!namePattern.MatchString(c.Name), "name: %q: want letters, digits and single '-', starting with a letter", c.Name)
-	found.when(strings.EqualFold(c.Name, ownName), "name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
+	found.when(strings.EqualFold(c.Name, "gatehouse"), "name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
 	if c.Skills != "" {
 		c.checkSkills(&found)
 	} else {
@@ -364,20 +347,20 @@ func (c Config) WithDefaults() Config {
 			c.Transport = transportStdio
 		}
 	}
-	sessions, connect, concurrent := defaultSessions, defaultConnect, defaultConcurrent
+	sessions, connect, concurrent := 10_000, 10*time.Second, 1000
 	if c.Transport == transportStdio {
-		sessions, connect, concurrent = defaultProcesses, defaultStart, defaultAtProcess
+		sessions, connect, concurrent = 200, 60*time.Second, 100 // package runners fetch before they start
 	}
 	c.Timeout.Connect = cmp.Or(c.Timeout.Connect, connect)
-	c.Timeout.Call = cmp.Or(c.Timeout.Call, defaultCall)
-	c.Timeout.Total = cmp.Or(c.Timeout.Total, defaultTotal)
-	c.Timeout.Ask = cmp.Or(c.Timeout.Ask, defaultAsk)
-	c.Timeout.Idle = cmp.Or(c.Timeout.Idle, defaultIdle)
+	c.Timeout.Call = cmp.Or(c.Timeout.Call, 60*time.Second)
+	c.Timeout.Total = cmp.Or(c.Timeout.Total, 10*time.Minute)
+	c.Timeout.Ask = cmp.Or(c.Timeout.Ask, 5*time.Minute)
+	c.Timeout.Idle = cmp.Or(c.Timeout.Idle, 10*time.Minute)
 	c.Limits.ResultBytes = cmp.Or(c.Limits.ResultBytes, wire.DefaultMaxResult)
 	c.Limits.Concurrent = cmp.Or(c.Limits.Concurrent, concurrent)
 	c.Limits.ConcurrentPerUser = cmp.Or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
 	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, sessions)
-	c.Limits.QuestionsPerMinute = cmp.Or(c.Limits.QuestionsPerMinute, defaultQuestions)
+	c.Limits.QuestionsPerMinute = cmp.Or(c.Limits.QuestionsPerMinute, 600)
 	return c
 }
 
@@ -386,5 +369,5 @@ func (l Limits) asks(c *mcp.Caller) int {
 	if admit.User(c) == "" {
 		return cmp.Or(l.AsksPerUser, l.Concurrent)
 	}
-	return cmp.Or(l.AsksPerUser, defaultAsksPerUser)
+	return cmp.Or(l.AsksPerUser, 20)
 }
