@@ -195,14 +195,12 @@ func (u *Upstream) runProbe(run *probing) {
 // forgetEra makes the next call probe again, unless the era has already been replaced.
 func (u *Upstream) forgetEra(e *dialect.Era) {
 	u.probe.mu.Lock()
-	known := u.probe.known == e
-	if known {
-		u.probe.known, u.probe.patient = u.cfg.pinned(), e.Silent
-	}
-	u.probe.mu.Unlock()
-	if !known {
+	if u.probe.known != e {
+		u.probe.mu.Unlock()
 		return
 	}
+	u.probe.known, u.probe.patient = u.cfg.pinned(), e.Silent
+	u.probe.mu.Unlock()
 	u.log.Info("upstream is probed again")
 	if spare := u.takeSpare(); spare != nil {
 		u.lives.spawn(func() { u.env.CloseConn(spare) })
@@ -305,12 +303,10 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 // discovered remembers how server/discover went: what was found, from an answer or an error of its
 // own, or why nothing was found.
 func (u *Upstream) discovered(began time.Time, e *dialect.Era, m wire.Message, asked, err error) {
-	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodDiscover, Revision: wire.Stateless().Name}
+	step := dialect.Step{At: began, Method: mcp.MethodDiscover, Revision: wire.Stateless().Name}
 	status, refused := errors.AsType[*transport.StatusError](asked)
 	switch {
 	case err != nil:
-		u.step(step, err)
-		return
 	case !e.Rev.Stateful:
 		step.Found = "it speaks " + e.Rev.Name
 	case e.Silent:
@@ -324,32 +320,33 @@ func (u *Upstream) discovered(began time.Time, e *dialect.Era, m wire.Message, a
 	default:
 		step.Found = "it offers only older revisions"
 	}
-	u.probe.trail.Add(step, !e.Rev.Stateful)
+	u.step(step, err == nil && !e.Rev.Stateful, err)
 }
 
 // tried implements dialect.Env.Tried.
 func (u *Upstream) tried(e *dialect.Era, agreed string, began time.Time, err error) {
-	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodInitialize, Revision: e.Rev.Name, SSE: e.SSE}
-	switch {
-	case err == nil:
+	step := dialect.Step{At: began, Method: mcp.MethodInitialize, Revision: e.Rev.Name, SSE: e.SSE}
+	last := err == nil
+	if last {
 		step.Found = "it speaks " + agreed
-	case errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil:
-		step.Found = "refused: it may want HTTP+SSE"
-	default:
-		u.step(step, err)
-		return
+	} else if errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil {
+		step.Found, err = "refused: it may want HTTP+SSE", nil
 	}
-	u.probe.trail.Add(step, err == nil)
+	u.step(step, last, err)
 }
 
-// step remembers a step that failed.
-func (u *Upstream) step(s dialect.Step, err error) {
-	told := u.failure(context.WithoutCancel(u.base), fmt.Errorf("%w: %w", dialect.ErrNotStarted, err))
-	s.Error = told.Error()
-	if e, ok := errors.AsType[*mcp.Error](told); ok {
-		s.Failed, s.Error, s.Cause = e.Name, e.Message, e.Cause
+// step remembers a step that ends now, with what it found or why it failed. last says that the
+// probe is over with it.
+func (u *Upstream) step(s dialect.Step, last bool, err error) {
+	s.Took = time.Since(s.At)
+	if err != nil {
+		told := u.failure(context.WithoutCancel(u.base), fmt.Errorf("%w: %w", dialect.ErrNotStarted, err))
+		s.Error = told.Error()
+		if e, ok := errors.AsType[*mcp.Error](told); ok {
+			s.Failed, s.Error, s.Cause = e.Name, e.Message, e.Cause
+		}
 	}
-	u.probe.trail.Add(s, false)
+	u.probe.trail.Add(s, last)
 }
 
 // patience returns how long silence on stdio means nothing yet. A program that has to be
