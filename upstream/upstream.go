@@ -208,14 +208,14 @@ func (u *Upstream) Close(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(last, u.silence)()
 
-	u.lives.close()
+	u.lives.close(false)
 	u.stateful.Drain()
 	select {
 	case <-u.lives.ended:
 	case <-ctx.Done():
 	}
 	u.stop(dialect.ErrClosed)
-	u.lives.cancelAll()
+	u.lives.close(true)
 	select { // they still notify their servers
 	case <-u.lives.left:
 	case <-time.After(dialect.Goodbye):
@@ -234,12 +234,6 @@ func (u *Upstream) Close(ctx context.Context) error {
 // after returns a context that ends some time after ctx has.
 func after(ctx context.Context, pause time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(pause):
-			cancel()
-		case <-late.Done():
-		}
-	})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pause, cancel) })
 	return late, func() { stop(); cancel() }
 }
