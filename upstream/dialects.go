@@ -16,7 +16,7 @@ import (
 func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 	cfg := u.cfg
 	return &dialect.Env{
-		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: u.PerUser(),
+		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: deps.Credentials != nil && deps.Credentials.PerUser(),
 		Places: cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
 		Base: u.base, Last: u.last, Log: u.log, Memory: deps.Memory, Admit: u.admit,
 		ClientInfo: mcp.Object("name", mcp.String(cmp.Or(deps.Client.Name, "gatehouse")), "version", mcp.String(cmp.Or(deps.Client.Version, "dev"))),

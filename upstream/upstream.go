@@ -80,12 +80,10 @@ type Upstream struct {
 	log       *slog.Logger
 	transport transport.Transport
 	sse       transport.Transport // for a server that may speak HTTP+SSE instead of transport; nil for none
-	// credentials is nil if there are none.
-	credentials streamable.Credentials
-	base        context.Context // of what runs between calls; ends with Close
-	stop        context.CancelCauseFunc
-	last        context.Context // of what the server is told at the end
-	silence     context.CancelFunc
+	base      context.Context     // of what runs between calls; ends with Close
+	stop      context.CancelCauseFunc
+	last      context.Context // of what the server is told at the end
+	silence   context.CancelFunc
 
 	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
 	handler mcp.Handler  // pipeline
@@ -120,12 +118,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}
 	guessed := cfg.URL != "" && (cfg.Transport == "" || cfg.Transport == transportAuto)
 	cfg = cfg.WithDefaults()
-	u := &Upstream{
-		cfg:         cfg,
-		log:         deps.Log.With("upstream", cfg.Name),
-		credentials: deps.Credentials,
-		lives:       newLives(cfg.Timeout),
-	}
+	u := &Upstream{cfg: cfg, log: deps.Log.With("upstream", cfg.Name), lives: newLives(cfg.Timeout)}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
@@ -149,10 +142,10 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		Log: u.log, Opened: u.count.opened.Inc, Refused: u.count.refused.Inc, Unasked: u.count.unasked.Inc,
 		Closed: u.base.Done(), Failure: u.failed, Note: u.note,
 	})
-	u.skills = skills.New(u.PerUser())
 	u.probe.known = cfg.pinned()
-	u.handler = u.pipeline(deps.Tracer)
 	u.env = u.newEnv(deps)
+	u.skills = skills.New(u.env.PerUser)
+	u.handler = u.pipeline(deps.Tracer)
 	u.stateless, u.stateful = stateless.New(u.env), u.newStateful(deps)
 	if deps.Before != nil {
 		u.former.all = append(deps.Before.former.busy(), deps.Before)
