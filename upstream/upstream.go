@@ -85,12 +85,11 @@ type Upstream struct {
 	last      context.Context // of what the server is told at the end
 	silence   context.CancelFunc
 
-	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
-	handler mcp.Handler  // pipeline
-	admit   *admit.Admit
-	probe   probe
-	// env is what both dialects get from this Upstream.
-	env       *dialect.Env
+	ids       atomic.Int64 // of all requests: the probe and the calls may share one pipe
+	handler   mcp.Handler  // pipeline
+	admit     *admit.Admit
+	probe     probe
+	env       *dialect.Env // what both dialects get
 	stateful  *stateful.Dialect
 	stateless *stateless.Dialect
 	skills    *skills.Skills
@@ -195,11 +194,13 @@ const (
 // long as ctx has not ended, calls and connections get dialect.Goodbye to end. It may be called
 // more than once.
 func (u *Upstream) Close(ctx context.Context) error {
-	calls, stop := after(ctx, farewells/2)
-	defer stop()
-	last, stop := after(ctx, farewells)
-	defer stop()
-	defer context.AfterFunc(last, u.silence)()
+	late := func(pause time.Duration, f func()) (stop func() bool) {
+		return context.AfterFunc(ctx, func() { time.AfterFunc(pause, f) })
+	}
+	calls, cut := context.WithCancel(context.Background())
+	defer cut()
+	defer late(farewells/2, cut)()
+	defer late(farewells, u.silence)()
 
 	u.lives.close(false)
 	u.stateful.Drain()
@@ -222,11 +223,4 @@ func (u *Upstream) Close(ctx context.Context) error {
 	u.lives.wait()
 	u.silence()
 	return nil
-}
-
-// after returns a context that ends some time after ctx has.
-func after(ctx context.Context, pause time.Duration) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pause, cancel) })
-	return late, func() { stop(); cancel() }
 }
