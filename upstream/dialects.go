@@ -19,7 +19,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: deps.Credentials != nil && deps.Credentials.PerUser(),
 		Places: cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
 		Base: u.base, Last: u.last, Log: u.log, Memory: deps.Memory, Admit: u.admit,
-		ClientInfo: mcp.Object("name", mcp.String(cmp.Or(deps.Client.Name, "gatehouse")), "version", mcp.String(cmp.Or(deps.Client.Version, "dev"))),
+		ClientInfo: mcp.Object("name", mcp.String("gatehouse"), "version", mcp.String(cmp.Or(deps.Version, "dev"))),
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
 		Life:       u.lives.begin, Hold: u.lives.hold, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,

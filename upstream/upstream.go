@@ -24,12 +24,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
-// ClientInfo is the client information that the gateway sends to servers.
-type ClientInfo struct {
-	Name    string
-	Version string
-}
-
 // Keeper stores what outlives this process of the sessions that clients have at servers.
 type Keeper = stateful.Keeper
 
@@ -47,8 +41,8 @@ type Deps struct {
 	// Credentials authenticate the requests. They are made from Config.Auth, and required
 	// unless it is none. Their maker closes them, after the Upstream.
 	Credentials streamable.Credentials
-	// Client is the client information that servers get.
-	Client ClientInfo
+	// Version is the gateway's, which servers get with its name. Default "dev".
+	Version string
 	// Tell takes an event that belongs to a client's session and to no call of it; nil
 	// drops it. Tell does not keep the event's bytes after it returns.
 	Tell func(session string, e mcp.Event)
