@@ -71,13 +71,11 @@ type Config struct {
 	Prefix *string `yaml:"prefix"`
 	// Enabled set to false leaves the server out. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Disclosure is how the server's tools are described to clients. This package does not
-	// use it.
+	// Disclosure is how the server's tools are described to clients. It is not used here.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Results says what clients are sent of large tool results. This package does not use it.
+	// Results says what clients are sent of large tool results. It is not used here.
 	Results Results `yaml:"results"`
-	// Pinning says what happens to what is not approved of the server. This package does not use
-	// it.
+	// Pinning says what happens to what is not approved of the server. It is not used here.
 	Pinning Pinning `yaml:"pinning"`
 
 	// Timeout bounds how long the gateway waits.
@@ -313,11 +311,7 @@ func checkURL(raw string, plaintext bool) error {
 }
 
 func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // ownHeader reports whether only the gateway may set this header.

@@ -117,7 +117,7 @@ func (s stage) readIndex(ctx context.Context, c *mcp.Call) (uris []string, err e
 	}
 	index, err := wire.TextObject(string(text))
 	if err != nil {
-		return nil, &badSkill{mcp.SkillIndex, errors.New("it is no JSON object")}
+		return nil, badSkill(mcp.SkillIndex + ": it is no JSON object")
 	}
 	index.At("skills").Elements(func(skill mcp.Raw) bool {
 		uri := cmp.Or(skill.At("url").Text(), skill.At("uri").Text())
@@ -139,7 +139,7 @@ func (s stage) plainItem(ctx context.Context, c *mcp.Call, uri string, manifest 
 	}
 	read, err := skillmd.Read(text)
 	if err != nil {
-		return mcp.Item{}, &badSkill{mcp.SkillFile, err}
+		return mcp.Item{}, badSkill(mcp.SkillFile + ": " + err.Error())
 	}
 	key := mcp.SkillPath(root)
 	files := mcp.Raw(`"dynamic"`)
@@ -186,17 +186,14 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 	return mcp.Array(files...)
 }
 
-// badSkill is a file that breaks the rules of its format.
-type badSkill struct {
-	file string
-	why  error
-}
+// badSkill says how a file breaks the rules of its format.
+type badSkill string
 
-func (b *badSkill) Error() string { return b.file + ": " + b.why.Error() }
+func (b badSkill) Error() string { return string(b) }
 
 // plainFailure says why a skill is left out.
 func plainFailure(err error) string {
-	if bad, ok := errors.AsType[*badSkill](err); ok {
+	if bad, ok := errors.AsType[badSkill](err); ok {
 		return bad.Error()
 	}
 	return "it cannot be read"
