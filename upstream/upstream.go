@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -95,19 +96,16 @@ type Upstream struct {
 
 // New makes an Upstream. It does no I/O: the first call connects to the server.
 func New(cfg Config, deps Deps) (*Upstream, error) {
-	if err := cfg.Validate(); err != nil {
+	authenticates := cfg.Auth.HeaderName() != ""
+	found := problems{cfg.Validate()}
+	found.when(deps.Log == nil, "no log was given")
+	found.when(cfg.URL != "" && deps.HTTP == nil, "no HTTP transport was given")
+	found.when(authenticates && deps.Credentials == nil, "no credentials were given")
+	if err := errors.Join(found...); err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
-	if deps.Log == nil {
-		return nil, fmt.Errorf("upstream %q: no log was given", cfg.Name)
-	}
-	if cfg.URL != "" && deps.HTTP == nil {
-		return nil, fmt.Errorf("upstream %q: no HTTP transport was given", cfg.Name)
-	}
-	if cfg.Auth.HeaderName() == "" {
+	if !authenticates {
 		deps.Credentials = nil
-	} else if deps.Credentials == nil {
-		return nil, fmt.Errorf("upstream %q: no credentials were given", cfg.Name)
 	}
 	guessed := cfg.URL != "" && (cfg.Transport == "" || cfg.Transport == transportAuto)
 	cfg = cfg.WithDefaults()
