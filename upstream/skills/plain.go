@@ -47,17 +47,12 @@ func (s stage) listPlain(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	list := &mcp.List{}
 	skipped := make(map[string]string)
 	if found.index {
-		more, err := s.readIndex(ctx, c)
+		found.texts, err = s.readIndex(ctx, c, found.texts)
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
 			skipped[mcp.SkillIndex] = plainFailure(err)
-		}
-		for _, uri := range more {
-			if !slices.Contains(found.texts, uri) {
-				found.texts = append(found.texts, uri)
-			}
 		}
 	}
 	for _, uri := range found.texts {
@@ -109,22 +104,23 @@ func (s stage) findPlain(ctx context.Context, c *mcp.Call) (found plainSkills, e
 	return found, nil
 }
 
-// readIndex returns the SKILL.md that an index names, at most one more than are read.
-func (s stage) readIndex(ctx context.Context, c *mcp.Call) (uris []string, err error) {
+// readIndex adds the SKILL.md that an index names, at most one more than are read.
+func (s stage) readIndex(ctx context.Context, c *mcp.Call, known []string) (uris []string, err error) {
 	text, err := s.readText(ctx, c, mcp.SkillIndex)
 	if err != nil {
-		return nil, err
+		return known, err
 	}
 	index, err := wire.TextObject(string(text))
 	if err != nil {
-		return nil, badSkill(mcp.SkillIndex + ": it is no JSON object")
+		return known, badSkill(mcp.SkillIndex + ": it is no JSON object")
 	}
+	uris = known
 	index.At("skills").Elements(func(skill mcp.Raw) bool {
 		uri := cmp.Or(skill.At("url").Text(), skill.At("uri").Text())
 		if _, isSkill := mcp.SkillRoot(uri); isSkill && strings.HasPrefix(uri, mcp.SkillScheme) && !slices.Contains(uris, uri) {
 			uris = append(uris, uri)
 		}
-		return len(uris) <= maxPlainSkills
+		return len(uris) <= len(known)+maxPlainSkills
 	})
 	return uris, nil
 }
