@@ -270,7 +270,8 @@ func (c Config) checkSkills(found *problems) {
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
 		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
-		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}}, {"results", c.Results.set()},
+		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
+		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},
 	} {
 		found.when(key.set, "%s: is for a server, not for a directory of skills", key.name)
 	}

@@ -71,7 +71,7 @@ func (i *Inline) UnmarshalText(text []byte) error {
 // Of returns the settings for a tool, by the server's name for it. inline is 0 for off.
 func (r Results) Of(tool string) (inline int64, keep time.Duration) {
 	for _, t := range r.Tools {
-		if t.fits(tool) {
+		if slices.ContainsFunc(t.Names, func(pattern string) bool { return fitsPattern(pattern, tool) }) {
 			r.Inline, r.Keep = cmp.Or(t.Inline, r.Inline), cmp.Or(t.Keep, r.Keep)
 			break
 		}
@@ -90,10 +90,6 @@ func (r Results) Least() int64 {
 	return least
 }
 
-func (t ToolResults) fits(tool string) bool {
-	return slices.ContainsFunc(t.Names, func(pattern string) bool { return fitsPattern(pattern, tool) })
-}
-
 // fitsPattern matches a name with a pattern in which * stands for any run of bytes.
 func fitsPattern(pattern, name string) bool {
 	part, rest, star := strings.Cut(pattern, "*")
@@ -109,9 +105,6 @@ func fitsPattern(pattern, name string) bool {
 	}
 	return false
 }
-
-// set reports whether anything is written.
-func (r Results) set() bool { return r.Inline != 0 || r.Keep != 0 || r.Tools != nil }
 
 func (r Results) validate() error {
 	found := checkResults(r.Inline, r.Keep)
