@@ -120,6 +120,7 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 
 // reason says in words, without addresses, why a server cannot be reached.
 func reason(err error) string {
+	network, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
@@ -131,7 +132,7 @@ func reason(err error) string {
 		return "its certificate is not valid"
 	case errors.Is(err, transport.ErrHandshake) && !errors.Is(err, context.DeadlineExceeded):
 		return "the TLS handshake with it failed"
-	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded), ok && network.Timeout():
 		return "it does not answer in time"
 	case errors.Is(err, pool.ErrDown):
 		return "its process or event stream ended too often"
@@ -139,9 +140,6 @@ func reason(err error) string {
 		return "its program or working directory does not exist"
 	case errors.Is(err, fs.ErrPermission):
 		return "its program may not be run"
-	}
-	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
-		return "it does not answer in time"
 	}
 	return "the connection failed"
 }
