@@ -92,7 +92,7 @@ func (u *Upstream) letGo(c *mcp.Call) {
 
 // learnUnfolded learns from a page of tools whose descriptions were unfolded.
 func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
-	if e := u.probe.era(); e != nil && e.Rev.Stateful {
+	if e := u.probe.known.Load(); e != nil && e.Rev.Stateful {
 		return page
 	}
 	return u.stateless.LearnTools(c, page)

@@ -243,7 +243,7 @@ func (u *Upstream) Status() Status {
 	u.health.mu.Unlock()
 	s.UsersNeedLogin, s.Refused = u.health.users.Len(), u.admit.RefusedUntil()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
-	if e := u.probe.era(); e != nil && e.SSE {
+	if e := u.probe.known.Load(); e != nil && e.SSE {
 		s.Transport = transportSSE
 	}
 	s.DroppedTools, s.SkippedSkills = u.stateless.DroppedTools(), u.skills.Skipped()

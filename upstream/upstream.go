@@ -133,7 +133,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		Log: u.log, Opened: u.count.opened.Inc, Refused: u.count.refused.Inc, Unasked: u.count.unasked.Inc,
 		Closed: u.base.Done(), Failure: u.failed, Note: u.note,
 	})
-	u.probe.known = cfg.pinned()
+	u.probe.known.Store(cfg.pinned())
 	u.env = u.newEnv(deps)
 	u.skills = skills.New(u.env.PerUser)
 	u.handler = u.pipeline(deps.Tracer)
@@ -156,7 +156,7 @@ func (u *Upstream) Name() string { return u.cfg.Name }
 // HasSession reports whether the client of a call has a session of its own at the server that
 // is open, or that is kept and would be resumed.
 func (u *Upstream) HasSession(ctx context.Context, c *mcp.Call) bool {
-	e := u.probe.era()
+	e := u.probe.known.Load()
 	return e != nil && e.Rev.Stateful && u.stateful.HasSession(ctx, e, c)
 }
 
