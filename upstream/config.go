@@ -178,8 +178,10 @@ func (p *problems) when(wrong bool, format string, args ...any) {
 // Validate reports everything that is wrong with the configuration, as one joined error.
 func (c Config) Validate() error {
 	var found problems
-	found.when(!namePattern.MatchString(c.Name), "name: %q: want letters, digits and single '-', starting with a letter", c.Name)
-	found.when(strings.EqualFold(c.Name, "gatehouse"), "name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
+	found.when(!namePattern.MatchString(c.Name),
+		"name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	found.when(strings.EqualFold(c.Name, "gatehouse"),
+		"name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
 	if c.Skills != "" {
 		c.checkSkills(&found)
 	} else {
@@ -215,7 +217,8 @@ func (c Config) Validate() error {
 		notNegative("limits: concurrent", c.Limits.Concurrent), notNegative("limits: concurrent_per_user", c.Limits.ConcurrentPerUser),
 		notNegative("limits: sessions", c.Limits.Sessions), notNegative("limits: asks_per_user", c.Limits.AsksPerUser),
 		notNegative("limits: questions_per_minute", c.Limits.QuestionsPerMinute))
-	found.when(c.Limits.ResultBytes > mostResult, "limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
+	found.when(c.Limits.ResultBytes > mostResult,
+		"limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
 	found.when(c.Limits.QuestionsPerMinute > mostQuestions,
 		"limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
 	return errors.Join(found...)
@@ -244,7 +247,8 @@ func (c Config) checkTransport(found *problems) {
 	case strings.Contains(strings.Join(c.Command, ""), "\x00"):
 		found.add("command: has a NUL character")
 	}
-	found.when(!known && c.Transport != "" && c.Transport != transportAuto, "transport: %q: want one of %s", c.Transport, transportNames())
+	found.when(!known && c.Transport != "" && c.Transport != transportAuto,
+		"transport: %q: want one of %s", c.Transport, transportNames())
 	switch {
 	case c.HTTPClient != "" && c.HTTPClient != clientOwn && c.HTTPClient != clientStandard:
 		found.add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
@@ -252,11 +256,13 @@ func (c Config) checkTransport(found *problems) {
 		found.add("http_client: is for a url")
 	}
 	found.when(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared), "env, dir, shared: are for a command")
-	found.when(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext), "headers, allow_plaintext: are for a url")
+	found.when(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
+		"headers, allow_plaintext: are for a url")
 	found.when(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
 	found.when((c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0,
 		"transport: %s needs a url, not a command", c.Transport)
-	found.when(c.Transport == transportSSE && rev != nil && !rev.Stateful, "revision: %s is not spoken over sse", c.Revision)
+	found.when(c.Transport == transportSSE && rev != nil && !rev.Stateful,
+		"revision: %s is not spoken over sse", c.Revision)
 }
 
 // checkSkills refuses settings that only make sense for a server.
@@ -288,7 +294,8 @@ func (c Config) checkAuth(found *problems) {
 	default:
 		found.when(ownHeader(name), "auth: header: %s is set by the gateway itself", name)
 		for other := range c.Headers {
-			found.when(strings.EqualFold(other, name), "headers[%s]: auth sets it already; leave one of the two out", other)
+			found.when(strings.EqualFold(other, name),
+				"headers[%s]: auth sets it already; leave one of the two out", other)
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 	cfg := u.cfg
 	return &dialect.Env{
-		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: deps.Credentials != nil && deps.Credentials.PerUser(),
-		Places: cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
+		Upstream: cfg.Name, Process: cfg.Transport == transportStdio,
+		PerUser: deps.Credentials != nil && deps.Credentials.PerUser(),
+		Places:  cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
 		Base: u.base, Last: u.last, Log: u.log, Memory: deps.Memory, Admit: u.admit,
 		ClientInfo: mcp.Object("name", mcp.String("gatehouse"), "version", mcp.String(cmp.Or(deps.Version, "dev"))),
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},

@@ -132,7 +132,8 @@ func reason(err error) string {
 		return "its certificate is not valid"
 	case errors.Is(err, transport.ErrHandshake) && !errors.Is(err, context.DeadlineExceeded):
 		return "the TLS handshake with it failed"
-	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded), ok && network.Timeout():
+	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
+		ok && network.Timeout():
 		return "it does not answer in time"
 	case errors.Is(err, pool.ErrDown):
 		return "its process or event stream ended too often"

@@ -108,7 +108,8 @@ func fitsPattern(pattern, name string) bool {
 
 func (r Results) validate() error {
 	found := checkResults(r.Inline, r.Keep)
-	found.when(r.Keep != 0 && r.Least() == 0, "keep: nothing is kept without inline: write inline: 100KiB, or take keep out")
+	found.when(r.Keep != 0 && r.Least() == 0,
+		"keep: nothing is kept without inline: write inline: 100KiB, or take keep out")
 	for i, t := range r.Tools {
 		var inTool problems
 		inTool.when(len(t.Names) == 0, "names: at least one is needed, such as export_*")
@@ -126,7 +127,8 @@ func (r Results) validate() error {
 }
 
 func checkResults(inline Inline, keep time.Duration) (found problems) {
-	found.when(inline > 0 && inline < leastInline, "inline: %d bytes are too few: want at least 1KiB, or off", inline)
+	found.when(inline > 0 && inline < leastInline,
+		"inline: %d bytes are too few: want at least 1KiB, or off", inline)
 	found.when(inline < InlineOff, "inline: %d is negative", inline)
 	found.when(keep < 0, "keep: %s is negative", keep)
 	found.when(keep > mostKeep, "keep: %s is longer than %s", keep, mostKeep)
