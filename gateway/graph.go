@@ -285,7 +285,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		HTTP:        transport,
 		HTTPFor:     transport.For,
 		Credentials: credentials,
-		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
+		Version:     with.version,
 		Tell:        with.tell,
 		Lists:       func(news mcp.SessionLists) { with.lists(c.Name, news) },
 		Changed:     reports.Called,

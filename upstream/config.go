@@ -71,13 +71,11 @@ type Config struct {
 	Prefix *string `yaml:"prefix"`
 	// Enabled set to false leaves the server out. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Disclosure is how the server's tools are described to clients. This package does not
-	// use it.
+	// Disclosure is how the server's tools are described to clients. It is not used here.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Results says what clients are sent of large tool results. This package does not use it.
+	// Results says what clients are sent of large tool results. It is not used here.
 	Results Results `yaml:"results"`
-	// Pinning says what happens to what is not approved of the server. This package does not use
-	// it.
+	// Pinning says what happens to what is not approved of the server. It is not used here.
 	Pinning Pinning `yaml:"pinning"`
 
 	// Timeout bounds how long the gateway waits.
@@ -155,83 +153,75 @@ const (
 	transportSSE        = "sse"
 	transportStdio      = "stdio"
 
-	defaultConnect     = 10 * time.Second
-	defaultStart       = 60 * time.Second // package runners fetch before they start
-	defaultCall        = 60 * time.Second
-	defaultTotal       = 10 * time.Minute
-	defaultAsk         = 5 * time.Minute
-	defaultIdle        = 10 * time.Minute
-	defaultConcurrent  = 1000
-	defaultSessions    = 10000
-	defaultAtProcess   = 100 // calls at a time
-	defaultProcesses   = 200
-	defaultAsksPerUser = 20
-	defaultQuestions   = 600
-	maxQueuedCalls     = 4000 // wait for Limits.Concurrent other calls; half of them of one user
-
-	mostQuestions = 100_000
-
-	mostResult = 1 << 30 // bytes
+	maxQueuedCalls = 4000 // wait for Limits.Concurrent other calls; half of them of one user
+	mostQuestions  = 100_000
+	mostResult     = 1 << 30 // bytes
 )
-
-// ownName is the gateway's name as users see it.
-const ownName = "gatehouse"
 
 var (
 	namePattern  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
 	tokenPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
+// problems are what is wrong with a configuration.
+type problems []error
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
+// when adds a problem if it is one.
+func (p *problems) when(wrong bool, format string, args ...any) {
+	if wrong {
+		p.add(format, args...)
+	}
+}
+
 // Validate reports everything that is wrong with the configuration, as one joined error.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !namePattern.MatchString(c.Name) {
-		add("name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	var found problems
+	found.when(!namePattern.MatchString(c.Name),
+		"name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	found.when(strings.EqualFold(c.Name, "gatehouse"),
+		"name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
+	if c.Skills != "" {
+		c.checkSkills(&found)
+	} else {
+		c.checkTransport(&found)
 	}
-	if strings.EqualFold(c.Name, ownName) {
-		add("name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
-	}
-	errs = append(errs, c.validateTransport()...)
-	if c.Revision != "" && wire.Lookup(c.Revision) == nil {
-		add("revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
-	}
+	found.when(c.Revision != "" && wire.Lookup(c.Revision) == nil,
+		"revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
 	for name, value := range c.Headers {
 		switch {
 		case !tokenPattern.MatchString(name):
-			add("headers: %q is not a header name", name)
+			found.add("headers: %q is not a header name", name)
 		case ownHeader(name):
-			add("headers: %s: is set by the gateway itself", name)
+			found.add("headers: %s: is set by the gateway itself", name)
 		case strings.EqualFold(name, "Idempotency-Key"), strings.EqualFold(name, "X-Idempotency-Key"):
 			// net/http takes it as permission to repeat a POST, too.
-			add("headers: %s: would be the same for all calls, which are not the same call", name)
+			found.add("headers: %s: would be the same for all calls, which are not the same call", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			add("headers: %s: has control characters", name)
+			found.add("headers: %s: has control characters", name)
 		}
 	}
-	errs = append(errs, c.validateAuth()...)
+	c.checkAuth(&found)
 	if err := c.Results.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("results: %w", err))
+		found.add("results: %w", err)
 	}
 	for name, value := range c.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00") {
-			add("env: %q cannot be an environment variable", name)
-		}
+		found.when(name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00"),
+			"env: %q cannot be an environment variable", name)
 	}
-	errs = append(errs,
+	found = append(found,
 		notNegative("timeout: connect", c.Timeout.Connect), notNegative("timeout: call", c.Timeout.Call),
 		notNegative("timeout: total", c.Timeout.Total), notNegative("timeout: ask", c.Timeout.Ask),
 		notNegative("timeout: idle", c.Timeout.Idle), notNegative("limits: result_bytes", c.Limits.ResultBytes),
 		notNegative("limits: concurrent", c.Limits.Concurrent), notNegative("limits: concurrent_per_user", c.Limits.ConcurrentPerUser),
 		notNegative("limits: sessions", c.Limits.Sessions), notNegative("limits: asks_per_user", c.Limits.AsksPerUser),
 		notNegative("limits: questions_per_minute", c.Limits.QuestionsPerMinute))
-	if c.Limits.ResultBytes > mostResult {
-		add("limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
-	}
-	if c.Limits.QuestionsPerMinute > mostQuestions {
-		add("limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
-	}
-	return errors.Join(errs...)
+	found.when(c.Limits.ResultBytes > mostResult,
+		"limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
+	found.when(c.Limits.QuestionsPerMinute > mostQuestions,
+		"limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
+	return errors.Join(found...)
 }
 
 // notNegative returns nil, or that the value of a key is negative.
@@ -242,60 +232,43 @@ func notNegative[T int | int64 | time.Duration](key string, value T) error {
 	return nil
 }
 
-func (c Config) validateTransport() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Skills != "" {
-		return c.validateSkills()
-	}
+func (c Config) checkTransport(found *problems) {
+	_, known := transports[c.Transport]
+	rev := wire.Lookup(c.Revision)
 	switch {
 	case c.URL == "" && len(c.Command) == 0:
-		add("url, command or skills: one of them is needed")
+		found.add("url, command or skills: one of them is needed")
 	case c.URL != "" && len(c.Command) > 0:
-		add("url and command: only one of them can be given")
+		found.add("url and command: only one of them can be given")
 	case c.URL != "":
-		if err := checkURL(c.URL, c.AllowPlaintext); err != nil {
-			errs = append(errs, err)
-		}
+		*found = append(*found, checkURL(c.URL, c.AllowPlaintext))
 	case c.Command[0] == "":
-		add("command: the program's name is empty")
+		found.add("command: the program's name is empty")
 	case strings.Contains(strings.Join(c.Command, ""), "\x00"):
-		add("command: has a NUL character")
+		found.add("command: has a NUL character")
 	}
-	if _, ok := transports[c.Transport]; !ok && c.Transport != "" && c.Transport != transportAuto {
-		add("transport: %q: want one of %s", c.Transport, transportNames())
-	}
+	found.when(!known && c.Transport != "" && c.Transport != transportAuto,
+		"transport: %q: want one of %s", c.Transport, transportNames())
 	switch {
 	case c.HTTPClient != "" && c.HTTPClient != clientOwn && c.HTTPClient != clientStandard:
-		add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
+		found.add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
 	case c.HTTPClient != "" && len(c.Command) > 0:
-		add("http_client: is for a url")
+		found.add("http_client: is for a url")
 	}
-	if c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared) {
-		add("env, dir, shared: are for a command")
-	}
-	if len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext) {
-		add("headers, allow_plaintext: are for a url")
-	}
-	if c.Transport == transportStdio && c.URL != "" {
-		add("transport: stdio needs a command, not a url")
-	}
-	if (c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0 {
-		add("transport: %s needs a url, not a command", c.Transport)
-	}
-	if rev := wire.Lookup(c.Revision); c.Transport == transportSSE && rev != nil && !rev.Stateful {
-		add("revision: %s is not spoken over sse", c.Revision)
-	}
-	return errs
+	found.when(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared), "env, dir, shared: are for a command")
+	found.when(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
+		"headers, allow_plaintext: are for a url")
+	found.when(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
+	found.when((c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0,
+		"transport: %s needs a url, not a command", c.Transport)
+	found.when(c.Transport == transportSSE && rev != nil && !rev.Stateful,
+		"revision: %s is not spoken over sse", c.Revision)
 }
 
-// validateSkills refuses settings that only make sense for a server.
-func (c Config) validateSkills() (errs []error) {
-	if c.URL != "" || len(c.Command) > 0 {
-		errs = append(errs, errors.New("skills, url and command: only one of them can be given"))
-	}
-	if strings.Contains(c.Skills, "\x00") {
-		errs = append(errs, errors.New("skills: has a NUL character"))
-	}
+// checkSkills refuses settings that only make sense for a server.
+func (c Config) checkSkills(found *problems) {
+	found.when(c.URL != "" || len(c.Command) > 0, "skills, url and command: only one of them can be given")
+	found.when(strings.Contains(c.Skills, "\x00"), "skills: has a NUL character")
 	for _, key := range []struct {
 		name string
 		set  bool
@@ -303,35 +276,28 @@ func (c Config) validateSkills() (errs []error) {
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
 		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
-		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}}, {"results", c.Results.set()},
+		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
+		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},
 	} {
-		if key.set {
-			errs = append(errs, fmt.Errorf("%s: is for a server, not for a directory of skills", key.name))
-		}
+		found.when(key.set, "%s: is for a server, not for a directory of skills", key.name)
 	}
-	return errs
 }
 
-func (c Config) validateAuth() (errs []error) {
-	if err := c.Auth.Validate(); err != nil {
-		return []error{fmt.Errorf("auth: %w", err)}
-	}
+func (c Config) checkAuth(found *problems) {
 	name := c.Auth.HeaderName()
-	if name == "" {
-		return nil
-	}
-	if len(c.Command) > 0 {
-		return []error{errors.New("auth: is for a url; a command gets its credentials by env")}
-	}
-	if ownHeader(name) {
-		errs = append(errs, fmt.Errorf("auth: header: %s is set by the gateway itself", name))
-	}
-	for other := range c.Headers {
-		if strings.EqualFold(other, name) {
-			errs = append(errs, fmt.Errorf("headers[%s]: auth sets it already; leave one of the two out", other))
+	switch err := c.Auth.Validate(); {
+	case err != nil:
+		found.add("auth: %w", err)
+	case name == "":
+	case len(c.Command) > 0:
+		found.add("auth: is for a url; a command gets its credentials by env")
+	default:
+		found.when(ownHeader(name), "auth: header: %s is set by the gateway itself", name)
+		for other := range c.Headers {
+			found.when(strings.EqualFold(other, name),
+				"headers[%s]: auth sets it already; leave one of the two out", other)
 		}
 	}
-	return errs
 }
 
 // checkURL does not repeat the URL in its errors: it may hold credentials.
@@ -353,11 +319,7 @@ func checkURL(raw string, plaintext bool) error {
 }
 
 func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // ownHeader reports whether only the gateway may set this header.
@@ -387,20 +349,20 @@ func (c Config) WithDefaults() Config {
 			c.Transport = transportStdio
 		}
 	}
-	sessions, connect, concurrent := defaultSessions, defaultConnect, defaultConcurrent
+	sessions, connect, concurrent := 10_000, 10*time.Second, 1000
 	if c.Transport == transportStdio {
-		sessions, connect, concurrent = defaultProcesses, defaultStart, defaultAtProcess
+		sessions, connect, concurrent = 200, 60*time.Second, 100 // package runners fetch before they start
 	}
 	c.Timeout.Connect = cmp.Or(c.Timeout.Connect, connect)
-	c.Timeout.Call = cmp.Or(c.Timeout.Call, defaultCall)
-	c.Timeout.Total = cmp.Or(c.Timeout.Total, defaultTotal)
-	c.Timeout.Ask = cmp.Or(c.Timeout.Ask, defaultAsk)
-	c.Timeout.Idle = cmp.Or(c.Timeout.Idle, defaultIdle)
+	c.Timeout.Call = cmp.Or(c.Timeout.Call, 60*time.Second)
+	c.Timeout.Total = cmp.Or(c.Timeout.Total, 10*time.Minute)
+	c.Timeout.Ask = cmp.Or(c.Timeout.Ask, 5*time.Minute)
+	c.Timeout.Idle = cmp.Or(c.Timeout.Idle, 10*time.Minute)
 	c.Limits.ResultBytes = cmp.Or(c.Limits.ResultBytes, wire.DefaultMaxResult)
 	c.Limits.Concurrent = cmp.Or(c.Limits.Concurrent, concurrent)
 	c.Limits.ConcurrentPerUser = cmp.Or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
 	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, sessions)
-	c.Limits.QuestionsPerMinute = cmp.Or(c.Limits.QuestionsPerMinute, defaultQuestions)
+	c.Limits.QuestionsPerMinute = cmp.Or(c.Limits.QuestionsPerMinute, 600)
 	return c
 }
 
@@ -409,5 +371,5 @@ func (l Limits) asks(c *mcp.Caller) int {
 	if admit.User(c) == "" {
 		return cmp.Or(l.AsksPerUser, l.Concurrent)
 	}
-	return cmp.Or(l.AsksPerUser, defaultAsksPerUser)
+	return cmp.Or(l.AsksPerUser, 20)
 }

@@ -16,10 +16,11 @@ import (
 func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 	cfg := u.cfg
 	return &dialect.Env{
-		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: u.PerUser(),
-		Places: cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
+		Upstream: cfg.Name, Process: cfg.Transport == transportStdio,
+		PerUser: deps.Credentials != nil && deps.Credentials.PerUser(),
+		Places:  cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
 		Base: u.base, Last: u.last, Log: u.log, Memory: deps.Memory, Admit: u.admit,
-		ClientInfo: mcp.Object("name", mcp.String(cmp.Or(deps.Client.Name, "gatehouse")), "version", mcp.String(cmp.Or(deps.Client.Version, "dev"))),
+		ClientInfo: mcp.Object("name", mcp.String("gatehouse"), "version", mcp.String(cmp.Or(deps.Version, "dev"))),
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
 		Life:       u.lives.begin, Hold: u.lives.hold, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
@@ -92,7 +93,7 @@ func (u *Upstream) letGo(c *mcp.Call) {
 
 // learnUnfolded learns from a page of tools whose descriptions were unfolded.
 func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
-	if e := u.probe.era(); e != nil && e.Rev.Stateful {
+	if e := u.probe.known.Load(); e != nil && e.Rev.Stateful {
 		return page
 	}
 	return u.stateless.LearnTools(c, page)

@@ -85,8 +85,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 		return u.fails(failure.UpstreamBadAnswer, mcp.ExecutedNo, "Upstream %s answers neither server/discover nor initialize; check its address")
 	case errors.Is(err, transport.ErrGarbage):
 		return u.fails(failure.UpstreamBadAnswer, executed, "Upstream %s sent something that is not MCP; check its address")
-	}
-	if executed == mcp.ExecutedNo {
+	case executed == mcp.ExecutedNo:
 		return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost, and it did not get the call; try again later")
 	}
 	return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost before its answer came; it may have done what was asked")
@@ -113,8 +112,7 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", e.Status)
 	case e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout:
 		return u.fails(failure.UpstreamDown, executed, "Upstream %s is not available (HTTP %d); try again later", e.Status)
-	}
-	if e.Status/100 == 4 {
+	case e.Status/100 == 4:
 		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s refused the request (HTTP %d); its operator has to find out why", e.Status)
 	}
 	return u.fails(failure.UpstreamStatus, executed, "Upstream %s failed (HTTP %d); it may have done what was asked", e.Status)
@@ -122,6 +120,7 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 
 // reason says in words, without addresses, why a server cannot be reached.
 func reason(err error) string {
+	network, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
@@ -133,7 +132,8 @@ func reason(err error) string {
 		return "its certificate is not valid"
 	case errors.Is(err, transport.ErrHandshake) && !errors.Is(err, context.DeadlineExceeded):
 		return "the TLS handshake with it failed"
-	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
+		ok && network.Timeout():
 		return "it does not answer in time"
 	case errors.Is(err, pool.ErrDown):
 		return "its process or event stream ended too often"
@@ -141,9 +141,6 @@ func reason(err error) string {
 		return "its program or working directory does not exist"
 	case errors.Is(err, fs.ErrPermission):
 		return "its program may not be run"
-	}
-	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
-		return "it does not answer in time"
 	}
 	return "the connection failed"
 }
@@ -157,7 +154,7 @@ func aboutCredentials(err error) bool {
 
 // PerUser reports whether each user's calls carry that user's credential. The lists are
 // then per user, and calls without a user's credential fail.
-func (u *Upstream) PerUser() bool { return u.credentials != nil && u.credentials.PerUser() }
+func (u *Upstream) PerUser() bool { return u.env.PerUser }
 
 // maxCause bounds a cause, in bytes: parts of it may come from a server.
 const maxCause = 300
@@ -182,10 +179,8 @@ func (u *Upstream) hostOrProgram() string {
 	if len(u.cfg.Command) > 0 {
 		return u.cfg.Command[0]
 	}
-	if at, err := url.Parse(u.cfg.URL); err == nil {
-		return at.Host
-	}
-	return u.cfg.Name
+	at, _ := url.Parse(u.cfg.URL) // Validate has read it
+	return at.Host
 }
 
 // as returns the E that err is or wraps, nil for none.

@@ -112,37 +112,23 @@ func (l *lives) spawn(f func()) {
 		return
 	}
 	l.active++
-	l.wg.Add(1)
-	l.mu.Unlock()
-	go func() {
+	l.wg.Go(func() {
 		defer func() {
 			l.mu.Lock()
 			l.active--
 			l.mu.Unlock()
-			l.wg.Done()
 		}()
 		f()
-	}()
+	})
+	l.mu.Unlock()
 }
 
-// close lets no new exchange begin, and ends the lasting ones.
-func (l *lives) close() {
+// close lets no new exchange begin, and ends all exchanges or the lasting ones.
+func (l *lives) close(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	l.settle()
-	l.cancel(false)
-}
-
-// cancelAll ends all exchanges.
-func (l *lives) cancelAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cancel(true)
-}
-
-// cancel ends all exchanges, or the lasting ones. mu is held.
-func (l *lives) cancel(all bool) {
 	for life, lasting := range l.running {
 		if all || lasting {
 			life.Cancel(dialect.ErrClosed)

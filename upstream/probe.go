@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -25,9 +26,10 @@ const probeSilence = 15 * time.Second
 // probe finds out which era a server speaks, once, and remembers it until it proves wrong.
 // It remembers only clear answers.
 type probe struct {
+	known atomic.Pointer[dialect.Era] // nil if unknown; it changes under mu
+
 	mu      sync.Mutex // guards the fields below
-	known   *dialect.Era
-	patient bool // silence was wrongly taken for an answer: the next probe waits longer
+	patient bool       // silence was wrongly taken for an answer: the next probe waits longer
 	running *probing
 	trail   dialect.Probing
 	spare   transport.Conn // of a stdio server: the process that was probed, for the first session
@@ -87,7 +89,7 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, e
 func (u *Upstream) join(caller *mcp.Caller, asked bool) (known *dialect.Era, run *probing) {
 	p := &u.probe
 	p.mu.Lock()
-	if known, run = p.known, p.running; known != nil && !asked || run != nil {
+	if known, run = p.known.Load(), p.running; known != nil && !asked || run != nil {
 		p.mu.Unlock()
 		return known, run
 	}
@@ -170,11 +172,11 @@ func (u *Upstream) runProbe(run *probing) {
 	p := &u.probe
 	p.mu.Lock()
 	p.running = nil
-	before := p.known
+	before := p.known.Load()
 	if run.err == nil && u.cfg.pinned() == nil && (before == nil || before.Rev.Stateful != run.era.Rev.Stateful) {
-		p.known = run.era
+		p.known.Store(run.era)
 	}
-	other := before != p.known && before != nil
+	other := before != nil && before != p.known.Load()
 	if run.err == nil && u.base.Err() == nil && !run.asked { // otherwise Close has looked for it already
 		p.spare, spare = spare, p.spare
 	}
@@ -195,14 +197,12 @@ func (u *Upstream) runProbe(run *probing) {
 // forgetEra makes the next call probe again, unless the era has already been replaced.
 func (u *Upstream) forgetEra(e *dialect.Era) {
 	u.probe.mu.Lock()
-	known := u.probe.known == e
-	if known {
-		u.probe.known, u.probe.patient = u.cfg.pinned(), e.Silent
-	}
-	u.probe.mu.Unlock()
-	if !known {
+	if !u.probe.known.CompareAndSwap(e, u.cfg.pinned()) {
+		u.probe.mu.Unlock()
 		return
 	}
+	u.probe.patient = e.Silent
+	u.probe.mu.Unlock()
 	u.log.Info("upstream is probed again")
 	if spare := u.takeSpare(); spare != nil {
 		u.lives.spawn(func() { u.env.CloseConn(spare) })
@@ -215,23 +215,14 @@ func (u *Upstream) forgetEra(e *dialect.Era) {
 func (p *probe) learn(old, new *dialect.Era) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.known == old {
-		p.known = new
-	}
-}
-
-// era returns the known era, nil if unknown.
-func (p *probe) era() *dialect.Era {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.known
+	p.known.CompareAndSwap(old, new)
 }
 
 // Keeps reports whether the server may keep something for a client from one call to the
 // next: a session, a process, or a call that waits for its user. It reports true while the
 // revision is unknown.
 func (u *Upstream) Keeps() bool {
-	e := u.probe.era()
+	e := u.probe.known.Load()
 	return e == nil || e.Rev.Stateful
 }
 
@@ -305,12 +296,10 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 // discovered remembers how server/discover went: what was found, from an answer or an error of its
 // own, or why nothing was found.
 func (u *Upstream) discovered(began time.Time, e *dialect.Era, m wire.Message, asked, err error) {
-	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodDiscover, Revision: wire.Stateless().Name}
+	step := dialect.Step{At: began, Method: mcp.MethodDiscover, Revision: wire.Stateless().Name}
 	status, refused := errors.AsType[*transport.StatusError](asked)
 	switch {
 	case err != nil:
-		u.step(step, err)
-		return
 	case !e.Rev.Stateful:
 		step.Found = "it speaks " + e.Rev.Name
 	case e.Silent:
@@ -324,32 +313,33 @@ func (u *Upstream) discovered(began time.Time, e *dialect.Era, m wire.Message, a
 	default:
 		step.Found = "it offers only older revisions"
 	}
-	u.probe.trail.Add(step, !e.Rev.Stateful)
+	u.step(step, err == nil && !e.Rev.Stateful, err)
 }
 
 // tried implements dialect.Env.Tried.
 func (u *Upstream) tried(e *dialect.Era, agreed string, began time.Time, err error) {
-	step := dialect.Step{At: began, Took: time.Since(began), Method: mcp.MethodInitialize, Revision: e.Rev.Name, SSE: e.SSE}
-	switch {
-	case err == nil:
+	step := dialect.Step{At: began, Method: mcp.MethodInitialize, Revision: e.Rev.Name, SSE: e.SSE}
+	last := err == nil
+	if last {
 		step.Found = "it speaks " + agreed
-	case errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil:
-		step.Found = "refused: it may want HTTP+SSE"
-	default:
-		u.step(step, err)
-		return
+	} else if errors.Is(err, dialect.ErrWrongEra) && !e.SSE && u.sse != nil {
+		step.Found, err = "refused: it may want HTTP+SSE", nil
 	}
-	u.probe.trail.Add(step, err == nil)
+	u.step(step, last, err)
 }
 
-// step remembers a step that failed.
-func (u *Upstream) step(s dialect.Step, err error) {
-	told := u.failure(context.WithoutCancel(u.base), fmt.Errorf("%w: %w", dialect.ErrNotStarted, err))
-	s.Error = told.Error()
-	if e, ok := errors.AsType[*mcp.Error](told); ok {
-		s.Failed, s.Error, s.Cause = e.Name, e.Message, e.Cause
+// step remembers a step that ends now, with what it found or why it failed. last says that the
+// probe is over with it.
+func (u *Upstream) step(s dialect.Step, last bool, err error) {
+	s.Took = time.Since(s.At)
+	if err != nil {
+		told := u.failure(context.WithoutCancel(u.base), fmt.Errorf("%w: %w", dialect.ErrNotStarted, err))
+		s.Error = told.Error()
+		if e, ok := errors.AsType[*mcp.Error](told); ok {
+			s.Failed, s.Error, s.Cause = e.Name, e.Message, e.Cause
+		}
 	}
-	u.probe.trail.Add(s, false)
+	u.probe.trail.Add(s, last)
 }
 
 // patience returns how long silence on stdio means nothing yet. A program that has to be

@@ -71,7 +71,7 @@ func (i *Inline) UnmarshalText(text []byte) error {
 // Of returns the settings for a tool, by the server's name for it. inline is 0 for off.
 func (r Results) Of(tool string) (inline int64, keep time.Duration) {
 	for _, t := range r.Tools {
-		if t.fits(tool) {
+		if slices.ContainsFunc(t.Names, func(pattern string) bool { return fitsPattern(pattern, tool) }) {
 			r.Inline, r.Keep = cmp.Or(t.Inline, r.Inline), cmp.Or(t.Keep, r.Keep)
 			break
 		}
@@ -90,10 +90,6 @@ func (r Results) Least() int64 {
 	return least
 }
 
-func (t ToolResults) fits(tool string) bool {
-	return slices.ContainsFunc(t.Names, func(pattern string) bool { return fitsPattern(pattern, tool) })
-}
-
 // fitsPattern matches a name with a pattern in which * stands for any run of bytes.
 func fitsPattern(pattern, name string) bool {
 	part, rest, star := strings.Cut(pattern, "*")
@@ -110,48 +106,33 @@ func fitsPattern(pattern, name string) bool {
 	return false
 }
 
-// set reports whether anything is written.
-func (r Results) set() bool { return r.Inline != 0 || r.Keep != 0 || r.Tools != nil }
-
 func (r Results) validate() error {
-	errs := checkResults(r.Inline, r.Keep)
-	if r.Keep != 0 && r.Least() == 0 {
-		errs = append(errs, errors.New("keep: nothing is kept without inline: write inline: 100KiB, or take keep out"))
-	}
+	found := checkResults(r.Inline, r.Keep)
+	found.when(r.Keep != 0 && r.Least() == 0,
+		"keep: nothing is kept without inline: write inline: 100KiB, or take keep out")
 	for i, t := range r.Tools {
-		add := func(err error) { errs = append(errs, fmt.Errorf("tools[%d]: %w", i, err)) }
-		if len(t.Names) == 0 {
-			add(errors.New("names: at least one is needed, such as export_*"))
-		}
-		if len(t.Names) > mostNames {
-			add(fmt.Errorf("names: %d are more than %d", len(t.Names), mostNames))
-		}
+		var inTool problems
+		inTool.when(len(t.Names) == 0, "names: at least one is needed, such as export_*")
+		inTool.when(len(t.Names) > mostNames, "names: %d are more than %d", len(t.Names), mostNames)
 		for _, pattern := range t.Names {
 			if err := checkToolPattern(pattern); err != nil {
-				add(fmt.Errorf("names: %w", err))
+				inTool.add("names: %w", err)
 			}
 		}
-		for _, err := range checkResults(t.Inline, t.Keep) {
-			add(err)
+		for _, err := range append(inTool, checkResults(t.Inline, t.Keep)...) {
+			found.add("tools[%d]: %w", i, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(found...)
 }
 
-func checkResults(inline Inline, keep time.Duration) (errs []error) {
-	if inline > 0 && inline < leastInline {
-		errs = append(errs, fmt.Errorf("inline: %d bytes are too few: want at least 1KiB, or off", inline))
-	}
-	if inline < InlineOff {
-		errs = append(errs, fmt.Errorf("inline: %d is negative", inline))
-	}
-	if keep < 0 {
-		errs = append(errs, fmt.Errorf("keep: %s is negative", keep))
-	}
-	if keep > mostKeep {
-		errs = append(errs, fmt.Errorf("keep: %s is longer than %s", keep, mostKeep))
-	}
-	return errs
+func checkResults(inline Inline, keep time.Duration) (found problems) {
+	found.when(inline > 0 && inline < leastInline,
+		"inline: %d bytes are too few: want at least 1KiB, or off", inline)
+	found.when(inline < InlineOff, "inline: %d is negative", inline)
+	found.when(keep < 0, "keep: %s is negative", keep)
+	found.when(keep > mostKeep, "keep: %s is longer than %s", keep, mostKeep)
+	return found
 }
 
 func checkToolPattern(pattern string) error {

@@ -182,17 +182,18 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	}
 	last := Failure{At: time.Now(), Name: e.Name, Stage: stage(cause), Error: e.Message, Cause: e.Cause}
 	switch e.Code {
-	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeRateLimited: // it did not fail
-	default:
-		u.count.failures[last.Stage].Inc()
+	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeRateLimited:
+		return shown // it did not fail
 	}
+	u.count.failures[last.Stage].Inc()
 	switch {
 	case e.Code == mcp.CodeUpstreamAuthFailed && u.PerUser():
 		h.users.Add(c.Caller.User(), struct{}{}) // this says nothing about the server
 	case e.Code == mcp.CodeUpstreamAuthFailed:
 		u.become(StateNeedsLogin, last)
-	case unreachable(e):
-		u.become(StateDown, last)
+	case e.Code == mcp.CodeUpstreamUnreachable, e.Code == mcp.CodeUpstreamSessionLost,
+		e.Code == mcp.CodeUpstreamBadAnswer && e.Data.At("executed").Text() == string(mcp.ExecutedNo):
+		u.become(StateDown, last) // calls cannot succeed
 	case e.Code == mcp.CodeUpstreamTimeout, e.Code == mcp.CodeUpstreamBadAnswer:
 		if h.failing.Add(1) >= degradedAfter {
 			u.become(StateDegraded, last)
@@ -235,17 +236,6 @@ func (u *Upstream) ours(e *mcp.Error) bool {
 	return e.Data.At("upstream").Text() == u.cfg.Name
 }
 
-// unreachable reports whether one of our errors says that calls cannot succeed.
-func unreachable(e *mcp.Error) bool {
-	switch e.Code {
-	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost:
-		return true
-	case mcp.CodeUpstreamBadAnswer:
-		return e.Data.At("executed").Text() == string(mcp.ExecutedNo)
-	}
-	return false
-}
-
 // Status returns the state of the upstream.
 func (u *Upstream) Status() Status {
 	u.health.mu.Lock()
@@ -253,7 +243,7 @@ func (u *Upstream) Status() Status {
 	u.health.mu.Unlock()
 	s.UsersNeedLogin, s.Refused = u.health.users.Len(), u.admit.RefusedUntil()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
-	if e := u.probe.era(); e != nil && e.SSE {
+	if e := u.probe.known.Load(); e != nil && e.SSE {
 		s.Transport = transportSSE
 	}
 	s.DroppedTools, s.SkippedSkills = u.stateless.DroppedTools(), u.skills.Skipped()

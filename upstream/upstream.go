@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -24,12 +25,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
-// ClientInfo is the client information that the gateway sends to servers.
-type ClientInfo struct {
-	Name    string
-	Version string
-}
-
 // Keeper stores what outlives this process of the sessions that clients have at servers.
 type Keeper = stateful.Keeper
 
@@ -47,8 +42,8 @@ type Deps struct {
 	// Credentials authenticate the requests. They are made from Config.Auth, and required
 	// unless it is none. Their maker closes them, after the Upstream.
 	Credentials streamable.Credentials
-	// Client is the client information that servers get.
-	Client ClientInfo
+	// Version is the gateway's, which servers get with its name. Default "dev".
+	Version string
 	// Tell takes an event that belongs to a client's session and to no call of it; nil
 	// drops it. Tell does not keep the event's bytes after it returns.
 	Tell func(session string, e mcp.Event)
@@ -80,19 +75,16 @@ type Upstream struct {
 	log       *slog.Logger
 	transport transport.Transport
 	sse       transport.Transport // for a server that may speak HTTP+SSE instead of transport; nil for none
-	// credentials is nil if there are none.
-	credentials streamable.Credentials
-	base        context.Context // of what runs between calls; ends with Close
-	stop        context.CancelCauseFunc
-	last        context.Context // of what the server is told at the end
-	silence     context.CancelFunc
+	base      context.Context     // of what runs between calls; ends with Close
+	stop      context.CancelCauseFunc
+	last      context.Context // of what the server is told at the end
+	silence   context.CancelFunc
 
-	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
-	handler mcp.Handler  // pipeline
-	admit   *admit.Admit
-	probe   probe
-	// env is what both dialects get from this Upstream.
-	env       *dialect.Env
+	ids       atomic.Int64 // of all requests: the probe and the calls may share one pipe
+	handler   mcp.Handler  // pipeline
+	admit     *admit.Admit
+	probe     probe
+	env       *dialect.Env // what both dialects get
 	stateful  *stateful.Dialect
 	stateless *stateless.Dialect
 	skills    *skills.Skills
@@ -104,28 +96,20 @@ type Upstream struct {
 
 // New makes an Upstream. It does no I/O: the first call connects to the server.
 func New(cfg Config, deps Deps) (*Upstream, error) {
-	if err := cfg.Validate(); err != nil {
+	authenticates := cfg.Auth.HeaderName() != ""
+	found := problems{cfg.Validate()}
+	found.when(deps.Log == nil, "no log was given")
+	found.when(cfg.URL != "" && deps.HTTP == nil, "no HTTP transport was given")
+	found.when(authenticates && deps.Credentials == nil, "no credentials were given")
+	if err := errors.Join(found...); err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
-	if deps.Log == nil {
-		return nil, fmt.Errorf("upstream %q: no log was given", cfg.Name)
-	}
-	if cfg.URL != "" && deps.HTTP == nil {
-		return nil, fmt.Errorf("upstream %q: no HTTP transport was given", cfg.Name)
-	}
-	if cfg.Auth.HeaderName() == "" {
+	if !authenticates {
 		deps.Credentials = nil
-	} else if deps.Credentials == nil {
-		return nil, fmt.Errorf("upstream %q: no credentials were given", cfg.Name)
 	}
 	guessed := cfg.URL != "" && (cfg.Transport == "" || cfg.Transport == transportAuto)
 	cfg = cfg.WithDefaults()
-	u := &Upstream{
-		cfg:         cfg,
-		log:         deps.Log.With("upstream", cfg.Name),
-		credentials: deps.Credentials,
-		lives:       newLives(cfg.Timeout),
-	}
+	u := &Upstream{cfg: cfg, log: deps.Log.With("upstream", cfg.Name), lives: newLives(cfg.Timeout)}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
@@ -149,10 +133,10 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		Log: u.log, Opened: u.count.opened.Inc, Refused: u.count.refused.Inc, Unasked: u.count.unasked.Inc,
 		Closed: u.base.Done(), Failure: u.failed, Note: u.note,
 	})
-	u.skills = skills.New(u.PerUser())
-	u.probe.known = cfg.pinned()
-	u.handler = u.pipeline(deps.Tracer)
+	u.probe.known.Store(cfg.pinned())
 	u.env = u.newEnv(deps)
+	u.skills = skills.New(u.env.PerUser)
+	u.handler = u.pipeline(deps.Tracer)
 	u.stateless, u.stateful = stateless.New(u.env), u.newStateful(deps)
 	if deps.Before != nil {
 		u.former.all = append(deps.Before.former.busy(), deps.Before)
@@ -172,7 +156,7 @@ func (u *Upstream) Name() string { return u.cfg.Name }
 // HasSession reports whether the client of a call has a session of its own at the server that
 // is open, or that is kept and would be resumed.
 func (u *Upstream) HasSession(ctx context.Context, c *mcp.Call) bool {
-	e := u.probe.era()
+	e := u.probe.known.Load()
 	return e != nil && e.Rev.Stateful && u.stateful.HasSession(ctx, e, c)
 }
 
@@ -202,20 +186,22 @@ const (
 // long as ctx has not ended, calls and connections get dialect.Goodbye to end. It may be called
 // more than once.
 func (u *Upstream) Close(ctx context.Context) error {
-	calls, stop := after(ctx, farewells/2)
-	defer stop()
-	last, stop := after(ctx, farewells)
-	defer stop()
-	defer context.AfterFunc(last, u.silence)()
+	late := func(pause time.Duration, f func()) (stop func() bool) {
+		return context.AfterFunc(ctx, func() { time.AfterFunc(pause, f) })
+	}
+	calls, cut := context.WithCancel(context.Background())
+	defer cut()
+	defer late(farewells/2, cut)()
+	defer late(farewells, u.silence)()
 
-	u.lives.close()
+	u.lives.close(false)
 	u.stateful.Drain()
 	select {
 	case <-u.lives.ended:
 	case <-ctx.Done():
 	}
 	u.stop(dialect.ErrClosed)
-	u.lives.cancelAll()
+	u.lives.close(true)
 	select { // they still notify their servers
 	case <-u.lives.left:
 	case <-time.After(dialect.Goodbye):
@@ -229,17 +215,4 @@ func (u *Upstream) Close(ctx context.Context) error {
 	u.lives.wait()
 	u.silence()
 	return nil
-}
-
-// after returns a context that ends some time after ctx has.
-func after(ctx context.Context, pause time.Duration) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(pause):
-			cancel()
-		case <-late.Done():
-		}
-	})
-	return late, func() { stop(); cancel() }
 }

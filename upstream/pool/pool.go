@@ -72,7 +72,7 @@ type Entry[K comparable, D any, V comparable] struct {
 
 	current V
 	opening *opening[V]
-	after   <-chan struct{} // must be closed before the value may be opened; nil for nothing
+	after   <-chan struct{} // set once, too: closed when the value may be opened; nil for at once
 	busy    int             // how many holders it has
 	left    chan struct{}   // closed when there is no holder any more; nil if nobody waits for that
 	used    time.Time
@@ -248,12 +248,9 @@ func (p *Pool[K, D, V]) open(e *Entry[K, D, V], o *opening[V], open func(*Entry[
 // turn waits until an entry may be opened. After a nil error the caller must leave opens.
 // Entries that had to wait are spread over time, also across several gateways.
 func (p *Pool[K, D, V]) turn(e *Entry[K, D, V]) error {
-	p.mu.Lock()
-	after := e.after
-	p.mu.Unlock()
-	if after != nil {
+	if e.after != nil {
 		select {
-		case <-after:
+		case <-e.after:
 		case <-p.cfg.Base.Done():
 			return admit.ErrDraining
 		}

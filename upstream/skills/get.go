@@ -34,22 +34,20 @@ func (s stage) get(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 // entry returns the answer to skills/get by URI.
 func (s stage) entry(ctx context.Context, c *mcp.Call, k skill, uri string) (*mcp.Reply, error) {
-	var record mcp.Raw
+	var item mcp.Item
 	var err error
 	switch {
 	case k.plain:
-		var item mcp.Item
 		item, err = s.plainItem(ctx, c, uri, k.manifest)
-		record = item.Raw
 	case k.made:
-		record, err = s.madeRecord(ctx, c, c.Name)
+		item.Raw, err = s.madeRecord(ctx, c, c.Name)
 	default:
 		return s.nativeEntry(ctx, c, uri)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.Reply{Result: mcp.Object("skill", record)}, nil
+	return &mcp.Reply{Result: mcp.Object("skill", item.Raw)}, nil
 }
 
 // nativeEntry asks the server for the entry of a skill by its URI.

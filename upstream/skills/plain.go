@@ -47,17 +47,12 @@ func (s stage) listPlain(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	list := &mcp.List{}
 	skipped := make(map[string]string)
 	if found.index {
-		more, err := s.readIndex(ctx, c)
+		found.texts, err = s.readIndex(ctx, c, found.texts)
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
 			skipped[mcp.SkillIndex] = plainFailure(err)
-		}
-		for _, uri := range more {
-			if !slices.Contains(found.texts, uri) {
-				found.texts = append(found.texts, uri)
-			}
 		}
 	}
 	for _, uri := range found.texts {
@@ -109,22 +104,23 @@ func (s stage) findPlain(ctx context.Context, c *mcp.Call) (found plainSkills, e
 	return found, nil
 }
 
-// readIndex returns the SKILL.md that an index names, at most one more than are read.
-func (s stage) readIndex(ctx context.Context, c *mcp.Call) (uris []string, err error) {
+// readIndex adds the SKILL.md that an index names, at most one more than are read.
+func (s stage) readIndex(ctx context.Context, c *mcp.Call, known []string) (uris []string, err error) {
 	text, err := s.readText(ctx, c, mcp.SkillIndex)
 	if err != nil {
-		return nil, err
+		return known, err
 	}
 	index, err := wire.TextObject(string(text))
 	if err != nil {
-		return nil, &badSkill{mcp.SkillIndex, errors.New("it is no JSON object")}
+		return known, badSkill(mcp.SkillIndex + ": it is no JSON object")
 	}
+	uris = known
 	index.At("skills").Elements(func(skill mcp.Raw) bool {
 		uri := cmp.Or(skill.At("url").Text(), skill.At("uri").Text())
 		if _, isSkill := mcp.SkillRoot(uri); isSkill && strings.HasPrefix(uri, mcp.SkillScheme) && !slices.Contains(uris, uri) {
 			uris = append(uris, uri)
 		}
-		return len(uris) <= maxPlainSkills
+		return len(uris) <= len(known)+maxPlainSkills
 	})
 	return uris, nil
 }
@@ -139,7 +135,7 @@ func (s stage) plainItem(ctx context.Context, c *mcp.Call, uri string, manifest 
 	}
 	read, err := skillmd.Read(text)
 	if err != nil {
-		return mcp.Item{}, &badSkill{mcp.SkillFile, err}
+		return mcp.Item{}, badSkill(mcp.SkillFile + ": " + err.Error())
 	}
 	key := mcp.SkillPath(root)
 	files := mcp.Raw(`"dynamic"`)
@@ -186,17 +182,14 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 	return mcp.Array(files...)
 }
 
-// badSkill is a file that breaks the rules of its format.
-type badSkill struct {
-	file string
-	why  error
-}
+// badSkill says how a file breaks the rules of its format.
+type badSkill string
 
-func (b *badSkill) Error() string { return b.file + ": " + b.why.Error() }
+func (b badSkill) Error() string { return string(b) }
 
 // plainFailure says why a skill is left out.
 func plainFailure(err error) string {
-	if bad, ok := errors.AsType[*badSkill](err); ok {
+	if bad, ok := errors.AsType[badSkill](err); ok {
 		return bad.Error()
 	}
 	return "it cannot be read"

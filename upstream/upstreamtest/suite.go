@@ -63,7 +63,7 @@ func Run(t *testing.T, revision *wire.Revision, newServer func(*wire.Revision) *
 			t.Cleanup(transport.CloseIdleConnections)
 			u, err := upstream.New(cfg, upstream.Deps{
 				Log: slog.New(slog.DiscardHandler), HTTP: transport,
-				Client: upstream.ClientInfo{Name: "suite", Version: "1"},
+				Version: "1",
 			})
 			if err != nil {
 				t.Fatal(err)
