@@ -202,9 +202,10 @@ func TestDroppedWhileRead(t *testing.T) {
 				"End":     func(l EventLog) error { return l.End(t.Context(), key, "s") },
 				"Append":  func(l EventLog) error { _, err := l.Append(t.Context(), key, "s", nil); return err },
 			} {
-				s := &sessions{onEnd: func(*held) {}}
-				s.set(Config{}, Deps{})
-				s.clock = func() time.Duration { return time.Hour }
+				s := &sessions{}
+				if err := s.set(Config{}, Deps{clock: func() time.Duration { return time.Hour }}); err != nil {
+					t.Fatal(err)
+				}
 				s.place = &dropper{s, 2, tt.then}
 				if err := use(s.Log()); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
 					t.Errorf("%s: %v, want %v", what, err, tt.want)

@@ -20,6 +20,7 @@ type sessions struct {
 	cfg     Config
 	log     *slog.Logger
 	count   *Metrics
+	began   time.Time
 	clock   func() time.Duration // monotonic, so that setting the clock forward ends no session
 	place   place                // where sessions outlive this process; nil for nowhere
 	onEnd   func(*held)          // called once for each session that has ended, under no lock except perhaps its turn
@@ -83,17 +84,28 @@ func (h *held) last() Record {
 // done gives the turn back.
 func (h *held) done() { h.turn.Release(1) }
 
-// set sets the fields that come from cfg and deps, or have defaults. The caller then sets
-// clock, place and onEnd, and calls start.
-func (s *sessions) set(cfg Config, deps Deps) {
-	s.cfg, s.log, s.count = cfg.withDefaults(), deps.Log, deps.Metrics
+// set checks cfg and sets the fields. The caller then sets place if there is one, and calls start.
+func (s *sessions) set(cfg Config, deps Deps) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	s.cfg, s.log, s.count, s.began, s.clock = cfg.withDefaults(), deps.Log, deps.Metrics, time.Now(), deps.clock
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.count == nil {
 		s.count = NewMetrics(nil)
 	}
+	if s.clock == nil {
+		s.clock = func() time.Duration { return time.Since(s.began) }
+	}
+	s.onEnd = func(h *held) {
+		if deps.OnEnd != nil {
+			deps.OnEnd(h.last())
+		}
+	}
 	s.logRoom = mcp.NewMemory(maxLogBytes)
+	return nil
 }
 
 // start starts the one goroutine.
