@@ -162,7 +162,7 @@ func (p *dropper) load(_ context.Context, h *held) error {
 		return p.then
 	}
 	h.log.mu.Lock()
-	h.log.byName = map[string]*stream{"s": {events: []logged{{seq: 1}}, last: 1}}
+	h.log.byName = map[string]*stream{"s": {events: []logged{{Event: Event{Seq: 1}}}, last: 1}}
 	h.log.mu.Unlock()
 	h.record.Store(&Record{User: h.name.user, ID: h.name.id})
 	if p.drops > 0 {
@@ -172,16 +172,10 @@ func (p *dropper) load(_ context.Context, h *held) error {
 	return nil
 }
 
-func (p *dropper) write(context.Context, *held, change) error         { return nil }
-func (p *dropper) remove(context.Context, *held, time.Duration) error { return nil }
-func (p *dropper) swept(context.Context)                              {}
-
-func (p *dropper) fetch(_ context.Context, _ *held, _ string, list []logged) (events []Event, err error) {
-	for _, e := range list {
-		events = append(events, Event{Seq: e.seq})
-	}
-	return events, nil
-}
+func (p *dropper) write(context.Context, *held, change) error          { return nil }
+func (p *dropper) remove(context.Context, *held, time.Duration) error  { return nil }
+func (p *dropper) fetch(context.Context, *held, string, []Event) error { return nil }
+func (p *dropper) swept(context.Context)                               {}
 
 // TestDroppedWhileRead: a session that is given up while a stream of it is looked up says nothing
 // of the stream. A client that resumes it must not hear that the stream is gone: another replica

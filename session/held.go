@@ -42,7 +42,8 @@ type place interface {
 	// remove ends a session. A session without an owner is ended only if the place would not
 	// keep it for longer than left; otherwise the error is ErrMoved.
 	remove(ctx context.Context, h *held, left time.Duration) error
-	fetch(ctx context.Context, h *held, stream string, list []logged) ([]Event, error)
+	// fetch sets the data of events.
+	fetch(ctx context.Context, h *held, stream string, events []Event) error
 	// swept is called at the end of each sweep.
 	swept(ctx context.Context)
 }

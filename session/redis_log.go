@@ -11,30 +11,30 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// fetch reads events from Redis. A stream with an event that no replica wrote, or that Redis has
-// lost, counts as missing.
-func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged) (events []Event, err error) {
+// fetch reads the data of events from Redis. A stream with an event that no replica wrote, or that
+// Redis has lost, counts as missing.
+func (s *Redis) fetch(ctx context.Context, h *held, stream string, events []Event) error {
 	n := h.name
 	var fields []any
-	for _, e := range list {
-		fields = append(fields, stream+":"+strconv.FormatUint(e.seq, 10))
+	for _, e := range events {
+		fields = append(fields, stream+":"+strconv.FormatUint(e.Seq, 10))
 	}
 	got, err := s.step(ctx, fetchScript, n, fields...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	values, _ := got.([]any)
-	if len(values) != len(list) {
-		return nil, ErrNotFound
+	if len(values) != len(events) {
+		return ErrNotFound
 	}
-	for i, e := range list {
-		data, ok := s.open(s.seals.events, "event", values[i], n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
+	for i, e := range events {
+		data, ok := s.open(s.seals.events, "event", values[i], n.user, n.id, stream, strconv.FormatUint(e.Seq, 10))
 		if !ok {
-			return nil, ErrNotFound
+			return ErrNotFound
 		}
-		events = append(events, Event{Seq: e.seq, Data: data})
+		events[i].Data = data
 	}
-	return events, nil
+	return nil
 }
 
 // keptStream is the sealed description of a stream in Redis.
@@ -101,13 +101,13 @@ func (s *Redis) restore(h *held, seq, past, streams, events any) {
 		if err != nil || st == nil || at <= st.dropped || at > st.last {
 			continue // its writer lost it, or it belongs to no stream
 		}
-		e := logged{seq: at, size: max(int(size)-seal.Overhead, 0)}
+		e := logged{Event{Seq: at}, max(int(size)-seal.Overhead, 0)}
 		st.events = append(st.events, e)
 		st.bytes += e.size
 		l.room.Hold(int64(e.size))
 	}
 	for name, st := range l.byName {
-		slices.SortFunc(st.events, func(a, b logged) int { return cmp.Compare(a.seq, b.seq) })
+		slices.SortFunc(st.events, func(a, b logged) int { return cmp.Compare(a.Seq, b.Seq) })
 		if len(st.events) < count[st] {
 			l.dropAll(name, st)
 		}

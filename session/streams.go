@@ -3,8 +3,6 @@ package session
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -48,11 +46,10 @@ type stream struct {
 	more    chan struct{} // closed at the next change; nil if nobody waits
 }
 
-// logged is an event of a log.
+// logged is an event of a log. Its Data are nil if they are in Redis.
 type logged struct {
-	seq  uint64
+	Event
 	size int
-	data []byte // nil if it is in Redis
 }
 
 // changes are the changes to the streams of a session that Redis was not told of.
@@ -89,8 +86,8 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		st.request = bytes.Clone(request)
 	}
 	s.seq++
-	e.seq, kept = s.seq, s.room.Take(int64(e.size))
-	st.last, st.touched, st.ended = e.seq, now, last
+	e.Seq, kept = s.seq, s.room.Take(int64(e.size))
+	st.last, st.touched, st.ended = e.Seq, now, last
 	if kept {
 		st.events = append(st.events, e)
 		st.bytes += e.size
@@ -101,7 +98,7 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		s.dropAll(name, st)
 	}
 	s.news(name, st)
-	return e.seq, kept, nil
+	return e.Seq, kept, nil
 }
 
 // lose records that the newest event of a stream could not be kept.
@@ -146,8 +143,8 @@ func (s *streams) answers(name string, now int64) ([]byte, error) {
 	return bytes.Clone(st.request), nil
 }
 
-// read is EventLog.Read. Errors: as there, and errDropped.
-func (s *streams) read(name string, after uint64, now int64) (events []logged, ended bool, more <-chan struct{}, err error) {
+// read is EventLog.Read, for Redis without the data. Errors: as there, and errDropped.
+func (s *streams) read(name string, after uint64, now int64) (events []Event, ended bool, more <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.byName[name]
@@ -159,8 +156,11 @@ func (s *streams) read(name string, after uint64, now int64) (events []logged, e
 	case st == nil || after > st.last:
 		return nil, false, nil, ErrNotFound
 	}
-	first := sort.Search(len(st.events), func(i int) bool { return st.events[i].seq > after })
-	events = slices.Clone(st.events[first:])
+	for _, e := range st.events {
+		if e.Seq > after {
+			events = append(events, e.Event)
+		}
+	}
 	if after < st.dropped || after != 0 && after <= st.born {
 		err = ErrGap // dropped from the log, or with an earlier stream of this name
 	}
@@ -280,10 +280,10 @@ func (s *streams) dropFirst(name string, st *stream) {
 	e := st.events[0]
 	st.events[0] = logged{}
 	st.events = st.events[1:]
-	st.dropped = e.seq
+	st.dropped = e.Seq
 	st.bytes -= e.size
 	s.room.Give(int64(e.size))
-	s.deleted(eventName{name, e.seq})
+	s.deleted(eventName{name, e.Seq})
 }
 
 // news wakes all who wait for news of a stream, and notes the change for Redis.
