@@ -123,11 +123,8 @@ func (c Config) Kept() time.Duration {
 
 // most is how many sessions a user may have.
 func (c Config) most(user string) int {
-	switch {
-	case c.MaxPerUser > 0:
-		return c.MaxPerUser
-	case user == mcp.Caller{}.User(): // without authentication
-		return c.Max
+	if user == (mcp.Caller{}).User() { // without authentication
+		return cmp.Or(c.MaxPerUser, c.Max)
 	}
-	return DefaultMaxPerUser
+	return cmp.Or(c.MaxPerUser, DefaultMaxPerUser)
 }

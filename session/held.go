@@ -198,19 +198,17 @@ func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 		if err := h.await(ctx); err != nil {
 			return nil, err
 		}
-		if h.over.Load() { // there may be a new one by now
-			h.done()
-			continue
+		if !h.over.Load() {
+			err = s.ready(ctx, h)
+			if err == nil && !h.over.Load() {
+				return h, nil
+			}
 		}
-		if err = s.ready(ctx, h); err != nil {
-			h.done()
+		h.done()
+		if err != nil {
 			return nil, err
 		}
-		if h.over.Load() { // it was dropped while it was loaded
-			h.done()
-			continue
-		}
-		return h, nil
+		// It has ended, or was dropped while it was loaded: there may be a new one by now.
 	}
 }
 
