@@ -85,7 +85,7 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		return 0, false, ErrEnded
 	}
 	if st == nil {
-		st = s.begin(name, now)
+		st = s.begin(name)
 	}
 	if st.Request == nil {
 		st.Request = bytes.Clone(request)
@@ -178,11 +178,15 @@ func (s *streams) read(name string, after uint64, now int64) (events []Event, en
 	return events, false, st.more, err
 }
 
-// forget drops the streams that ended long ago.
+// forget forgets the streams that ended long ago.
 func (s *streams) forget(now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetOld(now)
+	for name, st := range s.byName {
+		if st.old(now) {
+			s.forgetStream(name, st)
+		}
+	}
 }
 
 // close forgets everything for good.
@@ -226,8 +230,7 @@ func (s *streams) wake() {
 
 // begin creates a stream and makes room for it. The stream that ended first goes first; if
 // none has ended, the least recently written one does. The caller holds mu.
-func (s *streams) begin(name string, now int64) *stream {
-	s.forgetOld(now)
+func (s *streams) begin(name string) *stream {
 	if len(s.byName) >= LogStreams {
 		var victim string
 		var worst *stream
@@ -244,14 +247,6 @@ func (s *streams) begin(name string, now int64) *stream {
 	st := &stream{description: description{Born: s.seq}}
 	s.byName[name] = st
 	return st
-}
-
-func (s *streams) forgetOld(now int64) {
-	for name, st := range s.byName {
-		if st.old(now) {
-			s.forgetStream(name, st)
-		}
-	}
 }
 
 func (s *streams) forgetStream(name string, st *stream) {
