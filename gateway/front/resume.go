@@ -55,7 +55,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 	after := g.after
 	g.f.deps.Metrics.replayed.Inc()
 	if g.rev.Priming {
-		g.stream.Send(after.EventID(), nil)
+		g.stream.Send(stream.EventID(after.Name, after.Seq), nil)
 	}
 	for seq := after.Seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
