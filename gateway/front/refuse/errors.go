@@ -36,7 +36,10 @@ func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 	if !ok {
 		return internal(callID)
 	}
-	if ours(e.Code) {
+	switch e.Code {
+	case mcp.CodeRateLimited, mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge,
+		mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost, mcp.CodeDraining, mcp.CodeOverloaded,
+		mcp.CodeStoreUnavailable, mcp.CodeUpstreamTimeout: // the gateway's own
 		data := e.Data
 		if !data.IsObject() {
 			data = nil
@@ -44,17 +47,6 @@ func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 		e = e.WithData(data.Edit(mcp.Edit{Name: "request_id", Value: mcp.String(callID)}))
 	}
 	return rev.Error(method, e)
-}
-
-// ours reports whether a code is one of the gateway's own.
-func ours(code int) bool {
-	switch code {
-	case mcp.CodeRateLimited, mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge,
-		mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost, mcp.CodeDraining, mcp.CodeOverloaded,
-		mcp.CodeStoreUnavailable, mcp.CodeUpstreamTimeout:
-		return true
-	}
-	return false
 }
 
 func internal(callID string) *mcp.Error {
