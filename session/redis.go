@@ -155,10 +155,9 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	case got == tooMany:
 		return Record{}, ErrTooMany
 	}
-	if id, _ := got.(string); id != "" {
-		if h := s.get(name{r.User, id}); h != nil {
-			s.ended(h, s.count.evicted)
-		}
+	id, _ := got.(string) // of the session that has made room; "" for none
+	if h := s.get(name{r.User, id}); h != nil {
+		s.ended(h, s.count.evicted)
 	}
 	s.begin(s.newHeld(n), &r)
 	return r, nil

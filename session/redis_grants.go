@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -47,11 +48,8 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 		return err
 	}
 	n := nameOf(key)
-	lasts := ttl
-	if ttl <= 0 {
-		lasts = g.s.cfg.Kept()
-	}
-	args := []any{max(ttl.Milliseconds(), 0), lasts.Milliseconds(), maxGrantsPerKey}
+	ttl = max(ttl, 0)
+	args := []any{ttl.Milliseconds(), cmp.Or(ttl, g.s.cfg.Kept()).Milliseconds(), maxGrantsPerKey}
 	for tool, digest := range shown {
 		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
 	}
