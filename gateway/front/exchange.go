@@ -100,7 +100,7 @@ func (x *exchange) serve(ctx context.Context) {
 	x.hurry()
 	x.span.Call(&x.call, x.id)
 	reply, err := x.run(ctx)
-	x.span.Outcome(ctx, reply, refuse.Named(err))
+	x.span.Outcome(ctx, reply, err)
 	x.f.deps.Trails.End(walked) // whoever has the answer can look at it
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)

@@ -72,13 +72,8 @@ func Statuses() []int {
 // Error returns the message that the client reads.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Named returns the error that a refusal tells, and any other error as it is.
-func Named(err error) error {
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		return r.Err
-	}
-	return err
-}
+// Unwrap returns the error that the client reads.
+func (r *Refusal) Unwrap() error { return r.Err }
 
 // Body sets the headers of a refusal and returns its body. id is the request's id.
 func (r *Refusal) Body(h http.Header, id mcp.Raw) mcp.Raw {
