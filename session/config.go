@@ -101,7 +101,6 @@ func notNegative[N int | int64 | time.Duration](key string, value N) error {
 
 // withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
-	c.Store = cmp.Or(c.Store, StoreMemory)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	c.Max = cmp.Or(c.Max, DefaultMax)
 	c.Results = c.Results.withDefaults()
