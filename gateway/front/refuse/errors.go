@@ -14,16 +14,13 @@ import (
 // basic/index#error-codes). Within a session it is 200 for any error of a call, unless a limit
 // kept the call from being made.
 func Status(rev *wire.Revision, e *mcp.Error) int {
-	if e.Code == mcp.CodeRateLimited {
+	switch {
+	case e.Code == mcp.CodeRateLimited:
 		return http.StatusTooManyRequests
-	}
-	if rev.Stateful {
-		return http.StatusOK
-	}
-	switch e.Code {
-	case mcp.CodeMethodNotFound:
+	case rev.Stateful:
+	case e.Code == mcp.CodeMethodNotFound:
 		return http.StatusNotFound
-	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+	case e.Code == mcp.CodeHeaderMismatch, e.Code == mcp.CodeMissingCapability, e.Code == mcp.CodeUnsupportedVersion:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
