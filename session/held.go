@@ -148,12 +148,9 @@ func (s *sessions) get(n name) *held {
 	return h
 }
 
-func (s *sessions) all() []*held {
-	all := make([]*held, 0, s.Known())
-	for _, h := range s.held.Range {
-		all = append(all, h.(*held))
-	}
-	return all
+// all iterates over the held sessions.
+func (s *sessions) all(yield func(*held) bool) {
+	s.held.Range(func(_, h any) bool { return yield(h.(*held)) })
 }
 
 // current returns the record of a held session that has not expired, and restarts its idle time.
