@@ -176,9 +176,8 @@ func Invalid(format string, args ...any) *Refusal {
 
 // Version is UnsupportedProtocolVersionError (2026-07-28 basic/versioning).
 func Version(requested string) *Refusal {
-	e := mcp.Errorf(failure.UnsupportedVersion, "Unsupported protocol version")
-	e.Data = mcp.Object("supported", mcp.Strings([]string{wire.Stateless().Name}), "requested", mcp.String(requested))
-	return Bad(e)
+	return Bad(mcp.Errorf(failure.UnsupportedVersion, "Unsupported protocol version").
+		WithData(mcp.Object("supported", mcp.Strings([]string{wire.Stateless().Name}), "requested", mcp.String(requested))))
 }
 
 // Internal answers after a failure of our own; callID is in the log.
