@@ -63,7 +63,9 @@ func (c Config) Validate() error {
 			errs = append(errs, errors.New("redis: store is memory: write store: redis, or leave redis out"))
 		}
 	case StoreRedis:
-		errs = append(errs, under("redis", c.Redis.Validate())...)
+		if err := c.Redis.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("redis: %w", err))
+		}
 		if c.Key == "" {
 			errs = append(errs, errors.New("key: needed with store: redis, the same for all replicas: write a reference to a secret, such as ${env:GATEHOUSE_KEY}, of what openssl rand -base64 32 prints"))
 		}
@@ -82,8 +84,10 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("previous_keys[%d]: %w", i, err))
 		}
 	}
-	errs = append(errs, notNegative("idle_timeout", c.IdleTimeout), notNegative("max_per_user", c.MaxPerUser), notNegative("max", c.Max))
-	errs = append(errs, under("results", c.Results.validate())...)
+	errs = append(errs,
+		notNegative("idle_timeout", c.IdleTimeout), notNegative("max_per_user", c.MaxPerUser), notNegative("max", c.Max),
+		notNegative("results: max_per_user", c.Results.MaxPerUser), notNegative("results: max", c.Results.Max),
+		notNegative("results: max_user_bytes", c.Results.MaxUserBytes), notNegative("results: max_bytes", c.Results.MaxBytes))
 	return errors.Join(errs...)
 }
 
@@ -95,19 +99,8 @@ func notNegative[N int | int64 | time.Duration](key string, value N) error {
 	return nil
 }
 
-// under prefixes each problem of a section with its key.
-func under(key string, err error) (errs []error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			errs = append(errs, fmt.Errorf("%s: %w", key, err))
-		}
-	}
-	return errs
-}
-
 // withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
-	c.Store = cmp.Or(c.Store, StoreMemory)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	c.Max = cmp.Or(c.Max, DefaultMax)
 	c.Results = c.Results.withDefaults()
@@ -123,11 +116,8 @@ func (c Config) Kept() time.Duration {
 
 // most is how many sessions a user may have.
 func (c Config) most(user string) int {
-	switch {
-	case c.MaxPerUser > 0:
-		return c.MaxPerUser
-	case user == mcp.Caller{}.User(): // without authentication
-		return c.Max
+	if user == (mcp.Caller{}).User() { // without authentication
+		return cmp.Or(c.MaxPerUser, c.Max)
 	}
-	return DefaultMaxPerUser
+	return cmp.Or(c.MaxPerUser, DefaultMaxPerUser)
 }

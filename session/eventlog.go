@@ -45,7 +45,7 @@ func (l eventLog) with(ctx context.Context, key string, do func(h *held) error) 
 func (l eventLog) add(ctx context.Context, key, stream string, request, data []byte, last bool) (seq uint64, err error) {
 	e := logged{size: len(data)}
 	if l.s.place == nil {
-		e.data = bytes.Clone(data)
+		e.Data = bytes.Clone(data)
 	}
 	err = l.with(ctx, key, func(h *held) error {
 		at, kept, err := h.log.add(stream, request, e, last, int64(l.s.clock()))
@@ -84,25 +84,13 @@ func (l eventLog) End(ctx context.Context, key, stream string) error {
 // Read returns the events after a position; see EventLog.
 func (l eventLog) Read(ctx context.Context, key, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error) {
 	err = l.with(ctx, key, func(h *held) (err error) {
-		events, ended, more, err = l.read(ctx, h, stream, after)
+		events, ended, more, err = h.log.read(stream, after, int64(l.s.clock()))
+		if l.s.place != nil && len(events) > 0 {
+			if failed := l.s.place.fetch(ctx, h, stream, events); failed != nil {
+				events, ended, more, err = nil, false, nil, failed
+			}
+		}
 		return err
 	})
 	return events, ended, more, err
-}
-
-func (l eventLog) read(ctx context.Context, h *held, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error) {
-	list, ended, more, gap := h.log.read(stream, after, int64(l.s.clock()))
-	if gap != nil && !errors.Is(gap, ErrGap) {
-		return nil, false, nil, gap
-	}
-	if l.s.place != nil && len(list) > 0 {
-		if events, err = l.s.place.fetch(ctx, h, stream, list); err != nil {
-			return nil, false, nil, err
-		}
-		return events, ended, more, gap
-	}
-	for _, e := range list {
-		events = append(events, Event{Seq: e.seq, Data: e.data})
-	}
-	return events, ended, more, gap
 }

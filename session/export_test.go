@@ -7,7 +7,8 @@ import (
 
 // NewRedisAt makes a store with the test's clock.
 func NewRedisAt(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error) {
-	return newRedis(cfg, deps, clock)
+	deps.clock = clock
+	return NewRedis(cfg, deps)
 }
 
 // Sweep runs a sweep now.

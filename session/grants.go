@@ -68,11 +68,8 @@ func newRecent[V any](most int) *recent[V] {
 }
 
 // Grant records that definitions were shown to the session of a key; shown has their digests
-// by tool. They are valid for ttl, or until End if ttl is 0.
+// by tool, at least one. They are valid for ttl, or until End if ttl is 0. The error is always nil.
 func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, ttl time.Duration) error {
-	if len(shown) == 0 {
-		return nil
-	}
 	var until time.Time
 	if ttl > 0 {
 		until = time.Now().Add(ttl)
@@ -97,7 +94,7 @@ func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, t
 	return nil
 }
 
-// Granted reports whether this definition of the tool was shown.
+// Granted reports whether this definition of the tool was shown. The error is always nil.
 func (g *Grants) Granted(_ context.Context, key, tool, digest string) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,6 +20,7 @@ type sessions struct {
 	cfg     Config
 	log     *slog.Logger
 	count   *Metrics
+	began   time.Time
 	clock   func() time.Duration // monotonic, so that setting the clock forward ends no session
 	place   place                // where sessions outlive this process; nil for nowhere
 	onEnd   func(*held)          // called once for each session that has ended, under no lock except perhaps its turn
@@ -41,7 +42,8 @@ type place interface {
 	// remove ends a session. A session without an owner is ended only if the place would not
 	// keep it for longer than left; otherwise the error is ErrMoved.
 	remove(ctx context.Context, h *held, left time.Duration) error
-	fetch(ctx context.Context, h *held, stream string, list []logged) ([]Event, error)
+	// fetch sets the data of events.
+	fetch(ctx context.Context, h *held, stream string, events []Event) error
 	// swept is called at the end of each sweep.
 	swept(ctx context.Context)
 }
@@ -83,17 +85,28 @@ func (h *held) last() Record {
 // done gives the turn back.
 func (h *held) done() { h.turn.Release(1) }
 
-// set sets the fields that come from cfg and deps, or have defaults. The caller then sets
-// clock, place and onEnd, and calls start.
-func (s *sessions) set(cfg Config, deps Deps) {
-	s.cfg, s.log, s.count = cfg.withDefaults(), deps.Log, deps.Metrics
+// set checks cfg and sets the fields. The caller then sets place if there is one, and calls start.
+func (s *sessions) set(cfg Config, deps Deps) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	s.cfg, s.log, s.count, s.began, s.clock = cfg.withDefaults(), deps.Log, deps.Metrics, time.Now(), deps.clock
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.count == nil {
 		s.count = NewMetrics(nil)
 	}
+	if s.clock == nil {
+		s.clock = func() time.Duration { return time.Since(s.began) }
+	}
+	s.onEnd = func(h *held) {
+		if deps.OnEnd != nil {
+			deps.OnEnd(h.last())
+		}
+	}
 	s.logRoom = mcp.NewMemory(maxLogBytes)
+	return nil
 }
 
 // start starts the one goroutine.
@@ -135,12 +148,9 @@ func (s *sessions) get(n name) *held {
 	return h
 }
 
-func (s *sessions) all() []*held {
-	all := make([]*held, 0, s.Known())
-	for _, h := range s.held.Range {
-		all = append(all, h.(*held))
-	}
-	return all
+// all iterates over the held sessions.
+func (s *sessions) all(yield func(*held) bool) {
+	s.held.Range(func(_, h any) bool { return yield(h.(*held)) })
 }
 
 // current returns the record of a held session that has not expired, and restarts its idle time.
@@ -185,19 +195,17 @@ func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 		if err := h.await(ctx); err != nil {
 			return nil, err
 		}
-		if h.over.Load() { // there may be a new one by now
-			h.done()
-			continue
+		if !h.over.Load() {
+			err = s.ready(ctx, h)
+			if err == nil && !h.over.Load() {
+				return h, nil
+			}
 		}
-		if err = s.ready(ctx, h); err != nil {
-			h.done()
+		h.done()
+		if err != nil {
 			return nil, err
 		}
-		if h.over.Load() { // it was dropped while it was loaded
-			h.done()
-			continue
-		}
-		return h, nil
+		// It has ended, or was dropped while it was loaded: there may be a new one by now.
 	}
 }
 

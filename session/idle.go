@@ -72,7 +72,7 @@ func (s *sessions) sweep(ctx context.Context) {
 	var all errgroup.Group
 	all.SetLimit(sweepers)
 	now := int64(s.clock())
-	for _, h := range s.all() {
+	for h := range s.all {
 		h.log.forget(now)
 		told := s.place == nil || h.used.Load() <= h.told.Load() && !h.log.changed()
 		if told && h.used.alive(now, s.cfg.IdleTimeout) || h.record.Load() == nil {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -35,12 +34,13 @@ type Deps struct {
 	// Metrics count sessions, and Redis the commands to Redis. Both may be nil.
 	Metrics *Metrics
 	Redis   *redisdb.Metrics
+
+	clock func() time.Duration // only tests set it
 }
 
 // Memory is a Store in the memory of this process.
 type Memory struct {
 	sessions
-	began   time.Time
 	results *Results
 
 	mu    sync.Mutex // guards the fields below; taken alone or as the innermost lock
@@ -49,13 +49,11 @@ type Memory struct {
 
 // NewMemory makes a store and starts its one goroutine.
 func NewMemory(cfg Config, deps Deps) (*Memory, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("sessions: %w", err)
+	m := &Memory{results: NewResults(cfg.Results), users: make(map[string]map[*held]struct{})}
+	if err := m.set(cfg, deps); err != nil {
+		return nil, err
 	}
-	m := &Memory{began: time.Now(), users: make(map[string]map[*held]struct{})}
-	m.sessions.set(cfg, deps)
-	m.results = NewResults(cfg.Results)
-	m.clock = func() time.Duration { return time.Since(m.began) }
+	tell := m.onEnd
 	m.onEnd = func(h *held) {
 		m.mu.Lock()
 		own := m.users[h.name.user]
@@ -63,9 +61,7 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 			delete(m.users, h.name.user)
 		}
 		m.mu.Unlock()
-		if deps.OnEnd != nil {
-			deps.OnEnd(h.last())
-		}
+		tell(h)
 	}
 	m.start()
 	return m, nil

@@ -30,23 +30,12 @@ type Redis struct {
 
 // NewRedis makes a store. Redis need not be reachable yet.
 func NewRedis(cfg Config, deps Deps) (*Redis, error) {
-	start := time.Now()
-	return newRedis(cfg, deps, func() time.Duration { return time.Since(start) })
-}
-
-func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("sessions: %w", err)
-	}
 	s := &Redis{owner: deps.Fence, moved: deps.Moved}
-	s.kept = &Kept{s: s, derived: make(map[name]time.Duration)}
-	s.set(cfg, deps)
-	s.clock, s.place = clock, s
-	s.onEnd = func(h *held) {
-		if deps.OnEnd != nil {
-			deps.OnEnd(h.last())
-		}
+	if err := s.set(cfg, deps); err != nil {
+		return nil, err
 	}
+	s.kept = &Kept{s: s, derived: make(map[name]time.Duration)}
+	s.place = s
 	var err error
 	if s.seals, err = newSeals(cfg.Secrets()); err != nil {
 		return nil, fmt.Errorf("sessions: key: %w", err)
@@ -166,10 +155,9 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	case got == tooMany:
 		return Record{}, ErrTooMany
 	}
-	if id, _ := got.(string); id != "" {
-		if h := s.get(name{r.User, id}); h != nil {
-			s.ended(h, s.count.evicted)
-		}
+	id, _ := got.(string) // of the session that has made room; "" for none
+	if h := s.get(name{r.User, id}); h != nil {
+		s.ended(h, s.count.evicted)
 	}
 	s.begin(s.newHeld(n), &r)
 	return r, nil

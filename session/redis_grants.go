@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -43,15 +44,10 @@ func (s *Redis) Grants() *RedisGrants { return &RedisGrants{s: s, own: NewGrants
 
 // Grant records that definitions were shown; see Grants.
 func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]string, ttl time.Duration) error {
-	if err := g.own.Grant(ctx, key, shown, ttl); err != nil || len(shown) == 0 {
-		return err
-	}
+	_ = g.own.Grant(ctx, key, shown, ttl)
 	n := nameOf(key)
-	lasts := ttl
-	if ttl <= 0 {
-		lasts = g.s.cfg.Kept()
-	}
-	args := []any{max(ttl.Milliseconds(), 0), lasts.Milliseconds(), maxGrantsPerKey}
+	ttl = max(ttl, 0)
+	args := []any{ttl.Milliseconds(), cmp.Or(ttl, g.s.cfg.Kept()).Milliseconds(), maxGrantsPerKey}
 	for tool, digest := range shown {
 		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
 	}
@@ -62,8 +58,8 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 // Granted reports whether this definition of the tool was shown. Errors: ErrUnavailable if it
 // was not shown here, and Redis cannot say whether it was shown elsewhere.
 func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bool, error) {
-	if ok, err := g.own.Granted(ctx, key, tool, digest); ok || err != nil {
-		return ok, err
+	if ok, _ := g.own.Granted(ctx, key, tool, digest); ok {
+		return true, nil
 	}
 	n := nameOf(key)
 	got, err := g.s.step(ctx, shownScript, n, g.s.seals.grants.Name(n.user, n.id, tool))

@@ -11,54 +11,55 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// fetch reads events from Redis. A stream with an event that no replica wrote, or that Redis has
-// lost, counts as missing.
-func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged) (events []Event, err error) {
+// fetch reads the data of events from Redis. A stream with an event that no replica wrote, or that
+// Redis has lost, counts as missing.
+func (s *Redis) fetch(ctx context.Context, h *held, stream string, events []Event) error {
 	n := h.name
 	var fields []any
-	for _, e := range list {
-		fields = append(fields, stream+":"+strconv.FormatUint(e.seq, 10))
+	for _, e := range events {
+		fields = append(fields, stream+":"+strconv.FormatUint(e.Seq, 10))
 	}
 	got, err := s.step(ctx, fetchScript, n, fields...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	values, _ := got.([]any)
-	if len(values) != len(list) {
-		return nil, ErrNotFound
+	if len(values) != len(events) {
+		return ErrNotFound
 	}
-	for i, e := range list {
-		data, ok := s.open(s.seals.events, "event", values[i], n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
+	for i, e := range events {
+		data, ok := s.open(s.seals.events, "event", values[i], n.user, n.id, stream, strconv.FormatUint(e.Seq, 10))
 		if !ok {
-			return nil, ErrNotFound
+			return ErrNotFound
 		}
-		events = append(events, Event{Seq: e.seq, Data: data})
+		events[i].Data = data
 	}
-	return events, nil
+	return nil
 }
 
-// keptStream is the sealed description of a stream in Redis.
+// keptStream is what is sealed of a stream in Redis.
 type keptStream struct {
-	Request []byte `json:"request,omitempty"`
-	Born    uint64 `json:"born"`
-	Last    uint64 `json:"last"`
-	Dropped uint64 `json:"dropped,omitempty"`
-	Events  int    `json:"events,omitempty"` // how many there are
-	Ended   bool   `json:"ended,omitempty"`
+	description
+	Events int `json:"events,omitempty"` // how many there are
 }
 
-// described returns the changes in the form that the script write expects. there is false if the
-// session was dropped: then nothing is known of its streams, and nothing may be written.
-func (s *Redis) described(h *held, c changes) (set, deleted []any, there bool) {
+// takeChanges returns what Redis is about to be told, also in the form that the script write
+// expects. putBack restores it if that fails. It fails with errDropped: then nothing is known of the
+// streams, and nothing may be written.
+func (s *Redis) takeChanges(h *held) (c changes, set, deleted []any, err error) {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
+	if h.log.closed {
+		return changes{}, nil, nil, errDropped
+	}
+	c, *h.log.changes = *h.log.changes, changes{}
 	for name := range c.streams {
 		st := h.log.byName[name]
 		if st == nil {
 			deleted = append(deleted, streamKey, name)
 			continue
 		}
-		value, _ := json.Marshal(keptStream{st.request, st.born, st.last, st.dropped, len(st.events), st.ended}) // cannot fail
+		value, _ := json.Marshal(keptStream{st.description, len(st.events)}) // cannot fail
 		set = append(set, streamKey, name, s.seals.streams.SealBytes(value, h.name.user, h.name.id, name))
 	}
 	for _, e := range c.events {
@@ -67,7 +68,7 @@ func (s *Redis) described(h *held, c changes) (set, deleted []any, there bool) {
 	if len(deleted) > 0 {
 		set = append(set, recordKey, "past", strconv.FormatUint(h.log.past, 10))
 	}
-	return set, deleted, !h.log.closed
+	return c, set, deleted, nil
 }
 
 // restore rebuilds the streams of a session from what Redis has: the newest positions, of all and
@@ -82,33 +83,32 @@ func (s *Redis) restore(h *held, seq, past, streams, events any) {
 	}
 	l.seq, l.past = number(seq), number(past)
 	l.byName = make(map[string]*stream)
-	count := make(map[*stream]int)
+	count := make(map[string]int)
 	for name, value := range pairs(streams) {
 		var k keptStream
 		plain, ok := s.open(s.seals.streams, "stream", value, h.name.user, h.name.id, name)
 		if !ok || json.Unmarshal(plain, &k) != nil {
 			continue
 		}
-		st := &stream{request: k.Request, born: k.Born, last: k.Last, dropped: k.Dropped, ended: k.Ended}
-		st.touched = int64(s.clock()) - int64(l.seq-k.Last) // in the order of their last events
-		l.byName[name], count[st] = st, k.Events
+		touched := int64(s.clock()) - int64(l.seq-k.Last) // in the order of their last events
+		l.byName[name], count[name] = &stream{description: k.description, touched: touched}, k.Events
 	}
 	for field, value := range pairs(events) {
 		colon := strings.LastIndexByte(field, ':')
 		at, err := strconv.ParseUint(field[colon+1:], 10, 64)
 		st := l.byName[field[:max(colon, 0)]]
 		size, _ := value.(int64)
-		if err != nil || st == nil || at <= st.dropped || at > st.last {
+		if err != nil || st == nil || at <= st.Dropped || at > st.Last {
 			continue // its writer lost it, or it belongs to no stream
 		}
-		e := logged{seq: at, size: max(int(size)-seal.Overhead, 0)}
+		e := logged{Event{Seq: at}, max(int(size)-seal.Overhead, 0)}
 		st.events = append(st.events, e)
 		st.bytes += e.size
 		l.room.Hold(int64(e.size))
 	}
 	for name, st := range l.byName {
-		slices.SortFunc(st.events, func(a, b logged) int { return cmp.Compare(a.seq, b.seq) })
-		if len(st.events) < count[st] {
+		slices.SortFunc(st.events, func(a, b logged) int { return cmp.Compare(a.Seq, b.Seq) })
+		if len(st.events) < count[name] {
 			l.dropAll(name, st)
 		}
 	}

@@ -60,10 +60,9 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 			set = append(set, eventKey, c.stream+":"+at, s.seals.events.SealBytes(c.data, n.user, n.id, c.stream, at))
 		}
 	}
-	changed := h.log.takeChanges()
-	more, deleted, there := s.described(h, changed)
-	if !there {
-		return errDropped
+	changed, more, deleted, err := s.takeChanges(h)
+	if err != nil {
+		return err
 	}
 	set = append(set, more...)
 	unused, used := int64(-1), h.used.Load()
@@ -71,7 +70,7 @@ func (s *Redis) write(ctx context.Context, h *held, c change) error {
 		unused = time.Duration(int64(s.clock()) - used).Milliseconds()
 	}
 	h.writes++
-	_, err := s.step(ctx, script, n, append([]any{h.writes, unused, len(set) / 3}, append(set, deleted...)...)...)
+	_, err = s.step(ctx, script, n, append([]any{h.writes, unused, len(set) / 3}, append(set, deleted...)...)...)
 	if err != nil {
 		h.log.putBack(changed)
 	} else if unused >= 0 {

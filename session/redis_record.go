@@ -37,6 +37,5 @@ func decode(value []byte, n name) (*Record, error) {
 	r := k.Record
 	r.User, r.ID, r.key = n.user, n.id, n.key()
 	r.ClientInfo, r.Caps = mcp.Raw(k.ClientInfo), mcp.Raw(k.Caps)
-	r = r.owned()
-	return &r, nil
+	return new(r.owned()), nil
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -32,11 +31,6 @@ type ResultsConfig struct {
 	// MaxBytes is how many bytes all of them may have; with Redis, those of all replicas
 	// together. Default 256 MiB.
 	MaxBytes int64 `yaml:"max_bytes"`
-}
-
-func (c ResultsConfig) validate() error {
-	return errors.Join(notNegative("max_per_user", c.MaxPerUser), notNegative("max", c.Max),
-		notNegative("max_user_bytes", c.MaxUserBytes), notNegative("max_bytes", c.MaxBytes))
 }
 
 func (c ResultsConfig) withDefaults() ResultsConfig {

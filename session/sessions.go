@@ -18,7 +18,7 @@ type Listed struct {
 // List returns the sessions that this process holds, in no order.
 func (s *sessions) List() (all []Listed) {
 	now, clock := time.Now(), int64(s.clock())
-	for _, h := range s.all() {
+	for h := range s.all {
 		r, used := h.record.Load(), h.used.Load()
 		if r != nil && !h.over.Load() && used != expired {
 			all = append(all, Listed{*r, now.Add(time.Duration(used - clock))})
@@ -90,7 +90,7 @@ func (s *sessions) close() bool {
 	s.stop()
 	s.done.Wait()
 	if first {
-		for _, h := range s.all() {
+		for h := range s.all {
 			h.log.wake() // followers of its streams notice
 		}
 	}

@@ -3,8 +3,6 @@ package session
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -37,22 +35,26 @@ type streams struct {
 }
 
 type stream struct {
+	description
 	events  []logged
 	bytes   int
-	request []byte // the request that the stream answers; nil for none or unknown
-	born    uint64 // streams.seq when the stream began
-	last    uint64 // its newest event, kept or not
-	dropped uint64 // its newest event that is not kept any more
-	ended   bool
 	touched int64         // when it was last written, or ended
 	more    chan struct{} // closed at the next change; nil if nobody waits
 }
 
-// logged is an event of a log.
+// description is what is known of a stream besides its events.
+type description struct {
+	Request []byte `json:"request,omitempty"` // that the stream answers; nil for none or unknown
+	Born    uint64 `json:"born"`              // streams.seq when the stream began
+	Last    uint64 `json:"last"`              // its newest event, kept or not
+	Dropped uint64 `json:"dropped,omitempty"` // its newest event that is not kept any more
+	Ended   bool   `json:"ended,omitempty"`
+}
+
+// logged is an event of a log. Its Data are nil if they are in Redis.
 type logged struct {
-	seq  uint64
+	Event
 	size int
-	data []byte // nil if it is in Redis
 }
 
 // changes are the changes to the streams of a session that Redis was not told of.
@@ -79,18 +81,18 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		return 0, false, errDropped
 	}
 	st := s.byName[name]
-	if st != nil && st.ended {
+	if st != nil && st.Ended {
 		return 0, false, ErrEnded
 	}
 	if st == nil {
-		st = s.begin(name, now)
+		st = s.begin(name)
 	}
-	if st.request == nil {
-		st.request = bytes.Clone(request)
+	if st.Request == nil {
+		st.Request = bytes.Clone(request)
 	}
 	s.seq++
-	e.seq, kept = s.seq, s.room.Take(int64(e.size))
-	st.last, st.touched, st.ended = e.seq, now, last
+	e.Seq, kept = s.seq, s.room.Take(int64(e.size))
+	st.Last, st.touched, st.Ended = e.Seq, now, last
 	if kept {
 		st.events = append(st.events, e)
 		st.bytes += e.size
@@ -101,7 +103,7 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		s.dropAll(name, st)
 	}
 	s.news(name, st)
-	return e.seq, kept, nil
+	return e.Seq, kept, nil
 }
 
 // lose records that the newest event of a stream could not be kept.
@@ -125,8 +127,8 @@ func (s *streams) end(name string, now int64) error {
 	if st == nil {
 		return ErrNotFound
 	}
-	if !st.ended {
-		st.ended, st.touched = true, now
+	if !st.Ended {
+		st.Ended, st.touched = true, now
 		s.news(name, st)
 	}
 	return nil
@@ -143,11 +145,11 @@ func (s *streams) answers(name string, now int64) ([]byte, error) {
 	if st == nil || st.old(now) {
 		return nil, ErrNotFound
 	}
-	return bytes.Clone(st.request), nil
+	return bytes.Clone(st.Request), nil
 }
 
-// read is EventLog.Read. Errors: as there, and errDropped.
-func (s *streams) read(name string, after uint64, now int64) (events []logged, ended bool, more <-chan struct{}, err error) {
+// read is EventLog.Read, for Redis without the data. Errors: as there, and errDropped.
+func (s *streams) read(name string, after uint64, now int64) (events []Event, ended bool, more <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.byName[name]
@@ -156,15 +158,18 @@ func (s *streams) read(name string, after uint64, now int64) (events []logged, e
 		return nil, false, nil, errDropped
 	case st == nil && s.past > 0 && after <= s.past, st != nil && st.old(now):
 		return nil, false, nil, ErrForgotten
-	case st == nil || after > st.last:
+	case st == nil || after > st.Last:
 		return nil, false, nil, ErrNotFound
 	}
-	first := sort.Search(len(st.events), func(i int) bool { return st.events[i].seq > after })
-	events = slices.Clone(st.events[first:])
-	if after < st.dropped || after != 0 && after <= st.born {
+	for _, e := range st.events {
+		if e.Seq > after {
+			events = append(events, e.Event)
+		}
+	}
+	if after < st.Dropped || after != 0 && after <= st.Born {
 		err = ErrGap // dropped from the log, or with an earlier stream of this name
 	}
-	if st.ended {
+	if st.Ended {
 		return events, true, nil, err
 	}
 	if st.more == nil {
@@ -173,11 +178,15 @@ func (s *streams) read(name string, after uint64, now int64) (events []logged, e
 	return events, false, st.more, err
 }
 
-// forget drops the streams that ended long ago.
+// forget forgets the streams that ended long ago.
 func (s *streams) forget(now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetOld(now)
+	for name, st := range s.byName {
+		if st.old(now) {
+			s.forgetStream(name, st)
+		}
+	}
 }
 
 // close forgets everything for good.
@@ -198,16 +207,7 @@ func (s *streams) changed() bool {
 	return s.changes != nil && (len(s.changes.streams) > 0 || len(s.changes.events) > 0)
 }
 
-// takeChanges returns what Redis is about to be told. putBack restores it if that fails.
-func (s *streams) takeChanges() (c changes) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.changes != nil {
-		c, *s.changes = *s.changes, changes{}
-	}
-	return c
-}
-
+// putBack restores what Redis could not be told.
 func (s *streams) putBack(c changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,13 +230,12 @@ func (s *streams) wake() {
 
 // begin creates a stream and makes room for it. The stream that ended first goes first; if
 // none has ended, the least recently written one does. The caller holds mu.
-func (s *streams) begin(name string, now int64) *stream {
-	s.forgetOld(now)
+func (s *streams) begin(name string) *stream {
 	if len(s.byName) >= LogStreams {
 		var victim string
 		var worst *stream
 		for n, st := range s.byName {
-			if worst == nil || st.ended && !worst.ended || st.ended == worst.ended && st.touched < worst.touched {
+			if worst == nil || st.Ended && !worst.Ended || st.Ended == worst.Ended && st.touched < worst.touched {
 				victim, worst = n, st
 			}
 		}
@@ -245,21 +244,13 @@ func (s *streams) begin(name string, now int64) *stream {
 	if s.byName == nil {
 		s.byName = make(map[string]*stream)
 	}
-	st := &stream{born: s.seq}
+	st := &stream{description: description{Born: s.seq}}
 	s.byName[name] = st
 	return st
 }
 
-func (s *streams) forgetOld(now int64) {
-	for name, st := range s.byName {
-		if st.old(now) {
-			s.forgetStream(name, st)
-		}
-	}
-}
-
 func (s *streams) forgetStream(name string, st *stream) {
-	s.past = max(s.past, st.last)
+	s.past = max(s.past, st.Last)
 	s.drop(name, st)
 }
 
@@ -273,17 +264,17 @@ func (s *streams) dropAll(name string, st *stream) {
 	for len(st.events) > 0 {
 		s.dropFirst(name, st)
 	}
-	st.events, st.dropped = nil, st.last
+	st.events, st.Dropped = nil, st.Last
 }
 
 func (s *streams) dropFirst(name string, st *stream) {
 	e := st.events[0]
 	st.events[0] = logged{}
 	st.events = st.events[1:]
-	st.dropped = e.seq
+	st.Dropped = e.Seq
 	st.bytes -= e.size
 	s.room.Give(int64(e.size))
-	s.deleted(eventName{name, e.seq})
+	s.deleted(eventName{name, e.Seq})
 }
 
 // news wakes all who wait for news of a stream, and notes the change for Redis.
@@ -308,7 +299,7 @@ func (s *streams) deleted(e eventName) {
 	}
 }
 
-func (st *stream) old(now int64) bool { return st.ended && now-st.touched >= int64(streamKept) }
+func (st *stream) old(now int64) bool { return st.Ended && now-st.touched >= int64(streamKept) }
 
 func (st *stream) wake() {
 	if st.more != nil {

@@ -100,7 +100,7 @@ func (x *exchange) serve(ctx context.Context) {
 	x.hurry()
 	x.span.Call(&x.call, x.id)
 	reply, err := x.run(ctx)
-	x.span.Outcome(ctx, reply, refuse.Named(err))
+	x.span.Outcome(ctx, reply, err)
 	x.f.deps.Trails.End(walked) // whoever has the answer can look at it
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)
@@ -253,7 +253,7 @@ func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 		x.sent(0, data)
 	}
 	x.mu.Unlock()
-	return s != nil && (!x.shared || s.Force(data)) // other requests may have filled it
+	return s != nil && (!x.shared || s.Force("", data)) // other requests may have filled it
 }
 
 // WithdrawQuestion implements live.Asker.
@@ -407,7 +407,7 @@ func (x *exchange) write(status int, m message) {
 	switch {
 	case x.shared:
 		if m.size() > 0 {
-			x.stream.Force(m.appendTo(make([]byte, 0, m.size())))
+			x.stream.Force("", m.appendTo(make([]byte, 0, m.size())))
 		}
 	case x.stream != nil:
 		var last []byte

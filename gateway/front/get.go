@@ -110,7 +110,7 @@ func (g *getting) prepare(ctx context.Context) {
 			why = refuse.DroppedError()
 		}
 		g.f.deps.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call, "error", g.missing)
-		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", call, why)))
+		g.stream.Force("", wire.AppendError(nil, id, g.f.readable(g.rev, "", call, why)))
 	}
 	if g.record.Initialized {
 		g.session.Listen(ctx, g.record, g.caller)

@@ -72,7 +72,7 @@ func (o *oldStream) say(answer []byte) *refuse.Refusal {
 	if ref := o.begin(); ref != nil {
 		return ref
 	}
-	go o.run(func() { o.stream.Force(answer) })
+	go o.run(func() { o.stream.Force("", answer) })
 	return nil
 }
 

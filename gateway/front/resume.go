@@ -55,16 +55,16 @@ func (g *getting) follow(ctx context.Context, r reading) {
 	after := g.after
 	g.f.deps.Metrics.replayed.Inc()
 	if g.rev.Priming {
-		g.stream.Send(after.EventID(), nil)
+		g.stream.Send(stream.EventID(after.Name, after.Seq), nil)
 	}
 	for seq := after.Seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
 			g.f.deps.Metrics.gap.Inc()
-			g.send("", gapNotice())
+			g.stream.Force("", gapNotice())
 		}
 		for _, e := range r.events {
 			seq = e.Seq
-			if len(e.Data) > 0 && !g.send(stream.EventID(after.Name, e.Seq), e.Data) {
+			if len(e.Data) > 0 && !g.stream.Force(stream.EventID(after.Name, e.Seq), e.Data) {
 				g.stream.End("", nil)
 				return
 			}
@@ -138,7 +138,7 @@ func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []b
 func (g *getting) answerLost(name string) {
 	request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), name)
 	if err == nil && request != nil {
-		g.send("", g.f.lostAnswer(request, name, g.rev))
+		g.stream.Force("", g.f.lostAnswer(request, name, g.rev))
 	}
 }
 
@@ -147,11 +147,6 @@ func later() <-chan struct{} {
 	again := make(chan struct{})
 	time.AfterFunc(readAgain/2+rand.N(readAgain), func() { close(again) })
 	return again
-}
-
-// send sends an event as soon as there is room for it.
-func (g *getting) send(id string, data []byte) bool {
-	return g.stream.Send(id, data) || g.stream.Flushed() && g.stream.Send(id, data)
 }
 
 // gapNotice says that events are missing.

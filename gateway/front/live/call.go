@@ -27,24 +27,22 @@ type Call struct {
 	id        string // the request's id, in its wire form
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	retracted map[string]bool // keys of questions that the server withdrew before they were put; guarded by Session.mu
+	retracted []string // keys of questions that the server withdrew before they were put; guarded by Session.mu
 }
 
 // Start counts a call in. Its context ends with notifications/cancelled, with the session or
 // with the endpoint, but not when its client goes away: a disconnect does not cancel
 // (2025-11-25 basic/transports#sending-messages-to-the-server). Errors: ErrEnded, ErrLeaving.
 func (s *Session) Start(ctx context.Context, id mcp.Raw, c *Call) error {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.leaving:
-		cancel(ErrLeaving)
 		return ErrLeaving
 	case s.gone.Err() != nil:
-		cancel(ErrEnded)
 		return ErrEnded
 	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	*c = Call{session: s, id: string(id), ctx: ctx, cancel: cancel}
 	s.calls[c] = struct{}{}
 	return nil

@@ -80,7 +80,12 @@ func (n *listener) hear(ctx context.Context, call *mcp.Call, e mcp.Event) {
 		return
 	}
 	honoured, _ := mcp.FilterOf(e.Params)
-	if n.ack(honoured, e.Failed) || n.session.missed() {
+	n.mu.Lock()
+	again := n.acked
+	n.acked, n.agreed, n.why = true, honoured, e.Failed
+	n.settle(nil)
+	n.mu.Unlock()
+	if again || n.session.missed() {
 		for _, e := range honoured.Missed() {
 			n.session.event(e)
 		}
@@ -161,16 +166,6 @@ func (s *Session) missed() bool {
 	was := s.missedSome
 	s.missedSome = false
 	return was
-}
-
-// ack records what the upstreams have agreed to, and reports whether they had before.
-func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	again = n.acked
-	n.acked, n.agreed, n.why = true, honoured, failed
-	n.settle(nil)
-	return again
 }
 
 // settle is for confirmed, which waits for the first outcome only.

@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -159,10 +160,7 @@ func (c *Call) Retract(key string) {
 		}
 	}
 	if len(c.retracted) < maxRetracted { // the question may be on its way here
-		if c.retracted == nil {
-			c.retracted = make(map[string]bool)
-		}
-		c.retracted[key] = true
+		c.retracted = append(c.retracted, key)
 	}
 }
 
@@ -171,7 +169,7 @@ func (c *Call) Retract(key string) {
 func (s *Session) expect(q *question) (retracted, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.call.retracted[q.Key] {
+	if slices.Contains(q.call.retracted, q.Key) {
 		return true, false
 	}
 	if s.gone.Err() != nil || len(s.questions) >= MaxQuestions {

@@ -322,6 +322,5 @@ func (s *Session) Saw(c mcp.Caller) {
 	if known := s.caller; known != nil && (known.Expires.IsZero() || !c.Expires.IsZero() && !c.Expires.After(known.Expires)) {
 		return
 	}
-	newest := c // allocates only here
-	s.caller = &newest
+	s.caller = new(c) // allocates only here
 }

@@ -14,16 +14,13 @@ import (
 // basic/index#error-codes). Within a session it is 200 for any error of a call, unless a limit
 // kept the call from being made.
 func Status(rev *wire.Revision, e *mcp.Error) int {
-	if e.Code == mcp.CodeRateLimited {
+	switch {
+	case e.Code == mcp.CodeRateLimited:
 		return http.StatusTooManyRequests
-	}
-	if rev.Stateful {
-		return http.StatusOK
-	}
-	switch e.Code {
-	case mcp.CodeMethodNotFound:
+	case rev.Stateful:
+	case e.Code == mcp.CodeMethodNotFound:
 		return http.StatusNotFound
-	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+	case e.Code == mcp.CodeHeaderMismatch, e.Code == mcp.CodeMissingCapability, e.Code == mcp.CodeUnsupportedVersion:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
@@ -36,7 +33,10 @@ func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 	if !ok {
 		return internal(callID)
 	}
-	if ours(e.Code) {
+	switch e.Code {
+	case mcp.CodeRateLimited, mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge,
+		mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost, mcp.CodeDraining, mcp.CodeOverloaded,
+		mcp.CodeStoreUnavailable, mcp.CodeUpstreamTimeout: // the gateway's own
 		data := e.Data
 		if !data.IsObject() {
 			data = nil
@@ -44,17 +44,6 @@ func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 		e = e.WithData(data.Edit(mcp.Edit{Name: "request_id", Value: mcp.String(callID)}))
 	}
 	return rev.Error(method, e)
-}
-
-// ours reports whether a code is one of the gateway's own.
-func ours(code int) bool {
-	switch code {
-	case mcp.CodeRateLimited, mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge,
-		mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost, mcp.CodeDraining, mcp.CodeOverloaded,
-		mcp.CodeStoreUnavailable, mcp.CodeUpstreamTimeout:
-		return true
-	}
-	return false
 }
 
 func internal(callID string) *mcp.Error {

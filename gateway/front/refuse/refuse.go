@@ -72,13 +72,8 @@ func Statuses() []int {
 // Error returns the message that the client reads.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Named returns the error that a refusal tells, and any other error as it is.
-func Named(err error) error {
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		return r.Err
-	}
-	return err
-}
+// Unwrap returns the error that the client reads.
+func (r *Refusal) Unwrap() error { return r.Err }
 
 // Body sets the headers of a refusal and returns its body. id is the request's id.
 func (r *Refusal) Body(h http.Header, id mcp.Raw) mcp.Raw {
@@ -146,9 +141,8 @@ func Large(limit int64) *Refusal {
 
 // Full refuses a large request while large messages fill the memory for them.
 func Full() *Refusal {
-	r := unavailable(failure.NoRoom, "the gateway has no room for a large request now: try again")
-	r.Close, r.Bound = true, BoundMemory
-	return r
+	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Close: true, Bound: BoundMemory,
+		Err: notRun(failure.NoRoom, "the gateway has no room for a large request now: try again")}
 }
 
 // Slow refuses a body that does not arrive in time.
@@ -182,9 +176,8 @@ func Invalid(format string, args ...any) *Refusal {
 
 // Version is UnsupportedProtocolVersionError (2026-07-28 basic/versioning).
 func Version(requested string) *Refusal {
-	e := mcp.Errorf(failure.UnsupportedVersion, "Unsupported protocol version")
-	e.Data = mcp.Object("supported", mcp.Strings([]string{wire.Stateless().Name}), "requested", mcp.String(requested))
-	return Bad(e)
+	return Bad(mcp.Errorf(failure.UnsupportedVersion, "Unsupported protocol version").
+		WithData(mcp.Object("supported", mcp.Strings([]string{wire.Stateless().Name}), "requested", mcp.String(requested))))
 }
 
 // Internal answers after a failure of our own; callID is in the log.
@@ -216,11 +209,12 @@ func Session(err error) (r *Refusal, ok bool) {
 	case errors.Is(err, session.ErrNotFound):
 		return lost(mcp.Errorf(failure.SessionNotFound, "the session does not exist: start a new one with initialize")), true
 	case errors.Is(err, session.ErrTooMany):
-		return tooMany(BoundSessions, failure.TooManySessions, "too many sessions: end one with DELETE, or wait"), true
+		return tooMany(OwnID, BoundSessions, failure.TooManySessions, "too many sessions: end one with DELETE, or wait"), true
 	case errors.Is(err, session.ErrTooLarge):
 		return Bad(mcp.Errorf(failure.SessionFull, "Invalid params: this is more than a session can hold")), true
 	case errors.Is(err, session.ErrUnavailable), errors.Is(err, session.ErrMoved): // the owner answers the next attempt
-		return unavailable(failure.StoreDown, "sessions are not available now"), true
+		return &Refusal{Status: http.StatusServiceUnavailable, Retry: true,
+			Err: notRun(failure.StoreDown, "sessions are not available now")}, true
 	}
 	return Internal(""), false
 }
@@ -237,29 +231,21 @@ func NoStream() *Refusal {
 
 // Streams refuses a stream to a user who is at the bound for event streams.
 func Streams(id IDRule) *Refusal {
-	r := tooMany(BoundStreams, failure.TooManyStreams, "too many event streams of this user are open: end one, or wait")
-	r.ID = id
-	return r
+	return tooMany(id, BoundStreams, failure.TooManyStreams, "too many event streams of this user are open: end one, or wait")
 }
 
 // Silent refuses a stream to a user who opens streams of HTTP+SSE without beginning sessions.
 func Silent() *Refusal {
-	r := tooMany(BoundStreams, failure.TooManyStreams, "too many streams are open on which no session was begun")
-	r.ID = NoID
-	return r
+	return tooMany(NoID, BoundStreams, failure.TooManyStreams, "too many streams are open on which no session was begun")
 }
 
 // Busy refuses a request of a client that does not wait for its answers.
 func Busy() *Refusal {
-	return tooMany(BoundRequests, failure.TooManyRequests, "too many requests of this client are under way: wait for answers")
+	return tooMany(OwnID, BoundRequests, failure.TooManyRequests, "too many requests of this client are under way: wait for answers")
 }
 
 func lost(e *mcp.Error) *Refusal { return &Refusal{Status: http.StatusNotFound, ID: NullID, Err: e} }
 
-func tooMany(bound Bound, name failure.Name, message string) *Refusal {
-	return &Refusal{Status: http.StatusTooManyRequests, Retry: true, Bound: bound, Err: notRun(name, message)}
-}
-
-func unavailable(name failure.Name, message string) *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Err: notRun(name, message)}
+func tooMany(id IDRule, bound Bound, name failure.Name, message string) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, ID: id, Retry: true, Bound: bound, Err: notRun(name, message)}
 }

@@ -45,8 +45,7 @@ type conn struct {
 // cannot be written to any more.
 func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts func(*Stream))) {
 	ctx, gone := context.WithCancel(context.WithoutCancel(r.Context()))
-	unlink := context.AfterFunc(r.Context(), gone)
-	defer unlink()
+	defer context.AfterFunc(r.Context(), gone)()
 	begun, ended := make(chan *Stream, 1), make(chan struct{})
 	panicked := false // set before ended
 	go func() {       // until the stream ends: the caller counts serve

@@ -23,7 +23,7 @@ func TestAPanicInALastingAnswer(t *testing.T) {
 				w.Outlast(r, func(_ context.Context, lasts func(*Stream)) {
 					s.Send("", []byte("half"))
 					s.Open()
-					s.Flushed()
+					written(s)
 					if when == "after" {
 						lasts(s)
 						<-returned
@@ -38,6 +38,15 @@ func TestAPanicInALastingAnswer(t *testing.T) {
 				t.Errorf("told: %v", cause)
 			}
 		})
+	}
+}
+
+// written returns when the client has taken everything.
+func written(s *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.writing || s.waiting {
+		s.changed.Wait()
 	}
 }
 

@@ -83,16 +83,13 @@ type Position struct {
 func ParseEventID(id string) (p Position, ok bool) {
 	name, digits, _ := strings.Cut(id, ".")
 	seq, err := strconv.ParseUint(digits, 10, 64)
-	p = Position{name, seq}
 	foreign := func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
-	if err != nil || len(id) > maxEventID || p.EventID() != id || !p.IsCall() && !strings.HasPrefix(name, ofSession) || strings.ContainsFunc(name, foreign) {
+	p = Position{name, seq}
+	if err != nil || len(id) > maxEventID || EventID(name, seq) != id || !p.IsCall() && !strings.HasPrefix(name, ofSession) || strings.ContainsFunc(name, foreign) {
 		return Position{}, false
 	}
 	return p, true
 }
-
-// EventID is the id of the event at this position.
-func (p Position) EventID() string { return EventID(p.Name, p.Seq) }
 
 // IsCall reports whether the stream is that of a call.
 func (p Position) IsCall() bool { return strings.HasPrefix(p.Name, ofCall) }

@@ -40,8 +40,8 @@ func FuzzParseEventID(f *testing.F) {
 	f.Add("g-.0")
 	f.Add("c-a.01")
 	f.Fuzz(func(t *testing.T, id string) {
-		if p, ok := ParseEventID(id); ok && p.EventID() != id {
-			t.Errorf("%q became %q", id, p.EventID())
+		if p, ok := ParseEventID(id); ok && EventID(p.Name, p.Seq) != id {
+			t.Errorf("%q became %v", id, p)
 		}
 	})
 }

@@ -55,15 +55,15 @@ func (s *Stream) Send(id string, data []byte) bool {
 }
 
 // Force sends an urgent event that must not be lost: it does not gather, and it waits for room
-// as long as the client reads.
-func (s *Stream) Force(data []byte) bool {
+// as long as the client reads. It returns false if the client is gone.
+func (s *Stream) Force(id string, data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.ended && !s.broken && !s.room(data) {
 		s.changed.Wait()
 	}
 	s.hurry = true
-	return s.put("", data)
+	return s.put(id, data)
 }
 
 // Offer is Force without the wait: it returns false if there is no room.
@@ -254,16 +254,6 @@ func (s *Stream) End(id string, last []byte) {
 	if s.conn != nil {
 		s.conn.finish(!broken)
 	}
-}
-
-// Flushed waits for the client to take everything that was sent so far, and reports whether it did.
-func (s *Stream) Flushed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.writing || s.waiting {
-		s.changed.Wait()
-	}
-	return !s.broken
 }
 
 // tick runs at intervals, and sends a comment if the stream has been quiet for long enough.

@@ -41,7 +41,7 @@ func TestForce(t *testing.T) {
 		synctest.Wait()
 		fill()
 		answered := make(chan bool, 1)
-		go func() { answered <- s.Force(event) }()
+		go func() { answered <- s.Force("", event) }()
 		synctest.Wait()
 		if len(answered) > 0 {
 			t.Error("there was room")
@@ -69,7 +69,7 @@ func TestUrgentTakesWhatGathers(t *testing.T) {
 		if one.Body.Len() > 0 {
 			t.Errorf("did not wait: %q", one.Body)
 		}
-		a.Force([]byte("2"))
+		a.Force("", []byte("2"))
 		synctest.Wait()
 		b.Send("", []byte("3"))
 		time.Sleep(2 * gather)
