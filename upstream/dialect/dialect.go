@@ -84,21 +84,23 @@ func Answers(m wire.Message, id int64) bool {
 	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
 }
 
-// Exchange makes a request of the gateway's own and returns its response. others takes the
-// messages before that.
-func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message, error) {
+// Exchange makes a request and returns its response. others takes the messages before that.
+// The returned stream is already closed, but still has the result's Outline and Release.
+func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message, transport.Stream, error) {
 	stream, err := conn.Start(req)
 	if err != nil {
-		return wire.Message{}, req.Life.Why(err)
+		SawRefusal(req.Trail, err)
+		return wire.Message{}, nil, req.Life.Why(err)
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return wire.Message{}, req.Life.Why(err)
-		case Answers(m, req.ID):
-			return m, nil
+		if err != nil {
+			return wire.Message{}, nil, req.Life.Why(err)
+		}
+		Saw(req.Trail, m)
+		if Answers(m, req.ID) {
+			return m, stream, nil
 		}
 		others(m)
 	}

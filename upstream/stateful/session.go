@@ -154,7 +154,8 @@ func (s *session) request(ctx context.Context, method string, params mcp.Raw) (m
 func (s *session) roundTrip(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
 	id := s.env.NextID()
 	life := transport.NewLife(ctx, s.env.Timeout.Call, s.env.Timeout.Total)
-	return dialect.Exchange(s.conn, &transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)}, s.deliver)
+	m, _, err := dialect.Exchange(s.conn, &transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)}, s.deliver)
+	return m, err
 }
 
 // setLevel sets the server's log level, if the server supports logging. A server that

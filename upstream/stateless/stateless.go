@@ -71,25 +71,21 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	if c.Session == "" && !mcp.CanAsk(c.Method) {
 		declared = dialect.Neutral(c, rev)
 	}
-	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
+	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
 		return d.callInTask(ctx, conn, rev, c, declared.WithTasks())
 	} else if ok {
-		result, err = d.repair(ctx, conn, e, c, declared, refused)
+		reply, err = d.repair(ctx, conn, e, c, declared, refused)
 	}
 	if err != nil {
 		return nil, err
-	}
-	reply := &mcp.Reply{Result: result}
-	if stream != nil { // not after a repair
-		reply = stream.Reply(result)
 	}
 	return d.reply(c, declared, reply)
 }
 
 // repair reacts to an error that concerns our hop, and makes the request once more: it was
 // refused, so it did not run. Such errors are never passed on.
-func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (mcp.Raw, error) {
+func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (*mcp.Reply, error) {
 	rev := e.Rev
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
@@ -111,11 +107,11 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 	default:
 		return nil, refused
 	}
-	result, _, err := d.roundTrip(ctx, conn, rev, c, declared)
+	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if again, ok := errors.AsType[*mcp.Error](err); ok && again.Code == refused.Code {
 		return nil, dialect.HopError(d.env.Upstream, again)
 	}
-	return result, err
+	return reply, err
 }
 
 // wasDeclared reports whether the server demands capabilities that it was already told of.
@@ -124,15 +120,18 @@ func wasDeclared(declared dialect.Capabilities, refused *mcp.Error) bool {
 	return required.IsObject() && declared.Has(required)
 }
 
-// roundTrip sends the call and reads on to its result. The returned stream is already
-// closed, but still holds the result's Outline and Release. Over HTTP it makes exactly one
-// POST.
-func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (result mcp.Raw, of transport.Stream, err error) {
+// roundTrip sends the call and reads on to its result. Over HTTP it makes exactly one POST.
+func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	life, err := d.env.Life(ctx, false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	life.Room.Store(c.Room)
+	return d.send(life, conn, rev, c, declared)
+}
+
+// send makes a round trip of this life.
+func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	id := d.env.NextID()
 	out := dialect.Request{
 		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c),
@@ -144,57 +143,40 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 		Header: d.callHeader(conn, rev, c),
 	}
 	c.Trail.ToServer(request.Header, request.Body)
-	stream, err := conn.Start(request)
-	dialect.SawRefusal(c.Trail, err)
-	if err != nil {
-		return nil, nil, refusal(life.Why(err))
-	}
-	defer stream.Close()
-	for {
-		m, err := stream.Next()
-		if err != nil {
-			return nil, nil, life.Why(err)
-		}
-		dialect.Saw(c.Trail, m)
-		switch {
-		case dialect.Answers(m, id):
-			if m.Error != nil {
-				return nil, nil, wire.ReadError(m.Error)
-			}
-			return m.Result, stream, nil
-		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)):
+	m, stream, err := dialect.Exchange(conn, request, func(m wire.Message) {
+		// This dialect has no requests of servers; other messages do not concern us.
+		if m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)) {
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
-		// This dialect has no requests of servers; other messages do not concern us.
+	})
+	if err := refusal(m, err); err != nil {
+		return nil, err
 	}
+	return stream.Reply(m.Result), nil
 }
 
-// refusal classifies the statuses with which a server refuses a request. A JSON-RPC error
-// in the response is the answer.
-func refusal(err error) error {
+// refusal returns why a request has no result, nil if it has one. A JSON-RPC error that comes
+// with the status of a refusal is the answer.
+func refusal(m wire.Message, err error) error {
+	if err == nil && m.Error != nil {
+		return wire.ReadError(m.Error)
+	}
 	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok {
 		return err
 	}
-	switch status.Status {
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		if !status.HasError() {
-			return dialect.ErrWrongEra
-		}
-	case http.StatusBadRequest:
-		if !status.HasError() {
-			break
-		}
-		if code := wire.ReadError(status.Message.Error).Code; code == -32000 || code == -32001 {
-			return dialect.ErrWrongEra // a server with sessions that misses one
-		}
-	default:
+	absent := status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed
+	switch {
+	case absent && !status.HasError():
+		return dialect.ErrWrongEra
+	case !absent && status.Status != http.StatusBadRequest, !status.HasError():
 		return err
 	}
-	if status.HasError() {
-		return wire.ReadError(status.Message.Error)
+	e := wire.ReadError(status.Message.Error)
+	if !absent && (e.Code == -32000 || e.Code == -32001) {
+		return dialect.ErrWrongEra // a server with sessions that misses one
 	}
-	return err
+	return e
 }
 
 // serverState returns the state that a server gave a call for its retry, "" for none.
@@ -225,11 +207,8 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 		}
 		defer release()
 		m, err := d.Exchange(ctx, conn, e.Rev, c)
-		if err != nil {
-			return nil, refusal(err)
-		}
-		if m.Error != nil {
-			return nil, wire.ReadError(m.Error)
+		if err := refusal(m, err); err != nil {
+			return nil, err
 		}
 		result = m.Result
 	}
@@ -243,11 +222,12 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (wire.Message, error) {
 	id, method := d.env.NextID(), c.Method
 	meta := "{" + d.meta(rev, dialect.Neutral(c, rev).Raw, "") + "}"
-	return dialect.Exchange(conn, &transport.Request{
+	m, _, err := dialect.Exchange(conn, &transport.Request{
 		ID: id, Method: method, Life: transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total),
 		Body:   dialect.Own(id, method, mcp.Object("_meta", mcp.Raw(meta))),
 		Header: header(conn, rev, method, ""),
 	}, nothing)
+	return m, err
 }
 
 // nothing takes messages and events that concern nobody.

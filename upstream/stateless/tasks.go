@@ -74,16 +74,15 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 // resulting task.
 func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	defer d.env.Hold()()
-	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
-	if err != nil {
-		return nil, err
+	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
+	if err == nil {
+		reply, err = d.reply(c, declared, reply)
 	}
-	reply, err := d.reply(c, declared, stream.Reply(result))
 	if err != nil || !reply.Task {
 		return reply, err
 	}
-	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: declared, id: mcp.TaskID(result)}
-	return w.wait(ctx, dialect.PollPause(result))
+	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: declared, id: mcp.TaskID(reply.Result)}
+	return w.wait(ctx, dialect.PollPause(reply.Result))
 }
 
 // taskWait is a call that waits for its task. Between two rounds of questions nothing of it
@@ -154,7 +153,7 @@ func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, e
 		if err := dialect.Wait(ctx, pause); err != nil {
 			return nil, w.lost(ctx, err)
 		}
-		task, err := w.ask(ctx, &mcp.Call{Method: mcp.MethodTasksGet})
+		reply, err := w.ask(ctx, &mcp.Call{Method: mcp.MethodTasksGet})
 		if err != nil {
 			if _, answered := errors.AsType[*mcp.Error](err); answered || ctx.Err() != nil || failures == maxPolls {
 				return nil, w.lost(ctx, err)
@@ -162,8 +161,8 @@ func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, e
 			failures++
 			continue
 		}
-		failures, pause = 0, dialect.PollPause(task)
-		if reply, err := w.look(task); reply != nil || err != nil {
+		failures, pause = 0, dialect.PollPause(reply.Result)
+		if reply, err := w.look(reply.Result); reply != nil || err != nil {
 			return reply, err
 		}
 	}
@@ -231,10 +230,9 @@ func (w *taskWait) report(task mcp.Raw) {
 }
 
 // ask makes a request about the task.
-func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (mcp.Raw, error) {
+func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (*mcp.Reply, error) {
 	about.Name, about.Caller, about.Trace, about.Notify = w.id, w.call.Caller, w.call.Trace, nothing
-	result, _, err := w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
-	return result, err
+	return w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
 }
 
 // lost ends a wait that failed: nobody wants the task any more.
@@ -256,16 +254,9 @@ func (w *taskWait) cancel() { w.d.env.Farewell(w.sayCancel) }
 func (w *taskWait) sayCancel() {
 	ctx, cancel := w.d.env.Goodbye()
 	defer cancel()
-	id := w.d.env.NextID()
-	out := dialect.Request{
-		ID: id, Rev: w.rev, Meta: w.d.meta(w.rev, w.declared.Raw, ""),
-		Call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
-	}
-	_, err := dialect.Exchange(w.conn, &transport.Request{
-		ID: id, Method: out.Call.Method, Caller: &out.Call.Caller, Life: transport.NewLife(ctx, dialect.Goodbye, dialect.Goodbye),
-		Body: out.Append(nil), Header: w.d.callHeader(w.conn, w.rev, out.Call),
-	}, nothing)
-	if err != nil {
+	call := &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller, Notify: nothing[mcp.Event]}
+	_, err := w.d.send(transport.NewLife(ctx, dialect.Goodbye, dialect.Goodbye), w.conn, w.rev, call, w.declared)
+	if _, answered := errors.AsType[*mcp.Error](err); err != nil && !answered { // the task may have ended
 		w.d.env.Log.Debug("task not cancelled", "error", err)
 	}
 }

@@ -92,11 +92,11 @@ func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Rev
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: nothing[mcp.Event]}
 	neutral := dialect.Neutral(call, rev)
 	page := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		result, _, err := d.roundTrip(ctx, conn, rev, c, neutral)
+		reply, err := d.roundTrip(ctx, conn, rev, c, neutral)
 		if err != nil {
 			return nil, err
 		}
-		return d.reply(c, neutral, &mcp.Reply{Result: result})
+		return d.reply(c, neutral, reply)
 	})
 	for _, err := range mcp.Pages(ctx, page, call, maxToolPages) {
 		if err != nil {
