@@ -133,10 +133,7 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 // send makes a round trip of this life.
 func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	id := d.env.NextID()
-	out := dialect.Request{
-		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c),
-		Meta: d.meta(rev, declared.Raw, c.LogLevel),
-	}
+	out := dialect.Request{ID: id, Call: c, Rev: rev, Answers: true, Meta: d.meta(rev, declared.Raw, c.LogLevel)}
 	request := &transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Trail: c.Trail, Life: life,
 		Body:   out.Append(make([]byte, 0, out.Size())),
@@ -177,14 +174,6 @@ func refusal(m wire.Message, err error) error {
 		return dialect.ErrWrongEra // a server with sessions that misses one
 	}
 	return e
-}
-
-// serverState returns the state that a server gave a call for its retry, "" for none.
-func serverState(c *mcp.Call) string {
-	if state := dialect.ParseState(c.State); state.Kind == dialect.ServerState {
-		return state.Value
-	}
-	return ""
 }
 
 // Probed stores the result of server/discover from the probe, nil for none. It is the
