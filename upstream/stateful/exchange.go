@@ -257,6 +257,17 @@ func (x *exchange) signal() {
 	}
 }
 
+// await waits until what done reports is true, or for as long as ctx lasts.
+func (x *exchange) await(ctx context.Context, done func() bool) {
+	for !done() {
+		select {
+		case <-x.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // tell sends an event to the caller, if one waits, and reports whether it did. The lock is
 // held, so that nothing follows the caller's reply.
 func (x *exchange) tell(e mcp.Event) bool {
