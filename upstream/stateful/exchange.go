@@ -57,8 +57,9 @@ type exchange struct {
 	err    error
 }
 
-// callWithRoots makes a call, after the question for roots if one has to come first.
-func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+// call makes a call, after the question for roots if one has to come first. It releases the
+// session, unless the call is parked.
+func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.State != "" {
 		s.roots.give(c)
 	} else if reply := s.roots.before(c); reply != nil {
@@ -66,11 +67,6 @@ func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 		return reply, nil
 	}
 	s.roots.settle()
-	return s.call(ctx, c)
-}
-
-// call makes a call. It releases the session, unless the call is parked.
-func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if mcp.IsTaskMethod(c.Method) && !s.server.Tasks {
 		s.release()
 		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now

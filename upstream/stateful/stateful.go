@@ -101,7 +101,7 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		if step.End(""); err != nil {
 			return nil, err
 		}
-		call := s.callWithRoots
+		call := s.call
 		if c.Tasks == mcp.ExtensionTasks && mcp.IsTaskMethod(c.Method) {
 			call = s.bridge
 		}
