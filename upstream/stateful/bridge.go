@@ -38,9 +38,6 @@ const (
 // session.
 func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	defer s.release()
-	if !s.server.Tasks {
-		return nil, mcp.ErrUnknown(c.Method, c.Name)
-	}
 	about := mcp.Object("taskId", mcp.String(c.Name))
 	switch c.Method {
 	case mcp.MethodTasksUpdate:

@@ -138,11 +138,10 @@ func (s *session) completed(m wire.Message) {
 
 // lists passes on news of the lists of a client's own session.
 func (s *session) lists(news mcp.SessionLists) {
-	if s.shared() || s.d.cfg.Lists == nil {
-		return
+	if !s.shared() {
+		news.Session, news.At = s.at.Key.session, s.id
+		s.d.cfg.Lists(news)
 	}
-	news.Session, news.At = s.at.Key.session, s.id
-	s.d.cfg.Lists(news)
 }
 
 // listsAfter reports which lists may have changed because of a call that was answered.

@@ -67,10 +67,6 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return reply, nil
 	}
 	s.roots.settle()
-	if mcp.IsTaskMethod(c.Method) && !s.server.Tasks {
-		s.release()
-		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
-	}
 	x := &exchange{call: c}
 	if c.Method == mcp.MethodTasksResult {
 		x.task = c.Name

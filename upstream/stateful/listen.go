@@ -197,7 +197,7 @@ func (s *session) resubscribe(uris []string) {
 		case errors.Is(err, transport.ErrSessionGone): // the next session resubscribes to all of them
 			s.lose()
 		case err == nil:
-			s.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+			s.state.Tell(mcp.ResourceUpdated(uri))
 		}
 		return err == nil || s.over()
 	}

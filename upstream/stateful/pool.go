@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -245,13 +246,10 @@ func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 // Disown forgets what is kept of sessions: no other Dialect resumes them, and they end with this
 // one.
 func (d *Dialect) Disown(ctx context.Context) {
-	var all []*entry
-	for at := range d.pool.All() {
-		if at.Data.kept.Load() != nil {
-			all = append(all, at)
+	for _, at := range slices.Collect(d.pool.All()) {
+		if at.Data.kept.Load() == nil {
+			continue
 		}
-	}
-	for _, at := range all {
 		if err := d.kept.save(ctx, at.Key, nil); err != nil {
 			d.env.Log.Debug("session not forgotten", "error", err)
 			continue

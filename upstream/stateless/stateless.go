@@ -9,6 +9,7 @@ package stateless
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -247,9 +248,7 @@ func header(conn transport.Conn, rev *wire.Revision, method, name string) http.H
 		return nil
 	}
 	header := make(http.Header, len(base)+3)
-	for key, values := range base {
-		header[key] = values
-	}
+	maps.Copy(header, base)
 	values := [3]string{rev.Name, method, ""}
 	header[wire.HeaderVersion] = values[0:1:1]
 	header[wire.HeaderMethod] = values[1:2:2]

@@ -57,17 +57,10 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 	if c.Method != mcp.MethodToolsCall || declared.Tasks || refused.Code != mcp.CodeMissingCapability {
 		return false
 	}
-	required, _ := refused.Data.Member("requiredCapabilities")
-	others := false
-	required.Members(func(name []byte, value mcp.Raw) bool {
-		others = string(name) != "extensions"
-		value.Members(func(name []byte, _ mcp.Raw) bool {
-			others = others || string(name) != mcp.TasksExtension
-			return !others
-		})
-		return !others
-	})
-	return !others && mcp.DeclaresTasks(required)
+	required := refused.Data.At("requiredCapabilities")
+	others := required.Edit(mcp.Edit{Name: "extensions"})
+	extensions := required.At("extensions").Edit(mcp.Edit{Name: mcp.TasksExtension})
+	return mcp.DeclaresTasks(required) && string(others) == "{}" && string(extensions) == "{}"
 }
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
