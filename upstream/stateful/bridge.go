@@ -126,15 +126,12 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	defer x.mu.Unlock()
 	requests := mcp.Raw(`{}`)
 	for _, q := range x.open {
-		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge converts questions inside a task
+		request := q.request
+		request.Params, err = wire.Stateless().Ask(request.Method, request.Params) // no edge converts questions inside a task
 		if err != nil {
 			return nil, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err)
 		}
-		request := mcp.Object("method", mcp.String(q.request.Method))
-		if params != nil {
-			request = request.With("params", params)
-		}
-		requests = requests.With(q.request.Key, request)
+		requests = requests.With(request.Key, request.Entry())
 	}
 	return requests, nil
 }

@@ -42,11 +42,7 @@ func (d *Dialect) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw
 	}
 	clean := mcp.Raw(`{}`)
 	for _, q := range reply.Ask.Requests {
-		request := mcp.Object("method", mcp.String(q.Method))
-		if q.Params != nil {
-			request = request.With("params", q.Params)
-		}
-		clean = clean.Edit(mcp.Edit{Name: q.Key, Value: request})
+		clean = clean.With(q.Key, q.Entry())
 	}
 	return task.With("inputRequests", clean), nil
 }
