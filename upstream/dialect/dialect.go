@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -84,6 +85,17 @@ func Milliseconds(raw mcp.Raw) (time.Duration, bool) {
 // that includes an error without an id, from a server that could not read the request.
 func Answers(m wire.Message, id int64) bool {
 	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
+}
+
+// Ask makes a request of the gateway's own and returns its response. header is nil for that of
+// the connection; others takes the messages before the response.
+func (e *Env) Ask(ctx context.Context, conn transport.Conn, header http.Header, method string, params mcp.Raw, others func(wire.Message)) (wire.Message, error) {
+	id := e.NextID()
+	m, _, err := Exchange(conn, &transport.Request{
+		ID: id, Method: method, Header: header, Life: transport.NewLife(ctx, e.Timeout.Call, e.Timeout.Total),
+		Body: wire.AppendRequest(nil, mcp.Int(id), method, params),
+	}, others)
+	return m, err
 }
 
 // Exchange makes a request and returns its response. others takes the messages before that.

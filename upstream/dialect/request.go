@@ -162,8 +162,3 @@ func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 	}
 	return append(out.dst, '}')
 }
-
-// Own encodes a request of the gateway itself.
-func Own(id int64, method string, params mcp.Raw) []byte {
-	return wire.AppendRequest(nil, strconv.AppendInt(nil, id, 10), method, params)
-}

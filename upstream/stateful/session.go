@@ -152,10 +152,7 @@ func (s *session) request(ctx context.Context, method string, params mcp.Raw) (m
 
 // roundTrip makes a request of the gateway's own and returns its response.
 func (s *session) roundTrip(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
-	id := s.env.NextID()
-	life := transport.NewLife(ctx, s.env.Timeout.Call, s.env.Timeout.Total)
-	m, _, err := dialect.Exchange(s.conn, &transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)}, s.deliver)
-	return m, err
+	return s.env.Ask(ctx, s.conn, nil, method, params, s.deliver)
 }
 
 // setLevel sets the server's log level, if the server supports logging. A server that

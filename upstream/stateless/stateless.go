@@ -210,14 +210,8 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 // Exchange makes a request of the gateway's own, with the method and the capabilities of a
 // call, and returns its response.
 func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (wire.Message, error) {
-	id, method := d.env.NextID(), c.Method
 	meta := "{" + d.meta(rev, dialect.Neutral(c, rev).Raw, "") + "}"
-	m, _, err := dialect.Exchange(conn, &transport.Request{
-		ID: id, Method: method, Life: transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total),
-		Body:   dialect.Own(id, method, mcp.Object("_meta", mcp.Raw(meta))),
-		Header: header(conn, rev, method, ""),
-	}, nothing)
-	return m, err
+	return d.env.Ask(ctx, conn, header(conn, rev, c.Method, ""), c.Method, mcp.Object("_meta", mcp.Raw(meta)), nothing)
 }
 
 // nothing takes messages and events that concern nobody.
