@@ -51,8 +51,8 @@ func HasToken(m wire.Message, id int64) bool {
 	return transport.IsID(m.Params.At(wire.MetaProgressToken), id)
 }
 
-// ReadList parses a page of a list. Errors: transport.ErrGarbage.
-func ReadList(method string, result mcp.Raw) (*mcp.List, error) {
+// ReadList makes the reply with a page of a list. Errors: transport.ErrGarbage.
+func ReadList(method string, result mcp.Raw) (*mcp.Reply, error) {
 	items := result.At(mcp.ListMember(method))
 	if !items.IsArray() {
 		return nil, fmt.Errorf("%w: a list without %s", transport.ErrGarbage, mcp.ListMember(method))
@@ -71,7 +71,7 @@ func ReadList(method string, result mcp.Raw) (*mcp.List, error) {
 		list.Expires = time.Now().Add(ttl)
 	}
 	list.Private = result.At("cacheScope").Text() == "private"
-	return list, nil
+	return &mcp.Reply{List: list}, nil
 }
 
 // Milliseconds reads a duration, at most a day.

@@ -341,11 +341,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		x.s.listsAfter(x.call)
 		return x.first.Reply(x.taskReply(result)), nil
 	}
-	list, err := dialect.ReadList(x.call.Method, result)
-	if err != nil {
-		return nil, err
-	}
-	return &mcp.Reply{List: list}, nil
+	return dialect.ReadList(x.call.Method, result)
 }
 
 // free ends the exchange. Any other reader of its streams must be about to end.

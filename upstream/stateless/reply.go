@@ -45,14 +45,11 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 	if mcp.ListMember(c.Method) == "" {
 		return reply, nil
 	}
-	list, err := dialect.ReadList(c.Method, result)
-	if err != nil {
-		return nil, err
+	reply, err := dialect.ReadList(c.Method, result)
+	if err == nil && c.Method == mcp.MethodToolsList && !d.env.Process {
+		reply.List = d.LearnTools(c, reply.List)
 	}
-	if c.Method == mcp.MethodToolsList && !d.env.Process {
-		list = d.LearnTools(c, list)
-	}
-	return &mcp.Reply{List: list}, nil
+	return reply, err
 }
 
 // askReply turns an InputRequiredResult into an Ask (2026-07-28 basic/patterns/mrtr). Keys
