@@ -11,7 +11,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -219,20 +218,12 @@ func nothing[T any](T) {}
 
 // meta encodes the members of _meta that every request has, without braces.
 func (d *Dialect) meta(rev *wire.Revision, caps, logLevel string) string {
-	var b strings.Builder
-	b.Grow(len(caps) + len(d.env.ClientInfo) + 200)
-	b.WriteString(`"` + wire.MetaVersion + `":"`)
-	b.WriteString(rev.Name)
-	b.WriteString(`","` + wire.MetaClientInfo + `":`)
-	b.Write(d.env.ClientInfo)
-	b.WriteString(`,"` + wire.MetaClientCaps + `":`)
-	b.WriteString(caps)
-	if wire.ValidLogLevel(logLevel) {
-		b.WriteString(`,"` + wire.MetaLogLevel + `":"`)
-		b.WriteString(logLevel)
-		b.WriteByte('"')
+	before, after := `,"`+wire.MetaLogLevel+`":"`, `"`
+	if !wire.ValidLogLevel(logLevel) {
+		before, logLevel, after = "", "", ""
 	}
-	return b.String()
+	return `"` + wire.MetaVersion + `":"` + rev.Name + `","` + wire.MetaClientInfo + `":` + string(d.env.ClientInfo) +
+		`,"` + wire.MetaClientCaps + `":` + caps + before + logLevel + after
 }
 
 // header returns the headers that every request has, nil if the transport has none.
