@@ -97,19 +97,17 @@ func (d *Dialect) another(ctx context.Context, e *dialect.Era, c *mcp.Call, lost
 // acknowledgement. If the session turns out to be lost, it reports false and leaves nothing
 // subscribed.
 func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
-	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists}
-	var failed map[string]error
-	var err error
-	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
+	uris, failed, err := s.subscribeAll(ctx, l, want.URIs)
 	if errors.Is(err, transport.ErrSessionGone) {
 		l.Want(mcp.Filter{})
-		for _, uri := range honoured.URIs {
+		for _, uri := range uris {
 			if done := s.state.Unsubscribe(uri); done != nil {
 				done()
 			}
 		}
 		return said, false
 	}
+	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists, URIs: uris}
 	if s.server.Tasks {
 		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxWanted)]
 	}

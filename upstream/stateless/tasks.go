@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -121,12 +122,9 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 		if _, err := w.ask(ctx, update); err != nil {
 			return nil, w.lost(ctx, err)
 		}
-		for key := range c.Answers {
-			if !slices.Contains(w.answered, key) {
-				w.answered = append(w.answered, key)
-			}
-		}
+		w.answered = slices.AppendSeq(w.answered, maps.Keys(c.Answers))
 		slices.Sort(w.answered)
+		w.answered = slices.Compact(w.answered)
 	}
 	return w.wait(ctx, dialect.LeastPoll)
 }
