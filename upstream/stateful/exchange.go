@@ -279,21 +279,16 @@ func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 		x.pumped = make(chan struct{})
 		x.s.env.Spawn(x.pump)
 	}
-	var window <-chan time.Time
 	for {
+		x.await(context.Background(), func() bool { return x.asks() || x.over() })
 		if x.over() {
 			return x.finish(ctx)
 		}
-		if window == nil && x.asks() {
-			window = time.After(roundWindow)
-		}
-		select {
-		case <-x.wake:
-		case <-window:
-			if x.asks() && !x.over() {
-				return x.park()
-			}
-			window = nil
+		window, cancel := context.WithTimeout(context.Background(), roundWindow)
+		x.await(window, x.over)
+		cancel()
+		if x.asks() && !x.over() {
+			return x.park()
 		}
 	}
 }
