@@ -42,7 +42,7 @@ type exchange struct {
 	// change.
 	token int64
 	// elsewhere says that questions may come outside of the stream, so that the caller
-	// waits for wake from the beginning. It does not change.
+	// cannot simply read it, and waits for wake from the beginning. It does not change.
 	elsewhere bool
 	pumped    chan struct{} // closed when the goroutine that reads the stream has ended; nil for none
 
@@ -79,7 +79,7 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // what runs at the same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.trail, x.wake = s, s.env.NextID(), x.call.Notify, x.call.Trail, make(chan struct{}, 1)
-	x.elsewhere = s.asksElsewhere() || x.task != "" && s.declared.Any()
+	x.elsewhere = s.declared.Any() && (x.task != "" || !s.shared() && s.getStream.mayAsk.Load())
 	life, err := s.env.Life(ctx, false)
 	if err != nil {
 		x.abandon()

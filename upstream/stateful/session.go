@@ -207,12 +207,6 @@ func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
 // server that name no call then go to none of them.
 func (s *session) shared() bool { return s.at.Key.session == "" }
 
-// asksElsewhere reports whether questions of a call may come outside of its own stream, so
-// that its caller cannot simply read that stream.
-func (s *session) asksElsewhere() bool {
-	return s.declared.Any() && !s.shared() && s.getStream.mayAsk.Load()
-}
-
 // over reports whether the session has ended.
 func (s *session) over() bool { return s.base.Err() != nil || dialect.Lost(s.conn) }
 

@@ -28,7 +28,8 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 			return nil, d.env.Admit.AskedTooMuch()
 		}
 		return reply, err
-	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.Tasks && isTask(result):
+	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.Tasks &&
+		mcp.TaskID(result) != "" && result.At("status").Text() != "":
 		reply.Task = true
 		return reply, nil
 	default:

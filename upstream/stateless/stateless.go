@@ -98,7 +98,7 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 		}
 		d.env.Learn(e, &dialect.Era{Rev: rev})
 	case mcp.CodeMissingCapability:
-		if wasDeclared(declared, refused) {
+		if required := refused.Data.At("requiredCapabilities"); required.IsObject() && declared.Has(required) {
 			return nil, dialect.HopError(d.env.Upstream, refused)
 		}
 		return nil, refused
@@ -112,12 +112,6 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 		return nil, dialect.HopError(d.env.Upstream, again)
 	}
 	return reply, err
-}
-
-// wasDeclared reports whether the server demands capabilities that it was already told of.
-func wasDeclared(declared dialect.Capabilities, refused *mcp.Error) bool {
-	required, _ := refused.Data.Member("requiredCapabilities")
-	return required.IsObject() && declared.Has(required)
 }
 
 // roundTrip sends the call and reads on to its result. Over HTTP it makes exactly one POST.

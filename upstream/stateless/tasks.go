@@ -22,11 +22,6 @@ import (
 // maxPolls is how many polls of a task may fail in a row.
 const maxPolls = 3
 
-// isTask reports whether a result is a task that can be passed on.
-func isTask(result mcp.Raw) bool {
-	return mcp.TaskID(result) != "" && result.At("status").Text() != ""
-}
-
 // openTask returns a task with its questions in a form that may be passed on. It leaves out
 // questions in the task's error.
 func (d *Dialect) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw, error) {

@@ -80,12 +80,6 @@ func (d *Dialect) DroppedTools() map[string]string {
 	return maps.Clone(d.tools.dropped)
 }
 
-func (t *tools) params(name string) []wire.ParamHeader {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.known[name].params
-}
-
 // relist reads the whole list of tools again, as the caller of a call sees it, to learn
 // their headers.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
@@ -117,7 +111,9 @@ func (d *Dialect) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Cal
 	if header == nil || c.Method != mcp.MethodToolsCall {
 		return header
 	}
-	params := d.tools.params(c.Name)
+	d.tools.mu.RLock()
+	params := d.tools.known[c.Name].params
+	d.tools.mu.RUnlock()
 	if len(params) == 0 {
 		return header
 	}
