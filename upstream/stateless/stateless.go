@@ -43,15 +43,15 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		return d.discover(ctx, e, c)
 	}
 	step := c.Trail.Begin("session", d.env.Upstream)
-	conn, release, err := d.connect(ctx, e, c)
+	l, err := d.connect(ctx, e, c)
 	if step.End(""); err != nil {
 		return nil, err
 	}
-	defer release()
+	defer d.links.Release(l.at)
 	if c.Method == mcp.MethodListen {
-		return d.listen(ctx, conn, e.Rev, c)
+		return d.listen(ctx, l.Conn, e.Rev, c)
 	}
-	return d.call(ctx, conn, e, c)
+	return d.call(ctx, l.Conn, e, c)
 }
 
 // call makes a call on a connection.
@@ -184,12 +184,12 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 		}
 	}
 	if result == nil {
-		conn, release, err := d.connect(ctx, e, c)
+		l, err := d.connect(ctx, e, c)
 		if err != nil {
 			return nil, err
 		}
-		defer release()
-		m, err := d.Exchange(ctx, conn, e.Rev, c)
+		defer d.links.Release(l.at)
+		m, err := d.Exchange(ctx, l.Conn, e.Rev, c)
 		if err := refusal(m, err); err != nil {
 			return nil, err
 		}

@@ -245,11 +245,11 @@ func (w *taskWait) sayCancel() {
 
 // LetGo cancels the task of a call with a TaskState whose retry will never come.
 func (d *Dialect) LetGo(ctx context.Context, e *dialect.Era, c *mcp.Call) error {
-	conn, release, err := d.connect(ctx, e, c)
+	l, err := d.connect(ctx, e, c)
 	if err != nil {
 		return err
 	}
-	defer release()
-	d.waiting(conn, e.Rev, c).sayCancel()
+	defer d.links.Release(l.at)
+	d.waiting(l.Conn, e.Rev, c).sayCancel()
 	return nil
 }
