@@ -97,47 +97,35 @@ func (d *Dialect) another(ctx context.Context, e *dialect.Era, c *mcp.Call, lost
 // acknowledgement. If the session turns out to be lost, it reports false and leaves nothing
 // subscribed.
 func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
-	uris, failed, err := s.subscribeAll(ctx, l, want.URIs)
-	if errors.Is(err, transport.ErrSessionGone) {
-		l.Want(mcp.Filter{})
-		for _, uri := range uris {
-			if done := s.state.Unsubscribe(uri); done != nil {
-				done()
-			}
-		}
-		return said, false
+	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists}
+	failed := make(map[string]error) // why resources are not honoured
+	if !s.server.Subscribe {
+		want.URIs = nil
 	}
-	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists, URIs: uris}
+	want.URIs = want.URIs[:min(len(want.URIs), maxWanted)]
+	l.Want(mcp.Filter{URIs: want.URIs}) // an update may arrive on its stream before the answer
+	for _, uri := range want.URIs {
+		err := s.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
+		switch {
+		case err == nil:
+			honoured.URIs = append(honoured.URIs, uri)
+		case errors.Is(err, transport.ErrSessionGone):
+			l.Want(mcp.Filter{})
+			for _, uri := range honoured.URIs {
+				if done := s.state.Unsubscribe(uri); done != nil {
+					done()
+				}
+			}
+			return said, false
+		default:
+			failed[uri] = s.d.cfg.Failure(ctx, err)
+		}
+	}
 	if s.server.Tasks {
 		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxWanted)]
 	}
 	l.Want(honoured)
 	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
-}
-
-// subscribeAll subscribes to resources. It returns the subscribed ones and, for the others,
-// why they failed. The error says that the session is lost.
-func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []string) (uris []string, failed map[string]error, err error) {
-	if !s.server.Subscribe {
-		return nil, nil, nil
-	}
-	all = all[:min(len(all), maxWanted)]
-	l.Want(mcp.Filter{URIs: all}) // an update may arrive on its stream before the answer
-	for _, uri := range all {
-		err = s.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
-		switch {
-		case err == nil:
-			uris = append(uris, uri)
-		case errors.Is(err, transport.ErrSessionGone):
-			return uris, nil, err
-		default:
-			if failed == nil {
-				failed = make(map[string]error)
-			}
-			failed[uri] = s.d.cfg.Failure(ctx, err)
-		}
-	}
-	return uris, failed, nil
 }
 
 // subscribe asks the server for updates of a resource.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,14 +130,9 @@ func (s *session) restore(ctx context.Context) {
 	if level != "" {
 		s.setLevel(ctx, level)
 	}
-	var failed []string
-	for _, uri := range uris {
-		if s.subscribeAgain(ctx, uri) != nil {
-			failed = append(failed, uri)
-		}
-	}
-	if len(failed) > 0 {
-		s.env.Spawn(func() { s.resubscribe(failed) })
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return s.subscribeAgain(ctx, uri) == nil })
+	if len(uris) > 0 {
+		s.env.Spawn(func() { s.resubscribe(uris) })
 	}
 }
 
