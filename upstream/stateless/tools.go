@@ -64,11 +64,7 @@ func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
 		kept = append(kept, item)
 	}
 	if page.Next == nil && c.Caps == nil && !d.env.PerUser { // otherwise the tools of other clients are not on it
-		for name, tool := range t.known {
-			if tool.round < t.round {
-				delete(t.known, name)
-			}
-		}
+		maps.DeleteFunc(t.known, func(_ string, known tool) bool { return known.round < t.round })
 	}
 	return page.With(kept)
 }
