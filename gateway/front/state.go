@@ -48,18 +48,14 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 		case !ok:
 			return nil, refuse.MissingCapability(required)
 		}
-		params, err := x.rev.Ask(q.Method, q.Params)
-		if err != nil {
+		var err error
+		if q.Params, err = x.rev.Ask(q.Method, q.Params); err != nil {
 			return nil, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err)
-		}
-		entry := mcp.Object("method", mcp.String(q.Method))
-		if params != nil {
-			entry = entry.With("params", params)
 		}
 		if _, twice := requests.Member(q.Key); twice {
 			return nil, mcp.Errorf(failure.QuestionImpossible, "the server asked twice under one key")
 		}
-		requests = requests.With(q.Key, entry)
+		requests = requests.With(q.Key, q.Entry())
 	}
 	result := mcp.Raw(`{"resultType":"input_required"}`)
 	if len(ask.Requests) > 0 {

@@ -162,3 +162,13 @@ type InputRequest struct {
 	Method string
 	Params Raw
 }
+
+// Entry returns the question as what inputRequests has under its key (2026-07-28
+// basic/patterns/mrtr).
+func (r InputRequest) Entry() Raw {
+	entry := Object("method", String(r.Method))
+	if r.Params != nil {
+		entry = entry.With("params", r.Params)
+	}
+	return entry
+}

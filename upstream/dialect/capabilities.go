@@ -28,9 +28,6 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 		d.Extensions = d.Extensions.Without(mcp.TasksExtension)
 	}
 	raw := rev.ClientCaps(d.Object())
-	if !raw.IsObject() {
-		return Capabilities{Raw: "{}"}
-	}
 	return Capabilities{Declared: mcp.ReadDeclared(raw), Raw: string(raw), Tasks: mcp.DeclaresTasks(raw)}
 }
 
@@ -85,7 +82,7 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 			return mcp.Errorf(failure.QuestionImpossible, "the client does not sample with tools").WithCode(mcp.CodeInvalidParams)
 		}
 	case mcp.MethodElicit:
-		url := params.At("mode").Text() == "url"
+		url := wire.IsURLMode(params)
 		switch {
 		case !c.Form && !c.URL:
 			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit").WithCode(mcp.CodeMethodNotFound)

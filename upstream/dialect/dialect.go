@@ -8,12 +8,15 @@ package dialect
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -48,8 +51,8 @@ func HasToken(m wire.Message, id int64) bool {
 	return transport.IsID(m.Params.At(wire.MetaProgressToken), id)
 }
 
-// ReadList parses a page of a list. Errors: transport.ErrGarbage.
-func ReadList(method string, result mcp.Raw) (*mcp.List, error) {
+// ReadList makes the reply with a page of a list. Errors: transport.ErrGarbage.
+func ReadList(method string, result mcp.Raw) (*mcp.Reply, error) {
 	items := result.At(mcp.ListMember(method))
 	if !items.IsArray() {
 		return nil, fmt.Errorf("%w: a list without %s", transport.ErrGarbage, mcp.ListMember(method))
@@ -68,7 +71,7 @@ func ReadList(method string, result mcp.Raw) (*mcp.List, error) {
 		list.Expires = time.Now().Add(ttl)
 	}
 	list.Private = result.At("cacheScope").Text() == "private"
-	return list, nil
+	return &mcp.Reply{List: list}, nil
 }
 
 // Milliseconds reads a duration, at most a day.
@@ -84,23 +87,53 @@ func Answers(m wire.Message, id int64) bool {
 	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
 }
 
-// Exchange makes a request of the gateway's own and returns its response. others takes the
-// messages before that.
-func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message, error) {
+// Ask makes a request of the gateway's own and returns its response. header is nil for that of
+// the connection; others takes the messages before the response.
+func (e *Env) Ask(ctx context.Context, conn transport.Conn, header http.Header, method string, params mcp.Raw, others func(wire.Message)) (wire.Message, error) {
+	id := e.NextID()
+	m, _, err := Exchange(conn, &transport.Request{
+		ID: id, Method: method, Header: header, Life: transport.NewLife(ctx, e.Timeout.Call, e.Timeout.Total),
+		Body: wire.AppendRequest(nil, mcp.Int(id), method, params),
+	}, others)
+	return m, err
+}
+
+// Exchange makes a request and returns its response. others takes the messages before that.
+// The returned stream is already closed, but still has the result's Outline and Release.
+func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message, transport.Stream, error) {
 	stream, err := conn.Start(req)
 	if err != nil {
-		return wire.Message{}, req.Life.Why(err)
+		SawRefusal(req.Trail, err)
+		return wire.Message{}, nil, req.Life.Why(err)
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return wire.Message{}, req.Life.Why(err)
-		case Answers(m, req.ID):
-			return m, nil
+		if err != nil {
+			return wire.Message{}, nil, req.Life.Why(err)
+		}
+		Saw(req.Trail, m)
+		if Answers(m, req.ID) {
+			return m, stream, nil
 		}
 		others(m)
+	}
+}
+
+// Saw notes a message of the server on the trail of its call.
+func Saw(on *trail.Trail, m wire.Message) {
+	if on.Messages() {
+		on.FromServer(m.Parts()...)
+	}
+}
+
+// SawRefusal notes the message with which a server refused a request, if the error has one.
+func SawRefusal(on *trail.Trail, err error) {
+	if err == nil || !on.Messages() {
+		return
+	}
+	if status, ok := errors.AsType[*transport.StatusError](err); ok && status.HasError() {
+		Saw(on, status.Message)
 	}
 }
 

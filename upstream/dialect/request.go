@@ -21,11 +21,9 @@ type Request struct {
 	Meta string
 	// Task is the member task of 2025-11-25, nil for none.
 	Task mcp.Raw
-	// Answers says that the params carry the answers of a retry, with State (2026-07-28
-	// basic/patterns/mrtr). Otherwise the answers go another way.
+	// Answers says that the params carry the answers of a retry, with the state that the
+	// server gave (2026-07-28 basic/patterns/mrtr). Otherwise the answers go another way.
 	Answers bool
-	// State is the server's requestState, "" for none.
-	State string
 }
 
 // Size returns roughly how many bytes the request will have.
@@ -81,9 +79,9 @@ func (o *Request) Append(dst []byte) []byte {
 		out.name("inputResponses")
 		out.dst = appendAnswers(out.dst, c.Answers)
 	}
-	if o.Answers && o.State != "" {
+	if state := ParseState(c.State); o.Answers && state.Kind == ServerState && state.Value != "" {
 		out.name("requestState")
-		out.dst = mcp.AppendString(out.dst, o.State)
+		out.dst = mcp.AppendString(out.dst, state.Value)
 	}
 	if !hasMeta && (o.Meta != "" || c.Trace.Spanned()) {
 		out.name("_meta")
@@ -163,9 +161,4 @@ func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 		}
 	}
 	return append(out.dst, '}')
-}
-
-// Own encodes a request of the gateway itself.
-func Own(id int64, method string, params mcp.Raw) []byte {
-	return wire.AppendRequest(nil, strconv.AppendInt(nil, id, 10), method, params)
 }

@@ -52,7 +52,7 @@ func FuzzRequest(f *testing.F) {
 		call := &mcp.Call{Method: mcp.MethodToolsCall, Name: name, Params: m.Params}
 		out := Request{ID: 7, Call: call, Rev: wire.NewestStateful()}
 		if stateless {
-			out.Rev, out.Answers, out.State, out.Meta = wire.Stateless(), true, "s", `"a":1`
+			out.Rev, out.Answers, out.Meta, call.State = wire.Stateless(), true, `"a":1`, "s"
 		}
 		body := out.Append(nil)
 		if !json.Valid(body) {

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -71,24 +72,12 @@ func inVoice(name, text string) string {
 		}
 		return r
 	}, text)
-	var b strings.Builder
-	b.WriteString(name + " asks: ")
-	blank := false
-	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		if line = strings.TrimRightFunc(line, unicode.IsSpace); line == "" {
-			blank = i > 0
-			continue
-		}
-		if blank {
-			b.WriteString("\n" + quoteMark)
-		}
-		if i > 0 {
-			b.WriteString("\n" + quoteMark)
-		}
-		b.WriteString(line)
-		blank = false
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRightFunc(line, unicode.IsSpace)
 	}
-	return b.String()
+	lines = slices.CompactFunc(lines, func(a, b string) bool { return a == "" && b == "" })
+	return name + " asks: " + strings.Join(lines, "\n"+quoteMark)
 }
 
 // serverKey is put in front of a stateless server's key that equals one of the gateway's

@@ -38,9 +38,6 @@ const (
 // session.
 func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	defer s.release()
-	if !s.server.Tasks {
-		return nil, mcp.ErrUnknown(c.Method, c.Name)
-	}
 	about := mcp.Object("taskId", mcp.String(c.Name))
 	switch c.Method {
 	case mcp.MethodTasksUpdate:
@@ -118,31 +115,23 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	if err != nil {
 		return nil, err
 	}
-	late := time.After(firstQuestion)
-	for !x.asks() && !x.over() {
-		select {
-		case <-x.wake:
-			continue
-		case <-late:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		break
+	late, cancel := context.WithTimeout(ctx, firstQuestion)
+	defer cancel()
+	x.await(late, func() bool { return x.asks() || x.over() })
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	x.signal() // wakes other callers that wait for the questions
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	requests := mcp.Raw(`{}`)
 	for _, q := range x.open {
-		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge converts questions inside a task
+		request := q.request
+		request.Params, err = wire.Stateless().Ask(request.Method, request.Params) // no edge converts questions inside a task
 		if err != nil {
 			return nil, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err)
 		}
-		request := mcp.Object("method", mcp.String(q.request.Method))
-		if params != nil {
-			request = request.With("params", params)
-		}
-		requests = requests.With(q.request.Key, request)
+		requests = requests.With(request.Key, request.Entry())
 	}
 	return requests, nil
 }
@@ -197,27 +186,18 @@ func (x *exchange) readHeld() {
 		close(x.pumped)
 	}
 	if x.s.d.parks.Remove(x.s.handle(x.task), x) { // otherwise whoever removed it frees it
-		x.settleNothing()
+		for _, q := range x.forget() {
+			x.s.post(unrelated(q.id))
+		}
 		x.free()
 	}
 }
 
 // answer passes the client's answers on to the questions of a task.
 func (x *exchange) answer(c *mcp.Call) {
-	settled, _ := x.settle(c)
-	for _, a := range settled {
-		x.s.post(a.body)
-	}
-}
-
-// settleNothing answers the open questions of a task that needs no answers any more.
-func (x *exchange) settleNothing() {
-	x.mu.Lock()
-	open := x.open
-	x.open = nil
-	x.mu.Unlock()
-	for _, q := range open {
-		x.s.post(unrelated(q.id))
+	answers, _ := x.settle(c)
+	for _, body := range answers {
+		x.s.post(body)
 	}
 }
 

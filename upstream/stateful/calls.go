@@ -28,13 +28,6 @@ func (c *calls) remove(x *exchange) {
 	delete(c.all, x.id)
 }
 
-// get returns the call of a request, nil for none.
-func (c *calls) get(id int64) *exchange {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all[id]
-}
-
 func (c *calls) list() []*exchange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,11 +57,6 @@ func (c *calls) only() *exchange {
 		return nil
 	}
 	return all[0]
-}
-
-// inProgress returns the call that a progress message belongs to, nil for none.
-func (c *calls) inProgress(m wire.Message) *exchange {
-	return c.find(func(x *exchange) bool { return x.owns(m) })
 }
 
 // ofTask returns the call that waits for the task that a message names (2025-11-25

@@ -11,9 +11,12 @@ import (
 
 // deliver handles a message that came outside of a call's own stream.
 func (s *session) deliver(m wire.Message) {
+	var x *exchange // that a message without a reference to a call is for; nil if that is unclear
+	if !s.shared() {
+		x = s.calls.only()
+	}
 	switch m.Kind {
 	case wire.Request:
-		x := s.only()
 		if x != nil && !x.elsewhere {
 			x = nil // its caller reads its own stream and cannot be interrupted
 		}
@@ -25,9 +28,8 @@ func (s *session) deliver(m wire.Message) {
 		}
 		s.serve(m, x)
 	case wire.Notification:
-		x := s.only()
 		if m.Method == mcp.NoteProgress {
-			x = s.calls.inProgress(m)
+			x = s.calls.find(func(x *exchange) bool { return x.owns(m) })
 		}
 		s.note(m, x)
 	}
@@ -112,15 +114,6 @@ func unrelated(id mcp.Raw) []byte { return wire.AppendError(nil, id, errUnrelate
 
 var errUnrelated = mcp.Errorf(failure.QuestionRefused, "the request belongs to no call that is under way").WithCode(mcp.CodeInvalidParams)
 
-// only returns the call that a message without a reference to one is for, nil if that is
-// unclear.
-func (s *session) only() *exchange {
-	if s.shared() {
-		return nil
-	}
-	return s.calls.only()
-}
-
 // completed reports that the user is done at a URL: to the call that asked, if it still
 // runs, otherwise to the client's session. Clients without a session come back by
 // themselves.
@@ -130,7 +123,7 @@ func (s *session) completed(m wire.Message) {
 		return
 	}
 	event := mcp.Event{Method: m.Method, Params: mcp.Object("elicitationId", mcp.String(ours))}
-	if x := s.calls.get(request); x != nil && x.tell(event) {
+	if x := s.calls.find(func(x *exchange) bool { return x.id == request }); x != nil && x.tell(event) {
 		return
 	}
 	if tell := s.d.cfg.Tell; tell != nil && !s.shared() && !s.at.Sweeps {
@@ -145,11 +138,10 @@ func (s *session) completed(m wire.Message) {
 
 // lists passes on news of the lists of a client's own session.
 func (s *session) lists(news mcp.SessionLists) {
-	if s.shared() || s.d.cfg.Lists == nil {
-		return
+	if !s.shared() {
+		news.Session, news.At = s.at.Key.session, s.id
+		s.d.cfg.Lists(news)
 	}
-	news.Session, news.At = s.at.Key.session, s.id
-	s.d.cfg.Lists(news)
 }
 
 // listsAfter reports which lists may have changed because of a call that was answered.

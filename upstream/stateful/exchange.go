@@ -42,7 +42,7 @@ type exchange struct {
 	// change.
 	token int64
 	// elsewhere says that questions may come outside of the stream, so that the caller
-	// waits for wake from the beginning. It does not change.
+	// cannot simply read it, and waits for wake from the beginning. It does not change.
 	elsewhere bool
 	pumped    chan struct{} // closed when the goroutine that reads the stream has ended; nil for none
 
@@ -57,8 +57,9 @@ type exchange struct {
 	err    error
 }
 
-// callWithRoots makes a call, after the question for roots if one has to come first.
-func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+// call makes a call, after the question for roots if one has to come first. It releases the
+// session, unless the call is parked.
+func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.State != "" {
 		s.roots.give(c)
 	} else if reply := s.roots.before(c); reply != nil {
@@ -66,15 +67,6 @@ func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 		return reply, nil
 	}
 	s.roots.settle()
-	return s.call(ctx, c)
-}
-
-// call makes a call. It releases the session, unless the call is parked.
-func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if mcp.IsTaskMethod(c.Method) && !s.server.Tasks {
-		s.release()
-		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
-	}
 	x := &exchange{call: c}
 	if c.Method == mcp.MethodTasksResult {
 		x.task = c.Name
@@ -87,7 +79,7 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // what runs at the same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.trail, x.wake = s, s.env.NextID(), x.call.Notify, x.call.Trail, make(chan struct{}, 1)
-	x.elsewhere = s.asksElsewhere() || x.task != "" && s.declared.Any()
+	x.elsewhere = s.declared.Any() && (x.task != "" || !s.shared() && s.getStream.mayAsk.Load())
 	life, err := s.env.Life(ctx, false)
 	if err != nil {
 		x.abandon()
@@ -257,6 +249,17 @@ func (x *exchange) signal() {
 	}
 }
 
+// await waits until what done reports is true, or for as long as ctx lasts.
+func (x *exchange) await(ctx context.Context, done func() bool) {
+	for !done() {
+		select {
+		case <-x.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // tell sends an event to the caller, if one waits, and reports whether it did. The lock is
 // held, so that nothing follows the caller's reply.
 func (x *exchange) tell(e mcp.Event) bool {
@@ -276,21 +279,16 @@ func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 		x.pumped = make(chan struct{})
 		x.s.env.Spawn(x.pump)
 	}
-	var window <-chan time.Time
 	for {
+		x.await(context.Background(), func() bool { return x.asks() || x.over() })
 		if x.over() {
 			return x.finish(ctx)
 		}
-		if window == nil && x.asks() {
-			window = time.After(roundWindow)
-		}
-		select {
-		case <-x.wake:
-		case <-window:
-			if x.asks() && !x.over() {
-				return x.park()
-			}
-			window = nil
+		window, cancel := context.WithTimeout(context.Background(), roundWindow)
+		x.await(window, x.over)
+		cancel()
+		if x.asks() && !x.over() {
+			return x.park()
 		}
 	}
 }
@@ -338,11 +336,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		x.s.listsAfter(x.call)
 		return x.first.Reply(x.taskReply(result)), nil
 	}
-	list, err := dialect.ReadList(x.call.Method, result)
-	if err != nil {
-		return nil, err
-	}
-	return &mcp.Reply{List: list}, nil
+	return dialect.ReadList(x.call.Method, result)
 }
 
 // free ends the exchange. Any other reader of its streams must be about to end.

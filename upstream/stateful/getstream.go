@@ -80,6 +80,7 @@ func (t *getStream) read(opened chan struct{}) {
 		if first { // after missed: a caller that waited has missed nothing
 			close(opened)
 		}
+		var pause time.Duration
 		switch {
 		case errors.Is(err, transport.ErrNoGETStream):
 			return
@@ -87,7 +88,6 @@ func (t *getStream) read(opened chan struct{}) {
 			t.gone()
 			return
 		case err == nil:
-			var pause time.Duration
 			var why error
 			lastID, pause, why = t.drain(stream)
 			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
@@ -96,18 +96,17 @@ func (t *getStream) read(opened chan struct{}) {
 			} else {
 				pauses.Reset()
 			}
-			if pause > 0 {
-				if dialect.Wait(t.base, max(pause, leastPause)) != nil {
-					return
-				}
-				continue
-			}
 		default:
 			if status, ok := errors.AsType[*transport.StatusError](err); ok && lastID != "" && status.Status/100 == 4 {
 				lastID = "" // the stream cannot be resumed
 			}
 		}
-		if dialect.Wait(t.base, pauses.NextBackOff()) != nil {
+		if pause > 0 {
+			pause = max(pause, leastPause)
+		} else {
+			pause = pauses.NextBackOff()
+		}
+		if dialect.Wait(t.base, pause) != nil {
 			return
 		}
 	}

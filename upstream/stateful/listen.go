@@ -98,48 +98,34 @@ func (d *Dialect) another(ctx context.Context, e *dialect.Era, c *mcp.Call, lost
 // subscribed.
 func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
 	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists}
-	var failed map[string]error
-	var err error
-	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
-	if errors.Is(err, transport.ErrSessionGone) {
-		l.Want(mcp.Filter{})
-		for _, uri := range honoured.URIs {
-			if done := s.state.Unsubscribe(uri); done != nil {
-				done()
+	failed := make(map[string]error) // why resources are not honoured
+	if !s.server.Subscribe {
+		want.URIs = nil
+	}
+	want.URIs = want.URIs[:min(len(want.URIs), maxWanted)]
+	l.Want(mcp.Filter{URIs: want.URIs}) // an update may arrive on its stream before the answer
+	for _, uri := range want.URIs {
+		err := s.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
+		switch {
+		case err == nil:
+			honoured.URIs = append(honoured.URIs, uri)
+		case errors.Is(err, transport.ErrSessionGone):
+			l.Want(mcp.Filter{})
+			for _, uri := range honoured.URIs {
+				if done := s.state.Unsubscribe(uri); done != nil {
+					done()
+				}
 			}
+			return said, false
+		default:
+			failed[uri] = s.d.cfg.Failure(ctx, err)
 		}
-		return said, false
 	}
 	if s.server.Tasks {
 		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxWanted)]
 	}
 	l.Want(honoured)
 	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
-}
-
-// subscribeAll subscribes to resources. It returns the subscribed ones and, for the others,
-// why they failed. The error says that the session is lost.
-func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []string) (uris []string, failed map[string]error, err error) {
-	if !s.server.Subscribe {
-		return nil, nil, nil
-	}
-	all = all[:min(len(all), maxWanted)]
-	l.Want(mcp.Filter{URIs: all}) // an update may arrive on its stream before the answer
-	for _, uri := range all {
-		err = s.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
-		switch {
-		case err == nil:
-			uris = append(uris, uri)
-		case errors.Is(err, transport.ErrSessionGone):
-			return uris, nil, err
-		default:
-			if failed == nil {
-				failed = make(map[string]error)
-			}
-			failed[uri] = s.d.cfg.Failure(ctx, err)
-		}
-	}
-	return uris, failed, nil
 }
 
 // subscribe asks the server for updates of a resource.
@@ -197,7 +183,7 @@ func (s *session) resubscribe(uris []string) {
 		case errors.Is(err, transport.ErrSessionGone): // the next session resubscribes to all of them
 			s.lose()
 		case err == nil:
-			s.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+			s.state.Tell(mcp.ResourceUpdated(uri))
 		}
 		return err == nil || s.over()
 	}

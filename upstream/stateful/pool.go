@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -90,13 +91,19 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 
 // open opens the session of an entry, or resumes the kept one.
 func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
-	err = d.env.Connect(func(ctx context.Context) error {
-		if s = d.resume(ctx, at, e); s != nil {
-			return nil
+	err = d.env.Connect(func(ctx context.Context) (err error) {
+		if s = d.resume(ctx, at, e); s == nil {
+			if s, err = d.begin(ctx, at, e); err != nil {
+				return err
+			}
+			d.save(ctx, s, e)
 		}
-		var err error
-		s, err = d.eitherWay(e, func(e *dialect.Era) (*session, error) { return d.begin(ctx, at, e) })
-		return err
+		s.restore(ctx)
+		d.env.Watch(s.base, s.conn, func(lived time.Duration) {
+			d.crashed(at, lived)
+			s.cancel()
+		})
+		return nil
 	})
 	if err != nil && d.env.Process {
 		d.crashed(at, 0)
@@ -104,21 +111,21 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
 	return s, err
 }
 
-// eitherWay opens a session over HTTP+SSE if the server knows no other way.
-func (d *Dialect) eitherWay(e *dialect.Era, open func(*dialect.Era) (*session, error)) (*session, error) {
-	s, err := open(e)
+// begin opens a session on a new connection, over HTTP+SSE if the server knows no other way.
+func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*session, error) {
+	s, err := d.agree(ctx, at, e)
 	if !errors.Is(err, dialect.ErrWrongEra) || e.SSE {
 		return s, err
 	}
 	older := &dialect.Era{Rev: e.Rev, SSE: true}
-	if s, err = open(older); err == nil {
+	if s, err = d.agree(ctx, at, older); err == nil {
 		d.env.Learn(e, older)
 		d.env.Log.Info("upstream speaks HTTP+SSE")
 	}
 	return s, err
 }
 
-// agree opens a session on a new connection.
+// agree opens a session on a new connection, in the way of an era.
 func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *session, err error) {
 	began, agreed := time.Now(), ""
 	defer func() { d.env.Tried(e, agreed, began, err) }()
@@ -141,29 +148,13 @@ func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *sess
 func (d *Dialect) Try(e *dialect.Era) error {
 	return d.env.Connect(func(ctx context.Context) error {
 		at := &entry{Data: &place{id: rand.Text(), owner: &transport.Identity{}, declared: dialect.Neutral(&mcp.Call{}, e.Rev), state: restore.New(true)}}
-		s, err := d.eitherWay(e, func(e *dialect.Era) (*session, error) { return d.agree(ctx, at, e) })
+		s, err := d.begin(ctx, at, e)
 		if err == nil {
 			s.cancel()
 			d.env.CloseConn(s.conn)
 		}
 		return err
 	})
-}
-
-// begin begins the session of an entry.
-func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*session, error) {
-	s, err := d.agree(ctx, at, e)
-	if err != nil {
-		return nil, err
-	}
-	conn := s.conn
-	d.save(ctx, s, e)
-	s.restore(ctx)
-	d.env.Watch(s.base, conn, func(lived time.Duration) {
-		d.crashed(at, lived)
-		s.cancel()
-	})
-	return s, nil
 }
 
 // crashed notes that the process of an entry, or its event stream, ended by itself.
@@ -224,7 +215,6 @@ func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *sessio
 	s.roots.owed = true // the roots may have changed, or the server was told none
 	s.learn(mcp.Object("capabilities", mcp.Raw(known.Capabilities)))
 	at.Data.kept.Store(&known.ID)
-	s.restore(ctx)
 	return s
 }
 
@@ -245,13 +235,10 @@ func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 // Disown forgets what is kept of sessions: no other Dialect resumes them, and they end with this
 // one.
 func (d *Dialect) Disown(ctx context.Context) {
-	var all []*entry
-	for at := range d.pool.All() {
-		if at.Data.kept.Load() != nil {
-			all = append(all, at)
+	for _, at := range slices.Collect(d.pool.All()) {
+		if at.Data.kept.Load() == nil {
+			continue
 		}
-	}
-	for _, at := range all {
 		if err := d.kept.save(ctx, at.Key, nil); err != nil {
 			d.env.Log.Debug("session not forgotten", "error", err)
 			continue

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -94,15 +95,13 @@ func (x *exchange) outside() *mcp.Room {
 func (x *exchange) withdraw(id mcp.Raw) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i, q := range x.open {
-		if !bytes.Equal(q.id, id) {
-			continue
-		}
-		x.open = append(x.open[:i:i], x.open[i+1:]...)
-		x.room.Give(int64(len(q.request.Params)))
-		x.tellWithdrawn(q)
+	i := slices.IndexFunc(x.open, func(q question) bool { return bytes.Equal(q.id, id) })
+	if i < 0 {
 		return
 	}
+	x.room.Give(int64(len(x.open[i].request.Params)))
+	x.tellWithdrawn(x.open[i])
+	x.open = slices.Delete(x.open, i, i+1)
 }
 
 // tellWithdrawn is called with mu held.
@@ -161,7 +160,8 @@ func (d *Dialect) Waits(state dialect.State) bool {
 func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x, ok := d.takeParked(c)
 	if !ok {
-		return nil, errNotParked()
+		return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call anew").
+			WithData(mcp.Object("reason", mcp.String("expired")))
 	}
 	x.life.Resume(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
 	x.life.Room.Store(c.Room)
@@ -171,8 +171,8 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x.mu.Lock()
 	x.notify, x.trail = c.Notify, c.Trail // before the answers are sent: progress may follow at once
 	x.mu.Unlock()
-	settled, left := x.settle(c)
-	if err := x.pass(settled); err != nil {
+	answers, left := x.settle(c)
+	if err := x.pass(answers); err != nil {
 		x.end(nil, x.life.Why(err))
 		x.life.Cancel(nil) // stops the pump's reading
 	}
@@ -182,23 +182,12 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return x.wait(ctx)
 }
 
-func errNotParked() *mcp.Error {
-	return mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call anew").
-		WithData(mcp.Object("reason", mcp.String("expired")))
-}
-
-// answered is a question with the answer for the server.
-type answered struct {
-	question
-	body []byte
-}
-
 // pass sends answers until one fails.
-func (x *exchange) pass(settled []answered) error {
+func (x *exchange) pass(answers [][]byte) error {
 	var err error
-	for _, a := range settled {
-		x.follows().ToServer(nil, a.body)
-		if err = x.s.conn.Post(x.life, a.body); err != nil {
+	for _, body := range answers {
+		x.follows().ToServer(nil, body)
+		if err = x.s.conn.Post(x.life, body); err != nil {
 			break
 		}
 	}
@@ -214,9 +203,9 @@ func (x *exchange) pass(settled []answered) error {
 	return fmt.Errorf("%w: the answer of the user was not taken: %v", transport.ErrBroken, err)
 }
 
-// settle removes the answered questions, and returns them with the answers in the server's
-// form. A question without an answer, or with a malformed one, stays open.
-func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
+// settle removes the answered questions, and returns the answers in the server's form. A
+// question without an answer, or with a malformed one, stays open.
+func (x *exchange) settle(c *mcp.Call) (answers [][]byte, left int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var open []question
@@ -224,20 +213,29 @@ func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 		answer, refusal := c.Answers[q.request.Key], c.Refused[q.request.Key]
 		switch {
 		case refusal != nil:
-			x.room.Give(int64(len(q.request.Params)))
-			settled = append(settled, answered{q, wire.AppendError(nil, q.id, refusal)})
+			answers = append(answers, wire.AppendError(nil, q.id, refusal))
 		case wire.ValidAnswer(q.request.Method, answer):
 			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
 				x.s.state.Roots.Learn(answer, q.changes)
 			}
-			x.room.Give(int64(len(q.request.Params)))
-			settled = append(settled, answered{q, x.s.answer(q.id, q.request.Method, answer)})
+			answers = append(answers, x.s.answer(q.id, q.request.Method, answer))
 		default:
 			open = append(open, q)
+			continue
 		}
+		x.room.Give(int64(len(q.request.Params)))
 	}
 	x.open = open
-	return settled, len(open)
+	return answers, len(open)
+}
+
+// forget removes the open questions, and returns them.
+func (x *exchange) forget() []question {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	open := x.open
+	x.open = nil
+	return open
 }
 
 // LetGo ends the parked call of a retry that will never be made.
@@ -251,11 +249,7 @@ func (d *Dialect) LetGo(c *mcp.Call) {
 // call, it says that the questions will not be answered. The other order makes an official
 // server lose its session: the cancellation meets a call that has just resumed and ended.
 func (x *exchange) giveUp() {
-	x.mu.Lock()
-	open := x.open
-	x.open = nil
-	over := x.done
-	x.mu.Unlock()
+	open, over := x.forget(), x.over()
 	if !over && !x.s.env.Process { // over stdio, closing the stream says it
 		x.s.post(transport.Cancelled(x.id, "nobody answered in time"))
 		if len(open) > 0 && x.ends() {
@@ -285,16 +279,9 @@ func (x *exchange) giveUp() {
 
 // ends waits briefly for the server to answer a call that it was told is cancelled.
 func (x *exchange) ends() bool {
-	late := time.After(cancelWait)
-	for waits := true; waits && !x.over(); {
-		select {
-		case <-x.wake:
-		case <-late:
-			waits = false
-		case <-x.s.env.Base.Done():
-			waits = false
-		}
-	}
+	ctx, cancel := context.WithTimeout(x.s.env.Base, cancelWait)
+	defer cancel()
+	x.await(ctx, x.over)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	_, refused := errors.AsType[*mcp.Error](x.err)

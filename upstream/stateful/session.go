@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,14 +130,9 @@ func (s *session) restore(ctx context.Context) {
 	if level != "" {
 		s.setLevel(ctx, level)
 	}
-	var failed []string
-	for _, uri := range uris {
-		if s.subscribeAgain(ctx, uri) != nil {
-			failed = append(failed, uri)
-		}
-	}
-	if len(failed) > 0 {
-		s.env.Spawn(func() { s.resubscribe(failed) })
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return s.subscribeAgain(ctx, uri) == nil })
+	if len(uris) > 0 {
+		s.env.Spawn(func() { s.resubscribe(uris) })
 	}
 }
 
@@ -152,9 +148,7 @@ func (s *session) request(ctx context.Context, method string, params mcp.Raw) (m
 
 // roundTrip makes a request of the gateway's own and returns its response.
 func (s *session) roundTrip(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
-	id := s.env.NextID()
-	life := transport.NewLife(ctx, s.env.Timeout.Call, s.env.Timeout.Total)
-	return dialect.Exchange(s.conn, &transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)}, s.deliver)
+	return s.env.Ask(ctx, s.conn, nil, method, params, s.deliver)
 }
 
 // setLevel sets the server's log level, if the server supports logging. A server that
@@ -208,12 +202,6 @@ func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
 // shared reports whether calls of several clients may use the session. Messages of the
 // server that name no call then go to none of them.
 func (s *session) shared() bool { return s.at.Key.session == "" }
-
-// asksElsewhere reports whether questions of a call may come outside of its own stream, so
-// that its caller cannot simply read that stream.
-func (s *session) asksElsewhere() bool {
-	return s.declared.Any() && !s.shared() && s.getStream.mayAsk.Load()
-}
 
 // over reports whether the session has ended.
 func (s *session) over() bool { return s.base.Err() != nil || dialect.Lost(s.conn) }

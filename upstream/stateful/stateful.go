@@ -49,7 +49,7 @@ type Config struct {
 	Asks func(*mcp.Caller) int
 	// Tell is upstream.Deps.Tell; may be nil.
 	Tell func(session string, e mcp.Event)
-	// Lists is upstream.Deps.Lists; may be nil.
+	// Lists is upstream.Deps.Lists.
 	Lists func(mcp.SessionLists)
 	// Failure turns an error into one that a client may read.
 	Failure func(context.Context, error) error
@@ -101,8 +101,12 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		if step.End(""); err != nil {
 			return nil, err
 		}
-		call := s.callWithRoots
-		if c.Tasks == mcp.ExtensionTasks && mcp.IsTaskMethod(c.Method) {
+		call := s.call
+		switch task := mcp.IsTaskMethod(c.Method); {
+		case task && !s.server.Tasks:
+			s.release()
+			return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
+		case task && c.Tasks == mcp.ExtensionTasks:
 			call = s.bridge
 		}
 		reply, err := call(ctx, c)

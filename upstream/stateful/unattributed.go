@@ -101,15 +101,13 @@ func (u *unattributed) attribute() {
 	}
 	overdue := age >= attributeTime || s.base.Err() != nil
 	decided := overdue || len(askers) == 1 && time.Since(u.left) >= attributePause || age >= attributePause && len(askers) > 0 && len(held) >= len(askers)
-	if decided {
-		u.held = nil
-	} else {
-		u.wait = time.AfterFunc(next, func() { s.env.Spawn(u.attribute) })
-	}
-	u.mu.Unlock()
 	if !decided {
+		u.wait = time.AfterFunc(next, func() { s.env.Spawn(u.attribute) })
+		u.mu.Unlock()
 		return
 	}
+	u.held = nil
+	u.mu.Unlock()
 	for i, h := range held {
 		why := errUnrelated
 		if !overdue {

@@ -15,18 +15,17 @@ import (
 // link is a connection that the dialect has opened.
 type link struct {
 	transport.Conn
+	at      *entry
 	closing context.CancelFunc // marks the connection as closed by us
 }
 
 type entry = pool.Entry[string, *transport.Identity, *link]
 
 // connect returns the connection for a call: over HTTP one that sends requests, over stdio
-// the one process. The caller must release it.
-func (d *Dialect) connect(ctx context.Context, e *dialect.Era, c *mcp.Call) (conn transport.Conn, release func(), err error) {
+// the one process. The caller must release its entry.
+func (d *Dialect) connect(ctx context.Context, e *dialect.Era, c *mcp.Call) (*link, error) {
 	user := d.env.User(&c.Caller)
-	var held *entry
 	l, err := d.links.Acquire(ctx, user, func(at *entry, fresh bool) {
-		held = at
 		if fresh {
 			at.Data = &transport.Identity{}
 		}
@@ -38,14 +37,11 @@ func (d *Dialect) connect(ctx context.Context, e *dialect.Era, c *mcp.Call) (con
 			at.Data.Meet(&c.Caller)
 		}
 	}, func(at *entry) (*link, error) { return d.open(at, e) })
-	if err != nil {
-		return nil, nil, dialect.NotStarted(err)
-	}
-	return l.Conn, func() { d.links.Release(held) }, nil
+	return l, dialect.NotStarted(err)
 }
 
 func (d *Dialect) open(at *entry, e *dialect.Era) (*link, error) {
-	l := &link{}
+	l := &link{at: at}
 	err := d.env.Connect(func(ctx context.Context) (err error) {
 		l.Conn, err = d.env.Dial(ctx, at.Data, e)
 		return err

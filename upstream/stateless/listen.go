@@ -27,24 +27,10 @@ func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Rev
 		declared = dialect.Declare(c.Caps, rev)
 	}
 	out := dialect.Request{ID: id, Call: c, Rev: rev, Meta: d.meta(rev, declared.Raw, "")}
-	stream, err := conn.Start(&transport.Request{
+	m, _, err := dialect.Exchange(conn, &transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body: out.Append(nil), Header: header(conn, rev, c.Method, ""),
-	})
-	if err != nil {
-		return nil, refusal(life.Why(err))
-	}
-	defer stream.Close()
-	for {
-		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return nil, life.Why(err)
-		case dialect.Answers(m, id) && m.Error != nil:
-			return nil, wire.ReadError(m.Error)
-		case dialect.Answers(m, id):
-			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
-		}
+	}, func(m wire.Message) {
 		switch m.Method {
 		case mcp.NoteAcknowledged, mcp.NoteToolsListChanged, mcp.NotePromptsListChanged,
 			mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated:
@@ -59,5 +45,9 @@ func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Rev
 				c.Notify(mcp.Event{Method: m.Method, Params: task})
 			}
 		}
+	})
+	if err := refusal(m, err); err != nil {
+		return nil, err
 	}
+	return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 }

@@ -28,7 +28,8 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 			return nil, d.env.Admit.AskedTooMuch()
 		}
 		return reply, err
-	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.Tasks && isTask(result):
+	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.Tasks &&
+		mcp.TaskID(result) != "" && result.At("status").Text() != "":
 		reply.Task = true
 		return reply, nil
 	default:
@@ -45,14 +46,11 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 	if mcp.ListMember(c.Method) == "" {
 		return reply, nil
 	}
-	list, err := dialect.ReadList(c.Method, result)
-	if err != nil {
-		return nil, err
+	reply, err := dialect.ReadList(c.Method, result)
+	if err == nil && c.Method == mcp.MethodToolsList && !d.env.Process {
+		reply.List = d.LearnTools(c, reply.List)
 	}
-	if c.Method == mcp.MethodToolsList && !d.env.Process {
-		list = d.LearnTools(c, list)
-	}
-	return &mcp.Reply{List: list}, nil
+	return reply, err
 }
 
 // askReply turns an InputRequiredResult into an Ask (2026-07-28 basic/patterns/mrtr). Keys
@@ -62,23 +60,22 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 	var err error
 	requests, hasRequests := result.Member("inputRequests")
 	requests.Each(func(key string, request mcp.Raw) bool {
-		method, _ := request.Member("method")
-		params, _ := request.Member("params")
-		if why := declared.Refuses(method.Text(), params); why != nil {
+		method, params := request.At("method").Text(), request.At("params")
+		if why := declared.Refuses(method, params); why != nil {
 			err = mcp.UpstreamError(failure.QuestionImpossible, d.env.Upstream, mcp.ExecutedUnknown,
 				"Upstream %s asks what it was told cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}
-		if method.Text() == mcp.MethodElicit { // there is no such id in this dialect, and a server must not forge ours
+		if method == mcp.MethodElicit { // there is no such id in this dialect, and a server must not forge ours
 			params = params.Without("elicitationId")
 		}
-		params, why := d.env.Voice.Put(method.Text(), params)
+		params, why := d.env.Voice.Put(method, params)
 		if why != nil {
 			err = mcp.UpstreamError(failure.QuestionImpossible, d.env.Upstream, mcp.ExecutedUnknown,
 				"Upstream %s asks what the user cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}
-		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(mcp.Raw(`"` + key + `"`).Text()), Method: method.Text(), Params: params})
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(mcp.Raw(`"` + key + `"`).Text()), Method: method, Params: params})
 		return true
 	})
 	if err != nil {

@@ -9,8 +9,8 @@ package stateless
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -43,15 +43,15 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		return d.discover(ctx, e, c)
 	}
 	step := c.Trail.Begin("session", d.env.Upstream)
-	conn, release, err := d.connect(ctx, e, c)
+	l, err := d.connect(ctx, e, c)
 	if step.End(""); err != nil {
 		return nil, err
 	}
-	defer release()
+	defer d.links.Release(l.at)
 	if c.Method == mcp.MethodListen {
-		return d.listen(ctx, conn, e.Rev, c)
+		return d.listen(ctx, l.Conn, e.Rev, c)
 	}
-	return d.call(ctx, conn, e, c)
+	return d.call(ctx, l.Conn, e, c)
 }
 
 // call makes a call on a connection.
@@ -71,25 +71,21 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	if c.Session == "" && !mcp.CanAsk(c.Method) {
 		declared = dialect.Neutral(c, rev)
 	}
-	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
+	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
 		return d.callInTask(ctx, conn, rev, c, declared.WithTasks())
 	} else if ok {
-		result, err = d.repair(ctx, conn, e, c, declared, refused)
+		reply, err = d.repair(ctx, conn, e, c, declared, refused)
 	}
 	if err != nil {
 		return nil, err
-	}
-	reply := &mcp.Reply{Result: result}
-	if stream != nil { // not after a repair
-		reply = stream.Reply(result)
 	}
 	return d.reply(c, declared, reply)
 }
 
 // repair reacts to an error that concerns our hop, and makes the request once more: it was
 // refused, so it did not run. Such errors are never passed on.
-func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (mcp.Raw, error) {
+func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (*mcp.Reply, error) {
 	rev := e.Rev
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
@@ -102,7 +98,7 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 		}
 		d.env.Learn(e, &dialect.Era{Rev: rev})
 	case mcp.CodeMissingCapability:
-		if wasDeclared(declared, refused) {
+		if required := refused.Data.At("requiredCapabilities"); required.IsObject() && declared.Has(required) {
 			return nil, dialect.HopError(d.env.Upstream, refused)
 		}
 		return nil, refused
@@ -111,98 +107,67 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 	default:
 		return nil, refused
 	}
-	result, _, err := d.roundTrip(ctx, conn, rev, c, declared)
+	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if again, ok := errors.AsType[*mcp.Error](err); ok && again.Code == refused.Code {
 		return nil, dialect.HopError(d.env.Upstream, again)
 	}
-	return result, err
+	return reply, err
 }
 
-// wasDeclared reports whether the server demands capabilities that it was already told of.
-func wasDeclared(declared dialect.Capabilities, refused *mcp.Error) bool {
-	required, _ := refused.Data.Member("requiredCapabilities")
-	return required.IsObject() && declared.Has(required)
-}
-
-// roundTrip sends the call and reads on to its result. The returned stream is already
-// closed, but still holds the result's Outline and Release. Over HTTP it makes exactly one
-// POST.
-func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (result mcp.Raw, of transport.Stream, err error) {
+// roundTrip sends the call and reads on to its result. Over HTTP it makes exactly one POST.
+func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	life, err := d.env.Life(ctx, false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	life.Room.Store(c.Room)
+	return d.send(life, conn, rev, c, declared)
+}
+
+// send makes a round trip of this life.
+func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	id := d.env.NextID()
-	out := dialect.Request{
-		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c),
-		Meta: d.meta(rev, declared.Raw, c.LogLevel),
-	}
+	out := dialect.Request{ID: id, Call: c, Rev: rev, Answers: true, Meta: d.meta(rev, declared.Raw, c.LogLevel)}
 	request := &transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Trail: c.Trail, Life: life,
 		Body:   out.Append(make([]byte, 0, out.Size())),
 		Header: d.callHeader(conn, rev, c),
 	}
 	c.Trail.ToServer(request.Header, request.Body)
-	stream, err := conn.Start(request)
-	dialect.SawRefusal(c.Trail, err)
-	if err != nil {
-		return nil, nil, refusal(life.Why(err))
-	}
-	defer stream.Close()
-	for {
-		m, err := stream.Next()
-		if err != nil {
-			return nil, nil, life.Why(err)
-		}
-		dialect.Saw(c.Trail, m)
-		switch {
-		case dialect.Answers(m, id):
-			if m.Error != nil {
-				return nil, nil, wire.ReadError(m.Error)
-			}
-			return m.Result, stream, nil
-		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)):
+	m, stream, err := dialect.Exchange(conn, request, func(m wire.Message) {
+		// This dialect has no requests of servers; other messages do not concern us.
+		if m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)) {
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
-		// This dialect has no requests of servers; other messages do not concern us.
+	})
+	if err := refusal(m, err); err != nil {
+		return nil, err
 	}
+	return stream.Reply(m.Result), nil
 }
 
-// refusal classifies the statuses with which a server refuses a request. A JSON-RPC error
-// in the response is the answer.
-func refusal(err error) error {
+// refusal returns why a request has no result, nil if it has one. A JSON-RPC error that comes
+// with the status of a refusal is the answer.
+func refusal(m wire.Message, err error) error {
+	if err == nil && m.Error != nil {
+		return wire.ReadError(m.Error)
+	}
 	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok {
 		return err
 	}
-	switch status.Status {
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		if !status.HasError() {
-			return dialect.ErrWrongEra
-		}
-	case http.StatusBadRequest:
-		if !status.HasError() {
-			break
-		}
-		if code := wire.ReadError(status.Message.Error).Code; code == -32000 || code == -32001 {
-			return dialect.ErrWrongEra // a server with sessions that misses one
-		}
-	default:
+	absent := status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed
+	switch {
+	case absent && !status.HasError():
+		return dialect.ErrWrongEra
+	case !absent && status.Status != http.StatusBadRequest, !status.HasError():
 		return err
 	}
-	if status.HasError() {
-		return wire.ReadError(status.Message.Error)
+	e := wire.ReadError(status.Message.Error)
+	if !absent && (e.Code == -32000 || e.Code == -32001) {
+		return dialect.ErrWrongEra // a server with sessions that misses one
 	}
-	return err
-}
-
-// serverState returns the state that a server gave a call for its retry, "" for none.
-func serverState(c *mcp.Call) string {
-	if state := dialect.ParseState(c.State); state.Kind == dialect.ServerState {
-		return state.Value
-	}
-	return ""
+	return e
 }
 
 // Probed stores the result of server/discover from the probe, nil for none. It is the
@@ -219,17 +184,14 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 		}
 	}
 	if result == nil {
-		conn, release, err := d.connect(ctx, e, c)
+		l, err := d.connect(ctx, e, c)
 		if err != nil {
 			return nil, err
 		}
-		defer release()
-		m, err := d.Exchange(ctx, conn, e.Rev, c)
-		if err != nil {
-			return nil, refusal(err)
-		}
-		if m.Error != nil {
-			return nil, wire.ReadError(m.Error)
+		defer d.links.Release(l.at)
+		m, err := d.Exchange(ctx, l.Conn, e.Rev, c)
+		if err := refusal(m, err); err != nil {
+			return nil, err
 		}
 		result = m.Result
 	}
@@ -241,13 +203,8 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 // Exchange makes a request of the gateway's own, with the method and the capabilities of a
 // call, and returns its response.
 func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (wire.Message, error) {
-	id, method := d.env.NextID(), c.Method
 	meta := "{" + d.meta(rev, dialect.Neutral(c, rev).Raw, "") + "}"
-	return dialect.Exchange(conn, &transport.Request{
-		ID: id, Method: method, Life: transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total),
-		Body:   dialect.Own(id, method, mcp.Object("_meta", mcp.Raw(meta))),
-		Header: header(conn, rev, method, ""),
-	}, nothing)
+	return d.env.Ask(ctx, conn, header(conn, rev, c.Method, ""), c.Method, mcp.Object("_meta", mcp.Raw(meta)), nothing)
 }
 
 // nothing takes messages and events that concern nobody.
@@ -255,20 +212,12 @@ func nothing[T any](T) {}
 
 // meta encodes the members of _meta that every request has, without braces.
 func (d *Dialect) meta(rev *wire.Revision, caps, logLevel string) string {
-	var b strings.Builder
-	b.Grow(len(caps) + len(d.env.ClientInfo) + 200)
-	b.WriteString(`"` + wire.MetaVersion + `":"`)
-	b.WriteString(rev.Name)
-	b.WriteString(`","` + wire.MetaClientInfo + `":`)
-	b.Write(d.env.ClientInfo)
-	b.WriteString(`,"` + wire.MetaClientCaps + `":`)
-	b.WriteString(caps)
-	if wire.ValidLogLevel(logLevel) {
-		b.WriteString(`,"` + wire.MetaLogLevel + `":"`)
-		b.WriteString(logLevel)
-		b.WriteByte('"')
+	before, after := `,"`+wire.MetaLogLevel+`":"`, `"`
+	if !wire.ValidLogLevel(logLevel) {
+		before, logLevel, after = "", "", ""
 	}
-	return b.String()
+	return `"` + wire.MetaVersion + `":"` + rev.Name + `","` + wire.MetaClientInfo + `":` + string(d.env.ClientInfo) +
+		`,"` + wire.MetaClientCaps + `":` + caps + before + logLevel + after
 }
 
 // header returns the headers that every request has, nil if the transport has none.
@@ -278,9 +227,7 @@ func header(conn transport.Conn, rev *wire.Revision, method, name string) http.H
 		return nil
 	}
 	header := make(http.Header, len(base)+3)
-	for key, values := range base {
-		header[key] = values
-	}
+	maps.Copy(header, base)
 	values := [3]string{rev.Name, method, ""}
 	header[wire.HeaderVersion] = values[0:1:1]
 	header[wire.HeaderMethod] = values[1:2:2]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,11 +21,6 @@ import (
 
 // maxPolls is how many polls of a task may fail in a row.
 const maxPolls = 3
-
-// isTask reports whether a result is a task that can be passed on.
-func isTask(result mcp.Raw) bool {
-	return mcp.TaskID(result) != "" && result.At("status").Text() != ""
-}
 
 // openTask returns a task with its questions in a form that may be passed on. It leaves out
 // questions in the task's error.
@@ -42,11 +38,7 @@ func (d *Dialect) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw
 	}
 	clean := mcp.Raw(`{}`)
 	for _, q := range reply.Ask.Requests {
-		request := mcp.Object("method", mcp.String(q.Method))
-		if q.Params != nil {
-			request = request.With("params", q.Params)
-		}
-		clean = clean.Edit(mcp.Edit{Name: q.Key, Value: request})
+		clean = clean.With(q.Key, q.Entry())
 	}
 	return task.With("inputRequests", clean), nil
 }
@@ -57,33 +49,25 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 	if c.Method != mcp.MethodToolsCall || declared.Tasks || refused.Code != mcp.CodeMissingCapability {
 		return false
 	}
-	required, _ := refused.Data.Member("requiredCapabilities")
-	others := false
-	required.Members(func(name []byte, value mcp.Raw) bool {
-		others = string(name) != "extensions"
-		value.Members(func(name []byte, _ mcp.Raw) bool {
-			others = others || string(name) != mcp.TasksExtension
-			return !others
-		})
-		return !others
-	})
-	return !others && mcp.DeclaresTasks(required)
+	required := refused.Data.At("requiredCapabilities")
+	others := required.Edit(mcp.Edit{Name: "extensions"})
+	extensions := required.At("extensions").Edit(mcp.Edit{Name: mcp.TasksExtension})
+	return mcp.DeclaresTasks(required) && string(others) == "{}" && string(extensions) == "{}"
 }
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
 // resulting task.
 func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	defer d.env.Hold()()
-	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
-	if err != nil {
-		return nil, err
+	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
+	if err == nil {
+		reply, err = d.reply(c, declared, reply)
 	}
-	reply, err := d.reply(c, declared, stream.Reply(result))
 	if err != nil || !reply.Task {
 		return reply, err
 	}
-	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: declared, id: mcp.TaskID(result)}
-	return w.wait(ctx, dialect.PollPause(result))
+	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: declared, id: mcp.TaskID(reply.Result)}
+	return w.wait(ctx, dialect.PollPause(reply.Result))
 }
 
 // taskWait is a call that waits for its task. Between two rounds of questions nothing of it
@@ -133,12 +117,9 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 		if _, err := w.ask(ctx, update); err != nil {
 			return nil, w.lost(ctx, err)
 		}
-		for key := range c.Answers {
-			if !slices.Contains(w.answered, key) {
-				w.answered = append(w.answered, key)
-			}
-		}
+		w.answered = slices.AppendSeq(w.answered, maps.Keys(c.Answers))
 		slices.Sort(w.answered)
+		w.answered = slices.Compact(w.answered)
 	}
 	return w.wait(ctx, dialect.LeastPoll)
 }
@@ -154,7 +135,7 @@ func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, e
 		if err := dialect.Wait(ctx, pause); err != nil {
 			return nil, w.lost(ctx, err)
 		}
-		task, err := w.ask(ctx, &mcp.Call{Method: mcp.MethodTasksGet})
+		reply, err := w.ask(ctx, &mcp.Call{Method: mcp.MethodTasksGet})
 		if err != nil {
 			if _, answered := errors.AsType[*mcp.Error](err); answered || ctx.Err() != nil || failures == maxPolls {
 				return nil, w.lost(ctx, err)
@@ -162,8 +143,8 @@ func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, e
 			failures++
 			continue
 		}
-		failures, pause = 0, dialect.PollPause(task)
-		if reply, err := w.look(task); reply != nil || err != nil {
+		failures, pause = 0, dialect.PollPause(reply.Result)
+		if reply, err := w.look(reply.Result); reply != nil || err != nil {
 			return reply, err
 		}
 	}
@@ -231,10 +212,9 @@ func (w *taskWait) report(task mcp.Raw) {
 }
 
 // ask makes a request about the task.
-func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (mcp.Raw, error) {
+func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (*mcp.Reply, error) {
 	about.Name, about.Caller, about.Trace, about.Notify = w.id, w.call.Caller, w.call.Trace, nothing
-	result, _, err := w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
-	return result, err
+	return w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
 }
 
 // lost ends a wait that failed: nobody wants the task any more.
@@ -256,27 +236,20 @@ func (w *taskWait) cancel() { w.d.env.Farewell(w.sayCancel) }
 func (w *taskWait) sayCancel() {
 	ctx, cancel := w.d.env.Goodbye()
 	defer cancel()
-	id := w.d.env.NextID()
-	out := dialect.Request{
-		ID: id, Rev: w.rev, Meta: w.d.meta(w.rev, w.declared.Raw, ""),
-		Call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
-	}
-	_, err := dialect.Exchange(w.conn, &transport.Request{
-		ID: id, Method: out.Call.Method, Caller: &out.Call.Caller, Life: transport.NewLife(ctx, dialect.Goodbye, dialect.Goodbye),
-		Body: out.Append(nil), Header: w.d.callHeader(w.conn, w.rev, out.Call),
-	}, nothing)
-	if err != nil {
+	call := &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller, Notify: nothing[mcp.Event]}
+	_, err := w.d.send(transport.NewLife(ctx, dialect.Goodbye, dialect.Goodbye), w.conn, w.rev, call, w.declared)
+	if _, answered := errors.AsType[*mcp.Error](err); err != nil && !answered { // the task may have ended
 		w.d.env.Log.Debug("task not cancelled", "error", err)
 	}
 }
 
 // LetGo cancels the task of a call with a TaskState whose retry will never come.
 func (d *Dialect) LetGo(ctx context.Context, e *dialect.Era, c *mcp.Call) error {
-	conn, release, err := d.connect(ctx, e, c)
+	l, err := d.connect(ctx, e, c)
 	if err != nil {
 		return err
 	}
-	defer release()
-	d.waiting(conn, e.Rev, c).sayCancel()
+	defer d.links.Release(l.at)
+	d.waiting(l.Conn, e.Rev, c).sayCancel()
 	return nil
 }

@@ -64,11 +64,7 @@ func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
 		kept = append(kept, item)
 	}
 	if page.Next == nil && c.Caps == nil && !d.env.PerUser { // otherwise the tools of other clients are not on it
-		for name, tool := range t.known {
-			if tool.round < t.round {
-				delete(t.known, name)
-			}
-		}
+		maps.DeleteFunc(t.known, func(_ string, known tool) bool { return known.round < t.round })
 	}
 	return page.With(kept)
 }
@@ -80,23 +76,17 @@ func (d *Dialect) DroppedTools() map[string]string {
 	return maps.Clone(d.tools.dropped)
 }
 
-func (t *tools) params(name string) []wire.ParamHeader {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.known[name].params
-}
-
 // relist reads the whole list of tools again, as the caller of a call sees it, to learn
 // their headers.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: nothing[mcp.Event]}
 	neutral := dialect.Neutral(call, rev)
 	page := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		result, _, err := d.roundTrip(ctx, conn, rev, c, neutral)
+		reply, err := d.roundTrip(ctx, conn, rev, c, neutral)
 		if err != nil {
 			return nil, err
 		}
-		return d.reply(c, neutral, &mcp.Reply{Result: result})
+		return d.reply(c, neutral, reply)
 	})
 	for _, err := range mcp.Pages(ctx, page, call, maxToolPages) {
 		if err != nil {
@@ -117,7 +107,9 @@ func (d *Dialect) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Cal
 	if header == nil || c.Method != mcp.MethodToolsCall {
 		return header
 	}
-	params := d.tools.params(c.Name)
+	d.tools.mu.RLock()
+	params := d.tools.known[c.Name].params
+	d.tools.mu.RUnlock()
 	if len(params) == 0 {
 		return header
 	}
