@@ -61,22 +61,6 @@ type visitors struct {
 	ended  *kept.Store      // those that have ended
 }
 
-// openConsole prepares the console, if one is configured.
-func openConsole(g *Gateway, cfg config.Config, shared *stores) error {
-	if cfg.Admin.Console.IsZero() {
-		return nil
-	}
-	people, err := shared.key("people who have signed in")
-	if err != nil {
-		return err
-	}
-	if g.console.flows, err = shared.key("sign-ins that have begun"); err != nil {
-		return err
-	}
-	g.console.people, g.console.ended = signin.NewSessions(shared.redis, people), signin.NewEnded(shared.redis)
-	return nil
-}
-
 // flow returns how people sign in to the console under a graph, nil if they do not.
 func (v visitors) flow(under *graph) *signin.Flow {
 	cfg := under.cfg.Admin.Console.SignIn

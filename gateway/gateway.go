@@ -185,9 +185,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.undo.onStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
-	if err := openOperators(g, cfg, shared, metrics.recent); err != nil {
-		return err
-	}
+	openOperators(g, cfg, shared, metrics.recent)
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
 		return err
 	}
@@ -234,16 +232,12 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.listener = doorway.New(listener, cfg.Connections, metrics.doorway)
 	g.undo.onStop("listener", closing(g.listener))
 
-	key, err := shared.key("request state")
-	if err != nil {
-		return err
-	}
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
 		Sessions: g.services.events.Sessions(shared.sessions),
-		Seal:     key,
+		Seal:     shared.key("request state"),
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
 

@@ -132,15 +132,12 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	if l.results == nil {
 		l.results = session.NewResults(session.ResultsConfig{})
 	}
-	if l.oauth, err = grants.NewState(l.redis, l.key); err != nil {
+	if l.oauth, err = grants.NewState(l.redis, l.newKey); err != nil {
 		return l, err
 	}
 	l.proofs = kept.New(l.redis, nil, "dpop", auth.MaxProofs)
-	if l.cursors, err = l.key("catalog cursor"); err != nil {
-		return l, err
-	}
-	l.tasks, err = l.key("task id")
-	return l, err
+	l.cursors, l.tasks = l.key("catalog cursor"), l.key("task id")
+	return l, nil
 }
 
 // turned takes the state of an upstream that its lists show.

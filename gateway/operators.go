@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
@@ -27,21 +28,23 @@ import (
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
-func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recent.Metrics) error {
+func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recent.Metrics) {
 	if !cfg.Admin.Operated() {
-		return nil
+		return
 	}
 	deps := recent.Deps{Replica: shared.cluster.Self(), Log: g.log, Metrics: metrics}
 	if shared.redis != nil {
-		key, err := shared.key("recent records")
-		if err != nil {
-			return err
-		}
-		deps.DB, deps.Key = shared.redis, key
+		deps.DB, deps.Key = shared.redis, shared.key("recent records")
 	}
 	g.recent, g.series = recent.New(deps), series.New(time.Now())
 	g.undo.onStop("recent records", g.recent.Close)
-	return openConsole(g, cfg, shared)
+	if !cfg.Admin.Console.IsZero() {
+		g.console = visitors{
+			people: signin.NewSessions(shared.redis, shared.key("people who have signed in")),
+			flows:  shared.key("sign-ins that have begun"),
+			ended:  signin.NewEnded(shared.redis),
+		}
+	}
 }
 
 // newAPI makes the API for operators.

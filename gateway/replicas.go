@@ -101,18 +101,11 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) e
 	if err != nil {
 		return err
 	}
-	approvals, err := s.key("approval")
-	if err != nil {
-		return err
-	}
+	approvals := s.key("approval")
 	s.approvals = policy.NewRedisApprovals(s.redis, approvals, "approvals")
 	s.rounds = policy.NewRedisApprovals(s.redis, approvals, "rounds")
 	s.buckets = policy.NewRedisBuckets(s.redis)
-	waiting, err := s.key("four eyes")
-	if err != nil {
-		return err
-	}
-	s.fourEyes = foureyes.NewShared(s.redis, waiting)
+	s.fourEyes = foureyes.NewShared(s.redis, s.key("four eyes"))
 	return nil
 }
 
@@ -138,8 +131,17 @@ func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.M
 	})
 }
 
-// key returns the sealing key for a purpose.
-func (s *stores) key(purpose string) (*seal.Key, error) {
+// key returns the sealing key for a purpose. The secrets are those of a valid configuration, and such a
+// secret has a key for any purpose.
+func (s *stores) key(purpose string) *seal.Key {
+	key, err := s.newKey(purpose)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+func (s *stores) newKey(purpose string) (*seal.Key, error) {
 	if s.secret == nil {
 		return seal.NewRandom(purpose)
 	}
