@@ -185,8 +185,8 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.undo.onStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
-	openOperators(g, cfg, shared, metrics.recent)
-	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
+	openOperators(g, cfg, shared, recent.NewMetrics(metrics.registry))
+	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(metrics.registry)); err != nil {
 		return err
 	}
 	if g.services, err = newServices(shared, version, g.tell, g.journal, g.log); err != nil {
@@ -197,7 +197,9 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	}
 	g.services.recorder = newRecorder(g)
 	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
-	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: metrics.traces}); err != nil {
+	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{
+		Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: tracing.NewMetrics(metrics.registry),
+	}); err != nil {
 		return err
 	}
 	g.undo.onStop("traces", g.services.tracer.Close)
@@ -205,7 +207,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.services.waiting = foureyes.New(foureyes.Deps{
 		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
 		Shared:  shared.fourEyes,
-		Metrics: metrics.fourEyes,
+		Metrics: foureyes.NewMetrics(metrics.registry),
 	})
 	if err := openAccounts(g, cfg, shared); err != nil {
 		return err
@@ -229,7 +231,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 			return err // the error of net names the address
 		}
 	}
-	g.listener = doorway.New(listener, cfg.Connections, metrics.doorway)
+	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(metrics.registry))
 	g.undo.onStop("listener", closing(g.listener))
 
 	accepted := cfg.HTTP
@@ -253,7 +255,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
-		Metrics:         metrics.front,
+		Metrics:         front.NewMetrics(metrics.registry),
 		Tracer:          g.services.tracer,
 		Trails:          g.services.trails,
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -63,14 +64,20 @@ func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err
 		}
 	}()
 	s.secret, s.accepted = cfg.Sessions.Secrets()
-	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: metrics.sessions, Redis: metrics.redis}
+	var revisions []string
+	for _, r := range wire.Revisions() {
+		if r.Stateful {
+			revisions = append(revisions, r.Name)
+		}
+	}
+	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: session.NewMetrics(metrics.registry, revisions...), Redis: metrics.redis}
 	if cfg.Sessions.Store == session.StoreRedis {
 		err = g.shareStores(s, cfg, deps)
 	} else {
 		err = s.openMemory(cfg.Sessions, deps)
 	}
 	if err == nil {
-		s.vault, err = openVault(g, cfg.Vault, s.redis, metrics.accounts)
+		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(metrics.registry))
 	}
 	return s, err
 }
