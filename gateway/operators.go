@@ -126,17 +126,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			return explain.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
-		Left: func() (all []ascaller.Left) {
-			for i, view := range now.catalog.Status() { // in the order of the upstreams
-				all = append(all, leftOut(view, now.members[i].Status())...)
-			}
-			for _, guard := range now.guards {
-				all = append(all, notApproved(guard)...)
-			}
-			return all
-		},
-		Unknown: func() []string { return unknownLists(now.catalog.Status()) },
-		Rules:   now.rules, RuleAt: func(rule string) string { return ruleAt(g, rule) }, Short: now.described.Short,
+		Now: now.now, Rules: now.rules, RuleAt: func(rule string) string { return ruleAt(g, rule) },
 	}
 }
 
