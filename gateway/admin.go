@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -268,19 +269,14 @@ type storeHealth struct {
 
 // configHealth is the state of the configuration file.
 type configHealth struct {
-	// Revision is the first 12 digits of the file's SHA-256. All replicas should have the
-	// same.
-	Revision string    `json:"revision,omitempty"`
-	Loaded   time.Time `json:"loaded"`
-	Tried    time.Time `json:"tried"`
-	Problems []string  `json:"problems,omitempty"` // why the current file is not in use
+	settings.Status
+	Problems []string `json:"problems,omitempty"` // why the current file is not in use
 }
 
 func (g *Gateway) configHealth() *configHealth {
-	status := g.ReloadStatus()
-	c := &configHealth{Revision: status.Revision, Loaded: status.Loaded, Tried: status.Tried}
-	if status.Err != nil {
-		c.Problems = strings.Split(status.Err.Error(), "\n")
+	c := &configHealth{Status: g.ReloadStatus()}
+	if c.Err != nil {
+		c.Problems = strings.Split(c.Err.Error(), "\n")
 	}
 	return c
 }

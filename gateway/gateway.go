@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -111,7 +112,7 @@ type Gateway struct {
 	mu       sync.Mutex // guards the fields below
 	current  *graph
 	retired  []*member // upstreams of earlier graphs, until nothing runs there
-	reloaded ReloadStatus
+	reloaded settings.Status
 }
 
 // New reads and validates the configuration, builds everything and binds the port. It makes no
@@ -144,7 +145,7 @@ func New(opts Options) (*Gateway, error) {
 
 func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	now := time.Now()
-	g.reloaded = ReloadStatus{Loaded: now, Tried: now}
+	g.reloaded = settings.Status{Loaded: now, Tried: now}
 	if g.file != nil {
 		l, err := g.file.Load(nil)
 		g.reloaded.Revision = l.Revision

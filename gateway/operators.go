@@ -69,9 +69,7 @@ func newAPI(g *Gateway) *admin.API {
 		Findings: func(ctx context.Context) ([]admin.Finding, error) {
 			return last.of(ctx, func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) })
 		},
-		Policy: func() admin.Policy {
-			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g, rule) })
-		},
+		Policy:     settings.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
 		Accounts:   accountsDesk(accountNewsOf(g), func() config.Config { return g.graph().cfg }),
@@ -97,7 +95,7 @@ func newAPI(g *Gateway) *admin.API {
 			return explain.ExamineWith(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
 		},
 		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
-		State: func() admin.State { return shownState(g) },
+		State: settings.State,
 		Settings: admin.Settings{
 			Text: settings.Text, Effective: settings.Effective, History: settings.Changes, Check: settings.Check, Save: settings.Save, Saves: settings.Saves,
 			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return probed(ctx, g, p) },
@@ -189,7 +187,7 @@ func settingsOf(g *Gateway) settings.Desk {
 	return settings.Desk{
 		File: g.file, History: g.history, Apply: g.Save,
 		Now:      func() config.Config { return g.graph().cfg },
-		Revision: func() string { return g.ReloadStatus().Revision },
+		Status:   g.ReloadStatus,
 		Places: func() map[string]string {
 			if places := g.rulePlaces.Load(); places != nil {
 				return *places
@@ -212,9 +210,9 @@ func deskOf(g *Gateway) servers.Desk {
 
 // factsOf collects what findings are about.
 func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
-	now, desk := g.graph(), deskOf(g)
+	now, desk, state := g.graph(), deskOf(g), settingsOf(g).State()
 	f := diagnosis.Facts{
-		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: shownState(g),
+		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: state,
 		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: certificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
@@ -223,8 +221,8 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 			return all
 		},
 	}
-	if g.file != nil && len(f.State.Problems) > 0 {
-		f.Line = lineOf(g.file.Path, f.State.Problems[0])
+	if len(state.Problems) > 0 {
+		f.Line = settingsOf(g).Line(state.Problems[0])
 	}
 	for _, m := range g.services.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnosis.Missing(m))
@@ -284,10 +282,4 @@ func reloaded(g *Gateway) (admin.Reload, error) {
 		return admin.Reload{}, err
 	}
 	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision, Problems: settings.Problems(err)}, nil
-}
-
-func shownState(g *Gateway) admin.State {
-	status, state := g.ReloadStatus(), g.graph().cfg.Summary().State
-	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, settings.Problems(status.Err)
-	return state
 }

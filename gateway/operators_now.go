@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,8 +12,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
-	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
-	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -26,22 +22,6 @@ const (
 	// findingsTime bounds how long facts are collected. What does not answer by then is away.
 	findingsTime = 5 * time.Second
 )
-
-// shownPolicy returns rules as operators see them. at returns the place of a rule.
-func shownPolicy(cfg policy.Config, at func(rule string) string) admin.Policy {
-	if cfg.IsZero() {
-		return admin.Policy{Open: true, Default: policy.DefaultAllow}
-	}
-	p := admin.Policy{Default: cmp.Or(cfg.Default, policy.DefaultDeny)}
-	for _, r := range cfg.Rules {
-		rule := admin.Rule{Name: r.Name, At: at(r.Name), Who: r.Who.String(), Allow: r.Allow, Deny: r.Deny, Ask: r.Ask, When: r.When}
-		if r.Approvers != nil {
-			rule.Approvers = r.Approvers.Who.String()
-		}
-		p.Rules = append(p.Rules, rule)
-	}
-	return p
-}
 
 // lastFindings are those that were looked for last.
 type lastFindings struct {
@@ -72,19 +52,6 @@ func (l *lastFindings) of(ctx context.Context, facts func(context.Context) diagn
 	}
 	l.all, l.at = all, time.Now()
 	return all, nil
-}
-
-// lineOf returns the line of a problem, if it is in this file.
-func lineOf(file string, p admin.Problem) string {
-	if p.File != file || p.Line < 1 {
-		return ""
-	}
-	text, _, _, err := strictyaml.SeeFile(file, config.MaxBytes)
-	lines := bytes.Split(text, []byte("\n"))
-	if err != nil || p.Line > len(lines) {
-		return ""
-	}
-	return string(bytes.TrimRight(lines[p.Line-1], "\r"))
 }
 
 // brokenOf returns what of a server no client can be shown.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -35,20 +36,8 @@ const (
 // stopped.
 var ErrNotRunning = errors.New("the gateway does not run")
 
-// ReloadStatus is the state of the configuration file.
-type ReloadStatus struct {
-	// Loaded is when the current configuration was read.
-	Loaded time.Time
-	// Tried is when the file was last read. Err is why it was not applied; nil if it was.
-	Tried time.Time
-	Err   error
-	// Revision is the first 12 hex digits of the SHA-256 of the current file; "" without a
-	// file.
-	Revision string
-}
-
 // ReloadStatus returns how the last reload went.
-func (g *Gateway) ReloadStatus() ReloadStatus {
+func (g *Gateway) ReloadStatus() settings.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.reloaded
