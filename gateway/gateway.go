@@ -94,7 +94,7 @@ type Gateway struct {
 	reached   atomic.Bool   // an issuer has answered once
 
 	journal    *audit.Journal
-	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; nil for no file
+	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; none without a file
 	admin      net.Listener                      // nil for none
 	console    visitors
 	recent     *recent.Records      // for operators; nil for none
@@ -120,6 +120,7 @@ type Gateway struct {
 // is a *config.Error.
 func New(opts Options) (*Gateway, error) {
 	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
+	g.rulePlaces.Store(new(map[string]string))
 	if opts.ConfigFile != "" {
 		g.file = &config.File{Path: opts.ConfigFile}
 	}

@@ -75,12 +75,12 @@ func newAPI(g *Gateway) *admin.API {
 		Accounts:   accountsDesk(accountNewsOf(g), func() config.Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
-		RuleAt:     func(rule string) string { return ruleAt(g, rule) },
+		RuleAt:     g.ruleAt,
 		Replicas:   func() []admin.Replica { return shownReplicas(g) },
 		Reload:     func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {
 			answer, err := explain.Explain(ctx, g.graph().cfg, q)
-			answer.RuleAt = ruleAt(g, answer.Rule)
+			answer.RuleAt = g.ruleAt(answer.Rule)
 			return answer, err
 		},
 		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
@@ -124,7 +124,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			return explain.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
-		Now: now.now, Rules: now.rules, RuleAt: func(rule string) string { return ruleAt(g, rule) },
+		Now: now.now, Rules: now.rules, RuleAt: g.ruleAt,
 	}
 }
 
@@ -186,14 +186,9 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 func settingsOf(g *Gateway) settings.Desk {
 	return settings.Desk{
 		File: g.file, History: g.history, Apply: g.Save,
-		Now:      func() config.Config { return g.graph().cfg },
-		Status:   g.ReloadStatus,
-		Places: func() map[string]string {
-			if places := g.rulePlaces.Load(); places != nil {
-				return *places
-			}
-			return nil
-		},
+		Now:    func() config.Config { return g.graph().cfg },
+		Status: g.ReloadStatus,
+		Places: func() map[string]string { return *g.rulePlaces.Load() },
 	}
 }
 

@@ -55,7 +55,8 @@ func (g *Gateway) Reload() error {
 	before := g.graph().cfg
 	l, err := g.file.Load(&before)
 	if err == nil {
-		err = g.reload(l, nil)
+		g.rulePlaces.Store(&l.Places) // of rules with the same names, if the rest fails
+		err = g.reload(l, func() error { return nil })
 	}
 	g.noteReload(l, before, err)
 	if err != nil {
@@ -101,7 +102,11 @@ func (g *Gateway) Save(text []byte, revision string) error {
 	}
 	l.Text, l.Revision = text, config.RevisionOf(text)
 	err = g.reload(l, func() error {
-		return configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
+		err := configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
+		if err == nil {
+			g.rulePlaces.Store(&l.Places)
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -125,19 +130,19 @@ func (g *Gateway) logRefused(err error) {
 	}
 }
 
-// reload applies a configuration. It is called with reloading held. keep, if there is one, is
-// called when nothing else can fail; its error means that nothing is applied.
+// ruleAt returns the place of a rule in the configuration file, "" if there is none.
+func (g *Gateway) ruleAt(rule string) string { return (*g.rulePlaces.Load())[rule] }
+
+// reload applies a configuration. It is called with reloading held. keep is called when nothing else
+// can fail; its error means that nothing is applied.
 func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	before := g.graph()
 	for _, w := range l.Warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	cfg := l.Config.WithDefaults()
-	if keep == nil {
-		g.rulePlaces.Store(&l.Places) // of rules with the same names, if the rest fails
-	}
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !config.Pins(cfg) { // these files may have changed
-		if err := g.kept(l, keep); err != nil {
+		if err := keep(); err != nil {
 			return err
 		}
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.Revision)
@@ -155,7 +160,7 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := g.kept(l, keep); err != nil {
+	if err := keep(); err != nil {
 		next.discard(before)
 		return err
 	}
@@ -171,18 +176,6 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
 	return nil
-}
-
-// kept does what is left to do before a configuration is applied.
-func (g *Gateway) kept(l config.Loaded, keep func() error) error {
-	if keep == nil {
-		return nil
-	}
-	err := keep()
-	if err == nil {
-		g.rulePlaces.Store(&l.Places)
-	}
-	return err
 }
 
 // rebuild makes the graph anew from the configuration that holds, with the lock file as it is now.
