@@ -49,7 +49,6 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
-	last := newLastFindings()
 	desk, settings := deskOf(g), settingsOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
@@ -61,14 +60,12 @@ func newAPI(g *Gateway) *admin.API {
 		Record:  func(r *record.Record) { g.journal.Put(r) },
 		Log:     g.log,
 
-		Upstreams: desk.Upstreams,
-		Server:    desk.Server,
-		Act:       desk.Act,
-		Pins:      desk.Pins,
-		Approve:   desk.Approve,
-		Findings: func(ctx context.Context) ([]admin.Finding, error) {
-			return last.of(ctx, func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) })
-		},
+		Upstreams:  desk.Upstreams,
+		Server:     desk.Server,
+		Act:        desk.Act,
+		Pins:       desk.Pins,
+		Approve:    desk.Approve,
+		Findings:   diagnosis.NewDesk(func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) }).Findings,
 		Policy:     settings.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },

@@ -1,12 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
@@ -14,45 +11,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
-
-const (
-	// findingsHold is for how long findings are good: many may look at them at a time, and Redis is
-	// asked for them.
-	findingsHold = time.Second
-	// findingsTime bounds how long facts are collected. What does not answer by then is away.
-	findingsTime = 5 * time.Second
-)
-
-// lastFindings are those that were looked for last.
-type lastFindings struct {
-	turn chan struct{} // holds one while somebody looks; guards the fields below
-	at   time.Time
-	all  []admin.Finding
-}
-
-func newLastFindings() *lastFindings { return &lastFindings{turn: make(chan struct{}, 1)} }
-
-// of returns what is not well. One looks for all who ask; when ctx ends, nobody waits any longer, and
-// whoever waits behind a looker that has left looks anew.
-func (l *lastFindings) of(ctx context.Context, facts func(context.Context) diagnosis.Facts) ([]admin.Finding, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if time.Since(l.at) < findingsHold {
-		return l.all, nil
-	}
-	looking, cancel := context.WithTimeout(ctx, findingsTime)
-	defer cancel()
-	all := diagnosis.Of(facts(looking))
-	if ctx.Err() != nil { // to whoever has left, everything looks as if it were away
-		return nil, ctx.Err()
-	}
-	l.all, l.at = all, time.Now()
-	return all, nil
-}
 
 // brokenOf returns what of a server no client can be shown.
 func brokenOf(view catalog.UpstreamView, status upstream.Status) (all []diagnosis.Broken) {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,11 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
 )
 
 // TestFindingsComeAndGo: a refused file is found at its line, without the secrets in it; and
@@ -52,65 +49,6 @@ func TestFindingsComeAndGo(t *testing.T) {
 	if text := found(); text != "" {
 		t.Error(text)
 	}
-}
-
-// TestFindingsWhileRedisHangs: one looks for all, each waits no longer than they want to, and the
-// next one looks when the first one has left.
-func TestFindingsWhileRedisHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		last, looks := newLastFindings(), 0
-		store := make(chan struct{}) // answers when it is closed
-		ask := func(ctx context.Context) <-chan string {
-			said := make(chan string, 1)
-			go func() {
-				all, err := last.of(ctx, func(ctx context.Context) diagnosis.Facts {
-					looks++
-					select {
-					case <-store:
-						return diagnosis.Facts{Series: series.New(time.Now()), Stopping: true}
-					case <-ctx.Done():
-						return diagnosis.Facts{Series: series.New(time.Now()), Store: "it does not answer"}
-					}
-				})
-				switch {
-				case err != nil:
-					said <- err.Error()
-				default:
-					said <- all[0].Kind
-				}
-			}()
-			synctest.Wait()
-			return said
-		}
-		expect := func(what string, said <-chan string, want string, wantLooks int) {
-			t.Helper()
-			synctest.Wait()
-			select {
-			case got := <-said:
-				if got != want || looks != wantLooks {
-					t.Errorf("%s gets %q after %d looks, want %q after %d", what, got, looks, want, wantLooks)
-				}
-			default:
-				t.Errorf("%s still waits", what)
-			}
-		}
-		leaves := func() (context.Context, func()) { return context.WithCancel(t.Context()) }
-		one, oneLeaves := leaves()
-		two, twoLeaves := leaves()
-		first, second, third := ask(one), ask(two), ask(t.Context())
-		twoLeaves()
-		expect("who waits and leaves", second, "context canceled", 1)
-		oneLeaves()
-		expect("who looks and leaves", first, "context canceled", 2)
-		fourth := ask(t.Context())
-		time.Sleep(findingsTime)
-		expect("who stays", third, "redis", 2)
-		expect("who waits for others", fourth, "redis", 2)
-		expect("who comes later", ask(t.Context()), "redis", 2)
-		time.Sleep(findingsHold)
-		close(store)
-		expect("who comes when it answers", ask(t.Context()), "stopping", 3)
-	})
 }
 
 // TestCertificatesOf: the files of certificates that are configured are read; each that ends, or
