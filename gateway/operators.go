@@ -206,6 +206,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 	f := diagnosis.Facts{
 		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: state,
 		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: certificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Deceits: g.services.lookout.Found(), Broken: brokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
 				all = append(all, item.Entry())
@@ -218,15 +219,6 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 	}
 	for _, m := range g.services.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnosis.Missing(m))
-	}
-	for _, d := range g.services.lookout.Found() {
-		f.Deceits = append(f.Deceits, diagnosis.Deceit{Upstream: d.Upstream, Text: d.Text})
-	}
-	for i, view := range now.catalog.Status() { // in the order of the upstreams
-		f.Broken = append(f.Broken, brokenOf(view, now.members[i].Status())...)
-	}
-	for _, i := range g.issuers() {
-		f.Issuers = append(f.Issuers, diagnosis.Issuer{URL: i.URL, State: i.State, Reason: i.Reason})
 	}
 	return f
 }

@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// brokenOf returns what of a server no client can be shown.
-func brokenOf(view catalog.UpstreamView, status upstream.Status) (all []diagnosis.Broken) {
-	for i, w := range servers.Withheld(view, status) {
-		what := w.List
-		if i >= len(view.Withheld) { // the server's own
-			what = strings.TrimSuffix(what, "s")
+// brokenOf returns what of servers no client can be shown.
+func brokenOf(now servers.Now) (all []diagnosis.Broken) {
+	for i, view := range now.Views {
+		for n, w := range servers.Withheld(view, now.Members[i].Server.Status()) {
+			what := w.List
+			if n >= len(view.Withheld) { // the server's own
+				what = strings.TrimSuffix(what, "s")
+			}
+			all = append(all, diagnosis.Broken{Upstream: view.Name, What: what, Name: w.Name, Reason: w.Reason})
 		}
-		all = append(all, diagnosis.Broken{Upstream: view.Name, What: what, Name: w.Name, Reason: w.Reason})
 	}
 	return all
 }

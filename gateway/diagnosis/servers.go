@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -140,9 +141,9 @@ func pins(f Facts) []admin.Finding {
 	})
 }
 
-// deceits finds what may deceive people or models.
-func deceits(f Facts) []admin.Finding {
-	return byServer(f.Deceits, func(d Deceit) string { return d.Upstream }, func(server string, found []Deceit) admin.Finding {
+// deceiving finds what may deceive people or models.
+func deceiving(f Facts) []admin.Finding {
+	return byServer(f.Deceits, func(d deceits.Deceit) string { return d.Upstream }, func(server string, found []deceits.Deceit) admin.Finding {
 		var texts []string
 		for _, d := range found {
 			texts = append(texts, d.Text)
