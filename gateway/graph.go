@@ -197,9 +197,12 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		if guard, ok := server.(*pinning.Guard); ok {
 			g.guards = append(g.guards, guard)
 		}
-		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != "", SignInAt: accountsPage(c, cfg.PublicURL)}
+		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
 		if m.mcp != nil {
 			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
+		}
+		if c.Auth.Type == outbound.TypeUserOAuth {
+			source.SignInAt = accounts.Origin(cfg.PublicURL) + accounts.Root
 		}
 		sources = append(sources, source)
 	}

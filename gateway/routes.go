@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
-	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
@@ -67,21 +66,10 @@ func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
 		People: signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
 		SignIn: func() *signin.Flow {
 			now := g.graph()
-			flow := accountsFlow(accountsSignIn(now.cfg.Accounts.SignIn, now.cfg.Auth.Server, now.cfg.Admin.Console.SignIn), now.cfg.Auth, now.cfg.PublicURL, now.auth, key)
-			if flow != nil {
-				flow.Ended = ended
-			}
-			return flow
+			return accountsFlow(now.cfg, now.auth, key, ended)
 		},
-		Servers: func() (all []accounts.Server) {
-			for _, u := range g.graph().cfg.Upstreams {
-				if config.Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
-					all = append(all, accountsServer(u))
-				}
-			}
-			return all
-		},
-		Failed: g.services.events.AccountRefused,
+		Servers: func() []accounts.Server { return config.AccountServers(g.graph().cfg.Upstreams) },
+		Failed:  g.services.events.AccountRefused,
 	})
 	return err
 }
