@@ -176,9 +176,11 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 	if g.staff, err = admin.NewStaff(cfg.Admin.Rules, cfg.Policy.Approvers()); err != nil {
 		return g, fmt.Errorf("admin.rules: %w", err)
 	}
-	guarded, lock, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
-	if err != nil {
-		return g, err
+	var lock pin.Lock
+	if with.collect == nil {
+		if lock, err = config.NeededLock(cfg); err != nil {
+			return g, err
+		}
 	}
 	if with.servers != nil {
 		g.lock = lock
@@ -193,9 +195,13 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 			return g, err
 		}
 		g.members = append(g.members, m)
-		server := guarded(m.counted, c)
-		if guard, ok := server.(*pinning.Guard); ok {
-			g.guards = append(g.guards, guard)
+		server := m.counted
+		switch mode := config.PinMode(cfg, c); {
+		case with.collect != nil:
+			server = pinning.Collector{Server: server, Collect: with.collect}
+		case mode != pinning.Off:
+			guard := pinning.New(server, mode, lock.Of(c.Name), func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
+			g.guards, server = append(g.guards, guard), guard
 		}
 		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
 		if m.mcp != nil {

@@ -46,7 +46,7 @@ func (g *Gateway) setRoutes(under *graph) {
 	}
 	routes := routes(under.auth, g.log, places...)
 	if config.HasAccounts(under.cfg.Upstreams) {
-		routes = recoverer(g.log, withPages(g.services.accounts, routes))
+		routes = withPages(recoverer(g.log, g.services.accounts), routes) // which have a recoverer
 	}
 	g.routes.Store(&routes)
 }
