@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -103,16 +104,15 @@ func (g *Gateway) serveAdmin() {
 	}
 	g.services.remember(g.graph())
 	server := newServer(g.adminRoutes(), g.log)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := server.Serve(g.admin); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("operators are not served any more", failure.AdminDown.Attr(), "error", err)
 		}
-	}()
+	})
 	g.undo.onStop("admin server", func(context.Context) error {
 		err := server.Close()
-		<-served
+		serving.Wait()
 		return err
 	})
 	g.log.Info("serving operators", "address", g.admin.Addr().String())

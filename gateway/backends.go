@@ -149,17 +149,13 @@ type IssuerHealth struct {
 	// Reason is why it is not ready.
 	Reason string `json:"reason,omitempty"`
 	Keys   int    `json:"keys"`
-	// Fetched is when its keys were last fetched; nil for never.
-	Fetched *time.Time `json:"fetched,omitempty"`
+	// Fetched is when its keys were last fetched; zero for never.
+	Fetched time.Time `json:"fetched,omitzero"`
 }
 
 func (g *Gateway) issuers() (all []IssuerHealth) {
 	for _, s := range g.graph().auth.Status() {
-		h := IssuerHealth{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys}
-		if !s.Fetched.IsZero() {
-			h.Fetched = &s.Fetched
-		}
-		all = append(all, h)
+		all = append(all, IssuerHealth{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys, Fetched: s.Fetched})
 	}
 	return all
 }
@@ -171,7 +167,7 @@ func (g *Gateway) noIssuer() []string {
 		return nil
 	}
 	all := g.issuers()
-	if len(all) == 0 || slices.ContainsFunc(all, func(i IssuerHealth) bool { return i.Fetched != nil }) {
+	if len(all) == 0 || slices.ContainsFunc(all, func(i IssuerHealth) bool { return !i.Fetched.IsZero() }) {
 		g.reached.Store(true)
 		return nil
 	}

@@ -319,13 +319,12 @@ func (g *Gateway) Start() {
 		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
 	}), g.log), g.listener, first.cfg.Connections)
 	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := g.server.Serve(); !errors.Is(err, http.ErrServerClosed) {
 			g.failed <- fmt.Errorf("serving: %w", err)
 		}
-	}()
+	})
 	g.undo.onStop("http server", func(ctx context.Context) error {
 		defer cancel()
 		err := g.server.Shutdown(ctx)
@@ -333,7 +332,7 @@ func (g *Gateway) Start() {
 			cancel()
 			err = fmt.Errorf("calls were cut off: %w", errors.Join(err, g.server.Close()))
 		}
-		<-served
+		serving.Wait()
 		return err
 	})
 	g.undo.onStop("front", g.front.Close)

@@ -166,12 +166,16 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 	} else if g.auth, g.server, err = newAuth(cfg, with); err != nil {
 		return g, err
 	}
+	views := make(map[string]*view.View)
 	for i, v := range cfg.Views {
 		users, err := policy.NewAudiences([]policy.Who{v.Who})
 		if err != nil {
 			return g, fmt.Errorf("%s: who: %w", config.ViewKey(i, v), err)
 		}
 		g.viewUsers = append(g.viewUsers, users)
+		if views[v.Name], err = view.New(v, disclosure.ToolName, loadskill.ToolName); err != nil {
+			return g, fmt.Errorf("%s: %w", config.ViewKey(i, v), err)
+		}
 	}
 	if g.staff, err = admin.NewStaff(cfg.Admin.Rules, cfg.Policy.Approvers()); err != nil {
 		return g, fmt.Errorf("admin.rules: %w", err)
@@ -211,14 +215,6 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 			source.SignInAt = accounts.Origin(cfg.PublicURL) + accounts.Root
 		}
 		sources = append(sources, source)
-	}
-	views := make(map[string]*view.View)
-	for i, c := range cfg.Views {
-		v, err := view.New(c, disclosure.ToolName, loadskill.ToolName)
-		if err != nil {
-			return g, fmt.Errorf("%s: %w", config.ViewKey(i, c), err)
-		}
-		views[c.Name] = v
 	}
 	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.Changed, Keep: with.kept}
 	if before == nil {
