@@ -104,7 +104,7 @@ func (g *graph) doubts() (doubts []error) {
 // or failed, or ctx ends, calls look, and closes everything. collect takes all definitions, pinned
 // or not; nil for guards.
 func inspect(ctx context.Context, cfg config.Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
-	with, err := newServices(&stores{}, version, nil, nil, log)
+	with, err := newServices(inMemory(newMetrics(version, false)), version, nil, nil, log)
 	if err != nil {
 		return err
 	}

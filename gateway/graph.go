@@ -34,7 +34,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
-	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
@@ -47,10 +46,9 @@ type graph struct {
 	cfg  config.Config // with defaults
 	auth *auth.Auth
 	// server is the gateway's own authorization server, nil for none.
-	server *grants.Server
-	// viewUsers are those who may use each view.
-	viewUsers []*policy.Audiences
-	staff     *admin.Staff // who has which role in the console
+	server    *grants.Server
+	viewUsers map[string]*policy.Audiences // those who may use each view, by its name
+	staff     *admin.Staff                 // who has which role in the console
 
 	members []*member        // the upstreams, in the order of the configuration
 	guards  []*pinning.Guard // of the upstreams that are pinned
@@ -112,32 +110,19 @@ type services struct {
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
-	l = services{stores: *shared, version: version, log: log, tell: tell, events: events.New(journal)}
-	l.lists = func(string, mcp.SessionLists) {} // as long as nobody is served
-	l.lookout = deceits.NewLookout(journal)
-	if l.grants == nil {
-		l.grants = session.NewGrants()
-	}
-	if l.metrics == nil {
-		l.metrics = newMetrics(version, false)
-	}
-	if l.approvals == nil {
-		l.approvals, l.rounds, l.buckets = policy.NewMemory(), policy.NewMemory(), policy.NewMemoryBuckets()
+	l = services{
+		stores: *shared, version: version, log: log, tell: tell, events: events.New(journal), lookout: deceits.NewLookout(journal),
+		lists:   func(string, mcp.SessionLists) {}, // as long as nobody is served
+		proofs:  kept.New(shared.redis, nil, "dpop", auth.MaxProofs),
+		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
 	}
 	if l.vault == nil {
 		if l.vault, err = vault.New(vault.Config{}, vault.Deps{Log: log}); err != nil {
 			return l, err
 		}
 	}
-	if l.results == nil {
-		l.results = session.NewResults(session.ResultsConfig{})
-	}
-	if l.oauth, err = grants.NewState(l.redis, l.newKey); err != nil {
-		return l, err
-	}
-	l.proofs = kept.New(l.redis, nil, "dpop", auth.MaxProofs)
-	l.cursors, l.tasks = l.key("catalog cursor"), l.key("task id")
-	return l, nil
+	l.oauth, err = grants.NewState(l.redis, l.newKey)
+	return l, err
 }
 
 // turned takes the state of an upstream that its lists show.
@@ -167,12 +152,11 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		return g, err
 	}
 	views := make(map[string]*view.View)
+	g.viewUsers = make(map[string]*policy.Audiences)
 	for i, v := range cfg.Views {
-		users, err := policy.NewAudiences([]policy.Who{v.Who})
-		if err != nil {
+		if g.viewUsers[v.Name], err = policy.NewAudiences([]policy.Who{v.Who}); err != nil {
 			return g, fmt.Errorf("%s: who: %w", config.ViewKey(i, v), err)
 		}
-		g.viewUsers = append(g.viewUsers, users)
 		if views[v.Name], err = view.New(v, disclosure.ToolName, loadskill.ToolName); err != nil {
 			return g, fmt.Errorf("%s: %w", config.ViewKey(i, v), err)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
-	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -102,8 +101,8 @@ func newAPI(g *Gateway) *admin.API {
 
 // refuses reports whether a caller may not use the view whose endpoint they come to.
 func (g *graph) refuses(caller *mcp.Caller) bool {
-	i := slices.IndexFunc(g.cfg.Views, func(v view.Config) bool { return v.Name == caller.View })
-	return i >= 0 && g.viewUsers[i].First(caller) < 0
+	users := g.viewUsers[caller.View]
+	return users != nil && users.First(caller) < 0
 }
 
 // listsOf returns what the lists of callers are made of.

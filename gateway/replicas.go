@@ -31,22 +31,22 @@ type stores struct {
 	secret   []byte      // of sealing keys, nil for random ones
 	accepted [][]byte    // secrets of keys that only open
 
-	// For policy; nil for the memory of this process.
+	// For policy.
 	approvals, rounds policy.Approvals
 	buckets           policy.Buckets
-	fourEyes          *foureyes.Shared
+	fourEyes          *foureyes.Shared // nil for the memory of this process
 
 	vault *vault.Vault // users' own accounts at servers; nil when nobody is served
 
-	grants  shownTools    // nil for the memory of this process
-	results results.Store // likewise
+	grants  shownTools
+	results results.Store
 
 	kept      upstream.Keeper             // for sessions at upstreams; nil for the memory of this process
 	recordKey func(session string) string // the key of a session's record in Redis; nil for none
 	drop      func(session string)        // forgets a session that another replica owns
 	known     func() int                  // how many sessions this process knows; nil for none
 	list      func() []session.Listed     // which these are; likewise
-	metrics   *metrics                    // nil for none
+	metrics   *metrics
 }
 
 // shownTools record which tool definitions were shown. They end with their sessions.
@@ -55,9 +55,18 @@ type shownTools interface {
 	End(session string)
 }
 
+// inMemory returns the stores of a process alone in which nobody has sessions.
+func inMemory(metrics *metrics) *stores {
+	return &stores{
+		metrics: metrics, cluster: cluster.Alone(), drop: func(string) {},
+		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
+		grants: session.NewGrants(), results: session.NewResults(session.ResultsConfig{}),
+	}
+}
+
 // newStores opens the stores as sessions.store says.
 func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err error) {
-	s = &stores{metrics: metrics, drop: func(string) {}, cluster: cluster.Alone()}
+	s = inMemory(metrics)
 	defer func() {
 		if err != nil && s.sessions != nil {
 			err = errors.Join(err, s.sessions.Close())
@@ -71,24 +80,16 @@ func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err
 		}
 	}
 	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: session.NewMetrics(metrics.registry, revisions...), Redis: metrics.redis}
+	var memory *session.Memory
 	if cfg.Sessions.Store == session.StoreRedis {
 		err = g.shareStores(s, cfg, deps)
-	} else {
-		err = s.openMemory(cfg.Sessions, deps)
+	} else if memory, err = session.NewMemory(cfg.Sessions, deps); err == nil {
+		s.sessions, s.results, s.known, s.list = memory, memory.Results(), memory.Known, memory.List
 	}
 	if err == nil {
 		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(metrics.registry))
 	}
 	return s, err
-}
-
-func (s *stores) openMemory(cfg session.Config, deps session.Deps) error {
-	memory, err := session.NewMemory(cfg, deps)
-	if err != nil {
-		return err
-	}
-	s.sessions, s.results, s.known, s.list = memory, memory.Results(), memory.Known, memory.List
-	return nil
 }
 
 // shareStores opens the stores in Redis.

@@ -36,8 +36,8 @@ func (g *Gateway) setRoutes(under *graph) {
 	if stream, messages := g.front.SSEPaths(); stream != "" {
 		places = append(places, place{path: stream, behind: g.front.SSEBehind}, place{path: messages, behind: g.front.MessagesBehind})
 	}
-	for i, v := range under.cfg.Views {
-		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[i])...)
+	for _, v := range under.cfg.Views {
+		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[v.Name])...)
 	}
 	if under.server != nil { // nobody is authenticated there
 		for path, h := range under.server.Handlers() {
