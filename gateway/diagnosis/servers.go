@@ -16,8 +16,8 @@ import (
 // slowStart is how long a server may take to connect before that is a finding.
 const slowStart = 30 * time.Second
 
-// servers finds those that are down, degraded or refuse the gateway.
-func servers(f Facts) (all []admin.Finding) {
+// upstreams finds those that are down, degraded or refuse the gateway.
+func upstreams(f Facts) (all []admin.Finding) {
 	for _, u := range f.Upstreams {
 		found := admin.Finding{Kind: "server", Subject: u.Name, Since: since(u.Since), Look: "/api/v1/upstreams"}
 		switch upstream.State(u.State) {

@@ -1,34 +1,33 @@
-package gateway
+package diagnosis
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 )
 
-// brokenOf returns what of servers no client can be shown.
-func brokenOf(now servers.Now) (all []diagnosis.Broken) {
+// BrokenOf returns what of servers no client can be shown.
+func BrokenOf(now servers.Now) (all []Broken) {
 	for i, view := range now.Views {
 		for n, w := range servers.Withheld(view, now.Members[i].Server.Status()) {
 			what := w.List
 			if n >= len(view.Withheld) { // the server's own
 				what = strings.TrimSuffix(what, "s")
 			}
-			all = append(all, diagnosis.Broken{Upstream: view.Name, What: what, Name: w.Name, Reason: w.Reason})
+			all = append(all, Broken{Upstream: view.Name, What: what, Name: w.Name, Reason: w.Reason})
 		}
 	}
 	return all
 }
 
-// certificatesOf returns the files of certificates of a configuration.
-func certificatesOf(cfg config.Config) (all []diagnosis.Certificate) {
+// CertificatesOf returns the files of certificates of a configuration.
+func CertificatesOf(cfg config.Config) (all []Certificate) {
 	add := func(section string, files clienttls.Files) {
 		for _, end := range files.Ends() {
-			all = append(all, diagnosis.Certificate{Section: section, End: end})
+			all = append(all, Certificate{Section: section, End: end})
 		}
 	}
 	redis, traces := cfg.Sessions.Redis, cfg.Tracing
