@@ -191,7 +191,8 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(metrics.registry)); err != nil {
 		return err
 	}
-	if g.services, err = newServices(shared, version, g.tell, g.journal, g.log); err != nil {
+	tell := func(session string, e mcp.Event) { g.front.Tell(session, e) } // the front begins sessions, so it is there
+	if g.services, err = newServices(shared, version, tell, g.journal, g.log); err != nil {
 		return err
 	}
 	if cfg.Admin.Operated() {
@@ -282,10 +283,6 @@ func (g *Gateway) endSession(r session.Record) {
 	}
 	g.leaveHome(key)
 }
-
-// tell passes an upstream's event to a client's session. It is not called before the front
-// begins a session.
-func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
 
 // sessionLists passes news of the lists of a client's own session at an upstream to the catalog.
 func (g *Gateway) sessionLists(upstream string, news mcp.SessionLists) {

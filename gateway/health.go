@@ -18,9 +18,9 @@ type UpstreamHealth struct {
 	Since time.Time `json:"since"`
 	// LastFailure is the last failure; nil for none.
 	LastFailure *admin.Failure `json:"last_failure,omitempty"`
-	// RefusedUntil is until when calls are refused without asking the server; nil if they are
+	// RefusedUntil is until when calls are refused without asking the server; zero if they are
 	// not.
-	RefusedUntil *time.Time `json:"calls_refused_until,omitempty"`
+	RefusedUntil time.Time `json:"calls_refused_until,omitzero"`
 	// UsersNeedLogin is how many users have a credential that the server has refused.
 	UsersNeedLogin int `json:"users_need_login,omitempty"`
 }
@@ -28,9 +28,8 @@ type UpstreamHealth struct {
 // healthOf combines what calls have shown with what lists have shown.
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
 	state, since, last := servers.StateOf(view, status)
-	h := UpstreamHealth{Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last), UsersNeedLogin: status.UsersNeedLogin}
-	if !status.Refused.IsZero() {
-		h.RefusedUntil = &status.Refused
+	return UpstreamHealth{
+		Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last),
+		RefusedUntil: status.Refused, UsersNeedLogin: status.UsersNeedLogin,
 	}
-	return h
 }
