@@ -230,12 +230,10 @@ func (g *Gateway) replace(before, next *graph) {
 	g.services.remember(next)
 	ctx, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()
-	stopAuth := g.stopAuth
-	if next.auth != before.auth {
+	stopAuth, recall := g.stopAuth, next.auth != before.auth
+	if recall {
 		g.stopAuth = run(next.auth.Run)
-	}
-	recall := next.auth != before.auth
-	if !recall && !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
+	} else if !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
 		recall = next.auth.SetKeys(next.cfg.Auth.Keys)
 	}
 	g.setRoutes(next)
