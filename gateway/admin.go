@@ -174,16 +174,11 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 		answer.Issuers, answer.Replicas = g.issuers(), g.replicas()
 		answer.Store = &storeHealth{Kind: cmp.Or(g.graph().cfg.Sessions.Store, session.StoreMemory), Ready: len(away) == 0, Reason: strings.Join(away, "; ")}
 	}
-	text, err := json.Marshal(answer)
-	if err != nil {
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	if !answer.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(append(text, '\n'))
+	_ = json.NewEncoder(w).Encode(answer) // whoever asked has left
 }
 
 // serveMetrics answers scrapes. A request from this machine must use a name of this machine;
