@@ -257,11 +257,8 @@ func shownReplicas(g *Gateway) []admin.Replica {
 
 // reloaded reads the configuration again.
 func reloaded(g *Gateway) (admin.Reload, error) {
-	if g.file == nil {
-		return admin.Reload{}, admin.ErrNoFile
-	}
 	err := g.Reload()
-	if errors.Is(err, ErrNotRunning) {
+	if errors.Is(err, admin.ErrNoFile) || errors.Is(err, ErrNotRunning) {
 		return admin.Reload{}, err
 	}
 	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision, Problems: settings.Problems(err)}, nil

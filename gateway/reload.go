@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
@@ -78,11 +79,11 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 }
 
 func (g *Gateway) canReload() error {
+	if g.file == nil {
+		return admin.ErrNoFile
+	}
 	if !g.running {
 		return ErrNotRunning
-	}
-	if g.file == nil {
-		return errors.New("there is no configuration file to read again")
 	}
 	return nil
 }

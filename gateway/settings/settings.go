@@ -30,7 +30,7 @@ type Desk struct {
 	Apply func(text []byte, revision string) error
 }
 
-// Status is the state of the configuration file.
+// Status is the state of the configuration file, also as /readyz shows it.
 type Status struct {
 	// Revision is the first 12 hex digits of the SHA-256 of the current file, the same for all
 	// replicas if all is well; "" without a file.
