@@ -10,13 +10,12 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
-	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -99,42 +98,20 @@ func accountsDesk(n accountNews, now func() config.Config) admin.Accounts {
 	}
 }
 
-// accountsServer is an upstream as users see it who sign in there.
-func accountsServer(u upstream.Config) accounts.Server {
-	s := accounts.Server{
-		Name: u.Name, URL: u.URL, Issuer: u.Auth.AuthorizationServer,
-		ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret, ClientAuth: u.Auth.ClientAuth, Scopes: u.Auth.Scopes,
-	}
-	if u.Auth.Resource != nil {
-		s.Resource, s.NoResource = *u.Auth.Resource, *u.Auth.Resource == ""
-	}
-	return s
-}
-
-// accountsSignIn is how users sign in at the pages: as the section says, else as at the gateway's own
-// authorization server, else as operators do at the console.
-func accountsSignIn(own accounts.SignIn, server auth.ServerConfig, operators console.SignIn) accounts.SignIn {
-	switch {
-	case !own.IsZero():
-		return own
-	case server.Enabled:
-		return accounts.SignIn{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret, Scopes: server.Scopes}
-	}
-	return accounts.SignIn(operators)
-}
-
-// accountsFlow is accountsSignIn in practice, nil if it says nothing.
-func accountsFlow(s accounts.SignIn, cfg auth.Config, publicURL string, issuers *auth.Auth, key *seal.Key) *signin.Flow {
-	if s.ClientID == "" || len(cfg.Issuers) == 0 {
+// accountsFlow is how users sign in at the pages of their accounts, nil if nothing says it.
+func accountsFlow(cfg config.Config, issuers *auth.Auth, key *seal.Key, ended *kept.Store) *signin.Flow {
+	s := cfg.AccountsSignIn()
+	if s.ClientID == "" || len(cfg.Auth.Issuers) == 0 {
 		return nil
 	}
-	redirect, path := accounts.CallbackOf(publicURL)
+	first, server := cfg.Auth.Issuers[0].URL, cfg.Auth.Server
+	redirect, path := accounts.CallbackOf(cfg.PublicURL)
 	f := &signin.Flow{
-		Issuer: cmp.Or(s.Issuer, cfg.Issuers[0].URL), ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes,
-		Redirect: redirect, Cookie: "gatehouse-account-flow", Path: path, Key: key, Issuers: issuers, Several: true,
+		Issuer: cmp.Or(s.Issuer, first), ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes,
+		Redirect: redirect, Cookie: "gatehouse-account-flow", Path: path, Key: key, Ended: ended, Issuers: issuers, Several: true,
 	}
-	f.IDToken = cfg.Server.Enabled && cfg.Server.Identity == auth.IdentityIDToken && f.Issuer == cmp.Or(cfg.Server.Provider, cfg.Issuers[0].URL)
-	askForToken(f, cfg, publicURL)
+	f.IDToken = server.Enabled && server.Identity == auth.IdentityIDToken && f.Issuer == cmp.Or(server.Provider, first)
+	askForToken(f, cfg.Auth, cfg.PublicURL)
 	return f
 }
 
@@ -160,14 +137,6 @@ func withPages(pages, others http.Handler) http.Handler {
 		}
 		others.ServeHTTP(w, r)
 	})
-}
-
-// accountsPage is where users sign in at a server, "" if they have no accounts there.
-func accountsPage(u upstream.Config, publicURL string) string {
-	if u.Auth.Type != outbound.TypeUserOAuth {
-		return ""
-	}
-	return accounts.Origin(publicURL) + accounts.Root
 }
 
 // asksSignIn is the stage that asks users to sign in at servers, none if they have no accounts

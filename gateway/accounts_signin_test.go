@@ -12,7 +12,6 @@ import (
 // known by ID tokens, these are used.
 func TestAccountsSignIn(t *testing.T) {
 	const issuer, publicURL = "https://login.example.com", "https://gw.example.com/mcp"
-	cfg := auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer}}}
 	for name, tt := range map[string]struct {
 		own       accounts.SignIn
 		server    auth.ServerConfig
@@ -27,9 +26,9 @@ func TestAccountsSignIn(t *testing.T) {
 		"that of the console":     {operators: console.SignIn{ClientID: "console"}, client: "console"},
 		"users by their ID token": {server: auth.ServerConfig{Enabled: true, ClientID: "server", Identity: auth.IdentityIDToken}, client: "server", idToken: true},
 	} {
-		with := cfg
-		with.Server = tt.server
-		f := accountsFlow(accountsSignIn(tt.own, tt.server, tt.operators), with, publicURL, nil, nil)
+		cfg := Config{PublicURL: publicURL, Auth: auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer}}, Server: tt.server}}
+		cfg.Accounts.SignIn, cfg.Admin.Console.SignIn = tt.own, tt.operators
+		f := accountsFlow(cfg, nil, nil, nil)
 		if tt.client == "" {
 			if f != nil {
 				t.Errorf("%s: %+v", name, f)

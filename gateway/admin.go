@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -17,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -61,22 +63,6 @@ type visitors struct {
 	ended  *kept.Store      // those that have ended
 }
 
-// openConsole prepares the console, if one is configured.
-func openConsole(g *Gateway, cfg config.Config, shared *stores) error {
-	if cfg.Admin.Console.IsZero() {
-		return nil
-	}
-	people, err := shared.key("people who have signed in")
-	if err != nil {
-		return err
-	}
-	if g.console.flows, err = shared.key("sign-ins that have begun"); err != nil {
-		return err
-	}
-	g.console.people, g.console.ended = signin.NewSessions(shared.redis, people), signin.NewEnded(shared.redis)
-	return nil
-}
-
 // flow returns how people sign in to the console under a graph, nil if they do not.
 func (v visitors) flow(under *graph) *signin.Flow {
 	cfg := under.cfg.Admin.Console.SignIn
@@ -118,16 +104,15 @@ func (g *Gateway) serveAdmin() {
 	}
 	g.services.remember(g.graph())
 	server := newServer(g.adminRoutes(), g.log)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := server.Serve(g.admin); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("operators are not served any more", failure.AdminDown.Attr(), "error", err)
 		}
-	}()
+	})
 	g.undo.onStop("admin server", func(context.Context) error {
 		err := server.Close()
-		<-served
+		serving.Wait()
 		return err
 	})
 	g.log.Info("serving operators", "address", g.admin.Addr().String())
@@ -189,16 +174,11 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 		answer.Issuers, answer.Replicas = g.issuers(), g.replicas()
 		answer.Store = &storeHealth{Kind: cmp.Or(g.graph().cfg.Sessions.Store, session.StoreMemory), Ready: len(away) == 0, Reason: strings.Join(away, "; ")}
 	}
-	text, err := json.Marshal(answer)
-	if err != nil {
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	if !answer.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(append(text, '\n'))
+	_ = json.NewEncoder(w).Encode(answer) // whoever asked has left
 }
 
 // serveMetrics answers scrapes. A request from this machine must use a name of this machine;
@@ -284,19 +264,14 @@ type storeHealth struct {
 
 // configHealth is the state of the configuration file.
 type configHealth struct {
-	// Revision is the first 12 digits of the file's SHA-256. All replicas should have the
-	// same.
-	Revision string    `json:"revision,omitempty"`
-	Loaded   time.Time `json:"loaded"`
-	Tried    time.Time `json:"tried"`
-	Problems []string  `json:"problems,omitempty"` // why the current file is not in use
+	settings.Status
+	Problems []string `json:"problems,omitempty"` // why the current file is not in use
 }
 
 func (g *Gateway) configHealth() *configHealth {
-	status := g.ReloadStatus()
-	c := &configHealth{Revision: status.Revision, Loaded: status.Loaded, Tried: status.Tried}
-	if status.Err != nil {
-		c.Problems = strings.Split(status.Err.Error(), "\n")
+	c := &configHealth{Status: g.ReloadStatus()}
+	if c.Err != nil {
+		c.Problems = strings.Split(c.Err.Error(), "\n")
 	}
 	return c
 }

@@ -26,7 +26,7 @@ func openAudit(g *Gateway, cfg config.Config, replica, version string, metrics *
 func newRecorder(g *Gateway) *observe.Recorder {
 	return &observe.Recorder{
 		Journal: g.journal,
-		RuleAt:  func(rule string) string { return ruleAt(g, rule) },
+		RuleAt:  g.ruleAt,
 		Server: func(name string) (revision string, stateful bool) { // "" while it is not known
 			if m := g.graph().member(name); m != nil && m.mcp != nil {
 				return m.mcp.Era()
@@ -34,12 +34,4 @@ func newRecorder(g *Gateway) *observe.Recorder {
 			return "", false
 		},
 	}
-}
-
-// ruleAt returns the place of a rule in the configuration file, "" if there is none.
-func ruleAt(g *Gateway, rule string) string {
-	if places := g.rulePlaces.Load(); places != nil {
-		return (*places)[rule]
-	}
-	return ""
 }

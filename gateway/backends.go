@@ -9,11 +9,15 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // lookAtIssuers is the interval of checks whether issuers have answered.
@@ -68,6 +72,31 @@ func checkRedis(ctx context.Context, cfg config.Config) (reports []BackendReport
 		reports = append(reports, r)
 	}
 	return reports
+}
+
+// UpstreamHealth is the state of one upstream. It contains no secrets.
+type UpstreamHealth struct {
+	Name string `json:"name"`
+	// State is connecting, ready, degraded, needs-login, down or disabled.
+	State upstream.State `json:"state"`
+	// Since is when the state began.
+	Since time.Time `json:"since"`
+	// LastFailure is the last failure; nil for none.
+	LastFailure *admin.Failure `json:"last_failure,omitempty"`
+	// RefusedUntil is until when calls are refused without asking the server; zero if they are
+	// not.
+	RefusedUntil time.Time `json:"calls_refused_until,omitzero"`
+	// UsersNeedLogin is how many users have a credential that the server has refused.
+	UsersNeedLogin int `json:"users_need_login,omitempty"`
+}
+
+// healthOf combines what calls have shown with what lists have shown.
+func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
+	state, since, last := servers.StateOf(view, status)
+	return UpstreamHealth{
+		Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last),
+		RefusedUntil: status.Refused, UsersNeedLogin: status.UsersNeedLogin,
+	}
 }
 
 // ReplicaHealth is the state of another replica, as far as this one knows.
@@ -149,17 +178,13 @@ type IssuerHealth struct {
 	// Reason is why it is not ready.
 	Reason string `json:"reason,omitempty"`
 	Keys   int    `json:"keys"`
-	// Fetched is when its keys were last fetched; nil for never.
-	Fetched *time.Time `json:"fetched,omitempty"`
+	// Fetched is when its keys were last fetched; zero for never.
+	Fetched time.Time `json:"fetched,omitzero"`
 }
 
 func (g *Gateway) issuers() (all []IssuerHealth) {
 	for _, s := range g.graph().auth.Status() {
-		h := IssuerHealth{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys}
-		if !s.Fetched.IsZero() {
-			h.Fetched = &s.Fetched
-		}
-		all = append(all, h)
+		all = append(all, IssuerHealth{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys, Fetched: s.Fetched})
 	}
 	return all
 }
@@ -171,7 +196,7 @@ func (g *Gateway) noIssuer() []string {
 		return nil
 	}
 	all := g.issuers()
-	if len(all) == 0 || slices.ContainsFunc(all, func(i IssuerHealth) bool { return i.Fetched != nil }) {
+	if len(all) == 0 || slices.ContainsFunc(all, func(i IssuerHealth) bool { return !i.Fetched.IsZero() }) {
 		g.reached.Store(true)
 		return nil
 	}

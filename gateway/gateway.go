@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -93,7 +94,7 @@ type Gateway struct {
 	reached   atomic.Bool   // an issuer has answered once
 
 	journal    *audit.Journal
-	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; nil for no file
+	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; none without a file
 	admin      net.Listener                      // nil for none
 	console    visitors
 	recent     *recent.Records      // for operators; nil for none
@@ -111,7 +112,7 @@ type Gateway struct {
 	mu       sync.Mutex // guards the fields below
 	current  *graph
 	retired  []*member // upstreams of earlier graphs, until nothing runs there
-	reloaded ReloadStatus
+	reloaded settings.Status
 }
 
 // New reads and validates the configuration, builds everything and binds the port. It makes no
@@ -119,6 +120,7 @@ type Gateway struct {
 // is a *config.Error.
 func New(opts Options) (*Gateway, error) {
 	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
+	g.rulePlaces.Store(new(map[string]string))
 	if opts.ConfigFile != "" {
 		g.file = &config.File{Path: opts.ConfigFile}
 	}
@@ -144,7 +146,7 @@ func New(opts Options) (*Gateway, error) {
 
 func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	now := time.Now()
-	g.reloaded = ReloadStatus{Loaded: now, Tried: now}
+	g.reloaded = settings.Status{Loaded: now, Tried: now}
 	if g.file != nil {
 		l, err := g.file.Load(nil)
 		g.reloaded.Revision = l.Revision
@@ -185,13 +187,12 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.undo.onStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
-	if err := openOperators(g, cfg, shared, metrics.recent); err != nil {
+	openOperators(g, cfg, shared, recent.NewMetrics(metrics.registry))
+	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(metrics.registry)); err != nil {
 		return err
 	}
-	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
-		return err
-	}
-	if g.services, err = newServices(shared, version, g.tell, g.journal, g.log); err != nil {
+	tell := func(session string, e mcp.Event) { g.front.Tell(session, e) } // the front begins sessions, so it is there
+	if g.services, err = newServices(shared, version, tell, g.journal, g.log); err != nil {
 		return err
 	}
 	if cfg.Admin.Operated() {
@@ -199,7 +200,9 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	}
 	g.services.recorder = newRecorder(g)
 	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
-	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: metrics.traces}); err != nil {
+	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{
+		Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: tracing.NewMetrics(metrics.registry),
+	}); err != nil {
 		return err
 	}
 	g.undo.onStop("traces", g.services.tracer.Close)
@@ -207,7 +210,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.services.waiting = foureyes.New(foureyes.Deps{
 		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
 		Shared:  shared.fourEyes,
-		Metrics: metrics.fourEyes,
+		Metrics: foureyes.NewMetrics(metrics.registry),
 	})
 	if err := openAccounts(g, cfg, shared); err != nil {
 		return err
@@ -231,19 +234,15 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 			return err // the error of net names the address
 		}
 	}
-	g.listener = doorway.New(listener, cfg.Connections, metrics.doorway)
+	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(metrics.registry))
 	g.undo.onStop("listener", closing(g.listener))
 
-	key, err := shared.key("request state")
-	if err != nil {
-		return err
-	}
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
 		Sessions: g.services.events.Sessions(shared.sessions),
-		Seal:     key,
+		Seal:     shared.key("request state"),
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
 
@@ -259,7 +258,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
-		Metrics:         metrics.front,
+		Metrics:         front.NewMetrics(metrics.registry),
 		Tracer:          g.services.tracer,
 		Trails:          g.services.trails,
 	})
@@ -284,10 +283,6 @@ func (g *Gateway) endSession(r session.Record) {
 	}
 	g.leaveHome(key)
 }
-
-// tell passes an upstream's event to a client's session. It is not called before the front
-// begins a session.
-func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
 
 // sessionLists passes news of the lists of a client's own session at an upstream to the catalog.
 func (g *Gateway) sessionLists(upstream string, news mcp.SessionLists) {
@@ -321,13 +316,12 @@ func (g *Gateway) Start() {
 		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
 	}), g.log), g.listener, first.cfg.Connections)
 	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := g.server.Serve(); !errors.Is(err, http.ErrServerClosed) {
 			g.failed <- fmt.Errorf("serving: %w", err)
 		}
-	}()
+	})
 	g.undo.onStop("http server", func(ctx context.Context) error {
 		defer cancel()
 		err := g.server.Shutdown(ctx)
@@ -335,7 +329,7 @@ func (g *Gateway) Start() {
 			cancel()
 			err = fmt.Errorf("calls were cut off: %w", errors.Join(err, g.server.Close()))
 		}
-		<-served
+		serving.Wait()
 		return err
 	})
 	g.undo.onStop("front", g.front.Close)

@@ -38,7 +38,7 @@ func (write sample) upstreams(g *graph) {
 		for _, state := range upstreamStates {
 			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled.", truth(health.State == state), "upstream", name, "state", string(state))
 		}
-		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(health.RefusedUntil != nil), "upstream", name)
+		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(!health.RefusedUntil.IsZero()), "upstream", name)
 		write("gatehouse_upstream_sessions_open", "Sessions (of a local program: processes) that are open at an upstream.", float64(status.Sessions), "upstream", name)
 		write("gatehouse_upstream_calls_in_flight", "Calls that an upstream works on, including those that wait for their users.", float64(status.Calls), "upstream", name)
 		write("gatehouse_upstream_calls_parked", "Calls to an upstream that wait for an answer of their user.", float64(status.Parked), "upstream", name)

@@ -34,7 +34,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
-	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
@@ -47,10 +46,9 @@ type graph struct {
 	cfg  config.Config // with defaults
 	auth *auth.Auth
 	// server is the gateway's own authorization server, nil for none.
-	server *grants.Server
-	// viewUsers are those who may use each view.
-	viewUsers []*policy.Audiences
-	staff     *admin.Staff // who has which role in the console
+	server    *grants.Server
+	viewUsers map[string]*policy.Audiences // those who may use each view, by its name
+	staff     *admin.Staff                 // who has which role in the console
 
 	members []*member        // the upstreams, in the order of the configuration
 	guards  []*pinning.Guard // of the upstreams that are pinned
@@ -112,34 +110,18 @@ type services struct {
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
-	l = services{stores: *shared, version: version, log: log, tell: tell, events: events.New(journal)}
-	l.lists = func(string, mcp.SessionLists) {} // as long as nobody is served
-	l.lookout = deceits.NewLookout(journal)
-	if l.grants == nil {
-		l.grants = session.NewGrants()
-	}
-	if l.metrics == nil {
-		l.metrics = newMetrics(version, false)
-	}
-	if l.approvals == nil {
-		l.approvals, l.rounds, l.buckets = policy.NewMemory(), policy.NewMemory(), policy.NewMemoryBuckets()
+	l = services{
+		stores: *shared, version: version, log: log, tell: tell, events: events.New(journal), lookout: deceits.NewLookout(journal),
+		lists:   func(string, mcp.SessionLists) {}, // as long as nobody is served
+		proofs:  kept.New(shared.redis, nil, "dpop", auth.MaxProofs),
+		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
 	}
 	if l.vault == nil {
 		if l.vault, err = vault.New(vault.Config{}, vault.Deps{Log: log}); err != nil {
 			return l, err
 		}
 	}
-	if l.results == nil {
-		l.results = session.NewResults(session.ResultsConfig{})
-	}
-	if l.oauth, err = grants.NewState(l.redis, l.key); err != nil {
-		return l, err
-	}
-	l.proofs = kept.New(l.redis, nil, "dpop", auth.MaxProofs)
-	if l.cursors, err = l.key("catalog cursor"); err != nil {
-		return l, err
-	}
-	l.tasks, err = l.key("task id")
+	l.oauth, err = grants.NewState(l.redis, l.newKey)
 	return l, err
 }
 
@@ -169,19 +151,24 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 	} else if g.auth, g.server, err = newAuth(cfg, with); err != nil {
 		return g, err
 	}
+	views := make(map[string]*view.View)
+	g.viewUsers = make(map[string]*policy.Audiences)
 	for i, v := range cfg.Views {
-		users, err := policy.NewAudiences([]policy.Who{v.Who})
-		if err != nil {
+		if g.viewUsers[v.Name], err = policy.NewAudiences([]policy.Who{v.Who}); err != nil {
 			return g, fmt.Errorf("%s: who: %w", config.ViewKey(i, v), err)
 		}
-		g.viewUsers = append(g.viewUsers, users)
+		if views[v.Name], err = view.New(v, disclosure.ToolName, loadskill.ToolName); err != nil {
+			return g, fmt.Errorf("%s: %w", config.ViewKey(i, v), err)
+		}
 	}
 	if g.staff, err = admin.NewStaff(cfg.Admin.Rules, cfg.Policy.Approvers()); err != nil {
 		return g, fmt.Errorf("admin.rules: %w", err)
 	}
-	guarded, lock, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
-	if err != nil {
-		return g, err
+	var lock pin.Lock
+	if with.collect == nil {
+		if lock, err = config.NeededLock(cfg); err != nil {
+			return g, err
+		}
 	}
 	if with.servers != nil {
 		g.lock = lock
@@ -196,23 +183,22 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 			return g, err
 		}
 		g.members = append(g.members, m)
-		server := guarded(m.counted, c)
-		if guard, ok := server.(*pinning.Guard); ok {
-			g.guards = append(g.guards, guard)
+		server := m.counted
+		switch mode := config.PinMode(cfg, c); {
+		case with.collect != nil:
+			server = pinning.Collector{Server: server, Collect: with.collect}
+		case mode != pinning.Off:
+			guard := pinning.New(server, mode, lock.Of(c.Name), func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
+			g.guards, server = append(g.guards, guard), guard
 		}
-		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != "", SignInAt: accountsPage(c, cfg.PublicURL)}
+		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
 		if m.mcp != nil {
 			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
 		}
-		sources = append(sources, source)
-	}
-	views := make(map[string]*view.View)
-	for i, c := range cfg.Views {
-		v, err := view.New(c, disclosure.ToolName, loadskill.ToolName)
-		if err != nil {
-			return g, fmt.Errorf("%s: %w", config.ViewKey(i, c), err)
+		if c.Auth.Type == outbound.TypeUserOAuth {
+			source.SignInAt = accounts.Origin(cfg.PublicURL) + accounts.Root
 		}
-		views[c.Name] = v
+		sources = append(sources, source)
 	}
 	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.Changed, Keep: with.kept}
 	if before == nil {

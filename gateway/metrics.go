@@ -15,22 +15,13 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
-	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
-	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
-	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
-	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
-	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
-	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -40,28 +31,21 @@ const (
 	maxScrapes = 4
 )
 
-// metrics are the metrics of one gateway. They outlast its configurations.
+// metrics are those of one gateway that its configurations share, one after the other, and those of parts
+// that it need not have. Any other part gets its own where it is made, in the same registry.
 type metrics struct {
 	registry   *prometheus.Registry
 	calls      *observe.Metrics
 	tokens     *auth.Metrics
 	grants     *grants.Metrics
 	policy     *policy.Metrics
-	fourEyes   *foureyes.Metrics
 	disclosure *disclosure.Metrics
 	results    *results.Metrics
 	hooks      *hooks.Metrics
-	front      *front.Metrics
-	sessions   *session.Metrics
 	cluster    *cluster.Metrics
 	upstreams  *upstream.Metrics
 	redis      *redisdb.Metrics // nil without Redis
 	log        *observe.LogMetrics
-	audit      *audit.Metrics
-	traces     *tracing.Metrics
-	recent     *recent.Metrics
-	accounts   *vault.Metrics
-	doorway    *doorway.Metrics
 
 	reloaded, notReloaded prometheus.Counter
 }
@@ -78,32 +62,18 @@ func newMetrics(version string, redis bool) *metrics {
 		Name: "gatehouse_config_reloads_total",
 		Help: "Times that the configuration file was read again: ok, or refused if it was not good, so that nothing was changed.",
 	}, []string{"result"})
-	var revisions []string
-	for _, r := range wire.Revisions() {
-		if r.Stateful {
-			revisions = append(revisions, r.Name)
-		}
-	}
 	m := &metrics{
 		registry:   reg,
 		calls:      observe.NewMetrics(reg),
 		tokens:     auth.NewMetrics(reg),
 		grants:     grants.NewMetrics(reg),
 		policy:     policy.NewMetrics(reg),
-		fourEyes:   foureyes.NewMetrics(reg),
 		disclosure: disclosure.NewMetrics(reg),
 		results:    results.NewMetrics(reg),
 		hooks:      hooks.NewMetrics(reg),
-		front:      front.NewMetrics(reg),
-		sessions:   session.NewMetrics(reg, revisions...),
 		cluster:    cluster.NewMetrics(reg),
 		upstreams:  upstream.NewMetrics(reg),
 		log:        observe.NewLogMetrics(reg),
-		audit:      audit.NewMetrics(reg),
-		traces:     tracing.NewMetrics(reg),
-		recent:     recent.NewMetrics(reg),
-		accounts:   vault.NewMetrics(reg),
-		doorway:    doorway.NewMetrics(reg),
 		reloaded:   reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
 	}
 	if redis {

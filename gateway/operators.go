@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
@@ -17,7 +18,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
-	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -27,26 +27,27 @@ import (
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
-func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recent.Metrics) error {
+func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recent.Metrics) {
 	if !cfg.Admin.Operated() {
-		return nil
+		return
 	}
 	deps := recent.Deps{Replica: shared.cluster.Self(), Log: g.log, Metrics: metrics}
 	if shared.redis != nil {
-		key, err := shared.key("recent records")
-		if err != nil {
-			return err
-		}
-		deps.DB, deps.Key = shared.redis, key
+		deps.DB, deps.Key = shared.redis, shared.key("recent records")
 	}
 	g.recent, g.series = recent.New(deps), series.New(time.Now())
 	g.undo.onStop("recent records", g.recent.Close)
-	return openConsole(g, cfg, shared)
+	if !cfg.Admin.Console.IsZero() {
+		g.console = visitors{
+			people: signin.NewSessions(shared.redis, shared.key("people who have signed in")),
+			flows:  shared.key("sign-ins that have begun"),
+			ended:  signin.NewEnded(shared.redis),
+		}
+	}
 }
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
-	last := newLastFindings()
 	desk, settings := deskOf(g), settingsOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
@@ -58,28 +59,24 @@ func newAPI(g *Gateway) *admin.API {
 		Record:  func(r *record.Record) { g.journal.Put(r) },
 		Log:     g.log,
 
-		Upstreams: desk.Upstreams,
-		Server:    desk.Server,
-		Act:       desk.Act,
-		Pins:      desk.Pins,
-		Approve:   desk.Approve,
-		Findings: func(ctx context.Context) ([]admin.Finding, error) {
-			return last.of(ctx, func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) })
-		},
-		Policy: func() admin.Policy {
-			return shownPolicy(g.graph().cfg.Policy, func(rule string) string { return ruleAt(g, rule) })
-		},
+		Upstreams:  desk.Upstreams,
+		Server:     desk.Server,
+		Act:        desk.Act,
+		Pins:       desk.Pins,
+		Approve:    desk.Approve,
+		Findings:   diagnosis.NewDesk(func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) }).Findings,
+		Policy:     settings.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
 		Accounts:   accountsDesk(accountNewsOf(g), func() config.Config { return g.graph().cfg }),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
-		RuleAt:     func(rule string) string { return ruleAt(g, rule) },
+		RuleAt:     g.ruleAt,
 		Replicas:   func() []admin.Replica { return shownReplicas(g) },
 		Reload:     func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {
 			answer, err := explain.Explain(ctx, g.graph().cfg, q)
-			answer.RuleAt = ruleAt(g, answer.Rule)
+			answer.RuleAt = g.ruleAt(answer.Rule)
 			return answer, err
 		},
 		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
@@ -94,7 +91,7 @@ func newAPI(g *Gateway) *admin.API {
 			return explain.ExamineWith(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
 		},
 		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
-		State: func() admin.State { return shownState(g) },
+		State: settings.State,
 		Settings: admin.Settings{
 			Text: settings.Text, Effective: settings.Effective, History: settings.Changes, Check: settings.Check, Save: settings.Save, Saves: settings.Saves,
 			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return probed(ctx, g, p) },
@@ -104,8 +101,8 @@ func newAPI(g *Gateway) *admin.API {
 
 // refuses reports whether a caller may not use the view whose endpoint they come to.
 func (g *graph) refuses(caller *mcp.Caller) bool {
-	i := slices.IndexFunc(g.cfg.Views, func(v view.Config) bool { return v.Name == caller.View })
-	return i >= 0 && g.viewUsers[i].First(caller) < 0
+	users := g.viewUsers[caller.View]
+	return users != nil && users.First(caller) < 0
 }
 
 // listsOf returns what the lists of callers are made of.
@@ -123,17 +120,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			return explain.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
-		Left: func() (all []ascaller.Left) {
-			for i, view := range now.catalog.Status() { // in the order of the upstreams
-				all = append(all, leftOut(view, now.members[i].Status())...)
-			}
-			for _, guard := range now.guards {
-				all = append(all, notApproved(guard)...)
-			}
-			return all
-		},
-		Unknown: func() []string { return unknownLists(now.catalog.Status()) },
-		Rules:   now.rules, RuleAt: func(rule string) string { return ruleAt(g, rule) }, Short: now.described.Short,
+		Now: now.now, Rules: now.rules, RuleAt: g.ruleAt,
 	}
 }
 
@@ -195,14 +182,9 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 func settingsOf(g *Gateway) settings.Desk {
 	return settings.Desk{
 		File: g.file, History: g.history, Apply: g.Save,
-		Now:      func() config.Config { return g.graph().cfg },
-		Revision: func() string { return g.ReloadStatus().Revision },
-		Places: func() map[string]string {
-			if places := g.rulePlaces.Load(); places != nil {
-				return *places
-			}
-			return nil
-		},
+		Now:    func() config.Config { return g.graph().cfg },
+		Status: g.ReloadStatus,
+		Places: func() map[string]string { return *g.rulePlaces.Load() },
 	}
 }
 
@@ -219,10 +201,11 @@ func deskOf(g *Gateway) servers.Desk {
 
 // factsOf collects what findings are about.
 func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
-	now, desk := g.graph(), deskOf(g)
+	now, desk, state := g.graph(), deskOf(g), settingsOf(g).State()
 	f := diagnosis.Facts{
-		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: shownState(g),
-		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: certificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: state,
+		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnosis.CertificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Deceits: g.services.lookout.Found(), Broken: diagnosis.BrokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
 				all = append(all, item.Entry())
@@ -230,20 +213,11 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 			return all
 		},
 	}
-	if g.file != nil && len(f.State.Problems) > 0 {
-		f.Line = lineOf(g.file.Path, f.State.Problems[0])
+	if len(state.Problems) > 0 {
+		f.Line = settingsOf(g).Line(state.Problems[0])
 	}
 	for _, m := range g.services.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnosis.Missing(m))
-	}
-	for _, d := range g.services.lookout.Found() {
-		f.Deceits = append(f.Deceits, diagnosis.Deceit{Upstream: d.Upstream, Text: d.Text})
-	}
-	for i, view := range now.catalog.Status() { // in the order of the upstreams
-		f.Broken = append(f.Broken, brokenOf(view, now.members[i].Status())...)
-	}
-	for _, i := range g.issuers() {
-		f.Issuers = append(f.Issuers, diagnosis.Issuer{URL: i.URL, State: i.State, Reason: i.Reason})
 	}
 	return f
 }
@@ -283,18 +257,9 @@ func shownReplicas(g *Gateway) []admin.Replica {
 
 // reloaded reads the configuration again.
 func reloaded(g *Gateway) (admin.Reload, error) {
-	if g.file == nil {
-		return admin.Reload{}, admin.ErrNoFile
-	}
 	err := g.Reload()
-	if errors.Is(err, ErrNotRunning) {
+	if errors.Is(err, admin.ErrNoFile) || errors.Is(err, ErrNotRunning) {
 		return admin.Reload{}, err
 	}
 	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision, Problems: settings.Problems(err)}, nil
-}
-
-func shownState(g *Gateway) admin.State {
-	status, state := g.ReloadStatus(), g.graph().cfg.Summary().State
-	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, settings.Problems(status.Err)
-	return state
 }

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -35,20 +37,8 @@ const (
 // stopped.
 var ErrNotRunning = errors.New("the gateway does not run")
 
-// ReloadStatus is the state of the configuration file.
-type ReloadStatus struct {
-	// Loaded is when the current configuration was read.
-	Loaded time.Time
-	// Tried is when the file was last read. Err is why it was not applied; nil if it was.
-	Tried time.Time
-	Err   error
-	// Revision is the first 12 hex digits of the SHA-256 of the current file; "" without a
-	// file.
-	Revision string
-}
-
 // ReloadStatus returns how the last reload went.
-func (g *Gateway) ReloadStatus() ReloadStatus {
+func (g *Gateway) ReloadStatus() settings.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.reloaded
@@ -66,7 +56,8 @@ func (g *Gateway) Reload() error {
 	before := g.graph().cfg
 	l, err := g.file.Load(&before)
 	if err == nil {
-		err = g.reload(l, nil)
+		g.rulePlaces.Store(&l.Places) // of rules with the same names, if the rest fails
+		err = g.reload(l, func() error { return nil })
 	}
 	g.noteReload(l, before, err)
 	if err != nil {
@@ -88,11 +79,11 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 }
 
 func (g *Gateway) canReload() error {
+	if g.file == nil {
+		return admin.ErrNoFile
+	}
 	if !g.running {
 		return ErrNotRunning
-	}
-	if g.file == nil {
-		return errors.New("there is no configuration file to read again")
 	}
 	return nil
 }
@@ -112,7 +103,11 @@ func (g *Gateway) Save(text []byte, revision string) error {
 	}
 	l.Text, l.Revision = text, config.RevisionOf(text)
 	err = g.reload(l, func() error {
-		return configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
+		err := configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
+		if err == nil {
+			g.rulePlaces.Store(&l.Places)
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -136,19 +131,19 @@ func (g *Gateway) logRefused(err error) {
 	}
 }
 
-// reload applies a configuration. It is called with reloading held. keep, if there is one, is
-// called when nothing else can fail; its error means that nothing is applied.
+// ruleAt returns the place of a rule in the configuration file, "" if there is none.
+func (g *Gateway) ruleAt(rule string) string { return (*g.rulePlaces.Load())[rule] }
+
+// reload applies a configuration. It is called with reloading held. keep is called when nothing else
+// can fail; its error means that nothing is applied.
 func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	before := g.graph()
 	for _, w := range l.Warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	cfg := l.Config.WithDefaults()
-	if keep == nil {
-		g.rulePlaces.Store(&l.Places) // of rules with the same names, if the rest fails
-	}
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !config.Pins(cfg) { // these files may have changed
-		if err := g.kept(l, keep); err != nil {
+		if err := keep(); err != nil {
 			return err
 		}
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.Revision)
@@ -166,7 +161,7 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := g.kept(l, keep); err != nil {
+	if err := keep(); err != nil {
 		next.discard(before)
 		return err
 	}
@@ -182,18 +177,6 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
 	return nil
-}
-
-// kept does what is left to do before a configuration is applied.
-func (g *Gateway) kept(l config.Loaded, keep func() error) error {
-	if keep == nil {
-		return nil
-	}
-	err := keep()
-	if err == nil {
-		g.rulePlaces.Store(&l.Places)
-	}
-	return err
 }
 
 // rebuild makes the graph anew from the configuration that holds, with the lock file as it is now.
@@ -248,12 +231,10 @@ func (g *Gateway) replace(before, next *graph) {
 	g.services.remember(next)
 	ctx, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()
-	stopAuth := g.stopAuth
-	if next.auth != before.auth {
+	stopAuth, recall := g.stopAuth, next.auth != before.auth
+	if recall {
 		g.stopAuth = run(next.auth.Run)
-	}
-	recall := next.auth != before.auth
-	if !recall && !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
+	} else if !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
 		recall = next.auth.SetKeys(next.cfg.Auth.Keys)
 	}
 	g.setRoutes(next)

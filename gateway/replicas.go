@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -30,22 +31,22 @@ type stores struct {
 	secret   []byte      // of sealing keys, nil for random ones
 	accepted [][]byte    // secrets of keys that only open
 
-	// For policy; nil for the memory of this process.
+	// For policy.
 	approvals, rounds policy.Approvals
 	buckets           policy.Buckets
-	fourEyes          *foureyes.Shared
+	fourEyes          *foureyes.Shared // nil for the memory of this process
 
 	vault *vault.Vault // users' own accounts at servers; nil when nobody is served
 
-	grants  shownTools    // nil for the memory of this process
-	results results.Store // likewise
+	grants  shownTools
+	results results.Store
 
 	kept      upstream.Keeper             // for sessions at upstreams; nil for the memory of this process
 	recordKey func(session string) string // the key of a session's record in Redis; nil for none
 	drop      func(session string)        // forgets a session that another replica owns
 	known     func() int                  // how many sessions this process knows; nil for none
 	list      func() []session.Listed     // which these are; likewise
-	metrics   *metrics                    // nil for none
+	metrics   *metrics
 }
 
 // shownTools record which tool definitions were shown. They end with their sessions.
@@ -54,34 +55,41 @@ type shownTools interface {
 	End(session string)
 }
 
+// inMemory returns the stores of a process alone in which nobody has sessions.
+func inMemory(metrics *metrics) *stores {
+	return &stores{
+		metrics: metrics, cluster: cluster.Alone(), drop: func(string) {},
+		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
+		grants: session.NewGrants(), results: session.NewResults(session.ResultsConfig{}),
+	}
+}
+
 // newStores opens the stores as sessions.store says.
 func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err error) {
-	s = &stores{metrics: metrics, drop: func(string) {}, cluster: cluster.Alone()}
+	s = inMemory(metrics)
 	defer func() {
 		if err != nil && s.sessions != nil {
 			err = errors.Join(err, s.sessions.Close())
 		}
 	}()
 	s.secret, s.accepted = cfg.Sessions.Secrets()
-	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: metrics.sessions, Redis: metrics.redis}
+	var revisions []string
+	for _, r := range wire.Revisions() {
+		if r.Stateful {
+			revisions = append(revisions, r.Name)
+		}
+	}
+	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: session.NewMetrics(metrics.registry, revisions...), Redis: metrics.redis}
+	var memory *session.Memory
 	if cfg.Sessions.Store == session.StoreRedis {
 		err = g.shareStores(s, cfg, deps)
-	} else {
-		err = s.openMemory(cfg.Sessions, deps)
+	} else if memory, err = session.NewMemory(cfg.Sessions, deps); err == nil {
+		s.sessions, s.results, s.known, s.list = memory, memory.Results(), memory.Known, memory.List
 	}
 	if err == nil {
-		s.vault, err = openVault(g, cfg.Vault, s.redis, metrics.accounts)
+		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(metrics.registry))
 	}
 	return s, err
-}
-
-func (s *stores) openMemory(cfg session.Config, deps session.Deps) error {
-	memory, err := session.NewMemory(cfg, deps)
-	if err != nil {
-		return err
-	}
-	s.sessions, s.results, s.known, s.list = memory, memory.Results(), memory.Known, memory.List
-	return nil
 }
 
 // shareStores opens the stores in Redis.
@@ -101,18 +109,11 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) e
 	if err != nil {
 		return err
 	}
-	approvals, err := s.key("approval")
-	if err != nil {
-		return err
-	}
+	approvals := s.key("approval")
 	s.approvals = policy.NewRedisApprovals(s.redis, approvals, "approvals")
 	s.rounds = policy.NewRedisApprovals(s.redis, approvals, "rounds")
 	s.buckets = policy.NewRedisBuckets(s.redis)
-	waiting, err := s.key("four eyes")
-	if err != nil {
-		return err
-	}
-	s.fourEyes = foureyes.NewShared(s.redis, waiting)
+	s.fourEyes = foureyes.NewShared(s.redis, s.key("four eyes"))
 	return nil
 }
 
@@ -138,8 +139,17 @@ func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.M
 	})
 }
 
-// key returns the sealing key for a purpose.
-func (s *stores) key(purpose string) (*seal.Key, error) {
+// key returns the sealing key for a purpose. The secrets are those of a valid configuration, and such a
+// secret has a key for any purpose.
+func (s *stores) key(purpose string) *seal.Key {
+	key, err := s.newKey(purpose)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+func (s *stores) newKey(purpose string) (*seal.Key, error) {
 	if s.secret == nil {
 		return seal.NewRandom(purpose)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
-	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
@@ -37,8 +36,8 @@ func (g *Gateway) setRoutes(under *graph) {
 	if stream, messages := g.front.SSEPaths(); stream != "" {
 		places = append(places, place{path: stream, behind: g.front.SSEBehind}, place{path: messages, behind: g.front.MessagesBehind})
 	}
-	for i, v := range under.cfg.Views {
-		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[i])...)
+	for _, v := range under.cfg.Views {
+		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[v.Name])...)
 	}
 	if under.server != nil { // nobody is authenticated there
 		for path, h := range under.server.Handlers() {
@@ -47,7 +46,7 @@ func (g *Gateway) setRoutes(under *graph) {
 	}
 	routes := routes(under.auth, g.log, places...)
 	if config.HasAccounts(under.cfg.Upstreams) {
-		routes = recoverer(g.log, withPages(g.services.accounts, routes))
+		routes = withPages(recoverer(g.log, g.services.accounts), routes) // which have a recoverer
 	}
 	g.routes.Store(&routes)
 }
@@ -57,39 +56,20 @@ func (g *Gateway) setRoutes(under *graph) {
 const mostAccounts = 10_000
 
 // openAccounts makes what has users sign in at servers with accounts of their own.
-func openAccounts(g *Gateway, cfg config.Config, shared *stores) error {
-	key, err := shared.key("users' accounts at servers")
-	if err != nil {
-		return err
-	}
-	people, err := shared.key("users who have signed in at their accounts")
-	if err != nil {
-		return err
-	}
-	news, ended := accountNewsOf(g), signin.NewEnded(shared.redis)
+func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
+	key, news, ended := shared.key("users' accounts at servers"), accountNewsOf(g), signin.NewEnded(shared.redis)
 	g.services.accounts, err = accounts.New(accounts.Deps{
 		Vault: shared.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
 		Changed: news.lists, Others: news.tellOthers,
 		Flow:   accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
-		People: signin.NewSessions(shared.redis, people),
+		People: signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
 		SignIn: func() *signin.Flow {
 			now := g.graph()
-			flow := accountsFlow(accountsSignIn(now.cfg.Accounts.SignIn, now.cfg.Auth.Server, now.cfg.Admin.Console.SignIn), now.cfg.Auth, now.cfg.PublicURL, now.auth, key)
-			if flow != nil {
-				flow.Ended = ended
-			}
-			return flow
+			return accountsFlow(now.cfg, now.auth, key, ended)
 		},
-		Servers: func() (all []accounts.Server) {
-			for _, u := range g.graph().cfg.Upstreams {
-				if config.Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth {
-					all = append(all, accountsServer(u))
-				}
-			}
-			return all
-		},
-		Failed: g.services.events.AccountRefused,
+		Servers: func() []accounts.Server { return config.AccountServers(g.graph().cfg.Upstreams) },
+		Failed:  g.services.events.AccountRefused,
 	})
 	return err
 }

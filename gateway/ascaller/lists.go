@@ -26,23 +26,13 @@ type ListDeps struct {
 	Offered func(*mcp.Call) []mcp.Item
 	// Everything returns what servers have on the list of a method, for clients that declare everything.
 	Everything func(method string) []mcp.Item
-	// Left are entries of servers that nobody gets.
-	Left func() []Left
-	// Unknown says which servers' lists are not known.
-	Unknown func() []string
-	Rules   *policy.Policy
-	RuleAt  func(rule string) string
-	// Short returns a tool with a short description.
-	Short func(mcp.Item) mcp.Item
+	// Now returns the servers.
+	Now    func() servers.Now
+	Rules  *policy.Policy
+	RuleAt func(rule string) string
 }
 
-// Left is an entry of a server that nobody gets.
-type Left struct {
-	Upstream, List, Name string // List is as in catalog.Withheld; no Name stands for what is behind a bound
-	By, Reason           string // as in admin.ListEntry
-}
-
-// kinds are the lists that operators ask for: the method, and the name in Left.
+// kinds are the lists that operators ask for: the method, and the name in left.
 var kinds = map[string]struct{ method, list string }{
 	mcp.KindTools:     {mcp.MethodToolsList, "tools"},
 	mcp.KindPrompts:   {mcp.MethodPromptsList, "prompts"},
@@ -66,6 +56,7 @@ type row struct {
 type lister struct {
 	ListDeps
 	caller  mcp.Caller
+	now     servers.Now
 	refused bool // at the view
 	tools   bool
 	whole   bool                   // with definitions
@@ -100,6 +91,7 @@ func Lists(ctx context.Context, deps ListDeps, q admin.ListQuestion) (a admin.Li
 			return a, err
 		}
 	}
+	l.now = deps.Now()
 	rows, behind := l.rows(call, kind.list, shown)
 	a.Shown, a.Hidden = len(shown), len(rows)-len(shown)
 	a.Notes = append(l.notes(q), behind...)
@@ -133,7 +125,7 @@ func (l *lister) notes(q admin.ListQuestion) (notes []string) {
 	if l.refused {
 		notes = append(notes, "This view is for others: the caller gets HTTP status 403 there, and no list.")
 	}
-	return append(notes, l.Unknown()...)
+	return append(notes, unknown(l.now)...)
 }
 
 // wholeList asks for all pages of a list. A list that changes meanwhile is asked for again.
@@ -182,14 +174,14 @@ func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row
 	}
 	type name struct{ upstream, own string }
 	told := make(map[name]bool)
-	for _, left := range l.Left() {
+	for _, left := range leftOut(l.now) {
 		switch {
-		case left.List != list:
-		case left.Name == "":
-			behind = append(behind, left.Upstream+": "+left.Reason)
+		case left.list != list:
+		case left.name == "":
+			behind = append(behind, left.upstream+": "+left.reason)
 		default:
-			told[name{left.Upstream, left.Name}] = true
-			rows = append(rows, row{item: mcp.Item{Target: mcp.Target{Upstream: left.Upstream, Name: left.Name}}, by: left.By, reason: left.Reason})
+			told[name{left.upstream, left.name}] = true
+			rows = append(rows, row{item: mcp.Item{Target: mcp.Target{Upstream: left.upstream, Name: left.name}}, by: left.by, reason: left.reason})
 		}
 	}
 	for _, item := range l.Everything(call.Method) {
@@ -252,7 +244,7 @@ func (l *lister) short(r row) int {
 	if r.item.Target.Upstream == "" || len(r.full) != len(r.item.Raw) { // it is short already
 		return servers.Tokens(r.item)
 	}
-	return servers.Tokens(l.Short(r.whole()))
+	return servers.Tokens(l.now.Short(r.whole()))
 }
 
 // mostShort bounds the short descriptions that are made for a total, since each takes a while. Of

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -21,6 +22,37 @@ func WithAccounts(servers []upstream.Config) (names []string) {
 		}
 	}
 	return names
+}
+
+// AccountServers returns the enabled servers at which users have accounts, as users see them who sign in
+// there.
+func AccountServers(servers []upstream.Config) (all []accounts.Server) {
+	for _, u := range servers {
+		if !Enabled(u) || u.Auth.Type != outbound.TypeUserOAuth {
+			continue
+		}
+		s := accounts.Server{
+			Name: u.Name, URL: u.URL, Issuer: u.Auth.AuthorizationServer,
+			ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret, ClientAuth: u.Auth.ClientAuth, Scopes: u.Auth.Scopes,
+		}
+		if u.Auth.Resource != nil {
+			s.Resource, s.NoResource = *u.Auth.Resource, *u.Auth.Resource == ""
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// AccountsSignIn is how users sign in at the pages of their accounts: as the section says, else as at the
+// gateway's own authorization server, else as operators do at the console.
+func (c Config) AccountsSignIn() accounts.SignIn {
+	switch server := c.Auth.Server; {
+	case !c.Accounts.SignIn.IsZero():
+		return c.Accounts.SignIn
+	case server.Enabled:
+		return accounts.SignIn{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret, Scopes: server.Scopes}
+	}
+	return accounts.SignIn(c.Admin.Console.SignIn)
 }
 
 // checkAccounts returns what is wrong with the section "vault", and with servers at which users have

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -38,9 +40,9 @@ type Facts struct {
 	Broken []Broken
 	Pins   []admin.Pin
 	// Deceits are texts and names that may deceive people or models.
-	Deceits []Deceit
+	Deceits []deceits.Deceit
 
-	Issuers      []Issuer
+	Issuers      []auth.Status
 	Sinks        []audit.Status
 	Certificates []Certificate
 	Keys         []apikey.Entry // API keys
@@ -59,14 +61,6 @@ type Missing struct {
 // Broken is something that a server offers and no client is shown.
 type Broken struct{ Upstream, What, Name, Reason string }
 
-// Deceit is something that a server offers and that may deceive people or models.
-type Deceit struct{ Upstream, Text string }
-
-// Issuer is the state of an issuer of tokens: ready, degraded or down.
-type Issuer struct {
-	URL, State, Reason string
-}
-
 // Certificate is a file of certificates of the configuration.
 type Certificate struct {
 	Section string // such as sessions.redis
@@ -75,7 +69,7 @@ type Certificate struct {
 
 // checks are the rules. Their order is that of findings that are equally bad.
 var checks = [...]func(Facts) []admin.Finding{
-	stopping, store, servers, issuers, sinks, refusedReload, certificates, keys, missing, replicas, failing, refusals, turnedAway, signIns, pins, deceits, broken,
+	stopping, store, upstreams, issuers, sinks, refusedReload, certificates, keys, missing, replicas, failing, refusals, turnedAway, signIns, pins, deceiving, broken,
 }
 
 // Of returns what is not well, worst first.

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -24,7 +26,7 @@ func facts() Facts {
 			{Name: "crm", State: "ready", Since: noon.Add(-time.Hour), LastFailure: &admin.Failure{Stage: "connect", Error: "once", At: noon.Add(-2 * time.Hour)}},
 			{Name: "wiki", State: "connecting", Since: noon.Add(-time.Second)},
 		},
-		Issuers:      []Issuer{{URL: "https://login.example.com", State: "ready"}},
+		Issuers:      []auth.Status{{Issuer: "https://login.example.com", State: "ready"}},
 		Sinks:        []audit.Status{{Name: "file", Queued: 3, Lost: 7, LastLost: noon.Add(-2 * time.Hour)}},
 		Certificates: []Certificate{{"sessions.redis", clienttls.End{Key: "cert_file", File: "redis.pem", At: noon.Add(soon + time.Hour)}}},
 		Keys: []apikey.Entry{
@@ -112,7 +114,7 @@ func TestFindings(t *testing.T) {
 		{"deceiving pin", func(f *Facts) {
 			f.Pins = []admin.Pin{{Upstream: "crm", List: "tools", Name: "a", Deceives: []string{"x"}}}
 		}, "critical pin crm ", "1 thing ", "people cannot see", "before anybody uses"},
-		{"deceit", func(f *Facts) { f.Deceits = []Deceit{{"crm", "tool a: hidden"}} }, "warning deceit crm ", "may deceive", "tool a: hidden.", "deny it in policy"},
+		{"deceit", func(f *Facts) { f.Deceits = []deceits.Deceit{{Upstream: "crm", Text: "tool a: hidden"}} }, "warning deceit crm ", "may deceive", "tool a: hidden.", "deny it in policy"},
 		{"left out", func(f *Facts) {
 			f.Broken = []Broken{{"crm", "tool", "a", "no schema"}, {"crm", "tool", "b", "x"}, {"crm", "tool", "c", "x"}, {"crm", "tool", "d", "x"}}
 		}, "notice left-out crm ", "4 items of crm", "tool a (no schema), tool b (x), tool c (x) and 1 other.", "corrected"},

@@ -49,16 +49,16 @@ func store(f Facts) []admin.Finding {
 func issuers(f Facts) (all []admin.Finding) {
 	for _, i := range f.Issuers {
 		found := admin.Finding{
-			Kind: "issuer", Subject: i.URL, Cause: sentence(i.Reason), Look: "/readyz",
+			Kind: "issuer", Subject: i.Issuer, Cause: sentence(i.Reason), Look: "/readyz",
 			Next: "Make the issuer reachable from this machine, or correct its url in auth.issuers.",
 		}
 		switch i.State {
 		case auth.StateDown:
 			found.Severity, found.Code = admin.Critical, failure.IssuerDown.String()
-			found.What = fmt.Sprintf("Nobody can sign in with tokens of %s.", i.URL)
+			found.What = fmt.Sprintf("Nobody can sign in with tokens of %s.", i.Issuer)
 		case auth.StateDegraded:
 			found.Severity = admin.Warning
-			found.What = fmt.Sprintf("The issuer %s does not answer. Tokens are checked with what is known of it.", i.URL)
+			found.What = fmt.Sprintf("The issuer %s does not answer. Tokens are checked with what is known of it.", i.Issuer)
 		default:
 			continue
 		}

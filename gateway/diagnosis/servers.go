@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // slowStart is how long a server may take to connect before that is a finding.
 const slowStart = 30 * time.Second
 
-// servers finds those that are down, degraded or refuse the gateway.
-func servers(f Facts) (all []admin.Finding) {
+// upstreams finds those that are down, degraded or refuse the gateway.
+func upstreams(f Facts) (all []admin.Finding) {
 	for _, u := range f.Upstreams {
 		found := admin.Finding{Kind: "server", Subject: u.Name, Since: since(u.Since), Look: "/api/v1/upstreams"}
 		switch upstream.State(u.State) {
@@ -140,9 +141,9 @@ func pins(f Facts) []admin.Finding {
 	})
 }
 
-// deceits finds what may deceive people or models.
-func deceits(f Facts) []admin.Finding {
-	return byServer(f.Deceits, func(d Deceit) string { return d.Upstream }, func(server string, found []Deceit) admin.Finding {
+// deceiving finds what may deceive people or models.
+func deceiving(f Facts) []admin.Finding {
+	return byServer(f.Deceits, func(d deceits.Deceit) string { return d.Upstream }, func(server string, found []deceits.Deceit) admin.Finding {
 		var texts []string
 		for _, d := range found {
 			texts = append(texts, d.Text)

@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,19 +14,69 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
 // Desk answers operators who look at the configuration, change it, or try a draft of it.
 type Desk struct {
 	File    *config.File         // nil for none
 	History *admin.ConfigHistory // nil for none, as without a file
-	// Now is the configuration that holds, with its defaults, Revision that of its text, and Places
+	// Now is the configuration that holds, with its defaults, Status where it comes from, and Places
 	// those of its rules.
-	Now      func() config.Config
-	Revision func() string
-	Places   func() map[string]string
+	Now    func() config.Config
+	Status func() Status
+	Places func() map[string]string
 	// Apply applies a text and writes it into the file, which must still have a revision.
 	Apply func(text []byte, revision string) error
+}
+
+// Status is the state of the configuration file, also as /readyz shows it.
+type Status struct {
+	// Revision is the first 12 hex digits of the SHA-256 of the current file, the same for all
+	// replicas if all is well; "" without a file.
+	Revision string `json:"revision,omitempty"`
+	// Loaded is when the current configuration was read.
+	Loaded time.Time `json:"loaded"`
+	// Tried is when the file was last read. Err is why it was not applied; nil if it was.
+	Tried time.Time `json:"tried"`
+	Err   error     `json:"-"`
+}
+
+// State returns what the configuration that holds means.
+func (d Desk) State() admin.State {
+	status, state := d.Status(), d.Now().Summary().State
+	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
+	return state
+}
+
+// Policy returns the rules that hold.
+func (d Desk) Policy() admin.Policy {
+	cfg, places := d.Now().Policy, d.Places()
+	if cfg.IsZero() {
+		return admin.Policy{Open: true, Default: policy.DefaultAllow}
+	}
+	p := admin.Policy{Default: cmp.Or(cfg.Default, policy.DefaultDeny)}
+	for _, r := range cfg.Rules {
+		rule := admin.Rule{Name: r.Name, At: places[r.Name], Who: r.Who.String(), Allow: r.Allow, Deny: r.Deny, Ask: r.Ask, When: r.When}
+		if r.Approvers != nil {
+			rule.Approvers = r.Approvers.Who.String()
+		}
+		p.Rules = append(p.Rules, rule)
+	}
+	return p
+}
+
+// Line returns the line of a problem, if it is in the file.
+func (d Desk) Line(p admin.Problem) string {
+	if d.File == nil || p.File != d.File.Path || p.Line < 1 {
+		return ""
+	}
+	text, _, _, err := strictyaml.SeeFile(p.File, config.MaxBytes)
+	lines := bytes.Split(text, []byte("\n"))
+	if err != nil || p.Line > len(lines) {
+		return ""
+	}
+	return string(bytes.TrimRight(lines[p.Line-1], "\r"))
 }
 
 // Changes returns the readings of the file, nil if none are kept.
@@ -71,7 +123,7 @@ func (d Desk) Text() (admin.ConfigText, error) {
 	t := admin.ConfigText{File: d.File.Path, Revision: config.RevisionOf(data), Save: d.Now().Admin.Console.Save}
 	t.Text, t.Hidden = maskedText(data)
 	t.Masked = t.Hidden == "" && t.Text != string(data)
-	t.InForce = t.Revision == d.Revision()
+	t.InForce = t.Revision == d.Status().Revision
 	return t, nil
 }
 
@@ -80,7 +132,7 @@ func (d Desk) Effective() (admin.EffectiveConfig, error) {
 	if d.History == nil {
 		return admin.EffectiveConfig{}, admin.ErrNoFile
 	}
-	e := admin.EffectiveConfig{Revision: d.Revision()}
+	e := admin.EffectiveConfig{Revision: d.Status().Revision}
 	masked, hidden := d.History.Holds()
 	cfg := d.Now()
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
@@ -169,14 +221,14 @@ func (d Desk) Save(draft, revision string) (admin.Reload, error) {
 	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
 		err = fmt.Errorf("nothing was changed: %w", err)
 	}
-	return admin.Reload{Applied: err == nil, Revision: d.Revision()}, err
+	return admin.Reload{Applied: err == nil, Revision: d.Status().Revision}, err
 }
 
 // InForce returns the configuration that holds. If it is still in its file, references in it are
 // read as in a draft, so that both can be compared.
 func (d Desk) InForce() *config.Loaded {
 	if d.File != nil {
-		if data, _, _, err := strictyaml.SeeFile(d.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == d.Revision() {
+		if data, _, _, err := strictyaml.SeeFile(d.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == d.Status().Revision {
 			if l, err := config.ReadBlindly(d.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
 				l.Text = data
 				return &l

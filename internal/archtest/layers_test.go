@@ -118,14 +118,14 @@ var layers = []layer{
 	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                  // admin for the form of questions and answers
 	{level: 5, dir: "gateway/deceits", ours: []string{"0-4", "gateway/config"}},
 	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
-	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "gateway/admin", "gateway/config", "gateway/configtext"}},
+	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "policy", "gateway/admin", "gateway/config", "gateway/configtext"}},
 	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}}, // admin for the form of what a gateway has seen
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
-	{level: 5, dir: "gateway/ascaller", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "policy", "gateway/admin", "gateway/clients", "gateway/servers"}}, // wire to check a call as those of clients are
+	{level: 5, dir: "gateway/ascaller", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "policy", "gateway/admin", "gateway/catalog", "gateway/clients", "gateway/servers"}}, // catalog for the states of lists, wire to check a call as those of clients are
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
-	{level: 5, dir: "gateway/diagnosis", ours: []string{"0-4", "gateway/admin"}}, // admin for the form of servers, pins and findings
+	{level: 5, dir: "gateway/diagnosis", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/deceits", "gateway/servers"}}, // admin for the form of servers, pins and findings
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},

@@ -261,7 +261,7 @@ func (s *scene) ready(t *testing.T, name string) {
 	defer tick.Stop()
 	for ctx := deadline(t); ; {
 		h := s.health(t, name)
-		if h.State == upstream.StateReady && h.RefusedUntil == nil {
+		if h.State == upstream.StateReady && h.RefusedUntil.IsZero() {
 			return
 		}
 		select {

@@ -216,7 +216,7 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 			}
 		}
 		h := s.health(t, f.name)
-		if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "connect" || h.RefusedUntil == nil || !held {
+		if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "connect" || h.RefusedUntil.IsZero() || !held {
 			t.Errorf("upstream %s is %+v after %+v; refused without trying: %v", f.name, h, h.LastFailure, held)
 		}
 	}

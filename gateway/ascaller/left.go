@@ -1,0 +1,52 @@
+package ascaller
+
+import (
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+)
+
+// left is an entry of a server that nobody gets.
+type left struct {
+	upstream, list, name string // list is as in catalog.Withheld; no name stands for what is behind a bound
+	by, reason           string // as in admin.ListEntry
+}
+
+// leftOut returns the entries of servers that nobody gets: what cannot be offered, and what is not
+// approved.
+func leftOut(now servers.Now) (all []left) {
+	for i, view := range now.Views {
+		for _, w := range servers.Withheld(view, now.Members[i].Server.Status()) {
+			all = append(all, left{view.Name, w.List, w.Name, "server", "It is left out for all: " + w.Reason + "."})
+		}
+	}
+	for _, guard := range now.Guards {
+		for _, f := range guard.Found() {
+			reason := "It is not approved: the lock file has nothing of its name."
+			if !f.New {
+				reason = "It is not as it was approved: it differs in " + strings.Join(f.Differ, ", ") + "."
+			}
+			if f.Blocked && f.Name != "" {
+				all = append(all, left{f.Upstream, string(f.Kind), f.Name, "pin", reason})
+			}
+		}
+	}
+	return all
+}
+
+// unknown says whose lists are not known.
+func unknown(now servers.Now) (notes []string) {
+	for _, view := range now.Views {
+		switch view.State {
+		case catalog.StateUp:
+		case catalog.StatePerUser:
+			notes = append(notes, view.Name+" is asked with each user's own credential: what it shows to this caller is not known here.")
+		case catalog.StateConnecting:
+			notes = append(notes, view.Name+" has not answered yet.")
+		default:
+			notes = append(notes, view.Name+" does not answer: its list is as it was last, or missing.")
+		}
+	}
+	return notes
+}
