@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
-	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -121,27 +120,6 @@ func inspect(ctx context.Context, cfg config.Config, version string, log *slog.L
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, g.stop(closing), closeAll(closing, g.members))
-}
-
-// ReviewLock connects to the pinned upstreams of a valid configuration, or to all if none is pinned. It
-// waits until each has answered or failed, or ctx ends. It writes nothing.
-func ReviewLock(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*review.Review, error) {
-	r, err := review.Open(cfg)
-	if err != nil {
-		return nil, err
-	}
-	r.Drop(cfg)
-	err = inspect(ctx, review.Pinned(cfg), version, log, r.Collect, func(g *graph) error {
-		for _, report := range g.reports() {
-			problem := report.Error
-			if report.State == string(catalog.StatePerUser) {
-				problem = "each user sees lists of their own, which only a gateway that runs can report: gatehouse lock --running"
-			}
-			r.Compare(report.Name, problem)
-		}
-		return nil
-	})
-	return r, err
 }
 
 // CheckSkills reads the skill directories of a configuration. It makes no connections.
