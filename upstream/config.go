@@ -163,18 +163,6 @@ var (
 	tokenPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
-// problems are what is wrong with a configuration.
-type problems []error
-
-func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
-
-// when adds a problem if it is one.
-func (p *problems) when(wrong bool, format string, args ...any) {
-	if wrong {
-		p.add(format, args...)
-	}
-}
-
 // Validate reports everything that is wrong with the configuration, as one joined error.
 func (c Config) Validate() error {
 	var found problems
