@@ -70,24 +70,24 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 // record returns the record of a session that this replica owns. A session that was given up
 // since its owner was looked up has another one now.
 func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse.Refusal) {
-	user, err := a.caller.User(), session.ErrMoved
+	user := a.caller.User()
 	home := f.homeOf(user, id)
 	if _, _, came := cluster.Forwarded(a.r); !came && f.Leaving() {
 		context.AfterFunc(a.r.Context(), f.Visit(home.Key()))
 	}
-	for tries := 0; tries < maxOwners && errors.Is(err, session.ErrMoved); tries++ {
+	var err error
+	for range maxOwners {
 		if ref := f.own(a, home); ref != nil {
 			return record, ref
 		}
-		record, err = f.deps.Sessions.Get(a.r.Context(), user, id)
+		switch record, err = f.deps.Sessions.Get(a.r.Context(), user, id); {
+		case err == nil:
+			return record, nil
+		case !errors.Is(err, session.ErrMoved):
+			return record, f.refuseSession(err)
+		}
 	}
-	if errors.Is(err, session.ErrMoved) {
-		return record, f.refuseHomeless(err)
-	}
-	if err != nil {
-		return record, f.refuseSession(err)
-	}
-	return record, nil
+	return record, f.refuseHomeless(err)
 }
 
 // accept handles a response or a notification of the client, which has no answer.
@@ -162,12 +162,8 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 	switch x.call.Method {
 	case mcp.MethodDiscover, mcp.MethodListen: // of the other dialect
 		err = cmp.Or(err, error(mcp.ErrMethod(x.call.Method)))
-	case mcp.MethodSetLevel:
-		x.handler = mcp.HandlerFunc(x.setLevel)
-	case mcp.MethodResourcesSubscribe:
-		x.handler = mcp.HandlerFunc(x.subscribe)
-	case mcp.MethodResourcesUnsubscribe:
-		x.handler = mcp.HandlerFunc(x.unsubscribe)
+	case mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		x.handler = mcp.HandlerFunc(x.change)
 	}
 	if err != nil {
 		x.fail(err)
@@ -199,29 +195,22 @@ func (f *Front) held(ctx context.Context, r session.Record) (*live.Session, *ref
 	return s, nil
 }
 
-// setLevel is the handler of logging/setLevel.
-func (x *exchange) setLevel(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	level, _ := c.Params.Member("level")
-	if !wire.ValidLogLevel(level.Text()) {
-		return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
-	}
-	_, err := x.f.deps.Sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level.Text() })
-	return x.empty(err)
-}
-
-// subscribe is the handler of resources/subscribe.
-func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	return x.empty(x.live.Subscribe(ctx, x.record, c.Caller, c.Name))
-}
-
-// unsubscribe is the handler of resources/unsubscribe.
-func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	return x.empty(x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name))
-}
-
-// empty is the reply of a method that changes the session and has an empty result. It leaves
+// change is the handler of the methods that change the session and have an empty result. It leaves
 // x.record as it was: the stream, which may begin at any time, reads it.
-func (x *exchange) empty(err error) (*mcp.Reply, error) {
+func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	var err error
+	switch c.Method {
+	case mcp.MethodSetLevel:
+		level := c.Params.At("level").Text()
+		if !wire.ValidLogLevel(level) {
+			return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
+		}
+		_, err = x.f.deps.Sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level })
+	case mcp.MethodResourcesSubscribe:
+		err = x.live.Subscribe(ctx, x.record, c.Caller, c.Name)
+	case mcp.MethodResourcesUnsubscribe:
+		err = x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name)
+	}
 	_, told := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil:
