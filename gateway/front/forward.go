@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
@@ -42,7 +41,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(a.body))
 	}
-	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writer.Timeout}
+	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), writer: f.writer}
 	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
 	case err == nil:
 		return forwarded, false
@@ -95,7 +94,7 @@ func (f *Front) endRelayed(a arrival, w *relayed) bool {
 type relayed struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
-	limit  time.Duration
+	writer *stream.Writer
 	stream bool   // it is an event stream
 	last   []byte // the last bytes that were written of it
 }
@@ -103,24 +102,20 @@ type relayed struct {
 func (w *relayed) WriteHeader(status int) {
 	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == stream.ContentType
 	if w.stream {
-		w.extend()
+		w.writer.Deadline(w.rc)
 		w.Header().Del("Content-Length") // if it breaks off, endRelayed writes another end
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *relayed) Write(b []byte) (int, error) {
-	w.extend()
+	w.writer.Deadline(w.rc)
 	n, err := w.ResponseWriter.Write(b)
 	if w.stream {
 		w.last = append(w.last, b[max(n-len(endOfEvent), 0):n]...)
 		w.last = append(w.last[:0], w.last[max(len(w.last)-len(endOfEvent), 0):]...)
 	}
 	return n, err
-}
-
-func (w *relayed) extend() {
-	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // if there are no deadlines, none is needed
 }
 
 // endOfEvent is the end of each event and each comment.

@@ -43,7 +43,7 @@ func TestEndRelayed(t *testing.T) {
 			if tt.session != "" {
 				tt.a.r.Header.Set(wire.HeaderSession, tt.session)
 			}
-			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), limit: time.Minute}
+			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), writer: f.writer}
 			w.Header().Set("Content-Type", "text/event-stream")
 			if tt.contentType != "" {
 				w.Header().Set("Content-Type", tt.contentType)
@@ -65,7 +65,7 @@ func TestEndRelayed(t *testing.T) {
 func TestEndRelayedOfKnownLength(t *testing.T) {
 	f := newBench(t, Config{}).front
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), limit: time.Minute}
+		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.writer}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Content-Length", "2000")
 		w.WriteHeader(http.StatusOK)
