@@ -18,8 +18,8 @@ import (
 // forward makes the owner answer a request. again says that the caller should look up the
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
-func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
-	caller, err := f.deps.Callers.Write(a.caller)
+func (f *Front) forward(p *posted, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
+	caller, err := f.deps.Callers.Write(p.caller)
 	if err != nil {
 		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
 		return refuse.Internal(""), false
@@ -28,41 +28,41 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		return refuse.Closing(), false
 	}
 	defer f.done()
-	ctx := a.r.Context()
-	if a.lasts { // its client comes back elsewhere when this replica stops
+	ctx := p.r.Context()
+	if p.lasts() { // its client comes back elsewhere when this replica stops
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(f.draining, cancel)()
 	}
-	r := a.r.WithContext(ctx)
-	if a.body != nil {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil } // what a stopping owner did not accept is sent again
+	r := p.r.WithContext(ctx)
+	if p.body != nil {
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.body)), nil } // what a stopping owner did not accept is sent again
 		r.Body, _ = r.GetBody()
-		r.ContentLength = int64(len(a.body))
+		r.ContentLength = int64(len(p.body))
 	}
-	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), writer: f.writer}
+	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer}
 	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
 	case err == nil:
 		return forwarded, false
 	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
 		return nil, true
 	case errors.Is(err, cluster.ErrBroken):
-		if !f.endRelayed(a, w) {
+		if !f.endRelayed(p, w) {
 			panic(http.ErrAbortHandler) // half an answer must not look whole
 		}
 		return forwarded, false
-	case a.lasts && f.drains():
+	case p.lasts() && f.drains():
 		return refuse.Closing(), false
 	}
 	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
-	case lost && !a.runs && a.r.Method != http.MethodDelete && len(a.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
+	case lost && !p.runs() && p.r.Method != http.MethodDelete && len(p.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil, true
-	case lost && a.id != nil:
-		f.writeJSON(a.w, http.StatusOK, f.lostAnswer(a.id, "", revisionOf(a.r)))
+	case lost && p.awaited() != nil:
+		f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), "", p.revision()))
 		return forwarded, false
-	case lost && a.runs:
+	case lost && p.runs():
 		return refuse.Lost(), false
 	}
 	return f.refuseSession(session.ErrUnavailable), false
@@ -70,18 +70,18 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 
 // endRelayed ends a stream that broke off on its way from the owner. It returns false if the
 // client has to see the break: a client with a session resumes the stream of a call.
-func (f *Front) endRelayed(a arrival, w *relayed) bool {
-	if !w.whole() || a.r.Context().Err() != nil {
+func (f *Front) endRelayed(p *posted, w *relayed) bool {
+	if !w.whole() || p.r.Context().Err() != nil {
 		return false
 	}
 	var last []byte
-	switch stopping := a.lasts && f.drains(); {
-	case stopping && a.id != nil:
-		last = f.endOfListen(a.id)
+	switch stopping := p.lasts() && f.drains(); {
+	case stopping && p.awaited() != nil:
+		last = f.endOfListen(p.awaited())
 	case stopping:
 		return true
-	case a.id != nil && len(a.r.Header[wire.HeaderSession]) == 0:
-		last = f.lostAnswer(a.id, "", revisionOf(a.r))
+	case p.awaited() != nil && len(p.r.Header[wire.HeaderSession]) == 0:
+		last = f.lostAnswer(p.awaited(), "", p.revision())
 	default:
 		return false
 	}

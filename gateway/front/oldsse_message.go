@@ -22,7 +22,7 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	}
 	if _, _, came := cluster.Forwarded(p.r); !came {
 		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
-			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
+			ref, gone := f.forward(p, cluster.Owner{Replica: replica})
 			if gone { // and its streams with it
 				return refuse.NoStream()
 			}

@@ -16,7 +16,7 @@ import (
 
 // stateful serves a message of a client with a session (2024-11-05 to 2025-11-25), or of one
 // that wants to begin a session.
-func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
+func (f *Front) stateful(p *posted) *refuse.Refusal {
 	isRequest := p.message.Kind == wire.Request
 	if isRequest && p.message.Method == mcp.MethodInitialize {
 		return f.initialize(p)
@@ -26,7 +26,7 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 		return nil
 	}
 	for tries := 1; ; tries++ {
-		record, rev, ref := f.session(arrivalOf(p), header)
+		record, rev, ref := f.session(p)
 		switch {
 		case ref != nil:
 		case isRequest:
@@ -43,44 +43,44 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 // session finds the session that a request names; if another replica owns it, the request is
 // answered there. The session exists for its user and client alone, with any of their tokens,
 // and at the endpoint of its view: who obtains its id gains nothing.
-func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
-	id, ref := checkSessionHeader(a.r.Header)
+func (f *Front) session(p *posted) (session.Record, *wire.Revision, *refuse.Refusal) {
+	id, ref := checkSessionHeader(p.r.Header)
 	if ref != nil {
 		return session.Record{}, nil, ref
 	}
 	if id == "" {
 		return session.Record{}, nil, refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
 	}
-	record, ref := f.record(a, id)
+	record, ref := f.record(p, id)
 	if ref != nil {
 		return record, nil, ref
 	}
 	rev := wire.Lookup(record.Revision)
-	if rev == nil || record.Client != a.caller.ClientID || record.View != a.caller.View {
+	if rev == nil || record.Client != p.caller.ClientID || record.View != p.caller.View {
 		// It is of another version of the gateway, of another client, or of another view.
 		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
 	}
-	if header != "" && header != rev.Name {
+	if p.header != "" && p.header != rev.Name {
 		// Clients SHOULD send the negotiated version; some send the newest they know.
-		f.deps.Log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
+		f.deps.Log.Debug("a version header differs from what was negotiated", "header", p.header, "negotiated", rev.Name)
 	}
 	return record, rev, nil
 }
 
 // record returns the record of a session that this replica owns. A session that was given up
 // since its owner was looked up has another one now.
-func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse.Refusal) {
-	user := a.caller.User()
+func (f *Front) record(p *posted, id string) (record session.Record, ref *refuse.Refusal) {
+	user := p.caller.User()
 	home := f.homeOf(user, id)
-	if _, _, came := cluster.Forwarded(a.r); !came && f.Leaving() {
-		context.AfterFunc(a.r.Context(), f.Visit(home.Key()))
+	if _, _, came := cluster.Forwarded(p.r); !came && f.Leaving() {
+		context.AfterFunc(p.r.Context(), f.Visit(home.Key()))
 	}
 	var err error
 	for range maxOwners {
-		if ref := f.own(a, home); ref != nil {
+		if ref := f.own(p, home); ref != nil {
 			return record, ref
 		}
-		switch record, err = f.deps.Sessions.Get(a.r.Context(), user, id); {
+		switch record, err = f.deps.Sessions.Get(p.r.Context(), user, id); {
 		case err == nil:
 			return record, nil
 		case !errors.Is(err, session.ErrMoved):
@@ -246,13 +246,14 @@ func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Recor
 	if ref != nil {
 		return session.Record{}, nil, caller, ref
 	}
-	header, modern, ref := (&posted{r: r}).era()
+	p := &posted{w: w, r: r, caller: caller}
+	modern, ref := p.era()
 	if modern {
 		ref = refuse.Method(http.MethodPost)
 	}
 	if ref != nil {
 		return session.Record{}, nil, caller, ref
 	}
-	record, rev, ref := f.session(arrival{w: w, r: r, caller: caller, lasts: r.Method == http.MethodGet}, header)
+	record, rev, ref := f.session(p)
 	return record, rev, caller, ref
 }
