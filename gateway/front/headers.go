@@ -73,34 +73,29 @@ const maxSessionID = 128
 // declared reports whether a client that declared these capabilities may be asked a question.
 // If not, required is what it would have to declare.
 func declared(caps mcp.Raw, q mcp.InputRequest) (required mcp.Raw, ok bool) {
+	has := mcp.ReadDeclared(caps)
 	kind, part := "", ""
 	switch q.Method {
 	case mcp.MethodElicit:
-		kind, part = "elicitation", "form"
+		kind, part, ok = "elicitation", "form", has.Form
 		if mode, _ := q.Params.Member("mode"); mode != nil && mode.Text() != "form" {
-			part = "url"
+			part, ok = "url", has.URL
 		}
 	case mcp.MethodCreateMessage:
-		kind = "sampling"
+		kind, ok = "sampling", true
 		_, tools := q.Params.Member("tools")
 		_, choice := q.Params.Member("toolChoice")
 		if tools || choice {
-			part = "tools"
+			part, ok = "tools", has.SamplingTools
 		}
 	case mcp.MethodRootsList:
-		kind = "roots"
+		kind, ok = "roots", true
 	default:
 		return nil, false
 	}
-	have, _ := caps.Member(kind)
-	ok = have.IsObject()
 	needs := mcp.Raw("{}")
 	if part != "" {
 		needs = mcp.Object(part, mcp.Raw("{}"))
-		_, hasPart := have.Member(part)
-		_, hasURL := have.Member("url")
-		// Elicitation without modes means forms (2025-11-25 client/elicitation).
-		ok = ok && (hasPart || part == "form" && !hasURL)
 	}
-	return mcp.Object(kind, needs), ok
+	return mcp.Object(kind, needs), ok && caps.At(kind).IsObject()
 }
