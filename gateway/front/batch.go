@@ -26,7 +26,18 @@ func (f *Front) batch(p *posted) *refuse.Refusal {
 		members.Go(func() { f.answerMember(p, i, &answers[i]) })
 	}
 	members.Wait()
-	f.joinBatch(p, answers)
+	var bodies []mcp.Raw
+	for i, m := range p.batch {
+		// Notifications and responses have no answers.
+		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
+			bodies = append(bodies, answers[i].body)
+		}
+	}
+	if bodies == nil {
+		p.w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	f.writeJSON(p.w, http.StatusOK, mcp.Array(bodies...))
 	return nil
 }
 
@@ -86,22 +97,6 @@ func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 		return refuse.Invalid("Invalid request: responses are not mixed with other messages")
 	}
 	return nil
-}
-
-// joinBatch writes the answers as an array, or says that none will come.
-func (f *Front) joinBatch(p *posted, answers []collected) {
-	var bodies []mcp.Raw
-	for i, m := range p.batch {
-		// Notifications and responses have no answers.
-		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
-			bodies = append(bodies, answers[i].body)
-		}
-	}
-	if bodies == nil {
-		p.w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	f.writeJSON(p.w, http.StatusOK, mcp.Array(bodies...))
 }
 
 // collected is the answer to one message of a batch. Its status does not count: in a batch the
