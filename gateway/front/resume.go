@@ -80,7 +80,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		default:
 			g.stream.Open()
 			more := r.more
-			if !g.f.writes(after.Name) {
+			if replica, _, _ := strings.Cut(stream.CallOf(after.Name), "-"); replica != g.f.prefix { // which has gone
 				more = g.finishLost(ctx)
 			}
 			if g.wait(ctx, more) {
@@ -98,12 +98,6 @@ func (g *getting) follow(ctx context.Context, r reading) {
 			return
 		}
 	}
-}
-
-// writes reports whether this process writes, or wrote, the stream of a call.
-func (f *Front) writes(name string) bool {
-	replica, _, _ := strings.Cut(stream.CallOf(name), "-")
-	return replica == f.prefix
 }
 
 // finishLost answers a call that was lost with the former owner of the session: its client is
