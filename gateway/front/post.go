@@ -2,7 +2,6 @@ package front
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"time"
 
@@ -136,16 +135,6 @@ func (p params) routingName(method string) (string, error) {
 		return "", refuse.InvalidParams("%s needs a name, URI or id that is a string", method)
 	}
 	return raw.Text(), nil
-}
-
-type arrivalKey struct{}
-
-// arriving notes when a request arrived, before its caller is known.
-func (f *Front) arriving(r *http.Request) *http.Request {
-	if f.deps.Trails == nil || r.Method != http.MethodPost {
-		return r
-	}
-	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 }
 
 // post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
