@@ -206,10 +206,11 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		f.post(w, r, false)
-	case http.MethodGet:
-		f.get(w, r)
-	case http.MethodDelete:
-		f.delete(w, r)
+	case http.MethodGet, http.MethodDelete:
+		p := &posted{w: w, r: r}
+		if ref := f.ofSession(p); ref != nil {
+			f.turnAway(w, p.caller, p.message, ref)
+		}
 	}
 }
 

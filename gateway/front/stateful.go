@@ -223,37 +223,30 @@ func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	return nil, x.f.refuseSession(err)
 }
 
-// delete ends a session.
-func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
-	record, _, caller, ref := f.ofSession(w, r)
-	if ref == nil {
-		if err := f.deps.Sessions.Delete(r.Context(), record.User, record.ID); err != nil {
-			ref = f.refuseSession(err)
-		}
-	}
-	if ref != nil {
-		f.turnAway(w, caller, wire.Message{}, ref)
-		return
-	}
-	f.EndSession(record.Key())
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// ofSession checks a GET or DELETE and finds its session. Stateless clients have neither
+// ofSession answers a GET or DELETE, which are about a session. Stateless clients have neither
 // method (2026-07-28 basic/transports/streamable-http).
-func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
-	caller, ref := f.caller(r)
-	if ref != nil {
-		return session.Record{}, nil, caller, ref
+func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
+	if p.caller, ref = f.caller(p.r); ref != nil {
+		return ref
 	}
-	p := &posted{w: w, r: r, caller: caller}
 	modern, ref := p.era()
-	if modern {
-		ref = refuse.Method(http.MethodPost)
-	}
-	if ref != nil {
-		return session.Record{}, nil, caller, ref
+	switch {
+	case modern:
+		return refuse.Method(http.MethodPost)
+	case ref != nil:
+		return ref
 	}
 	record, rev, ref := f.session(p)
-	return record, rev, caller, ref
+	switch {
+	case ref != nil:
+		return ref
+	case p.r.Method == http.MethodGet:
+		return f.get(p, record, rev)
+	}
+	if err := f.deps.Sessions.Delete(p.r.Context(), record.User, record.ID); err != nil {
+		return f.refuseSession(err)
+	}
+	f.EndSession(record.Key())
+	p.w.WriteHeader(http.StatusNoContent)
+	return nil
 }
