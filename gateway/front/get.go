@@ -34,10 +34,16 @@ func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refus
 	if g.session, ref = f.held(p.r.Context(), record); ref != nil {
 		return ref
 	}
-	if ref = g.find(); ref != nil {
-		return ref
+	if after.IsCall() {
+		g.first, g.missing = g.read(after.Name, after.Seq)
+		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
+			return f.refuseSession(g.missing)
+		}
 	}
-	if ref = g.countIn(); ref != nil {
+	ref = f.countStream(&g.caller, func() bool { // a stream that the client has given up makes room for it
+		return !after.IsCall() && g.session.GiveWay(after.Name) && f.streamLimit.takeMore(&g.caller)
+	})
+	if ref != nil {
 		return ref
 	}
 	g.session.Saw(p.caller)
@@ -58,25 +64,6 @@ type getting struct {
 	stream  *stream.Stream
 	first   reading // what was read of the stream of the call that is resumed
 	missing error   // why there is no such stream; nil if there is, or after is of no call
-}
-
-// find looks for the stream of a call that is to be resumed.
-func (g *getting) find() *refuse.Refusal {
-	if !g.after.IsCall() {
-		return nil
-	}
-	g.first, g.missing = g.read(g.after.Name, g.after.Seq)
-	if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
-		return g.f.refuseSession(g.missing)
-	}
-	return nil
-}
-
-// countIn counts the stream in. One that the client has given up makes room for it.
-func (g *getting) countIn() *refuse.Refusal {
-	return g.f.countStream(&g.caller, func() bool {
-		return !g.after.IsCall() && g.session.GiveWay(g.after.Name) && g.f.streamLimit.takeMore(&g.caller)
-	})
 }
 
 // serve writes the stream.
