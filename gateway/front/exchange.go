@@ -223,23 +223,17 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	}
 	switch {
 	case errors.Is(err, session.ErrEnded), errors.Is(err, session.ErrMoved):
-		x.fence()
+		if !x.fenced { // the client was told that the call is lost: an answer would be a second one
+			x.fenced = true
+			x.f.deps.Metrics.fenced.Inc()
+			x.f.deps.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
+			x.running.Cancel(live.ErrMoved)
+		}
 		return "", false
 	case err != nil:
 		return "", true
 	}
 	return stream.EventID(x.logged, seq), true
-}
-
-// fence stops the answer. The client was told that the call is lost, so an answer would be a
-// second one. The caller holds mu.
-func (x *exchange) fence() {
-	if !x.fenced {
-		x.fenced = true
-		x.f.deps.Metrics.fenced.Inc()
-		x.f.deps.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
-		x.running.Cancel(live.ErrMoved)
-	}
 }
 
 // PutQuestion implements live.Asker.

@@ -71,7 +71,7 @@ func (f *Front) forward(p *posted, owner cluster.Owner) (ref *refuse.Refusal, ag
 // endRelayed ends a stream that broke off on its way from the owner. It returns false if the
 // client has to see the break: a client with a session resumes the stream of a call.
 func (f *Front) endRelayed(p *posted, w *relayed) bool {
-	if !w.whole() || p.r.Context().Err() != nil {
+	if whole := len(w.last) == 0 || string(w.last) == endOfEvent; !w.stream || !whole || p.r.Context().Err() != nil {
 		return false
 	}
 	var last []byte
@@ -120,11 +120,6 @@ func (w *relayed) Write(b []byte) (int, error) {
 
 // endOfEvent is the end of each event and each comment.
 const endOfEvent = "\n\n"
-
-// whole reports whether the written part of an event stream ends with a whole event.
-func (w *relayed) whole() bool {
-	return w.stream && (len(w.last) == 0 || string(w.last) == endOfEvent)
-}
 
 // Unwrap is for http.ResponseController.
 func (w *relayed) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -94,10 +94,8 @@ func (f *Front) record(p *posted, id string) (record session.Record, ref *refuse
 func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 	held := f.Known(record.Key()) // nil if nothing is held
 	switch {
-	case p.message.Kind == wire.Response:
-		if held != nil {
-			held.Answered(p.message, p.caller)
-		}
+	case p.message.Kind == wire.Response && held != nil:
+		held.Answered(p.message, p.caller)
 	case p.message.Method == mcp.NoteInitialized:
 		s, ref := f.held(p.r.Context(), record)
 		if ref != nil {
