@@ -15,17 +15,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// forward makes the owner answer a request. again says that the caller should look up the
+// forward makes the owner answer a request. It returns nil if the caller should look up the
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
-func (f *Front) forward(p *posted, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
+func (f *Front) forward(p *posted, owner cluster.Owner) *refuse.Refusal {
 	caller, err := f.deps.Callers.Write(p.caller)
 	if err != nil {
 		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
-		return refuse.Internal(""), false
+		return refuse.Internal("")
 	}
 	if !f.begin() {
-		return refuse.Closing(), false
+		return refuse.Closing()
 	}
 	defer f.done()
 	ctx := p.r.Context()
@@ -44,28 +44,28 @@ func (f *Front) forward(p *posted, owner cluster.Owner) (ref *refuse.Refusal, ag
 	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer}
 	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
 	case err == nil:
-		return forwarded, false
+		return forwarded
 	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
-		return nil, true
+		return nil
 	case errors.Is(err, cluster.ErrBroken):
 		if !f.endRelayed(p, w) {
 			panic(http.ErrAbortHandler) // half an answer must not look whole
 		}
-		return forwarded, false
+		return forwarded
 	case p.lasts() && f.drains():
-		return refuse.Closing(), false
+		return refuse.Closing()
 	}
 	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
 	case lost && !p.runs() && p.r.Method != http.MethodDelete && len(p.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
-		return nil, true
+		return nil
 	case lost && p.awaited() != nil:
 		f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), "", p.revision()))
-		return forwarded, false
+		return forwarded
 	case lost && p.runs():
-		return refuse.Lost(), false
+		return refuse.Lost()
 	}
-	return f.refuseSession(session.ErrUnavailable), false
+	return f.refuseSession(session.ErrUnavailable)
 }
 
 // endRelayed ends a stream that broke off on its way from the owner. It returns false if the

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -22,11 +23,7 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	}
 	if _, _, came := cluster.Forwarded(p.r); !came {
 		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
-			ref, gone := f.forward(p, cluster.Owner{Replica: replica})
-			if gone { // and its streams with it
-				return refuse.NoStream()
-			}
-			return ref
+			return cmp.Or(f.forward(p, cluster.Owner{Replica: replica}), refuse.NoStream()) // its streams go with it
 		}
 	}
 	f.mu.Lock()

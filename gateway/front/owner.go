@@ -60,8 +60,7 @@ func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 			cluster.Moved(p.w)
 			return forwarded
 		}
-		ref, again := f.forward(p, owner)
-		if !again {
+		if ref := f.forward(p, owner); ref != nil {
 			return ref
 		}
 		last = owner.Replica

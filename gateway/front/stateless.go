@@ -78,7 +78,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 				return ref
 			}
 		case x.waitsAt != f.prefix && !came: // whoever owns the home by now: the call waits there
-			if ref, gone := f.forward(p, cluster.Owner{Replica: x.waitsAt}); !gone {
+			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}); ref != nil {
 				return ref
 			}
 		}
