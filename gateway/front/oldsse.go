@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
@@ -63,10 +64,11 @@ type oldStream struct {
 	live     *live.Session
 	recalled <-chan struct{} // closed by Front.Recall
 
-	mu        sync.Mutex    // guards the fields below
-	beginning bool          // initialize is under way, or was answered
-	running   int           // number of requests
-	idle      chan struct{} // closed when there are none; nil if nobody waits for that
+	beginning atomic.Bool // initialize is under way, or was answered
+
+	mu      sync.Mutex    // guards the fields below
+	running int           // number of requests
+	idle    chan struct{} // closed when there are none; nil if nobody waits for that
 }
 
 // SSEMessages is the path for the messages of the HTTP+SSE streams at a path.
@@ -153,7 +155,6 @@ func (o *oldStream) countIn() *refuse.Refusal {
 	return nil
 }
 
-// serve writes the stream.
 func (o *oldStream) serve(ctx context.Context) {
 	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(o.path+"?"+queryConn+"="+o.id)))
 	o.stream.Open() // at once

@@ -123,15 +123,11 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 	if ref != nil {
 		return ref
 	}
-	o.mu.Lock()
-	twice := o.beginning
-	o.beginning = true
-	o.mu.Unlock()
-	if twice {
+	if o.beginning.Swap(true) {
 		return refuse.Invalid("Invalid request: this stream has its session: open another one to begin anew")
 	}
 	if ref := o.begin(); ref != nil {
-		o.failed()
+		o.beginning.Store(false)
 		return ref
 	}
 	// The POST is over before the answer comes, and the stream may end before that.
@@ -142,16 +138,9 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 		defer cancel(nil)
 		defer stop()
 		x.serve(ctx)
-		o.failed()
+		o.beginning.Store(o.begun.Err() != nil) // without a session, another initialize may follow
 	})
 	return nil
-}
-
-// failed allows another initialize, unless there is a session.
-func (o *oldStream) failed() {
-	o.mu.Lock()
-	o.beginning = o.begun.Err() != nil
-	o.mu.Unlock()
 }
 
 // begin counts a request in; done counts it out. Front.Close waits for it.
