@@ -81,19 +81,18 @@ func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
 	}
 	ids := make(map[string]bool)
-	responses, others := 0, 0
+	responses := 0
 	for i, m := range p.batch {
-		if p.errs[i] == nil && m.Kind == wire.Response {
+		switch {
+		case p.errs[i] == nil && m.Kind == wire.Response:
 			responses++
-			continue
-		}
-		others++
-		if m.ID != nil && ids[string(m.ID)] {
+		case m.ID != nil && ids[string(m.ID)]:
 			return refuse.Invalid("Invalid request: two requests of the batch have one id")
+		default:
+			ids[string(m.ID)] = true
 		}
-		ids[string(m.ID)] = true
 	}
-	if responses > 0 && others > 0 {
+	if responses > 0 && responses < len(p.batch) {
 		return refuse.Invalid("Invalid request: responses are not mixed with other messages")
 	}
 	return nil
