@@ -66,7 +66,6 @@ type getting struct {
 	missing error   // why there is no such stream; nil if there is, or after is of no call
 }
 
-// serve writes the stream.
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.f.uncountStream(&g.caller)
 	ctx, end := live.WhileGood(ctx, g.caller.Expires)

@@ -128,7 +128,6 @@ func (x *exchange) retry(p params) error {
 	return nil
 }
 
-// readAnswers reads inputResponses.
 func (x *exchange) readAnswers(raw mcp.Raw) error {
 	if !raw.IsObject() {
 		return refuse.InvalidParams("inputResponses is no object")
