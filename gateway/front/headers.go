@@ -51,14 +51,14 @@ func paramHeaders(h http.Header, none map[string]string) (map[string]string, err
 	return found, nil
 }
 
-// checkSessionHeader reads the session's id from its header, "" if there is none. It refuses
-// anything that cannot be an id of ours before any lookup.
+// checkSessionHeader reads the session's id from its header. It refuses anything that cannot be an
+// id of ours before any lookup.
 func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 	lines := h[wire.HeaderSession]
-	if len(lines) == 0 {
-		return "", nil
-	}
-	if len(lines) > 1 {
+	switch {
+	case len(lines) == 0:
+		return "", refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
+	case len(lines) > 1:
 		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
 	}
 	id = lines[0]

@@ -70,8 +70,11 @@ func (g *getting) follow(ctx context.Context, r reading) {
 			}
 		}
 		switch {
-		case r.ended && r.gap && len(r.events) == 0:
-			g.answerLost(after.Name)
+		case r.ended && r.gap && len(r.events) == 0: // the response itself is missing
+			request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), after.Name)
+			if err == nil && request != nil {
+				g.send("", g.f.lostAnswer(request, after.Name, g.rev))
+			}
 			fallthrough
 		case r.ended && !r.gap:
 			g.stream.End("", nil)
@@ -126,14 +129,6 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 // "" if it is not known.
 func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []byte {
 	return wire.AppendError(nil, request, f.readable(rev, "", stream.CallOf(name), refuse.LostError()))
-}
-
-// answerLost sends the response to a request whose own response is missing in the log.
-func (g *getting) answerLost(name string) {
-	request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), name)
-	if err == nil && request != nil {
-		g.send("", g.f.lostAnswer(request, name, g.rev))
-	}
 }
 
 // later is closed when it is time to retry what the session store could not do.

@@ -148,9 +148,7 @@ func (x *exchange) readAnswers(raw mcp.Raw) error {
 }
 
 func badState(reason, text string) error {
-	e := mcp.Errorf(failure.StateInvalid, "Invalid params: %s", text)
-	e.Data = mcp.Object("reason", mcp.String(reason))
-	return e
+	return mcp.Errorf(failure.StateInvalid, "Invalid params: %s", text).WithData(mcp.Object("reason", mcp.String(reason)))
 }
 
 // paramsDigest is a digest of what a request asks for: its params without what differs between

@@ -48,9 +48,6 @@ func (f *Front) session(p *posted) (session.Record, *wire.Revision, *refuse.Refu
 	if ref != nil {
 		return session.Record{}, nil, ref
 	}
-	if id == "" {
-		return session.Record{}, nil, refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
-	}
 	record, ref := f.record(p, id)
 	if ref != nil {
 		return record, nil, ref
