@@ -29,11 +29,6 @@ import (
 // the endpoint, whatever the transport: the challenge of a 401 leads to its metadata.
 
 const (
-	// sseVerbs and messageVerbs are the methods of the two paths. A client that tries the
-	// newer transport first must get 405 when it POSTs to the path of the stream.
-	sseVerbs     verbs = http.MethodGet
-	messageVerbs verbs = http.MethodPost
-
 	viewSSEPath  = "/sse"      // appended to the path of a view
 	messagesPath = "/messages" // appended to the path of the stream
 	queryConn    = "c"         // query parameter with the id of a stream
@@ -91,14 +86,15 @@ func (f *Front) SSEPaths() (stream, messages string) {
 	return f.cfg.SSEPath, SSEMessages(f.cfg.SSEPath)
 }
 
-// SSEBehind is Behind for the streams of HTTP+SSE.
+// SSEBehind is Behind for the streams of HTTP+SSE. A client that tries the newer transport first
+// must get 405 when it POSTs to the path of the stream.
 func (f *Front) SSEBehind(authenticate func(http.Handler) http.Handler) http.Handler {
-	return f.behind(authenticate, sseVerbs, f.openOld)
+	return f.behind(authenticate, http.MethodGet, f.openOld)
 }
 
 // MessagesBehind is Behind for the messages of HTTP+SSE.
 func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) http.Handler {
-	return f.behind(authenticate, messageVerbs, func(w http.ResponseWriter, r *http.Request) { f.post(w, r, true) })
+	return f.behind(authenticate, http.MethodPost, func(w http.ResponseWriter, r *http.Request) { f.post(w, r, true) })
 }
 
 // openOld answers a GET with a stream, and returns when the stream ends.
