@@ -41,11 +41,11 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	for round := 1; ; round++ {
 		reply, err := r.handler.Handle(ctx, call)
 		if err != nil || reply == nil || reply.Ask == nil {
-			r.tellDone(r.urls.done(nil))
+			r.tellDone(nil)
 			return reply, err
 		}
 		asked := reply.Ask
-		r.tellDone(r.urls.done(asked.Requests))
+		r.tellDone(asked.Requests)
 		if asked.Anew {
 			return r.notAsked(r.urlRequired(asked.Requests))
 		}

@@ -12,8 +12,8 @@ import (
 // batch serves several messages in one POST, which the first revisions allow (2025-03-26
 // basic/index#batching), each as if it had come alone, all at the same time. Without a stream
 // there is no progress, and no question can be asked.
-func (f *Front) batch(p *posted, header string) *refuse.Refusal {
-	_, rev, ref := f.session(arrivalOf(p), header)
+func (f *Front) batch(p *posted) *refuse.Refusal {
+	_, rev, ref := f.session(p)
 	if ref == nil {
 		ref = p.checkBatch(rev)
 	}
@@ -23,14 +23,25 @@ func (f *Front) batch(p *posted, header string) *refuse.Refusal {
 	answers := make([]collected, len(p.batch))
 	var members sync.WaitGroup
 	for i := range p.batch {
-		members.Go(func() { f.answerMember(p, i, &answers[i], header) })
+		members.Go(func() { f.answerMember(p, i, &answers[i]) })
 	}
 	members.Wait()
-	f.joinBatch(p, answers)
+	var bodies []mcp.Raw
+	for i, m := range p.batch {
+		// Notifications and responses have no answers.
+		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
+			bodies = append(bodies, answers[i].body)
+		}
+	}
+	if bodies == nil {
+		p.w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	f.writeJSON(p.w, http.StatusOK, mcp.Array(bodies...))
 	return nil
 }
 
-func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
+func (f *Front) answerMember(p *posted, i int, w *collected) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
@@ -40,7 +51,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
 	one, ref := p.member(i, w)
 	if ref == nil {
 		one.accept = accept{json: true}
-		ref = f.stateful(one, header)
+		ref = f.stateful(one)
 	}
 	if ref != nil {
 		f.turnAway(w, one.caller, one.message, ref)
@@ -49,7 +60,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
 
 // member returns one message of a batch, which is answered to w.
 func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.Refusal) {
-	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, message: p.batch[i], old: p.old, on: p.on, since: p.since}
+	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, header: p.header, message: p.batch[i], old: p.old, on: p.on, since: p.since}
 	err := p.errs[i]
 	if err == nil {
 		one.params, err = readParams(one.message)
@@ -70,38 +81,21 @@ func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
 	}
 	ids := make(map[string]bool)
-	responses, others := 0, 0
+	responses := 0
 	for i, m := range p.batch {
-		if p.errs[i] == nil && m.Kind == wire.Response {
+		switch {
+		case p.errs[i] == nil && m.Kind == wire.Response:
 			responses++
-			continue
-		}
-		others++
-		if m.ID != nil && ids[string(m.ID)] {
+		case m.ID != nil && ids[string(m.ID)]:
 			return refuse.Invalid("Invalid request: two requests of the batch have one id")
+		default:
+			ids[string(m.ID)] = true
 		}
-		ids[string(m.ID)] = true
 	}
-	if responses > 0 && others > 0 {
+	if responses > 0 && responses < len(p.batch) {
 		return refuse.Invalid("Invalid request: responses are not mixed with other messages")
 	}
 	return nil
-}
-
-// joinBatch writes the answers as an array, or says that none will come.
-func (f *Front) joinBatch(p *posted, answers []collected) {
-	var bodies []mcp.Raw
-	for i, m := range p.batch {
-		// Notifications and responses have no answers.
-		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
-			bodies = append(bodies, answers[i].body)
-		}
-	}
-	if bodies == nil {
-		p.w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	f.writeJSON(p.w, http.StatusOK, mcp.Array(bodies...))
 }
 
 // collected is the answer to one message of a batch. Its status does not count: in a batch the

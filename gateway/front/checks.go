@@ -75,9 +75,7 @@ func hostname(host string) string {
 // checkPost makes the remaining checks for a POST. accept says which media types the client
 // accepts for an answer. If no answer is due, it need not accept any.
 func checkPost(r *http.Request, answered bool) (accept, *refuse.Refusal) {
-	switch coding := r.Header["Content-Encoding"]; {
-	case len(coding) == 0, len(coding) == 1 && (coding[0] == "" || strings.EqualFold(coding[0], "identity")):
-	default:
+	if coding := strings.Join(r.Header["Content-Encoding"], ","); coding != "" && !strings.EqualFold(coding, "identity") {
 		return accept{}, refuse.Media("Content-Encoding is not supported: send the body as it is")
 	}
 	if kind := r.Header["Content-Type"]; len(kind) != 1 || kind[0] != "application/json" && !isJSON(kind[0]) {

@@ -109,7 +109,6 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, wire.DefaultMaxRequest)
 	c.StreamAfter = cmp.Or(c.StreamAfter, DefaultStreamAfter)

@@ -223,23 +223,17 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	}
 	switch {
 	case errors.Is(err, session.ErrEnded), errors.Is(err, session.ErrMoved):
-		x.fence()
+		if !x.fenced { // the client was told that the call is lost: an answer would be a second one
+			x.fenced = true
+			x.f.deps.Metrics.fenced.Inc()
+			x.f.deps.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
+			x.running.Cancel(live.ErrMoved)
+		}
 		return "", false
 	case err != nil:
 		return "", true
 	}
 	return stream.EventID(x.logged, seq), true
-}
-
-// fence stops the answer. The client was told that the call is lost, so an answer would be a
-// second one. The caller holds mu.
-func (x *exchange) fence() {
-	if !x.fenced {
-		x.fenced = true
-		x.f.deps.Metrics.fenced.Inc()
-		x.f.deps.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
-		x.running.Cancel(live.ErrMoved)
-	}
 }
 
 // PutQuestion implements live.Asker.
@@ -282,10 +276,21 @@ func (f *Front) touch(r session.Record) {
 	}
 }
 
-// answer ends the exchange with a reply or an error.
+// answer ends the exchange with a reply or an error. A cancelled request gets no response
+// (2025-11-25 basic/utilities/cancellation).
 func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
-	if ctx.Err() != nil && x.abandoned(ctx) {
-		return
+	if ctx.Err() != nil {
+		switch cause := context.Cause(ctx); {
+		case x.live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
+			x.finish(message{})
+			return
+		case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
+			err = refuse.LostError()
+		case errors.Is(cause, live.ErrEnded):
+			err = refuse.Ended()
+		case errors.Is(cause, live.ErrClosing):
+			err = refuse.ClosingError(mcp.ExecutedUnknown)
+		}
 	}
 	if refused, ok := errors.AsType[*refuse.Refusal](err); ok {
 		x.refuse(refused)
@@ -303,25 +308,6 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 	if reply.Release != nil {
 		reply.Release()
 	}
-}
-
-// abandoned ends the exchange of a cancelled call, and reports whether the call was cancelled.
-// A cancelled request gets no response (2025-11-25 basic/utilities/cancellation).
-func (x *exchange) abandoned(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	switch {
-	case x.live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
-		x.finish(message{})
-	case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
-		x.fail(refuse.LostError())
-	case errors.Is(cause, live.ErrEnded):
-		x.refuse(refuse.Ended())
-	case errors.Is(cause, live.ErrClosing):
-		x.fail(refuse.ClosingError(mcp.ExecutedUnknown))
-	default:
-		return false
-	}
-	return true
 }
 
 // fail ends the exchange with an error.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
@@ -16,73 +15,73 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// forward makes the owner answer a request. again says that the caller should look up the
+// forward makes the owner answer a request. It returns nil if the caller should look up the
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
-func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
-	caller, err := f.deps.Callers.Write(a.caller)
+func (f *Front) forward(p *posted, owner cluster.Owner) *refuse.Refusal {
+	caller, err := f.deps.Callers.Write(p.caller)
 	if err != nil {
 		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
-		return refuse.Internal(""), false
+		return refuse.Internal("")
 	}
 	if !f.begin() {
-		return refuse.Closing(), false
+		return refuse.Closing()
 	}
 	defer f.done()
-	ctx := a.r.Context()
-	if a.lasts { // its client comes back elsewhere when this replica stops
+	ctx := p.r.Context()
+	if p.lasts() { // its client comes back elsewhere when this replica stops
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(f.draining, cancel)()
 	}
-	r := a.r.WithContext(ctx)
-	if a.body != nil {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil } // what a stopping owner did not accept is sent again
+	r := p.r.WithContext(ctx)
+	if p.body != nil {
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.body)), nil } // what a stopping owner did not accept is sent again
 		r.Body, _ = r.GetBody()
-		r.ContentLength = int64(len(a.body))
+		r.ContentLength = int64(len(p.body))
 	}
-	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writer.Timeout}
+	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer}
 	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
 	case err == nil:
-		return forwarded, false
+		return forwarded
 	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
-		return nil, true
+		return nil
 	case errors.Is(err, cluster.ErrBroken):
-		if !f.endRelayed(a, w) {
+		if !f.endRelayed(p, w) {
 			panic(http.ErrAbortHandler) // half an answer must not look whole
 		}
-		return forwarded, false
-	case a.lasts && f.drains():
-		return refuse.Closing(), false
+		return forwarded
+	case p.lasts() && f.drains():
+		return refuse.Closing()
 	}
 	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
-	case lost && !a.runs && a.r.Method != http.MethodDelete && len(a.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
-		return nil, true
-	case lost && a.id != nil:
-		f.writeJSON(a.w, http.StatusOK, f.lostAnswer(a.id, "", revisionOf(a.r)))
-		return forwarded, false
-	case lost && a.runs:
-		return refuse.Lost(), false
+	case lost && !p.runs() && p.r.Method != http.MethodDelete && len(p.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
+		return nil
+	case lost && p.awaited() != nil:
+		f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), "", p.revision()))
+		return forwarded
+	case lost && p.runs():
+		return refuse.Lost()
 	}
-	return f.refuseSession(session.ErrUnavailable), false
+	return f.refuseSession(session.ErrUnavailable)
 }
 
 // endRelayed ends a stream that broke off on its way from the owner. It returns false if the
 // client has to see the break: a client with a session resumes the stream of a call.
-func (f *Front) endRelayed(a arrival, w *relayed) bool {
-	if !w.whole() || a.r.Context().Err() != nil {
+func (f *Front) endRelayed(p *posted, w *relayed) bool {
+	if whole := len(w.last) == 0 || string(w.last) == endOfEvent; !w.stream || !whole || p.r.Context().Err() != nil {
 		return false
 	}
 	var last []byte
-	switch stopping := a.lasts && f.drains(); {
-	case stopping && a.id != nil:
-		last = f.endOfListen(a.id)
+	switch stopping := p.lasts() && f.drains(); {
+	case stopping && p.awaited() != nil:
+		last = f.endOfListen(p.awaited())
 	case stopping:
 		return true
-	case a.id != nil && len(a.r.Header[wire.HeaderSession]) == 0:
-		last = f.lostAnswer(a.id, "", revisionOf(a.r))
+	case p.awaited() != nil && len(p.r.Header[wire.HeaderSession]) == 0:
+		last = f.lostAnswer(p.awaited(), "", p.revision())
 	default:
 		return false
 	}
@@ -95,7 +94,7 @@ func (f *Front) endRelayed(a arrival, w *relayed) bool {
 type relayed struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
-	limit  time.Duration
+	writer *stream.Writer
 	stream bool   // it is an event stream
 	last   []byte // the last bytes that were written of it
 }
@@ -103,14 +102,14 @@ type relayed struct {
 func (w *relayed) WriteHeader(status int) {
 	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == stream.ContentType
 	if w.stream {
-		w.extend()
+		w.writer.Deadline(w.rc)
 		w.Header().Del("Content-Length") // if it breaks off, endRelayed writes another end
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *relayed) Write(b []byte) (int, error) {
-	w.extend()
+	w.writer.Deadline(w.rc)
 	n, err := w.ResponseWriter.Write(b)
 	if w.stream {
 		w.last = append(w.last, b[max(n-len(endOfEvent), 0):n]...)
@@ -119,17 +118,8 @@ func (w *relayed) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (w *relayed) extend() {
-	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // if there are no deadlines, none is needed
-}
-
 // endOfEvent is the end of each event and each comment.
 const endOfEvent = "\n\n"
-
-// whole reports whether the written part of an event stream ends with a whole event.
-func (w *relayed) whole() bool {
-	return w.stream && (len(w.last) == 0 || string(w.last) == endOfEvent)
-}
 
 // Unwrap is for http.ResponseController.
 func (w *relayed) Unwrap() http.ResponseWriter { return w.ResponseWriter }

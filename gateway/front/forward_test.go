@@ -19,19 +19,19 @@ func TestEndRelayed(t *testing.T) {
 	const event = "data: 1\n\n"
 	for _, tt := range []struct {
 		name, method, session, contentType, written string
-		a                                           arrival
+		p                                           posted
 		stops                                       bool
 		want                                        string // what the client gets in addition, "-" for a broken connection
 	}{
-		{name: "a call without a session", written: event, a: arrival{id: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
-		{name: "before its first event", a: arrival{id: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
-		{name: "in the middle of an event", written: event + "data: 2\n", a: arrival{id: mcp.Raw("7")}, want: "-"},
-		{name: "a call in a session, which can be gone on with", session: "s", written: event, a: arrival{id: mcp.Raw("7")}, want: "-"},
-		{name: "an answer that is no stream", contentType: "application/json", written: "\n\n", a: arrival{id: mcp.Raw("7")}, want: "-"},
-		{name: "the stream of a session", method: "GET", session: "s", written: event, a: arrival{lasts: true}, want: "-"},
-		{name: "the same, and this replica stops", method: "GET", session: "s", written: event, a: arrival{lasts: true}, stops: true, want: ""},
-		{name: "a subscription, and this replica stops", written: event, a: arrival{lasts: true, id: mcp.Raw("7")}, stops: true, want: `"id":7,"result":{"resultType":"complete"`},
-		{name: "a call, and this replica stops", written: event, a: arrival{id: mcp.Raw("7")}, stops: true, want: `"id":7,"error":{"code":50205`},
+		{name: "a call without a session", written: event, p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, want: `"id":7,"error":{"code":50205`},
+		{name: "before its first event", p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, want: `"id":7,"error":{"code":50205`},
+		{name: "in the middle of an event", written: event + "data: 2\n", p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, want: "-"},
+		{name: "a call in a session, which can be gone on with", session: "s", written: event, p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, want: "-"},
+		{name: "an answer that is no stream", contentType: "application/json", written: "\n\n", p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, want: "-"},
+		{name: "the stream of a session", method: "GET", session: "s", written: event, p: posted{}, want: "-"},
+		{name: "the same, and this replica stops", method: "GET", session: "s", written: event, p: posted{}, stops: true, want: ""},
+		{name: "a subscription, and this replica stops", written: event, p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7"), Method: mcp.MethodListen}}, stops: true, want: `"id":7,"result":{"resultType":"complete"`},
+		{name: "a call, and this replica stops", written: event, p: posted{message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, stops: true, want: `"id":7,"error":{"code":50205`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newBench(t, Config{}).front
@@ -39,11 +39,11 @@ func TestEndRelayed(t *testing.T) {
 				f.Drain(t.Context(), false)
 			}
 			recorder := httptest.NewRecorder()
-			tt.a.r = httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil)
+			tt.p.r = httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil)
 			if tt.session != "" {
-				tt.a.r.Header.Set(wire.HeaderSession, tt.session)
+				tt.p.r.Header.Set(wire.HeaderSession, tt.session)
 			}
-			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), limit: time.Minute}
+			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), writer: f.writer}
 			w.Header().Set("Content-Type", "text/event-stream")
 			if tt.contentType != "" {
 				w.Header().Set("Content-Type", tt.contentType)
@@ -52,7 +52,7 @@ func TestEndRelayed(t *testing.T) {
 			if _, err := w.Write([]byte(tt.written)); err != nil {
 				t.Fatal(err)
 			}
-			ended := f.endRelayed(tt.a, w)
+			ended := f.endRelayed(&tt.p, w)
 			added := strings.TrimPrefix(recorder.Body.String(), tt.written)
 			if ended != (tt.want != "-") || ended && !strings.Contains(added, tt.want) || tt.want == "" && added != "" || !ended && added != "" {
 				t.Errorf("ended %t, added %q; want %q", ended, added, tt.want)
@@ -65,11 +65,11 @@ func TestEndRelayed(t *testing.T) {
 func TestEndRelayedOfKnownLength(t *testing.T) {
 	f := newBench(t, Config{}).front
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), limit: time.Minute}
+		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.writer}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Content-Length", "2000")
 		w.WriteHeader(http.StatusOK)
-		if !f.endRelayed(arrival{r: r, id: mcp.Raw("7")}, w) {
+		if !f.endRelayed(&posted{r: r, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}, w) {
 			t.Error("it was not ended")
 		}
 	}))

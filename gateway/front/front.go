@@ -172,48 +172,45 @@ func New(cfg Config, deps Deps) (*Front, error) {
 // web pages make users' browsers send, and in front of everything that needs a caller. So a
 // preflight needs no token, and pages of allowed origins can read the answers of authenticate.
 func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handler {
-	return f.behind(authenticate, f.verbs(), f.serve)
+	served := verbs("POST, GET, DELETE") // GET and DELETE are about sessions
+	if f.cfg.Clients == ClientsStateless {
+		served = "POST"
+	}
+	return f.behind(authenticate, served, f.serve)
 }
 
+type arrivalKey struct{}
+
+// behind answers what needs no caller, and notes when any other POST arrived, before its caller is
+// known.
 func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, serve http.HandlerFunc) http.Handler {
 	inner := authenticate(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.admit(w, r, v) {
-			inner.ServeHTTP(w, f.arriving(r))
+		if ref := f.check(w, r, v); ref != nil {
+			ref.Close = r.ContentLength != 0 // nobody reads the body
+			f.turnAway(w, mcp.Caller{}, wire.Message{}, ref)
+			return
 		}
+		if r.Method == http.MethodOptions {
+			f.options(w, r, v)
+			return
+		}
+		if f.deps.Trails != nil && r.Method == http.MethodPost {
+			r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
+		}
+		inner.ServeHTTP(w, r)
 	})
-}
-
-// verbs are the HTTP methods of the endpoint. GET and DELETE are about sessions.
-func (f *Front) verbs() verbs {
-	if f.cfg.Clients == ClientsStateless {
-		return "POST"
-	}
-	return "POST, GET, DELETE"
-}
-
-// admit answers what needs no caller, and reports whether there is more to do.
-func (f *Front) admit(w http.ResponseWriter, r *http.Request, v verbs) bool {
-	if ref := f.check(w, r, v); ref != nil {
-		ref.Close = r.ContentLength != 0 // nobody reads the body
-		f.turnAway(w, mcp.Caller{}, wire.Message{}, ref)
-		return false
-	}
-	if r.Method == http.MethodOptions {
-		f.options(w, r, v)
-		return false
-	}
-	return true
 }
 
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		f.post(w, r, false)
-	case http.MethodGet:
-		f.get(w, r)
-	case http.MethodDelete:
-		f.delete(w, r)
+	case http.MethodGet, http.MethodDelete:
+		p := &posted{w: w, r: r}
+		if ref := f.ofSession(p); ref != nil {
+			f.turnAway(w, p.caller, p.message, ref)
+		}
 	}
 }
 

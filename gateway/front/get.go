@@ -19,36 +19,38 @@ const reconnect = time.Second
 
 // get answers a GET: the session's stream for what belongs to no request, or an earlier stream
 // from the point where it broke off.
-func (f *Front) get(w http.ResponseWriter, r *http.Request) {
-	record, rev, caller, ref := f.ofSession(w, r)
-	if ref == nil && !readAccept(r.Header["Accept"]).stream {
-		ref = refuse.Accept("text/event-stream")
+func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refuse.Refusal {
+	if !readAccept(p.r.Header["Accept"]).stream {
+		return refuse.Accept("text/event-stream")
 	}
-	var after stream.Position
-	if ref == nil {
-		after, ref = readPosition(r.Header)
-	}
-	if ref == nil && f.drains() && !after.IsCall() {
-		ref = refuse.Closing()
-	}
-	g := &getting{f: f, record: record, rev: rev, caller: caller, after: after}
-	if ref == nil {
-		g.session, ref = f.held(r.Context(), record)
-	}
-	if ref == nil {
-		ref = g.find()
-	}
-	if ref == nil {
-		ref = g.countIn()
-	}
+	after, ref := readPosition(p.r.Header)
 	if ref != nil {
-		f.turnAway(w, caller, wire.Message{}, ref)
-		return
+		return ref
 	}
-	g.session.Saw(caller)
-	stream.CloseAfter(w, r)
-	g.stream = f.writer.Begin(w, http.NewResponseController(w), "", func() { f.touch(record) })
-	f.writer.Outlast(r, g.serve)
+	if f.drains() && !after.IsCall() {
+		return refuse.Closing()
+	}
+	g := &getting{f: f, record: record, rev: rev, caller: p.caller, after: after}
+	if g.session, ref = f.held(p.r.Context(), record); ref != nil {
+		return ref
+	}
+	if after.IsCall() {
+		g.first, g.missing = g.read(after.Name, after.Seq)
+		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
+			return f.refuseSession(g.missing)
+		}
+	}
+	ref = f.countStream(&g.caller, func() bool { // a stream that the client has given up makes room for it
+		return !after.IsCall() && g.session.GiveWay(after.Name) && f.streamLimit.takeMore(&g.caller)
+	})
+	if ref != nil {
+		return ref
+	}
+	g.session.Saw(p.caller)
+	stream.CloseAfter(p.w, p.r)
+	g.stream = f.writer.Begin(p.w, http.NewResponseController(p.w), "", func() { f.touch(record) })
+	f.writer.Outlast(p.r, g.serve)
+	return nil
 }
 
 // getting is a GET request that is answered with a stream.
@@ -64,26 +66,6 @@ type getting struct {
 	missing error   // why there is no such stream; nil if there is, or after is of no call
 }
 
-// find looks for the stream of a call that is to be resumed.
-func (g *getting) find() *refuse.Refusal {
-	if !g.after.IsCall() {
-		return nil
-	}
-	g.first, g.missing = g.read(g.after.Name, g.after.Seq)
-	if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
-		return g.f.refuseSession(g.missing)
-	}
-	return nil
-}
-
-// countIn counts the stream in. One that the client has given up makes room for it.
-func (g *getting) countIn() *refuse.Refusal {
-	return g.f.countStream(&g.caller, func() bool {
-		return !g.after.IsCall() && g.session.GiveWay(g.after.Name) && g.f.streamLimit.takeMore(&g.caller)
-	})
-}
-
-// serve writes the stream.
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.f.uncountStream(&g.caller)
 	ctx, end := live.WhileGood(ctx, g.caller.Expires)

@@ -60,7 +60,6 @@ func (s *guests) enter(key, state string, leave func()) (found waiting, ok bool)
 	return g.takeUp(state), true
 }
 
-// exit ends a request.
 func (s *guests) exit(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,14 +51,14 @@ func paramHeaders(h http.Header, none map[string]string) (map[string]string, err
 	return found, nil
 }
 
-// checkSessionHeader reads the session's id from its header, "" if there is none. It refuses
-// anything that cannot be an id of ours before any lookup.
+// checkSessionHeader reads the session's id from its header. It refuses anything that cannot be an
+// id of ours before any lookup.
 func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 	lines := h[wire.HeaderSession]
-	if len(lines) == 0 {
-		return "", nil
-	}
-	if len(lines) > 1 {
+	switch {
+	case len(lines) == 0:
+		return "", refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
+	case len(lines) > 1:
 		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
 	}
 	id = lines[0]
@@ -73,34 +73,29 @@ const maxSessionID = 128
 // declared reports whether a client that declared these capabilities may be asked a question.
 // If not, required is what it would have to declare.
 func declared(caps mcp.Raw, q mcp.InputRequest) (required mcp.Raw, ok bool) {
+	has := mcp.ReadDeclared(caps)
 	kind, part := "", ""
 	switch q.Method {
 	case mcp.MethodElicit:
-		kind, part = "elicitation", "form"
+		kind, part, ok = "elicitation", "form", has.Form
 		if mode, _ := q.Params.Member("mode"); mode != nil && mode.Text() != "form" {
-			part = "url"
+			part, ok = "url", has.URL
 		}
 	case mcp.MethodCreateMessage:
-		kind = "sampling"
+		kind, ok = "sampling", true
 		_, tools := q.Params.Member("tools")
 		_, choice := q.Params.Member("toolChoice")
 		if tools || choice {
-			part = "tools"
+			part, ok = "tools", has.SamplingTools
 		}
 	case mcp.MethodRootsList:
-		kind = "roots"
+		kind, ok = "roots", true
 	default:
 		return nil, false
 	}
-	have, _ := caps.Member(kind)
-	ok = have.IsObject()
 	needs := mcp.Raw("{}")
 	if part != "" {
 		needs = mcp.Object(part, mcp.Raw("{}"))
-		_, hasPart := have.Member(part)
-		_, hasURL := have.Member("url")
-		// Elicitation without modes means forms (2025-11-25 client/elicitation).
-		ok = ok && (hasPart || part == "form" && !hasURL)
 	}
-	return mcp.Object(kind, needs), ok
+	return mcp.Object(kind, needs), ok && caps.At(kind).IsObject()
 }

@@ -90,7 +90,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// count counts a refusal.
 func (m *Metrics) count(r *refuse.Refusal) {
 	m.refused.Inc()
 	m.answered(r.Err.Name)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
@@ -28,11 +29,6 @@ import (
 // the endpoint, whatever the transport: the challenge of a 401 leads to its metadata.
 
 const (
-	// sseVerbs and messageVerbs are the methods of the two paths. A client that tries the
-	// newer transport first must get 405 when it POSTs to the path of the stream.
-	sseVerbs     verbs = http.MethodGet
-	messageVerbs verbs = http.MethodPost
-
 	viewSSEPath  = "/sse"      // appended to the path of a view
 	messagesPath = "/messages" // appended to the path of the stream
 	queryConn    = "c"         // query parameter with the id of a stream
@@ -63,10 +59,11 @@ type oldStream struct {
 	live     *live.Session
 	recalled <-chan struct{} // closed by Front.Recall
 
-	mu        sync.Mutex    // guards the fields below
-	beginning bool          // initialize is under way, or was answered
-	running   int           // number of requests
-	idle      chan struct{} // closed when there are none; nil if nobody waits for that
+	beginning atomic.Bool // initialize is under way, or was answered
+
+	mu      sync.Mutex    // guards the fields below
+	running int           // number of requests
+	idle    chan struct{} // closed when there are none; nil if nobody waits for that
 }
 
 // SSEMessages is the path for the messages of the HTTP+SSE streams at a path.
@@ -89,14 +86,15 @@ func (f *Front) SSEPaths() (stream, messages string) {
 	return f.cfg.SSEPath, SSEMessages(f.cfg.SSEPath)
 }
 
-// SSEBehind is Behind for the streams of HTTP+SSE.
+// SSEBehind is Behind for the streams of HTTP+SSE. A client that tries the newer transport first
+// must get 405 when it POSTs to the path of the stream.
 func (f *Front) SSEBehind(authenticate func(http.Handler) http.Handler) http.Handler {
-	return f.behind(authenticate, sseVerbs, f.openOld)
+	return f.behind(authenticate, http.MethodGet, f.openOld)
 }
 
 // MessagesBehind is Behind for the messages of HTTP+SSE.
 func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) http.Handler {
-	return f.behind(authenticate, messageVerbs, func(w http.ResponseWriter, r *http.Request) { f.post(w, r, true) })
+	return f.behind(authenticate, http.MethodPost, func(w http.ResponseWriter, r *http.Request) { f.post(w, r, true) })
 }
 
 // openOld answers a GET with a stream, and returns when the stream ends.
@@ -153,7 +151,6 @@ func (o *oldStream) countIn() *refuse.Refusal {
 	return nil
 }
 
-// serve writes the stream.
 func (o *oldStream) serve(ctx context.Context) {
 	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(o.path+"?"+queryConn+"="+o.id)))
 	o.stream.Open() // at once

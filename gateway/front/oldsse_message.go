@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -22,11 +23,7 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	}
 	if _, _, came := cluster.Forwarded(p.r); !came {
 		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
-			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
-			if gone { // and its streams with it
-				return refuse.NoStream()
-			}
-			return ref
+			return cmp.Or(f.forward(p, cluster.Owner{Replica: replica}), refuse.NoStream()) // its streams go with it
 		}
 	}
 	f.mu.Lock()
@@ -126,15 +123,11 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 	if ref != nil {
 		return ref
 	}
-	o.mu.Lock()
-	twice := o.beginning
-	o.beginning = true
-	o.mu.Unlock()
-	if twice {
+	if o.beginning.Swap(true) {
 		return refuse.Invalid("Invalid request: this stream has its session: open another one to begin anew")
 	}
 	if ref := o.begin(); ref != nil {
-		o.failed()
+		o.beginning.Store(false)
 		return ref
 	}
 	// The POST is over before the answer comes, and the stream may end before that.
@@ -145,16 +138,9 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 		defer cancel(nil)
 		defer stop()
 		x.serve(ctx)
-		o.failed()
+		o.beginning.Store(o.begun.Err() != nil) // without a session, another initialize may follow
 	})
 	return nil
-}
-
-// failed allows another initialize, unless there is a session.
-func (o *oldStream) failed() {
-	o.mu.Lock()
-	o.beginning = o.begun.Err() != nil
-	o.mu.Unlock()
 }
 
 // begin counts a request in; done counts it out. Front.Close waits for it.

@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -24,59 +23,23 @@ const maxOwners = 3
 // forwarded is the result of own for a request that another replica has answered.
 var forwarded = &refuse.Refusal{}
 
-// arrival is a request whose owner is not known yet.
-type arrival struct {
-	w      http.ResponseWriter
-	r      *http.Request
-	caller mcp.Caller
-	body   []byte // as far as it was read; nil for a request without one
-	// runs says that the body contains requests, which may have run even if their answers are
-	// lost. id is the id of the only request, if this response answers it.
-	runs bool
-	id   mcp.Raw
-	// lasts says that the answer is an endless stream: it ends when this replica stops.
-	lasts bool
-	// anywhere says that this replica serves the request if nobody can tell who owns its home:
-	// it is a call of a client without a session, and it answers no question.
-	anywhere bool
-}
-
-// arrivalOf returns the arrival of a POST.
-func arrivalOf(p *posted) arrival {
-	a := arrival{w: p.w, r: p.r, caller: p.caller, body: p.body}
-	a.runs = p.batch != nil || p.message.Kind == wire.Request
-	if a.runs && p.batch == nil && !p.old {
-		a.id, a.lasts = p.message.ID, p.message.Method == mcp.MethodListen
-	}
-	return a
-}
-
-// revisionOf returns the revision that a request names. For a client with a session that names
-// none, it is the newest stateful revision.
-func revisionOf(r *http.Request) *wire.Revision {
-	if rev := wire.Lookup(r.Header.Get(wire.HeaderVersion)); rev != nil {
-		return rev
-	}
-	return wire.NewestStateful()
-}
-
 // homeOf returns the home of a user's session.
 func (f *Front) homeOf(user, id string) cluster.Home {
 	return cluster.Home{User: user, ID: id, Record: f.deps.RecordKey}
 }
 
-// own returns nil if this replica serves a: it owns the home, or nobody can tell who does and
-// a may be served anywhere. Any other request was answered by its owner (forwarded), or is
+// own returns nil if this replica serves p: it owns the home, or nobody can tell who does and
+// p may be served anywhere. Any other request was answered by its owner (forwarded), or is
 // refused.
-func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
-	_, _, came := cluster.Forwarded(a.r)
-	if came && f.Leaving() && home.RecordKey() != "" && f.GiveUp(a.r.Context(), home.Key()) { // the other replica can have it
-		cluster.Moved(a.w)
+func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
+	_, _, came := cluster.Forwarded(p.r)
+	if came && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) { // the other replica can have it
+		cluster.Moved(p.w)
 		return forwarded
 	}
 	last := ""
 	for range maxOwners {
-		owner, err := f.deps.Cluster.Own(a.r.Context(), home)
+		owner, err := f.deps.Cluster.Own(p.r.Context(), home)
 		switch {
 		case errors.Is(err, cluster.ErrNoHome):
 			if key := home.Key(); f.Known(key) != nil { // it has ended without this replica
@@ -84,7 +47,7 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 				f.EndSession(key)
 			}
 			return f.refuseSession(session.ErrNotFound)
-		case err != nil && a.anywhere:
+		case err != nil && p.anywhere:
 			return nil
 		case err != nil:
 			return f.refuseHomeless(err)
@@ -94,11 +57,10 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 			}
 			return nil
 		case came: // a forwarded request is never forwarded again
-			cluster.Moved(a.w)
+			cluster.Moved(p.w)
 			return forwarded
 		}
-		ref, again := f.forward(a, owner)
-		if !again {
+		if ref := f.forward(p, owner); ref != nil {
 			return ref
 		}
 		last = owner.Replica

@@ -33,7 +33,6 @@ func (p *perUser) take(c *mcp.Caller) bool { return p.count(c, 1, p.most) }
 // ended. That may take a while, with a client that reads nothing, for all that a user has.
 func (p *perUser) takeMore(c *mcp.Caller) bool { return p.count(c, 1, 2*p.most) }
 
-// give counts one out.
 func (p *perUser) give(c *mcp.Caller) { p.count(c, -1, 0) }
 
 func (p *perUser) count(c *mcp.Caller, n, most int) bool {

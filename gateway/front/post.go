@@ -1,7 +1,7 @@
 package front
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 	"time"
 
@@ -11,14 +11,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// posted is one POSTed message on its way to one of the two dialects.
+// posted is one POSTed message on its way to one of the two dialects, or a GET or DELETE, which has
+// no message.
 type posted struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	r       *http.Request
 	accept  accept
 	caller  mcp.Caller
-	body    []byte
+	body    []byte // as far as it was read; nil for none
+	header  string // the revision that the header names, "" for none
 	message wire.Message
 	params  params
 	batch   []wire.Message // in place of message
@@ -28,6 +30,31 @@ type posted struct {
 	room    *mcp.Room      // for a large body, nil for a small one
 	since   time.Time      // when it was known whose it is; zero if nobody wants to know
 	counted bool           // among the requests of its user
+	// anywhere says that this replica serves the request if nobody can tell who owns its home:
+	// it is a call of a client without a session, and it answers no question.
+	anywhere bool
+}
+
+// runs reports whether the body contains requests, which may have run even if their answers are lost.
+func (p *posted) runs() bool { return p.batch != nil || p.message.Kind == wire.Request }
+
+// awaited returns the id of the only request, if the response to this POST answers it.
+func (p *posted) awaited() mcp.Raw {
+	if p.old || p.batch != nil || p.message.Kind != wire.Request {
+		return nil
+	}
+	return p.message.ID
+}
+
+// lasts reports whether the answer is an endless stream: it ends when this replica stops.
+func (p *posted) lasts() bool {
+	return p.r.Method == http.MethodGet || p.awaited() != nil && p.message.Method == mcp.MethodListen
+}
+
+// revision returns the revision that the header names. For a client with a session that names
+// none, it is the newest stateful revision.
+func (p *posted) revision() *wire.Revision {
+	return cmp.Or(wire.Lookup(p.header), wire.NewestStateful())
 }
 
 // release gives back what was taken for the message.
@@ -110,16 +137,6 @@ func (p params) routingName(method string) (string, error) {
 	return raw.Text(), nil
 }
 
-type arrivalKey struct{}
-
-// arriving notes when a request arrived, before its caller is known.
-func (f *Front) arriving(r *http.Request) *http.Request {
-	if f.deps.Trails == nil || r.Method != http.MethodPost {
-		return r
-	}
-	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
-}
-
 // post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
 // answer comes on the stream.
 func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
@@ -152,20 +169,20 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
 
 // inEra passes the message to its dialect.
 func (f *Front) inEra(p *posted) *refuse.Refusal {
-	header, modern, ref := p.era()
+	modern, ref := p.era()
 	switch {
 	case ref != nil:
 		return ref
 	case modern && p.batch != nil:
 		return refuse.Invalid("Invalid request: this revision has no batches")
 	case modern:
-		return f.stateless(p, header)
+		return f.stateless(p)
 	case f.cfg.Clients == ClientsStateless:
-		return p.refuseStateful(header)
+		return p.refuseStateful()
 	case p.batch != nil:
-		return f.batch(p, header)
+		return f.batch(p)
 	}
-	return f.stateful(p, header)
+	return f.stateful(p)
 }
 
 // read reads the message, or the batch. With a refusal it keeps the message's id, if it saw it.
@@ -207,8 +224,8 @@ func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 }
 
 // era decides which dialect a message is in: stateless if its _meta or its header says so, which
-// must agree (2026-07-28 basic/versioning). header is the version in the header.
-func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
+// must agree (2026-07-28 basic/versioning). It notes what the header says.
+func (p *posted) era() (modern bool, ref *refuse.Refusal) {
 	lines := p.r.Header[wire.HeaderVersion]
 	modern = p.params.version != nil
 	known := true
@@ -219,23 +236,23 @@ func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
 	}
 	switch {
 	case len(lines) > 1 && modern:
-		return "", true, refuse.Bad(refuse.HeaderMismatch("%s stands there twice", wire.HeaderVersion))
+		return true, refuse.Bad(refuse.HeaderMismatch("%s stands there twice", wire.HeaderVersion))
 	case len(lines) > 1:
-		return "", false, refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderVersion)
+		return false, refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderVersion)
 	case len(lines) == 1:
-		header = lines[0]
+		p.header = lines[0]
 	}
 	if !modern && !known && p.message.Method != mcp.MethodInitialize {
-		return "", false, refuse.Version(clip(header))
+		return false, refuse.Version(clip(p.header))
 	}
-	return header, modern, nil
+	return modern, nil
 }
 
 // refuseStateful refuses a client that would need a session if there are none. An older client
 // can tell its user; a newer one that began with initialize can continue without (2026-07-28
 // basic/versioning#backward-compatibility-with-initialization-based-versions).
-func (p *posted) refuseStateful(header string) *refuse.Refusal {
-	requested := header
+func (p *posted) refuseStateful() *refuse.Refusal {
+	requested := p.header
 	if p.message.Method == mcp.MethodInitialize {
 		requested = p.message.Params.At("protocolVersion").Text()
 	}

@@ -43,19 +43,15 @@ func (x *exchange) notify(e mcp.Event) {
 		x.params = params.AppendEdited(x.params[:0], mcp.Edit{Name: "progressToken", Value: x.token})
 		x.held = true
 		x.tellProgress()
-		return
 	case mcp.NoteMessage:
-		if !x.wants(params) {
-			return
+		if x.wants(params) {
+			x.tell(e.Method, params)
 		}
 	case mcp.NoteElicitationComplete:
-		if !x.rev.ElicitationIDs {
-			return
+		if x.rev.ElicitationIDs {
+			x.tell(e.Method, params)
 		}
-	default:
-		return // a stream carries only what belongs to its request
-	}
-	x.tell(e.Method, params)
+	} // a stream carries only what belongs to its request
 }
 
 // tell sends a notification. The caller holds mu.

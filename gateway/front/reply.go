@@ -217,7 +217,8 @@ func (x *exchange) renderList(list *mcp.List) message {
 	}
 	if !rev.Stateful {
 		head = append(head, `"resultType":"complete","ttlMs":`...)
-		head = strconv.AppendInt(head, remaining(list.Expires), 10)
+		left := min(max(0, time.Until(list.Expires).Milliseconds()), math.MaxInt32) // 0 for the zero time
+		head = strconv.AppendInt(head, left, 10)
 		scope := `,"cacheScope":"public",`
 		if list.Private {
 			scope = `,"cacheScope":"private",`
@@ -242,12 +243,4 @@ func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
 		out = append(out, rev.Item(method, item.Raw)...)
 	}
 	return append(out, "]}}"...)
-}
-
-// remaining returns the milliseconds until a time, 0 for the zero time.
-func remaining(until time.Time) int64 {
-	if until.IsZero() {
-		return 0
-	}
-	return min(max(0, time.Until(until).Milliseconds()), math.MaxInt32)
 }

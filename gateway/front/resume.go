@@ -70,8 +70,11 @@ func (g *getting) follow(ctx context.Context, r reading) {
 			}
 		}
 		switch {
-		case r.ended && r.gap && len(r.events) == 0:
-			g.answerLost(after.Name)
+		case r.ended && r.gap && len(r.events) == 0: // the response itself is missing
+			request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), after.Name)
+			if err == nil && request != nil {
+				g.stream.Force("", g.f.lostAnswer(request, after.Name, g.rev))
+			}
 			fallthrough
 		case r.ended && !r.gap:
 			g.stream.End("", nil)
@@ -80,7 +83,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		default:
 			g.stream.Open()
 			more := r.more
-			if !g.f.writes(after.Name) {
+			if replica, _, _ := strings.Cut(stream.CallOf(after.Name), "-"); replica != g.f.prefix { // which has gone
 				more = g.finishLost(ctx)
 			}
 			if g.wait(ctx, more) {
@@ -98,12 +101,6 @@ func (g *getting) follow(ctx context.Context, r reading) {
 			return
 		}
 	}
-}
-
-// writes reports whether this process writes, or wrote, the stream of a call.
-func (f *Front) writes(name string) bool {
-	replica, _, _ := strings.Cut(stream.CallOf(name), "-")
-	return replica == f.prefix
 }
 
 // finishLost answers a call that was lost with the former owner of the session: its client is
@@ -132,14 +129,6 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 // "" if it is not known.
 func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []byte {
 	return wire.AppendError(nil, request, f.readable(rev, "", stream.CallOf(name), refuse.LostError()))
-}
-
-// answerLost sends the response to a request whose own response is missing in the log.
-func (g *getting) answerLost(name string) {
-	request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), name)
-	if err == nil && request != nil {
-		g.stream.Force("", g.f.lostAnswer(request, name, g.rev))
-	}
 }
 
 // later is closed when it is time to retry what the session store could not do.

@@ -124,7 +124,6 @@ func (x *exchange) retry(p params) error {
 	return nil
 }
 
-// readAnswers reads inputResponses.
 func (x *exchange) readAnswers(raw mcp.Raw) error {
 	if !raw.IsObject() {
 		return refuse.InvalidParams("inputResponses is no object")
@@ -145,9 +144,7 @@ func (x *exchange) readAnswers(raw mcp.Raw) error {
 }
 
 func badState(reason, text string) error {
-	e := mcp.Errorf(failure.StateInvalid, "Invalid params: %s", text)
-	e.Data = mcp.Object("reason", mcp.String(reason))
-	return e
+	return mcp.Errorf(failure.StateInvalid, "Invalid params: %s", text).WithData(mcp.Object("reason", mcp.String(reason)))
 }
 
 // paramsDigest is a digest of what a request asks for: its params without what differs between

@@ -16,7 +16,7 @@ import (
 
 // stateful serves a message of a client with a session (2024-11-05 to 2025-11-25), or of one
 // that wants to begin a session.
-func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
+func (f *Front) stateful(p *posted) *refuse.Refusal {
 	isRequest := p.message.Kind == wire.Request
 	if isRequest && p.message.Method == mcp.MethodInitialize {
 		return f.initialize(p)
@@ -26,7 +26,7 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 		return nil
 	}
 	for tries := 1; ; tries++ {
-		record, rev, ref := f.session(arrivalOf(p), header)
+		record, rev, ref := f.session(p)
 		switch {
 		case ref != nil:
 		case isRequest:
@@ -43,61 +43,56 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 // session finds the session that a request names; if another replica owns it, the request is
 // answered there. The session exists for its user and client alone, with any of their tokens,
 // and at the endpoint of its view: who obtains its id gains nothing.
-func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
-	id, ref := checkSessionHeader(a.r.Header)
+func (f *Front) session(p *posted) (session.Record, *wire.Revision, *refuse.Refusal) {
+	id, ref := checkSessionHeader(p.r.Header)
 	if ref != nil {
 		return session.Record{}, nil, ref
 	}
-	if id == "" {
-		return session.Record{}, nil, refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
-	}
-	record, ref := f.record(a, id)
+	record, ref := f.record(p, id)
 	if ref != nil {
 		return record, nil, ref
 	}
 	rev := wire.Lookup(record.Revision)
-	if rev == nil || record.Client != a.caller.ClientID || record.View != a.caller.View {
+	if rev == nil || record.Client != p.caller.ClientID || record.View != p.caller.View {
 		// It is of another version of the gateway, of another client, or of another view.
 		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
 	}
-	if header != "" && header != rev.Name {
+	if p.header != "" && p.header != rev.Name {
 		// Clients SHOULD send the negotiated version; some send the newest they know.
-		f.deps.Log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
+		f.deps.Log.Debug("a version header differs from what was negotiated", "header", p.header, "negotiated", rev.Name)
 	}
 	return record, rev, nil
 }
 
 // record returns the record of a session that this replica owns. A session that was given up
 // since its owner was looked up has another one now.
-func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse.Refusal) {
-	user, err := a.caller.User(), session.ErrMoved
+func (f *Front) record(p *posted, id string) (record session.Record, ref *refuse.Refusal) {
+	user := p.caller.User()
 	home := f.homeOf(user, id)
-	if _, _, came := cluster.Forwarded(a.r); !came && f.Leaving() {
-		context.AfterFunc(a.r.Context(), f.Visit(home.Key()))
+	if _, _, came := cluster.Forwarded(p.r); !came && f.Leaving() {
+		context.AfterFunc(p.r.Context(), f.Visit(home.Key()))
 	}
-	for tries := 0; tries < maxOwners && errors.Is(err, session.ErrMoved); tries++ {
-		if ref := f.own(a, home); ref != nil {
+	var err error
+	for range maxOwners {
+		if ref := f.own(p, home); ref != nil {
 			return record, ref
 		}
-		record, err = f.deps.Sessions.Get(a.r.Context(), user, id)
+		switch record, err = f.deps.Sessions.Get(p.r.Context(), user, id); {
+		case err == nil:
+			return record, nil
+		case !errors.Is(err, session.ErrMoved):
+			return record, f.refuseSession(err)
+		}
 	}
-	if errors.Is(err, session.ErrMoved) {
-		return record, f.refuseHomeless(err)
-	}
-	if err != nil {
-		return record, f.refuseSession(err)
-	}
-	return record, nil
+	return record, f.refuseHomeless(err)
 }
 
 // accept handles a response or a notification of the client, which has no answer.
 func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 	held := f.Known(record.Key()) // nil if nothing is held
 	switch {
-	case p.message.Kind == wire.Response:
-		if held != nil {
-			held.Answered(p.message, p.caller)
-		}
+	case p.message.Kind == wire.Response && held != nil:
+		held.Answered(p.message, p.caller)
 	case p.message.Method == mcp.NoteInitialized:
 		s, ref := f.held(p.r.Context(), record)
 		if ref != nil {
@@ -162,12 +157,8 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 	switch x.call.Method {
 	case mcp.MethodDiscover, mcp.MethodListen: // of the other dialect
 		err = cmp.Or(err, error(mcp.ErrMethod(x.call.Method)))
-	case mcp.MethodSetLevel:
-		x.handler = mcp.HandlerFunc(x.setLevel)
-	case mcp.MethodResourcesSubscribe:
-		x.handler = mcp.HandlerFunc(x.subscribe)
-	case mcp.MethodResourcesUnsubscribe:
-		x.handler = mcp.HandlerFunc(x.unsubscribe)
+	case mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		x.handler = mcp.HandlerFunc(x.change)
 	}
 	if err != nil {
 		x.fail(err)
@@ -199,29 +190,22 @@ func (f *Front) held(ctx context.Context, r session.Record) (*live.Session, *ref
 	return s, nil
 }
 
-// setLevel is the handler of logging/setLevel.
-func (x *exchange) setLevel(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	level, _ := c.Params.Member("level")
-	if !wire.ValidLogLevel(level.Text()) {
-		return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
-	}
-	_, err := x.f.deps.Sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level.Text() })
-	return x.empty(err)
-}
-
-// subscribe is the handler of resources/subscribe.
-func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	return x.empty(x.live.Subscribe(ctx, x.record, c.Caller, c.Name))
-}
-
-// unsubscribe is the handler of resources/unsubscribe.
-func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	return x.empty(x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name))
-}
-
-// empty is the reply of a method that changes the session and has an empty result. It leaves
+// change is the handler of the methods that change the session and have an empty result. It leaves
 // x.record as it was: the stream, which may begin at any time, reads it.
-func (x *exchange) empty(err error) (*mcp.Reply, error) {
+func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	var err error
+	switch c.Method {
+	case mcp.MethodSetLevel:
+		level := c.Params.At("level").Text()
+		if !wire.ValidLogLevel(level) {
+			return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
+		}
+		_, err = x.f.deps.Sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level })
+	case mcp.MethodResourcesSubscribe:
+		err = x.live.Subscribe(ctx, x.record, c.Caller, c.Name)
+	case mcp.MethodResourcesUnsubscribe:
+		err = x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name)
+	}
 	_, told := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil:
@@ -234,36 +218,30 @@ func (x *exchange) empty(err error) (*mcp.Reply, error) {
 	return nil, x.f.refuseSession(err)
 }
 
-// delete ends a session.
-func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
-	record, _, caller, ref := f.ofSession(w, r)
-	if ref == nil {
-		if err := f.deps.Sessions.Delete(r.Context(), record.User, record.ID); err != nil {
-			ref = f.refuseSession(err)
-		}
+// ofSession answers a GET or DELETE, which are about a session. Stateless clients have neither
+// method (2026-07-28 basic/transports/streamable-http).
+func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
+	if p.caller, ref = f.caller(p.r); ref != nil {
+		return ref
 	}
-	if ref != nil {
-		f.turnAway(w, caller, wire.Message{}, ref)
-		return
+	modern, ref := p.era()
+	switch {
+	case modern:
+		return refuse.Method(http.MethodPost)
+	case ref != nil:
+		return ref
+	}
+	record, rev, ref := f.session(p)
+	switch {
+	case ref != nil:
+		return ref
+	case p.r.Method == http.MethodGet:
+		return f.get(p, record, rev)
+	}
+	if err := f.deps.Sessions.Delete(p.r.Context(), record.User, record.ID); err != nil {
+		return f.refuseSession(err)
 	}
 	f.EndSession(record.Key())
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// ofSession checks a GET or DELETE and finds its session. Stateless clients have neither
-// method (2026-07-28 basic/transports/streamable-http).
-func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
-	caller, ref := f.caller(r)
-	if ref != nil {
-		return session.Record{}, nil, caller, ref
-	}
-	header, modern, ref := (&posted{r: r}).era()
-	if modern {
-		ref = refuse.Method(http.MethodPost)
-	}
-	if ref != nil {
-		return session.Record{}, nil, caller, ref
-	}
-	record, rev, ref := f.session(arrival{w: w, r: r, caller: caller, lasts: r.Method == http.MethodGet}, header)
-	return record, rev, caller, ref
+	p.w.WriteHeader(http.StatusNoContent)
+	return nil
 }

@@ -17,7 +17,7 @@ import (
 const discoverTTL = time.Minute
 
 // stateless serves a self-contained message (2026-07-28): nothing is remembered between messages.
-func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
+func (f *Front) stateless(p *posted) *refuse.Refusal {
 	switch p.message.Kind {
 	case wire.Response:
 		return refuse.Invalid("Invalid request: responses are not accepted in this revision")
@@ -25,7 +25,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	if ref := p.checkVersion(header); ref != nil {
+	if ref := p.checkVersion(); ref != nil {
 		return ref
 	}
 	switch p.message.Method { // what this revision does not have, in any form
@@ -60,8 +60,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	var waited waiting
 	home := cluster.Home{User: p.caller.User(), ID: client}
 	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.deps.Cluster.Exists(p.r.Context(), home)) {
-		a := arrivalOf(p)
-		a.anywhere = x.call.State == "" && x.call.Answers == nil
+		p.anywhere = x.call.State == "" && x.call.Answers == nil
 		_, _, came := cluster.Forwarded(p.r)
 		var leave func()
 		if came && f.Leaving() {
@@ -75,11 +74,11 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		defer f.guests.exit(x.call.Session)
 		switch {
 		case x.waitsAt == "":
-			if ref := f.own(a, home); ref != nil {
+			if ref := f.own(p, home); ref != nil {
 				return ref
 			}
 		case x.waitsAt != f.prefix && !came: // whoever owns the home by now: the call waits there
-			if ref, gone := f.forward(a, cluster.Owner{Replica: x.waitsAt}); !gone {
+			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}); ref != nil {
 				return ref
 			}
 		}
@@ -104,8 +103,8 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 
 // checkVersion compares the revisions in the header and in _meta, and refuses one that is not
 // served without a session.
-func (p *posted) checkVersion(header string) *refuse.Refusal {
-	said := p.params.version
+func (p *posted) checkVersion() *refuse.Refusal {
+	header, said := p.header, p.params.version
 	switch rev := wire.Lookup(header); {
 	case header == "":
 		return refuse.Bad(refuse.HeaderMismatch("%s is missing", wire.HeaderVersion))

@@ -23,11 +23,8 @@ func (x *exchange) coreTasks(p params) error {
 	if method != mcp.MethodToolsCall || p.task == nil {
 		return nil
 	}
-	if err := wire.CheckObject(p.task, "ttl"); err != nil {
-		return err
-	}
 	x.call.Task = p.task
-	return nil
+	return wire.CheckObject(p.task, "ttl")
 }
 
 // extensionTasks records whether a request declares the extension, and reads the answers that

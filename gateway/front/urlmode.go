@@ -51,18 +51,6 @@ func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
 	}
 }
 
-// done removes and returns what the server does not ask for any more.
-func (o *opened) done(asked []mcp.InputRequest) (done []mcp.InputRequest) {
-	o.requests = slices.DeleteFunc(o.requests, func(q mcp.InputRequest) bool {
-		left := hasURL(asked, urlOf(q))
-		if !left {
-			done = append(done, q)
-		}
-		return !left
-	})
-	return done
-}
-
 // wait waits before the server is asked again. It returns false if the user took longer than
 // the limit.
 func (o *opened) wait(ctx context.Context, limit time.Duration) bool {
@@ -87,13 +75,18 @@ func withID(rev *wire.Revision, q mcp.InputRequest, params mcp.Raw) mcp.Raw {
 	return params.With("elicitationId", mcp.String("e-"+strings.ToLower(rand.Text())))
 }
 
-// tellDone tells the client that the user is done at these URLs.
-func (r *rounds) tellDone(done []mcp.InputRequest) {
-	for _, q := range done {
+// tellDone tells the client that the user is done at the URLs that the server does not ask for
+// any more.
+func (r *rounds) tellDone(asked []mcp.InputRequest) {
+	r.urls.requests = slices.DeleteFunc(r.urls.requests, func(q mcp.InputRequest) bool {
+		if hasURL(asked, urlOf(q)) {
+			return false
+		}
 		if id, ok := q.Params.Member("elicitationId"); ok {
 			r.notify(mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", id)})
 		}
-	}
+		return true
+	})
 }
 
 // urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call can be
