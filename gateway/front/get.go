@@ -49,7 +49,7 @@ func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refus
 	g.session.Saw(p.caller)
 	stream.CloseAfter(p.w, p.r)
 	g.stream = f.writer.Begin(p.w, http.NewResponseController(p.w), "", func() { f.touch(record) })
-	f.writer.Outlast(p.r, g.serve)
+	f.writer.Outlast(p.r, g.stream, g.serve)
 	return nil
 }
 

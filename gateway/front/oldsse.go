@@ -121,7 +121,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	o.stream = s
 	f.mu.Unlock()
-	f.writer.Outlast(r, func(ctx context.Context, lasts func(*stream.Stream)) {
+	f.writer.Outlast(r, s, func(ctx context.Context, lasts func(*stream.Stream)) {
 		defer f.uncountStream(&o.caller)
 		defer o.close()
 		lasts(s)
@@ -155,7 +155,7 @@ func (o *oldStream) serve(ctx context.Context) {
 	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(o.path+"?"+queryConn+"="+o.id)))
 	o.stream.Open() // at once
 	why := o.wait(ctx)
-	o.close() // first: what still runs gets no answer
+	o.close() // first: whatever runs must not go on with an expired token while the client is slow to read
 	if why != "" {
 		o.stream.Raw(wire.AppendComment(nil, why))
 	}

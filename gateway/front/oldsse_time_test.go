@@ -182,8 +182,9 @@ func TestP9_071_H_036_OldStreamEndsWithTheToken(t *testing.T) {
 			t.Fatal("it has not ended")
 		}
 		text := o.String()
-		if !strings.HasSuffix(text, expiredComment) || strings.Contains(text, `"id":1`) {
-			t.Errorf("its end is %q", text)
+		// The cancelled call may still be answered, before the comment or after it.
+		if !strings.Contains(text, expiredComment) || strings.Contains(text, `"id":1,"result"`) {
+			t.Errorf("its end is %q", text[max(len(text)-1000, 0):])
 		}
 		if err := <-s.ended; err == nil {
 			t.Error("the call was not cancelled")

@@ -39,17 +39,16 @@ type conn struct {
 	closed  chan struct{} // closed by watch when nothing more can be read
 }
 
-// Outlast runs serve, which may write an answer that outlasts the handler. When serve calls
-// lasts with a stream, Outlast hijacks the connection and returns. If that is not possible, or
-// there is no stream, Outlast returns when serve does. The context ends when the client goes, or
-// cannot be written to any more.
-func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts func(*Stream))) {
+// Outlast runs serve, which may write an answer that outlasts the handler. s is its stream, if
+// that has begun: a panic of serve ends it. When serve calls lasts with a stream, Outlast hijacks
+// the connection and returns. If that is not possible, or there is no stream, Outlast returns when
+// serve does. The context ends when the client goes, or cannot be written to any more.
+func (w *Writer) Outlast(r *http.Request, s *Stream, serve func(ctx context.Context, lasts func(*Stream))) {
 	ctx, gone := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer context.AfterFunc(r.Context(), gone)()
 	begun, ended := make(chan *Stream, 1), make(chan struct{})
 	panicked := false // set before ended
 	go func() {       // until the stream ends: the caller counts serve
-		var s *Stream
 		defer close(ended)
 		defer gone()
 		defer func() {

@@ -17,10 +17,11 @@ func TestAPanicInALastingAnswer(t *testing.T) {
 			told := make(chan any, 1)
 			w := newWriter(func(cause any) { told <- cause })
 			returned := make(chan struct{})
+			var s *Stream
 			text, err := serveOne(t, func(rw http.ResponseWriter, r *http.Request) {
 				defer close(returned)
-				s := w.Begin(rw, http.NewResponseController(rw), "", nil)
-				w.Outlast(r, func(_ context.Context, lasts func(*Stream)) {
+				s = w.Begin(rw, http.NewResponseController(rw), "", nil)
+				w.Outlast(r, s, func(_ context.Context, lasts func(*Stream)) {
 					s.Send("", []byte("half"))
 					s.Open()
 					written(s)
@@ -36,6 +37,9 @@ func TestAPanicInALastingAnswer(t *testing.T) {
 			}
 			if cause := <-told; cause != "an error of ours" {
 				t.Errorf("told: %v", cause)
+			}
+			if <-returned; s.Usable() {
+				t.Error("the stream goes on: its timers would write to an answer that has ended")
 			}
 		})
 	}
@@ -56,7 +60,7 @@ func TestNoConnectionIsKept(t *testing.T) {
 	ended := make(chan struct{})
 	text, err := serveOne(t, func(rw http.ResponseWriter, r *http.Request) {
 		s := w.Begin(rw, http.NewResponseController(rw), "hello", nil)
-		w.Outlast(r, func(_ context.Context, lasts func(*Stream)) {
+		w.Outlast(r, s, func(_ context.Context, lasts func(*Stream)) {
 			defer close(ended)
 			lasts(s)
 			s.End("1", []byte("whole"))
