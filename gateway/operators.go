@@ -68,7 +68,7 @@ func newAPI(g *Gateway) *admin.API {
 		Policy:     settings.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
-		Accounts:   accountsDesk(accountNewsOf(g), func() config.Config { return g.graph().cfg }),
+		Accounts:   admin.Accounts{Of: accountsOf(g).Of, End: accountsOf(g).End},
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
 		RuleAt:     g.ruleAt,

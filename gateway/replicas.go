@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
+	"github.com/gatehouse-mcp/gatehouse/gateway/useraccounts"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -169,11 +170,12 @@ func sessionsOf(g *Gateway) sessions.Desk {
 	}
 }
 
-func accountNewsOf(g *Gateway) accountNews {
-	return accountNews{
-		vault: g.services.vault, log: g.log,
-		lists:  func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
-		others: func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
+// accountsOf answers operators who ask for users' accounts at servers.
+func accountsOf(g *Gateway) useraccounts.Desk {
+	return useraccounts.Desk{
+		Vault: g.services.vault, Log: g.log, Config: func() config.Config { return g.graph().cfg },
+		Lists:  func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
+		Others: func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
 	}
 }
 
@@ -183,7 +185,7 @@ func asked(g *Gateway) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+sessions.Path, func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
 	mux.HandleFunc("DELETE "+sessions.Path+"/{session}", func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
-	mux.HandleFunc("POST "+accountsPath, func(w http.ResponseWriter, r *http.Request) { accountNewsOf(g).told(w, r) })
+	mux.HandleFunc("POST "+useraccounts.Path, func(w http.ResponseWriter, r *http.Request) { accountsOf(g).Told(w, r) })
 	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { deskOf(g).Asked(w, r) })
 	return mux
 }

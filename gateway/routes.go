@@ -57,11 +57,11 @@ const mostAccounts = 10_000
 
 // openAccounts makes what has users sign in at servers with accounts of their own.
 func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
-	key, news, ended := shared.key("users' accounts at servers"), accountNewsOf(g), signin.NewEnded(shared.redis)
+	key, desk, ended := shared.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(shared.redis)
 	g.services.accounts, err = accounts.New(accounts.Deps{
 		Vault: shared.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
-		Changed: news.lists, Others: news.tellOthers,
+		Changed: desk.Lists, Others: desk.Tell,
 		Flow:   accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
 		People: signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
 		SignIn: func() *signin.Flow {

@@ -118,6 +118,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                  // admin for the form of questions and answers
 	{level: 5, dir: "gateway/deceits", ours: []string{"0-4", "gateway/config"}},
 	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
+	{level: 5, dir: "gateway/useraccounts", ours: []string{"auth/vault", "internal/failure", "internal/mcp", "gateway/admin", "gateway/config"}},
 	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "policy", "gateway/admin", "gateway/config", "gateway/configtext"}},
 	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}}, // admin for the form of what a gateway has seen
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
