@@ -3,14 +3,13 @@ package auth
 import (
 	"cmp"
 	"net"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -219,20 +218,10 @@ func algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
 
-// isLoopback reports whether a host is a loopback address or localhost. Other names are not:
-// they may resolve to another address later.
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
-}
-
 // secure reports whether nobody between the gateway and the host can read what is sent to a
 // URL.
 func secure(u *url.URL) bool {
-	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && loopback.Host(u.Hostname())
 }
 
 // loopbackOf is the loopback address with the port of another.

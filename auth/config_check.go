@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 )
 
 const (
@@ -92,7 +94,7 @@ func (c Config) CheckListener(listen string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not host:port, such as 127.0.0.1:8080", listen)
 	}
-	if c.Identifies() || isLoopback(host) {
+	if c.Identifies() || loopback.Host(host) {
 		return nil
 	}
 	where := listen

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -39,7 +39,7 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 				return flow != nil && flow.Issuer == person.Issuer
 			},
 			Approver: func(person *mcp.Caller) bool { return g.graph().staff.Approves(person) },
-			Trusted:  trustedPage,
+			Trusted:  loopback.SentByAny,
 			People:   g.console.people,
 		}),
 		Flow:     func() *signin.Flow { return g.console.flow(g.graph()) },
@@ -152,7 +152,7 @@ const excludeStore = "store"
 // readyz tells whether this replica takes new sessions: 200, or 503 with the reasons.
 func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := append(g.notReady(), g.noIssuer()...)
-	excluded, told := r.URL.Query().Get("exclude") == excludeStore, trusted(r)
+	excluded, told := r.URL.Query().Get("exclude") == excludeStore, loopback.Sent(r)
 	var away []string
 	if !excluded || told {
 		away = g.storeAway(r.Context())
@@ -186,45 +186,13 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) serveMetrics() http.HandlerFunc {
 	scrapes := g.services.metrics.scrapes(g.log, g.services.tracer.On)
 	return func(w http.ResponseWriter, r *http.Request) {
-		local, err := fromLoopback(r)
-		_, page := r.Header["Origin"]
-		if err != nil || page || local && !toLoopback(r) {
+		local, err := loopback.From(r)
+		if err != nil || loopback.FromPage(r) || local && !loopback.To(r) {
 			http.Error(w, "ask by the address, not by another name: 127.0.0.1 or localhost", http.StatusForbidden)
 			return
 		}
 		scrapes.ServeHTTP(w, r)
 	}
-}
-
-// trusted reports whether a request comes from this machine itself: not from another machine,
-// not through a proxy, and not from a web page whose host name resolves to this machine.
-func trusted(r *http.Request) bool {
-	_, page := r.Header["Origin"]
-	return !page && trustedPage(r)
-}
-
-// trustedPage is trusted for requests of pages, too, which have to be checked to be ours.
-func trustedPage(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
-		if _, has := r.Header[name]; has {
-			return false
-		}
-	}
-	local, _ := fromLoopback(r)
-	return local && toLoopback(r)
-}
-
-func fromLoopback(r *http.Request) (bool, error) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return from.Addr().Unmap().IsLoopback(), err
-}
-
-func toLoopback(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
-	return config.IsLoopback(strings.Trim(host, "[]"))
 }
 
 // notReady returns why this replica takes no new sessions, nil if it does.

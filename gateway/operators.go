@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
@@ -51,7 +52,7 @@ func newAPI(g *Gateway) *admin.API {
 	desk, settings := deskOf(g), settingsOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
-		Trusted: trusted,
+		Trusted: loopback.Sent,
 		Recent:  g.recent,
 		Series:  g.series,
 		Self:    g.services.cluster.Self(),

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -298,16 +298,12 @@ func checkURL(raw string, plaintext bool) error {
 		return errors.New("url: user and password do not belong in the URL; use headers")
 	case u.Fragment != "":
 		return errors.New("url: has a fragment")
-	case u.Scheme == "https", u.Scheme == "http" && (plaintext || loopback(u.Hostname())):
+	case u.Scheme == "https", u.Scheme == "http" && (plaintext || loopback.Host(u.Hostname())):
 		return nil
 	case u.Scheme == "http":
 		return errors.New("url: http is only for loopback addresses; use https, or set allow_plaintext: true")
 	}
 	return fmt.Errorf("url: scheme %q: want https or http", u.Scheme)
-}
-
-func loopback(host string) bool {
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // ownHeader reports whether only the gateway may set this header.

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -125,7 +125,7 @@ func (t Transit) validate() (errs []error) {
 		add("url: is needed, such as https://vault.example.com:8200")
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		add("url: is not an absolute URL without user, query and fragment, such as https://vault.example.com:8200")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		add("url: http is only for loopback addresses; use https")
 	case u.Scheme == "http" && !t.files().IsZero():
 		add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
@@ -152,9 +152,4 @@ func (t Transit) validate() (errs []error) {
 		add("cache: %s: want up to %s", t.Cache, mostCache)
 	}
 	return errs
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -75,7 +76,7 @@ func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, sha
 		if mode != auth.ModeOAuth {
 			found.Add(path, fmt.Errorf("auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", u.Auth.Type))
 		}
-		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !IsLoopback(at.Hostname()) {
+		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !loopback.Host(at.Hostname()) {
 			found.Add(path, fmt.Errorf("url: with auth.type %s it is https, or on a loopback address: tokens of users go there", u.Auth.Type))
 		}
 		if shared && cfg.IsZero() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -375,12 +374,6 @@ func UpstreamKey(i int, u upstream.Config) string {
 		return fmt.Sprintf("upstreams[%d]", i)
 	}
 	return fmt.Sprintf("upstreams[%d] (%s)", i, u.Name)
-}
-
-// IsLoopback reports whether a host is this machine.
-func IsLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
 // Enabled reports whether an upstream is in use.

@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -280,7 +281,7 @@ func (c Config) doubts() error {
 		doubts.Add("naming", fmt.Errorf("instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
 	}
 	u, err := url.Parse(c.PublicURL)
-	if err == nil && c.PublicURL != "" && !IsLoopback(u.Hostname()) && !c.Auth.Identifies() {
+	if err == nil && c.PublicURL != "" && !loopback.Host(u.Hostname()) && !c.Auth.Identifies() {
 		doubts.Add("public_url", fmt.Errorf("without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
 	}
 	doubts.Add("auth.keys", apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon))

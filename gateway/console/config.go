@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -61,7 +62,7 @@ func checkURL(text string) error {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return errors.New("want https://host, as browsers open it")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return errors.New("http is for loopback addresses only: put a proxy with TLS in front, and name its URL")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
 		return errors.New("want scheme, host and port alone")

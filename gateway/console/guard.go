@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -128,15 +128,6 @@ func (g *Guard) setSession(w http.ResponseWriter, id string) {
 	http.SetCookie(w, c)
 }
 
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.IsLoopback()
-}
-
 // alias reports whether a request is for another name of this machine than that in the console's own
 // URL, to which the issuer sends browsers back: cookies of the one are not sent to the other.
 func (g *Guard) alias(r *http.Request) bool {
@@ -150,5 +141,5 @@ func (g *Guard) addressed(r *http.Request) bool {
 	if err != nil {
 		host = r.Host
 	}
-	return strings.EqualFold(r.Host, strings.TrimPrefix(strings.TrimPrefix(g.url, "https://"), "http://")) || loopback(host)
+	return strings.EqualFold(r.Host, strings.TrimPrefix(strings.TrimPrefix(g.url, "https://"), "http://")) || loopback.Host(host)
 }

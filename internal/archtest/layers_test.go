@@ -28,10 +28,11 @@ const testLevel = 9
 var layers = []layer{
 	{level: 0, dir: failures},
 	{level: 0, dir: "internal/trail"},
+	{level: 0, dir: "internal/loopback"},
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 1, dir: "internal/safehttp"},
+	{level: 1, dir: "internal/safehttp", ours: []string{"internal/loopback"}},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
 	{level: 1, dir: "internal/webpage"},
 	{level: 1, dir: "internal/http1"},
@@ -50,11 +51,11 @@ var layers = []layer{
 	{level: 2, dir: "internal/recent", ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal"}}, // redisdb and seal for what replicas share
 	{level: 2, dir: "internal/series", ours: []string{"internal/record"}},
 	{level: 1, dir: "auth/apikey"},
-	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/mcp", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
+	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/loopback", "internal/mcp", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/mcp", "internal/redisdb", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/loopback", "internal/mcp", "internal/redisdb", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
-	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp", "auth/vault"},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/safehttp", "auth/vault"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
 	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
@@ -86,7 +87,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
 	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for the address of a URL
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/loopback", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},

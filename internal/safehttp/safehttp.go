@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 )
 
 // Defaults of Options.
@@ -88,7 +90,7 @@ func New(opts Options) (*Client, error) {
 		if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" {
 			return nil, errors.New("safehttp: a trusted URL is not an absolute http or https URL") // it may hold credentials
 		}
-		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		if u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 			return nil, fmt.Errorf("safehttp: http to %s: only loopback addresses may be reached without TLS", u.Host)
 		}
 		c.trusted[Origin(u)] = true
@@ -209,14 +211,6 @@ func Address(u *url.URL) string {
 		port = "80"
 	}
 	return net.JoinHostPort(u.Hostname(), port)
-}
-
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 func closeBody(req *http.Request) {
