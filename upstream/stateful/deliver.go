@@ -20,7 +20,7 @@ func (s *session) deliver(m wire.Message) {
 		if x != nil && !x.elsewhere {
 			x = nil // its caller reads its own stream and cannot be interrupted
 		}
-		if x == nil && s.unattributed.keep(m) {
+		if (x == nil || s.unattributed.recent()) && s.unattributed.keep(m) {
 			return
 		}
 		if x != nil {

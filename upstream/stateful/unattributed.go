@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +19,8 @@ import (
 // under way it belongs to that call. With several, all of the same client, it waits until
 // only one call is left that can have asked it: a server that waits for an answer does not
 // end its call meanwhile, and does not ask a second time for a call whose question is still
-// open. A question that stays unclear is refused, as SEP-2260 requires.
+// open. A call that began after the question came has not asked it. A question that stays unclear
+// is refused, as SEP-2260 requires.
 
 const (
 	// attributePause is how long a question waits for calls to end. If there are then at
@@ -47,6 +49,7 @@ type unattributed struct {
 type heldQuestion struct {
 	question wire.Message
 	since    time.Time
+	newest   int64 // the id of the newest call that can have asked it
 }
 
 // keep stores a question that no call claims yet, if a call may claim it later, and reports
@@ -55,13 +58,22 @@ func (u *unattributed) keep(m wire.Message) bool {
 	s := u.s
 	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
 	if !asks || len(m.Params) > largestUnattributed || !dialect.Piped(s.conn) || s.calls.ofTask(m) != nil ||
-		s.declared.Refuses(m.Method, m.Params) != nil || s.calls.find((*exchange).mayAsk) == nil {
+		s.declared.Refuses(m.Method, m.Params) != nil {
+		return false
+	}
+	var newest int64
+	for _, x := range s.calls.list() {
+		if x.mayAsk() {
+			newest = max(newest, x.id)
+		}
+	}
+	if newest == 0 {
 		return false
 	}
 	u.mu.Lock()
 	room := len(u.held) < maxUnattributed
 	if room {
-		u.held = append(u.held, heldQuestion{transport.Owned(m), time.Now()})
+		u.held = append(u.held, heldQuestion{transport.Owned(m), time.Now(), newest})
 	}
 	u.mu.Unlock()
 	if room {
@@ -73,6 +85,13 @@ func (u *unattributed) keep(m wire.Message) bool {
 // mayAsk reports whether questions from outside of the call's stream may belong to it.
 func (x *exchange) mayAsk() bool { return x.elsewhere && x.task == "" && mcp.CanAsk(x.call.Method) }
 
+// recent reports whether the question of a call that has ended may still be on its way.
+func (u *unattributed) recent() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Since(u.left) < attributePause
+}
+
 // askers returns the calls that may be asking at the moment, the oldest first.
 func (u *unattributed) askers() []*exchange {
 	all := slices.DeleteFunc(u.s.calls.list(), func(x *exchange) bool {
@@ -82,15 +101,38 @@ func (u *unattributed) askers() []*exchange {
 	return all
 }
 
+// dropOrphans refuses the questions that no call can have asked which has not ended. mu is held.
+func (u *unattributed) dropOrphans() {
+	oldest := int64(math.MaxInt64)
+	for _, x := range u.s.calls.list() {
+		if x.mayAsk() {
+			oldest = min(oldest, x.id)
+		}
+	}
+	var orphans, others []heldQuestion
+	for _, h := range u.held {
+		if h.newest < oldest {
+			orphans = append(orphans, h)
+		} else {
+			others = append(others, h)
+		}
+	}
+	u.held = others
+	u.refuse(orphans)
+}
+
 // attribute assigns questions to the calls that ask them, as far as that is clear.
 func (u *unattributed) attribute() {
 	s, askers := u.s, u.askers()
 	u.mu.Lock()
+	u.dropOrphans()
 	held := u.held
 	if len(held) == 0 {
 		u.mu.Unlock()
 		return
 	}
+	newest := held[len(held)-1].newest
+	askers = slices.DeleteFunc(askers, func(x *exchange) bool { return x.id > newest })
 	if u.wait != nil {
 		u.wait.Stop()
 	}
@@ -151,17 +193,20 @@ func (u *unattributed) released(err error) {
 		return
 	}
 	u.mu.Lock()
-	held := u.held
+	defer u.mu.Unlock()
+	u.refuse(u.held)
 	u.held = nil
-	u.mu.Unlock()
-	if len(held) == 0 {
-		return
+}
+
+// refuse refuses questions.
+func (u *unattributed) refuse(all []heldQuestion) {
+	if len(all) > 0 {
+		u.s.env.Spawn(func() {
+			for _, h := range all {
+				u.s.post(unrelated(h.question.ID))
+			}
+		})
 	}
-	u.s.env.Spawn(func() {
-		for _, h := range held {
-			u.s.post(unrelated(h.question.ID))
-		}
-	})
 }
 
 // withdraw forgets a question that the server no longer wants answered.
