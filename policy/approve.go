@@ -224,8 +224,7 @@ func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 // for anything else with an error.
 func refuse(c *mcp.Call, name failure.Name, why, reason string) (*mcp.Reply, error) {
 	if c.Method == mcp.MethodToolsCall {
-		block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(why))
-		return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
+		return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(why))}, nil
 	}
 	return nil, mcp.Errorf(name, "%s", why).
 		WithData(mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo))))

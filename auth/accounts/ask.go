@@ -116,8 +116,7 @@ func (a *Accounts) unavailable(ctx context.Context, err error) error {
 // an error.
 func say(c *mcp.Call, server, text, link string) (*mcp.Reply, error) {
 	if c.Method == mcp.MethodToolsCall {
-		block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(text))
-		return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
+		return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(text))}, nil
 	}
 	e := mcp.UpstreamError(failure.SignInNeeded, server, mcp.ExecutedNo, "%s", text)
 	if link != "" {

@@ -82,7 +82,7 @@ func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	case !ok:
 		return nil, err
 	case r.call.Method == mcp.MethodToolsCall:
-		return &mcp.Reply{Result: isErrorResult(string(why))}, nil
+		return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(string(why)))}, nil
 	}
 	return nil, mcp.Errorf(failure.QuestionImpossible, "%s", why)
 }

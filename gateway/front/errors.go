@@ -55,12 +55,6 @@ func (f *Front) readable(rev *wire.Revision, method, callID string, err error) *
 	return refuse.Readable(rev, method, callID, err)
 }
 
-// isErrorResult is a failure as a tool's result, which a model can react to.
-func isErrorResult(text string) mcp.Raw {
-	return mcp.Object("content", mcp.Raw("["+string(mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(text)))+"]"),
-		"isError", mcp.Raw("true"))
-}
-
 // recovered logs a panic. http.ErrAbortHandler is net/http's own and is raised again.
 func (f *Front) recovered(cause any, callID string) {
 	if cause == http.ErrAbortHandler {

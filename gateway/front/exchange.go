@@ -313,7 +313,7 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 // fail ends the exchange with an error.
 func (x *exchange) fail(err error) {
 	if why := x.lacks(err); why != "" {
-		m, _ := x.render(&mcp.Reply{Result: isErrorResult(why)})
+		m, _ := x.render(&mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(why))})
 		x.finish(m)
 		return
 	}
@@ -324,7 +324,7 @@ func (x *exchange) fail(err error) {
 	if e.Code == mcp.CodeMissingCapability && x.stream != nil {
 		// Its status cannot be sent any more, and the code means less without it.
 		if x.call.Method == mcp.MethodToolsCall {
-			m, _ := x.render(&mcp.Reply{Result: isErrorResult(e.Message)})
+			m, _ := x.render(&mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(e.Message))})
 			x.write(http.StatusOK, m)
 			return
 		}

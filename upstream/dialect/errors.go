@@ -89,6 +89,5 @@ func Unasked(upstream string, c *mcp.Call, format string, args ...any) (*mcp.Rep
 	if c.Method != mcp.MethodToolsCall {
 		return nil, e
 	}
-	block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(e.Message))
-	return &mcp.Reply{Result: mcp.Object("content", mcp.Array(block), "isError", mcp.Raw("true"))}, nil
+	return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(e.Message))}, nil
 }

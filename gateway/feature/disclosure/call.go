@@ -63,7 +63,7 @@ func (s stage) check(ctx context.Context, c *mcp.Call, to mcp.Target) (*mcp.Repl
 	// resource would tell the model nothing more.
 	body := required(c.Name).With("tool_descriptions", mcp.Object(c.Name, s.full(*tool)))
 	s.grantTo(ctx, c, map[string]string{c.Name: s.digest(*tool)})
-	return &mcp.Reply{Result: textResult(body, true)}, nil
+	return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(string(body)))}, nil
 }
 
 // required is the answer to a call whose description was not fetched (2.1 §6.2).
@@ -82,14 +82,5 @@ func (s stage) callOwn(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.Reply{Result: textResult(answer.body, answer.error)}, nil
-}
-
-// textResult is a tool result with just this text.
-func textResult(body mcp.Raw, isError bool) mcp.Raw {
-	result := mcp.Object("content", mcp.Raw(`[{"type":"text","text":`+string(mcp.String(string(body)))+`}]`))
-	if isError {
-		result = result.With("isError", mcp.Raw("true"))
-	}
-	return result
+	return &mcp.Reply{Result: mcp.ToolResult(answer.error, mcp.TextContent(string(answer.body)))}, nil
 }

@@ -29,7 +29,7 @@ func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case !name.IsNull() && name.Text() == "", !file.IsNull() && file.Text() == "":
 		return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: name and file of %s are texts", ToolName)
 	case name.IsNull():
-		return &mcp.Reply{Result: result(mcp.Array(block(skills.text())), false)}, nil
+		return &mcp.Reply{Result: mcp.ToolResult(false, mcp.TextContent(skills.text()))}, nil
 	}
 	one, ok := skills.find(name.Text())
 	if !ok {
@@ -58,22 +58,10 @@ func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return true
 	})
 	if names := one.others(); uri == one.uri && len(names) > 0 {
-		content = append(content, block("Files of this skill, for the argument file: "+strings.Join(names, ", ")))
+		content = append(content, mcp.TextContent("Files of this skill, for the argument file: "+strings.Join(names, ", ")))
 	}
 	isError, _ := reply.Result.Member("isError")
-	return &mcp.Reply{Result: result(mcp.Array(content...), isError.IsTrue()), Release: reply.Release}, nil
-}
-
-func block(text string) mcp.Raw {
-	return mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(text))
-}
-
-func result(content mcp.Raw, isError bool) mcp.Raw {
-	out := mcp.Object("content", content)
-	if isError {
-		out = out.With("isError", mcp.Raw("true"))
-	}
-	return out
+	return &mcp.Reply{Result: mcp.ToolResult(isError.IsTrue(), content...), Release: reply.Release}, nil
 }
 
 // others returns the names of the skill's files besides its SKILL.md, as far as they are

@@ -98,7 +98,7 @@ func note(uri string, content mcp.Raw, b beginning, structured mcp.Raw, keep tim
 		text += fmt.Sprintf(" Its structured content, %d bytes, is left out.", len(structured))
 	}
 	text += fmt.Sprintf(" For %s, the whole can be read as the resource %s]", lasts(keep), uri)
-	return mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(text))
+	return mcp.TextContent(text)
 }
 
 // link is the resource_link to the whole.
