@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
@@ -176,9 +177,7 @@ func refusal(resp *safehttp.Response, secrets []string) *Error {
 		e.Why, e.shared = "the token endpoint refused the gateway itself ("+what+"); the operator of the gateway has to correct its credentials", true
 	case resp.Status == http.StatusTooManyRequests, resp.Status/100 == 5:
 		e.Why, e.shared = fmt.Sprintf("the token endpoint has a problem (HTTP %d); try again later", resp.Status), true
-		if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31); err == nil {
-			e.after = min(time.Duration(seconds)*time.Second, mostPause)
-		}
+		e.after = retryafter.Read(resp.Header, time.Now(), mostPause)
 	default:
 		e.Why = "the token endpoint refused to issue a token (" + what + "); the operator of the gateway can see why in its log"
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
@@ -115,9 +115,7 @@ func judge(err error, g Grant) *answerError {
 	default:
 		e.why = "the authorization server of this server refuses the gateway (" + cmp.Or(code, fmt.Sprintf("HTTP %d", status)) + "); its operator has to correct its credentials there"
 	}
-	if seconds, err := strconv.ParseUint(refused.Response.Header.Get("Retry-After"), 10, 31); err == nil {
-		e.after = min(time.Duration(seconds)*time.Second, 5*mostPause)
-	}
+	e.after = retryafter.Read(refused.Response.Header, time.Now(), 5*mostPause)
 	return e
 }
 

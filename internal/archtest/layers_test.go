@@ -29,6 +29,7 @@ var layers = []layer{
 	{level: 0, dir: failures},
 	{level: 0, dir: "internal/trail"},
 	{level: 0, dir: "internal/loopback"},
+	{level: 0, dir: "internal/retryafter"},
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
@@ -41,7 +42,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
 	{level: 2, dir: "internal/record/files", ours: []string{"internal/record"}},
 	{level: 1, dir: "internal/clienttls"},
-	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
+	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/retryafter", "internal/seal"}}, // seal for what a good secret is
 	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/trail"}, // record for the digest of a session
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
@@ -53,9 +54,9 @@ var layers = []layer{
 	{level: 1, dir: "auth/apikey"},
 	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/loopback", "internal/mcp", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/loopback", "internal/mcp", "internal/redisdb", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/loopback", "internal/mcp", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
-	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/safehttp", "auth/vault"},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/retryafter", "internal/safehttp", "auth/vault"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
 	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
@@ -79,7 +80,7 @@ var layers = []layer{
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses, and which are refused
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
-	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/trail", "upstream/transport"}},                              // http1 for requests that were not sent
+	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/retryafter", "internal/trail", "upstream/transport"}},       // http1 for requests that were not sent
 	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "internal/trail", "upstream/transport", "upstream/transport/streamable"}}, // safehttp for the origin of a URL
 	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},

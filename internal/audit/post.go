@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
 )
 
 const (
@@ -145,7 +145,7 @@ func (p *poster) post(ctx context.Context, part []entry) error {
 	}
 	return &refusal{
 		err:   fmt.Errorf("the receiver answers with HTTP status %d", resp.StatusCode),
-		after: retryAfter(resp.Header.Get("Retry-After"), time.Now()),
+		after: retryafter.Read(resp.Header, time.Now(), retryAfterMost),
 		final: unacceptable(resp.StatusCode),
 	}
 }
@@ -158,17 +158,6 @@ func unacceptable(status int) bool {
 		return true
 	}
 	return false
-}
-
-// retryAfter reads the header of this name: seconds or a time (RFC 9110 §10.2.3).
-func retryAfter(text string, now time.Time) time.Duration {
-	var after time.Duration
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		after = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		after = at.Sub(now)
-	}
-	return min(max(after, 0), retryAfterMost)
 }
 
 func (p *poster) settle() error { return nil }

@@ -246,17 +246,6 @@ func TestWebhookLeavesDeadConnections(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: a receiver can ask for a pause, of at most a minute.
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "900": time.Minute, "-1": 0, "soon": 0,
-		"Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0} {
-		if got := retryAfter(text, now); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
-}
-
 // asks is an output that wants to be left alone for a while, once.
 type asks struct {
 	writer

@@ -10,13 +10,13 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -153,7 +153,7 @@ func sendError(err error) error {
 
 // Refusal reads an answer whose status is not the wanted one.
 func Refusal(resp *http.Response) *transport.StatusError {
-	e := &transport.StatusError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header, time.Now())}
+	e := &transport.StatusError{Status: resp.StatusCode, RetryAfter: retryafter.Read(resp.Header, time.Now(), MaxRetryAfter)}
 	timer := time.AfterFunc(errorTime, func() { resp.Body.Close() })
 	body, err := wire.ReadAll(resp.Body, resp.ContentLength, maxErrorBody)
 	timer.Stop()
@@ -193,22 +193,4 @@ func mediaType(h http.Header) string {
 		return ""
 	}
 	return mediaType
-}
-
-// retryAfter reads how long a server wants to be left alone: seconds, or a date by its own
-// clock. It is 0 for anything else, and for a date in the past.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	value := h.Get("Retry-After")
-	seconds, err := strconv.ParseUint(value, 10, 64) // the largest number where it is out of range
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, uint64(MaxRetryAfter/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = theirs
-	}
-	return min(max(at.Sub(now), 0), MaxRetryAfter)
 }
