@@ -110,12 +110,16 @@ func serveSSE(server *sdk.Server, _ bool) (url string, stop func()) {
 
 func serveBy(server *sdk.Server, handler http.Handler) (url string, stop func()) {
 	served := httptest.NewServer(handler)
-	return served.URL, func() {
+	end := func() {
 		for session := range server.Sessions() {
 			session.Close()
 		}
+	}
+	return served.URL, func() {
+		end()
 		served.CloseClientConnections()
 		served.Close()
+		end() // those that a gateway, which may go on, has begun meanwhile
 	}
 }
 

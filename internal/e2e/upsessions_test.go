@@ -22,8 +22,9 @@ type cart struct {
 	*httptest.Server
 	deleted chan string // ids of sessions
 
+	servers []*sdk.Server // of each start; for the goroutine of the test alone
+
 	mu      sync.Mutex // guards the fields below
-	server  *sdk.Server
 	handler http.Handler
 	counts  map[string]int // by session
 }
@@ -43,11 +44,21 @@ func newCart(t *testing.T) *cart {
 		}
 	}))
 	t.Cleanup(func() {
-		c.restart()
+		c.end()
 		c.CloseClientConnections()
 		c.Close()
+		c.end() // those that began while it restarted
 	})
 	return c
+}
+
+// end ends all sessions.
+func (c *cart) end() {
+	for _, server := range c.servers {
+		for session := range server.Sessions() {
+			session.Close()
+		}
+	}
 }
 
 // restart makes it forget all sessions.
@@ -60,16 +71,11 @@ func (c *cart) restart() {
 		return says(fmt.Sprint(c.counts[r.Session.ID()])), nil, nil
 	})
 	c.mu.Lock()
-	before := c.server
-	c.server, c.counts = server, make(map[string]int)
+	c.counts = make(map[string]int)
 	c.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
 	c.mu.Unlock()
-	if before == nil {
-		return
-	}
-	for session := range before.Sessions() {
-		session.Close()
-	}
+	c.end()
+	c.servers = append(c.servers, server)
 }
 
 // sessions returns how many were used.
