@@ -114,7 +114,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	if err != nil {
 		dialect.SawRefusal(x.call.Trail, err)
 		s.calls.remove(x)
-		if life.TimedOut() || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
+		if errors.Is(life.Cause(), transport.ErrTimeout) || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
 			x.sayCancelled(ctx)
 		}
 		x.abandon()
