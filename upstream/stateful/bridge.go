@@ -178,7 +178,7 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 func (x *exchange) readHeld() {
 	out := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
 	stream, err := x.s.conn.Start(&transport.Request{
-		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Append(nil),
+		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Encode(),
 	})
 	if err == nil {
 		x.first, x.stream = stream, stream
