@@ -129,9 +129,6 @@ func Saw(on *trail.Trail, m wire.Message) {
 
 // SawRefusal notes the message with which a server refused a request, if the error has one.
 func SawRefusal(on *trail.Trail, err error) {
-	if err == nil || !on.Messages() {
-		return
-	}
 	if status, ok := errors.AsType[*transport.StatusError](err); ok && status.HasError() {
 		Saw(on, status.Message)
 	}

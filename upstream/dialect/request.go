@@ -26,16 +26,12 @@ type Request struct {
 	Answers bool
 }
 
-// Size returns roughly how many bytes the request will have.
-func (o *Request) Size() int {
-	return envelopeSize + len(o.Call.Method) + len(o.Call.Name) + len(o.Call.Params) + len(o.Meta) + len(o.Task)
-}
-
-// Append encodes the message in one pass over the client's params. It puts in the name that
+// Encode encodes the message in one pass over the client's params. It puts in the name that
 // the server knows and our own members, and leaves out the members that belong to the hop
 // between client and gateway.
-func (o *Request) Append(dst []byte) []byte {
+func (o *Request) Encode() []byte {
 	c := o.Call
+	dst := make([]byte, 0, envelopeSize+len(c.Method)+len(c.Name)+len(c.Params)+len(o.Meta)+len(o.Task))
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = strconv.AppendInt(dst, o.ID, 10)
 	dst = mcp.AppendString(append(dst, `,"method":`...), c.Method)

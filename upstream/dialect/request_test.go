@@ -27,7 +27,7 @@ func TestRequestInASpan(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := Request{ID: 1, Call: &mcp.Call{Method: mcp.MethodToolsList, Params: mcp.Raw(tt.params), Trace: tt.trace}, Rev: wire.Stateless(), Meta: tt.meta}
-			if got := string(r.Append(nil)); !strings.Contains(got, tt.want) || strings.Count(got, "traceparent") != 1 {
+			if got := string(r.Encode()); !strings.Contains(got, tt.want) || strings.Count(got, "traceparent") != 1 {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
 		})
@@ -54,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 		if stateless {
 			out.Rev, out.Answers, out.Meta, call.State = wire.Stateless(), true, `"a":1`, "s"
 		}
-		body := out.Append(nil)
+		body := out.Encode()
 		if !json.Valid(body) {
 			t.Fatalf("not JSON: %s", body)
 		}

@@ -42,7 +42,10 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	switch c.Method {
 	case mcp.MethodTasksUpdate:
 		if x, ok := s.d.parks.Find(s.handle(c.Name)); ok {
-			x.answer(c)
+			answers, _ := x.settle(c)
+			for _, body := range answers {
+				x.s.post(body)
+			}
 		} // otherwise nothing is open, and answers to nothing are ignored
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksCancel:
@@ -175,7 +178,7 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 func (x *exchange) readHeld() {
 	out := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
 	stream, err := x.s.conn.Start(&transport.Request{
-		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Append(nil),
+		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Encode(),
 	})
 	if err == nil {
 		x.first, x.stream = stream, stream
@@ -190,14 +193,6 @@ func (x *exchange) readHeld() {
 			x.s.post(unrelated(q.id))
 		}
 		x.free()
-	}
-}
-
-// answer passes the client's answers on to the questions of a task.
-func (x *exchange) answer(c *mcp.Call) {
-	answers, _ := x.settle(c)
-	for _, body := range answers {
-		x.s.post(body)
 	}
 }
 

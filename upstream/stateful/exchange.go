@@ -106,7 +106,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 		meanwhile()
 	}
 	out := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
-	body := out.Append(make([]byte, 0, out.Size()))
+	body := out.Encode()
 	x.call.Trail.ToServer(s.conn.Header(), body)
 	stream, err := s.conn.Start(&transport.Request{
 		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Trail: x.call.Trail, Life: life, Body: body,
@@ -114,7 +114,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	if err != nil {
 		dialect.SawRefusal(x.call.Trail, err)
 		s.calls.remove(x)
-		if life.TimedOut() || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
+		if errors.Is(life.Cause(), transport.ErrTimeout) || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
 			x.sayCancelled(ctx)
 		}
 		x.abandon()

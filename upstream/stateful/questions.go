@@ -184,23 +184,19 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 // pass sends answers until one fails.
 func (x *exchange) pass(answers [][]byte) error {
-	var err error
 	for _, body := range answers {
 		x.follows().ToServer(nil, body)
-		if err = x.s.conn.Post(x.life, body); err != nil {
-			break
+		err := x.s.conn.Post(x.life, body)
+		switch name := x.s.env.Upstream; {
+		case errors.Is(err, transport.ErrSessionGone):
+			x.s.lose()
+			return mcp.UpstreamError(failure.UpstreamSessionLost, name, mcp.ExecutedUnknown,
+				"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
+		case err != nil: // the call itself was sent, whatever became of the answer
+			return fmt.Errorf("%w: the answer of the user was not taken: %v", transport.ErrBroken, err)
 		}
 	}
-	switch name := x.s.env.Upstream; {
-	case err == nil:
-		return nil
-	case errors.Is(err, transport.ErrSessionGone):
-		x.s.lose()
-		return mcp.UpstreamError(failure.UpstreamSessionLost, name, mcp.ExecutedUnknown,
-			"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
-	}
-	// The call itself was sent, whatever became of the answer.
-	return fmt.Errorf("%w: the answer of the user was not taken: %v", transport.ErrBroken, err)
+	return nil
 }
 
 // settle removes the answered questions, and returns the answers in the server's form. A

@@ -29,7 +29,7 @@ func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Rev
 	out := dialect.Request{ID: id, Call: c, Rev: rev, Meta: d.meta(rev, declared.Raw, "")}
 	m, _, err := dialect.Exchange(conn, &transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
-		Body: out.Append(nil), Header: header(conn, rev, c.Method, ""),
+		Body: out.Encode(), Header: header(conn, rev, c.Method, ""),
 	}, func(m wire.Message) {
 		switch m.Method {
 		case mcp.NoteAcknowledged, mcp.NoteToolsListChanged, mcp.NotePromptsListChanged,

@@ -130,7 +130,7 @@ func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revi
 	out := dialect.Request{ID: id, Call: c, Rev: rev, Answers: true, Meta: d.meta(rev, declared.Raw, c.LogLevel)}
 	request := &transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Trail: c.Trail, Life: life,
-		Body:   out.Append(make([]byte, 0, out.Size())),
+		Body:   out.Encode(),
 		Header: d.callHeader(conn, rev, c),
 	}
 	c.Trail.ToServer(request.Header, request.Body)

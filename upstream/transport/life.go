@@ -123,6 +123,3 @@ func (l *Life) Why(err error) error {
 	}
 	return err
 }
-
-// TimedOut reports whether the exchange was ended for its slowness.
-func (l *Life) TimedOut() bool { return l.Cause() == ErrTimeout }

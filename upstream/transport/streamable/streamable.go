@@ -188,13 +188,12 @@ func (c *Conn) OpenGET(ctx context.Context, lastEventID string, alive func()) (t
 	if err != nil {
 		return nil, err
 	}
-	none := resp.StatusCode == http.StatusMethodNotAllowed
 	switch {
-	case !none && resp.StatusCode != http.StatusOK:
-		return nil, c.refused(resp)
-	case none, !IsEvents(resp):
+	case resp.StatusCode == http.StatusMethodNotAllowed, resp.StatusCode == http.StatusOK && !IsEvents(resp):
 		resp.Body.Close()
 		return nil, transport.ErrNoGETStream
+	case resp.StatusCode != http.StatusOK:
+		return nil, c.refused(resp)
 	}
 	s := &stream{t: c.t, owner: c.owner, resp: resp, after: lastEventID, alive: alive}
 	s.events = wire.NewEventReader(s, int(c.t.env.ResultBytes))
