@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 const (
@@ -22,68 +23,59 @@ const (
 
 // Validate reports all mistakes, each with the path of its key in front.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var found problems.List
 	switch {
 	case c.Mode != "" && c.Mode != ModeNone && !c.Identifies():
-		add("mode: %q does not exist: write oauth, keys, or none for a listener on a loopback address", c.Mode)
+		found.Add("mode: %q does not exist: write oauth, keys, or none for a listener on a loopback address", c.Mode)
 	case c.Mode == ModeOAuth && len(c.Issuers) == 0 && !c.Keys.IsZero():
-		add("issuers: mode oauth needs at least one: write mode: keys if only API keys are to be accepted")
+		found.Add("issuers: mode oauth needs at least one: write mode: keys if only API keys are to be accepted")
 	case c.Mode == ModeOAuth && len(c.Issuers) == 0:
-		add("issuers: mode oauth needs at least one: whose tokens are to be accepted?")
+		found.Add("issuers: mode oauth needs at least one: whose tokens are to be accepted?")
 	case c.Mode != ModeOAuth && len(c.Issuers) > 0:
-		add("issuers: there is no use for them in mode %s: write mode: oauth", cmp.Or(c.Mode, ModeNone))
+		found.Add("issuers: there is no use for them in mode %s: write mode: oauth", cmp.Or(c.Mode, ModeNone))
 	case c.Mode == ModeKeys && c.Keys.IsZero():
-		add("keys: mode keys needs some: write file: keys.yaml, and make one with gatehouse key new")
+		found.Add("keys: mode keys needs some: write file: keys.yaml, and make one with gatehouse key new")
 	case !c.Identifies() && !c.Keys.IsZero():
-		add("keys: nobody asks for a key in mode none: write mode: keys, or mode: oauth with issuers")
+		found.Add("keys: nobody asks for a key in mode none: write mode: keys, or mode: oauth with issuers")
 	case !c.Identifies() && len(c.RequiredScopes) > 0:
-		add("required_scopes: nobody asks for a token in mode none: write mode: oauth")
+		found.Add("required_scopes: nobody asks for a token in mode none: write mode: oauth")
 	}
 	switch {
 	case !slices.Contains([]string{"", DPoPOff, DPoPAccepted, DPoPRequired}, c.DPoP):
-		add("dpop: %q does not exist: write off, accepted or required", c.DPoP)
+		found.Add("dpop: %q does not exist: write off, accepted or required", c.DPoP)
 	case c.Mode != ModeOAuth && c.DPoP != "" && c.DPoP != DPoPOff:
-		add("dpop: there are no tokens in mode %s: write mode: oauth", cmp.Or(c.Mode, ModeNone))
+		found.Add("dpop: there are no tokens in mode %s: write mode: oauth", cmp.Or(c.Mode, ModeNone))
 	}
-	if err := c.Keys.Validate(); err != nil {
-		add("keys: %w", err)
-	}
+	found.At("keys", c.Keys.Validate())
 	if c.Leeway != nil && (*c.Leeway < 0 || *c.Leeway > maxLeeway) {
-		add("leeway: %s is not between 0s and %s", *c.Leeway, maxLeeway)
+		found.Add("leeway: %s is not between 0s and %s", *c.Leeway, maxLeeway)
 	}
-	if c.MaxStale < 0 {
-		add("max_stale: %s is negative", c.MaxStale)
-	}
-	errs = append(errs, checkScopes("required_scopes", c.RequiredScopes)...)
-	errs = append(errs, checkScopes("scopes_supported", c.ScopesSupported)...)
+	found.At("max_stale", problems.Negative(c.MaxStale))
+	found.Join(checkScopes("required_scopes", c.RequiredScopes)...)
+	found.Join(checkScopes("scopes_supported", c.ScopesSupported)...)
 	for _, broad := range slices.Sorted(maps.Keys(c.ImpliedScopes)) {
-		errs = append(errs, checkScopes("implied_scopes", []string{broad})...)
-		errs = append(errs, checkScopes("implied_scopes."+broad, c.ImpliedScopes[broad])...)
+		found.Join(checkScopes("implied_scopes", []string{broad})...)
+		found.Join(checkScopes("implied_scopes."+broad, c.ImpliedScopes[broad])...)
 	}
 	urls, asked := map[string]int{}, -1
 	for i, iss := range c.Issuers {
 		path := fmt.Sprintf("issuers[%d]", i)
-		for _, err := range iss.check() {
-			add("%s: %w", path, err)
-		}
+		found.At(path, iss.check()...)
 		if first, taken := urls[iss.URL]; taken {
-			add("%s: url: issuers[%d] is the same", path, first)
+			found.Add("%s: url: issuers[%d] is the same", path, first)
 		} else {
 			urls[iss.URL] = i
 		}
 		switch {
 		case iss.Introspection == nil:
 		case asked >= 0:
-			add("%s: introspection: issuers[%d] has it already: an opaque token does not say whose it is, and asking one issuer would show it the tokens of another", path, asked)
+			found.Add("%s: introspection: issuers[%d] has it already: an opaque token does not say whose it is, and asking one issuer would show it the tokens of another", path, asked)
 		default:
 			asked = i
 		}
 	}
-	for _, err := range c.Server.check(c) {
-		add("server: %w", err)
-	}
-	return errors.Join(errs...)
+	found.At("server", c.Server.check(c)...)
+	return found.Err()
 }
 
 // CheckListener refuses an address (host:port) for the endpoint that this configuration must
@@ -125,72 +117,52 @@ func (c Config) CheckPublicURL(publicURL string) error {
 	return nil
 }
 
-func (iss Issuer) check() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (iss Issuer) check() (found problems.List) {
 	if err := checkURL(iss.URL); err != nil {
-		add("url: %w", err)
+		found.Add("url: %w", err)
 	} else if strings.Contains(iss.URL, "?") {
-		add("url: an issuer has no query (RFC 8414 §2)")
+		found.Add("url: an issuer has no query (RFC 8414 §2)")
 	}
 	if iss.JWKSURL != "" {
-		if err := checkURL(iss.JWKSURL); err != nil {
-			add("jwks_url: %w", err)
-		}
+		found.At("jwks_url", checkURL(iss.JWKSURL))
 	}
-	if slices.Contains(iss.Audiences, "") {
-		add("audiences: an empty one would accept tokens that are for nobody")
-	}
-	if err := checkPointer(iss.Claims.User); err != nil {
-		add("claims: user: %w", err)
-	}
-	if err := checkPointer(iss.Claims.Groups); err != nil {
-		add("claims: groups: %w", err)
-	}
+	found.When(slices.Contains(iss.Audiences, ""), "audiences: an empty one would accept tokens that are for nobody")
+	found.At("claims: user", checkPointer(iss.Claims.User))
+	found.At("claims: groups", checkPointer(iss.Claims.Groups))
 	switch {
 	case iss.AllowedClients != nil && len(iss.AllowedClients) == 0:
-		add("allowed_clients: is empty, which would be no client: name some, or take the key out for every client")
+		found.Add("allowed_clients: is empty, which would be no client: name some, or take the key out for every client")
 	case slices.Contains(iss.AllowedClients, ""):
-		add("allowed_clients: an empty one is no client")
+		found.Add("allowed_clients: an empty one is no client")
 	}
 	for _, alg := range iss.Algorithms {
-		if !slices.Contains(algorithms(), alg) {
-			add("algorithms: %q is not one of %s", alg, strings.Join(algorithms(), ", "))
-		}
+		found.When(!slices.Contains(algorithms(), alg), "algorithms: %q is not one of %s", alg, strings.Join(algorithms(), ", "))
 	}
 	for _, typ := range iss.RequireTyp {
-		if typ == "" || neverTyp(normalTyp(typ)) {
-			add("require_typ: %q is not the type of an access token", typ)
-		}
+		found.When(typ == "" || neverTyp(normalTyp(typ)), "require_typ: %q is not the type of an access token", typ)
 	}
-	if iss.Workloads && len(iss.RequireClaims) == 0 {
-		add("require_claims: needed with workloads, since such an issuer makes tokens for others, too: say whose are meant, such as {repository_owner: [acme]}")
-	}
+	found.When(iss.Workloads && len(iss.RequireClaims) == 0,
+		"require_claims: needed with workloads, since such an issuer makes tokens for others, too: say whose are meant, such as {repository_owner: [acme]}")
 	for _, name := range slices.Sorted(maps.Keys(iss.RequireClaims)) {
 		if err := checkPointer(name); err != nil || name == "" {
-			add("require_claims: %q is not the name of a claim, or a JSON Pointer", name)
+			found.Add("require_claims: %q is not the name of a claim, or a JSON Pointer", name)
 		}
 		if values := iss.RequireClaims[name]; len(values) == 0 || slices.Contains(values, "") {
-			add("require_claims: %s: say which values are accepted", name)
+			found.Add("require_claims: %s: say which values are accepted", name)
 		}
 	}
-	errs = append(errs, checkScopes("scopes", iss.Scopes)...)
-	if iss.MaxTokenLifetime < 0 {
-		add("max_token_lifetime: %s is negative", iss.MaxTokenLifetime)
-	}
+	found.Join(checkScopes("scopes", iss.Scopes)...)
+	found.At("max_token_lifetime", problems.Negative(iss.MaxTokenLifetime))
 	if in := iss.Introspection; in != nil {
 		if in.URL != "" {
-			if err := checkURL(in.URL); err != nil {
-				add("introspection: url: %w", err)
-			}
+			found.At("introspection: url", checkURL(in.URL))
 		}
-		if in.URL == "" && iss.JWKSURL != "" {
-			add("introspection: url: needed with jwks_url, since the issuer's metadata are not read then")
-		}
-		if in.ClientID == "" || in.ClientSecret == "" {
-			add("introspection: client_id and client_secret are needed: issuers answer registered clients only")
-		}
+		found.When(in.URL == "" && iss.JWKSURL != "",
+			"introspection: url: needed with jwks_url, since the issuer's metadata are not read then")
+		found.When(in.ClientID == "" || in.ClientSecret == "",
+			"introspection: client_id and client_secret are needed: issuers answer registered clients only")
 	}
-	return errs
+	return found
 }
 
 // checkURL refuses URLs that must not be used for keys or introspection.
@@ -208,16 +180,16 @@ func checkURL(raw string) error {
 }
 
 // checkScopes refuses strings that are not a scope-token (RFC 6749 §3.3).
-func checkScopes(path string, scopes []string) (errs []error) {
+func checkScopes(path string, scopes []string) (found problems.List) {
 	for _, scope := range scopes {
 		switch {
 		case !isScope(scope):
-			errs = append(errs, fmt.Errorf("%s: %q is not a scope: one word of printable ASCII without quotes and backslashes", path, scope))
+			found.Add("%s: %q is not a scope: one word of printable ASCII without quotes and backslashes", path, scope)
 		case scope == offlineAccess:
-			errs = append(errs, fmt.Errorf("%s: %s", path, noOfflineAccess))
+			found.Add("%s: %s", path, noOfflineAccess)
 		}
 	}
-	return errs
+	return found
 }
 
 func isScope(scope string) bool {

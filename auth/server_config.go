@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // How an authorization server of the gateway knows who has signed in at the provider.
@@ -181,76 +182,62 @@ func privateKey(block *pem.Block) (*ecdsa.PrivateKey, error) {
 }
 
 // check reports all mistakes of the section.
-func (s ServerConfig) check(cfg Config) (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (s ServerConfig) check(cfg Config) (found problems.List) {
 	oneOf := func(key, value string, values ...string) {
-		if value != "" && !slices.Contains(values, value) {
-			add("%s: %q does not exist: write %s", key, value, strings.Join(values, " or "))
-		}
+		found.When(value != "" && !slices.Contains(values, value),
+			"%s: %q does not exist: write %s", key, value, strings.Join(values, " or "))
 	}
 	oneOf("identity", s.Identity, IdentityAccessToken, IdentityIDToken)
 	oneOf("consent", s.Consent, ConsentRemember, ConsentAlways)
-	if err := s.Clientele().Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if slices.Contains(s.DenyClients, "") {
-		add("deny_clients: an empty one is no client")
-	}
-	if s.AccessTokenLife != 0 && (s.AccessTokenLife < leastAccessTokenLife || s.AccessTokenLife > mostAccessTokenLife) {
-		add("access_token_life: %s is not between %s and %s", s.AccessTokenLife, leastAccessTokenLife, mostAccessTokenLife)
-	}
-	if s.RefreshTokenLife < 0 || s.RefreshTokenLife > mostRefreshTokenLife {
-		add("refresh_token_life: %s is not between 1s and %s", s.RefreshTokenLife, mostRefreshTokenLife)
-	}
+	found.Join(s.Clientele().Validate())
+	found.When(slices.Contains(s.DenyClients, ""), "deny_clients: an empty one is no client")
+	found.When(s.AccessTokenLife != 0 && (s.AccessTokenLife < leastAccessTokenLife || s.AccessTokenLife > mostAccessTokenLife),
+		"access_token_life: %s is not between %s and %s", s.AccessTokenLife, leastAccessTokenLife, mostAccessTokenLife)
+	found.When(s.RefreshTokenLife < 0 || s.RefreshTokenLife > mostRefreshTokenLife,
+		"refresh_token_life: %s is not between 1s and %s", s.RefreshTokenLife, mostRefreshTokenLife)
 	for _, scope := range s.Scopes {
-		if !isScope(scope) {
-			add("scopes: %q is not a scope: one word of printable ASCII without quotes and backslashes", scope)
-		}
+		found.When(!isScope(scope), "scopes: %q is not a scope: one word of printable ASCII without quotes and backslashes", scope)
 	}
 	if s.Issuer != "" {
 		if err := checkURL(s.Issuer); err != nil {
-			add("issuer: %w", err)
+			found.Add("issuer: %w", err)
 		} else if strings.Contains(s.Issuer, "?") || strings.HasSuffix(s.Issuer, "/") {
-			add("issuer: %s: take out the query and the / at its end", s.Issuer)
+			found.Add("issuer: %s: take out the query and the / at its end", s.Issuer)
 		}
 	}
 	if !s.Enabled {
-		return errs
+		return found
 	}
 	known := func(url string) bool { return slices.Contains(cfg.Servers(), url) }
 	switch {
 	case cfg.Mode != ModeOAuth:
-		errs = append(errs, errors.New("enabled: there is no use for it in mode none: write mode: oauth"))
+		found.Add("enabled: there is no use for it in mode none: write mode: oauth")
 	case s.Provider != "" && !known(s.Provider):
-		add("provider: %q is none of auth.issuers where people sign in", s.Provider)
+		found.Add("provider: %q is none of auth.issuers where people sign in", s.Provider)
 	case len(cfg.Servers()) == 0:
-		add("provider: people sign in at none of auth.issuers")
+		found.Add("provider: people sign in at none of auth.issuers")
 	case s.Issuer != "" && known(s.Issuer):
-		add("issuer: %s is one of auth.issuers already: the gateway's own server needs another identifier", s.Issuer)
+		found.Add("issuer: %s is one of auth.issuers already: the gateway's own server needs another identifier", s.Issuer)
 	}
-	if cfg.DPoP == DPoPRequired {
-		add("enabled: its tokens are bound to no key of their client, so dpop: required would refuse all of them: write dpop: accepted")
-	}
+	found.When(cfg.DPoP == DPoPRequired,
+		"enabled: its tokens are bound to no key of their client, so dpop: required would refuse all of them: write dpop: accepted")
 	if s.SigningKey != "" {
-		if _, err := s.PrivateKey(); err != nil {
-			add("signing_key: %w", err)
-		}
+		_, err := s.PrivateKey()
+		found.At("signing_key", err)
 	} else if len(s.PreviousSigningKeys) > 0 {
-		add("previous_signing_keys: they are of use beside signing_key only")
+		found.Add("previous_signing_keys: they are of use beside signing_key only")
 	}
 	if len(s.PreviousSigningKeys) > mostPreviousKeys {
-		add("previous_signing_keys: %d, at most %d", len(s.PreviousSigningKeys), mostPreviousKeys)
-	} else if _, err := s.PreviousKeys(); err != nil {
-		errs = append(errs, err)
+		found.Add("previous_signing_keys: %d, at most %d", len(s.PreviousSigningKeys), mostPreviousKeys)
+	} else {
+		_, err := s.PreviousKeys()
+		found.Join(err)
 	}
-	if s.Clientele().IsZero() {
-		add("registration: nobody could be a client: allow documents of clients with cimd.allow, such as [claude.ai, chatgpt.com], let clients register themselves with dcr.enabled, or name clients")
-	}
-	if s.IDJAG && !slices.ContainsFunc(s.Clients, func(c clientele.Fixed) bool { return c.Secret != "" }) && !s.Registration.DCR.Enabled {
-		add("id_jag: no client can prove itself: name one with a secret in clients")
-	}
-	if s.ClientID == "" {
-		add("client_id: is needed: register the gateway at the provider, with the redirect URI /oauth/callback at its own host")
-	}
-	return errs
+	found.When(s.Clientele().IsZero(),
+		"registration: nobody could be a client: allow documents of clients with cimd.allow, such as [claude.ai, chatgpt.com], let clients register themselves with dcr.enabled, or name clients")
+	found.When(s.IDJAG && !slices.ContainsFunc(s.Clients, func(c clientele.Fixed) bool { return c.Secret != "" }) && !s.Registration.DCR.Enabled,
+		"id_jag: no client can prove itself: name one with a secret in clients")
+	found.When(s.ClientID == "",
+		"client_id: is needed: register the gateway at the provider, with the redirect URI /oauth/callback at its own host")
+	return found
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -287,33 +288,30 @@ func TryBlindly(ctx context.Context, text []byte, only string, configured []upst
 	if err != nil {
 		return nil, nil, err
 	}
-	var found config.Findings
+	var found problems.List
 	const needs = "needs admin.console.save: true, since whoever tries it could run anything here; \"gatehouse check --connect\" tries it on the machine"
 	for i, u := range l.Config.Upstreams {
 		if !config.Enabled(u) || only != "" && u.Name != only {
 			continue
 		}
-		if len(u.Command) > 0 {
-			found.Add(config.UpstreamKey(i, u)+": command", errors.New("to try a program "+needs))
-		}
-		if u.Skills != "" {
-			found.Add(config.UpstreamKey(i, u)+": skills", errors.New("to read a directory "+needs))
-		}
+		path := config.UpstreamKey(i, u)
+		found.When(len(u.Command) > 0, "%s: command: to try a program %s", path, needs)
+		found.When(u.Skills != "", "%s: skills: to read a directory %s", path, needs)
 		for key, at := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL} {
 			isIt := func(c upstream.Config) bool { return c.URL == u.URL && c.Auth.TokenURL == u.Auth.TokenURL }
 			if host, ours := hostService(at); ours && !slices.ContainsFunc(configured, isIt) {
-				found.Add(config.UpstreamKey(i, u)+": "+key, fmt.Errorf("%s is an address of the services of the host or its cloud: only a server of the configuration that holds is tried there; with admin.console.save: true, any", host))
+				found.Add("%s: %s: %s is an address of the services of the host or its cloud: only a server of the configuration that holds is tried there; with admin.console.save: true, any", path, key, host)
 			}
 		}
 		for _, reference := range configtext.References(text, "upstreams", i) {
 			name, isVariable := strings.CutPrefix(reference, "env:")
 			if _, known := env(name); !isVariable || !known {
-				found.Add(config.UpstreamKey(i, u), fmt.Errorf("${%s}: to read it %s; or give a value for it", reference, needs))
+				found.Add("%s: ${%s}: to read it %s; or give a value for it", path, reference, needs)
 			}
 		}
 	}
 	if len(found) > 0 {
-		return nil, nil, strictyaml.Unplaced(errors.Join(found...))
+		return nil, nil, strictyaml.Unplaced(found.Err())
 	}
 	return try(ctx, l.Config, only, version, log)
 }

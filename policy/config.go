@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Values of Config.Default.
@@ -83,25 +85,17 @@ type Approvers struct {
 }
 
 func (a *Approvers) problems(r Rule) error {
-	var errs []error
-	if r.Ask == nil {
-		errs = append(errs, errors.New("they approve of what ask names, but the rule does not ask"))
-	}
-	if r.ApproveFor != 0 {
-		errs = append(errs, errors.New("they approve of one call at a time: take approve_for out"))
-	}
+	var found problems.List
+	found.When(r.Ask == nil, "they approve of what ask names, but the rule does not ask")
+	found.When(r.ApproveFor != 0, "they approve of one call at a time: take approve_for out")
 	if err := a.Who.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("who: %w", err))
+		found.Add("who: %w", err)
 	} else if newAudience(a.Who).everybody() {
-		errs = append(errs, errors.New("who: is needed, such as {groups: [change-managers]}"))
+		found.Add("who: is needed, such as {groups: [change-managers]}")
 	}
-	switch {
-	case a.Timeout < 0:
-		errs = append(errs, fmt.Errorf("timeout: %s is negative", a.Timeout))
-	case a.Timeout > maxWait:
-		errs = append(errs, fmt.Errorf("timeout: %s is longer than %s", a.Timeout, maxWait))
-	}
-	return errors.Join(errs...)
+	found.At("timeout", problems.Negative(a.Timeout))
+	found.When(a.Timeout > maxWait, "timeout: %s is longer than %s", a.Timeout, maxWait)
+	return found.Err()
 }
 
 // Recording says what is recorded of a call's arguments.
@@ -154,27 +148,22 @@ func (r Recording) String() string {
 }
 
 func (r Recording) validate() error {
-	var errs []error
-	if r.Arguments != nil && len(r.Arguments) == 0 {
-		errs = append(errs, errors.New("arguments: is empty: name some, or write digest"))
-	}
+	var found problems.List
+	found.When(r.Arguments != nil && len(r.Arguments) == 0, "arguments: is empty: name some, or write digest")
 	for i, name := range r.Arguments {
 		switch {
 		case name == everyArgument && len(r.Arguments) > 1:
-			errs = append(errs, fmt.Errorf("arguments[%d]: %q: there are no patterns here: write full for all of them", i, name))
+			found.Add("arguments[%d]: %q: there are no patterns here: write full for all of them", i, name)
 		case name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, ".."):
-			errs = append(errs, fmt.Errorf("arguments[%d]: %q: want names with a dot between them, such as order.id", i, name))
+			found.Add("arguments[%d]: %q: want names with a dot between them, such as order.id", i, name)
 		}
 	}
-	if r.Redact != nil && len(r.Arguments) == 0 {
-		errs = append(errs, errors.New("redact: of a digest there is nothing to redact: write arguments: full, or a list of names"))
-	}
+	found.When(r.Redact != nil && len(r.Arguments) == 0,
+		"redact: of a digest there is nothing to redact: write arguments: full, or a list of names")
 	for i, name := range r.Redact {
-		if name == "" {
-			errs = append(errs, fmt.Errorf("redact[%d]: is empty", i))
-		}
+		found.When(name == "", "redact[%d]: is empty", i)
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Who is a set of callers. A caller belongs to it if they fit every given key; for a key with
@@ -263,122 +252,96 @@ func (c Config) NeedsApprovers() (path string, ok bool) {
 
 // Validate reports all mistakes in the configuration, each with the path of its key in front.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Default != "" && c.Default != DefaultDeny && c.Default != DefaultAllow {
-		errs = append(errs, fmt.Errorf("default: %q: want deny or allow", c.Default))
-	}
+	var found problems.List
+	found.When(c.Default != "" && c.Default != DefaultDeny && c.Default != DefaultAllow,
+		"default: %q: want deny or allow", c.Default)
 	if len(c.Rules) > maxRules {
-		return errors.Join(append(errs, fmt.Errorf("rules: %d are more than %d", len(c.Rules), maxRules))...)
+		found.Add("rules: %d are more than %d", len(c.Rules), maxRules)
+		return found.Err()
 	}
 	language, err := newLanguage()
 	if err != nil {
-		return errors.Join(append(errs, err)...)
+		found.Join(err)
+		return found.Err()
 	}
 	names := make(map[string]int)
 	for i, r := range c.Rules {
 		path := elementPath("rules", i, r.Name)
-		if err := checkName(r.Name, "rules", i, names); err != nil {
-			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
-		}
-		if err := r.validate(language); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		}
+		found.At(path+": name", checkName(r.Name, "rules", i, names))
+		found.At(path, r.validate(language))
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 func (r Rule) strict() bool { return r.Strict == nil || *r.Strict }
 
 func (r Rule) validate(l *language) error {
-	var errs []error
-	if err := r.Who.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("who: %w", err))
-	}
-	if r.Allow == nil && r.Deny == nil && r.Ask == nil {
-		errs = append(errs, errors.New("decides nothing: want allow, deny or ask with patterns such as tools:github/get_*"))
-	}
+	var found problems.List
+	found.At("who", r.Who.validate())
+	found.When(r.Allow == nil && r.Deny == nil && r.Ask == nil,
+		"decides nothing: want allow, deny or ask with patterns such as tools:github/get_*")
 	for _, list := range []struct {
 		key      string
 		patterns []string
 	}{{"allow", r.Allow}, {"deny", r.Deny}, {"ask", r.Ask}} {
-		errs = append(errs, checkPatterns(list.key, list.patterns)...)
+		found.Join(checkPatterns(list.key, list.patterns)...)
 	}
 	if r.When != "" {
-		if _, err := l.compile(r.When, r.strict()); err != nil {
-			errs = append(errs, fmt.Errorf("when: %w", err))
-		}
+		_, err := l.compile(r.When, r.strict())
+		found.At("when", err)
 	}
-	if err := r.Record.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("record: %w", err))
-	}
+	found.At("record", r.Record.validate())
 	if r.Approvers != nil {
-		if err := r.Approvers.problems(r); err != nil {
-			errs = append(errs, fmt.Errorf("approvers: %w", err))
-		}
+		found.At("approvers", r.Approvers.problems(r))
 	}
-	if r.Strict != nil && r.When == "" {
-		errs = append(errs, errors.New("strict: says how a condition reads arguments, but the rule has no when"))
-	}
+	found.When(r.Strict != nil && r.When == "", "strict: says how a condition reads arguments, but the rule has no when")
 	switch {
 	case r.ApproveFor < 0:
-		errs = append(errs, fmt.Errorf("approve_for: %s is negative", r.ApproveFor))
+		found.Add("approve_for: %s is negative", r.ApproveFor)
 	case r.ApproveFor > maxApproval:
-		errs = append(errs, fmt.Errorf("approve_for: %s is longer than %s", r.ApproveFor, maxApproval))
+		found.Add("approve_for: %s is longer than %s", r.ApproveFor, maxApproval)
 	case r.ApproveFor > 0 && r.Ask == nil:
-		errs = append(errs, errors.New("approve_for: says how long an approval holds, but the rule does not ask"))
+		found.Add("approve_for: says how long an approval holds, but the rule does not ask")
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Validate reports all mistakes in the configuration, each with the path of its key in front.
 func (all Limits) Validate() error {
-	var errs []error
 	if len(all) > maxRules {
 		return fmt.Errorf("%d limits are more than %d", len(all), maxRules)
 	}
+	var found problems.List
 	names := make(map[string]int)
 	for i, l := range all {
 		path := elementPath("", i, l.Name)
-		if err := checkName(l.Name, "limits", i, names); err != nil {
-			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
-		}
-		if err := l.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		}
+		found.At(path+": name", checkName(l.Name, "limits", i, names))
+		found.At(path, l.validate())
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Validate reports all mistakes in the view, each with the path of its key in front.
 func (v View) Validate() error {
-	var errs []error
-	if err := v.Who.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("who: %w", err))
-	}
-	if v.Show == nil {
-		errs = append(errs, errors.New("show: is needed: patterns such as tools:crm/*"))
-	}
-	return errors.Join(append(errs, checkPatterns("show", v.Show)...)...)
+	var found problems.List
+	found.At("who", v.Who.validate())
+	found.When(v.Show == nil, "show: is needed: patterns such as tools:crm/*")
+	found.Join(checkPatterns("show", v.Show)...)
+	return found.Err()
 }
 
 func (l Limit) validate() error {
-	var errs []error
-	if err := l.Who.validate(); err != nil {
-		errs = append(errs, fmt.Errorf("who: %w", err))
-	}
-	errs = append(errs, checkPatterns("what", l.What)...)
+	var found problems.List
+	found.At("who", l.Who.validate())
+	found.Join(checkPatterns("what", l.What)...)
 	switch l.Per {
 	case "", PerUser, PerClient, PerTool:
 	default:
-		errs = append(errs, fmt.Errorf("per: %q: want user, client or tool", l.Per))
+		found.Add("per: %q: want user, client or tool", l.Per)
 	}
-	if l.Rate == (Rate{}) {
-		errs = append(errs, errors.New("rate: is needed, such as 60/m"))
-	}
-	if l.Burst < 0 || l.Burst > maxRate {
-		errs = append(errs, fmt.Errorf("burst: %d: want 1 to %d", l.Burst, maxRate))
-	}
-	return errors.Join(errs...)
+	found.When(l.Rate == (Rate{}), "rate: is needed, such as 60/m")
+	found.When(l.Burst < 0 || l.Burst > maxRate, "burst: %d: want 1 to %d", l.Burst, maxRate)
+	return found.Err()
 }
 
 // elementPath is the key path of a list's element, in the format of the configuration loader.
@@ -404,7 +367,7 @@ func checkName(name, list string, i int, names map[string]int) error {
 	return nil
 }
 
-func checkPatterns(key string, patterns []string) (errs []error) {
+func checkPatterns(key string, patterns []string) (found problems.List) {
 	switch {
 	case patterns != nil && len(patterns) == 0:
 		return []error{fmt.Errorf("%s: is empty: name something or take the key out", key)}
@@ -413,50 +376,46 @@ func checkPatterns(key string, patterns []string) (errs []error) {
 	}
 	for i, text := range patterns {
 		if _, err := parsePattern(text); err != nil {
-			errs = append(errs, fmt.Errorf("%s[%d]: %w", key, i, err))
+			found.Add("%s[%d]: %w", key, i, err)
 		}
 	}
-	return errs
+	return found
 }
 
 func (w Who) validate() error {
-	var errs []error
+	var found problems.List
 	for _, list := range []struct {
 		key    string
 		values []string
 	}{{"users", w.Users}, {"groups", w.Groups}, {"emails", w.Emails}, {"issuers", w.Issuers}, {"scopes", w.Scopes}, {"clients", w.Clients}} {
-		errs = append(errs, checkValues(list.key, list.values)...)
+		found.Join(checkValues(list.key, list.values)...)
 	}
-	if w.Claims != nil && len(w.Claims) == 0 {
-		errs = append(errs, errors.New("claims: is empty: name a claim or take the key out"))
-	}
+	found.When(w.Claims != nil && len(w.Claims) == 0, "claims: is empty: name a claim or take the key out")
 	for name, values := range w.Claims {
-		errs = append(errs, checkValues("claims["+name+"]", append([]string{}, values...))...)
+		found.Join(checkValues("claims["+name+"]", append([]string{}, values...))...)
 	}
 	for i, email := range w.Emails {
-		if strings.Count(email, "@") != 1 {
-			errs = append(errs, fmt.Errorf("emails[%d]: %q: want an address with one @", i, email))
-		}
+		found.When(strings.Count(email, "@") != 1, "emails[%d]: %q: want an address with one @", i, email)
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // maps have no order
-	return errors.Join(errs...)
+	slices.SortFunc(found, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // maps have no order
+	return found.Err()
 }
 
 // checkValues refuses values that can never fit, with which a rule would apply to nobody, and
 // the empty list, with which it would apply to everybody.
-func checkValues(key string, values []string) (errs []error) {
+func checkValues(key string, values []string) (found problems.List) {
 	if values != nil && len(values) == 0 {
 		return []error{fmt.Errorf("%s: is empty: put values in or take the key out", key)}
 	}
 	for i, v := range values {
 		switch {
 		case v == "":
-			errs = append(errs, fmt.Errorf("%s[%d]: is empty", key, i))
+			found.Add("%s[%d]: is empty", key, i)
 		case strings.Contains(v, "*"):
-			errs = append(errs, fmt.Errorf("%s[%d]: %q: there are no patterns here: name each, or write a condition under when", key, i, v))
+			found.Add("%s[%d]: %q: there are no patterns here: name each, or write a condition under when", key, i, v)
 		case strings.TrimSpace(v) != v:
-			errs = append(errs, fmt.Errorf("%s[%d]: %q: take the space around it away", key, i, v))
+			found.Add("%s[%d]: %q: take the space around it away", key, i, v)
 		}
 	}
-	return errs
+	return found
 }

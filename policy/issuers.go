@@ -1,12 +1,12 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // CheckIssuers compares the issuers in rules with the accepted ones, of which there are none
@@ -14,40 +14,34 @@ import (
 // several issuers, a rule that grants something has to say whose users and groups it means:
 // each issuer can have the same names.
 func (c Config) CheckIssuers(accepted []string) error {
-	var errs []error
+	var found problems.List
 	for i, r := range c.Rules {
-		if err := r.Who.checkIssuers(accepted, r.Allow != nil); err != nil {
-			errs = append(errs, fmt.Errorf("%s: who: %w", elementPath("rules", i, r.Name), err))
-		}
+		found.At(elementPath("rules", i, r.Name)+": who", r.Who.checkIssuers(accepted, r.Allow != nil))
 		if r.Approvers == nil {
 			continue
 		}
 		if len(people(accepted)) == 0 {
-			errs = append(errs, fmt.Errorf("%s: approvers: without auth.mode oauth nobody can prove to be one of them", elementPath("rules", i, r.Name)))
+			found.Add("%s: approvers: without auth.mode oauth nobody can prove to be one of them", elementPath("rules", i, r.Name))
 		} else if err := r.Approvers.Who.checkIssuers(people(accepted), true); err != nil {
-			errs = append(errs, fmt.Errorf("%s: approvers: who: %w", elementPath("rules", i, r.Name), err))
+			found.Add("%s: approvers: who: %w", elementPath("rules", i, r.Name), err)
 		}
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // CheckIssuers compares the issuers in limits with the accepted ones.
 func (all Limits) CheckIssuers(accepted []string) error {
-	var errs []error
+	var found problems.List
 	for i, l := range all {
-		if err := l.Who.checkIssuers(accepted, false); err != nil {
-			errs = append(errs, fmt.Errorf("%s: who: %w", elementPath("", i, l.Name), err))
-		}
+		found.At(elementPath("", i, l.Name)+": who", l.Who.checkIssuers(accepted, false))
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 func (w Who) checkIssuers(accepted []string, gives bool) error {
-	var errs []error
+	var found problems.List
 	known := func(path, issuer string) {
-		if !slices.Contains(accepted, issuer) {
-			errs = append(errs, fmt.Errorf("%s: %q is not one of auth.issuers, so this fits nobody", path, issuer))
-		}
+		found.When(!slices.Contains(accepted, issuer), "%s: %q is not one of auth.issuers, so this fits nobody", path, issuer)
 	}
 	for i, issuer := range w.Issuers {
 		known(fmt.Sprintf("issuers[%d]", i), issuer)
@@ -65,10 +59,9 @@ func (w Who) checkIssuers(accepted []string, gives bool) error {
 			}
 		}
 	}
-	if gives && open && len(w.Issuers) == 0 && len(people(accepted)) > 1 {
-		errs = append(errs, errors.New("there are several issuers, and each has users, groups, scopes and clients of its own: say under issuers which one is meant"))
-	}
-	return errors.Join(errs...)
+	found.When(gives && open && len(w.Issuers) == 0 && len(people(accepted)) > 1,
+		"there are several issuers, and each has users, groups, scopes and clients of its own: say under issuers which one is meant")
+	return found.Err()
 }
 
 // people returns the issuers without that of API keys. Whoever writes the rules gives keys their

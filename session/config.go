@@ -2,11 +2,11 @@ package session
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -56,47 +56,33 @@ type Config struct {
 
 // Validate returns everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
+	var found problems.List
 	switch c.Store {
 	case "", StoreMemory:
-		if !c.Redis.IsZero() {
-			errs = append(errs, errors.New("redis: store is memory: write store: redis, or leave redis out"))
-		}
+		found.When(!c.Redis.IsZero(), "redis: store is memory: write store: redis, or leave redis out")
 	case StoreRedis:
-		if err := c.Redis.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("redis: %w", err))
-		}
-		if c.Key == "" {
-			errs = append(errs, errors.New("key: needed with store: redis, the same for all replicas: write a reference to a secret, such as ${env:GATEHOUSE_KEY}, of what openssl rand -base64 32 prints"))
-		}
+		found.At("redis", c.Redis.Validate())
+		found.When(c.Key == "",
+			"key: needed with store: redis, the same for all replicas: write a reference to a secret, such as ${env:GATEHOUSE_KEY}, of what openssl rand -base64 32 prints")
 	default:
-		errs = append(errs, fmt.Errorf("store: %q does not exist: want memory or redis", c.Store))
+		found.Add("store: %q does not exist: want memory or redis", c.Store)
 	}
 	if c.Key != "" {
-		if err := seal.Check([]byte(string(c.Key))); err != nil {
-			errs = append(errs, fmt.Errorf("key: %w", err))
-		}
+		found.At("key", seal.Check([]byte(string(c.Key))))
 	} else if len(c.PreviousKeys) > 0 {
-		errs = append(errs, errors.New("previous_keys: they are of use beside key only"))
+		found.Add("previous_keys: they are of use beside key only")
 	}
 	for i, key := range c.PreviousKeys {
-		if err := seal.Check([]byte(string(key))); err != nil {
-			errs = append(errs, fmt.Errorf("previous_keys[%d]: %w", i, err))
-		}
+		found.At(fmt.Sprintf("previous_keys[%d]", i), seal.Check([]byte(string(key))))
 	}
-	errs = append(errs,
-		notNegative("idle_timeout", c.IdleTimeout), notNegative("max_per_user", c.MaxPerUser), notNegative("max", c.Max),
-		notNegative("results: max_per_user", c.Results.MaxPerUser), notNegative("results: max", c.Results.Max),
-		notNegative("results: max_user_bytes", c.Results.MaxUserBytes), notNegative("results: max_bytes", c.Results.MaxBytes))
-	return errors.Join(errs...)
-}
-
-// notNegative returns what is wrong with the value of a key, nil for nothing.
-func notNegative[N int | int64 | time.Duration](key string, value N) error {
-	if value < 0 {
-		return fmt.Errorf("%s: %v is negative", key, value)
-	}
-	return nil
+	found.At("idle_timeout", problems.Negative(c.IdleTimeout))
+	found.At("max_per_user", problems.Negative(c.MaxPerUser))
+	found.At("max", problems.Negative(c.Max))
+	found.At("results: max_per_user", problems.Negative(c.Results.MaxPerUser))
+	found.At("results: max", problems.Negative(c.Results.Max))
+	found.At("results: max_user_bytes", problems.Negative(c.Results.MaxUserBytes))
+	found.At("results: max_bytes", problems.Negative(c.Results.MaxBytes))
+	return found.Err()
 }
 
 // withDefaults fills in the defaults.

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
@@ -165,98 +166,92 @@ var (
 
 // Validate reports everything that is wrong with the configuration, as one joined error.
 func (c Config) Validate() error {
-	var found problems
-	found.when(!namePattern.MatchString(c.Name),
+	var found problems.List
+	found.When(!namePattern.MatchString(c.Name),
 		"name: %q: want letters, digits and single '-', starting with a letter", c.Name)
-	found.when(strings.EqualFold(c.Name, "gatehouse"),
+	found.When(strings.EqualFold(c.Name, "gatehouse"),
 		"name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
 	if c.Skills != "" {
 		c.checkSkills(&found)
 	} else {
 		c.checkTransport(&found)
 	}
-	found.when(c.Revision != "" && wire.Lookup(c.Revision) == nil,
+	found.When(c.Revision != "" && wire.Lookup(c.Revision) == nil,
 		"revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
 	for name, value := range c.Headers {
 		switch {
 		case !tokenPattern.MatchString(name):
-			found.add("headers: %q is not a header name", name)
+			found.Add("headers: %q is not a header name", name)
 		case ownHeader(name):
-			found.add("headers: %s: is set by the gateway itself", name)
+			found.Add("headers: %s: is set by the gateway itself", name)
 		case strings.EqualFold(name, "Idempotency-Key"), strings.EqualFold(name, "X-Idempotency-Key"):
 			// net/http takes it as permission to repeat a POST, too.
-			found.add("headers: %s: would be the same for all calls, which are not the same call", name)
+			found.Add("headers: %s: would be the same for all calls, which are not the same call", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			found.add("headers: %s: has control characters", name)
+			found.Add("headers: %s: has control characters", name)
 		}
 	}
 	c.checkAuth(&found)
-	if err := c.Results.validate(); err != nil {
-		found.add("results: %w", err)
-	}
+	found.At("results", c.Results.validate())
 	for name, value := range c.Env {
-		found.when(name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00"),
+		found.When(name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00"),
 			"env: %q cannot be an environment variable", name)
 	}
-	found = append(found,
-		notNegative("timeout: connect", c.Timeout.Connect), notNegative("timeout: call", c.Timeout.Call),
-		notNegative("timeout: total", c.Timeout.Total), notNegative("timeout: ask", c.Timeout.Ask),
-		notNegative("timeout: idle", c.Timeout.Idle), notNegative("limits: result_bytes", c.Limits.ResultBytes),
-		notNegative("limits: concurrent", c.Limits.Concurrent), notNegative("limits: concurrent_per_user", c.Limits.ConcurrentPerUser),
-		notNegative("limits: sessions", c.Limits.Sessions), notNegative("limits: asks_per_user", c.Limits.AsksPerUser),
-		notNegative("limits: questions_per_minute", c.Limits.QuestionsPerMinute))
-	found.when(c.Limits.ResultBytes > mostResult,
+	found.At("timeout: connect", problems.Negative(c.Timeout.Connect))
+	found.At("timeout: call", problems.Negative(c.Timeout.Call))
+	found.At("timeout: total", problems.Negative(c.Timeout.Total))
+	found.At("timeout: ask", problems.Negative(c.Timeout.Ask))
+	found.At("timeout: idle", problems.Negative(c.Timeout.Idle))
+	found.At("limits: result_bytes", problems.Negative(c.Limits.ResultBytes))
+	found.At("limits: concurrent", problems.Negative(c.Limits.Concurrent))
+	found.At("limits: concurrent_per_user", problems.Negative(c.Limits.ConcurrentPerUser))
+	found.At("limits: sessions", problems.Negative(c.Limits.Sessions))
+	found.At("limits: asks_per_user", problems.Negative(c.Limits.AsksPerUser))
+	found.At("limits: questions_per_minute", problems.Negative(c.Limits.QuestionsPerMinute))
+	found.When(c.Limits.ResultBytes > mostResult,
 		"limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
-	found.when(c.Limits.QuestionsPerMinute > mostQuestions,
+	found.When(c.Limits.QuestionsPerMinute > mostQuestions,
 		"limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
-	return errors.Join(found...)
+	return found.Err()
 }
 
-// notNegative returns nil, or that the value of a key is negative.
-func notNegative[T int | int64 | time.Duration](key string, value T) error {
-	if value < 0 {
-		return fmt.Errorf("%s: %v is negative", key, value)
-	}
-	return nil
-}
-
-func (c Config) checkTransport(found *problems) {
+func (c Config) checkTransport(found *problems.List) {
 	_, known := transports[c.Transport]
 	rev := wire.Lookup(c.Revision)
 	switch {
 	case c.URL == "" && len(c.Command) == 0:
-		found.add("url, command or skills: one of them is needed")
+		found.Add("url, command or skills: one of them is needed")
 	case c.URL != "" && len(c.Command) > 0:
-		found.add("url and command: only one of them can be given")
+		found.Add("url and command: only one of them can be given")
 	case c.URL != "":
-		*found = append(*found, checkURL(c.URL, c.AllowPlaintext))
+		found.Join(checkURL(c.URL, c.AllowPlaintext))
 	case c.Command[0] == "":
-		found.add("command: the program's name is empty")
+		found.Add("command: the program's name is empty")
 	case strings.Contains(strings.Join(c.Command, ""), "\x00"):
-		found.add("command: has a NUL character")
+		found.Add("command: has a NUL character")
 	}
-	found.when(!known && c.Transport != "" && c.Transport != transportAuto,
+	found.When(!known && c.Transport != "" && c.Transport != transportAuto,
 		"transport: %q: want one of %s", c.Transport, transportNames())
 	switch {
 	case c.HTTPClient != "" && c.HTTPClient != clientOwn && c.HTTPClient != clientStandard:
-		found.add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
+		found.Add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
 	case c.HTTPClient != "" && len(c.Command) > 0:
-		found.add("http_client: is for a url")
+		found.Add("http_client: is for a url")
 	}
-	found.when(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared), "env, dir, shared: are for a command")
-	found.when(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
+	found.When(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared), "env, dir, shared: are for a command")
+	found.When(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
 		"headers, allow_plaintext: are for a url")
-	found.when(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
-	found.when((c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0,
+	found.When(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
+	found.When((c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0,
 		"transport: %s needs a url, not a command", c.Transport)
-	found.when(c.Transport == transportSSE && rev != nil && !rev.Stateful,
+	found.When(c.Transport == transportSSE && rev != nil && !rev.Stateful,
 		"revision: %s is not spoken over sse", c.Revision)
 }
 
 // checkSkills refuses settings that only make sense for a server.
-func (c Config) checkSkills(found *problems) {
-	found.when(c.URL != "" || len(c.Command) > 0, "skills, url and command: only one of them can be given")
-	found.when(strings.Contains(c.Skills, "\x00"), "skills: has a NUL character")
+func (c Config) checkSkills(found *problems.List) {
+	found.When(c.URL != "" || len(c.Command) > 0, "skills, url and command: only one of them can be given")
+	found.When(strings.Contains(c.Skills, "\x00"), "skills: has a NUL character")
 	for _, key := range []struct {
 		name string
 		set  bool
@@ -267,22 +262,22 @@ func (c Config) checkSkills(found *problems) {
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
 		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},
 	} {
-		found.when(key.set, "%s: is for a server, not for a directory of skills", key.name)
+		found.When(key.set, "%s: is for a server, not for a directory of skills", key.name)
 	}
 }
 
-func (c Config) checkAuth(found *problems) {
+func (c Config) checkAuth(found *problems.List) {
 	name := c.Auth.HeaderName()
 	switch err := c.Auth.Validate(); {
 	case err != nil:
-		found.add("auth: %w", err)
+		found.Add("auth: %w", err)
 	case name == "":
 	case len(c.Command) > 0:
-		found.add("auth: is for a url; a command gets its credentials by env")
+		found.Add("auth: is for a url; a command gets its credentials by env")
 	default:
-		found.when(ownHeader(name), "auth: header: %s is set by the gateway itself", name)
+		found.When(ownHeader(name), "auth: header: %s is set by the gateway itself", name)
 		for other := range c.Headers {
-			found.when(strings.EqualFold(other, name),
+			found.When(strings.EqualFold(other, name),
 				"headers[%s]: auth sets it already; leave one of the two out", other)
 		}
 	}

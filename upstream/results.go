@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 const (
@@ -108,30 +110,26 @@ func fitsPattern(pattern, name string) bool {
 
 func (r Results) validate() error {
 	found := checkResults(r.Inline, r.Keep)
-	found.when(r.Keep != 0 && r.Least() == 0,
+	found.When(r.Keep != 0 && r.Least() == 0,
 		"keep: nothing is kept without inline: write inline: 100KiB, or take keep out")
 	for i, t := range r.Tools {
-		var inTool problems
-		inTool.when(len(t.Names) == 0, "names: at least one is needed, such as export_*")
-		inTool.when(len(t.Names) > mostNames, "names: %d are more than %d", len(t.Names), mostNames)
+		var inTool problems.List
+		inTool.When(len(t.Names) == 0, "names: at least one is needed, such as export_*")
+		inTool.When(len(t.Names) > mostNames, "names: %d are more than %d", len(t.Names), mostNames)
 		for _, pattern := range t.Names {
-			if err := checkToolPattern(pattern); err != nil {
-				inTool.add("names: %w", err)
-			}
+			inTool.At("names", checkToolPattern(pattern))
 		}
-		for _, err := range append(inTool, checkResults(t.Inline, t.Keep)...) {
-			found.add("tools[%d]: %w", i, err)
-		}
+		found.At(fmt.Sprintf("tools[%d]", i), append(inTool, checkResults(t.Inline, t.Keep)...)...)
 	}
-	return errors.Join(found...)
+	return found.Err()
 }
 
-func checkResults(inline Inline, keep time.Duration) (found problems) {
-	found.when(inline > 0 && inline < leastInline,
+func checkResults(inline Inline, keep time.Duration) (found problems.List) {
+	found.When(inline > 0 && inline < leastInline,
 		"inline: %d bytes are too few: want at least 1KiB, or off", inline)
-	found.when(inline < InlineOff, "inline: %d is negative", inline)
-	found.when(keep < 0, "keep: %s is negative", keep)
-	found.when(keep > mostKeep, "keep: %s is longer than %s", keep, mostKeep)
+	found.When(inline < InlineOff, "inline: %d is negative", inline)
+	found.At("keep", problems.Negative(keep))
+	found.When(keep > mostKeep, "keep: %s is longer than %s", keep, mostKeep)
 	return found
 }
 

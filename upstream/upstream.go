@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -97,11 +97,12 @@ type Upstream struct {
 // New makes an Upstream. It does no I/O: the first call connects to the server.
 func New(cfg Config, deps Deps) (*Upstream, error) {
 	authenticates := cfg.Auth.HeaderName() != ""
-	found := problems{cfg.Validate()}
-	found.when(deps.Log == nil, "no log was given")
-	found.when(cfg.URL != "" && deps.HTTP == nil, "no HTTP transport was given")
-	found.when(authenticates && deps.Credentials == nil, "no credentials were given")
-	if err := errors.Join(found...); err != nil {
+	var found problems.List
+	found.Join(cfg.Validate())
+	found.When(deps.Log == nil, "no log was given")
+	found.When(cfg.URL != "" && deps.HTTP == nil, "no HTTP transport was given")
+	found.When(authenticates && deps.Credentials == nil, "no credentials were given")
+	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
 	if !authenticates {

@@ -1,13 +1,12 @@
 package accounts
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Config is the section "accounts": the pages where users sign in at servers with accounts of their
@@ -39,24 +38,22 @@ func (s SignIn) IsZero() bool {
 // Check reports what is wrong. issuers are auth.issuers; needed says that some server has accounts of
 // users, and that nothing else says how they sign in.
 func (c Config) Check(issuers []string, needed bool) error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sign_in."+format, args...)) }
 	s := c.SignIn
 	if s.IsZero() && (!needed || len(issuers) == 0) { // without issuers, the servers are refused
 		return nil
 	}
-	if s.ClientID == "" {
-		add("client_id: is missing: with auth.type user_oauth, users sign in at the gateway's own pages, too. Register these at the issuer, with the redirect URI %s at the scheme and host of public_url", enterCallback)
-	}
+	var found problems.List
+	found.When(s.ClientID == "",
+		"sign_in.client_id: is missing: with auth.type user_oauth, users sign in at the gateway's own pages, too. Register these at the issuer, with the redirect URI %s at the scheme and host of public_url", enterCallback)
 	switch {
 	case len(issuers) == 0:
-		add("issuer: there is none: users sign in at one of auth.issuers, with auth.mode oauth")
+		found.Add("sign_in.issuer: there is none: users sign in at one of auth.issuers, with auth.mode oauth")
 	case s.Issuer == "" && len(issuers) > 1:
-		add("issuer: is missing: name one of auth.issuers")
+		found.Add("sign_in.issuer: is missing: name one of auth.issuers")
 	case s.Issuer != "" && !slices.Contains(issuers, s.Issuer):
-		add("issuer: %q is none of auth.issuers", s.Issuer)
+		found.Add("sign_in.issuer: %q is none of auth.issuers", s.Issuer)
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Origin is scheme and host of a URL: where the pages are.

@@ -2,12 +2,13 @@ package apikey
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 const (
@@ -74,65 +75,48 @@ func check(list string, entries, others []Entry) error {
 	if n := len(entries) + len(others); n > maxKeys {
 		return fmt.Errorf("%s: %d keys are more than %d", list, n, maxKeys)
 	}
-	var errs []error
+	var found problems.List
 	ids := make(map[string]bool, len(entries)+len(others))
 	for _, e := range others {
 		ids[e.ID] = true
 	}
 	for i, e := range entries {
-		add := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("%s[%d]: %w", list, i, fmt.Errorf(format, args...)))
-		}
-		for _, err := range e.check() {
-			add("%w", err)
-		}
-		if ids[e.ID] && e.ID != "" {
-			add("id: there is another key %q", e.ID)
-		}
+		path := fmt.Sprintf("%s[%d]", list, i)
+		found.At(path, e.check()...)
+		found.When(ids[e.ID] && e.ID != "", "%s: id: there is another key %q", path, e.ID)
 		ids[e.ID] = true
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
-func (e Entry) check() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(e.ID) != IDLength || strings.Trim(e.ID, letters) != "" {
-		add("id: want the %d letters and digits after %s in a key: gatehouse key new writes entries", IDLength, Prefix)
-	}
+func (e Entry) check() (found problems.List) {
+	found.When(len(e.ID) != IDLength || strings.Trim(e.ID, letters) != "",
+		"id: want the %d letters and digits after %s in a key: gatehouse key new writes entries", IDLength, Prefix)
 	if sum, err := hex.DecodeString(e.Hash); Has(e.Hash) {
-		add("hash: this is a key: let only its user have it, revoke it, and write the hash that gatehouse key new printed")
+		found.Add("hash: this is a key: let only its user have it, revoke it, and write the hash that gatehouse key new printed")
 	} else if err != nil || len(sum) != hashBytes || e.Hash != strings.ToLower(e.Hash) {
-		add("hash: want the %d hex digits of the key's SHA-256", 2*hashBytes)
+		found.Add("hash: want the %d hex digits of the key's SHA-256", 2*hashBytes)
 	}
-	if !isName(e.User) {
-		add("user: want a name of at most %d bytes, without control characters", maxName)
-	}
-	if e.Name != "" && !isName(e.Name) {
-		add("name: want at most %d bytes, without control characters", maxName)
-	}
+	found.When(!isName(e.User), "user: want a name of at most %d bytes, without control characters", maxName)
+	found.When(e.Name != "" && !isName(e.Name), "name: want at most %d bytes, without control characters", maxName)
 	for _, list := range []struct {
 		key    string
 		values []string
 		good   func(string) bool
 	}{{"groups", e.Groups, isName}, {"scopes", e.Scopes, isScope}, {"views", e.Views, isName}} {
-		if len(list.values) > maxList {
-			add("%s: %d are more than %d", list.key, len(list.values), maxList)
-		}
+		found.When(len(list.values) > maxList, "%s: %d are more than %d", list.key, len(list.values), maxList)
 		for _, value := range list.values {
-			if !list.good(value) {
-				add("%s: %.100q cannot be one", list.key, value)
-			}
+			found.When(!list.good(value), "%s: %.100q cannot be one", list.key, value)
 		}
 	}
-	if e.Views != nil && len(e.Views) == 0 {
-		add("views: is empty, which would be no endpoint: name some, or take the key out for all")
-	}
+	found.When(e.Views != nil && len(e.Views) == 0,
+		"views: is empty, which would be no endpoint: name some, or take the key out for all")
 	for _, at := range []struct{ key, text string }{{"created", e.Created}, {"expires", e.Expires}, {"revoked", e.Revoked}} {
 		if _, err := moment(at.text); err != nil {
-			add("%s: %.40q is not a time such as 2026-12-31T23:59:59Z", at.key, at.text)
+			found.Add("%s: %.40q is not a time such as 2026-12-31T23:59:59Z", at.key, at.text)
 		}
 	}
-	return errs
+	return found
 }
 
 // Ends returns when a key of a valid entry ends; zero for never.
@@ -166,33 +150,29 @@ func isScope(s string) bool {
 
 // CheckViews reports views of entries that the configuration does not have.
 func CheckViews(list string, entries []Entry, views []string) error {
-	var errs []error
+	var found problems.List
 	for i, e := range entries {
 		for _, view := range e.Views {
-			if !slices.Contains(views, view) {
-				errs = append(errs, fmt.Errorf("%s[%d]: views: %q is none of views", list, i, view))
-			}
+			found.When(!slices.Contains(views, view), "%s[%d]: views: %q is none of views", list, i, view)
 		}
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Doubts reports keys that end soon, have ended, or never end.
 func Doubts(list string, entries []Entry, now time.Time, soon time.Duration) error {
-	var errs []error
+	var found problems.List
 	for i, e := range entries {
-		add := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("%s[%d]: expires: %w", list, i, fmt.Errorf("the key %s%s of %s "+format, append([]any{Prefix, e.ID, e.User}, args...)...)))
-		}
+		key := fmt.Sprintf("%s[%d]: expires: the key %s%s of %s", list, i, Prefix, e.ID, e.User)
 		switch ends := e.Ends(); {
 		case e.Revoked != "" || len(e.ID) > IDLength: // it may be a whole key
 		case ends.IsZero():
-			add("never ends: who finds it can use it until somebody revokes it")
+			found.Add("%s never ends: who finds it can use it until somebody revokes it", key)
 		case !now.Before(ends):
-			add("has ended: make a new one, or take the entry out")
+			found.Add("%s has ended: make a new one, or take the entry out", key)
 		case ends.Sub(now) < soon:
-			add("ends %s: make a new one before that", e.Expires)
+			found.Add("%s ends %s: make a new one before that", key, e.Expires)
 		}
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }

@@ -1,13 +1,13 @@
 package clientele
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // DefaultLifetime is how long a registration lasts.
@@ -84,96 +84,76 @@ func (c Config) ResolvePaths(change func(*string)) {
 
 // Validate reports all mistakes, each with the path of its key in front.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(path, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{path}, args...)...))
-	}
-	if len(c.Clients) > maxFixed {
-		add("clients", "%d are more than %d", len(c.Clients), maxFixed)
-	}
+	var found problems.List
+	found.When(len(c.Clients) > maxFixed, "clients: %d are more than %d", len(c.Clients), maxFixed)
 	ids := map[string]int{}
 	for i, f := range c.Clients {
 		path := fmt.Sprintf("clients[%d]", i)
-		for _, err := range f.check() {
-			add(path, "%w", err)
-		}
+		found.At(path, f.check()...)
 		if first, taken := ids[f.ID]; taken {
-			add(path, "id: clients[%d] is the same", first)
+			found.Add("%s: id: clients[%d] is the same", path, first)
 			continue
 		}
 		ids[f.ID] = i
 	}
 	r := c.Registration
 	for _, p := range r.CIMD.Allow {
-		if !isPattern(p) {
-			add("registration.cimd.allow", "%q is not the name of a host in lower case, such as claude.ai, *.example.com, or * for every host", p)
-		}
+		found.When(!isPattern(p),
+			"registration.cimd.allow: %q is not the name of a host in lower case, such as claude.ai, *.example.com, or * for every host", p)
 	}
 	for _, p := range r.CIMD.Deny {
-		if !isPattern(p) {
-			add("registration.cimd.deny", "%q is not the name of a host in lower case, such as claude.ai or *.example.com", p)
-		}
+		found.When(!isPattern(p),
+			"registration.cimd.deny: %q is not the name of a host in lower case, such as claude.ai or *.example.com", p)
 	}
-	if len(r.CIMD.Deny) > 0 && len(r.CIMD.Allow) == 0 {
-		add("registration.cimd.deny", "nothing is allowed that could be denied: there is no registration.cimd.allow")
-	}
+	found.When(len(r.CIMD.Deny) > 0 && len(r.CIMD.Allow) == 0,
+		"registration.cimd.deny: nothing is allowed that could be denied: there is no registration.cimd.allow")
 	for _, p := range r.DCR.Redirects {
 		if scheme, is := strings.CutSuffix(p, ":"); is {
 			if _, err := parseRedirect(scheme + ":/x"); err != nil {
-				add("registration.dcr.redirects", "%q is not the scheme of a program in lower case, such as \"cursor:\"", p)
+				found.Add("registration.dcr.redirects: %q is not the scheme of a program in lower case, such as \"cursor:\"", p)
 			}
 		} else if !isPattern(p) {
-			add("registration.dcr.redirects", "%q is neither the name of a host in lower case, such as claude.ai, *.example.com, or * for every host, nor a scheme, such as \"cursor:\"", p)
+			found.Add("registration.dcr.redirects: %q is neither the name of a host in lower case, such as claude.ai, *.example.com, or * for every host, nor a scheme, such as \"cursor:\"", p)
 		}
 	}
-	if r.DCR.Lifetime < 0 || r.DCR.Lifetime > maxLifetime || r.DCR.Lifetime > 0 && r.DCR.Lifetime < time.Minute {
-		add("registration.dcr.lifetime", "%s is not between 1m and %s", r.DCR.Lifetime, maxLifetime)
-	}
-	if !r.DCR.Enabled && (len(r.DCR.Redirects) > 0 || r.DCR.Lifetime != 0) {
-		add("registration.dcr.enabled", "nobody can register themselves while it is false: write true, or take the other keys away")
-	}
-	return errors.Join(errs...)
+	found.When(r.DCR.Lifetime < 0 || r.DCR.Lifetime > maxLifetime || r.DCR.Lifetime > 0 && r.DCR.Lifetime < time.Minute,
+		"registration.dcr.lifetime: %s is not between 1m and %s", r.DCR.Lifetime, maxLifetime)
+	found.When(!r.DCR.Enabled && (len(r.DCR.Redirects) > 0 || r.DCR.Lifetime != 0),
+		"registration.dcr.enabled: nobody can register themselves while it is false: write true, or take the other keys away")
+	return found.Err()
 }
 
-func (f Fixed) check() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (f Fixed) check() (found problems.List) {
 	isURL := strings.Contains(f.ID, ":")
 	switch {
 	case f.ID == "":
-		add("id: is needed: what the client says it is")
+		found.Add("id: is needed: what the client says it is")
 	case isURL:
 		if err := checkDocumentURL(f.ID); err != nil {
-			add("id: as the URL of a document, it %w", err)
+			found.Add("id: as the URL of a document, it %w", err)
 		} else if f.Document == "" {
-			add("document: is needed for an id that is a URL: a copy of what is there; to have it fetched, name its host in registration.cimd.allow instead")
+			found.Add("document: is needed for an id that is a URL: a copy of what is there; to have it fetched, name its host in registration.cimd.allow instead")
 		}
 	case !isWord(f.ID) || strings.HasPrefix(f.ID, registeredPrefix):
-		add("id: %q: want up to %d letters, digits and -._~, and not %s in front", f.ID, maxWord, registeredPrefix)
+		found.Add("id: %q: want up to %d letters, digits and -._~, and not %s in front", f.ID, maxWord, registeredPrefix)
 	}
 	switch {
 	case f.Document != "" && f.ID != "" && !isURL:
-		add("document: is only for an id that is its URL")
+		found.Add("document: is only for an id that is its URL")
 	case f.Document == "" && len(f.RedirectURIs) == 0:
-		add("redirect_uris: are needed: where users are sent back to")
+		found.Add("redirect_uris: are needed: where users are sent back to")
 	}
-	if len(f.RedirectURIs) > maxRedirects {
-		add("redirect_uris: %d are more than %d", len(f.RedirectURIs), maxRedirects)
-	}
+	found.When(len(f.RedirectURIs) > maxRedirects, "redirect_uris: %d are more than %d", len(f.RedirectURIs), maxRedirects)
 	for _, uri := range f.RedirectURIs {
 		if _, err := parseRedirect(uri); err != nil {
-			add("redirect_uris: %.200q %w", uri, err)
+			found.Add("redirect_uris: %.200q %w", uri, err)
 		}
 	}
-	if f.Secret != "" && len(f.Secret) < minSecret {
-		add("secret: is shorter than %d characters", minSecret)
-	}
-	if f.Secret != "" && isURL {
-		add("secret: a client with a document has none: everybody can read its document")
-	}
-	if f.Name != "" && cleanName(f.Name) != f.Name {
-		add("name: %q: want up to %d characters, and none that people cannot see", f.Name, maxName)
-	}
-	return errs
+	found.When(f.Secret != "" && len(f.Secret) < minSecret, "secret: is shorter than %d characters", minSecret)
+	found.When(f.Secret != "" && isURL, "secret: a client with a document has none: everybody can read its document")
+	found.When(f.Name != "" && cleanName(f.Name) != f.Name,
+		"name: %q: want up to %d characters, and none that people cannot see", f.Name, maxName)
+	return found
 }
 
 const maxWord = 200

@@ -3,13 +3,13 @@ package outbound
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // accounts are those of users at one upstream.
@@ -90,24 +90,22 @@ func scopesOf(challenge string) (scopes []string) {
 }
 
 // validateUserOAuth reports what is wrong with a configuration of that type.
-func (c Config) validateUserOAuth() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (c Config) validateUserOAuth() (found problems.List) {
 	if c.AuthorizationServer != "" {
-		if err := checkURL(c.AuthorizationServer); err != nil {
-			add("authorization_server: %w", err)
-		}
+		found.At("authorization_server", checkURL(c.AuthorizationServer))
 	}
 	switch {
 	case c.ClientID == "" && (c.ClientSecret != "" || c.ClientAuth != ""):
-		add("client_id: is needed with client_secret and client_auth")
+		found.Add("client_id: is needed with client_secret and client_auth")
 	case c.ClientID != "" && c.AuthorizationServer == "":
-		add("authorization_server: is needed with client_id: the gateway is registered there and nowhere else")
+		found.Add("authorization_server: is needed with client_id: the gateway is registered there and nowhere else")
 	case c.ClientAuth != "" && c.ClientSecret == "":
-		add("client_auth: is of use with a client_secret only")
+		found.Add("client_auth: is of use with a client_secret only")
 	case c.ClientAuth != "" && c.ClientAuth != authBasic && c.ClientAuth != authPost:
-		add("client_auth: %q: want %s or %s", c.ClientAuth, authBasic, authPost)
+		found.Add("client_auth: %q: want %s or %s", c.ClientAuth, authBasic, authPost)
 	}
-	return append(errs, c.validateTarget()...)
+	found.Join(c.validateTarget()...)
+	return found
 }
 
 // Trusted returns the URLs that the operator has configured for an upstream at this endpoint: the

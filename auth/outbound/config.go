@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Values of Config.Type.
@@ -161,97 +161,80 @@ func (c Config) exchanges() bool { return c.Type == TypeTokenExchange || c.Type 
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var found problems.List
 	switch c.Type {
 	case "", TypeNone:
 	case TypeHeader:
 		switch {
 		case c.Header == "":
-			add("header: is needed for type header, such as X-Api-Key")
+			found.Add("header: is needed for type header, such as X-Api-Key")
 		case !headerPattern.MatchString(c.Header):
-			add("header: %q is not a header name", c.Header)
+			found.Add("header: %q is not a header name", c.Header)
 		}
-		if c.Token == "" || strings.ContainsFunc(string(c.Token), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			add("token: is needed for type header, without control characters")
-		}
+		found.When(c.Token == "" || strings.ContainsFunc(string(c.Token), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }),
+			"token: is needed for type header, without control characters")
 	case TypeBearer:
-		if !tokenPattern.MatchString(string(c.Token)) {
-			add("token: is needed for type bearer: the token alone, in visible ASCII without spaces")
-		}
+		found.When(!tokenPattern.MatchString(string(c.Token)),
+			"token: is needed for type bearer: the token alone, in visible ASCII without spaces")
 	case TypeClientCredentials, TypeTokenExchange, TypeIDJAG:
-		errs = append(errs, c.validateOAuth()...)
+		found.Join(c.validateOAuth()...)
 	case TypeUserOAuth:
-		errs = append(errs, c.validateUserOAuth()...)
+		found.Join(c.validateUserOAuth()...)
 	default:
-		add("type: %q: want none, header, bearer, client_credentials, token_exchange, id_jag or user_oauth", c.Type)
-		return errors.Join(errs...) // nothing can be said about the other keys
+		found.Add("type: %q: want none, header, bearer, client_credentials, token_exchange, id_jag or user_oauth", c.Type)
+		return found.Err() // nothing can be said about the other keys
 	}
 	for _, u := range c.uses() {
-		if u.given && !slices.Contains(u.types, c.Type) {
-			add("%s: is for type %s", u.key, strings.Join(u.types, " and "))
-		}
+		found.When(u.given && !slices.Contains(u.types, c.Type), "%s: is for type %s", u.key, strings.Join(u.types, " and "))
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
-func (c Config) validateOAuth() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := checkURL(c.TokenURL); err != nil {
-		add("token_url: %w", err)
-	}
-	if c.ClientID == "" {
-		add("client_id: is needed for type %s", c.Type)
-	}
+func (c Config) validateOAuth() (found problems.List) {
+	found.At("token_url", checkURL(c.TokenURL))
+	found.When(c.ClientID == "", "client_id: is needed for type %s", c.Type)
 	switch {
 	case c.ClientSecret == "" && c.PrivateKey == "":
-		add("client_secret: it or private_key is needed for type %s", c.Type)
+		found.Add("client_secret: it or private_key is needed for type %s", c.Type)
 	case c.ClientSecret != "" && c.PrivateKey != "":
-		add("client_secret: only one of it and private_key can be given")
+		found.Add("client_secret: only one of it and private_key can be given")
 	case c.PrivateKey != "":
-		if c.ClientAuth != "" && c.ClientAuth != authJWT {
-			add("client_auth: %q: with a private_key it can only be %s", c.ClientAuth, authJWT)
-		}
-		if _, err := newSigner(c); err != nil {
-			errs = append(errs, err)
-		}
+		found.When(c.ClientAuth != "" && c.ClientAuth != authJWT,
+			"client_auth: %q: with a private_key it can only be %s", c.ClientAuth, authJWT)
+		_, err := newSigner(c)
+		found.Join(err)
 	case c.ClientAuth != "" && c.ClientAuth != authBasic && c.ClientAuth != authPost:
-		add("client_auth: %q: want %s or %s, or a private_key", c.ClientAuth, authBasic, authPost)
+		found.Add("client_auth: %q: want %s or %s, or a private_key", c.ClientAuth, authBasic, authPost)
 	}
-	if c.PrivateKey == "" && (c.KeyID != "" || c.Algorithm != "" || c.AssertionAudience != "") {
-		add("private_key: is needed with key_id, algorithm and assertion_audience")
-	}
-	errs = append(errs, c.validateTarget()...)
+	found.When(c.PrivateKey == "" && (c.KeyID != "" || c.Algorithm != "" || c.AssertionAudience != ""),
+		"private_key: is needed with key_id, algorithm and assertion_audience")
+	found.Join(c.validateTarget()...)
 	if !c.exchanges() {
-		return errs
+		return found
 	}
-	if c.Issuer == "" {
-		add("issuer: is needed for type %s: only tokens of this issuer are sent to token_url", c.Type)
-	}
+	found.When(c.Issuer == "", "issuer: is needed for type %s: only tokens of this issuer are sent to token_url", c.Type)
 	if c.Type == TypeIDJAG {
-		errs = append(errs, c.validateIDJAG()...)
+		found.Join(c.validateIDJAG()...)
 	} else if c.Resource != nil && *c.Resource == "" && c.Audience == "" {
-		add("audience: it or resource is needed for type token_exchange: the token has to be for this upstream alone")
+		found.Add("audience: it or resource is needed for type token_exchange: the token has to be for this upstream alone")
 	}
 	if t := c.SubjectTokenType; t != "" && t != typeAccessToken && t != typeJWT {
-		add("subject_token_type: %q: want %s or %s", t, typeAccessToken, typeJWT)
+		found.Add("subject_token_type: %q: want %s or %s", t, typeAccessToken, typeJWT)
 	}
-	return errs
+	return found
 }
 
 // validateTarget reports what is wrong with what tokens are for.
-func (c Config) validateTarget() (errs []error) {
+func (c Config) validateTarget() (found problems.List) {
 	if c.Resource != nil && *c.Resource != "" {
 		if u, err := url.Parse(*c.Resource); err != nil || !u.IsAbs() || strings.Contains(*c.Resource, "#") {
-			errs = append(errs, errors.New("resource: is not an absolute URI without a fragment (RFC 8707)"))
+			found.Add("resource: is not an absolute URI without a fragment (RFC 8707)")
 		}
 	}
 	for i, scope := range c.Scopes {
-		if !scopePattern.MatchString(scope) {
-			errs = append(errs, fmt.Errorf("scopes[%d]: %q is not one scope", i, scope))
-		}
+		found.When(!scopePattern.MatchString(scope), "scopes[%d]: %q is not one scope", i, scope)
 	}
-	return errs
+	return found
 }
 
 // checkURL does not repeat the URL in its errors: it may hold credentials.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
@@ -38,24 +39,19 @@ type Grant struct {
 	ClientAuth string `yaml:"client_auth"`
 }
 
-func (c Config) validateIDJAG() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (c Config) validateIDJAG() (found problems.List) {
 	if err := checkURL(c.AuthorizationServer); err != nil {
-		add("authorization_server: %w: the assertions are for it", err)
+		found.Add("authorization_server: %w: the assertions are for it", err)
 	}
-	if c.Resource != nil && *c.Resource == "" {
-		add("resource: type id_jag cannot leave it out: the assertions are for this upstream alone")
-	}
-	if err := checkURL(c.Grant.TokenURL); err != nil {
-		add("grant: token_url: %w", err)
-	}
-	if c.Grant.ClientID == "" || c.Grant.ClientSecret == "" {
-		add("grant: client_id and client_secret: are needed for type id_jag: the gateway's registration at authorization_server")
-	}
+	found.When(c.Resource != nil && *c.Resource == "",
+		"resource: type id_jag cannot leave it out: the assertions are for this upstream alone")
+	found.At("grant: token_url", checkURL(c.Grant.TokenURL))
+	found.When(c.Grant.ClientID == "" || c.Grant.ClientSecret == "",
+		"grant: client_id and client_secret: are needed for type id_jag: the gateway's registration at authorization_server")
 	if how := c.Grant.ClientAuth; how != "" && how != authBasic && how != authPost {
-		add("grant: client_auth: %q: want %s or %s", how, authBasic, authPost)
+		found.Add("grant: client_auth: %q: want %s or %s", how, authBasic, authPost)
 	}
-	return errs
+	return found
 }
 
 // granting trades assertions for tokens at the authorization server of the upstream.

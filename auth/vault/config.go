@@ -2,8 +2,6 @@ package vault
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -79,30 +78,23 @@ func (c Config) IsZero() bool { return len(c.Keys) == 0 && c.Transit == Transit{
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(c.Keys) > mostKeys {
-		add("keys: %d are more than %d", len(c.Keys), mostKeys)
-	}
+	var found problems.List
+	found.When(len(c.Keys) > mostKeys, "keys: %d are more than %d", len(c.Keys), mostKeys)
 	seen := make(map[string]bool)
 	for i, k := range c.Keys {
-		if !idPattern.MatchString(k.ID) {
-			add("keys[%d]: id: want up to 64 letters, digits and ._-, such as 2026-11", i)
-		}
-		if seen[k.ID] {
-			add("keys[%d]: id: %q is that of another key already", i, k.ID)
-		}
+		found.When(!idPattern.MatchString(k.ID), "keys[%d]: id: want up to 64 letters, digits and ._-, such as 2026-11", i)
+		found.When(seen[k.ID], "keys[%d]: id: %q is that of another key already", i, k.ID)
 		seen[k.ID] = true
 		if k.Key == "" {
-			add("keys[%d]: key: is needed: write a reference to a secret, such as ${env:GATEHOUSE_VAULT_KEY}, of what openssl rand -base64 32 prints", i)
+			found.Add("keys[%d]: key: is needed: write a reference to a secret, such as ${env:GATEHOUSE_VAULT_KEY}, of what openssl rand -base64 32 prints", i)
 		} else if err := seal.Check([]byte(string(k.Key))); err != nil {
-			add("keys[%d]: key: %w", i, err)
+			found.Add("keys[%d]: key: %w", i, err)
 		}
 	}
 	if c.Transit != (Transit{}) {
-		errs = append(errs, c.Transit.validate()...)
+		found.At("transit", c.Transit.validate()...)
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // files are the certificates for the Vault.
@@ -117,39 +109,27 @@ func (t Transit) withDefaults() Transit {
 	return t
 }
 
-func (t Transit) validate() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf("transit: "+format, args...)) }
+func (t Transit) validate() (found problems.List) {
 	u, err := url.Parse(t.URL)
 	switch {
 	case t.URL == "":
-		add("url: is needed, such as https://vault.example.com:8200")
+		found.Add("url: is needed, such as https://vault.example.com:8200")
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		add("url: is not an absolute URL without user, query and fragment, such as https://vault.example.com:8200")
+		found.Add("url: is not an absolute URL without user, query and fragment, such as https://vault.example.com:8200")
 	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
-		add("url: http is only for loopback addresses; use https")
+		found.Add("url: http is only for loopback addresses; use https")
 	case u.Scheme == "http" && !t.files().IsZero():
-		add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
+		found.Add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
 	}
-	if !idPattern.MatchString(t.Key) {
-		add("key: is needed: the name of a key of the transit engine, in letters, digits and ._-")
-	}
-	if t.Mount != "" && !pathPattern.MatchString(t.Mount) {
-		add("mount: %q: want a path without / at its ends, such as %s", t.Mount, DefaultMount)
-	}
-	if t.Namespace != "" && !pathPattern.MatchString(strings.TrimSuffix(t.Namespace, "/")) {
-		add("namespace: %q: want a path, such as team/a", t.Namespace)
-	}
-	if t.VaultToken == "" && t.TokenFile == "" {
-		add("token: it or token_file is needed: write a reference to a secret, such as ${file:/run/secrets/vault-token}")
-	}
-	if err := t.files().Validate(); err != nil {
-		add("%w", err)
-	}
-	if t.Timeout < 0 || t.Timeout > mostTimeout {
-		add("timeout: %s: want up to %s", t.Timeout, mostTimeout)
-	}
-	if t.Cache < 0 || t.Cache > mostCache {
-		add("cache: %s: want up to %s", t.Cache, mostCache)
-	}
-	return errs
+	found.When(!idPattern.MatchString(t.Key), "key: is needed: the name of a key of the transit engine, in letters, digits and ._-")
+	found.When(t.Mount != "" && !pathPattern.MatchString(t.Mount),
+		"mount: %q: want a path without / at its ends, such as %s", t.Mount, DefaultMount)
+	found.When(t.Namespace != "" && !pathPattern.MatchString(strings.TrimSuffix(t.Namespace, "/")),
+		"namespace: %q: want a path, such as team/a", t.Namespace)
+	found.When(t.VaultToken == "" && t.TokenFile == "",
+		"token: it or token_file is needed: write a reference to a secret, such as ${file:/run/secrets/vault-token}")
+	found.Join(t.files().Validate())
+	found.When(t.Timeout < 0 || t.Timeout > mostTimeout, "timeout: %s: want up to %s", t.Timeout, mostTimeout)
+	found.When(t.Cache < 0 || t.Cache > mostCache, "cache: %s: want up to %s", t.Cache, mostCache)
+	return found
 }

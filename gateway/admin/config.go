@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -65,17 +66,14 @@ type RoleRules []RoleRule
 
 // Validate reports everything that is wrong, each problem with the path of its key in front.
 func (rules RoleRules) Validate() error {
-	var errs []error
+	var found problems.List
 	for i, r := range rules {
-		if !slices.Contains(Roles, r.Role) {
-			errs = append(errs, fmt.Errorf("[%d].role: %q: want viewer, operator or auditor", i, r.Role))
-		}
-		if reflect.ValueOf(r.Who).IsZero() {
-			errs = append(errs, fmt.Errorf("[%d].who: is missing: name the users, groups or emails that have the role", i))
-		}
+		found.When(!slices.Contains(Roles, r.Role), "[%d].role: %q: want viewer, operator or auditor", i, r.Role)
+		found.When(reflect.ValueOf(r.Who).IsZero(), "[%d].who: is missing: name the users, groups or emails that have the role", i)
 	}
 	_, err := audiences(rules.who())
-	return errors.Join(append(errs, err)...)
+	found.Join(err)
+	return found.Err()
 }
 
 func (rules RoleRules) who() (all []policy.Who) {
@@ -136,32 +134,28 @@ func (c Config) IsZero() bool { return len(c.Tokens) == 0 && c.Loopback == "" }
 
 // Validate reports everything that is wrong, each problem with the path of its key in front.
 func (c Config) Validate() error {
-	var errs []error
+	var found problems.List
 	names, tokens := make(map[string]int), make(map[string]int)
 	for i, t := range c.Tokens {
-		add := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("tokens[%d]: %w", i, fmt.Errorf(format, args...)))
-		}
+		var inToken problems.List
 		if !tokenName.MatchString(t.Name) {
-			add("name: %q: want at most 64 letters, digits and ._@-", t.Name)
+			inToken.Add("name: %q: want at most 64 letters, digits and ._@-", t.Name)
 		} else if first, taken := names[t.Name]; taken {
-			add("name: tokens[%d] is called %q already: give each a name of its own", first, t.Name)
+			inToken.Add("name: tokens[%d] is called %q already: give each a name of its own", first, t.Name)
 		}
-		if !slices.Contains(Roles, t.Role) {
-			add("role: %q: want viewer, operator or auditor", t.Role)
-		}
+		inToken.When(!slices.Contains(Roles, t.Role), "role: %q: want viewer, operator or auditor", t.Role)
 		if err := seal.Check([]byte(string(t.Secret))); err != nil {
-			add("token: %w", err)
+			inToken.Add("token: %w", err)
 		} else if first, taken := tokens[string(t.Secret)]; taken {
-			add("token: is that of tokens[%d], too: give each its own", first)
+			inToken.Add("token: is that of tokens[%d], too: give each its own", first)
 		}
+		found.At(fmt.Sprintf("tokens[%d]", i), inToken...)
 		names[t.Name], tokens[string(t.Secret)] = i, i
 	}
 	if modes := []trail.Mode{trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes, c.Kept()) {
-		errs = append(errs, fmt.Errorf("messages: %q: want off, shape or full", c.Messages))
+		found.Add("messages: %q: want off, shape or full", c.Messages)
 	}
-	if c.Loopback != "" && !slices.Contains(Roles, c.Loopback) {
-		errs = append(errs, fmt.Errorf("loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback))
-	}
-	return errors.Join(errs...)
+	found.When(c.Loopback != "" && !slices.Contains(Roles, c.Loopback),
+		"loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback)
+	return found.Err()
 }

@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -156,10 +156,9 @@ func (c *Catalog) Successor(cfg Config, sources []Source, deps Deps) (*Catalog, 
 }
 
 func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalog, error) {
-	errs := []error{cfg.Validate()}
-	if deps.Log == nil || deps.Seal == nil || deps.Tasks == nil {
-		errs = append(errs, errors.New("log, seal and tasks are needed"))
-	}
+	var found problems.List
+	found.Join(cfg.Validate())
+	found.When(deps.Log == nil || deps.Seal == nil || deps.Tasks == nil, "log, seal and tasks are needed")
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
@@ -169,19 +168,15 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	names := make(map[string]bool)
 	for i, s := range sources {
 		if s.Upstream == nil {
-			errs = append(errs, fmt.Errorf("source %d has no upstream", i))
+			found.Add("source %d has no upstream", i)
 			continue
 		}
 		name := s.Upstream.Name()
-		if names[name] {
-			errs = append(errs, fmt.Errorf("upstream %q: the name is taken", name))
-		}
+		found.When(names[name], "upstream %q: the name is taken", name)
 		names[name] = true
 		n, err := newNaming(cfg, name, s.Prefix)
 		n.skillDir, n.signInAt = s.SkillDir, s.SignInAt
-		if err != nil {
-			errs = append(errs, fmt.Errorf("upstream %q: %w", name, err))
-		}
+		found.When(err != nil, "upstream %q: %w", name, err)
 		if !n.plain() {
 			c.plan.tagged[name] = i
 		}
@@ -202,7 +197,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		c.byClass = c.byClass || one.byClass
 		c.sources = append(c.sources, one)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	c.plan.index()

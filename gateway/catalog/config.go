@@ -1,9 +1,6 @@
 package catalog
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/gatehouse-mcp/gatehouse/internal/problems"
 
 const (
 	defaultSeparator = "__"
@@ -32,17 +29,14 @@ type Config struct {
 
 // Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	var errs []error
-	if len(c.Separator) > maxSeparator || !nameSafe(c.Separator) {
-		errs = append(errs, fmt.Errorf("separator: %q: want at most %d of A-Z a-z 0-9 _ -", c.Separator, maxSeparator))
-	}
-	if c.MaxLength != 0 && (c.MaxLength < minMaxLength || c.MaxLength > maxMaxLength) {
-		errs = append(errs, fmt.Errorf("max_length: %d: want %d to %d", c.MaxLength, minMaxLength, maxMaxLength))
-	}
-	if len(c.Instructions) > maxOwnInstructions {
-		errs = append(errs, fmt.Errorf("instructions: %d bytes: want at most %d", len(c.Instructions), maxOwnInstructions))
-	}
-	return errors.Join(errs...)
+	var found problems.List
+	found.When(len(c.Separator) > maxSeparator || !nameSafe(c.Separator),
+		"separator: %q: want at most %d of A-Z a-z 0-9 _ -", c.Separator, maxSeparator)
+	found.When(c.MaxLength != 0 && (c.MaxLength < minMaxLength || c.MaxLength > maxMaxLength),
+		"max_length: %d: want %d to %d", c.MaxLength, minMaxLength, maxMaxLength)
+	found.When(len(c.Instructions) > maxOwnInstructions,
+		"instructions: %d bytes: want at most %d", len(c.Instructions), maxOwnInstructions)
+	return found.Err()
 }
 
 // WithDefaults fills in what was left out.

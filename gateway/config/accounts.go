@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -59,13 +58,12 @@ func (c Config) AccountsSignIn() accounts.SignIn {
 // checkAccounts returns what is wrong with the section "vault", and with servers at which users have
 // accounts. others are the keys of other sections.
 func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, shared bool, others ...mcp.Secret) error {
-	var found Findings
-	found.Add("vault", cfg.Validate())
+	var found problems.List
+	found.At("vault", cfg.Validate())
 	for i, k := range cfg.Keys {
 		for _, other := range others {
-			if k.Key != "" && k.Key == other {
-				found.Add("vault", fmt.Errorf("keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i))
-			}
+			found.When(k.Key != "" && k.Key == other,
+				"vault: keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i)
 		}
 	}
 	for i, u := range servers {
@@ -73,17 +71,15 @@ func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, sha
 			continue
 		}
 		path := UpstreamKey(i, u)
-		if mode != auth.ModeOAuth {
-			found.Add(path, fmt.Errorf("auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", u.Auth.Type))
-		}
+		found.When(mode != auth.ModeOAuth,
+			"%s: auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", path, u.Auth.Type)
 		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !loopback.Host(at.Hostname()) {
-			found.Add(path, fmt.Errorf("url: with auth.type %s it is https, or on a loopback address: tokens of users go there", u.Auth.Type))
+			found.Add("%s: url: with auth.type %s it is https, or on a loopback address: tokens of users go there", path, u.Auth.Type)
 		}
-		if shared && cfg.IsZero() {
-			found.Add(path, fmt.Errorf("auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", u.Auth.Type))
-		}
+		found.When(shared && cfg.IsZero(),
+			"%s: auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", path, u.Auth.Type)
 	}
-	return errors.Join(found...)
+	return found.Err()
 }
 
 // HasAccounts reports whether users have accounts of their own at some server.

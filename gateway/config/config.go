@@ -31,6 +31,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -122,83 +123,61 @@ type Admin = console.Section
 func (c Config) Validate() error {
 	given := c
 	c = c.WithDefaults()
-	var found Findings
+	var found problems.List
 	if err := checkListen(c.Listen); err != nil {
-		found.Add("listen", err)
+		found.At("listen", err)
 	} else {
-		found.Add("listen", c.Auth.CheckListener(c.Listen))
+		found.At("listen", c.Auth.CheckListener(c.Listen))
 	}
-	found.Add("auth", c.Auth.Validate())
+	found.At("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
-		found.Add("public_url", err)
+		found.At("public_url", err)
 	} else {
-		found.Add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
+		found.At("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
-	found.Add("sessions", c.Sessions.Validate())
-	found.Add("replicas", c.checkReplicas())
-	if c.Policy.IsZero() && c.Auth.Identifies() {
-		found.Add("policy", fmt.Errorf("auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}", c.Auth.Mode, proofs[c.Auth.Mode]))
-	}
+	found.At("sessions", c.Sessions.Validate())
+	found.At("replicas", c.checkReplicas())
+	found.When(c.Policy.IsZero() && c.Auth.Identifies(),
+		"policy: auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}", c.Auth.Mode, proofs[c.Auth.Mode])
 	issuers := c.CallerIssuers()
-	found.Add("auth.keys", apikey.CheckViews("entries", c.Auth.Keys.Entries, c.viewNames()))
-	found.Add("policy", c.Policy.Validate())
-	found.Add("policy", c.Policy.CheckIssuers(issuers))
+	found.At("auth.keys", apikey.CheckViews("entries", c.Auth.Keys.Entries, c.viewNames()))
+	found.At("policy", c.Policy.Validate())
+	found.At("policy", c.Policy.CheckIssuers(issuers))
 	if rule, ok := c.Policy.NeedsApprovers(); ok && !c.Admin.Operated() {
-		found.Add("policy", fmt.Errorf("%s: approvers: nobody could decide: they need admin.listen, and admin.api or admin.console (docs/admin-api.md)", rule))
+		found.Add("policy: %s: approvers: nobody could decide: they need admin.listen, and admin.api or admin.console (docs/admin-api.md)", rule)
 	}
-	found.Add("limits", c.Limits.Validate())
-	found.Add("limits", c.Limits.CheckIssuers(issuers))
-	found.Add("hooks", c.Hooks.Validate())
-	found.Add("hooks", c.Hooks.CheckIssuers(issuers))
-	found.Add("naming", c.Naming.Validate())
-	found.Add("disclosure", c.Disclosure.validate(issuers))
-	found.Add("pinning", c.Pinning.Validate())
+	found.At("limits", c.Limits.Validate())
+	found.At("limits", c.Limits.CheckIssuers(issuers))
+	found.At("hooks", c.Hooks.Validate())
+	found.At("hooks", c.Hooks.CheckIssuers(issuers))
+	found.At("naming", c.Naming.Validate())
+	found.At("disclosure", c.Disclosure.validate(issuers))
+	found.At("pinning", c.Pinning.Validate())
 	checkViews(c, &found)
-	if c.Auth.Server.Enabled && ofServer(c.Path()) {
-		found.Add("public_url", fmt.Errorf("path %q: auth.server has it", c.Path()))
-	}
-	if HasAccounts(c.Upstreams) && accounts.Serves(c.Path()) {
-		found.Add("public_url", fmt.Errorf("path %q: the pages of users' accounts at servers (auth.type user_oauth) are there", c.Path()))
-	}
-	found.Add("http", c.HTTP.Validate())
-	found.Add("http.sse_path", c.checkSSEPath())
-	found.Add("connections", c.Connections.Validate())
-	found.Add("audit", given.Audit.Validate())
-	if c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key {
-		found.Add("audit.key", errors.New("is that of sessions.key, too: give each its own, so that whoever reads one has not got the other"))
-	}
-	if err := checkAccounts(c.Vault, c.Upstreams, c.Auth.Mode, c.Sessions.Store == session.StoreRedis, c.Sessions.Key, c.Audit.Key); err != nil {
-		found = append(found, err)
-	}
-	found.Add("accounts", c.Accounts.Check(issuers, HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
-	found.Add("tracing", given.Tracing.Validate())
-	found.Add("telemetry.log", c.Telemetry.Log.Validate())
+	found.When(c.Auth.Server.Enabled && ofServer(c.Path()), "public_url: path %q: auth.server has it", c.Path())
+	found.When(HasAccounts(c.Upstreams) && accounts.Serves(c.Path()),
+		"public_url: path %q: the pages of users' accounts at servers (auth.type user_oauth) are there", c.Path())
+	found.At("http", c.HTTP.Validate())
+	found.At("http.sse_path", c.checkSSEPath())
+	found.At("connections", c.Connections.Validate())
+	found.At("audit", given.Audit.Validate())
+	found.When(c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key,
+		"audit.key: is that of sessions.key, too: give each its own, so that whoever reads one has not got the other")
+	found.Join(checkAccounts(c.Vault, c.Upstreams, c.Auth.Mode, c.Sessions.Store == session.StoreRedis, c.Sessions.Key, c.Audit.Key))
+	found.At("accounts", c.Accounts.Check(issuers, HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
+	found.At("tracing", given.Tracing.Validate())
+	found.At("telemetry.log", c.Telemetry.Log.Validate())
 	_, approvers := c.Policy.NeedsApprovers()
-	c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen}, func(path string, err error) { found.Add(path, err) })
-	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
-		found.Add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
-	}
-	if c.ShutdownTimeout < 0 {
-		found.Add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
-	}
+	found.Join(c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen})...)
+	found.When(c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay,
+		"shutdown_delay: %s: want 0s to %s", c.ShutdownDelay, mostDelay)
+	found.At("shutdown_timeout", problems.Negative(c.ShutdownTimeout))
 	c.checkUpstreams(&found)
-	return errors.Join(found...)
+	return found.Err()
 }
 
 // proofs are what callers prove with who they are, by auth.mode.
 var proofs = map[string]string{auth.ModeOAuth: "token", auth.ModeKeys: "key"}
-
-// Findings are the problems of a configuration.
-type Findings []error
-
-// Add adds errors, prefixed with the path of a key. It ignores nil.
-func (f *Findings) Add(path string, errs ...error) {
-	for _, err := range errs {
-		if err != nil {
-			*f = append(*f, fmt.Errorf("%s: %w", path, err))
-		}
-	}
-}
 
 // UpstreamNames returns the names of all upstreams.
 func (c Config) UpstreamNames() (names []string) {
@@ -224,38 +203,31 @@ func (c Config) CallerIssuers() []string {
 	return append(c.Issuers(), mcp.KeyIssuer)
 }
 
-func (c Config) checkUpstreams(found *Findings) {
-	if len(c.Upstreams) == 0 {
-		found.Add("upstreams", errors.New("at least one is needed"))
-	}
+func (c Config) checkUpstreams(found *problems.List) {
+	found.When(len(c.Upstreams) == 0, "upstreams: at least one is needed")
 	names, prefixes := map[string]int{}, map[string]int{}
 	for i, u := range c.Upstreams {
-		add := func(err error) { found.Add(UpstreamKey(i, u), err) }
-		add(u.Validate())
-		add(checkDisclosure(u.Disclosure))
-		if err := pinning.CheckMode(u.Pinning.Mode); err != nil {
-			add(fmt.Errorf("pinning: %w", err))
-		}
-		if u.Auth.Issuer != "" && !slices.Contains(c.Issuers(), u.Auth.Issuer) {
-			add(fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer))
-		}
+		path := UpstreamKey(i, u)
+		found.At(path, u.Validate(), checkDisclosure(u.Disclosure))
+		found.At(path+": pinning", pinning.CheckMode(u.Pinning.Mode))
+		found.When(u.Auth.Issuer != "" && !slices.Contains(c.Issuers(), u.Auth.Issuer),
+			"%s: auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", path, u.Auth.Issuer)
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
-			add(fmt.Errorf("name: upstreams[%d] is called %q already; names differ in more than case", first, c.Upstreams[first].Name))
+			found.Add("%s: name: upstreams[%d] is called %q already; names differ in more than case", path, first, c.Upstreams[first].Name)
 			continue // their prefixes are equal for the same reason
 		}
 		names[strings.ToLower(u.Name)] = i
-		if strings.Contains(u.Name, c.Naming.Separator) {
-			add(fmt.Errorf("name: %q contains the separator %q", u.Name, c.Naming.Separator))
-		}
+		found.When(strings.Contains(u.Name, c.Naming.Separator),
+			"%s: name: %q contains the separator %q", path, u.Name, c.Naming.Separator)
 		if !Enabled(u) {
 			continue
 		}
 		prefix, err := c.Naming.Prefix(u.Name, u.Prefix)
 		if u.Name != "" {
-			add(err)
+			found.At(path, err)
 		}
 		if first, taken := prefixes[prefix]; taken {
-			add(fmt.Errorf("prefix: %q is the prefix of %q already", prefix, c.Upstreams[first].Name))
+			found.Add("%s: prefix: %q is the prefix of %q already", path, prefix, c.Upstreams[first].Name)
 			continue
 		}
 		prefixes[prefix] = i
@@ -436,13 +408,13 @@ func (c Config) InFlight(limit int64) int64 {
 }
 
 // memoryDoubts reports upstreams whose largest answers exceed what one user may hold.
-func (c Config) memoryDoubts(limit int64) (doubts Findings) {
+func (c Config) memoryDoubts(limit int64) (doubts problems.List) {
 	share := c.InFlight(limit) / 2
 	for i, u := range c.Upstreams {
 		most := cmp.Or(u.Limits.ResultBytes, wire.DefaultMaxResult)
-		if Enabled(u) && u.Skills == "" && most > share {
-			doubts.Add(UpstreamKey(i, u), fmt.Errorf("limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused", most, share))
-		}
+		doubts.When(Enabled(u) && u.Skills == "" && most > share,
+			"%s: limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused",
+			UpstreamKey(i, u), most, share)
 	}
 	return doubts
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -183,7 +184,7 @@ func (c Config) NeedsRestart(holds Config) error {
 		c.PublicURL = holds.PublicURL // follows from listen, which is reported
 	}
 	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
-	var found Findings
+	var found problems.List
 	for _, key := range []struct {
 		name      string
 		now, then any
@@ -198,11 +199,10 @@ func (c Config) NeedsRestart(holds Config) error {
 		{"admin", withoutOperators(holds.Admin), withoutOperators(c.Admin)},
 		{"telemetry", holds.Telemetry, c.Telemetry},
 	} {
-		if !reflect.DeepEqual(key.now, key.then) {
-			found.Add(key.name, errors.New("changes with a restart only: restart the gateway, or take the change back to reload the rest"))
-		}
+		found.When(!reflect.DeepEqual(key.now, key.then),
+			"%s: changes with a restart only: restart the gateway, or take the change back to reload the rest", key.name)
 	}
-	return errors.Join(found...)
+	return found.Err()
 }
 
 // withoutUser returns the section without the parts that a reload can change.
@@ -278,51 +278,49 @@ func (f *File) Changed() bool {
 func (c Config) doubts() error {
 	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1)))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
-		doubts.Add("naming", fmt.Errorf("instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
+		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}
 	u, err := url.Parse(c.PublicURL)
 	if err == nil && c.PublicURL != "" && !loopback.Host(u.Hostname()) && !c.Auth.Identifies() {
-		doubts.Add("public_url", fmt.Errorf("without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
+		doubts.Add("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname())
 	}
-	doubts.Add("auth.keys", apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon))
-	return errors.Join(doubts...)
+	doubts.At("auth.keys", apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon))
+	return doubts.Err()
 }
 
 // exchangeDoubts reports upstreams whose tokens are exchanged where those of auth.server are not known.
-func (c Config) exchangeDoubts() (doubts Findings) {
+func (c Config) exchangeDoubts() (doubts problems.List) {
 	for i, u := range c.Upstreams {
-		if c.Auth.Server.Enabled && Enabled(u) && u.Auth.Type == outbound.TypeTokenExchange {
-			doubts.Add(UpstreamKey(i, u), errors.New("auth: token_exchange works for callers with a token of the issuer itself alone: it does not know the tokens of auth.server"))
-		}
+		doubts.When(c.Auth.Server.Enabled && Enabled(u) && u.Auth.Type == outbound.TypeTokenExchange,
+			"%s: auth: token_exchange works for callers with a token of the issuer itself alone: it does not know the tokens of auth.server", UpstreamKey(i, u))
 	}
 	return doubts
 }
 
 // auditDoubts returns what is probably not meant.
-func auditDoubts(c Config) (doubts Findings) {
+func auditDoubts(c Config) (doubts problems.List) {
 	for i, r := range c.Policy.Rules {
-		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() && !c.Admin.Operated() {
-			doubts.Add("policy", fmt.Errorf("rules[%d]: record: nothing is recorded: there is no section audit", i))
-		}
+		doubts.When(len(r.Record.Arguments) > 0 && c.Audit.IsZero() && !c.Admin.Operated(),
+			"policy: rules[%d]: record: nothing is recorded: there is no section audit", i)
 	}
 	return doubts
 }
 
 // PolicyDoubts returns what is probably not meant in policy, limits and hooks.
-func (c Config) PolicyDoubts() (doubts Findings) {
+func (c Config) PolicyDoubts() (doubts problems.List) {
 	servers := c.UpstreamNames()
-	doubts.Add("policy", c.Policy.Doubts(servers)...)
-	doubts.Add("limits", c.Limits.Doubts(servers)...)
-	doubts.Add("hooks", c.Hooks.Doubts(servers)...)
+	doubts.At("policy", c.Policy.Doubts(servers)...)
+	doubts.At("limits", c.Limits.Doubts(servers)...)
+	doubts.At("hooks", c.Hooks.Doubts(servers)...)
 	return doubts
 }
 
 // DecidesBlindly says where something that decides is a reference that was not looked up.
 func DecidesBlindly(l Loaded) error {
-	var found Findings
+	var found problems.List
 	blind := func(key string, section any) {
 		if text, err := json.Marshal(section); err != nil || bytes.Contains(text, []byte(strictyaml.StandIn)) {
-			found.Add(key, errors.New("has a reference, which is not looked up here: write what it stands for"))
+			found.Add("%s: has a reference, which is not looked up here: write what it stands for", key)
 		}
 	}
 	blind("policy", l.Config.Policy)
@@ -338,5 +336,5 @@ func DecidesBlindly(l Loaded) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return strictyaml.Unplaced(errors.Join(found...))
+	return strictyaml.Unplaced(found.Err())
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -233,31 +233,29 @@ type DisclosureClient struct {
 const maxDisclosureClients = 1000
 
 func (d Disclosure) validate(issuers []string) error {
-	found := Findings{d.Config.Validate()}
+	var found problems.List
+	found.Join(d.Config.Validate())
 	if len(d.Clients) > maxDisclosureClients {
-		found.Add("clients", fmt.Errorf("%d are more than %d", len(d.Clients), maxDisclosureClients))
-		return errors.Join(found...)
+		found.Add("clients: %d are more than %d", len(d.Clients), maxDisclosureClients)
+		return found.Err()
 	}
 	for i, c := range d.Clients {
-		add := func(key string, err error) { found.Add(fmt.Sprintf("clients[%d]: %s", i, key), err) }
-		add("who", c.Who.Validate())
-		add("who", c.Who.CheckIssuers(issuers))
-		if c.Mode == "" {
-			add("mode", errors.New("is needed: full or progressive"))
-		}
-		add("mode", disclosure.CheckMode(c.Mode))
+		path := fmt.Sprintf("clients[%d]", i)
+		found.At(path+": who", c.Who.Validate(), c.Who.CheckIssuers(issuers))
+		found.When(c.Mode == "", "%s: mode: is needed: full or progressive", path)
+		found.At(path+": mode", disclosure.CheckMode(c.Mode))
 	}
-	return errors.Join(found...)
+	return found.Err()
 }
 
 // checkDisclosure returns what is wrong with the settings for one upstream.
 func checkDisclosure(u upstream.Disclosure) error {
-	var found Findings
-	found.Add("disclosure: mode", disclosure.CheckMode(u.Mode))
+	var found problems.List
+	found.At("disclosure: mode", disclosure.CheckMode(u.Mode))
 	for _, tool := range slices.Sorted(maps.Keys(u.Summaries)) {
-		found.Add(fmt.Sprintf("disclosure: summaries[%s]", tool), disclosure.CheckSummary(u.Summaries[tool]))
+		found.At(fmt.Sprintf("disclosure: summaries[%s]", tool), disclosure.CheckSummary(u.Summaries[tool]))
 	}
-	return errors.Join(found...)
+	return found.Err()
 }
 
 // disclosureSummary describes the modes for people, "" if everything is described in full.

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -56,9 +57,9 @@ func ViewRules(c Config) (rules []policy.View) {
 	return rules
 }
 
-func checkViews(c Config, found *Findings) {
+func checkViews(c Config, found *problems.List) {
 	if len(c.Views) > maxViews {
-		found.Add("views", fmt.Errorf("%d are more than %d", len(c.Views), maxViews))
+		found.Add("views: %d are more than %d", len(c.Views), maxViews)
 		return
 	}
 	taken := map[string]string{c.Path(): "the endpoint"} // who has a path
@@ -67,14 +68,11 @@ func checkViews(c Config, found *Findings) {
 	}
 	names := make(map[string]int)
 	for i, v := range c.Views {
-		add := func(err error) { found.Add(ViewKey(i, v), err) }
-		add(v.Validate())
-		add(v.Who.CheckIssuers(c.CallerIssuers()))
-		if err := disclosure.CheckMode(v.Disclosure.Mode); err != nil {
-			add(fmt.Errorf("disclosure.mode: %w", err))
-		}
+		path := ViewKey(i, v)
+		found.At(path, v.Validate(), v.Who.CheckIssuers(c.CallerIssuers()))
+		found.At(path+": disclosure.mode", disclosure.CheckMode(v.Disclosure.Mode))
 		if first, twice := names[v.Name]; twice {
-			add(fmt.Errorf("name: views[%d] is called %q already", first, v.Name))
+			found.Add("%s: name: views[%d] is called %q already", path, first, v.Name)
 			continue
 		}
 		names[v.Name] = i
@@ -84,33 +82,33 @@ func checkViews(c Config, found *Findings) {
 		at := ViewPath(c, v)
 		switch owner := taken[at]; {
 		case !strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") || !plainPath.MatchString(at):
-			add(fmt.Errorf("path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", at))
+			found.Add("%s: path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", path, at)
 		case front.OfSSE(at):
-			add(fmt.Errorf("path: %q: paths that end like this are for HTTP+SSE; choose another", at))
+			found.Add("%s: path: %q: paths that end like this are for HTTP+SSE; choose another", path, at)
 		case c.Auth.Server.Enabled && ofServer(at):
-			add(fmt.Errorf("path: %q: auth.server has it: choose another", at))
+			found.Add("%s: path: %q: auth.server has it: choose another", path, at)
 		case HasAccounts(c.Upstreams) && accounts.Serves(at):
-			add(fmt.Errorf("path: %q: the pages of users' accounts at servers are there: choose another", at))
+			found.Add("%s: path: %q: the pages of users' accounts at servers are there: choose another", path, at)
 		case owner != "":
-			add(fmt.Errorf("path: %q: %s is there already", at, owner))
+			found.Add("%s: path: %q: %s is there already", path, at, owner)
 		case c.SSEPath() != front.SSEOff && taken[front.ViewSSE(at)] != "":
-			add(fmt.Errorf("path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", at, front.ViewSSE(at)))
+			found.Add("%s: path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", path, at, front.ViewSSE(at))
 		default:
-			taken[at] = ViewKey(i, v)
+			taken[at] = path
 		}
 	}
 }
 
 // viewDoubts returns what is probably not meant in views.
-func viewDoubts(c Config) (doubts Findings) {
+func viewDoubts(c Config) (doubts problems.List) {
 	for i, v := range c.Views {
-		doubts.Add(ViewKey(i, v), v.Rule().Doubts(c.UpstreamNames())...)
+		doubts.At(ViewKey(i, v), v.Rule().Doubts(c.UpstreamNames())...)
 		for _, doubt := range clients.LongInstructions(len(v.Instructions)) {
-			doubts.Add(ViewKey(i, v), fmt.Errorf("instructions: %s", doubt))
+			doubts.Add("%s: instructions: %s", ViewKey(i, v), doubt)
 		}
 		for _, target := range slices.Sorted(maps.Keys(v.Descriptions)) {
 			for _, doubt := range clients.LongDescription(len(v.Descriptions[target])) {
-				doubts.Add(ViewKey(i, v), fmt.Errorf("descriptions[%s]: %s", target, doubt))
+				doubts.Add("%s: descriptions[%s]: %s", ViewKey(i, v), target, doubt)
 			}
 		}
 	}

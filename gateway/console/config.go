@@ -2,13 +2,13 @@ package console
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Config is the section "admin.console". Its zero value means that there is no console.
@@ -46,14 +46,12 @@ func (c Config) IsZero() bool { return c.SignIn.IsZero() && c.Loopback == "" }
 
 // Validate reports everything that is wrong, each problem with the path of its key in front.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Loopback != "" && !slices.Contains(admin.Roles, c.Loopback) {
-		errs = append(errs, fmt.Errorf("loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback))
-	}
-	if !c.SignIn.IsZero() && c.SignIn.ClientID == "" {
-		errs = append(errs, errors.New("sign_in.client_id: is missing: register the console at the issuer, with the redirect URI <admin.url>"+CallbackPath))
-	}
-	return errors.Join(errs...)
+	var found problems.List
+	found.When(c.Loopback != "" && !slices.Contains(admin.Roles, c.Loopback),
+		"loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback)
+	found.When(!c.SignIn.IsZero() && c.SignIn.ClientID == "",
+		"sign_in.client_id: is missing: register the console at the issuer, with the redirect URI <admin.url>"+CallbackPath)
+	return found.Err()
 }
 
 // checkURL reports what is wrong with the URL of the console, which is not empty.

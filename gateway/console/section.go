@@ -2,12 +2,11 @@ package console
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Section is the section "admin".
@@ -46,36 +45,34 @@ type Around struct {
 }
 
 // Check reports everything that is wrong, each problem with the path of its key in front.
-func (a Section) Check(with Around, report func(path string, err error)) {
+func (a Section) Check(with Around) (found problems.List) {
 	switch {
 	case a.Listen != "":
-		report("admin.listen", with.CheckListen(a.Listen))
+		found.At("admin.listen", with.CheckListen(a.Listen))
 	case !a.API.IsZero():
-		report("admin.listen", errors.New("admin.api needs it: the address of the API, such as 127.0.0.1:9090"))
+		found.Add("admin.listen: admin.api needs it: the address of the API, such as 127.0.0.1:9090")
 	case !a.Console.IsZero():
-		report("admin.listen", errors.New("admin.console needs it: the address of the console, such as 127.0.0.1:9090"))
+		found.Add("admin.listen: admin.console needs it: the address of the console, such as 127.0.0.1:9090")
 	}
-	report("admin.api", a.API.Validate())
-	if a.API.Messages != "" && !a.Operated() {
-		report("admin.api.messages", errors.New("nobody could see them: add tokens, loopback or a console, or leave it out"))
-	}
-	report("admin.console", a.Console.Validate())
-	report("admin.rules", a.Rules.Validate())
+	found.At("admin.api", a.API.Validate())
+	found.When(a.API.Messages != "" && !a.Operated(),
+		"admin.api.messages: nobody could see them: add tokens, loopback or a console, or leave it out")
+	found.At("admin.console", a.Console.Validate())
+	found.At("admin.rules", a.Rules.Validate())
 	if a.URL != "" || !a.Console.SignIn.IsZero() {
-		report("admin.url", checkURL(a.At()))
+		found.At("admin.url", checkURL(a.At()))
 	}
 	if a.Console.SignIn.IsZero() {
-		return
+		return found
 	}
 	switch issuer := a.Console.SignIn.Issuer; {
 	case len(with.Issuers) == 0:
-		report("admin.console.sign_in", errors.New("needs auth.mode oauth: people sign in at one of auth.issuers"))
+		found.Add("admin.console.sign_in: needs auth.mode oauth: people sign in at one of auth.issuers")
 	case issuer == "" && len(with.Issuers) > 1:
-		report("admin.console.sign_in.issuer", errors.New("is missing: name one of auth.issuers"))
+		found.Add("admin.console.sign_in.issuer: is missing: name one of auth.issuers")
 	case issuer != "" && !slices.Contains(with.Issuers, issuer):
-		report("admin.console.sign_in.issuer", fmt.Errorf("%q is none of auth.issuers", issuer))
+		found.Add("admin.console.sign_in.issuer: %q is none of auth.issuers", issuer)
 	}
-	if len(a.Rules) == 0 && !with.Approvers {
-		report("admin.rules", errors.New("are missing: nobody who signs in has a role"))
-	}
+	found.When(len(a.Rules) == 0 && !with.Approvers, "admin.rules: are missing: nobody who signs in has a role")
+	return found
 }

@@ -2,12 +2,12 @@ package doorway
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // DefaultIdleTimeout is how long connections may be without a request.
@@ -54,25 +54,18 @@ type Config struct {
 
 // Validate returns everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Max < 0 {
-		errs = append(errs, fmt.Errorf("max: %d is negative", c.Max))
-	}
-	if c.PerAddress < 0 {
-		errs = append(errs, fmt.Errorf("per_address: %d is negative", c.PerAddress))
-	}
+	var found problems.List
+	found.At("max", problems.Negative(c.Max))
+	found.At("per_address", problems.Negative(c.PerAddress))
 	for i, proxy := range c.Proxies {
 		if _, err := networkOf(proxy); err != nil {
-			errs = append(errs, fmt.Errorf("proxies[%d]: %q is neither an address nor a network such as 10.0.0.0/8", i, proxy))
+			found.Add("proxies[%d]: %q is neither an address nor a network such as 10.0.0.0/8", i, proxy)
 		}
 	}
-	if c.IdleTimeout < 0 {
-		errs = append(errs, fmt.Errorf("idle_timeout: %s is negative", c.IdleTimeout))
-	}
-	if c.HTTPServer != "" && c.HTTPServer != serverOwn && c.HTTPServer != serverStandard {
-		errs = append(errs, fmt.Errorf("http_server: %q: want %s or %s", c.HTTPServer, serverOwn, serverStandard))
-	}
-	return errors.Join(errs...)
+	found.At("idle_timeout", problems.Negative(c.IdleTimeout))
+	found.When(c.HTTPServer != "" && c.HTTPServer != serverOwn && c.HTTPServer != serverStandard,
+		"http_server: %q: want %s or %s", c.HTTPServer, serverOwn, serverStandard)
+	return found.Err()
 }
 
 // WithDefaults fills in the defaults.

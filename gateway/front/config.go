@@ -2,13 +2,12 @@ package front
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Defaults of Config.
@@ -71,42 +70,28 @@ const (
 
 // Validate returns everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Clients != "" && c.Clients != ClientsAll && c.Clients != ClientsStateless {
-		errs = append(errs, fmt.Errorf("clients: %q is neither %s nor %s", c.Clients, ClientsAll, ClientsStateless))
-	}
-	if c.MaxRequestBytes < 0 {
-		errs = append(errs, fmt.Errorf("max_request_bytes: %d is negative", c.MaxRequestBytes))
-	}
-	if c.MaxRequestBytes > mostRequest {
-		errs = append(errs, fmt.Errorf("max_request_bytes: %d is more than %d", c.MaxRequestBytes, mostRequest))
-	}
+	var found problems.List
+	found.When(c.Clients != "" && c.Clients != ClientsAll && c.Clients != ClientsStateless,
+		"clients: %q is neither %s nor %s", c.Clients, ClientsAll, ClientsStateless)
+	found.At("max_request_bytes", problems.Negative(c.MaxRequestBytes))
+	found.When(c.MaxRequestBytes > mostRequest, "max_request_bytes: %d is more than %d", c.MaxRequestBytes, mostRequest)
 	if most := max(c.MaxRequestBytes, wire.DefaultMaxRequest); c.MaxInFlightBytes != 0 && c.MaxInFlightBytes < 2*most {
-		errs = append(errs, fmt.Errorf("max_in_flight_bytes: %d is less than two requests of max_request_bytes, %d", c.MaxInFlightBytes, 2*most))
+		found.Add("max_in_flight_bytes: %d is less than two requests of max_request_bytes, %d", c.MaxInFlightBytes, 2*most)
 	}
-	if c.StreamsPerUser < 0 {
-		errs = append(errs, fmt.Errorf("streams_per_user: %d is negative", c.StreamsPerUser))
-	}
-	for _, d := range []struct {
-		key   string
-		value time.Duration
-	}{{"stream_after", c.StreamAfter}, {"keep_alive", c.KeepAlive}, {"ask_timeout", c.AskTimeout}} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("%s: %s is negative", d.key, d.value))
-		}
-	}
+	found.At("streams_per_user", problems.Negative(c.StreamsPerUser))
+	found.At("stream_after", problems.Negative(c.StreamAfter))
+	found.At("keep_alive", problems.Negative(c.KeepAlive))
+	found.At("ask_timeout", problems.Negative(c.AskTimeout))
 	for i, origin := range c.AllowedOrigins {
 		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			errs = append(errs, fmt.Errorf("allowed_origins[%d]: %q is not an origin: want scheme://host or scheme://host:port", i, origin))
-		}
+		found.When(err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin,
+			"allowed_origins[%d]: %q is not an origin: want scheme://host or scheme://host:port", i, origin)
 	}
 	for i, host := range c.AllowedHosts {
-		if host == "" || strings.ContainsAny(host, "/@*? ") || strings.Count(host, ":") == 1 {
-			errs = append(errs, fmt.Errorf("allowed_hosts[%d]: %q is not a host name: want it without scheme and port", i, host))
-		}
+		found.When(host == "" || strings.ContainsAny(host, "/@*? ") || strings.Count(host, ":") == 1,
+			"allowed_hosts[%d]: %q is not a host name: want it without scheme and port", i, host)
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 func (c Config) withDefaults() Config {

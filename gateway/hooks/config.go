@@ -2,13 +2,13 @@ package hooks
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -76,30 +76,26 @@ func (c Config) Validate() error {
 	if len(c) > maxHooks {
 		return fmt.Errorf("%d are more than %d", len(c), maxHooks)
 	}
-	var errs []error
+	var found problems.List
 	names := make(map[string]int)
 	for i, h := range c {
-		for _, err := range h.problems() {
-			errs = append(errs, fmt.Errorf("%s: %w", Path(i, h), err))
-		}
+		found.At(Path(i, h), h.problems()...)
 		if first, taken := names[h.Name]; taken && h.Name != "" {
-			errs = append(errs, fmt.Errorf("%s: name: hooks[%d] is called %q already: records and metrics tell them apart by their names", Path(i, h), first, h.Name))
+			found.Add("%s: name: hooks[%d] is called %q already: records and metrics tell them apart by their names", Path(i, h), first, h.Name)
 			continue
 		}
 		names[h.Name] = i
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // CheckIssuers reports issuers that are not accepted.
 func (c Config) CheckIssuers(accepted []string) error {
-	var errs []error
+	var found problems.List
 	for i, h := range c {
-		if err := h.Who.CheckIssuers(accepted); err != nil {
-			errs = append(errs, fmt.Errorf("%s: who: %w", Path(i, h), err))
-		}
+		found.At(Path(i, h)+": who", h.Who.CheckIssuers(accepted))
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Doubts reports patterns of what hooks are for that are probably a mistake, as those of limits.
@@ -122,89 +118,69 @@ func Path(i int, h Hook) string {
 // hookName matches names that are safe in labels.
 var hookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
-func (h Hook) problems() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (h Hook) problems() (found problems.List) {
 	switch {
 	case h.Name == "":
-		add("name: is needed: records and metrics have it")
+		found.Add("name: is needed: records and metrics have it")
 	case !hookName.MatchString(h.Name):
-		add("name: %q: want at most 32 letters a-z, digits, - and _", h.Name)
+		found.Add("name: %q: want at most 32 letters a-z, digits, - and _", h.Name)
 	}
-	if err := h.Who.Validate(); err != nil {
-		add("who: %w", err)
-	}
-	if err := policy.CheckPatterns("what", h.What); err != nil {
-		errs = append(errs, err)
-	}
-	if h.On != nil && len(h.On) == 0 {
-		add("on: is empty: want arguments, results or both")
-	}
+	found.At("who", h.Who.Validate())
+	found.Join(policy.CheckPatterns("what", h.What))
+	found.When(h.On != nil && len(h.On) == 0, "on: is empty: want arguments, results or both")
 	for i, on := range h.On {
-		if on != Arguments && on != Results {
-			add("on[%d]: %q: want arguments or results", i, on)
-		}
+		found.When(on != Arguments && on != Results, "on[%d]: %q: want arguments or results", i, on)
 	}
 	does := 0
 	if h.Redact != nil {
 		does++
-		errs = append(errs, under("redact", findable(h.Redact.Secrets, h.Redact.Patterns), checkText("with", h.Redact.With))...)
+		found.At("redact", findable(h.Redact.Secrets, h.Redact.Patterns)...)
+		found.At("redact: with", checkText(h.Redact.With))
 	}
 	if h.Refuse != nil {
 		does++
-		errs = append(errs, under("refuse", findable(h.Refuse.Secrets, h.Refuse.Patterns), checkText("reason", h.Refuse.Reason))...)
+		found.At("refuse", findable(h.Refuse.Secrets, h.Refuse.Patterns)...)
+		found.At("refuse: reason", checkText(h.Refuse.Reason))
 	}
 	if h.HTTP != nil {
 		does++
-		errs = append(errs, under("http", h.HTTP.problems())...)
+		found.At("http", h.HTTP.problems()...)
 	}
 	switch {
 	case does == 0:
-		add("does nothing: want redact, refuse or http, such as redact: {secrets: [aws_key]}")
+		found.Add("does nothing: want redact, refuse or http, such as redact: {secrets: [aws_key]}")
 	case does > 1:
-		add("does several things: make a hook of each of redact, refuse and http")
+		found.Add("does several things: make a hook of each of redact, refuse and http")
 	}
-	return errs
-}
-
-// under puts a key in front of problems.
-func under(key string, problems ...[]error) (errs []error) {
-	for _, err := range slices.Concat(problems...) {
-		errs = append(errs, fmt.Errorf("%s: %w", key, err))
-	}
-	return errs
+	return found
 }
 
 // findable reports what is wrong with kinds of secrets and patterns.
-func findable(secrets, patterns []string) (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(secrets) == 0 && len(patterns) == 0 {
-		add("finds nothing: want secrets, such as [aws_key], or patterns")
-	}
+func findable(secrets, patterns []string) (found problems.List) {
+	found.When(len(secrets) == 0 && len(patterns) == 0, "finds nothing: want secrets, such as [aws_key], or patterns")
 	for i, name := range secrets {
 		if _, known := builtin()[name]; !known {
-			add("secrets[%d]: %q: want one of %s", i, name, strings.Join(SecretNames(), ", "))
+			found.Add("secrets[%d]: %q: want one of %s", i, name, strings.Join(SecretNames(), ", "))
 		}
 	}
-	if len(patterns) > maxPatterns {
-		add("patterns: %d are more than %d", len(patterns), maxPatterns)
-	}
+	found.When(len(patterns) > maxPatterns, "patterns: %d are more than %d", len(patterns), maxPatterns)
 	for i, text := range patterns {
 		form, err := regexp.Compile(text)
 		switch {
 		case len(text) > maxPattern:
-			add("patterns[%d]: %d bytes are more than %d", i, len(text), maxPattern)
+			found.Add("patterns[%d]: %d bytes are more than %d", i, len(text), maxPattern)
 		case err != nil:
-			add("patterns[%d]: %w", i, err)
+			found.Add("patterns[%d]: %w", i, err)
 		case form.MatchString(""):
-			add("patterns[%d]: %q: fits the empty text, and so every text: say what is to be found", i, text)
+			found.Add("patterns[%d]: %q: fits the empty text, and so every text: say what is to be found", i, text)
 		}
 	}
-	return errs
+	return found
 }
 
-func checkText(key, text string) []error {
+func checkText(text string) error {
 	if len(text) > maxText || strings.ContainsFunc(text, unicode.IsControl) {
-		return []error{fmt.Errorf("%s: want at most %d bytes on one line", key, maxText)}
+		return fmt.Errorf("want at most %d bytes on one line", maxText)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package hooks
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Values of HTTP.OnFailure.
@@ -58,40 +58,32 @@ func (c HTTP) certificates() clienttls.Files {
 // headerName matches what may be a header.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-func (c HTTP) problems() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (c HTTP) problems() (found problems.List) {
 	scheme, loopback, err := checkURL(c.URL)
 	switch {
 	case err != nil:
-		add("url: %w", err)
+		found.Add("url: %w", err)
 	case scheme == "http" && !loopback && !c.AllowPlaintext:
-		add("url: http is only for loopback addresses; use https, or set allow_plaintext: true")
+		found.Add("url: http is only for loopback addresses; use https, or set allow_plaintext: true")
 	case scheme == "http" && !c.certificates().IsZero():
-		add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
+		found.Add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
 	}
-	if err := c.certificates().Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	found.Join(c.certificates().Validate())
 	for name, value := range c.Headers {
 		switch lower := strings.ToLower(name); {
 		case !headerName.MatchString(name):
-			add("headers: %q is not the name of a header", name)
+			found.Add("headers: %q is not the name of a header", name)
 		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" || lower == "connection":
-			add("headers[%s]: the gateway sets it", name)
+			found.Add("headers[%s]: the gateway sets it", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			add("headers[%s]: has control characters", name)
+			found.Add("headers[%s]: has control characters", name)
 		}
 	}
-	if c.Timeout < 0 || c.Timeout > mostTimeout {
-		add("timeout: %s: want at most %s", c.Timeout, mostTimeout)
-	}
-	if c.OnFailure != "" && c.OnFailure != Refused && c.OnFailure != Passed {
-		add("on_failure: %q: want refuse or pass", c.OnFailure)
-	}
-	if c.MaxBytes < 0 || c.MaxBytes > mostBytes {
-		add("max_bytes: %d: want at most 64MiB", c.MaxBytes)
-	}
-	return errs
+	found.When(c.Timeout < 0 || c.Timeout > mostTimeout, "timeout: %s: want at most %s", c.Timeout, mostTimeout)
+	found.When(c.OnFailure != "" && c.OnFailure != Refused && c.OnFailure != Passed,
+		"on_failure: %q: want refuse or pass", c.OnFailure)
+	found.When(c.MaxBytes < 0 || c.MaxBytes > mostBytes, "max_bytes: %d: want at most 64MiB", c.MaxBytes)
+	return found
 }
 
 // checkURL reads a URL. Its error does not show it: it may hold a secret.

@@ -1,14 +1,13 @@
 package view
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -55,31 +54,27 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
 // Validate returns everything that is wrong with the view alone.
 func (c Config) Validate() error {
-	var errs []error
-	if !namePattern.MatchString(c.Name) {
-		errs = append(errs, fmt.Errorf("name: %q: want a-z, 0-9 and -, at most 40", c.Name))
-	}
-	errs = append(errs, c.Rule().Validate())
-	if len(c.Instructions) > maxText {
-		errs = append(errs, fmt.Errorf("instructions: %d bytes: want at most %d", len(c.Instructions), maxText))
-	}
+	var found problems.List
+	found.When(!namePattern.MatchString(c.Name), "name: %q: want a-z, 0-9 and -, at most 40", c.Name)
+	found.Join(c.Rule().Validate())
+	found.When(len(c.Instructions) > maxText, "instructions: %d bytes: want at most %d", len(c.Instructions), maxText)
 	if c.Order != nil {
-		errs = append(errs, policy.CheckPatterns("order", c.Order))
+		found.Join(policy.CheckPatterns("order", c.Order))
 	}
 	for _, target := range slices.Sorted(maps.Keys(c.Descriptions)) {
 		key := "descriptions[" + target + "]"
 		switch text := c.Descriptions[target]; {
 		case policy.CheckTarget(target) != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", key, policy.CheckTarget(target)))
+			found.Add("%s: %w", key, policy.CheckTarget(target))
 		case strings.HasPrefix(target, mcp.KindSkills+":"):
-			errs = append(errs, fmt.Errorf("%s: clients compare the description of a skill with its %s: change it there, and remove this entry", key, mcp.SkillFile))
+			found.Add("%s: clients compare the description of a skill with its %s: change it there, and remove this entry", key, mcp.SkillFile)
 		case strings.TrimSpace(text) == "":
-			errs = append(errs, fmt.Errorf("%s: is empty", key))
+			found.Add("%s: is empty", key)
 		case len(text) > maxText:
-			errs = append(errs, fmt.Errorf("%s: %d bytes: want at most %d", key, len(text), maxText))
+			found.Add("%s: %d bytes: want at most %d", key, len(text), maxText)
 		}
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // Rule is the view as policy applies it.

@@ -30,6 +30,7 @@ var layers = []layer{
 	{level: 0, dir: "internal/trail"},
 	{level: 0, dir: "internal/loopback"},
 	{level: 0, dir: "internal/retryafter"},
+	{level: 0, dir: "internal/problems"},
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
@@ -42,35 +43,35 @@ var layers = []layer{
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
 	{level: 2, dir: "internal/record/files", ours: []string{"internal/record"}},
 	{level: 1, dir: "internal/clienttls"},
-	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/retryafter", "internal/seal"}}, // seal for what a good secret is
-	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/trail"}, // record for the digest of a session
+	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/retryafter", "internal/seal"}}, // seal for what a good secret is
+	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/trail"}, // record for the digest of a session
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
-	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
+	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "internal/kept", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 2, dir: "internal/recent", ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal"}}, // redisdb and seal for what replicas share
 	{level: 2, dir: "internal/series", ours: []string{"internal/record"}},
-	{level: 1, dir: "auth/apikey"},
-	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/loopback", "internal/mcp", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
+	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
+	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/loopback", "internal/mcp", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/loopback", "internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
-	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/retryafter", "internal/safehttp", "auth/vault"},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/problems", "internal/retryafter", "internal/safehttp", "auth/vault"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
 	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
-	{level: 2, dir: "auth/clientele", ours: []string{"internal/mcp", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/clientele", ours: []string{"internal/mcp", "internal/problems", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
-	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
+	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
-	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
+	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
+	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
-	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal", "policy/foureyes"}, // redisdb for limits and approvals of replicas, seal for the latter
+	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal", "policy/foureyes"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
@@ -88,7 +89,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
 	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for the address of a URL
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/loopback", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/loopback", "internal/problems", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
@@ -97,24 +98,24 @@ var layers = []layer{
 	{level: 1, dir: "gateway/catalog/looks", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/sessionlists", ours: []string{"internal/mcp"}, third: []string{"github.com/hashicorp/golang-lru"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd", "gateway/catalog/looks", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/looks", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
-	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}}, // policy for patterns and callers
+	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
 	{level: 1, dir: "gateway/disable", ours: []string{"internal/mcp"}},
-	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/tracing", "policy"}},
-	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "gateway/clients"}}, // clients for how much of a description is read
+	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/problems", "internal/tracing", "policy"}},
+	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
 	{level: 5, dir: "gateway/front", // seal for request state
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/problems", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 2, dir: "gateway/configtext", ours: []string{"internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3"}}, // pin for what people cannot see
-	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1"}},
+	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1", "internal/problems"}},
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                  // admin for the form of questions and answers
@@ -130,7 +131,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
 	{level: 5, dir: "gateway/diagnosis", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/deceits", "gateway/servers"}}, // admin for the form of servers, pins and findings
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
+	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/problems", "internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra"}},

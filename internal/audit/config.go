@@ -2,10 +2,10 @@ package audit
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -47,39 +47,31 @@ func (c Config) Validate() error {
 	if c.IsZero() {
 		return nil
 	}
-	var errs []error
-	if len(c.Sinks) == 0 {
-		errs = append(errs, errors.New("sinks: at least one is needed, such as {type: file, path: audit.jsonl}"))
-	}
+	var found problems.List
+	found.When(len(c.Sinks) == 0, "sinks: at least one is needed, such as {type: file, path: audit.jsonl}")
 	switch c.OnFull {
 	case "", OnFullDrop, OnFullBlock:
 	default:
-		errs = append(errs, fmt.Errorf("on_full: %q: want drop or block", c.OnFull))
+		found.Add("on_full: %q: want drop or block", c.OnFull)
 	}
-	if c.Queue < 0 || c.Queue > mostQueue {
-		errs = append(errs, fmt.Errorf("queue: %d: want 1 to %d", c.Queue, mostQueue))
-	}
+	found.When(c.Queue < 0 || c.Queue > mostQueue, "queue: %d: want 1 to %d", c.Queue, mostQueue)
 	if c.Key != "" {
-		if err := seal.Check([]byte(string(c.Key))); err != nil {
-			errs = append(errs, fmt.Errorf("key: %w", err))
-		}
+		found.At("key", seal.Check([]byte(string(c.Key))))
 	}
 	names, paths := make(map[string]int), make(map[string]int)
 	for i, s := range c.Sinks {
-		add := func(err error) { errs = append(errs, fmt.Errorf("sinks[%d]: %w", i, err)) }
-		for _, err := range s.problems() {
-			add(err)
-		}
+		path := fmt.Sprintf("sinks[%d]", i)
+		found.At(path, s.problems()...)
 		if first, taken := names[s.label()]; taken && s.Type != "" {
-			add(fmt.Errorf("name: sinks[%d] is called %q already: give each a name of its own", first, s.label()))
+			found.Add("%s: name: sinks[%d] is called %q already: give each a name of its own", path, first, s.label())
 		}
 		names[s.label()] = i
 		if first, taken := paths[s.Path]; taken && s.Path != "" {
-			add(fmt.Errorf("path: sinks[%d] writes to it already", first))
+			found.Add("%s: path: sinks[%d] writes to it already", path, first)
 		}
 		paths[s.Path] = i
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // WithDefaults fills in the defaults.

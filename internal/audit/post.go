@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
 )
@@ -171,21 +172,20 @@ func (p *poster) close() error {
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // headerProblems reports headers that cannot be sent, and a bad secret for signatures.
-func (s Sink) headerProblems() (errs []error) {
+func (s Sink) headerProblems() (found problems.List) {
 	for name, value := range s.Headers {
 		switch lower := strings.ToLower(name); {
 		case !headerName.MatchString(name):
-			errs = append(errs, fmt.Errorf("headers: %q is not the name of a header", name))
+			found.Add("headers: %q is not the name of a header", name)
 		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" || lower == "connection" || strings.HasPrefix(lower, "webhook-"):
-			errs = append(errs, fmt.Errorf("headers[%s]: the gateway sets it", name))
+			found.Add("headers[%s]: the gateway sets it", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			errs = append(errs, fmt.Errorf("headers[%s]: has control characters", name))
+			found.Add("headers[%s]: has control characters", name)
 		}
 	}
 	if s.Sign != "" {
-		if _, err := signingKey(s.Sign); err != nil {
-			errs = append(errs, fmt.Errorf("sign: %w", err))
-		}
+		_, err := signingKey(s.Sign)
+		found.At("sign", err)
 	}
-	return errs
+	return found
 }

@@ -2,8 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Types of sinks.
@@ -133,45 +132,36 @@ func (s Sink) withDefaults() Sink {
 	return s
 }
 
-func (s Sink) problems() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (s Sink) problems() (found problems.List) {
 	all := slices.Concat(types{TypeFile, TypeStdout}, remote)
 	switch {
 	case s.Type == "":
-		add("type: is needed: one of %s", strings.Join(all, ", "))
+		found.Add("type: is needed: one of %s", strings.Join(all, ", "))
 	case !slices.Contains(all, s.Type):
-		add("type: %q: want one of %s", s.Type, strings.Join(all, ", "))
+		found.Add("type: %q: want one of %s", s.Type, strings.Join(all, ", "))
 	case s.Type == TypeFile && s.Path == "":
-		add("path: is needed: the file, such as /var/log/gatehouse/audit.jsonl")
+		found.Add("path: is needed: the file, such as /var/log/gatehouse/audit.jsonl")
 	}
 	if slices.Contains(all, s.Type) {
-		errs = append(errs, s.misplaced()...)
+		found.Join(s.misplaced()...)
 	}
-	if s.Name != "" && !sinkName.MatchString(s.Name) {
-		add("name: %q: want at most 32 letters a-z, digits and -", s.Name)
-	}
-	if s.MaxBytes != 0 && s.MaxBytes < leastBytes {
-		add("max_bytes: %d: want at least 64KiB", s.MaxBytes)
-	}
-	if s.MaxAge != 0 && s.MaxAge < time.Minute {
-		add("max_age: %s: want at least 1m", s.MaxAge)
-	}
-	if s.Keep < 0 {
-		add("keep: %d is negative", s.Keep)
-	}
+	found.When(s.Name != "" && !sinkName.MatchString(s.Name), "name: %q: want at most 32 letters a-z, digits and -", s.Name)
+	found.When(s.MaxBytes != 0 && s.MaxBytes < leastBytes, "max_bytes: %d: want at least 64KiB", s.MaxBytes)
+	found.When(s.MaxAge != 0 && s.MaxAge < time.Minute, "max_age: %s: want at least 1m", s.MaxAge)
+	found.At("keep", problems.Negative(s.Keep))
 	switch s.Sync {
 	case "", SyncAlways, SyncSecond, SyncNever:
 	default:
-		add("sync: %q: want always, second or never", s.Sync)
+		found.Add("sync: %q: want always, second or never", s.Sync)
 	}
 	if slices.Contains(remote, s.Type) {
-		errs = append(errs, s.remoteProblems()...)
+		found.Join(s.remoteProblems()...)
 	}
-	return errs
+	return found
 }
 
 // misplaced reports keys that are for other types.
-func (s Sink) misplaced() (errs []error) {
+func (s Sink) misplaced() (found problems.List) {
 	file, syslog := types{TypeFile}, types{TypeSyslog}
 	for _, key := range []struct {
 		name string
@@ -185,16 +175,13 @@ func (s Sink) misplaced() (errs []error) {
 		{"facility", s.Facility != "", syslog}, {"app_name", s.AppName != "", syslog},
 		{"headers", s.Headers != nil, byHTTP}, {"sign", s.Sign != "", types{TypeWebhook}},
 	} {
-		if key.set && !slices.Contains(key.of, s.Type) {
-			errs = append(errs, fmt.Errorf("%s: is for the type %s", key.name, strings.Join(key.of, ", ")))
-		}
+		found.When(key.set && !slices.Contains(key.of, s.Type), "%s: is for the type %s", key.name, strings.Join(key.of, ", "))
 	}
-	return errs
+	return found
 }
 
 // remoteProblems reports what is wrong with a receiver.
-func (s Sink) remoteProblems() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (s Sink) remoteProblems() (found problems.List) {
 	schemes := types{"https", "http"}
 	if s.Type == TypeSyslog {
 		schemes = types{"tls", "tcp", "udp", "unix"}
@@ -202,23 +189,19 @@ func (s Sink) remoteProblems() (errs []error) {
 	to, err := target(s.URL, schemes)
 	switch {
 	case err != nil:
-		add("url: %w", err)
+		found.Add("url: %w", err)
 	case to.plain && !to.loopback && !s.AllowPlaintext:
-		add("url: %s is only for loopback addresses; use %s, or set allow_plaintext: true", to.scheme, schemes[0])
+		found.Add("url: %s is only for loopback addresses; use %s, or set allow_plaintext: true", to.scheme, schemes[0])
 	case to.scheme != schemes[0] && !s.certificates().IsZero():
-		errs = append(errs, errors.New("ca_file, cert_file and key_file: they are for "+schemes[0]+", with which the URL does not begin"))
+		found.Add("ca_file, cert_file and key_file: they are for %s, with which the URL does not begin", schemes[0])
 	}
-	if err := s.certificates().Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if s.Timeout < 0 || s.Timeout > mostTimeout {
-		add("timeout: %s: want at most 5m", s.Timeout)
-	}
+	found.Join(s.certificates().Validate())
+	found.When(s.Timeout < 0 || s.Timeout > mostTimeout, "timeout: %s: want at most 5m", s.Timeout)
 	if _, ok := facilities[s.Facility]; s.Facility != "" && !ok {
-		add("facility: %q: want user, daemon, auth, authpriv, audit, or local0 to local7", s.Facility)
+		found.Add("facility: %q: want user, daemon, auth, authpriv, audit, or local0 to local7", s.Facility)
 	}
-	if s.AppName != "" && !appName.MatchString(s.AppName) {
-		add("app_name: want at most 48 printable ASCII characters without spaces")
-	}
-	return append(errs, s.headerProblems()...)
+	found.When(s.AppName != "" && !appName.MatchString(s.AppName),
+		"app_name: want at most 48 printable ASCII characters without spaces")
+	found.Join(s.headerProblems()...)
+	return found
 }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -31,31 +31,30 @@ func (c Config) IsZero() bool { return c == Config{} }
 
 // Validate returns everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Alone && (c.Listen != "" || c.Advertise != "") {
-		errs = append(errs, errors.New("alone: there is nobody for listen and advertise: leave them out, or alone"))
-	}
+	var found problems.List
+	found.When(c.Alone && (c.Listen != "" || c.Advertise != ""),
+		"alone: there is nobody for listen and advertise: leave them out, or alone")
 	if c.Listen != "" {
 		host, _, err := splitAddress(c.Listen)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("listen: %w", err))
+			found.Add("listen: %w", err)
 		case c.Advertise == "" && !oneHost(host):
-			errs = append(errs, fmt.Errorf("advertise: needed, as listen (%s) names no host that others could connect to: write such as ${env:POD_IP}:8082", c.Listen))
+			found.Add("advertise: needed, as listen (%s) names no host that others could connect to: write such as ${env:POD_IP}:8082", c.Listen)
 		}
 	}
 	if c.Advertise != "" {
 		host, port, err := splitAddress(c.Advertise)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("advertise: %w", err))
+			found.Add("advertise: %w", err)
 		case !oneHost(host) || port == 0:
-			errs = append(errs, fmt.Errorf("advertise: %q: want the host and port that other replicas connect to", c.Advertise))
+			found.Add("advertise: %q: want the host and port that other replicas connect to", c.Advertise)
 		case c.Listen == "":
-			errs = append(errs, errors.New("advertise: it is of use beside listen only"))
+			found.Add("advertise: it is of use beside listen only")
 		}
 	}
-	return errors.Join(errs...)
+	return found.Err()
 }
 
 // splitAddress splits host:port. The host may be empty.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // DefaultPrefix is the default of Config.Prefix.
@@ -50,21 +51,14 @@ func (c Config) IsZero() bool { return c == Config{} }
 // Validate reports all errors of the configuration. The error never contains the URL, which
 // may hold a password.
 func (c Config) Validate() error {
-	var errs []error
+	var found problems.List
 	p, err := c.place()
-	if err != nil {
-		errs = append(errs, fmt.Errorf("url: %w", err))
-	}
-	if err := c.files().Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if err == nil && !p.tls && !c.files().IsZero() {
-		errs = append(errs, errors.New("ca_file, cert_file and key_file: they are for rediss, with which the URL does not begin"))
-	}
-	if strings.ContainsAny(c.Prefix, "{}*?[]\\ ") {
-		errs = append(errs, fmt.Errorf("prefix: %q: want no braces, patterns or spaces in it", c.Prefix))
-	}
-	return errors.Join(errs...)
+	found.When(err != nil, "url: %w", err)
+	found.Join(c.files().Validate())
+	found.When(err == nil && !p.tls && !c.files().IsZero(),
+		"ca_file, cert_file and key_file: they are for rediss, with which the URL does not begin")
+	found.When(strings.ContainsAny(c.Prefix, "{}*?[]\\ "), "prefix: %q: want no braces, patterns or spaces in it", c.Prefix)
+	return found.Err()
 }
 
 func (c Config) files() clienttls.Files {

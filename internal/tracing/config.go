@@ -1,7 +1,6 @@
 package tracing
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // defaultPath is where a collector takes traces (OTLP/HTTP).
@@ -54,30 +54,29 @@ func (c Config) Validate() error {
 	if c.IsZero() {
 		return nil
 	}
-	var errs []error
+	var found problems.List
 	if u, err := url.Parse(c.Endpoint); c.Endpoint == "" {
-		errs = append(errs, errors.New("endpoint: is needed: the URL of a collector, such as https://otel.example.com:4318"))
+		found.Add("endpoint: is needed: the URL of a collector, such as https://otel.example.com:4318")
 	} else if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		errs = append(errs, errors.New("endpoint: want an http or https URL, such as https://otel.example.com:4318"))
+		found.Add("endpoint: want an http or https URL, such as https://otel.example.com:4318")
 	} else if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		errs = append(errs, errors.New("endpoint: user, query and fragment do not belong in it: put credentials into headers"))
+		found.Add("endpoint: user, query and fragment do not belong in it: put credentials into headers")
 	}
 	if files := c.certificates(); !files.IsZero() && !strings.HasPrefix(c.Endpoint, "https:") {
-		errs = append(errs, errors.New("ca_file, cert_file and key_file: they are for https, with which the endpoint does not begin"))
-	} else if err := files.Validate(); err != nil {
-		errs = append(errs, err)
+		found.Add("ca_file, cert_file and key_file: they are for https, with which the endpoint does not begin")
+	} else {
+		found.Join(files.Validate())
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		if !httpguts.ValidHeaderFieldName(name) {
-			errs = append(errs, fmt.Errorf("headers: %q is not the name of a header", name))
+			found.Add("headers: %q is not the name of a header", name)
 		} else if !httpguts.ValidHeaderFieldValue(string(c.Headers[name])) {
-			errs = append(errs, fmt.Errorf("headers: %s: the value has characters that no header may have", name))
+			found.Add("headers: %s: the value has characters that no header may have", name)
 		}
 	}
-	if _, err := c.share(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, err := c.share()
+	found.Join(err)
+	return found.Err()
 }
 
 // share is which share of the calls is traced.

@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // defaultLifetime is the lifetime of access tokens.
@@ -76,50 +77,33 @@ var scopeToken = regexp.MustCompile(`^[!#-\[\]-~]+$`)
 
 // Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := checkURL(c.URL); err != nil {
-		add("url: %w", err)
-	}
-	if len(c.Resources) == 0 {
-		add("resources: at least one is needed")
-	}
-	if len(c.Users) == 0 {
-		add("users: at least one is needed")
-	}
+	var found problems.List
+	found.At("url", checkURL(c.URL))
+	found.When(len(c.Resources) == 0, "resources: at least one is needed")
+	found.When(len(c.Users) == 0, "users: at least one is needed")
 	subjects := map[string]bool{}
 	for i, u := range c.Users {
-		if u.Subject == "" || u.Name == "" {
-			add("users[%d]: subject and name are needed", i)
-		}
-		if subjects[u.Subject] {
-			add("users[%d]: subject %q is taken", i, u.Subject)
-		}
+		found.When(u.Subject == "" || u.Name == "", "users[%d]: subject and name are needed", i)
+		found.When(subjects[u.Subject], "users[%d]: subject %q is taken", i, u.Subject)
 		subjects[u.Subject] = true
 	}
 	for i, client := range c.Clients {
-		if client.ID == "" || client.Secret == "" {
-			add("clients[%d]: id and secret are needed", i)
-		}
+		found.When(client.ID == "" || client.Secret == "", "clients[%d]: id and secret are needed", i)
 		if subjects[client.ID] { // the client is the subject of its own tokens: RFC 9068 §5
-			add("clients[%d]: id %q is the subject of somebody else", i, client.ID)
+			found.Add("clients[%d]: id %q is the subject of somebody else", i, client.ID)
 		}
 		subjects[client.ID] = true
 	}
 	for i, s := range c.Scopes {
-		if !scopeToken.MatchString(s.Name) {
-			add("scopes[%d]: %q is not a scope", i, s.Name)
-		}
+		found.When(!scopeToken.MatchString(s.Name), "scopes[%d]: %q is not a scope", i, s.Name)
 	}
 	for _, audience := range c.audiences() {
 		if u, err := url.Parse(audience); err != nil || !u.IsAbs() || u.Fragment != "" {
-			add("%q is not a resource: want an absolute URI without a fragment", audience)
+			found.Add("%q is not a resource: want an absolute URI without a fragment", audience)
 		}
 	}
-	if c.Lifetime < 0 || c.TokenLifetime < 0 {
-		add("lifetime: negative")
-	}
-	return errors.Join(errs...)
+	found.When(c.Lifetime < 0 || c.TokenLifetime < 0, "lifetime: negative")
+	return found.Err()
 }
 
 // audiences returns all possible audiences of tokens.

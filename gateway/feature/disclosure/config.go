@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Modes: what tools/list says of a tool.
@@ -38,17 +40,11 @@ type Config struct {
 // Validate reports everything that is wrong with the configuration. It does not read the
 // directory of descriptions.
 func (c Config) Validate() error {
-	var errs []error
-	if err := CheckMode(c.Mode); err != nil {
-		errs = append(errs, fmt.Errorf("mode: %w", err))
-	}
-	switch {
-	case c.Grant < 0:
-		errs = append(errs, fmt.Errorf("grant: %s is negative", c.Grant))
-	case c.Grant > maxGrant:
-		errs = append(errs, fmt.Errorf("grant: %s is longer than %s", c.Grant, maxGrant))
-	}
-	return errors.Join(errs...)
+	var found problems.List
+	found.At("mode", CheckMode(c.Mode))
+	found.At("grant", problems.Negative(c.Grant))
+	found.When(c.Grant > maxGrant, "grant: %s is longer than %s", c.Grant, maxGrant)
+	return found.Err()
 }
 
 // CheckMode reports what is wrong with a mode; "" means none is set.
