@@ -14,18 +14,10 @@ import (
 // count until they fail. The oldest stream makes room for a new one.
 const MaxStreams = 16
 
-// Writer is an event stream that is being written to a client (stream.Stream).
-type Writer interface {
-	// Send sends an event. It returns false if there is no room for it, or the client is gone.
-	Send(id string, data []byte) bool
-	// Usable reports whether events may still reach the client.
-	Usable() bool
-}
-
 // Stream is a GET stream, or that of HTTP+SSE: for what belongs to none of a client's requests.
 type Stream struct {
 	name string // its name in the event log
-	to   Writer
+	to   *stream.Stream
 	over chan struct{}
 }
 
@@ -33,7 +25,7 @@ type Stream struct {
 func (st *Stream) Over() <-chan struct{} { return st.over }
 
 // OpenPlain directs events to a stream of HTTP+SSE.
-func (s *Session) OpenPlain(to Writer) *Stream {
+func (s *Session) OpenPlain(to *stream.Stream) *Stream {
 	st := &Stream{to: to, over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +37,7 @@ func (s *Session) OpenPlain(to Writer) *Stream {
 // Open directs events to a GET stream. First it sends what an earlier stream did not deliver,
 // or what came while there was none. after is the client's position in the stream that it has
 // given up. priming says that the stream begins with an event that carries only an id.
-func (s *Session) Open(to Writer, after stream.Position, priming bool) *Stream {
+func (s *Session) Open(to *stream.Stream, after stream.Position, priming bool) *Stream {
 	st := &Stream{name: stream.SessionName(s.deps.NewID()), to: to, over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,14 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
-
-// nowhere is a client that reads nothing.
-type nowhere struct{}
-
-func (nowhere) Send(string, []byte) bool { return false }
-func (nowhere) Usable() bool             { return false }
 
 // TestLeave: a replica that stops gives up the sessions for which nothing runs. A session of
 // HTTP+SSE ends with its stream; until then its messages are served here.
@@ -30,10 +25,10 @@ func TestLeave(t *testing.T) {
 	all := NewSessions(Deps{Store: store, NewID: func() string { return "x-1" }, GiveUp: func(key string) { givenUp = append(givenUp, key) }})
 	idle, _ := all.hold("u:idle", false)
 	sse, _ := all.hold("u:sse", false)
-	stream := sse.OpenPlain(nowhere{})
+	open := sse.OpenPlain(&stream.Stream{})
 	all.Leave(t.Context())
 	select {
-	case <-stream.Over():
+	case <-open.Over():
 	default:
 		t.Error("the stream of HTTP+SSE stays open")
 	}
