@@ -91,7 +91,7 @@ func TestGuests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const key = "u:~1"
 		var l lifecycle
-		s := guests{counted: &l}
+		s := guests{counted: &l, here: make(map[string]*guest)}
 		enter := func(state string, leaving, counted, ok bool) {
 			t.Helper()
 			left := false

@@ -141,7 +141,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.draining, f.beginDrain = context.WithCancel(context.Background())
 	f.quiet, f.endStreams = context.WithCancel(context.Background())
-	f.guests.counted = &f.lifecycle
+	f.guests.counted, f.guests.here = &f.lifecycle, make(map[string]*guest)
 	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.deps.Metrics.written,
 		Panicked: func(cause any) { f.recovered(cause, "") }}
 	f.prefix = deps.Cluster.Self()

@@ -42,9 +42,6 @@ func (s *guests) enter(key, state string, leave func()) (found waiting, ok bool)
 	}
 	if g == nil {
 		g = &guest{}
-		if s.here == nil {
-			s.here = make(map[string]*guest)
-		}
 		s.here[key] = g
 		if leave != nil {
 			g.left = make(chan struct{})
