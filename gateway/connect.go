@@ -280,10 +280,10 @@ func Try(ctx context.Context, file string, text []byte, only string, env func(st
 	return try(ctx, l.Config, only, version, log)
 }
 
-// TryBlindly is Try for the text of somebody who may use neither the environment and the files of
+// tryBlindly is Try for the text of somebody who may use neither the environment and the files of
 // this machine, nor its programs, nor the services of the host itself, but for those of a server that is
 // configured.
-func TryBlindly(ctx context.Context, text []byte, only string, configured []upstream.Config, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
+func tryBlindly(ctx context.Context, text []byte, only string, configured []upstream.Config, env func(string) (string, bool), version string, log *slog.Logger) (reports []UpstreamReport, doubts []config.Problem, err error) {
 	l, err := config.ReadBlindly("", text, env)
 	if err != nil {
 		return nil, nil, err
@@ -372,7 +372,7 @@ func probed(ctx context.Context, g *Gateway, p admin.Attempt) (admin.Probed, err
 	if g.file != nil && g.graph().cfg.Admin.Console.Save {
 		reports, doubts, err = Try(ctx, g.file.Path, text, p.Server, known, version, log)
 	} else {
-		reports, doubts, err = TryBlindly(ctx, text, p.Server, g.graph().cfg.Upstreams, given, version, log)
+		reports, doubts, err = tryBlindly(ctx, text, p.Server, g.graph().cfg.Upstreams, given, version, log)
 	}
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		return admin.Probed{}, &admin.BadDraft{Problems: settings.Problems(bad)}

@@ -230,7 +230,7 @@ func TestTryBlindlyReachesNoHostServices(t *testing.T) {
 	stop() // nothing is to be reached
 	none := func(string) (string, bool) { return "169.254.169.254", true }
 	try := func(fields string, configured []upstream.Config) error {
-		_, _, err := TryBlindly(ctx, []byte("upstreams: [{name: a, allow_plaintext: true, "+fields+"}]\n"), "", configured, none, "test", slog.New(slog.DiscardHandler))
+		_, _, err := tryBlindly(ctx, []byte("upstreams: [{name: a, allow_plaintext: true, "+fields+"}]\n"), "", configured, none, "test", slog.New(slog.DiscardHandler))
 		return err
 	}
 	for _, fields := range []string{
