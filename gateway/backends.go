@@ -130,11 +130,8 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []BackendRepo
 	stop := run(a.Run)
 	look := time.NewTicker(lookAtIssuers)
 	defer look.Stop()
-	for waits := true; waits && ctx.Err() == nil; {
-		waits = false
-		for _, s := range a.Status() {
-			waits = waits || s.Fetched.IsZero() && s.Failures == 0
-		}
+	waits := func(s auth.Status) bool { return s.Fetched.IsZero() && s.Failures == 0 }
+	for slices.ContainsFunc(a.Status(), waits) && ctx.Err() == nil {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
