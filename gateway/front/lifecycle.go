@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -118,7 +117,7 @@ func (f *Front) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	cut := f.CancelAll(live.ErrClosing) + f.guests.giveUpAll()
+	cut := f.CancelAll() + f.guests.giveUpAll()
 	select {
 	case <-ended:
 		if cut > 0 {

@@ -253,10 +253,10 @@ func (a *Sessions) StopListening() {
 	}
 }
 
-// CancelAll cancels the calls of all sessions, and returns how many there were.
-func (a *Sessions) CancelAll(why error) (calls int) {
+// CancelAll cancels the calls of all sessions with ErrClosing, and returns how many there were.
+func (a *Sessions) CancelAll() (calls int) {
 	for _, s := range a.list() {
-		calls += s.cancelAll(why)
+		calls += s.cancelAll(ErrClosing)
 	}
 	return calls
 }
