@@ -60,7 +60,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected) {
 
 // member returns one message of a batch, which is answered to w.
 func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.Refusal) {
-	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, header: p.header, message: p.batch[i], old: p.old, on: p.on, since: p.since}
+	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, header: p.header, message: p.batch[i], inBatch: true, old: p.old, on: p.on, since: p.since}
 	err := p.errs[i]
 	if err == nil {
 		one.params, err = readParams(one.message)

@@ -2,8 +2,11 @@ package front
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -26,5 +29,28 @@ func TestBatches(t *testing.T) {
 		{name: "P9/75 of a later revision", header: later, body: `[` + ping + `]`, status: 400, want: []string{`-32600`}},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+}
+
+// TestMemberWhoseSessionMoves: if another replica takes over the session after a batch was
+// accepted, a member that has not begun is refused and did not run. Its client can send it again.
+func TestMemberWhoseSessionMoves(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	c := a.client(v2503)
+	m, err := wire.Scan([]byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(soon(t), http.MethodPost, "/", http.NoBody)
+	r.Header.Set(wire.HeaderSession, c.Session)
+	p := &posted{r: r, caller: mcp.NewCaller(mcp.Caller{}), batch: []wire.Message{m}, errs: []error{nil}}
+	var w collected
+	b.front.answerMember(p, 0, &w)
+	if got := string(w.body); !strings.Contains(got, `"id":7,"error":{"code":50303`) || !strings.Contains(got, `"executed":"no"`) {
+		t.Errorf("got %s", got)
+	}
+	if a.calls()+b.calls() > 0 {
+		t.Error("it has run")
 	}
 }

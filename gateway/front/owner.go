@@ -33,7 +33,7 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // refused.
 func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(p.r)
-	if came && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) { // the other replica can have it
+	if came && !p.inBatch && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) { // the other replica can have it
 		cluster.Moved(p.w)
 		return forwarded
 	}
@@ -56,6 +56,8 @@ func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 				f.deps.Arrived(home.Key())
 			}
 			return nil
+		case p.inBatch: // the batch was for this replica, and only a whole one can be sent to another
+			return f.refuseSession(session.ErrMoved)
 		case came: // a forwarded request is never forwarded again
 			cluster.Moved(p.w)
 			return forwarded

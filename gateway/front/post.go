@@ -25,6 +25,7 @@ type posted struct {
 	params  params
 	batch   []wire.Message // in place of message
 	errs    []error        // of the messages of batch
+	inBatch bool           // it is one message of a batch
 	old     bool           // HTTP+SSE: the answer, if any, goes to the stream of another request
 	on      *oldStream     // that stream
 	room    *mcp.Room      // for a large body, nil for a small one
