@@ -27,7 +27,8 @@ type sessions struct {
 	logRoom *mcp.Memory          // for event logs; with Redis, for those of the sessions that are held
 	closed  atomic.Bool
 	stop    context.CancelFunc // ends run; done waits for it
-	done    sync.WaitGroup
+	done    sync.WaitGroup     // run, and what endedLater starts
+	ending  sync.Mutex         // taken to set closed, and to start what done waits for before that
 
 	known atomic.Int64
 	held  sync.Map // *held by name
@@ -263,7 +264,7 @@ func (s *sessions) tell(ctx context.Context, h *held, c change) error {
 	err := s.place.write(ctx, h, c)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		s.endedInTurn(h, s.count.gone)
+		s.endedLater(h, s.count.gone)
 	case errors.Is(err, ErrMoved):
 		s.drop(h)
 	}
@@ -293,6 +294,20 @@ func (s *sessions) endedInTurn(h *held, why cause) {
 		h.done()
 		s.onEnd(h)
 		_ = h.await(context.Background()) // nobody keeps the turn of a session that has ended
+	}
+}
+
+// endedLater is ended for a caller who may hold what onEnd waits for, such as the lock of a stream
+// whose event it adds: onEnd has a goroutine of its own, which close waits for.
+func (s *sessions) endedLater(h *held, why cause) {
+	if !s.drop(h) {
+		return
+	}
+	why.Inc()
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if !s.closed.Load() {
+		s.done.Go(func() { s.onEnd(h) })
 	}
 }
 

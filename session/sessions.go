@@ -86,7 +86,9 @@ func (s *sessions) Log() EventLog { return eventLog{s} }
 
 // close stops the goroutine without ending sessions, and reports whether this is the first call.
 func (s *sessions) close() bool {
+	s.ending.Lock()
 	first := s.closed.CompareAndSwap(false, true)
+	s.ending.Unlock()
 	s.stop()
 	s.done.Wait()
 	if first {

@@ -252,6 +252,36 @@ func TestForwardedOnce(t *testing.T) {
 	}
 }
 
+// TestRecordVanishes: when Redis has lost a session, an event for it ends the session here, too:
+// its stream, and no request of it hangs.
+func TestRecordVanishes(t *testing.T) {
+	redis := redistest.Start(t)
+	a := newReplica(t, redis)
+	c := a.client(v2511)
+	x := follow(t, c, "")
+	a.script.waitListening(t, 1)
+	held := a.front.Known(keyOf(c))
+	if n, err := redis.Client().Del(t.Context(), a.front.deps.RecordKey(keyOf(c))).Result(); n != 1 || err != nil {
+		t.Fatalf("%d records were deleted: %v", n, err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.script.emit(mcp.NoteToolsListChanged, `{}`)
+	}()
+	receive(t, "the event", done)
+	receive(t, "the end of the session", held.Gone())
+	if m, err := x.Until(mcp.NoteToolsListChanged); err == nil {
+		_, err = x.Next()
+		if err == nil {
+			t.Errorf("the stream goes on after %s", m.Text)
+		}
+	}
+	if m, _, err := c.Call(soon(t), mcp.MethodToolsCall, `{"name":"echo"}`); err == nil && m.Error == nil {
+		t.Errorf("a call of the session: %s", m.Text)
+	}
+}
+
 // TestOwnerGoesWithACall: if an owner goes during a call, the client is told that it is
 // unknown whether the call has run. A notification must be sent again.
 func TestOwnerGoesWithACall(t *testing.T) {
