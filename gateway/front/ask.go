@@ -40,6 +40,10 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	call := &r.call
 	for round := 1; ; round++ {
 		reply, err := r.handler.Handle(ctx, call)
+		if round > 1 && mcp.FailureOf(err) == failure.StateInvalid { // its client knows of no state
+			err = mcp.Errorf(failure.UpstreamTimeout, "the answer to the server's question came too late, so the call was given up: it may or may not have run").
+				WithData(refuse.Data(false, mcp.ExecutedUnknown))
+		}
 		if err != nil || reply == nil || reply.Ask == nil {
 			r.tellDone(nil)
 			return reply, err

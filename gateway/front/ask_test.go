@@ -336,3 +336,30 @@ func TestDeclared(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswerTooLate: a client with a session does not hear of the state of its call's rounds, which
+// is the gateway's own.
+func TestAnswerTooLate(t *testing.T) {
+	b := newBench(t, Config{})
+	c := mcptest.NewClient(b.url, wire.Lookup(v2511))
+	c.Caps = `{"elicitation":{}}`
+	if err := c.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	x, err := c.Send(soon(t), mcp.MethodToolsCall, `{"name":"ask-late"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	question, err := x.Until(mcp.MethodElicit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Answer(soon(t), question.ID, `{"action":"decline"}`); err != nil {
+		t.Fatal(err)
+	}
+	m, err := x.Response()
+	if err != nil || !strings.Contains(m.Text, `"code":50401`) || !strings.Contains(m.Text, `"executed":"unknown"`) || strings.Contains(m.Text, "requestState") {
+		t.Errorf("got %s %v", m.Text, err)
+	}
+}

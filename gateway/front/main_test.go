@@ -176,6 +176,11 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		reply, err := s.ask(c)
 		reply.Ask.Here = true
 		return reply, err
+	case "ask-late":
+		if c.State != "" {
+			return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers")
+		}
+		return s.ask(c)
 	case "ask-twice":
 		return askTwice(c)
 	case "patience":
