@@ -21,7 +21,8 @@ type Deps struct {
 	// OnEnd is called once for each session that was deleted or idle for too long, with its
 	// last record and without a lock held. The record of a session that was never read here has
 	// nothing but its user and its id. It delays the caller that ended the session, or noticed
-	// its end, so it should not block. May be nil.
+	// that it was idle for too long, so it should not block. For a session that Redis has lost it
+	// has a goroutine of its own: whoever noticed may hold a lock. Close waits for it. May be nil.
 	OnEnd func(Record)
 	// Fence returns the key in Redis that names the owner of a session, and this replica's
 	// token there. It takes the session's key. Redis refuses a write of the store unless the
