@@ -341,11 +341,7 @@ func TestDeclared(t *testing.T) {
 // is the gateway's own.
 func TestAnswerTooLate(t *testing.T) {
 	b := newBench(t, Config{})
-	c := mcptest.NewClient(b.url, wire.Lookup(v2511))
-	c.Caps = `{"elicitation":{}}`
-	if err := c.Open(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	c := b.client(v2511, `{"elicitation":{}}`)
 	x, err := c.Send(soon(t), mcp.MethodToolsCall, `{"name":"ask-late"}`)
 	if err != nil {
 		t.Fatal(err)
