@@ -338,24 +338,26 @@ func TestDeclared(t *testing.T) {
 }
 
 // TestAnswerTooLate: a client with a session does not hear of the state of its call's rounds, which
-// is the gateway's own.
+// is the gateway's own. It hears whether the call may have run.
 func TestAnswerTooLate(t *testing.T) {
-	b := newBench(t, Config{})
-	c := b.client(v2511, `{"elicitation":{}}`)
-	x, err := c.Send(soon(t), mcp.MethodToolsCall, `{"name":"ask-late"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	question, err := x.Until(mcp.MethodElicit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Answer(soon(t), question.ID, `{"action":"decline"}`); err != nil {
-		t.Fatal(err)
-	}
-	m, err := x.Response()
-	if err != nil || !strings.Contains(m.Text, `"code":50401`) || !strings.Contains(m.Text, `"executed":"unknown"`) || strings.Contains(m.Text, "requestState") {
-		t.Errorf("got %s %v", m.Text, err)
+	for tool, executed := range map[string]string{"ask-late": "unknown", "approve-late": "no"} {
+		b := newBench(t, Config{})
+		c := b.client(v2511, `{"elicitation":{}}`)
+		x, err := c.Send(soon(t), mcp.MethodToolsCall, `{"name":"`+tool+`"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		question, err := x.Until(mcp.MethodElicit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Answer(soon(t), question.ID, `{"action":"decline"}`); err != nil {
+			t.Fatal(err)
+		}
+		m, err := x.Response()
+		if err != nil || !strings.Contains(m.Text, `"code":50401`) || !strings.Contains(m.Text, `"executed":"`+executed+`"`) || strings.Contains(m.Text, "requestState") {
+			t.Errorf("%s: got %s %v", tool, m.Text, err)
+		}
 	}
 }

@@ -176,11 +176,15 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		reply, err := s.ask(c)
 		reply.Ask.Here = true
 		return reply, err
-	case "ask-late":
+	case "ask-late", "approve-late":
 		if c.State != "" {
 			return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers")
 		}
-		return s.ask(c)
+		reply, err := s.ask(c)
+		if c.Name == "approve-late" {
+			reply.Ask.Requests[0].Key = mcp.OwnKey + "approval"
+		}
+		return reply, err
 	case "ask-twice":
 		return askTwice(c)
 	case "patience":
