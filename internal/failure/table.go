@@ -210,7 +210,7 @@ var table = [...]row{
 	UpstreamTooLarge:    {"GH-UPSTREAM-TOO-LARGE", 50203, Depends, "the answer of the upstream is larger than the limit"},
 	UpstreamLogin:       {"GH-UPSTREAM-LOGIN", 50204, Never, "the upstream refuses the credential, or the gateway has none for it"},
 	UpstreamSessionLost: {"GH-UPSTREAM-SESSION-LOST", 50205, Depends, "the upstream forgot its session with the gateway, or another replica took the session over"},
-	UpstreamTimeout:     {"GH-UPSTREAM-TIMEOUT", 50401, Depends, "the upstream did not answer in time"},
+	UpstreamTimeout:     {"GH-UPSTREAM-TIMEOUT", 50401, Depends, "the upstream did not answer in time, or an answer to a question in mid-call came too late"},
 	UpstreamLimited:     {"GH-UPSTREAM-LIMITED", 42901, Later, "the upstream takes no more requests for now"},
 	UpstreamBusy:        {"GH-UPSTREAM-BUSY", 50302, Later, "more calls than allowed run and wait at the upstream"},
 	UpstreamClosing:     {"GH-UPSTREAM-CLOSING", 50301, Depends, "the upstream is taken out of service, by a reload or a stop of the gateway"},
