@@ -282,19 +282,13 @@ func (s *sessions) end(ctx context.Context, h *held, why cause, left time.Durati
 			return err
 		}
 	}
-	s.endedInTurn(h, why)
-	return nil
-}
-
-// endedInTurn is ended for a caller that has the turn. It gives the turn away for the
-// duration: whoever is told may wait for somebody who waits for the turn.
-func (s *sessions) endedInTurn(h *held, why cause) {
 	if s.drop(h) {
 		why.Inc()
-		h.done()
+		h.done() // for a while: whoever is told may wait for somebody who waits for the turn
 		s.onEnd(h)
 		_ = h.await(context.Background()) // nobody keeps the turn of a session that has ended
 	}
+	return nil
 }
 
 // endedLater is ended for a caller who may hold what onEnd waits for, such as the lock of a stream
