@@ -37,18 +37,20 @@ func (u unasked) Error() string { return string(u) }
 // run makes the rounds, each as the caller whose token came with the answers, so that a loss of
 // rights takes effect at once. None is made for a caller whose proof has expired.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
-	call, begun := &r.call, false // whether a server has the call, and asked
+	call, executed := &r.call, mcp.ExecutedNo // as far as the questions show
 	for round := 1; ; round++ {
 		reply, err := r.handler.Handle(ctx, call)
 		if round > 1 && mcp.FailureOf(err) == failure.StateInvalid { // its client knows of no state
-			err = tooLate(begun)
+			err = refuse.TooLateError(executed)
 		}
 		if err != nil || reply == nil || reply.Ask == nil {
 			r.tellDone(nil)
 			return reply, err
 		}
 		asked := reply.Ask
-		begun = begun || !ours(asked)
+		if !ours(asked) {
+			executed = mcp.ExecutedUnknown
+		}
 		r.tellDone(asked.Requests)
 		if asked.Anew {
 			return r.notAsked(r.urlRequired(asked.Requests))
@@ -82,16 +84,6 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 // ours reports whether the gateway itself asks, which it does before a server has the call.
 func ours(asked *mcp.Ask) bool {
 	return len(asked.Requests) == 1 && strings.HasPrefix(asked.Requests[0].Key, mcp.OwnKey)
-}
-
-// tooLate is the error of a call that was given up before the answer to its question came.
-func tooLate(begun bool) error {
-	if !begun {
-		return mcp.Errorf(failure.UpstreamTimeout, "the answer to the question came too late, so the call was given up: it has not run; make it again").
-			WithData(refuse.Data(true, mcp.ExecutedNo))
-	}
-	return mcp.Errorf(failure.UpstreamTimeout, "the answer to the server's question came too late, so the call was given up: it may or may not have run").
-		WithData(refuse.Data(false, mcp.ExecutedUnknown))
 }
 
 // notAsked ends the call whose client cannot be asked: with what the model can react to.

@@ -72,6 +72,14 @@ func DroppedError() *mcp.Error {
 	return mayHaveRun(failure.AnswerDropped, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 }
 
+// TooLateError is the answer to a call that was given up before its client answered a question.
+func TooLateError(executed mcp.Executed) *mcp.Error {
+	if executed == mcp.ExecutedNo {
+		return notRun(failure.UpstreamTimeout, "the answer to the question came too late, so the call was given up: it has not run; make it again")
+	}
+	return mayHaveRun(failure.UpstreamTimeout, "the answer to the server's question came too late, so the call was given up: it may or may not have run")
+}
+
 // ExpiredError is the answer to a call that cannot continue: its caller's proof has expired.
 func ExpiredError() *mcp.Error {
 	return mayHaveRun(failure.TokenExpired, "the access token of this request has expired while it waited: make it again with a new one")
