@@ -184,6 +184,9 @@ func (m *members) renewed(asked, answered time.Duration, began int64, leases map
 	switch {
 	case lapsed:
 		m.count.leaseLate.Inc()
+		for _, p := range m.peers {
+			p.closeIdle() // a replica that was stopped has connections that the others gave up meanwhile
+		}
 		m.generation.Add(1)
 		m.log.Warn("the lease of this replica had ended: others may have taken sessions over", failure.LeaseLost.Attr())
 	case before:

@@ -129,6 +129,37 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
+// TestLapsedConnections: a replica whose lease had ended opens new connections to the others. They
+// may have given up the old ones, and a request that meets the end of one may have been done.
+func TestLapsedConnections(t *testing.T) {
+	redis := redistest.Start(t)
+	rare := func(_ *Config, _ *Deps, times *times) {
+		times.lease, times.beat = time.Hour, time.Hour // only this test renews, and nothing else asks the others
+	}
+	a, b := startHouse(t, redis, sayWho, rare), startHouse(t, redis, sayWho, rare)
+	b.own(t, some("x"))
+	if who := a.get(t, "/u1/x"); who != b.Self() {
+		t.Fatalf("%s answers", who)
+	}
+	client := redis.Client()
+	defer client.Close()
+	peer := a.members.peer(b.Self())
+	if peer.conns.Load() == 0 {
+		t.Fatal("no connection is open")
+	}
+	client.Del(t.Context(), a.members.db.Key(leasePrefix+a.Self()))
+	a.members.renew()
+	if counted(t, a.members.count.leaseLate) != 1 {
+		t.Fatal("the lease counts as held all the time")
+	}
+	if n := peer.conns.Load(); n > 0 {
+		t.Errorf("%d connections of before are open", n)
+	}
+	if who := a.get(t, "/u1/x"); who != b.Self() {
+		t.Errorf("%s answers afterwards", who)
+	}
+}
+
 // TestRevised: the lease names the revision of the configuration, also after a reload.
 func TestRevised(t *testing.T) {
 	redis := redistest.Start(t)
