@@ -11,9 +11,9 @@
 // It owns the order of start and stop (lifecycle.go), what the configuration shapes (graph.go) and
 // how a reload replaces it (reload.go), the order of the pipeline (pipeline.go), the routes
 // (routes.go), what replicas share (replicas.go), what operators' questions are answered from
-// (operators.go), and connecting to servers without serving anybody (connect.go). It leaves the
+// (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
 // configuration to gateway/config, records to gateway/events, the answers themselves to the packages
-// that gateway/admin is made of, signals and exit codes to cmd/gatehouse, and everything about MCP to
+// that gateway/admin is made of, what a trial finds to gateway/trial, signals and exit codes to cmd/gatehouse, and everything about MCP to
 // the packages below.
 //
 // A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for the keys

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -375,18 +376,18 @@ func TestRunListenerFails(t *testing.T) {
 	}
 }
 
-func TestConnect(t *testing.T) {
+func TestInspector(t *testing.T) {
 	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	off := false
-	reports, _, _, err := Connect(t.Context(), Config{Upstreams: []upstream.Config{
+	reports, _, _, err := trial.Connect(t.Context(), Inspector("1", slog.New(slog.DiscardHandler)), Config{Upstreams: []upstream.Config{
 		{Name: "good", URL: startPeer(t, false, says("x")).url, Revision: "2025-06-18"},
 		{Name: "off", URL: "https://off.example", Enabled: &off},
 		{Name: "dead", URL: "http://" + dead},
-	}}, "", "1", slog.New(slog.DiscardHandler))
+	}}, "")
 	if err != nil || len(reports) != 2 {
 		t.Fatalf("%v, %d reports; want 2", err, len(reports))
 	}
-	want := UpstreamReport{Name: "good", State: "up", Revision: "2025-06-18", Server: "peer 1", Tools: 1}
+	want := trial.Report{Name: "good", State: "up", Revision: "2025-06-18", Server: "peer 1", Tools: 1}
 	if diff := cmp.Diff(want, reports[0]); diff != "" {
 		t.Errorf("good (-want +got):\n%s", diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -95,7 +97,7 @@ func newAPI(g *Gateway) *admin.API {
 		State: settings.State,
 		Settings: admin.Settings{
 			Text: settings.Text, Effective: settings.Effective, History: settings.Changes, Check: settings.Check, Save: settings.Save, Saves: settings.Saves,
-			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return probed(ctx, g, p) },
+			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return tries(g).Probe(ctx, p) },
 		},
 	})
 }
@@ -104,6 +106,16 @@ func newAPI(g *Gateway) *admin.API {
 func (g *graph) refuses(caller *mcp.Caller) bool {
 	users := g.viewUsers[caller.View]
 	return users != nil && users.First(caller) < 0
+}
+
+// tries returns what operators try servers with.
+func tries(g *Gateway) trial.Desk {
+	now := g.graph().cfg
+	d := trial.Desk{Inspect: Inspector(g.services.version, slog.New(slog.DiscardHandler)), Configured: now.Upstreams}
+	if g.file != nil && now.Admin.Console.Save {
+		d.File = g.file.Path
+	}
+	return d
 }
 
 // listsOf returns what the lists of callers are made of.

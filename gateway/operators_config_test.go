@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -13,7 +10,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // TestConfigurationOfOperators: operators see the file, what holds and its history without secrets,
@@ -220,36 +216,5 @@ func TestSetupOfOperators(t *testing.T) {
 	}
 	if status := ask(operatorToken, http.MethodPost, probe, admin.Attempt{Config: made.Config, Server: "up", Values: values}, &found); status != http.StatusOK || len(found.Servers) != 1 || found.Servers[0].State != "up" {
 		t.Errorf("%d %+v", status, found)
-	}
-}
-
-// TestTryBlindlyReachesNoHostServices: who may not configure servers cannot have the gateway ask the
-// services of its own host or cloud, unless that server is configured.
-func TestTryBlindlyReachesNoHostServices(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop() // nothing is to be reached
-	none := func(string) (string, bool) { return "169.254.169.254", true }
-	try := func(fields string, configured []upstream.Config) error {
-		_, _, err := tryBlindly(ctx, []byte("upstreams: [{name: a, allow_plaintext: true, "+fields+"}]\n"), "", configured, none, "test", slog.New(slog.DiscardHandler))
-		return err
-	}
-	for _, fields := range []string{
-		"url: http://169.254.169.254/latest/meta-data", "url: 'https://[fd00:ec2::254]/'", "url: 'http://[::ffff:169.254.169.254]:8080/mcp'",
-		"url: 'http://[fe80::1%25eth0]/'", "url: 'http://[64:ff9b::a9fe:a9fe]/'", "url: 'http://${env:HOST}/'",
-		"url: https://crm.example.com/mcp, auth: {type: client_credentials, token_url: https://169.254.169.254/token, client_id: a, client_secret: '${env:S}'}",
-	} {
-		if bad, ok := errors.AsType[*config.Error](try(fields, nil)); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Problems[0].Message, "services of the host") {
-			t.Errorf("%s: %v", fields, bad)
-		}
-	}
-	const known = "http://169.254.169.254/mcp"
-	if err := try("url: "+known, []upstream.Config{{Name: "sidecar", URL: known}}); err != nil {
-		t.Errorf("a server of the configuration: %v", err)
-	}
-	if err := try("url: "+known+"/other", []upstream.Config{{Name: "sidecar", URL: known}}); err == nil {
-		t.Error("another URL at the address of a server of the configuration is tried")
-	}
-	if err := try("url: http://127.0.0.1:1/mcp", nil); err != nil {
-		t.Errorf("any other address: %v", err)
 	}
 }

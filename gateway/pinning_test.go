@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
@@ -36,7 +37,7 @@ func reviewed(t *testing.T, file string) *review.Review {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	found, err := ReviewLock(ctx, cfg, "test", slog.New(slog.DiscardHandler))
+	found, err := trial.Lock(ctx, Inspector("test", slog.New(slog.DiscardHandler)), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 )
 
 func newCheck() *cobra.Command {
@@ -51,7 +52,7 @@ func newCheck() *cobra.Command {
 			}
 			printSummary(out, cfg.Summary(), described)
 			if !connect {
-				reports, err := gateway.CheckSkills(cmd.Context(), cfg)
+				reports, err := trial.Skills(cmd.Context(), cfg)
 				if err != nil {
 					return err
 				}
@@ -59,7 +60,7 @@ func newCheck() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			backends, err := gateway.CheckBackends(ctx, cfg)
+			backends, err := trial.Backends(ctx, cfg)
 			if err != nil {
 				return err
 			}
@@ -145,7 +146,7 @@ func authentication(s config.Summary) string {
 
 // printBackends prints the results for Redis and the issuers; it returns an error if one of
 // them cannot be used.
-func printBackends(w io.Writer, reports []gateway.BackendReport) error {
+func printBackends(w io.Writer, reports []trial.Backend) error {
 	var bad []string
 	for _, r := range reports {
 		if r.Error == "" {
@@ -163,7 +164,7 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 }
 
 // printClients prints how known clients sign in at an issuer.
-func printClients(w io.Writer, r gateway.BackendReport) {
+func printClients(w io.Writer, r trial.Backend) {
 	if r.Unknown != "" {
 		fmt.Fprintf(w, "  how clients sign in is not known: %s\n", r.Unknown)
 	}
@@ -183,7 +184,7 @@ func printWays[W fmt.Stringer](w io.Writer, ways []W) {
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
 func checkUpstreams(ctx context.Context, w, stderr io.Writer, file, view string, cfg gateway.Config) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, shown, doubts, err := gateway.Connect(ctx, cfg, view, buildVersion(), log)
+	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(buildVersion(), log), cfg, view)
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func checkUpstreams(ctx context.Context, w, stderr io.Writer, file, view string,
 }
 
 // printReports prints the results; it returns an error if something cannot be used.
-func printReports(w io.Writer, reports []gateway.UpstreamReport) error {
+func printReports(w io.Writer, reports []trial.Report) error {
 	var bad []string
 	for _, r := range reports {
 		fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.State)

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 )
 
 // initFlags are the flags of the command.
@@ -242,7 +243,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, text string, draft *setup.D
 	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeout)
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, doubts, err := gateway.Try(ctx, flags.config, []byte(text), "", env, buildVersion(), log)
+	reports, doubts, err := trial.Text(ctx, gateway.Inspector(buildVersion(), log), flags.config, []byte(text), "", env)
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		fmt.Fprintln(out, "\nThe servers were not tried:")
 		for _, p := range bad.Problems {

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 )
 
 func newLock() *cobra.Command {
@@ -46,7 +47,7 @@ func newLock() *cobra.Command {
 			if running {
 				found, err = reviewSeen(ctx, file, cfg)
 			} else {
-				found, err = gateway.ReviewLock(ctx, cfg, buildVersion(), log)
+				found, err = trial.Lock(ctx, gateway.Inspector(buildVersion(), log), cfg)
 			}
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 )
 
 func newTokens() *cobra.Command {
@@ -36,7 +37,7 @@ func newTokens() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			reports, own, err := gateway.Tokens(ctx, cfg, view, buildVersion(), log)
+			reports, own, err := trial.Tokens(ctx, gateway.Inspector(buildVersion(), log), cfg, view)
 			if err != nil {
 				return err
 			}
@@ -50,12 +51,12 @@ func newTokens() *cobra.Command {
 }
 
 // printTokens prints the table; an upstream that is missing from it is an error.
-func printTokens(w io.Writer, reports []gateway.TokenReport, own int) error {
+func printTokens(w io.Writer, reports []trial.TokenReport, own int) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "tools\tfull\tshort\tsaved\t  upstream\n")
-	var total gateway.TokenReport
+	var total trial.TokenReport
 	var missing []string
-	row := func(r gateway.TokenReport, name string) {
+	row := func(r trial.TokenReport, name string) {
 		fmt.Fprintf(table, "%d\t%d\t%d\t%s\t  %s\n", r.Tools, r.Full, r.Short, saved(r), name)
 	}
 	for _, r := range reports {
@@ -78,7 +79,7 @@ func printTokens(w io.Writer, reports []gateway.TokenReport, own int) error {
 }
 
 // saved returns how much the short form saves, in percent of the full one.
-func saved(r gateway.TokenReport) string {
+func saved(r trial.TokenReport) string {
 	if r.Full == 0 {
 		return "-"
 	}

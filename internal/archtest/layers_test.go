@@ -123,7 +123,8 @@ var layers = []layer{
 	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
 	{level: 5, dir: "gateway/useraccounts", ours: []string{"auth/vault", "internal/failure", "internal/mcp", "gateway/admin", "gateway/config"}},
 	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "policy", "gateway/admin", "gateway/config", "gateway/configtext"}},
-	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}}, // admin for the form of what a gateway has seen
+	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/deceits", "gateway/pinning/review", "gateway/servers", "gateway/settings"}}, // admin for the form of what operators try
+	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},                                // admin for the form of what a gateway has seen
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
@@ -134,7 +135,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/problems", "internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

@@ -217,9 +217,9 @@ func sizes[V comparable](sets map[string]map[V]bool) map[string]int {
 }
 
 // reserved are packages that few may import, whatever the table of layers allows: only the
-// front asks for the owner of a session, the gateway constructs what it asks, and the configuration has
-// its section.
-var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front", "gateway/config"}}
+// front asks for the owner of a session, the gateway constructs what it asks, the configuration has its
+// section, and a trial says which replicas can be reached.
+var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front", "gateway/config", "gateway/trial"}}
 
 func checkReserved(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
@@ -303,6 +303,6 @@ func TestCheckReserved(t *testing.T) {
 	runRule(t, checkReserved, []ruleTest{
 		{"allowed", map[string]string{"gateway/front/a.go": src("front"), "gateway/a.go": src("gateway"), "upstream/a_test.go": src("upstream"), "internal/e2e/a.go": src("e2e")}, nil},
 		{"elsewhere", map[string]string{"upstream/pool/a.go": src("pool"), "gateway/front/live/a.go": src("live")},
-			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front and gateway/config alone", "upstream/pool/a.go:2"}},
+			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front and gateway/config and gateway/trial alone", "upstream/pool/a.go:2"}},
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -106,7 +107,7 @@ func lockAll(t *testing.T, cfg gateway.Config) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	found, err := gateway.ReviewLock(ctx, cfg, "test", slog.New(slog.DiscardHandler))
+	found, err := trial.Lock(ctx, gateway.Inspector("test", slog.New(slog.DiscardHandler)), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -63,7 +64,7 @@ func TestReplicasThatCannotReachEachOther(t *testing.T) {
 			t.Fatalf("readyz does not say that the other replica cannot be reached: %+v", look())
 		}
 	}
-	reports, err := gateway.CheckBackends(deadline(t), cfg)
+	reports, err := trial.Backends(deadline(t), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

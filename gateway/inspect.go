@@ -1,0 +1,43 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+)
+
+// Inspector returns what connects to the upstreams of a configuration and serves nobody. Warnings,
+// such as the last output of a program that ended, go to log.
+func Inspector(version string, log *slog.Logger) trial.Inspect {
+	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition), look func(trial.Seen) error) error {
+		with, err := newServices(inMemory(newMetrics(version, false)), version, nil, nil, log)
+		if err != nil {
+			return err
+		}
+		with.collect = collect
+		g, err := newGraph(cfg.WithDefaults(), with, nil)
+		if err != nil {
+			return err
+		}
+		g.watch(nil)
+		g.catalog.WaitFirst(ctx) // an upstream that has not answered by then is reported as such
+		err = look(g.seen())
+
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return errors.Join(err, g.stop(closing), closeAll(closing, g.members))
+	}
+}
+
+func (g *graph) seen() trial.Seen {
+	s := trial.Seen{Config: g.cfg, Sight: g.sight(), Targets: g.catalog.Targets(), Kept: g.catalog.Kept, Described: g.described, Lists: g.way.Lists}
+	for i, view := range g.catalog.Status() { // in the order of the members
+		s.Servers = append(s.Servers, trial.Server{Config: g.members[i].cfg, Status: g.members[i].Status(), Listed: view})
+	}
+	return s
+}

@@ -1,0 +1,63 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// Desk tries servers for operators. Where operators may not change the file, what they try reads
+// neither files nor the environment of this machine, starts no programs, and reaches no services of
+// the host itself. Other URLs are as for any upstream.
+type Desk struct {
+	Inspect Inspect
+	// File is the path of the configuration file if operators may change it, else "".
+	File string
+	// Configured are the upstreams of the configuration that holds.
+	Configured []upstream.Config
+}
+
+// Probe makes an attempt. Errors: *admin.BadDraft for a text that cannot be tried, and those of
+// Inspect.
+func (d Desk) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, error) {
+	given := func(name string) (string, bool) { value, has := p.Values[name]; return value, has }
+	known := func(name string) (string, bool) {
+		if value, has := given(name); has {
+			return value, has
+		}
+		return os.LookupEnv(name)
+	}
+	text := []byte(p.Config)
+	if problems := settings.MaskProblem(text); problems != nil {
+		return admin.Probed{}, &admin.BadDraft{Problems: problems}
+	}
+	var reports []Report
+	var doubts []config.Problem
+	var err error
+	if d.File != "" {
+		reports, doubts, err = Text(ctx, d.Inspect, d.File, text, p.Server, known)
+	} else {
+		reports, doubts, err = blindly(ctx, d.Inspect, text, p.Server, d.Configured, given)
+	}
+	if bad, ok := errors.AsType[*config.Error](err); ok {
+		return admin.Probed{}, &admin.BadDraft{Problems: settings.Problems(bad)}
+	}
+	if err != nil {
+		return admin.Probed{}, err
+	}
+	found := admin.Probed{Warnings: settings.Problems(&config.Error{Problems: doubts})}
+	for _, r := range reports {
+		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
+		for _, w := range r.Withheld {
+			one.Withheld = append(one.Withheld, fmt.Sprintf("%s %q: %s", w.List, w.Name, w.Reason))
+		}
+		found.Servers = append(found.Servers, one)
+	}
+	return found, nil
+}

@@ -1,0 +1,84 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// TokenReport estimates how much of a model's context the tools of one upstream take.
+type TokenReport struct {
+	Name  string
+	Tools int
+	// Full and Short are the estimated tokens of their descriptions, in full and in short: see
+	// servers.Tokens.
+	Full, Short int
+	// Problem is why the numbers are unknown, "" if they are known.
+	Problem string
+}
+
+// Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
+// in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
+// takes in mode progressive. If a view is named, only its tools count, as it shows them.
+func Tokens(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []TokenReport, own int, err error) {
+	if _, err := config.ViewNamed(cfg, view); err != nil {
+		return nil, 0, err
+	}
+	err = inspect(ctx, open(cfg), nil, func(s Seen) error {
+		reports, err = s.tokens(ctx, view)
+		return err
+	})
+	return reports, servers.Tokens(disclosure.OwnTool()), err
+}
+
+// open returns the configuration for a caller who may see everything, and sees it in full.
+func open(c config.Config) config.Config {
+	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
+	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil
+	c.Upstreams = slices.Clone(c.Upstreams)
+	for i := range c.Upstreams {
+		c.Upstreams[i].Disclosure.Mode = ""
+	}
+	c.Views = slices.Clone(c.Views)
+	for i := range c.Views {
+		c.Views[i].Who, c.Views[i].Disclosure.Mode = policy.Who{}, ""
+	}
+	return c
+}
+
+func (s Seen) tokens(ctx context.Context, view string) ([]TokenReport, error) {
+	reports := make([]TokenReport, len(s.Servers))
+	places := make(map[string]int)
+	for i, server := range s.Servers {
+		listed := server.Listed
+		places[listed.Name] = i
+		reports[i].Name = listed.Name
+		switch {
+		case listed.State == catalog.StatePerUser:
+			reports[i].Problem = "has tools for each user, and is asked for none"
+		case listed.State == catalog.StateConnecting:
+			reports[i].Problem = config.Late(server.Config)
+		case listed.State != catalog.StateUp:
+			reports[i].Problem = listed.LastError
+		}
+	}
+	tools, err := s.Described.Tools(ctx, mcp.Caller{View: view}, s.Lists)
+	if err != nil {
+		return nil, fmt.Errorf("listing the tools: %w", err)
+	}
+	for _, tool := range tools {
+		r := &reports[places[tool.Target.Upstream]]
+		r.Tools++
+		r.Full += servers.Tokens(tool)
+		r.Short += servers.Tokens(s.Described.Short(tool))
+	}
+	return reports, nil
+}

@@ -1,0 +1,191 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
+)
+
+// Inspect connects to the enabled upstreams of a valid configuration. It waits until each has answered
+// or failed, or ctx ends, calls look, and closes everything. collect takes all definitions, pinned or
+// not; nil for checking them as a gateway that serves does. Errors: those of making a gateway, of look
+// and of closing.
+type Inspect func(ctx context.Context, cfg config.Config, collect func(upstream string, d pin.Definition), look func(Seen) error) error
+
+// Seen is what a gateway knows when the upstreams have answered.
+type Seen struct {
+	Config    config.Config              // with defaults
+	Servers   []Server                   // those that are enabled, in the order of the configuration
+	Sight     deceits.Sight              // what clients see
+	Targets   []mcp.Target               // everything that is listed
+	Kept      func(view string) []string // the names that a view could not shorten
+	Described *disclosure.Disclosure
+	Lists     mcp.Handler // answers what the gateway asks for itself
+}
+
+// Server is one upstream.
+type Server struct {
+	Config upstream.Config
+	Status upstream.Status
+	Listed catalog.UpstreamView
+}
+
+// Report is the result of connecting to one upstream.
+type Report struct {
+	Name  string
+	State string // "up", "failing", "down", "connecting" or "per user"
+	// Revision is the protocol revision. Server is the name and version that the server gives
+	// itself. Both are "" if it did not answer.
+	Revision string
+	Server   string
+	// Numbers of the things that are offered.
+	Tools, Prompts, Resources, Templates, Skills int
+	// Withheld are the things that are not offered, and why.
+	Withheld []admin.WithheldItem
+	// Hint says what is probably not meant, "" for nothing.
+	Hint string
+	// Error is why the upstream cannot be used, "" if it can.
+	Error string
+}
+
+// Connect connects to all enabled upstreams of a valid configuration. doubts are policy patterns that
+// match nothing that was found, what known clients cut or refuse, and what may deceive people or
+// models, each prefixed with the path of its key (see config.Locate).
+//
+// shown is what a view shows, if one is named, to a user who may use all of it.
+func Connect(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []Report, shown []catalog.Shown, doubts []error, err error) {
+	if _, err := config.ViewNamed(cfg, view); err != nil {
+		return nil, nil, nil, err
+	}
+	err = inspect(ctx, cfg, nil, func(s Seen) error {
+		reports, doubts = s.reports(), slices.Concat(s.idleRules(), s.doubts())
+		if view != "" {
+			shown = s.Sight.Shown(view)
+		}
+		return nil
+	})
+	return reports, shown, doubts, err
+}
+
+// doubts returns what known clients cut or refuse of the tools, and what may deceive people or models.
+func (s Seen) doubts() (doubts []error) {
+	all := 0
+	for i, u := range s.Config.Upstreams {
+		if !config.Enabled(u) {
+			continue
+		}
+		tools := s.Sight.Tools(u.Name)
+		all += len(tools)
+		for _, doubt := range clients.Doubts(tools, s.Config.ShowsInFull(u)) {
+			doubts = append(doubts, fmt.Errorf("%s: %s", config.UpstreamKey(i, u), doubt))
+		}
+	}
+	for _, doubt := range clients.TooMany(all) {
+		doubts = append(doubts, fmt.Errorf("upstreams: %s", doubt))
+	}
+	for i, v := range s.Config.Views {
+		for _, list := range s.Sight.Shown(v.Name) {
+			if list.List != mcp.KindTools {
+				continue
+			}
+			for _, doubt := range clients.TooMany(len(list.Names)) {
+				doubts = append(doubts, fmt.Errorf("%s: show: %s", config.ViewKey(i, v), doubt))
+			}
+		}
+	}
+	for _, d := range s.Sight.Deceits() {
+		doubts = append(doubts, d)
+	}
+	return doubts
+}
+
+// Skills reads the skill directories of a configuration. It makes no connections.
+func Skills(ctx context.Context, cfg config.Config) (reports []Report, err error) {
+	for _, u := range cfg.Upstreams {
+		if !config.Enabled(u) || u.Skills == "" {
+			continue
+		}
+		d, err := skilldir.New(u, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		r := Report{Name: u.Name, State: string(catalog.StateUp)}
+		if r.Skills, err = d.Check(ctx); err != nil {
+			r.State, r.Error = string(catalog.StateDown), d.Status().Last.Error
+		} else if r.Skills == 0 {
+			r.Hint = noSkills
+		}
+		r.Withheld = servers.Withheld(catalog.UpstreamView{}, d.Status())
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+// noSkills is the hint for a skill directory without any skills.
+const noSkills = "no directory in it, or below, is a skill: one is named like the skill and has a " + mcp.SkillFile
+
+// reports combines what the catalog and the upstreams know.
+func (s Seen) reports() []Report {
+	reports := make([]Report, len(s.Servers))
+	for i, server := range s.Servers {
+		view, status := server.Listed, server.Status
+		r := Report{
+			Name:      view.Name,
+			State:     string(view.State),
+			Revision:  status.Revision,
+			Server:    strings.TrimSpace(status.ServerName + " " + status.ServerVersion),
+			Tools:     view.Tools,
+			Prompts:   view.Prompts,
+			Resources: view.Resources,
+			Templates: view.ResourceTemplates,
+			Skills:    view.Skills,
+			Withheld:  servers.Withheld(view, status),
+			Error:     view.LastError,
+		}
+		if view.State == catalog.StateConnecting {
+			r.Error = config.Late(server.Config)
+		}
+		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
+			r.Hint = noSkills
+		}
+		reports[i] = r
+	}
+	return reports
+}
+
+// idleRules returns the patterns that match nothing of what the upstreams list, and the names that
+// views could not shorten.
+func (s Seen) idleRules() (idle []error) {
+	var unheard []string
+	for _, server := range s.Servers {
+		if server.Listed.State != catalog.StateUp {
+			unheard = append(unheard, server.Listed.Name)
+		}
+	}
+	for _, one := range s.Config.Policy.Idle(s.Targets, unheard) {
+		idle = append(idle, fmt.Errorf("policy: %w", one))
+	}
+	for i, v := range s.Config.Views {
+		for _, one := range v.Rule().Idle(s.Config.Rules(), s.Targets, unheard) {
+			idle = append(idle, fmt.Errorf("%s: %w", config.ViewKey(i, v), one))
+		}
+		if kept := s.Kept(v.Name); len(kept) > 0 {
+			idle = append(idle, fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", config.ViewKey(i, v), strings.Join(kept, ", ")))
+		}
+	}
+	return idle
+}
