@@ -46,7 +46,7 @@ redis: ## install redis-server for the tests where it is missing (apt, as root)
 
 valkey: redis ## run the tests that need a Redis over Valkey, which it gets where it is missing (Debian 12 or newer)
 	@program=$$(internal/redistest/valkey.sh) && export GATEHOUSE_TEST_REDIS="$$program" && \
-		$(RACE) ./session/... ./policy ./internal/cluster ./internal/redisdb ./internal/redistest && \
+		$(RACE) ./session/... ./policy ./internal/cluster ./internal/largeresults ./internal/redisdb ./internal/redistest && \
 		$(RACE) -run '$(VALKEY)' ./internal/e2e ./cmd/gatehouse
 
 check: archtest systems ## gofmt, vet, staticcheck, the rules of the architecture, and that other systems compile

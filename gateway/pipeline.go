@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/policy"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // stages are what pipeline makes: the way of calls, and those of its stages that others ask, too.
@@ -79,7 +79,7 @@ func shortened(cfg config.Config, last *catalog.Catalog, rules *policy.Policy, w
 		Store: with.results, Resolver: last, Visible: rules.Visible, Name: with.tasks.Name,
 		Log: with.log, Metrics: with.metrics.results,
 	}
-	of := make(map[string]upstream.Results)
+	of := make(map[string]largeresults.Settings)
 	for _, u := range cfg.Upstreams {
 		of[u.Name] = u.Results
 		if least := u.Results.Least(); config.Enabled(u) && least > 0 && (deps.Least == 0 || least < deps.Least) {

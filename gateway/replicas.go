@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
 	"github.com/gatehouse-mcp/gatehouse/gateway/useraccounts"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -61,7 +62,7 @@ func inMemory(metrics *metrics) *stores {
 	return &stores{
 		metrics: metrics, cluster: cluster.Alone(), drop: func(string) {},
 		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
-		grants: session.NewGrants(), results: session.NewResults(session.ResultsConfig{}),
+		grants: session.NewGrants(), results: largeresults.NewMemory(largeresults.Bounds{}),
 	}
 }
 
@@ -85,7 +86,9 @@ func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err
 	if cfg.Sessions.Store == session.StoreRedis {
 		err = g.shareStores(s, cfg, deps)
 	} else if memory, err = session.NewMemory(cfg.Sessions, deps); err == nil {
-		s.sessions, s.results, s.known, s.list = memory, memory.Results(), memory.Known, memory.List
+		whole := largeresults.NewMemory(cfg.Sessions.Results)
+		g.undo.onStop("large results", func(context.Context) error { whole.Close(); return nil })
+		s.sessions, s.results, s.known, s.list = memory, whole, memory.Known, memory.List
 	}
 	if err == nil {
 		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(metrics.registry))
@@ -101,7 +104,7 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) e
 	if err != nil {
 		return err
 	}
-	s.sessions, s.grants, s.results, s.kept, s.drop = redis, redis.Grants(), redis.Results(), redis.Kept(), redis.Drop
+	s.sessions, s.grants, s.kept, s.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
 	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
@@ -110,6 +113,7 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) e
 	if err != nil {
 		return err
 	}
+	s.results = largeresults.NewRedis(s.redis, s.key("result"), cfg.Sessions.Results)
 	approvals := s.key("approval")
 	s.approvals = policy.NewRedisApprovals(s.redis, approvals, "approvals")
 	s.rounds = policy.NewRedisApprovals(s.redis, approvals, "rounds")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -50,8 +51,8 @@ type Config struct {
 	// Max is how many sessions there may be in all. With Redis, it is how many one replica
 	// serves. Default 100000.
 	Max int `yaml:"max"`
-	// Results bounds what is kept of large tool results (upstreams[].results).
-	Results ResultsConfig `yaml:"results"`
+	// Results bounds what is kept of large tool results (upstreams[].results). It is not used here.
+	Results largeresults.Bounds `yaml:"results"`
 }
 
 // Validate returns everything that is wrong.
@@ -78,10 +79,7 @@ func (c Config) Validate() error {
 	found.At("idle_timeout", problems.Negative(c.IdleTimeout))
 	found.At("max_per_user", problems.Negative(c.MaxPerUser))
 	found.At("max", problems.Negative(c.Max))
-	found.At("results: max_per_user", problems.Negative(c.Results.MaxPerUser))
-	found.At("results: max", problems.Negative(c.Results.Max))
-	found.At("results: max_user_bytes", problems.Negative(c.Results.MaxUserBytes))
-	found.At("results: max_bytes", problems.Negative(c.Results.MaxBytes))
+	found.At("results", c.Results.Validate())
 	return found.Err()
 }
 
@@ -89,7 +87,6 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	c.Max = cmp.Or(c.Max, DefaultMax)
-	c.Results = c.Results.withDefaults()
 	return c
 }
 

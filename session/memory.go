@@ -42,7 +42,6 @@ type Deps struct {
 // Memory is a Store in the memory of this process.
 type Memory struct {
 	sessions
-	results *Results
 
 	mu    sync.Mutex // guards the fields below; taken alone or as the innermost lock
 	users map[string]map[*held]struct{}
@@ -50,7 +49,7 @@ type Memory struct {
 
 // NewMemory makes a store and starts its one goroutine.
 func NewMemory(cfg Config, deps Deps) (*Memory, error) {
-	m := &Memory{results: NewResults(cfg.Results), users: make(map[string]map[*held]struct{})}
+	m := &Memory{users: make(map[string]map[*held]struct{})}
 	if err := m.set(cfg, deps); err != nil {
 		return nil, err
 	}
@@ -87,12 +86,8 @@ func (m *Memory) Create(_ context.Context, r Record) (Record, error) {
 // Close stops the goroutine, and forgets the sessions without ending them.
 func (m *Memory) Close() error {
 	m.close()
-	m.results.close()
 	return nil
 }
-
-// Results returns the large results that are kept.
-func (m *Memory) Results() *Results { return m.results }
 
 // admit begins a session. A user at the bound gets room from a session that is hardly in use any
 // more, which admit returns.

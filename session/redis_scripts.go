@@ -15,7 +15,6 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	e:{user}:id   hash: events by stream:position
 //	g:{user}:id   hash: definitions that were shown (RedisGrants)
 //	k:{user}:id   hash: what is kept of sessions at servers (Kept)
-//	r:{user}:...  large results, which belong to no session (RedisResults)
 //
 // The keys of a session expire when it was idle for too long. internal/cluster keeps its home.
 const kinds = "hsumegk"

@@ -16,12 +16,11 @@ type seals struct {
 	events  *seal.Key // user, id, stream, position
 	grants  *seal.Key // user, id, tool
 	kept    *seal.Key // user, id, name
-	results *seal.Key // user, id
 }
 
 func newSeals(secret []byte, accepted [][]byte) (s seals, err error) {
 	for purpose, key := range map[string]**seal.Key{
-		"session record": &s.records, "stream": &s.streams, "event": &s.events, "grant": &s.grants, "kept": &s.kept, "result": &s.results,
+		"session record": &s.records, "stream": &s.streams, "event": &s.events, "grant": &s.grants, "kept": &s.kept,
 	} {
 		made, failed := seal.NewKey(secret, purpose, accepted...)
 		*key, err = made, errors.Join(err, failed)

@@ -31,9 +31,6 @@ func TestRedisClocks(t *testing.T) {
 		if err := s.Kept().Save(t.Context(), r.Key(), "crm", []byte("kept")); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Results().Keep(t.Context(), r.User, "id", []byte("whole"), time.Hour); err != nil {
-			t.Error(err)
-		}
 		s.skew.Add(int64(time.Minute))
 		s.want(t, "in use", r, nil)
 		s.Sweep()

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -33,14 +32,6 @@ func usesAll(t *testing.T, s *replica) {
 		if got, err := s.Kept().Load(t.Context(), r.Key(), "crm"); string(got) != string(value) || err != nil {
 			t.Errorf("kept: %q, %v", got, err)
 		}
-	}
-	for range 2 {
-		if kept, err := s.Results().Keep(t.Context(), r.User, "id", []byte("whole"), time.Minute); !kept || err != nil {
-			t.Errorf("a result: %v, %v", kept, err)
-		}
-	}
-	if got, err := s.Results().Load(t.Context(), r.User, "id"); string(got) != "whole" || err != nil {
-		t.Errorf("a result: %q, %v", got, err)
 	}
 }
 

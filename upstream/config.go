@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -75,7 +76,7 @@ type Config struct {
 	// Disclosure is how the server's tools are described to clients. It is not used here.
 	Disclosure Disclosure `yaml:"disclosure"`
 	// Results says what clients are sent of large tool results. It is not used here.
-	Results Results `yaml:"results"`
+	Results largeresults.Settings `yaml:"results"`
 	// Pinning says what happens to what is not approved of the server. It is not used here.
 	Pinning Pinning `yaml:"pinning"`
 
@@ -192,7 +193,7 @@ func (c Config) Validate() error {
 		}
 	}
 	c.checkAuth(&found)
-	found.At("results", c.Results.validate())
+	found.At("results", c.Results.Validate())
 	for name, value := range c.Env {
 		found.When(name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00"),
 			"env: %q cannot be an environment variable", name)

@@ -25,6 +25,8 @@ func TestValidate(t *testing.T) {
 		{"loopback v6", `{name: a, url: "http://[::1]:80/mcp"}`, nil},
 		{"H/226 plaintext", `{name: a, url: "http://10.0.0.1/mcp"}`, []string{"allow_plaintext"}},
 		{"http_client", `{name: a, url: "https://a.example", http_client: standard}`, nil},
+		{"results", `{name: a, url: "https://a.example", results: {inline: 100}}`, []string{"results: inline: 100 bytes are too few"}},
+		{"results of skills", `{name: a, skills: dir, results: {inline: 4KiB}}`, []string{"results: is for a server"}},
 		{"unknown http_client", `{name: a, url: "https://a.example", http_client: curl}`, []string{"http_client"}},
 		{"http_client of a command", `{name: a, command: [x], http_client: own}`, []string{"http_client"}},
 		{"H/226 plaintext allowed", `{name: a, url: "http://10.0.0.1/mcp", allow_plaintext: true}`, nil},

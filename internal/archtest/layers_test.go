@@ -68,7 +68,8 @@ var layers = []layer{
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
+	{level: 2, dir: "internal/largeresults", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}},
+	{level: 2, dir: "session", ours: []string{"internal/largeresults", "internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // largeresults for their section, seal for what stands in Redis
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal", "policy/foureyes"}, // redisdb for limits and approvals of replicas, seal for the latter
@@ -88,8 +89,8 @@ var layers = []layer{
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
 	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
-	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for the address of a URL
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/loopback", "internal/problems", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+	{level: 3, dir: "upstream", // auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},

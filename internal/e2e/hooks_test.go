@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -114,7 +115,7 @@ func TestHooks(t *testing.T) {
 				return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"reason": reason.Load()}}
 			}
 			url := start(t, gateway.Config{
-				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]), Results: upstream.Results{Inline: inline}}},
+				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]), Results: largeresults.Settings{Inline: inline}}},
 				Hooks: hooks.Config{
 					{Name: "in", On: []string{hooks.Arguments}, Redact: &hooks.Redact{Patterns: []string{"apple"}, With: "pear"}},
 					{Name: "no", What: []string{"tools:up/echo", "tools:up/ask"}, Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},

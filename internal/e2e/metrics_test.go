@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -145,7 +146,7 @@ func TestMetrics(t *testing.T) {
 		Hooks:  hooks.Config{{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"jwt"}}}},
 		Limits: policy.Limits{{Name: "once", What: []string{"tools:old/rare"}, Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}},
 		Upstreams: []upstream.Config{
-			{Name: "old", URL: everyWay(t, statefulServer).URL, Results: upstream.Results{Inline: 1024}},
+			{Name: "old", URL: everyWay(t, statefulServer).URL, Results: largeresults.Settings{Inline: 1024}},
 			{Name: "new", URL: everyWay(t, stateless).URL},
 			{Name: "brief", URL: brief.URL, Disclosure: upstream.Disclosure{Mode: "progressive"}},
 			{Name: "dead", URL: "http://127.0.0.1:1/mcp"},

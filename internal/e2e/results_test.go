@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -105,7 +106,7 @@ func TestLargeResults(t *testing.T) {
 		largeTool(s, server)
 		url := start(t, gateway.Config{
 			HTTP:      front.Config{StreamAfter: 10 * time.Millisecond},
-			Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Results: upstream.Results{Inline: inline}}},
+			Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Results: largeresults.Settings{Inline: inline}}},
 		})
 		for _, revision := range []string{"2024-11-05", statefulClient, stateless} {
 			c := unopened(t, url, revision)
@@ -153,7 +154,7 @@ func TestLargeResultsOfTasks(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{statefulClient, stateless} {
 		d := newTaskDesk(t, revision)
-		url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: d.URL, Results: upstream.Results{Inline: inline}}}})
+		url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: d.URL, Results: largeresults.Settings{Inline: inline}}}})
 		caps := `{}`
 		if revision == stateless {
 			caps = taskExtension
@@ -190,7 +191,7 @@ func TestLargeResultsBelongToTheirUser(t *testing.T) {
 	s := scripted(t, stateless)
 	largeTool(s, stateless)
 	g := guard(t, gateway.Config{
-		Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Results: upstream.Results{Tools: []upstream.ToolResults{{Names: []string{"d*"}, Inline: inline}}}}},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Results: largeresults.Settings{Tools: []largeresults.ToolSettings{{Names: []string{"d*"}, Inline: inline}}}}},
 		Policy: policy.Config{Default: policy.DefaultDeny, Rules: []policy.Rule{
 			{Name: "all", Who: policy.Who{Groups: []string{"staff"}}, Allow: []string{"tools:up/*"}},
 		}},
@@ -228,7 +229,7 @@ func TestReplicasLargeResults(t *testing.T) {
 	s := scripted(t, stateless)
 	largeTool(s, stateless)
 	r := replicated(t, func(cfg *gateway.Config) {
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "up", URL: s.URL, Results: upstream.Results{Inline: inline}})
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "up", URL: s.URL, Results: largeresults.Settings{Inline: inline}})
 	})
 	for _, revision := range eras {
 		c := raw(t, r.url, revision)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -35,7 +36,7 @@ func newRig(inline int64) *rig {
 	r := &rig{}
 	r.Deps = Deps{
 		Of:    func(mcp.Target) (int64, time.Duration) { return inline, time.Minute },
-		Least: inline, Store: session.NewResults(session.ResultsConfig{}), Resolver: r,
+		Least: inline, Store: largeresults.NewMemory(largeresults.Bounds{}), Resolver: r,
 		Visible: func(_ *mcp.Caller, tool mcp.Target) bool {
 			return !r.hidden && tool.Name == "do" && tool.Upstream == "up"
 		},
@@ -262,7 +263,7 @@ func TestNotKept(t *testing.T) {
 		outcome string
 		store   Store
 	}{
-		{outcomeNoRoom, session.NewResults(session.ResultsConfig{MaxUserBytes: 1000})},
+		{outcomeNoRoom, largeresults.NewMemory(largeresults.Bounds{MaxUserBytes: 1000})},
 		{outcomeUnavailable, brokenStore{}},
 	} {
 		r := newRig(1024)

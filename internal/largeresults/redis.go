@@ -1,4 +1,4 @@
-package session
+package largeresults
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// RedisResults are Results that replicas share.
+// Redis keeps results for all replicas together. Their contents are sealed.
 //
 //	r:{user}:name           a result, sealed
 //	ri:{results}[:user]     sorted set: all results, or those of a user, each as "user/name
@@ -19,10 +20,22 @@ import (
 //
 // A result is entered before it is written: one that could not be written counts until it
 // would have expired.
-type RedisResults struct{ s *Redis }
+type Redis struct {
+	db   *redisdb.DB
+	key  *seal.Key // seals a result for its user and its id
+	most Bounds    // with defaults
+}
 
-// Results returns the large results of the store.
-func (s *Redis) Results() *RedisResults { return &RedisResults{s} }
+// NewRedis returns a store in a Redis. It seals with key.
+func NewRedis(db *redisdb.DB, key *seal.Key, most Bounds) *Redis {
+	return &Redis{db, key, most.withDefaults()}
+}
+
+// First lines of scripts. Those that add something do not run when Redis is full.
+const (
+	growing = "#!lua\n"
+	reading = "#!lua flags=no-writes,allow-oom\n"
+)
 
 var (
 	// KEYS: set and bytes of all, set and bytes of the user. ARGV: entry, size, time to live;
@@ -70,42 +83,45 @@ return room and 1 or 0`)
 )
 
 // Keep keeps a result of a user for ttl, in place of the one with the same id. kept is false
-// if there is no room. Errors: ErrUnavailable.
-func (r *RedisResults) Keep(ctx context.Context, user, id string, value []byte, ttl time.Duration) (kept bool, err error) {
-	name, tag := r.s.seals.results.Name(user, id), url.QueryEscape(user)
-	sealed := r.s.seals.results.SealBytes(value, user, id)
-	index := func(kind string) string { return r.s.db.Key(kind + ":{results}") }
-	cfg := r.s.cfg.Results
-	own := cfg.of(user)
+// if there is no room. Errors: those of redisdb.DB.Run.
+func (r *Redis) Keep(ctx context.Context, user, id string, value []byte, ttl time.Duration) (kept bool, err error) {
+	name, tag := r.key.Name(user, id), url.QueryEscape(user)
+	sealed := r.key.SealBytes(value, user, id)
+	index := func(kind string) string { return r.db.Key(kind + ":{results}") }
+	own := r.most.of(user)
 	got, err := r.run(ctx, enterScript, []string{index("ri"), index("rb"), index("ri") + ":" + tag, index("rb") + ":" + tag},
-		fmt.Sprintf("%s/%s %d", tag, name, len(sealed)), len(sealed), ttl.Milliseconds(), cfg.Max, cfg.MaxBytes, own.count, own.bytes)
+		fmt.Sprintf("%s/%s %d", tag, name, len(sealed)), len(sealed), ttl.Milliseconds(), r.most.Max, r.most.MaxBytes, own.count, own.bytes)
 	if err != nil || got != int64(1) {
 		return false, err
 	}
-	_, err = r.run(ctx, putScript, []string{r.key(tag, name)}, sealed, ttl.Milliseconds())
+	_, err = r.run(ctx, putScript, []string{r.place(tag, name)}, sealed, ttl.Milliseconds())
 	return err == nil, err
 }
 
-// Load returns a result of a user, nil for none. Errors: ErrUnavailable.
-func (r *RedisResults) Load(ctx context.Context, user, id string) ([]byte, error) {
-	seal := r.s.seals.results
-	got, err := r.run(ctx, getScript, []string{r.key(url.QueryEscape(user), seal.Name(user, id))})
-	value, _ := r.s.open(seal, "result", got, user, id)
-	return value, err
+// Load returns a result of a user, nil for none. Errors: those of redisdb.DB.Run.
+func (r *Redis) Load(ctx context.Context, user, id string) ([]byte, error) {
+	got, err := r.run(ctx, getScript, []string{r.place(url.QueryEscape(user), r.key.Name(user, id))})
+	sealed, there := got.(string)
+	if !there {
+		return nil, err
+	}
+	value, err := r.key.OpenBytes([]byte(sealed), user, id)
+	if err != nil {
+		r.db.Unopened("result")
+		return nil, nil
+	}
+	return value, nil
 }
 
-func (r *RedisResults) key(tag, name string) string { return r.s.db.Key("r:{" + tag + "}:" + name) }
+func (r *Redis) place(tag, name string) string { return r.db.Key("r:{" + tag + "}:" + name) }
 
-func (r *RedisResults) run(ctx context.Context, script *redisdb.Script, keys []string, args ...any) (any, error) {
-	if r.s.closed.Load() {
-		return nil, ErrUnavailable
-	}
-	value, err := r.s.db.Run(ctx, script, keys, args...)
+func (r *Redis) run(ctx context.Context, script *redisdb.Script, keys []string, args ...any) (any, error) {
+	value, err := r.db.Run(ctx, script, keys, args...)
 	switch {
 	case errors.Is(err, redisdb.ErrValue): // not ours: as if it did not exist
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("largeresults: %w", err)
 	}
 	return value, nil
 }

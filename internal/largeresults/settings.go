@@ -1,4 +1,4 @@
-package upstream
+package largeresults
 
 import (
 	"cmp"
@@ -24,9 +24,9 @@ const (
 	mostNames   = 1000 // of tools in one entry
 )
 
-// Results is what becomes of tool results that are too large for a model; see
-// gateway/feature/results. This package does not use it.
-type Results struct {
+// Settings are what becomes of the large results of a server's tools. Their zero value sends all
+// results whole.
+type Settings struct {
 	// Inline is the size of the largest content that clients are sent whole. Of larger content
 	// they are sent a part, and a link under which the whole can be read. Default off.
 	Inline Inline `yaml:"inline"`
@@ -34,14 +34,14 @@ type Results struct {
 	Keep time.Duration `yaml:"keep"`
 	// Tools are settings for some tools. The first entry that fits a tool decides. Default
 	// none.
-	Tools []ToolResults `yaml:"tools"`
+	Tools []ToolSettings `yaml:"tools"`
 }
 
-// ToolResults are the settings for some tools.
-type ToolResults struct {
+// ToolSettings are those of some tools.
+type ToolSettings struct {
 	// Names are the server's own names of the tools. * is any run of characters. Required.
 	Names []string `yaml:"names"`
-	// Inline and Keep are as in Results. Default: their values there.
+	// Inline and Keep are as in Settings. Default: their values there.
 	Inline Inline        `yaml:"inline"`
 	Keep   time.Duration `yaml:"keep"`
 }
@@ -71,20 +71,20 @@ func (i *Inline) UnmarshalText(text []byte) error {
 }
 
 // Of returns the settings for a tool, by the server's name for it. inline is 0 for off.
-func (r Results) Of(tool string) (inline int64, keep time.Duration) {
-	for _, t := range r.Tools {
+func (s Settings) Of(tool string) (inline int64, keep time.Duration) {
+	for _, t := range s.Tools {
 		if slices.ContainsFunc(t.Names, func(pattern string) bool { return fitsPattern(pattern, tool) }) {
-			r.Inline, r.Keep = cmp.Or(t.Inline, r.Inline), cmp.Or(t.Keep, r.Keep)
+			s.Inline, s.Keep = cmp.Or(t.Inline, s.Inline), cmp.Or(t.Keep, s.Keep)
 			break
 		}
 	}
-	return max(int64(r.Inline), 0), cmp.Or(r.Keep, defaultKeep)
+	return max(int64(s.Inline), 0), cmp.Or(s.Keep, defaultKeep)
 }
 
 // Least returns the smallest size of content that may not be sent whole, 0 if all is.
-func (r Results) Least() int64 {
-	least := max(int64(r.Inline), 0)
-	for _, t := range r.Tools {
+func (s Settings) Least() int64 {
+	least := max(int64(s.Inline), 0)
+	for _, t := range s.Tools {
 		if t.Inline > 0 && (least == 0 || int64(t.Inline) < least) {
 			least = int64(t.Inline)
 		}
@@ -108,23 +108,24 @@ func fitsPattern(pattern, name string) bool {
 	return false
 }
 
-func (r Results) validate() error {
-	found := checkResults(r.Inline, r.Keep)
-	found.When(r.Keep != 0 && r.Least() == 0,
+// Validate returns everything that is wrong.
+func (s Settings) Validate() error {
+	found := check(s.Inline, s.Keep)
+	found.When(s.Keep != 0 && s.Least() == 0,
 		"keep: nothing is kept without inline: write inline: 100KiB, or take keep out")
-	for i, t := range r.Tools {
+	for i, t := range s.Tools {
 		var inTool problems.List
 		inTool.When(len(t.Names) == 0, "names: at least one is needed, such as export_*")
 		inTool.When(len(t.Names) > mostNames, "names: %d are more than %d", len(t.Names), mostNames)
 		for _, pattern := range t.Names {
 			inTool.At("names", checkToolPattern(pattern))
 		}
-		found.At(fmt.Sprintf("tools[%d]", i), append(inTool, checkResults(t.Inline, t.Keep)...)...)
+		found.At(fmt.Sprintf("tools[%d]", i), append(inTool, check(t.Inline, t.Keep)...)...)
 	}
 	return found.Err()
 }
 
-func checkResults(inline Inline, keep time.Duration) (found problems.List) {
+func check(inline Inline, keep time.Duration) (found problems.List) {
 	found.When(inline > 0 && inline < leastInline,
 		"inline: %d bytes are too few: want at least 1KiB, or off", inline)
 	found.When(inline < InlineOff, "inline: %d is negative", inline)

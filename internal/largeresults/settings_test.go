@@ -1,4 +1,4 @@
-package upstream
+package largeresults
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-func TestResultsOf(t *testing.T) {
-	r := Results{Inline: 1000, Tools: []ToolResults{
+func TestSettingsOf(t *testing.T) {
+	s := Settings{Inline: 1000, Tools: []ToolSettings{
 		{Names: []string{"export_*", "dump"}, Inline: 5000, Keep: time.Hour},
 		{Names: []string{"*_all"}, Inline: InlineOff},
 		{Names: []string{"list_*_of_*"}, Keep: time.Minute},
@@ -20,11 +20,11 @@ func TestResultsOf(t *testing.T) {
 		{"get", 1000, defaultKeep}, {"export_csv", 5000, time.Hour}, {"export_all", 5000, time.Hour}, {"dump", 5000, time.Hour}, {"dumps", 1000, defaultKeep},
 		{"get_all", 0, defaultKeep}, {"list_rows_of_x", 1000, time.Minute}, {"list_of_x", 1000, defaultKeep}, {"", 1000, defaultKeep},
 	} {
-		if inline, keep := r.Of(tt.tool); inline != tt.inline || keep != tt.keep {
+		if inline, keep := s.Of(tt.tool); inline != tt.inline || keep != tt.keep {
 			t.Errorf("%s: %d %s, want %d %s", tt.tool, inline, keep, tt.inline, tt.keep)
 		}
 	}
-	if r.Least() != 1000 || (Results{}).Least() != 0 || (Results{Inline: InlineOff, Tools: r.Tools}).Least() != 5000 {
+	if s.Least() != 1000 || (Settings{}).Least() != 0 || (Settings{Inline: InlineOff, Tools: s.Tools}).Least() != 5000 {
 		t.Error("the least sizes are wrong")
 	}
 }
@@ -44,24 +44,24 @@ func TestInline(t *testing.T) {
 	}
 }
 
-func TestResultsAreChecked(t *testing.T) {
+func TestSettingsAreChecked(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		results Results
-		want    []string
+		name     string
+		settings Settings
+		want     []string
 	}{
-		{"nothing", Results{}, nil},
-		{"all", Results{Inline: 4096, Keep: time.Hour, Tools: []ToolResults{{Names: []string{"*"}, Inline: InlineOff, Keep: time.Minute}}}, nil},
-		{"only for a tool", Results{Keep: time.Hour, Tools: []ToolResults{{Names: []string{"a"}, Inline: 4096}}}, nil},
-		{"too little", Results{Inline: 100}, []string{"results: inline: 100 bytes are too few"}},
-		{"no time that is", Results{Inline: 4096, Keep: -1, Tools: []ToolResults{{Names: []string{"a"}, Keep: 25 * time.Hour}}},
-			[]string{"results: keep: -1ns is negative", "tools[0]: keep: 25h0m0s is longer than 24h0m0s"}},
-		{"nothing to keep", Results{Inline: InlineOff, Keep: time.Hour}, []string{"results: keep: nothing is kept without inline"}},
-		{"names", Results{Inline: 4096, Tools: []ToolResults{{}, {Names: []string{"", "a?", "a b"}}}},
+		{"nothing", Settings{}, nil},
+		{"all", Settings{Inline: 4096, Keep: time.Hour, Tools: []ToolSettings{{Names: []string{"*"}, Inline: InlineOff, Keep: time.Minute}}}, nil},
+		{"only for a tool", Settings{Keep: time.Hour, Tools: []ToolSettings{{Names: []string{"a"}, Inline: 4096}}}, nil},
+		{"too little", Settings{Inline: 100}, []string{"inline: 100 bytes are too few"}},
+		{"no time that is", Settings{Inline: 4096, Keep: -1, Tools: []ToolSettings{{Names: []string{"a"}, Keep: 25 * time.Hour}}},
+			[]string{"keep: -1ns is negative", "tools[0]: keep: 25h0m0s is longer than 24h0m0s"}},
+		{"nothing to keep", Settings{Inline: InlineOff, Keep: time.Hour}, []string{"keep: nothing is kept without inline"}},
+		{"names", Settings{Inline: 4096, Tools: []ToolSettings{{}, {Names: []string{"", "a?", "a b"}}}},
 			[]string{"tools[0]: names: at least one", "tools[1]: names: one is empty", `tools[1]: names: "a?": '?': only * is special`, `tools[1]: names: "a b": names of tools have no spaces`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := Config{Name: "a", URL: "https://a.example", Results: tt.results}.Validate()
+			err := tt.settings.Validate()
 			if (err == nil) != (tt.want == nil) {
 				t.Fatalf("%v", err)
 			}
@@ -71,8 +71,5 @@ func TestResultsAreChecked(t *testing.T) {
 				}
 			}
 		})
-	}
-	if err := (Config{Name: "a", Skills: "dir", Results: Results{Inline: 4096}}).Validate(); err == nil || !strings.Contains(err.Error(), "results: is for a server") {
-		t.Errorf("skills: %v", err)
 	}
 }
