@@ -3,13 +3,10 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/net/netutil"
 
@@ -17,14 +14,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
-	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // serveConsole adds the console to what operators are served.
@@ -125,7 +119,7 @@ func (g *Gateway) adminRoutes() http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.HandleFunc("GET /readyz", g.readyz)
+	mux.Handle("GET /readyz", g.health)
 	mux.HandleFunc("GET /metrics", g.serveMetrics())
 	if g.recent != nil {
 		api := newAPI(g)
@@ -145,42 +139,6 @@ func (g *Gateway) adminRoutes() http.Handler {
 	})
 }
 
-// excludeStore is the check that a balancer can exclude: without the store all replicas are
-// alike, and still serve what needs no session.
-const excludeStore = "store"
-
-// readyz tells whether this replica takes new sessions: 200, or 503 with the reasons.
-func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
-	reasons := append(g.notReady(), g.noIssuer()...)
-	excluded, told := r.URL.Query().Get("exclude") == excludeStore, loopback.Sent(r)
-	var away []string
-	if !excluded || told {
-		away = g.storeAway(r.Context())
-	}
-	if !excluded {
-		reasons = append(reasons, away...)
-	}
-	answer := struct {
-		Ready         bool             `json:"ready"`
-		Reasons       []string         `json:"reasons,omitempty"`
-		Upstreams     []UpstreamHealth `json:"upstreams,omitempty"`
-		Issuers       []IssuerHealth   `json:"issuers,omitempty"`
-		Store         *storeHealth     `json:"store,omitempty"`
-		Replicas      []ReplicaHealth  `json:"replicas,omitempty"` // the other replicas
-		Configuration *configHealth    `json:"configuration,omitempty"`
-	}{Ready: len(reasons) == 0, Reasons: reasons}
-	if told {
-		answer.Upstreams, answer.Configuration = g.Health(), g.configHealth()
-		answer.Issuers, answer.Replicas = g.issuers(), g.replicas()
-		answer.Store = &storeHealth{Kind: cmp.Or(g.graph().cfg.Sessions.Store, session.StoreMemory), Ready: len(away) == 0, Reason: strings.Join(away, "; ")}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if !answer.Ready {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	_ = json.NewEncoder(w).Encode(answer) // whoever asked has left
-}
-
 // serveMetrics answers scrapes. A request from this machine must use a name of this machine;
 // otherwise a web page in its browser could read the answer.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
@@ -193,53 +151,4 @@ func (g *Gateway) serveMetrics() http.HandlerFunc {
 		}
 		scrapes.ServeHTTP(w, r)
 	}
-}
-
-// notReady returns why this replica takes no new sessions, nil if it does.
-func (g *Gateway) notReady() (reasons []string) {
-	if g.draining.Load() {
-		reasons = append(reasons, "the gateway is stopping")
-	}
-	if !g.warm.Load() && !g.graph().catalog.Heard() {
-		reasons = append(reasons, "the gateway has just started and waits for its upstreams")
-	}
-	g.warm.Store(len(reasons) == 0 || g.warm.Load())
-	return reasons
-}
-
-// storeAway returns why no replica takes new sessions, nil if the store can keep one.
-func (g *Gateway) storeAway(ctx context.Context) []string {
-	if g.services.redis == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	switch err := g.services.redis.Room(ctx); {
-	case err == nil:
-		return nil
-	case errors.Is(err, redisdb.ErrFull):
-		return []string{"the session store is full"}
-	}
-	return []string{"the session store does not answer, or takes no changes"}
-}
-
-// storeHealth is the state of the session store.
-type storeHealth struct {
-	Kind   string `json:"kind"` // memory or redis
-	Ready  bool   `json:"ready"`
-	Reason string `json:"reason,omitempty"`
-}
-
-// configHealth is the state of the configuration file.
-type configHealth struct {
-	settings.Status
-	Problems []string `json:"problems,omitempty"` // why the current file is not in use
-}
-
-func (g *Gateway) configHealth() *configHealth {
-	c := &configHealth{Status: g.ReloadStatus()}
-	if c.Err != nil {
-		c.Problems = strings.Split(c.Err.Error(), "\n")
-	}
-	return c
 }

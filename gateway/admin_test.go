@@ -12,11 +12,9 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -25,8 +23,8 @@ import (
 type readiness struct {
 	Ready         bool
 	Reasons       []string
-	Upstreams     []UpstreamHealth
-	Configuration *configHealth
+	Upstreams     []health.Upstream
+	Configuration *struct{ Problems []string }
 }
 
 // ask makes an operator's request, on a connection of its own.
@@ -153,31 +151,6 @@ func TestReadyzTellsStrangersLittle(t *testing.T) {
 		g.adminRoutes().ServeHTTP(w, r)
 		if told := strings.Contains(w.Body.String(), "hidden"); told != tt.told || w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"ready":true`) {
 			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)
-		}
-	}
-}
-
-// TestHealthOf: what calls show and what lists show make one state.
-func TestHealthOf(t *testing.T) {
-	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	for _, tt := range []struct {
-		name  string
-		lists catalog.State
-		calls upstream.State
-		want  upstream.State
-		stage string
-	}{
-		{"all well", catalog.StateUp, upstream.StateReady, upstream.StateReady, upstream.StageCall},
-		{"a list does not come", catalog.StateFailing, upstream.StateReady, upstream.StateDegraded, servers.StageList},
-		{"no list comes", catalog.StateDown, upstream.StateReady, upstream.StateDegraded, servers.StageList},
-		{"lists are still to come", catalog.StateConnecting, upstream.StateReady, upstream.StateConnecting, upstream.StageCall},
-		{"old lists are served", catalog.StateFailing, upstream.StateDown, upstream.StateDown, upstream.StageCall},
-		{"of each user", catalog.StatePerUser, upstream.StateConnecting, upstream.StateConnecting, upstream.StageCall},
-	} {
-		h := healthOf(catalog.UpstreamView{State: tt.lists, Since: late, LastError: "list"},
-			upstream.Status{State: tt.calls, Since: early, Last: upstream.Failure{At: early, Stage: upstream.StageCall, Error: "call"}})
-		if h.State != tt.want || h.LastFailure.Stage != tt.stage {
-			t.Errorf("%s: %+v %+v", tt.name, h, h.LastFailure)
 		}
 	}
 }

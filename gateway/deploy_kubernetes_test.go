@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 )
 
 // The parts of Kubernetes objects that deploy/kubernetes uses.
@@ -221,7 +223,7 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	if out := net.Egress[1]; out.Ports[0].Port != link.Ports[0].Port || !maps.Equal(out.To[0].Pods.MatchLabels, net.Pods.MatchLabels) || !maps.Equal(link.From[0].Pods.MatchLabels, net.Pods.MatchLabels) {
 		t.Errorf("replicas do not reach each other, or others reach them: %+v, %+v", link, out)
 	}
-	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + excludeStore: c.Readiness} {
+	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + health.ExcludeStore: c.Readiness} {
 		if p.Get.Path != want || at[p.Get.Port] != cfg.Admin.Listen {
 			t.Errorf("the probe asks %+v, want %s", p.Get, want)
 		}

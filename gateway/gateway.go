@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
+	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
@@ -90,12 +91,11 @@ type Gateway struct {
 	lookEvery time.Duration // lookAtFile; shorter in tests
 	logLevel  slog.LevelVar // of the gateway's own log
 	draining  atomic.Bool   // it takes no new sessions any more
-	warm      atomic.Bool   // lists were there once
-	reached   atomic.Bool   // an issuer has answered once
 
 	journal    *audit.Journal
 	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; none without a file
 	admin      net.Listener                      // nil for none
+	health     *health.Desk
 	console    visitors
 	recent     *recent.Records      // for operators; nil for none
 	series     *series.Series       // likewise
@@ -225,6 +225,10 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.onStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
+	g.health = health.NewDesk(health.Deps{
+		Stopping: g.draining.Load, Heard: func() bool { return g.graph().catalog.Heard() }, Redis: shared.redis,
+		Upstreams: g.Health, Issuers: func() []auth.Status { return g.graph().auth.Status() }, Replicas: g.replicas, Configuration: g.ReloadStatus,
+	})
 	if err := g.openAdmin(cfg, opts.Admin); err != nil {
 		return err
 	}
@@ -450,12 +454,12 @@ func (g *Gateway) WaitReady(ctx context.Context) error {
 }
 
 // Health returns the state of each upstream, in the order of the configuration.
-func (g *Gateway) Health() []UpstreamHealth {
+func (g *Gateway) Health() []health.Upstream {
 	now := g.graph()
 	views := now.catalog.Status()
-	all := make([]UpstreamHealth, len(views))
+	all := make([]health.Upstream, len(views))
 	for i, view := range views { // in the order of the upstreams
-		all[i] = healthOf(view, now.members[i].Status())
+		all[i] = health.Of(view, now.members[i].Status())
 	}
 	return all
 }

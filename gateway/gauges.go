@@ -5,6 +5,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -34,11 +35,11 @@ func gauges(g *Gateway) onScrape {
 func (write sample) upstreams(g *graph) {
 	for i, view := range g.catalog.Status() { // in the order of the upstreams
 		name, status := view.Name, g.members[i].Status()
-		health := healthOf(view, status)
+		shown := health.Of(view, status)
 		for _, state := range upstreamStates {
-			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled.", truth(health.State == state), "upstream", name, "state", string(state))
+			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled.", truth(shown.State == state), "upstream", name, "state", string(state))
 		}
-		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(!health.RefusedUntil.IsZero()), "upstream", name)
+		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(!shown.RefusedUntil.IsZero()), "upstream", name)
 		write("gatehouse_upstream_sessions_open", "Sessions (of a local program: processes) that are open at an upstream.", float64(status.Sessions), "upstream", name)
 		write("gatehouse_upstream_calls_in_flight", "Calls that an upstream works on, including those that wait for their users.", float64(status.Calls), "upstream", name)
 		write("gatehouse_upstream_calls_parked", "Calls to an upstream that wait for an answer of their user.", float64(status.Parked), "upstream", name)

@@ -216,7 +216,7 @@ func deskOf(g *Gateway) servers.Desk {
 func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 	now, desk, state := g.graph(), deskOf(g), settingsOf(g).State()
 	f := diagnosis.Facts{
-		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: strings.Join(g.storeAway(ctx), "; "), State: state,
+		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: g.health.StoreAway(ctx), State: state,
 		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnosis.CertificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
 		Deceits: g.services.lookout.Found(), Broken: diagnosis.BrokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
+	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
 	"github.com/gatehouse-mcp/gatehouse/gateway/useraccounts"
@@ -192,6 +193,18 @@ func asked(g *Gateway) http.Handler {
 	mux.HandleFunc("POST "+useraccounts.Path, func(w http.ResponseWriter, r *http.Request) { accountsOf(g).Told(w, r) })
 	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { deskOf(g).Asked(w, r) })
 	return mux
+}
+
+// replicas returns the other replicas.
+func (g *Gateway) replicas() (all []health.Replica) {
+	for _, p := range g.services.cluster.Peers() {
+		h := health.Replica{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
+		if p.Err != nil {
+			h.Error = p.Err.Error()
+		}
+		all = append(all, h)
+	}
+	return all
 }
 
 // dropSession lets go of a client's session that another replica owns now. The session's own

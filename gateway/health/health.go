@@ -1,17 +1,17 @@
-package gateway
+package health
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// UpstreamHealth is the state of one upstream. It contains no secrets.
-type UpstreamHealth struct {
+// Upstream is the state of one upstream. It contains no secrets.
+type Upstream struct {
 	Name string `json:"name"`
 	// State is connecting, ready, degraded, needs-login, down or disabled.
 	State upstream.State `json:"state"`
@@ -26,17 +26,17 @@ type UpstreamHealth struct {
 	UsersNeedLogin int `json:"users_need_login,omitempty"`
 }
 
-// healthOf combines what calls have shown with what lists have shown.
-func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
+// Of combines what calls have shown with what lists have shown.
+func Of(view catalog.UpstreamView, status upstream.Status) Upstream {
 	state, since, last := servers.StateOf(view, status)
-	return UpstreamHealth{
+	return Upstream{
 		Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last),
 		RefusedUntil: status.Refused, UsersNeedLogin: status.UsersNeedLogin,
 	}
 }
 
-// ReplicaHealth is the state of another replica, as far as this one knows.
-type ReplicaHealth struct {
+// Replica is the state of another replica, as far as this one knows.
+type Replica struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	// Revision is the revision of the replica's configuration.
@@ -47,19 +47,8 @@ type ReplicaHealth struct {
 	Error string `json:"error,omitempty"`
 }
 
-func (g *Gateway) replicas() (all []ReplicaHealth) {
-	for _, p := range g.services.cluster.Peers() {
-		h := ReplicaHealth{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
-		if p.Err != nil {
-			h.Error = p.Err.Error()
-		}
-		all = append(all, h)
-	}
-	return all
-}
-
-// IssuerHealth is the state of one issuer of tokens.
-type IssuerHealth struct {
+// Issuer is the state of one issuer of tokens.
+type Issuer struct {
 	URL string `json:"url"`
 	// State is ready, degraded or down.
 	State string `json:"state"`
@@ -70,23 +59,15 @@ type IssuerHealth struct {
 	Fetched time.Time `json:"fetched,omitzero"`
 }
 
-func (g *Gateway) issuers() (all []IssuerHealth) {
-	for _, s := range g.graph().auth.Status() {
-		all = append(all, IssuerHealth{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys, Fetched: s.Fetched})
-	}
-	return all
+// store is the state of the session store.
+type store struct {
+	Kind   string `json:"kind"` // memory or redis
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
 }
 
-// noIssuer returns why nobody can sign in: no issuer has been reached since the start. An
-// issuer that was reached once is enough, since its keys are kept.
-func (g *Gateway) noIssuer() []string {
-	if g.reached.Load() {
-		return nil
-	}
-	all := g.issuers()
-	if len(all) == 0 || slices.ContainsFunc(all, func(i IssuerHealth) bool { return !i.Fetched.IsZero() }) {
-		g.reached.Store(true)
-		return nil
-	}
-	return []string{"no issuer of tokens has been reached yet"}
+// configuration is the state of the configuration file.
+type configuration struct {
+	settings.Status
+	Problems []string `json:"problems,omitempty"` // why the current file is not in use
 }

@@ -1,0 +1,49 @@
+package health
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+)
+
+// TestReadiness: a replica is ready once its upstreams and an issuer have answered, stays so when they
+// do not answer any more, and is not ready when it stops.
+func TestReadiness(t *testing.T) {
+	var stopping, heard bool
+	issuer := auth.Status{Issuer: "https://login.example.com"}
+	d := NewDesk(Deps{
+		Stopping: func() bool { return stopping }, Heard: func() bool { return heard },
+		Upstreams: func() []Upstream { return []Upstream{{Name: "hidden"}} }, Issuers: func() []auth.Status { return []auth.Status{issuer} },
+		Replicas: func() []Replica { return nil }, Configuration: func() settings.Status { return settings.Status{} },
+	})
+	for _, step := range []struct {
+		name string
+		do   func()
+		want []string // what the answer has; none: ready
+	}{
+		{"just started", func() {}, []string{"waits for its upstreams", "no issuer of tokens"}},
+		{"upstreams have answered", func() { heard = true }, []string{"no issuer of tokens"}},
+		{"an issuer has", func() { issuer.Fetched = time.Unix(1, 0) }, nil},
+		{"upstreams are new", func() { heard = false }, nil},
+		{"issuers are new", func() { issuer.Fetched = time.Time{} }, nil},
+		{"it stops", func() { stopping = true }, []string{`"reasons":["the gateway is stopping"]`}},
+	} {
+		step.do()
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil)) // from another machine
+		text := w.Body.String()
+		if want := len(step.want) == 0; (w.Code == http.StatusOK) != want || strings.Contains(text, `"ready":true`) != want || strings.Contains(text, "hidden") {
+			t.Errorf("%s: %d %s", step.name, w.Code, text)
+		}
+		for _, want := range step.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %s lacks %q", step.name, text, want)
+			}
+		}
+	}
+}
