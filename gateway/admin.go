@@ -87,7 +87,7 @@ func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
 		}
 	}
 	g.admin = netutil.LimitListener(g.admin, adminConnections)
-	g.undo.onStop("admin listener", closing(g.admin))
+	g.undo.OnStop("admin listener", closing(g.admin))
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (g *Gateway) serveAdmin() {
 			g.log.Error("operators are not served any more", failure.AdminDown.Attr(), "error", err)
 		}
 	})
-	g.undo.onStop("admin server", func(context.Context) error {
+	g.undo.OnStop("admin server", func(context.Context) error {
 		err := server.Close()
 		serving.Wait()
 		return err

@@ -18,7 +18,7 @@ func openAudit(g *Gateway, cfg config.Config, replica, version string, metrics *
 	if err != nil {
 		return err
 	}
-	g.undo.onStop("audit", g.journal.Close)
+	g.undo.OnStop("audit", g.journal.Close)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
 	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -51,7 +52,7 @@ func (d deployed) check(t *testing.T) Config {
 	if cfg.Sessions.Store != session.StoreRedis || cfg.Auth.Mode != "oauth" {
 		t.Errorf("%s is not for several replicas on a network", d.file)
 	}
-	if d.grace < cfg.ShutdownDelay+cfg.ShutdownTimeout+windUp || cfg.ShutdownDelay == 0 {
+	if d.grace < cfg.ShutdownDelay+cfg.ShutdownTimeout+lifecycle.WindUp || cfg.ShutdownDelay == 0 {
 		t.Errorf("%s: %s of grace for a delay of %s and a timeout of %s", d.file, d.grace, cfg.ShutdownDelay, cfg.ShutdownTimeout)
 	}
 	if want := path.Join(d.mounted, filepath.Base(d.file)); len(d.args) != 3 || d.args[0] != "serve" || d.args[2] != want {

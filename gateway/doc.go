@@ -8,13 +8,14 @@
 // Requests that other replicas forward arrive through internal/cluster at front.Forwarded, and
 // continue from there.
 //
-// It owns the order of start and stop (lifecycle.go), what the configuration shapes (graph.go) and
+// It owns the order of start and stop (gateway.go), what the configuration shapes (graph.go) and
 // how a reload replaces it (reload.go), the order of the pipeline (pipeline.go), the routes
 // (routes.go), what replicas share (replicas.go), what operators' questions are answered from
 // (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
 // configuration to gateway/config, records to gateway/events, the answers themselves to the packages
 // that gateway/admin is made of, what a trial finds to gateway/trial, readiness to gateway/health,
-// signals and exit codes to cmd/gatehouse, and everything about MCP to the packages below.
+// the time that each step of a stop gets to gateway/lifecycle, signals and exit codes to cmd/gatehouse,
+// and everything about MCP to the packages below.
 //
 // A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for the keys
 // of issuers, one that watches the configuration file, and one for each upstream that a reload

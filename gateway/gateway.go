@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
@@ -58,6 +59,10 @@ const leaveTime = time.Second
 // Config is the whole configuration; package config owns it.
 type Config = config.Config
 
+// processesEnd is how much longer than its time the step of a stop may take that ends processes, so
+// that none outlives the gateway.
+const processesEnd = upstream.Overtime + time.Second
+
 // Options say how to make a Gateway. Only the configuration has no default.
 type Options struct {
 	// ConfigFile is the file that New reads; "" means Config is used.
@@ -79,7 +84,7 @@ type Options struct {
 type Gateway struct {
 	file     *config.File // nil for none
 	log      *slog.Logger
-	undo     *lifecycle
+	undo     *lifecycle.List
 	services services
 	calls    *handover.Switch // leads to the pipeline of the current graph
 	routes   atomic.Pointer[http.Handler]
@@ -119,7 +124,7 @@ type Gateway struct {
 // connections yet. If it fails, it takes down what it made. The error of a bad configuration
 // is a *config.Error.
 func New(opts Options) (*Gateway, error) {
-	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
+	g := &Gateway{undo: &lifecycle.List{}, failed: make(chan error, 1), lookEvery: lookAtFile}
 	g.rulePlaces.Store(new(map[string]string))
 	if opts.ConfigFile != "" {
 		g.file = &config.File{Path: opts.ConfigFile}
@@ -137,9 +142,9 @@ func New(opts Options) (*Gateway, error) {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	if err := g.build(opts, cfg, version, metrics); err != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), stepGrace)
+		ctx, cancel := context.WithTimeout(context.Background(), lifecycle.StepGrace)
 		defer cancel()
-		return nil, errors.Join(err, g.undo.stop(ctx))
+		return nil, errors.Join(err, g.undo.Stop(ctx))
 	}
 	return g, nil
 }
@@ -172,9 +177,9 @@ func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, metrics *metrics)
 			return err
 		}
 		g.log = opened
-		g.undo.onStop("log", func(context.Context) error { closeLog(); return nil })
+		g.undo.OnStop("log", func(context.Context) error { closeLog(); return nil })
 	}
-	g.undo.log = g.log
+	g.undo.Log = g.log
 	return nil
 }
 
@@ -184,9 +189,9 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		return err
 	}
 	closeSessions := func(context.Context) error { shared.vault.Close(); return shared.sessions.Close() }
-	g.undo.onStop("sessions", closeSessions)
+	g.undo.OnStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
-	g.undo.onStop("replicas", closeCluster)
+	g.undo.OnStop("replicas", closeCluster)
 	openOperators(g, cfg, shared, recent.NewMetrics(metrics.registry))
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(metrics.registry)); err != nil {
 		return err
@@ -205,7 +210,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	}); err != nil {
 		return err
 	}
-	g.undo.onStop("traces", g.services.tracer.Close)
+	g.undo.OnStop("traces", g.services.tracer.Close)
 	g.services.lists = g.sessionLists
 	g.services.waiting = foureyes.New(foureyes.Deps{
 		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
@@ -220,10 +225,10 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		return err
 	}
 	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
-	g.undo.onStopSlow("upstreams", processesEnd, g.closeUpstreams)
+	g.undo.OnStopSlow("upstreams", processesEnd, g.closeUpstreams)
 	g.calls = handover.New(&g.current.way)
-	g.undo.onStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
-	g.undo.onStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
+	g.undo.OnStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
+	g.undo.OnStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
 	g.health = health.NewDesk(health.Deps{
 		Stopping: g.draining.Load, Heard: func() bool { return g.graph().catalog.Heard() }, Redis: shared.redis,
@@ -239,7 +244,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		}
 	}
 	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(metrics.registry))
-	g.undo.onStop("listener", closing(g.listener))
+	g.undo.OnStop("listener", closing(g.listener))
 
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
@@ -307,9 +312,9 @@ func (g *Gateway) Start() {
 	g.serveAdmin() // until the end of a stop
 	first := g.graph()
 	first.watch(g.services.lookout)
-	g.undo.onStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
-	g.stopAuth = run(first.auth.Run)
-	g.undo.onStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
+	g.undo.OnStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
+	g.stopAuth = lifecycle.Run(first.auth.Run)
+	g.undo.OnStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
 
 	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())
@@ -326,7 +331,7 @@ func (g *Gateway) Start() {
 			g.failed <- fmt.Errorf("serving: %w", err)
 		}
 	})
-	g.undo.onStop("http server", func(ctx context.Context) error {
+	g.undo.OnStop("http server", func(ctx context.Context) error {
 		defer cancel()
 		err := g.server.Shutdown(ctx)
 		if err != nil {
@@ -336,15 +341,15 @@ func (g *Gateway) Start() {
 		serving.Wait()
 		return err
 	})
-	g.undo.onStop("front", g.front.Close)
-	g.undo.onStop("calls that wait for approval", func(context.Context) error { g.services.waiting.Close(); return nil })
+	g.undo.OnStop("front", g.front.Close)
+	g.undo.OnStop("calls that wait for approval", func(context.Context) error { g.services.waiting.Close(); return nil })
 	g.reloading.Lock()
 	g.running = true
 	g.reloading.Unlock()
 	if g.file != nil {
-		g.undo.onStop("configuration file", run(g.watchFile))
+		g.undo.OnStop("configuration file", lifecycle.Run(g.watchFile))
 	}
-	g.undo.onStop("reloads", func(context.Context) error {
+	g.undo.OnStop("reloads", func(context.Context) error {
 		g.reloading.Lock() // a running reload is completed first, which takes seconds at most
 		defer g.reloading.Unlock()
 		g.running = false
@@ -378,11 +383,11 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 // Stop ends everything in the reverse order of its start. Streams end, running calls may
 // continue until ctx ends, and then connections, watches, sessions and upstreams are closed
 // and their processes told. A second Stop does nothing.
-func (g *Gateway) Stop(ctx context.Context) error { return g.undo.stop(ctx) }
+func (g *Gateway) Stop(ctx context.Context) error { return g.undo.Stop(ctx) }
 
 // Run serves until ctx ends or serving fails. Then it continues for the configuration's
 // shutdown_delay without taking new sessions, lets calls run for shutdown_timeout, and has ended
-// windUp later.
+// lifecycle.WindUp later.
 func (g *Gateway) Run(ctx context.Context) error {
 	g.Start()
 	var failure error

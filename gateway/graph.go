@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
+	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
@@ -322,7 +323,7 @@ func (g *graph) has(m *member) bool {
 // watch runs the catalog's watches, and a lookout unless it is nil, until stop. Then hooks need no
 // connections any more, except those of calls that still run.
 func (g *graph) watch(l *deceits.Lookout) {
-	g.stop = run(func(ctx context.Context) error {
+	g.stop = lifecycle.Run(func(ctx context.Context) error {
 		defer g.looks.Close()
 		if l != nil {
 			var search sync.WaitGroup

@@ -39,7 +39,7 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 		deps.DB, deps.Key = shared.redis, shared.key("recent records")
 	}
 	g.recent, g.series = recent.New(deps), series.New(time.Now())
-	g.undo.onStop("recent records", g.recent.Close)
+	g.undo.OnStop("recent records", g.recent.Close)
 	if !cfg.Admin.Console.IsZero() {
 		g.console = visitors{
 			people: signin.NewSessions(shared.redis, shared.key("people who have signed in")),

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
+	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -233,7 +234,7 @@ func (g *Gateway) replace(before, next *graph) {
 	defer cancel()
 	stopAuth, recall := g.stopAuth, next.auth != before.auth
 	if recall {
-		g.stopAuth = run(next.auth.Run)
+		g.stopAuth = lifecycle.Run(next.auth.Run)
 	} else if !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
 		recall = next.auth.SetKeys(next.cfg.Auth.Keys)
 	}

@@ -88,7 +88,7 @@ func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err
 		err = g.shareStores(s, cfg, deps)
 	} else if memory, err = session.NewMemory(cfg.Sessions, deps); err == nil {
 		whole := largeresults.NewMemory(cfg.Sessions.Results)
-		g.undo.onStop("large results", func(context.Context) error { whole.Close(); return nil })
+		g.undo.OnStop("large results", func(context.Context) error { whole.Close(); return nil })
 		s.sessions, s.results, s.known, s.list = memory, whole, memory.Known, memory.List
 	}
 	if err == nil {

@@ -118,7 +118,8 @@ var layers = []layer{
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3"}}, // pin for what people cannot see
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1", "internal/problems"}},
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
-	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}},    // for their sections
+	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
+	{level: 1, dir: "gateway/lifecycle"},
 	{level: 5, dir: "gateway/health", ours: []string{"0-4", "gateway/admin", "gateway/servers", "gateway/settings"}}, // admin for the form of failures
 	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                     // admin for the form of questions and answers
 	{level: 5, dir: "gateway/deceits", ours: []string{"0-4", "gateway/config"}},

@@ -1,4 +1,9 @@
-package gateway
+// Package lifecycle undoes, when a process stops, what was done since its start.
+//
+// It owns the order, last in, first out, and how much time each step gets, so that no step that hangs
+// keeps the later ones from their work. What the steps do is up to whoever registers them. A step
+// that never ends is left behind with its goroutine, which ends with the process.
+package lifecycle
 
 import (
 	"context"
@@ -9,22 +14,18 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 const (
-	// windUp bounds how much longer than its time a whole stop takes. docs/operations.md has
+	// WindUp bounds how much longer than its time a whole stop takes. docs/operations.md has
 	// operators add it to the grace period of a container.
-	windUp = 10 * time.Second
-	// stepGrace is what each step of a stop still gets once the time for the whole stop has run
+	WindUp = 10 * time.Second
+	// StepGrace is what each step of a stop still gets once the time for the whole stop has run
 	// out, or nearly: enough to close, not to wait for anybody.
-	stepGrace = time.Second
+	StepGrace = time.Second
 	// overrun is how much longer than its time a step may take before the stop goes on without
 	// it: what it cuts off needs a moment to end.
 	overrun = 2 * time.Second
-	// processesEnd is the same for the step that ends processes. Time for it is kept, whatever
-	// the steps before it take, so that no process outlives the gateway.
-	processesEnd = upstream.Overtime + time.Second
 	// moment is what a step gets for which no time is left.
 	moment = 100 * time.Millisecond
 )
@@ -32,10 +33,12 @@ const (
 // errStuck means that a step did not end, and that what it closes may still run.
 var errStuck = errors.New("it does not end: the stop goes on without it")
 
-// lifecycle is the list of what has to be undone. Whoever starts something registers how to
-// undo it in the next line; stop does so, last in, first out.
-type lifecycle struct {
-	log *slog.Logger
+// List is the list of what has to be undone. Whoever starts something registers how to undo it in the
+// next line; Stop does so, last in, first out. Its zero value is an empty list. It is safe for
+// concurrent use.
+type List struct {
+	// Log takes what goes wrong. Set it before Stop.
+	Log *slog.Logger
 
 	mu    sync.Mutex // guards steps; not held while one runs
 	steps []step
@@ -48,27 +51,27 @@ type step struct {
 	kept time.Duration // the time that is kept for it
 }
 
-// onStop registers how to undo what was just done.
-func (l *lifecycle) onStop(name string, undo func(context.Context) error) {
+// OnStop registers how to undo what was just done.
+func (l *List) OnStop(name string, undo func(context.Context) error) {
 	l.add(step{name: name, undo: undo, over: overrun})
 }
 
-// onStopSlow is onStop for a step that may take longer than its time by more than others, and for
+// OnStopSlow is OnStop for a step that may take longer than its time by more than others, and for
 // which that time is kept.
-func (l *lifecycle) onStopSlow(name string, over time.Duration, undo func(context.Context) error) {
-	l.add(step{name, undo, over, stepGrace + over})
+func (l *List) OnStopSlow(name string, over time.Duration, undo func(context.Context) error) {
+	l.add(step{name, undo, over, StepGrace + over})
 }
 
-func (l *lifecycle) add(s step) {
+func (l *List) add(s step) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.steps = append(l.steps, s)
 }
 
-// stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps for
-// which it leaves no time still run, with stepGrace each. One that does not end is given up, and
-// named in the log. All of this ends within windUp after ctx.
-func (l *lifecycle) stop(ctx context.Context) error {
+// Stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps for
+// which it leaves no time still run, with StepGrace each. One that does not end is given up, and
+// named in the log. All of this ends within WindUp after ctx.
+func (l *List) Stop(ctx context.Context) error {
 	var errs []error
 	b := &budget{ctx: ctx}
 	for {
@@ -77,14 +80,14 @@ func (l *lifecycle) stop(ctx context.Context) error {
 			return errors.Join(errs...)
 		}
 		if err := b.run(next, kept); err != nil {
-			l.log.Warn("stopping", failure.StopUnclean.Attr(), "part", next.name, "error", err)
+			l.Log.Warn("stopping", failure.StopUnclean.Attr(), "part", next.name, "error", err)
 			errs = append(errs, fmt.Errorf("stopping %s: %w", next.name, err))
 		}
 	}
 }
 
 // pop takes the next step. kept is the time that is kept for the steps after it.
-func (l *lifecycle) pop() (next step, kept time.Duration, ok bool) {
+func (l *List) pop() (next step, kept time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.steps) == 0 {
@@ -101,7 +104,7 @@ func (l *lifecycle) pop() (next step, kept time.Duration, ok bool) {
 // budget is the time of a stop.
 type budget struct {
 	ctx context.Context
-	end time.Time // windUp after ctx; zero as long as nobody needed to know
+	end time.Time // WindUp after ctx; zero as long as nobody needed to know
 }
 
 // run runs a step.
@@ -128,10 +131,10 @@ func (b *budget) run(s step, kept time.Duration) error {
 // step returns the context of a step.
 func (b *budget) step(kept time.Duration) (context.Context, context.CancelFunc) {
 	end, limited := b.ctx.Deadline()
-	if b.ctx.Err() == nil && (!limited || time.Until(end) >= stepGrace) {
+	if b.ctx.Err() == nil && (!limited || time.Until(end) >= StepGrace) {
 		return b.ctx, func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(b.ctx), min(stepGrace, b.left()-kept))
+	return context.WithTimeout(context.WithoutCancel(b.ctx), min(StepGrace, b.left()-kept))
 }
 
 // left returns how much time is left for the whole stop. It is called when the time of ctx is
@@ -142,13 +145,13 @@ func (b *budget) left() time.Duration {
 		if !limited || b.ctx.Err() != nil && time.Until(end) > 0 { // it was cancelled
 			end = time.Now()
 		}
-		b.end = end.Add(windUp)
+		b.end = end.Add(WindUp)
 	}
 	return time.Until(b.end)
 }
 
-// run starts work, which must end with its context. stop ends the context and waits.
-func run(work func(context.Context) error) (stop func(context.Context) error) {
+// Run starts work, which must end with its context. stop ends the context and waits.
+func Run(work func(context.Context) error) (stop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- work(ctx) }()
