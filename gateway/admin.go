@@ -142,7 +142,7 @@ func (g *Gateway) adminRoutes() http.Handler {
 // serveMetrics answers scrapes. A request from this machine must use a name of this machine;
 // otherwise a web page in its browser could read the answer.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
-	scrapes := g.services.metrics.scrapes(g.log, g.services.tracer.On)
+	scrapes := g.services.metrics.Scrapes(g.log, g.services.tracer.On)
 	return func(w http.ResponseWriter, r *http.Request) {
 		local, err := loopback.From(r)
 		if err != nil || loopback.FromPage(r) || local && !loopback.To(r) {

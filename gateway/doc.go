@@ -14,8 +14,8 @@
 // (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
 // configuration to gateway/config, records to gateway/events, the answers themselves to the packages
 // that gateway/admin is made of, what a trial finds to gateway/trial, readiness to gateway/health,
-// the time that each step of a stop gets to gateway/lifecycle, signals and exit codes to cmd/gatehouse,
-// and everything about MCP to the packages below.
+// numbers to gateway/metrics, the time that each step of a stop gets to gateway/lifecycle, signals and
+// exit codes to cmd/gatehouse, and everything about MCP to the packages below.
 //
 // A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for the keys
 // of issuers, one that watches the configuration file, and one for each upstream that a reload

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
+	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
@@ -134,14 +135,14 @@ func New(opts Options) (*Gateway, error) {
 		return nil, err
 	}
 	version := cmp.Or(opts.Version, "dev")
-	metrics := newMetrics(version, cfg.Sessions.Store == session.StoreRedis)
-	if err := g.openLog(opts.Log, cfg, metrics); err != nil {
+	count := metrics.New(version, cfg.Sessions.Store == session.StoreRedis)
+	if err := g.openLog(opts.Log, cfg, count); err != nil {
 		return nil, err
 	}
 	for _, w := range warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
-	if err := g.build(opts, cfg, version, metrics); err != nil {
+	if err := g.build(opts, cfg, version, count); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), lifecycle.StepGrace)
 		defer cancel()
 		return nil, errors.Join(err, g.undo.Stop(ctx))
@@ -168,11 +169,11 @@ func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	return opts.Config.WithDefaults(), nil, nil
 }
 
-func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, metrics *metrics) error {
+func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *metrics.Metrics) error {
 	g.log = log
 	if log == nil {
 		g.logLevel.Set(cfg.Telemetry.Log.Level)
-		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log, &g.logLevel, metrics.log)
+		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log, &g.logLevel, count.Log)
 		if err != nil {
 			return err
 		}
@@ -183,8 +184,8 @@ func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, metrics *metrics)
 	return nil
 }
 
-func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics *metrics) error {
-	shared, err := g.newStores(cfg, metrics)
+func (g *Gateway) build(opts Options, cfg config.Config, version string, count *metrics.Metrics) error {
+	shared, err := g.newStores(cfg, count)
 	if err != nil {
 		return err
 	}
@@ -192,8 +193,8 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.undo.OnStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.OnStop("replicas", closeCluster)
-	openOperators(g, cfg, shared, recent.NewMetrics(metrics.registry))
-	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(metrics.registry)); err != nil {
+	openOperators(g, cfg, shared, recent.NewMetrics(count.Registry))
+	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(count.Registry)); err != nil {
 		return err
 	}
 	tell := func(session string, e mcp.Event) { g.front.Tell(session, e) } // the front begins sessions, so it is there
@@ -206,7 +207,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.services.recorder = newRecorder(g)
 	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
 	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{
-		Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: tracing.NewMetrics(metrics.registry),
+		Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: tracing.NewMetrics(count.Registry),
 	}); err != nil {
 		return err
 	}
@@ -215,7 +216,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 	g.services.waiting = foureyes.New(foureyes.Deps{
 		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
 		Shared:  shared.fourEyes,
-		Metrics: foureyes.NewMetrics(metrics.registry),
+		Metrics: foureyes.NewMetrics(count.Registry),
 	})
 	if err := openAccounts(g, cfg, shared); err != nil {
 		return err
@@ -243,7 +244,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 			return err // the error of net names the address
 		}
 	}
-	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(metrics.registry))
+	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(count.Registry))
 	g.undo.OnStop("listener", closing(g.listener))
 
 	accepted := cfg.HTTP
@@ -267,12 +268,12 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, metrics
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
-		Metrics:         front.NewMetrics(metrics.registry),
+		Metrics:         front.NewMetrics(count.Registry),
 		Tracer:          g.services.tracer,
 		Trails:          g.services.trails,
 	})
 	if err == nil {
-		err = metrics.registry.Register(gauges(g))
+		err = count.Observe(func() metrics.Facts { return measured(g) })
 	}
 	return err
 }
@@ -467,6 +468,19 @@ func (g *Gateway) Health() []health.Upstream {
 		all[i] = health.Of(view, now.members[i].Status())
 	}
 	return all
+}
+
+// measured is what is read at each scrape.
+func measured(g *Gateway) metrics.Facts {
+	now := g.graph()
+	f := metrics.Facts{
+		Guards: now.guards, Accounts: g.services.vault.Counts(), Issuers: now.auth.Status(),
+		Sessions: g.services.known(), Front: g.front.Load(), Config: g.ReloadStatus(), Draining: g.draining.Load(),
+	}
+	for i, view := range now.catalog.Status() { // in the order of the members
+		f.Upstreams = append(f.Upstreams, metrics.Upstream{Listed: view, Status: now.members[i].Status()})
+	}
+	return f
 }
 
 // Load is what a Gateway holds at a moment.

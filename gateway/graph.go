@@ -218,7 +218,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
 func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, error) {
-	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Proofs: with.proofs, Judged: with.events.Judged}
+	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens, Proofs: with.proofs, Judged: with.events.Judged}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)
 		return who, nil, err
@@ -239,7 +239,7 @@ func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, erro
 	}
 	server, err := grants.New(cfg.Auth, grants.Deps{
 		PublicURL: deps.PublicURL, Views: deps.Views, Auth: who, Clients: known, State: with.oauth, Keys: keys,
-		Log: with.log, Metrics: with.metrics.grants, Recorded: with.events.Granted,
+		Log: with.log, Metrics: with.metrics.Grants, Recorded: with.events.Granted,
 	})
 	return who, server, err
 }
@@ -256,7 +256,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		if err != nil {
 			return nil, err
 		}
-		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.calls.Of(d), cfg: c}, nil
+		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.Calls.Of(d), cfg: c}, nil
 	}
 	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, Fetched: with.events.Fetched})
 	if err != nil {
@@ -266,7 +266,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 	if before != nil {
 		former = before.mcp
 	}
-	transport, reports := upstream.NewTransport(with.metrics.upstreams, c), with.servers.Of(c.Name).NewReports()
+	transport, reports := upstream.NewTransport(with.metrics.Upstreams, c), with.servers.Of(c.Name).NewReports()
 	u, err := upstream.New(c, upstream.Deps{
 		Log:         with.log,
 		HTTP:        transport,
@@ -279,14 +279,14 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		Before:      former,
 		Keeper:      with.kept,
 		Memory:      with.memory,
-		Metrics:     with.metrics.upstreams,
+		Metrics:     with.metrics.Upstreams,
 		Tracer:      with.tracer,
 	})
 	if err != nil {
 		credentials.Close()
 		return nil, err
 	}
-	return &member{server: u, reports: reports, counted: with.metrics.calls.Of(u), mcp: u, cfg: c, credentials: credentials, transport: transport}, nil
+	return &member{server: u, reports: reports, counted: with.metrics.Calls.Of(u), mcp: u, cfg: c, credentials: credentials, transport: transport}, nil
 }
 
 // close ends the upstream and its processes.

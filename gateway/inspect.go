@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
@@ -15,7 +16,7 @@ import (
 // such as the last output of a program that ended, go to log.
 func Inspector(version string, log *slog.Logger) trial.Inspect {
 	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition), look func(trial.Seen) error) error {
-		with, err := newServices(inMemory(newMetrics(version, false)), version, nil, nil, log)
+		with, err := newServices(inMemory(metrics.New(version, false)), version, nil, nil, log)
 		if err != nil {
 			return err
 		}

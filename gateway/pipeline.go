@@ -39,15 +39,15 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 	if err != nil {
 		return p, err
 	}
-	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.waiting, Metrics: with.metrics.policy})
+	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.waiting, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}
-	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: p.rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
+	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: p.rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}
-	looks, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.hooks})
+	looks, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.Hooks})
 	if err != nil {
 		return p, err
 	}
@@ -69,7 +69,7 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 		looks.Middleware,
 		asksSignIn(with.accounts, cfg.Upstreams), // in place of servers that cannot ask
 	)
-	p.way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(p.way.Lists)
+	p.way.Handler = observe.Middleware(with.log, with.metrics.Calls, recorderOf(cfg, with))(p.way.Lists)
 	return p, nil
 }
 
@@ -77,7 +77,7 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 func shortened(cfg config.Config, last *catalog.Catalog, rules *policy.Policy, with services) mcp.Middleware {
 	deps := results.Deps{
 		Store: with.results, Resolver: last, Visible: rules.Visible, Name: with.tasks.Name,
-		Log: with.log, Metrics: with.metrics.results,
+		Log: with.log, Metrics: with.metrics.Results,
 	}
 	of := make(map[string]largeresults.Settings)
 	for _, u := range cfg.Upstreams {
@@ -92,7 +92,7 @@ func shortened(cfg config.Config, last *catalog.Catalog, rules *policy.Policy, w
 
 // describe makes the stage that describes tools.
 func describe(cfg config.Config, names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
-	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.disclosure, Upstreams: make(map[string]disclosure.Upstream)}
+	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.Disclosure, Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range cfg.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
 	}

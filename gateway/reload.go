@@ -76,7 +76,7 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 	}
 	g.mu.Unlock()
 	settingsOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)
-	g.services.metrics.reload(err)
+	g.services.metrics.Reload(err)
 }
 
 func (g *Gateway) canReload() error {
@@ -259,16 +259,16 @@ func (g *Gateway) replace(before, next *graph) {
 			g.retire(m)
 		}
 		if next.member(m.Name()) == nil {
-			g.services.metrics.forget(m.Name())
+			g.services.metrics.Forget(m.Name())
 		}
 	}
 	for _, v := range before.cfg.Views {
 		if _, err := config.ViewNamed(next.cfg, v.Name); err != nil {
-			g.services.metrics.calls.ForgetView(v.Name)
+			g.services.metrics.Calls.ForgetView(v.Name)
 		}
 	}
-	g.services.metrics.policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
-	g.services.metrics.hooks.Keep(before.cfg.Hooks, next.cfg.Hooks)
+	g.services.metrics.Policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
+	g.services.metrics.Hooks.Keep(before.cfg.Hooks, next.cfg.Hooks)
 }
 
 // retire closes an upstream as soon as nothing runs there, or when the gateway stops.

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
 	"github.com/gatehouse-mcp/gatehouse/gateway/useraccounts"
@@ -49,7 +50,7 @@ type stores struct {
 	drop      func(session string)        // forgets a session that another replica owns
 	known     func() int                  // how many sessions this process knows; nil for none
 	list      func() []session.Listed     // which these are; likewise
-	metrics   *metrics
+	metrics   *metrics.Metrics
 }
 
 // shownTools record which tool definitions were shown. They end with their sessions.
@@ -59,17 +60,17 @@ type shownTools interface {
 }
 
 // inMemory returns the stores of a process alone in which nobody has sessions.
-func inMemory(metrics *metrics) *stores {
+func inMemory(count *metrics.Metrics) *stores {
 	return &stores{
-		metrics: metrics, cluster: cluster.Alone(), drop: func(string) {},
+		metrics: count, cluster: cluster.Alone(), drop: func(string) {},
 		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
 		grants: session.NewGrants(), results: largeresults.NewMemory(largeresults.Bounds{}),
 	}
 }
 
 // newStores opens the stores as sessions.store says.
-func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err error) {
-	s = inMemory(metrics)
+func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *stores, err error) {
+	s = inMemory(count)
 	defer func() {
 		if err != nil && s.sessions != nil {
 			err = errors.Join(err, s.sessions.Close())
@@ -82,23 +83,24 @@ func (g *Gateway) newStores(cfg config.Config, metrics *metrics) (s *stores, err
 			revisions = append(revisions, r.Name)
 		}
 	}
-	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: session.NewMetrics(metrics.registry, revisions...), Redis: metrics.redis}
+	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: session.NewMetrics(count.Registry, revisions...), Redis: count.Redis}
+	forwards := cluster.NewMetrics(count.Registry) // 0 for a gateway alone
 	var memory *session.Memory
 	if cfg.Sessions.Store == session.StoreRedis {
-		err = g.shareStores(s, cfg, deps)
+		err = g.shareStores(s, cfg, deps, forwards)
 	} else if memory, err = session.NewMemory(cfg.Sessions, deps); err == nil {
 		whole := largeresults.NewMemory(cfg.Sessions.Results)
 		g.undo.OnStop("large results", func(context.Context) error { whole.Close(); return nil })
 		s.sessions, s.results, s.known, s.list = memory, whole, memory.Known, memory.List
 	}
 	if err == nil {
-		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(metrics.registry))
+		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(count.Registry))
 	}
 	return s, err
 }
 
 // shareStores opens the stores in Redis.
-func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) error {
+func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps, forwards *cluster.Metrics) error {
 	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
 	deps.Moved = func(key, token string) { s.cluster.Doubt(key, token) }
 	redis, err := session.NewRedis(cfg.Sessions, deps)
@@ -109,7 +111,7 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps) e
 	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
-		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: asked(g), Log: g.log, Metrics: s.metrics.cluster,
+		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: asked(g), Log: g.log, Metrics: forwards,
 	})
 	if err != nil {
 		return err

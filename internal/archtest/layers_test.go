@@ -120,6 +120,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
+	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/health", "gateway/settings"}},
 	{level: 5, dir: "gateway/health", ours: []string{"0-4", "gateway/admin", "gateway/servers", "gateway/settings"}}, // admin for the form of failures
 	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                     // admin for the form of questions and answers
 	{level: 5, dir: "gateway/deceits", ours: []string{"0-4", "gateway/config"}},

@@ -1,4 +1,4 @@
-package gateway
+package metrics
 
 import (
 	"log/slog"
@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
-	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -31,26 +30,26 @@ const (
 	maxScrapes = 4
 )
 
-// metrics are those of one gateway that its configurations share, one after the other, and those of parts
+// Metrics are those of one gateway that its configurations share, one after the other, and those of parts
 // that it need not have. Any other part gets its own where it is made, in the same registry.
-type metrics struct {
-	registry   *prometheus.Registry
-	calls      *observe.Metrics
-	tokens     *auth.Metrics
-	grants     *grants.Metrics
-	policy     *policy.Metrics
-	disclosure *disclosure.Metrics
-	results    *results.Metrics
-	hooks      *hooks.Metrics
-	cluster    *cluster.Metrics
-	upstreams  *upstream.Metrics
-	redis      *redisdb.Metrics // nil without Redis
-	log        *observe.LogMetrics
+type Metrics struct {
+	Registry   *prometheus.Registry
+	Calls      *observe.Metrics
+	Tokens     *auth.Metrics
+	Grants     *grants.Metrics
+	Policy     *policy.Metrics
+	Disclosure *disclosure.Metrics
+	Results    *results.Metrics
+	Hooks      *hooks.Metrics
+	Upstreams  *upstream.Metrics
+	Redis      *redisdb.Metrics // nil without Redis
+	Log        *observe.LogMetrics
 
 	reloaded, notReloaded prometheus.Counter
 }
 
-func newMetrics(version string, redis bool) *metrics {
+// New makes them. version is that of the build; redis says that there is a Redis.
+func New(version string, redis bool) *Metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	with := promauto.With(reg)
@@ -62,22 +61,21 @@ func newMetrics(version string, redis bool) *metrics {
 		Name: "gatehouse_config_reloads_total",
 		Help: "Times that the configuration file was read again: ok, or refused if it was not good, so that nothing was changed.",
 	}, []string{"result"})
-	m := &metrics{
-		registry:   reg,
-		calls:      observe.NewMetrics(reg),
-		tokens:     auth.NewMetrics(reg),
-		grants:     grants.NewMetrics(reg),
-		policy:     policy.NewMetrics(reg),
-		disclosure: disclosure.NewMetrics(reg),
-		results:    results.NewMetrics(reg),
-		hooks:      hooks.NewMetrics(reg),
-		cluster:    cluster.NewMetrics(reg),
-		upstreams:  upstream.NewMetrics(reg),
-		log:        observe.NewLogMetrics(reg),
+	m := &Metrics{
+		Registry:   reg,
+		Calls:      observe.NewMetrics(reg),
+		Tokens:     auth.NewMetrics(reg),
+		Grants:     grants.NewMetrics(reg),
+		Policy:     policy.NewMetrics(reg),
+		Disclosure: disclosure.NewMetrics(reg),
+		Results:    results.NewMetrics(reg),
+		Hooks:      hooks.NewMetrics(reg),
+		Upstreams:  upstream.NewMetrics(reg),
+		Log:        observe.NewLogMetrics(reg),
 		reloaded:   reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
 	}
 	if redis {
-		m.redis = redisdb.NewMetrics(reg)
+		m.Redis = redisdb.NewMetrics(reg)
 	}
 	return m
 }
@@ -96,8 +94,8 @@ func buildRevision() string {
 	return "unknown"
 }
 
-// reload counts a reload.
-func (m *metrics) reload(err error) {
+// Reload counts a reload, which was refused with err.
+func (m *Metrics) Reload(err error) {
 	if err != nil {
 		m.notReloaded.Inc()
 		return
@@ -105,15 +103,20 @@ func (m *metrics) reload(err error) {
 	m.reloaded.Inc()
 }
 
-// forget drops the series of an upstream that was removed.
-func (m *metrics) forget(upstream string) {
-	m.calls.Forget(upstream)
-	m.upstreams.Forget(upstream)
-	m.results.Forget(upstream)
+// Forget drops the series of an upstream that was removed.
+func (m *Metrics) Forget(upstream string) {
+	m.Calls.Forget(upstream)
+	m.Upstreams.Forget(upstream)
+	m.Results.Forget(upstream)
 }
 
 // sample takes one value of a metric. labels are alternating names and values.
 type sample func(name, help string, value float64, labels ...string)
+
+// Observe adds the values that are read at each scrape. Errors: that of a second call.
+func (m *Metrics) Observe(read func() Facts) error {
+	return m.Registry.Register(onScrape(func(write sample) { write.all(read()) }))
+}
 
 // onScrape is a prometheus.Collector of values that are read at each scrape.
 type onScrape func(write sample)
@@ -136,11 +139,11 @@ func (read onScrape) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// scrapes returns the handler for scrapes. Only OpenMetrics has exemplars, and only traces make
+// Scrapes returns the handler for scrapes. Only OpenMetrics has exemplars, and only traces make
 // any; who does not ask for it gets the usual format.
-func (m *metrics) scrapes(log *slog.Logger, exemplars func() bool) http.Handler {
+func (m *Metrics) Scrapes(log *slog.Logger, exemplars func() bool) http.Handler {
 	in := func(openMetrics bool) http.Handler {
-		return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{
 			EnableOpenMetrics:   openMetrics,
 			ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 			ErrorHandling:       promhttp.ContinueOnError,

@@ -1,12 +1,15 @@
-package gateway
+package metrics
 
 import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -18,23 +21,39 @@ var (
 	listNames = []string{"tools", "prompts", "resources", "resource templates", "skills"}
 )
 
-// gauges writes the values that are read at each scrape, so that calls do not pay for them. A
-// metric whose name ends in _total only grows until its upstream or issuer is replaced.
-func gauges(g *Gateway) onScrape {
-	return func(write sample) {
-		now := g.graph()
-		write.upstreams(now)
-		write.pinned(now.guards)
-		write.accounts(g.services.vault.Counts())
-		write.issuers(now.auth.Status())
-		write.sessions(g)
-		write.process(g)
-	}
+// Facts are what a gateway holds at a moment. They are read at each scrape, so that calls do not pay for
+// them.
+type Facts struct {
+	Upstreams []Upstream
+	Guards    []*pinning.Guard
+	Accounts  map[string]map[string]int // users' own accounts at servers: numbers by server and state
+	Issuers   []auth.Status
+	Sessions  int // that this process knows
+	Front     live.Load
+	Config    settings.Status
+	Draining  bool // no new sessions are taken
 }
 
-func (write sample) upstreams(g *graph) {
-	for i, view := range g.catalog.Status() { // in the order of the upstreams
-		name, status := view.Name, g.members[i].Status()
+// Upstream is what lists and calls show of one upstream.
+type Upstream struct {
+	Listed catalog.UpstreamView
+	Status upstream.Status
+}
+
+// all writes the values. A metric whose name ends in _total only grows until its upstream or issuer is
+// replaced.
+func (write sample) all(now Facts) {
+	write.upstreams(now.Upstreams)
+	write.pinned(now.Guards)
+	write.accounts(now.Accounts)
+	write.issuers(now.Issuers)
+	write.sessions(now)
+	write.process(now)
+}
+
+func (write sample) upstreams(all []Upstream) {
+	for _, u := range all {
+		name, view, status := u.Listed.Name, u.Listed, u.Status
 		shown := health.Of(view, status)
 		for _, state := range upstreamStates {
 			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled.", truth(shown.State == state), "upstream", name, "state", string(state))
@@ -87,20 +106,19 @@ func (write sample) issuers(all []auth.Status) {
 	}
 }
 
-func (write sample) sessions(g *Gateway) {
-	load := g.front.Load()
-	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(g.services.known()))
-	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(load.Streams))
-	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.", float64(load.Calls))
-	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(load.Questions))
+func (write sample) sessions(now Facts) {
+	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(now.Sessions))
+	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(now.Front.Streams))
+	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.", float64(now.Front.Calls))
+	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(now.Front.Questions))
 }
 
-func (write sample) process(g *Gateway) {
-	status := g.ReloadStatus()
+func (write sample) process(now Facts) {
+	status := now.Config
 	write("gatehouse_config_last_reload_successful", "1 if the configuration file was good when it was read last, 0 if it was refused and the one before holds.", truth(status.Err == nil))
 	write("gatehouse_config_last_reload_success_timestamp_seconds", "When the configuration that holds was read, in seconds since 1970.", unixSeconds(status.Loaded))
 	write("gatehouse_config_info", "Always 1: the first 12 digits of the SHA-256 of the configuration file that holds (sha256sum tells the same); empty without a file.", 1, "revision", status.Revision)
-	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.", truth(g.draining.Load()))
+	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.", truth(now.Draining))
 }
 
 // truth returns 1 for true and 0 for false.
