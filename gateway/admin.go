@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
@@ -151,4 +152,17 @@ func (g *Gateway) serveMetrics() http.HandlerFunc {
 		}
 		scrapes.ServeHTTP(w, r)
 	}
+}
+
+// measured is what is read at each scrape.
+func measured(g *Gateway) metrics.Facts {
+	now := g.graph()
+	f := metrics.Facts{
+		Guards: now.guards, Accounts: g.services.vault.Counts(), Issuers: now.auth.Status(),
+		Sessions: g.services.known(), Front: g.front.Load(), Config: g.ReloadStatus(), Draining: g.draining.Load(),
+	}
+	for i, view := range now.catalog.Status() { // in the order of the members
+		f.Upstreams = append(f.Upstreams, metrics.Upstream{Listed: view, Status: now.members[i].Status()})
+	}
+	return f
 }

@@ -470,19 +470,6 @@ func (g *Gateway) Health() []health.Upstream {
 	return all
 }
 
-// measured is what is read at each scrape.
-func measured(g *Gateway) metrics.Facts {
-	now := g.graph()
-	f := metrics.Facts{
-		Guards: now.guards, Accounts: g.services.vault.Counts(), Issuers: now.auth.Status(),
-		Sessions: g.services.known(), Front: g.front.Load(), Config: g.ReloadStatus(), Draining: g.draining.Load(),
-	}
-	for i, view := range now.catalog.Status() { // in the order of the members
-		f.Upstreams = append(f.Upstreams, metrics.Upstream{Listed: view, Status: now.members[i].Status()})
-	}
-	return f
-}
-
 // Load is what a Gateway holds at a moment.
 type Load struct {
 	Front     live.Load
