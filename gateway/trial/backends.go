@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -76,11 +76,7 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 	if err != nil {
 		return nil, err
 	}
-	fetch, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var fetching sync.WaitGroup
-	fetching.Go(func() { _ = a.Run(fetch) })
-	defer fetching.Wait()
-	defer stop()
+	stop := lifecycle.Run(a.Run)
 	look := time.NewTicker(lookAtIssuers)
 	defer look.Stop()
 	waits := func(s auth.Status) bool { return s.Fetched.IsZero() && s.Failures == 0 }
@@ -101,7 +97,7 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 		}
 		reports = append(reports, r)
 	}
-	return reports, nil
+	return reports, stop(context.WithoutCancel(ctx))
 }
 
 // offers says how clients get in at an issuer, by its metadata.
