@@ -254,7 +254,7 @@ func (g *graph) now() servers.Now {
 	}
 	for _, m := range g.members { // in the order of Views
 		now.Members = append(now.Members, servers.Member{
-			Server: m, MCP: m.mcp, Config: m.cfg, Transport: config.TransportOf(m.cfg), Target: config.TargetOf(m.cfg), Pinning: config.PinMode(g.cfg, m.cfg),
+			Server: m, MCP: m.mcp, Config: m.cfg, Transport: config.TransportOf(m.cfg), Target: g.cfg.Target(m.cfg), Pinning: config.PinMode(g.cfg, m.cfg),
 		})
 	}
 	return now

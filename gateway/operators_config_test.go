@@ -16,7 +16,7 @@ import (
 // learn what a text would change, and save it where the file allows that.
 func TestConfigurationOfOperators(t *testing.T) {
 	t.Setenv("GH_TEST_TOKEN", "of-the-environment-0123")
-	const secrets = "headers: {X-Team: sales, X-Api-Key: literal-secret, Authorization: \"Bearer ${env:GH_TEST_TOKEN}\"}"
+	const secrets = "headers: {X-Team: sales, X-Api-Key: literal-secret, Authorization: \"Bearer ${env:GH_TEST_TOKEN}\"} # public"
 	text := "# ours\n" + operatorsConfig + "  console: {save: true}\nupstreams:\n- name: crm\n  url: http://127.0.0.1:1/mcp\n  " + secrets + "\n"
 	c := startUnwatched(t, text)
 	text = "listen: 127.0.0.1:0\n" + text // which write puts there

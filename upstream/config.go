@@ -26,7 +26,7 @@ type Config struct {
 	Name string `yaml:"name"`
 	// URL is the endpoint of a server on HTTP: https, or http to a loopback address,
 	// without user information. Exactly one of url, command and skills is required.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" secret:"path"`
 	// AllowPlaintext allows http to addresses that are not loopback. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
 	// Transport is auto, streamable, sse (HTTP+SSE of the first revision) or stdio. Default

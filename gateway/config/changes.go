@@ -10,8 +10,9 @@ import (
 func ChangedSections(before, next Config) (sections []string) {
 	was, is := reflect.ValueOf(before), reflect.ValueOf(next)
 	for i := range was.NumField() {
-		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
-			sections = append(sections, was.Type().Field(i).Tag.Get("yaml"))
+		key := was.Type().Field(i).Tag.Get("yaml")
+		if key != "-" && !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			sections = append(sections, key)
 		}
 	}
 	return sections

@@ -108,6 +108,10 @@ type Config struct {
 	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay, the default"`
 	// ShutdownTimeout is how long running calls may continue after that. Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
+
+	// Written has the values with references, as the file has them, by their paths, such as
+	// "upstreams[2].url".
+	Written map[string]string `yaml:"-"`
 }
 
 // Telemetry is the section "telemetry".

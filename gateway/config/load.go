@@ -114,6 +114,7 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 	if err := l.readKeys(&cfg, holds != nil && len(holds.Auth.Keys.Filed) > 0); err != nil {
 		return l, err
 	}
+	cfg.Written = d.Written()
 	l.Config, l.Places = cfg, rulePlaces(file, cfg, d)
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))

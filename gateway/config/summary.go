@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,7 +123,7 @@ func (c Config) Summary() Summary {
 			Name:      u.Name,
 			Enabled:   Enabled(u),
 			Transport: TransportOf(u),
-			Target:    TargetOf(u),
+			Target:    c.Target(u),
 			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    prefix,
 		})
@@ -192,24 +191,30 @@ func Late(u upstream.Config) string {
 	return "no answer in time: " + filepath.Base(u.Command[0]) + " may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
 }
 
-// TargetOf says where an upstream is. It leaves out what may be secret: a query, a path by which a server knows its callers, and the
-// arguments of a program.
-func TargetOf(u upstream.Config) string {
-	if u.Skills != "" {
+// Target says where an upstream is, without what may be secret: what references stand for, a query, a path by
+// which a server knows its callers, and the arguments of a program.
+func (c Config) Target(u upstream.Config) string {
+	u = c.asWritten(u)
+	switch {
+	case u.Skills != "":
 		return u.Skills
+	case u.URL != "":
+		return configtext.ServerURL(u.URL)
 	}
-	if u.URL == "" {
-		return strings.TrimSpace(strings.Join(u.Command[:1], "") + " " + runs(u))
+	return strings.TrimSpace(strings.Join(u.Command[:1], "") + " " + runs(u))
+}
+
+// asWritten returns an upstream with its references in place of what they stand for, where it says what it is.
+func (c Config) asWritten(u upstream.Config) upstream.Config {
+	at := slices.IndexFunc(c.Upstreams, func(other upstream.Config) bool { return other.Name == u.Name })
+	written := func(value, key string) string {
+		return cmp.Or(c.Written[fmt.Sprintf("upstreams[%d].%s", at, key)], value)
 	}
-	parsed, err := url.Parse(u.URL)
-	if err != nil {
-		return "a URL that cannot be read"
+	u.URL, u.Skills, u.Command = written(u.URL, "url"), written(u.Skills, "skills"), slices.Clone(u.Command)
+	for i, arg := range u.Command {
+		u.Command[i] = written(arg, fmt.Sprintf("command[%d]", i))
 	}
-	parsed.RawQuery = ""
-	if shown := parsed.String(); !configtext.SecretValue(shown) {
-		return shown
-	}
-	return parsed.Scheme + "://" + parsed.Host + "/…"
+	return u
 }
 
 // Disclosure is the section "disclosure": how tools are described to clients. The mode of a

@@ -14,7 +14,7 @@ import (
 
 type server struct {
 	Name    string                `yaml:"name"`
-	URL     string                `yaml:"url"`
+	URL     string                `yaml:"url" secret:"path"`
 	Command []string              `yaml:"command"`
 	Env     map[string]mcp.Secret `yaml:"env"`
 	Token   mcp.Secret            `yaml:"token"`
@@ -33,6 +33,8 @@ type shape struct {
 	KeyFile string     `yaml:"key_file"`
 	Servers []server   `yaml:"servers"`
 	Shared  *bool      `yaml:"shared"`
+	Redis   mcp.Secret `yaml:"redis" secret:"user"`
+	Issuer  string     `yaml:"issuer"`
 }
 
 func TestMasked(t *testing.T) {
@@ -44,8 +46,50 @@ func TestMasked(t *testing.T) {
 		{"in quotes", "key: \"a\\\"b\"\nservers: [{token: 'it''s', name: b}]\n", "key: <secret>\nservers: [{token: <secret>, name: b}]\n"},
 		{"on lines", "key: |\n  one\n  two\n\nlisten: a\n", "key: <secret>\n\nlisten: a\n"},
 		{"behind letters", "servers: [{name: \"é→\", token: abc}]\n", "servers: [{name: \"é→\", token: <secret>}]\n"},
-		{"named values", "servers:\n- env:\n    LOG_LEVEL: info\n    API_KEY: abc\n    DB: postgres://u:pw@db/x\n", "servers:\n- env:\n    LOG_LEVEL: info\n    API_KEY: <secret>\n    DB: <secret>\n"},
+		{"named values", "servers:\n" +
+			"- env:\n" +
+			"    LOG_LEVEL: info # public\n" +
+			"    PORT: 8080\n" +
+			"    NOTE: abc\n" +
+			"    API_KEY: abc\n" +
+			"    DB: postgres://u:pw@db/x\n",
+			"servers:\n" +
+				"- env:\n" +
+				"    LOG_LEVEL: info # public\n" +
+				"    PORT: 8080\n" +
+				"    NOTE: <secret>\n" +
+				"    API_KEY: <secret>\n" +
+				"    DB: <secret>\n"},
 		{"arguments", "servers:\n- command: [run, --token, abc, --verbose, --key=abcdef, x]\n", "servers:\n- command: [run, --token, <secret>, --verbose, <secret>, x]\n"},
+		{"arguments behind flags", "servers:\n" +
+			"- command: [npx, -y, \"@a/b\", --workspace, hunter2, --port, 80, --dir=/srv, --org=acme]\n",
+			"servers:\n" +
+				"- command: [npx, -y, \"@a/b\", --workspace, <secret>, --port, 80, --dir=/srv, <secret>]\n"},
+		{"arguments that are public", "servers:\n" +
+			"- command: [run, --org, acme, --token, abc] # public\n",
+			"servers:\n" +
+				"- command: [run, --org, acme, --token, <secret>] # public\n"},
+		{"names of variables", "servers:\n" +
+			"- command: [docker, run, -i, --rm, -e, API_KEY, -e, A=b, ghcr.io/a/b]\n",
+			"servers:\n" +
+				"- command: [docker, run, -i, --rm, -e, API_KEY, -e, <secret>, ghcr.io/a/b]\n"},
+		{"paths of URLs", "servers:\n" +
+			"- url: https://a.example/s/3f2b8c1e-5d6a-4b7c-8d9e-0f1a2b3c4d5e/mcp\n" +
+			"- url: https://a.example/s/x7k2m9q4w1z8/mcp\n" +
+			"- url: https://a.example/my-org/v2/mcp?view=all\n" +
+			"- url: https://a.example/mcp?p=x7k2m9q4w1z8\n" +
+			"- url: https://a.example/orgs/x7k2m9q4/mcp # public\n",
+			"servers:\n" +
+				"- url: <secret>\n" +
+				"- url: <secret>\n" +
+				"- url: https://a.example/my-org/v2/mcp?view=all\n" +
+				"- url: <secret>\n" +
+				"- url: https://a.example/orgs/x7k2m9q4/mcp # public\n"},
+		{"references in URLs", "servers:\n- url: https://a.example/s/${env:KEY}/mcp?key=${env:K}\n", ""},
+		{"a tenant", "issuer: https://login.example.com/3f2b8c1e-5d6a-4b7c-8d9e-0f1a2b3c4d5e/v2.0\n", ""},
+		{"an address without a password", "redis: rediss://gate@redis.example:6380/0\n", ""},
+		{"a password by reference", "redis: \"redis://:${env:REDIS_PASSWORD}@redis.example/0\"\n", ""},
+		{"a password", "redis: redis://:hunter2@redis.example/0\n", "redis: <secret>\n"},
 		{"a URL", "servers: [{url: \"https://a.example/mcp?api_key=abc\"}, {url: \"https://a.example/mcp?tools=all\"}]\n", "servers: [{url: <secret>}, {url: \"https://a.example/mcp?tools=all\"}]\n"},
 		{"an unknown key", "tokn: x\nclient_secret: abc\nshred: true\nlisen: ${env:L}\n", "tokn: <secret>\nclient_secret: <secret>\nshred: true\nlisen: ${env:L}\n"},
 		{"an unknown section", "servrs: [{name: crm, tokn: x, token: y}]\n", "servrs: [{name: crm, tokn: x, token: <secret>}]\n"},

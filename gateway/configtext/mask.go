@@ -34,7 +34,7 @@ func Masked(text []byte, shape reflect.Type) (string, error) {
 	var hidden []string
 	nodes := flat(root, nil)
 	secret := make(map[*yaml.Node]bool)
-	findSecrets(root, shape, "", false, func(n *yaml.Node) { secret[n] = true })
+	masker{text, starts}.find(root, place{shape: shape}, func(n *yaml.Node) { secret[n] = true })
 	for i, n := range nodes {
 		if !secret[n] {
 			continue
@@ -78,7 +78,8 @@ func masksAll(masked string, shape reflect.Type, nodes int) bool {
 	clean := !slices.ContainsFunc(all, func(n *yaml.Node) bool {
 		return n.Anchor != "" || n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0
 	})
-	findSecrets(root, shape, "", false, func(*yaml.Node) { clean = false })
+	m := masker{[]byte(masked), lineStarts([]byte(masked))}
+	m.find(root, place{shape: shape}, func(*yaml.Node) { clean = false })
 	return clean
 }
 
@@ -105,70 +106,110 @@ func flat(n *yaml.Node, all []*yaml.Node) []*yaml.Node {
 	return all
 }
 
-// findSecrets calls found for each scalar that is a secret. shape is what n is read into, nil if
-// that is not known; name is the key that it stands under, and named says that people give names
-// to what stands there, such as headers.
-func findSecrets(n *yaml.Node, shape reflect.Type, name string, named bool, found func(*yaml.Node)) {
-	for shape != nil && shape.Kind() == reflect.Pointer {
-		shape = shape.Elem()
+// masker finds secrets in a text.
+type masker struct {
+	text   []byte
+	starts []int // of its lines
+}
+
+// place is where a node stands.
+type place struct {
+	shape reflect.Type // what it is read into, nil if that is not known
+	name  string       // the key that it stands under
+	named bool         // people give names to what stands there, such as headers
+	tag   string       // secret, of the field
+}
+
+// find calls found for each scalar that is a secret.
+func (m masker) find(n *yaml.Node, at place, found func(*yaml.Node)) {
+	for at.shape != nil && at.shape.Kind() == reflect.Pointer {
+		at.shape = at.shape.Elem()
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		fields := keysOf(shape)
+		fields := keysOf(at.shape)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
 			if SecretValue(key.Value) {
 				found(key)
 			}
-			child, isNamed := reflect.Type(nil), false
+			child := place{name: key.Value}
 			switch {
-			case shape != nil && shape.Kind() == reflect.Map:
-				child, isNamed = shape.Elem(), true
+			case at.shape != nil && at.shape.Kind() == reflect.Map:
+				child.shape, child.named = at.shape.Elem(), true
 			case fields[key.Value] != nil:
-				child = shape.FieldByIndex(fields[key.Value]).Type
+				field := at.shape.FieldByIndex(fields[key.Value])
+				child.shape, child.tag = field.Type, field.Tag.Get("secret")
 			case fields != nil && value.Tag == "!!str" && !isMasked(value) && !hasReference(value): // the key of a secret, misspelt?
 				found(value)
 				continue
 			}
-			findSecrets(value, child, key.Value, isNamed, found)
+			m.find(value, child, found)
 		}
 	case yaml.SequenceNode:
-		child := reflect.Type(nil)
-		if shape != nil && shape.Kind() == reflect.Slice {
-			child = shape.Elem()
-		}
-		for i, item := range n.Content {
-			under := name
-			if i > 0 && strings.HasPrefix(n.Content[i-1].Value, "-") && !strings.Contains(n.Content[i-1].Value, "=") {
-				under = n.Content[i-1].Value // the value of a flag, as in --token abc
-				if SecretName(under) && item.Kind == yaml.ScalarNode && !strings.HasPrefix(item.Value, "-") && !isMasked(item) {
-					found(item)
-					continue
-				}
-			}
-			findSecrets(item, child, under, false, found)
-		}
+		m.findInList(n, at, found)
 	case yaml.ScalarNode:
-		if isSecret(n, shape, name, named) {
+		if m.isSecret(n, at) {
 			found(n)
 		}
 	}
 }
 
-func isSecret(n *yaml.Node, shape reflect.Type, name string, named bool) bool {
+// findInList calls found for each secret in a list, such as the arguments of a program.
+func (m masker) findInList(n *yaml.Node, at place, found func(*yaml.Node)) {
+	child := place{name: at.name}
+	if at.shape != nil && at.shape.Kind() == reflect.Slice {
+		child.shape = at.shape.Elem()
+	}
+	flag := ""
+	for _, item := range n.Content {
+		name, value, joined := strings.Cut(item.Value, "=")
+		isFlag := item.Kind == yaml.ScalarNode && strings.HasPrefix(item.Value, "-")
+		switch {
+		case item.Kind != yaml.ScalarNode || isMasked(item):
+			m.find(item, child, found)
+		case !isFlag && SecretName(flag), // --token abc
+			isFlag && joined && !m.public(item) && !plainArgument(name, value),
+			!isFlag && flag != "" && !m.public(item) && !plainArgument(flag, item.Value):
+			found(item)
+		default:
+			m.find(item, child, found)
+		}
+		if flag = ""; isFlag && !joined {
+			flag = item.Value
+		}
+	}
+}
+
+// public reports whether the line on which a node begins is marked: its literals may be shown.
+func (m masker) public(n *yaml.Node) bool {
+	if n.Line < 1 || n.Line > len(m.starts) {
+		return false
+	}
+	line, _, _ := bytes.Cut(m.text[m.starts[n.Line-1]:], []byte("\n"))
+	return mark.Match(line)
+}
+
+func (m masker) isSecret(n *yaml.Node, at place) bool {
 	if isMasked(n) || n.Tag == "!!null" {
 		return false
 	}
-	hides := shape != nil && shape.Implements(reflect.TypeFor[slog.LogValuer]())
+	hides := at.shape != nil && at.shape.Implements(reflect.TypeFor[slog.LogValuer]())
 	switch {
-	case SecretValue(n.Value):
+	case at.tag == tagUser:
+		return secretLink(literal(n.Value))
+	case SecretValue(literal(n.Value)):
 		return true
+	case at.tag == tagPath:
+		return !plainServer(n.Value) && !m.public(n)
 	case hasReference(n):
 		return false
-	case hides && !named: // always a secret
+	case hides && !at.named: // always a secret
 		return true
-	case hides || shape == nil: // something that has a name, or that no key is known for
-		return SecretName(name) && n.Tag == "!!str"
+	case hides && SecretName(at.name), at.shape == nil && SecretName(at.name): // or no key is known for it
+		return n.Tag == "!!str"
+	case hides:
+		return !harmless.MatchString(n.Value) && !m.public(n)
 	}
 	return false
 }

@@ -78,7 +78,7 @@ func secretLink(text string) bool {
 	if err != nil {
 		return strings.Contains(text, "@")
 	}
-	if _, has := u.User.Password(); has {
+	if password, _ := u.User.Password(); password != "" {
 		return true
 	}
 	for segment := range strings.SplitSeq(u.Path, "/") {

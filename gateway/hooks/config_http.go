@@ -29,7 +29,7 @@ const (
 // HTTP says which service of the operator decides.
 type HTTP struct {
 	// URL is asked by POST: https, or http. Required.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" secret:"path"`
 	// AllowPlaintext allows http to hosts that are not loopback. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
 	// Headers are sent with each request. Default none.

@@ -195,7 +195,7 @@ func MaskProblem(text []byte) []admin.Problem {
 	if line == 0 {
 		return nil
 	}
-	return []admin.Problem{{Line: line, Column: column, Message: configtext.Mask + " stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there"}}
+	return []admin.Problem{{Line: line, Column: column, Message: configtext.Mask + " stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there; if it is none, end its line with # public, in the file"}}
 }
 
 // Save writes a text into the file and applies it.

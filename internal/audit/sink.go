@@ -56,7 +56,7 @@ type Sink struct {
 	// URL is the receiver, for the types syslog, webhook and otlp. Required there. syslog:
 	// tls://host:6514, tcp://host:601, udp://host:514 or unix:///path; the others: https or
 	// http. An otlp URL without a path gets /v1/logs.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" secret:"path"`
 	// AllowPlaintext allows a URL without TLS to hosts that are not loopback. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
 	// Timeout bounds one attempt to hand over records. Default 10s, at most 5m.

@@ -25,7 +25,7 @@ type Config struct {
 	// redis+sentinel:// and rediss+sentinel:// list Sentinels, separated by commas, with
 	// the name of the master in ?master=. redis+cluster:// and rediss+cluster:// list nodes
 	// of a Cluster. The URL may contain a user and a password.
-	URL mcp.Secret `yaml:"url"`
+	URL mcp.Secret `yaml:"url" secret:"user"`
 	// Username and Password belong to an ACL user. They override those of the URL.
 	Username string     `yaml:"username"`
 	Password mcp.Secret `yaml:"password"`

@@ -37,6 +37,7 @@ type Document struct {
 	places   map[string]position // by address, for what checks find
 	names    map[string]string   // of list elements, by address
 	broken   map[string]bool     // addresses with a problem
+	written  map[string]string   // texts with references, by address
 }
 
 // placed is a problem at a place of the document. Its address is the path without
@@ -61,6 +62,8 @@ func Decode(src Source, target any) *Document {
 		places: map[string]position{},
 		names:  map[string]string{},
 		broken: map[string]bool{},
+
+		written: map[string]string{},
 	}
 	root, faults := d.parse()
 	d.problems = faults
@@ -100,6 +103,9 @@ func (d *Document) Locate(found error) []Problem { return d.report(d.place(found
 // Line returns the line of a key, or of the nearest one around it that is in the file.
 // address is its path, such as "upstreams[2].timeout".
 func (d *Document) Line(address string) int { return d.placeOf(address).line }
+
+// Written returns the values that have references, as the file has them, by their addresses.
+func (d *Document) Written() map[string]string { return d.written }
 
 // Files returns the files that references name, as they were read.
 func (d *Document) Files() []Seen { return d.refs.files }

@@ -30,6 +30,9 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 		return
 	}
 	referred := text != n.Value
+	if referred {
+		d.written[address] = n.Value
+	}
 	if isSecret(v, address) && !referred && text != "" {
 		d.warnings = append(d.warnings, placed{n.Line, n.Column, address,
 			"a secret stands in the file: ${env:NAME} or ${file:/path} keep it out"})

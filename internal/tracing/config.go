@@ -23,7 +23,7 @@ const defaultPath = "/v1/traces"
 type Config struct {
 	// Endpoint is the URL of a collector that speaks OTLP over HTTP (protobuf), such as
 	// https://otel.example.com:4318. Without a path, /v1/traces is used. Required.
-	Endpoint string `yaml:"endpoint"`
+	Endpoint string `yaml:"endpoint" secret:"path"`
 	// Headers go with every request to the collector. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
 	// CAFile holds the PEM certificates of the authorities that sign the collector's certificate.
