@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"maps"
+	"os"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +52,7 @@ type (
 			NonRoot bool                  `yaml:"runAsNonRoot"`
 			User    int                   `yaml:"runAsUser"`
 			Group   int                   `yaml:"runAsGroup"`
+			FSGroup int                   `yaml:"fsGroup"`
 			Seccomp struct{ Type string } `yaml:"seccompProfile"`
 		} `yaml:"securityContext"`
 		Spread []struct {
@@ -61,7 +65,11 @@ type (
 		Volumes    []struct {
 			Name      string
 			ConfigMap struct{ Name string } `yaml:"configMap"`
-			EmptyDir  struct {
+			Secret    struct {
+				Name string `yaml:"secretName"`
+				Mode int    `yaml:"defaultMode"`
+			}
+			EmptyDir struct {
 				Limit string `yaml:"sizeLimit"`
 			} `yaml:"emptyDir"`
 		}
@@ -72,8 +80,7 @@ type (
 		Env         []struct {
 			Name, Value string
 			From        struct {
-				Secret struct{ Name, Key string } `yaml:"secretKeyRef"`
-				Field  struct {
+				Field struct {
 					Path string `yaml:"fieldPath"`
 				} `yaml:"fieldRef"`
 			} `yaml:"valueFrom"`
@@ -192,12 +199,22 @@ func TestDeployKubernetes(t *testing.T) {
 	d := deployed{file: kubernetesDir + k.ConfigMaps[0].Files[0], mounted: c.Mounts[0].Path, args: c.Args, grace: time.Duration(pods.Grace) * time.Second}
 	for _, e := range c.Env {
 		d.env = append(d.env, e.Name)
-		if (e.Value == "") == (e.From.Secret.Name == "" && e.From.Field.Path == "") {
+		if (e.Value == "") == (e.From.Field.Path == "") {
 			t.Errorf("%s has a value and comes from elsewhere, or neither", e.Name)
 		}
 	}
 	if pods.Volumes[0].Name != c.Mounts[0].Name || pods.Volumes[0].ConfigMap.Name != k.ConfigMaps[0].Name || !k.Options.NoHash {
 		t.Errorf("mounted is %+v of %+v", c.Mounts, pods.Volumes)
+	}
+	if v, m := pods.Volumes[1], c.Mounts[1]; v.Name != m.Name || v.Secret.Name == "" || v.Secret.Mode&0o007 != 0 || pods.Security.FSGroup != pods.Security.User || !m.ReadOnly {
+		t.Errorf("secrets are %+v of %+v, for the group %d", m, v, pods.Security.FSGroup)
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`--from-literal=([\w-]+)=`).FindAllStringSubmatch(string(readme), -1) {
+		d.secrets = append(d.secrets, path.Join(c.Mounts[1].Path, m[1]))
 	}
 	checkPorts(t, d.check(t), c, svc.Spec, net.Spec)
 	checkRestricted(t, pods, c)

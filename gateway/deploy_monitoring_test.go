@@ -45,7 +45,7 @@ func TestDeployMonitoring(t *testing.T) {
 	app := strictly[object[deployment]](t, kubernetesDir+"deployment.yaml")[0].Spec
 	pods := app.Template.Metadata
 	cfg := deployed{file: kubernetesDir + "gatehouse.yaml", mounted: app.Template.Spec.Containers[0].Mounts[0].Path, args: app.Template.Spec.Containers[0].Args,
-		env: []string{"REDIS_URL", "GATEHOUSE_KEY", "POD_IP"}, grace: lifecycle.WindUp * 10}.check(t)
+		env: []string{"POD_IP"}, secrets: []string{"/run/secrets/gatehouse/redis-url", "/run/secrets/gatehouse/key"}, grace: lifecycle.WindUp * 10}.check(t)
 	k := strictly[kustomization](t, monitoringDir+"kustomization.yaml")[0]
 	if !slices.Equal(k.Resources, []string{"podmonitor.yaml", "rules.yaml"}) || k.Namespace != "gatehouse" {
 		t.Errorf("applied are %q in %s", k.Resources, k.Namespace)

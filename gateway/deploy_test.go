@@ -30,6 +30,7 @@ type deployed struct {
 	mounted string // its path in the container
 	args    []string
 	env     []string // variables of the container
+	secrets []string // the files of the container that are secrets
 	grace   time.Duration
 }
 
@@ -45,7 +46,13 @@ func (d deployed) check(t *testing.T) Config {
 			t.Errorf("%s needs %s, which the container does not get", d.file, m[1])
 		}
 	}
-	cfg, warnings, err := config.Load(filepath.Join(deployDir, d.file))
+	for _, m := range regexp.MustCompile(`\$\{file:([^}]+)\}`).FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(d.secrets, m[1]) {
+			t.Errorf("%s needs %s, which the container does not have", d.file, m[1])
+		}
+		text = bytes.ReplaceAll(text, []byte(m[0]), []byte("${file:"+secretFile(t, path.Base(m[1]))+"}"))
+	}
+	cfg, warnings, err := config.Parse(filepath.Join(deployDir, d.file), text)
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%s: %v, warnings %v", d.file, err, warnings)
 	}
@@ -62,6 +69,17 @@ func (d deployed) check(t *testing.T) Config {
 		t.Errorf("%s: the demo upstream is %q", d.file, got)
 	}
 	return cfg
+}
+
+// secretFile writes a secret into a file.
+func secretFile(t *testing.T, name string) string {
+	t.Helper()
+	secrets := map[string]string{"key": "0123456789abcdef0123456789abcdef", "redis_password": "s3cret", "redis-url": "rediss://redis.example.com:6379/0"}
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(secrets[name]+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // strictly reads the documents of a YAML file. An unexpected key fails the test.
@@ -89,9 +107,7 @@ func strictly[T any](t *testing.T, file string) (all []T) {
 // deploySettings sets the variables that the configurations refer to.
 func deploySettings(t *testing.T) {
 	for name, value := range map[string]string{
-		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "REDIS_PASSWORD": "s3cret",
-		"REDIS_URL": "rediss://redis.example.com:6379/0", "GATEHOUSE_KEY": "0123456789abcdef0123456789abcdef",
-		"POD_IP": "10.1.2.3", "HOSTNAME": "3f2a9c",
+		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "POD_IP": "10.1.2.3", "HOSTNAME": "3f2a9c",
 	} {
 		t.Setenv(name, value)
 	}
@@ -147,6 +163,7 @@ type composeFile struct {
 	Name     string
 	Replica  composeService `yaml:"x-replica"`
 	Services map[string]composeService
+	Secrets  map[string]struct{ File string }
 	Volumes  map[string]any
 }
 
@@ -157,6 +174,7 @@ type composeService struct {
 	Command     []string
 	Ports       []string
 	Volumes     []string
+	Secrets     []string
 	Grace       time.Duration `yaml:"stop_grace_period"`
 	Init        bool
 	Restart     string
@@ -176,6 +194,10 @@ func TestDeployCompose(t *testing.T) {
 	deploySettings(t)
 	c := strictly[composeFile](t, "compose.yaml")[0]
 	proxy, err := os.ReadFile(filepath.Join(deployDir, "compose/Caddyfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile(filepath.Join(deployDir, "env.example"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +221,16 @@ func TestDeployCompose(t *testing.T) {
 		if from := path.Join(s.Build.Context, s.Build.Dockerfile); from != "../deploy/Dockerfile" {
 			t.Errorf("%s is built from %s", name, from)
 		}
-		d.grace, d.env = s.Grace, []string{"HOSTNAME"} // the engine sets it
+		d.grace, d.env, d.secrets = s.Grace, []string{"HOSTNAME"}, nil // the engine sets it
+		for _, name := range s.Secrets {
+			d.secrets = append(d.secrets, "/run/secrets/"+name)
+			if file := c.Secrets[name].File; file == "" || !strings.Contains(string(example), "> deploy/"+strings.TrimPrefix(file, "./")) {
+				t.Errorf("env.example does not say how to make the secret %s", name)
+			}
+		}
 		for variable, value := range s.Environment {
 			d.env = append(d.env, variable)
-			checkExplained(t, value)
+			checkExplained(t, string(example), value)
 		}
 		d.mounted = strings.TrimSuffix(strings.TrimPrefix(s.Volumes[0], "./compose:"), ":ro")
 	}
@@ -222,12 +250,11 @@ func TestDeployCompose(t *testing.T) {
 }
 
 // checkExplained expects a variable of compose to be in env.example, and to be required.
-func checkExplained(t *testing.T, value string) {
+func checkExplained(t *testing.T, example, value string) {
 	t.Helper()
 	m := regexp.MustCompile(`^\$\{(\w+):\?`).FindStringSubmatch(value)
-	example, err := os.ReadFile(filepath.Join(deployDir, "env.example"))
-	if err != nil || m == nil || !strings.Contains(string(example), "\n"+m[1]+"=") {
-		t.Errorf("%s is not in env.example, or not needed: %v", value, err)
+	if m == nil || !strings.Contains(example, "\n"+m[1]+"=") {
+		t.Errorf("%s is not in env.example, or not needed", value)
 	}
 }
 

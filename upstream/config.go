@@ -55,6 +55,9 @@ type Config struct {
 	Env map[string]mcp.Secret `yaml:"env"`
 	// Dir is the working directory of the process. Default: that of the gateway.
 	Dir string `yaml:"dir"`
+	// AllowNewPrivileges lets the program gain privileges that the gateway has not, as sudo and
+	// programs of snap need. Only Linux can refuse them. Default false.
+	AllowNewPrivileges bool `yaml:"allow_new_privileges"`
 	// Shared lets all clients share one process of a stateful stdio server. The server then
 	// cannot ask them anything or send them log messages. Default false: a process for each
 	// client session.
@@ -239,7 +242,8 @@ func (c Config) checkTransport(found *problems.List) {
 	case c.HTTPClient != "" && len(c.Command) > 0:
 		found.Add("http_client: is for a url")
 	}
-	found.When(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared), "env, dir, shared: are for a command")
+	found.When(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.AllowNewPrivileges || c.Shared),
+		"env, dir, allow_new_privileges, shared: are for a command")
 	found.When(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
 		"headers, allow_plaintext: are for a url")
 	found.When(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
@@ -259,7 +263,7 @@ func (c Config) checkSkills(found *problems.List) {
 	}{
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
-		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
+		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
 		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},
 	} {

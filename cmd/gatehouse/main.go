@@ -20,6 +20,9 @@ import (
 )
 
 func main() {
+	if err := protect(); err != nil {
+		fmt.Fprintf(os.Stderr, "gatehouse: other programs of this user may read secrets of this one: %v\n", err)
+	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

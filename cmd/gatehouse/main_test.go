@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gatehouse": main, "carry": carry})
+	testscript.Main(m, map[string]func(){"gatehouse": main, "carry": carry, "spy": spy})
 }
 
 // carry runs this process as a stdio bridge to sessions of a scripted server.

@@ -80,8 +80,8 @@ var layers = []layer{
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
 	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
-	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses, and which are refused
-	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
+	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}},                                                                      // safehttp for addresses, and which are refused
+	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}, third: []string{"golang.org/x/sys/unix"}},                             // unix for what programs may not gain
 	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/retryafter", "internal/trail", "upstream/transport"}},       // http1 for requests that were not sent
 	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "internal/trail", "upstream/transport", "upstream/transport/streamable"}}, // safehttp for the origin of a URL
 	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
@@ -139,7 +139,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/problems", "internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

@@ -67,7 +67,7 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	}
 	in, out, said := pipes[0], pipes[1], pipes[2]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in.r, out.w, said.w
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd, cfg.NewPrivileges); err != nil {
 		return fail(err)
 	}
 	for _, f := range []*os.File{in.r, out.w, said.w} {

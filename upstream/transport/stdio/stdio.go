@@ -42,6 +42,8 @@ type Config struct {
 	Env map[string]mcp.Secret
 	// Dir is the working directory, "" for the gateway's.
 	Dir string
+	// NewPrivileges lets the program gain privileges that the gateway has not.
+	NewPrivileges bool
 	// Patience is how long the process may take to read what is written to it.
 	Patience time.Duration
 }
