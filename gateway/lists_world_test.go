@@ -81,6 +81,9 @@ func (e *worldEntry) raw(k worldKind, title, name, description string, rename fu
 	if !e.described && description != "" { // it is put at the end
 		out = strings.TrimSuffix(out, `,"description":`+strconv.Quote(description))
 	}
+	if k.key != "name" {
+		out += `,"name": "n"`
+	}
 	if k.list == mcp.MethodToolsList {
 		out += `, "inputSchema":{"type":"object" }`
 	}

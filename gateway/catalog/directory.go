@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -141,7 +142,8 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 		}
 		list, _ := reply.Result.Member("resources")
 		list.Elements(func(r mcp.Raw) bool {
-			if uri, _ := r.Member("uri"); !strings.HasPrefix(uri.Text(), inside) || !isChild(r) {
+			r, err := fit.Item(mcp.MethodResourcesList, r)
+			if err != nil || !strings.HasPrefix(r.At("uri").Text(), inside) {
 				return true
 			}
 			if len(out) > 1 {
@@ -168,9 +170,4 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 		scope = "public"
 	}
 	return &mcp.Reply{Result: mcp.Object("resources", append(out, ']'), "ttlMs", mcp.Int(ttl), "cacheScope", mcp.String(scope))}, nil
-}
-
-// isChild reports whether a child of a directory is a valid Resource.
-func isChild(r mcp.Raw) bool {
-	return checkFields(r, "name", text("name"), text("title"), text("description"), text("mimeType"), object("_meta")) == nil
 }

@@ -34,13 +34,13 @@ func TestADirectoryOfAServer(t *testing.T) {
 		s.caps = `{"resources":{},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`
 		s.on(mcp.MethodDirectoryRead, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			if cursor, _ := c.Params.Member("cursor"); cursor != nil {
-				return &mcp.Reply{Result: mcp.Raw(`{"resources":[7,{"uri":"skill://a/d"},{"uri":"skill://a/d","name":7},` + other + `]` + tt.second + `}`)}, nil
+				return &mcp.Reply{Result: mcp.Raw(`{"resources":[7,{"uri":"skill://a/d","name":null},{"uri":"skill://a/e","name":7},` + other + `]` + tt.second + `}`)}, nil
 			}
 			return &mcp.Reply{Result: mcp.Raw(`{"resources":[` + child + `],"nextCursor":"2"` + tt.first + `}`)}, nil
 		})
 		c := start(t, Source{Upstream: s})
 		got := string(do(t, c, directoryCall(t, c, "skill://crm/a")).Result)
-		want := fmt.Sprintf(`{"resources":[{"uri":"skill://crm/a/b.md","name":"b.md","more":[1]},{"uri":"skill://crm/a/c","name":"c","mimeType":"inode/directory"}],%s}`, tt.want)
+		want := fmt.Sprintf(`{"resources":[{"uri":"skill://crm/a/b.md","name":"b.md","more":[1]},{"uri":"skill://crm/a/d","name":"d"},{"uri":"skill://crm/a/c","name":"c","mimeType":"inode/directory"}],%s}`, tt.want)
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

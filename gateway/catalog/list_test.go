@@ -71,6 +71,34 @@ func TestP9_125_EveryItemOnceInStableOrder(t *testing.T) {
 	}
 }
 
+// TestOneItemSpoilsNoList: official clients refuse a list because of one item.
+func TestOneItemSpoilsNoList(t *testing.T) {
+	bad := newServer("bad").has(mcp.MethodToolsList, `{"name":"null","description":null}`, `{"name":"wrong","inputSchema":[]}`, tool("good")).
+		has(mcp.MethodPromptsList, `{"name":"null","arguments":null}`, `{"name":"wrong","arguments":7}`).
+		has(mcp.MethodResourcesList, `{"uri":"file:///null"}`, `{"uri":"file:///wrong","name":7}`, `{"uri":"file://<id>","name":"a"}`, `{"uri":"","name":"a"}`).
+		has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"file:///{null}","name":null}`, `{"uriTemplate":"file:///{wrong}","name":7}`)
+	c := start(t, Source{Upstream: bad}, Source{Upstream: newServer("good").tools("t")})
+	wantNames(t, c, mcp.MethodToolsList, "bad__good", "bad__null", "good__t")
+	wantNames(t, c, mcp.MethodPromptsList, "bad__null")
+	wantNames(t, c, mcp.MethodResourcesList, "bad+file:///null")
+	wantNames(t, c, mcp.MethodResourceTemplatesList, "bad+file:///{null}")
+	if got := string(do(t, c, call(mcp.MethodToolsList, "")).List.Items[1].Raw); got != `{"name":"bad__null","inputSchema":{"type":"object"}}` {
+		t.Errorf("got %s", got)
+	}
+	var reasons []string
+	for _, w := range c.Status()[0].Withheld {
+		reasons = append(reasons, w.List+" "+w.Name+": "+w.Reason)
+	}
+	want := []string{
+		"tools wrong: its definition is wrong: inputSchema is no object", "prompts wrong: its definition is wrong: arguments is no list",
+		"resources file:///wrong: its definition is wrong: name is no text", "resources file://<id>: " + errBadURI.Error(), "resources : " + errNoURI.Error(),
+		"resource templates file:///{wrong}: its definition is wrong: name is no text",
+	}
+	if !slices.Equal(reasons, want) {
+		t.Errorf("got  %q\nwant %q", reasons, want)
+	}
+}
+
 func TestListsAreReused(t *testing.T) {
 	c := paged(t, 4, newServer("crm").tools(toolNames(6)...))
 	first := do(t, c, listCall("ann", "")).List

@@ -203,6 +203,7 @@ const schemeUI = "ui://"
 
 var (
 	errNoURI      = errors.New("the URI is empty or has control characters")
+	errBadURI     = errors.New("the URI has no scheme, or a host or port that not every client can read")
 	errForeignURI = errors.New("the URI begins like those of another upstream")
 	errOpenScheme = errors.New("the template does not begin with a literal scheme")
 )

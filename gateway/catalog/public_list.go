@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // Bounds on the list of one upstream. Items beyond them are left out and logged.
@@ -126,9 +126,9 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 	if len(item.Raw) > largest {
 		return entry{}, fmt.Errorf("its definition has %d bytes, more than %d", len(item.Raw), largest)
 	}
-	key := mcp.ItemKey(k.method())
-	if err := wire.CheckObject(item.Raw, key); err != nil {
-		return entry{}, ambiguous(err)
+	var err error
+	if item.Raw, err = fit.Item(k.method(), item.Raw); err != nil {
+		return entry{}, err
 	}
 	public, err := publicName(n, k, item.Name, p.tagged)
 	if err != nil {
@@ -139,7 +139,7 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 	}
 	e := entry{native: item.Name, item: mcp.Item{Name: public, Raw: item.Raw, Target: n.target(k, item.Name)}}
 	if public != item.Name {
-		e.item.Raw = item.Raw.With(key, mcp.String(public))
+		e.item.Raw = item.Raw.With(mcp.ItemKey(k.method()), mcp.String(public))
 	}
 	if k != tools {
 		return e, nil
@@ -211,7 +211,11 @@ func publicName(n naming, k kind, native string, tagged map[string]int) (string,
 	if k == templates {
 		return n.template(native)
 	}
-	return n.uri(native), nil
+	public := n.uri(native)
+	if !fit.URI(public) {
+		return "", errBadURI
+	}
+	return public, nil
 }
 
 // index returns the index of a list of skills, which may be nil.

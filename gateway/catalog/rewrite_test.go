@@ -186,16 +186,16 @@ func TestForwarding(t *testing.T) {
 }
 
 func TestMetaOfTools(t *testing.T) {
-	s := newServer("crm").has(mcp.MethodToolsList, `{"name":"t","icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://page","visibility":["app"]},"ui/resourceUri":"ui://page"}}`)
+	s := newServer("crm").has(mcp.MethodToolsList, `{"name":"t","inputSchema":{"type":"object"},"icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://page","visibility":["app"]},"ui/resourceUri":"ui://page"}}`)
 	c := start(t, Source{Upstream: s})
 	got := string(do(t, c, call(mcp.MethodToolsList, "")).List.Items[0].Raw)
-	want := `{"name":"crm__t","icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://crm/page","visibility":["app"]},"ui/resourceUri":"ui://crm/page"}}`
+	want := `{"name":"crm__t","inputSchema":{"type":"object"},"icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://crm/page","visibility":["app"]},"ui/resourceUri":"ui://crm/page"}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	s = newServer("crm").has(mcp.MethodToolsList, `{"name":"t","_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`)
+	s = newServer("crm").has(mcp.MethodToolsList, `{"name":"t","inputSchema":{"type":"object"},"_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`)
 	got = string(do(t, start(t, Source{Upstream: s}), call(mcp.MethodToolsList, "")).List.Items[0].Raw)
-	if want = `{"name":"crm__t","_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`; got != want {
+	if want = `{"name":"crm__t","inputSchema":{"type":"object"},"_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`; got != want {
 		t.Errorf("in another case: got  %s\nwant %s", got, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
@@ -16,105 +17,49 @@ import (
 // the requirements of both documents are checked here for every entry, whatever its origin,
 // and each error says why one entry is withheld.
 
-// field describes what a member of an object must be if it is present.
-type field struct {
-	name string
-	is   func(mcp.Raw) bool
-	kind string // in words
+// instructions are the requirements of SEP-2076 §5 on a GetSkillResult, except for its
+// dependencies.
+var instructions = fit.Shape{
+	fit.Text("instructions").Needed(), fit.Text("description"), fit.Object("_meta"),
+	fit.Objects("files", fit.Shape{
+		fit.Is("uri", func(uri mcp.Raw) bool { return sane(uri.Text()) }, "is no URI").Needed(), fit.Text("name").Needed(),
+		fit.Text("title"), fit.Text("description"), fit.Text("mimeType"), fit.Boolean("required"), fit.Object("_meta"),
+	}),
 }
 
-// checkFields checks the members of an object, which must be unambiguous. The members in
-// required must be present.
-func checkFields(object mcp.Raw, required string, fields ...field) error {
-	if err := wire.CheckObject(object); err != nil {
-		return ambiguous(err)
+// frontmatter are the requirements of the Agent Skills specification on its members.
+var frontmatter = fit.Shape{
+	within("description", skillmd.MaxDescription).Needed(), within("compatibility", skillmd.MaxCompatibility),
+	fit.Text("license"), fit.Text("allowed-tools"), fit.Is("metadata", mcp.Raw.IsObject, "is no mapping"),
+	fit.Is("__proto__", func(mcp.Raw) bool { return false }, "is not a name that every client can keep"),
+}
+
+// within makes a member that is a text of at most this many characters.
+func within(name string, most int) fit.Member {
+	return fit.Is(name, func(value mcp.Raw) bool {
+		t, ok := value.StringValue()
+		return ok && strings.TrimSpace(t) != "" && utf8.RuneCountInString(t) <= most
+	}, fmt.Sprintf("is no text of 1 to %d characters", most))
+}
+
+// fitFrontmatter makes frontmatter fit. directory is the name of the skill's directory.
+func fitFrontmatter(raw mcp.Raw, directory string) (mcp.Raw, error) {
+	if raw.IsNull() {
+		return nil, errors.New("it has no frontmatter")
 	}
-	if _, ok := object.Member(required); required != "" && !ok {
-		return fmt.Errorf("%s is missing", required)
-	}
-	for _, f := range fields {
-		if value, ok := object.Member(f.name); ok && !f.is(value) {
-			return fmt.Errorf("%s is %s", f.name, f.kind)
-		}
-	}
-	return nil
-}
-
-func text(name string) field {
-	return field{name, func(value mcp.Raw) bool { _, ok := value.StringValue(); return ok }, "no text"}
-}
-
-func boolean(name string) field {
-	return field{name, func(value mcp.Raw) bool { return value.IsTrue() || string(value) == "false" }, "neither true nor false"}
-}
-
-func object(name string) field { return field{name, mcp.Raw.IsObject, "no object"} }
-
-// list describes an array whose elements are all valid.
-func list(name, of string, is func(mcp.Raw) bool) field {
-	return field{name, func(value mcp.Raw) bool {
-		ok := value.IsArray()
-		value.Elements(func(element mcp.Raw) bool {
-			ok = is(element)
-			return ok
-		})
-		return ok
-	}, "no list of " + of}
-}
-
-// checkSkill checks the requirements of SEP-2076 §5 on a Skill, except for its
-// dependencies: wrong ones are left out.
-func checkSkill(record mcp.Raw) error {
-	return checkFields(record, "name", text("name"), text("title"), text("description"), text("version"), object("_meta"),
-		list("tags", "texts", func(tag mcp.Raw) bool { _, ok := tag.StringValue(); return ok }),
-		list("arguments", "arguments, each with a name", func(argument mcp.Raw) bool {
-			return checkFields(argument, "name", text("name"), text("title"), text("description"), boolean("required")) == nil
-		}),
-		list("icons", "icons, each with a src", func(icon mcp.Raw) bool {
-			return checkFields(icon, "src", text("src"), text("mimeType"),
-				field{"theme", func(theme mcp.Raw) bool { return theme.Text() == "light" || theme.Text() == "dark" }, "unknown"},
-				list("sizes", "texts", func(size mcp.Raw) bool { _, ok := size.StringValue(); return ok })) == nil
-		}))
-}
-
-// checkInstructions checks the requirements of SEP-2076 §5 on a GetSkillResult, except for
-// its dependencies.
-func checkInstructions(result mcp.Raw) error {
-	return checkFields(result, "instructions", text("instructions"), text("description"), object("_meta"),
-		list("files", "files, each with a name and a URI", func(file mcp.Raw) bool {
-			uri, _ := file.Member("uri")
-			return sane(uri.Text()) && checkFields(file, "name", text("name"), text("title"), text("description"), text("mimeType"), boolean("required"), object("_meta")) == nil
-		}))
-}
-
-// checkFrontmatter checks the requirements of the Agent Skills specification on
-// frontmatter. directory is the name of the skill's directory.
-func checkFrontmatter(frontmatter mcp.Raw, directory string) error {
-	if frontmatter == nil {
-		return errors.New("it has no frontmatter")
-	}
-	within := func(name string, most int) field {
-		return field{name, func(value mcp.Raw) bool {
-			t, ok := value.StringValue()
-			return ok && strings.TrimSpace(t) != "" && utf8.RuneCountInString(t) <= most
-		}, fmt.Sprintf("no text of 1 to %d characters", most)}
-	}
-	err := checkFields(frontmatter, "description", within("description", skillmd.MaxDescription), within("compatibility", skillmd.MaxCompatibility), text("license"), text("allowed-tools"),
-		field{"metadata", mcp.Raw.IsObject, "no mapping"},
-		field{"__proto__", func(mcp.Raw) bool { return false }, "not a name that every client can keep"})
+	raw, err := frontmatter.Fit(raw)
 	if err != nil {
-		return fmt.Errorf("frontmatter: %w", err)
+		return nil, fmt.Errorf("frontmatter %w", err)
 	}
-	name, _ := frontmatter.Member("name")
 	switch {
-	case name.Text() != directory:
-		return errors.New("the last directory of its URI is not the name in its frontmatter")
+	case raw.At("name").Text() != directory:
+		return nil, errors.New("the last directory of its URI is not the name in its frontmatter")
 	case !skillmd.IsName(directory):
-		return fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", skillmd.MaxName)
+		return nil, fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", skillmd.MaxName)
 	}
-	metadata, _ := frontmatter.Member("metadata")
-	if err := wire.CheckObject(metadata); err != nil {
-		return ambiguous(err)
+	metadata, _ := raw.Member("metadata")
+	if wire.CheckObject(metadata) != nil {
+		return nil, errors.New("frontmatter: metadata can be read in two ways")
 	}
 	metadata.Members(func(name []byte, value mcp.Raw) bool {
 		if _, ok := value.StringValue(); !ok {
@@ -122,7 +67,7 @@ func checkFrontmatter(frontmatter mcp.Raw, directory string) error {
 		}
 		return err == nil
 	})
-	return err
+	return raw, err
 }
 
 // checkFiles checks the files of a record (skills extension, Resources). The record must
@@ -137,7 +82,8 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 	seen := make(map[string]bool)
 	total := uint64(0)
 	files.Elements(func(f mcp.Raw) bool {
-		if err = checkFields(f, "uri"); err != nil {
+		if wire.CheckObject(f) != nil {
+			err = errors.New("its resources have a file that is no object that can be read in one way")
 			return false
 		}
 		member, _ := f.Member("uri")
@@ -178,12 +124,3 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 
 // clipName bounds how much of an upstream's text is repeated.
 func clipName(name string) string { return name[:min(len(name), 80)] }
-
-// ambiguous turns an error of wire.CheckObject, which speaks of params, into one about an
-// item.
-func ambiguous(err error) error {
-	if e, ok := errors.AsType[*mcp.Error](err); ok {
-		return errors.New("its definition can be read in two ways: " + strings.TrimPrefix(e.Message, "Invalid params: "))
-	}
-	return err
-}

@@ -56,23 +56,23 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 		{`"description":"d","license"=>"description":7,"license"`, "description is no text"},
 		{`"description":"d","license"=>"description":" ","license"`, "description is no text of"},
 		{`"description":"d","license"=>"description":"` + strings.Repeat("ü", 1025) + `","license"`, "description is no text of"},
-		{`"compatibility":"c"=>"compatibility":null`, "compatibility"},
+		{`"compatibility":"c"=>"compatibility":7`, "compatibility"},
 		{`"license":"MIT"=>"license":["MIT"]`, "license"},
 		{`"allowed-tools":"Read"=>"allowed-tools":["Read"]`, "allowed-tools"},
 		{`"metadata":{"version":"1.0"}=>"metadata":{"version":1.0}`, "version is no text"},
-		{`"metadata":{"version":"1.0"}=>"metadata":null`, "metadata is no mapping"},
+		{`"metadata":{"version":"1.0"}=>"metadata":[]`, "metadata is no mapping"},
 		{`"other":=>"__proto__":`, "__proto__"},
 		{`"license":"MIT"=>"name":"x"`, "two ways"},
 		{`"frontmatter":{=>"frontmatter":"x","matter":{`, "frontmatter"},
 		{`"frontmatter":{=>"matter":{`, "no frontmatter"},
-		{`"title":"Full"=>"title":null`, "title is no text"},
+		{`"title":"Full"=>"title":7`, "title is no text"},
 		{`"description":"d","version"=>"description":7,"version"`, "description is no text"},
 		{`"version":"1.0","tags"=>"version":1.0,"tags"`, "version is no text"},
 		{`["a","b"]=>"no-list"`, "tags is no list"},
-		{`["a","b"]=>["a",7]`, "tags is no list"},
+		{`["a","b"]=>["a",7]`, "tags has an element that is no text"},
 		{`"required":true=>"required":1`, "arguments"},
 		{`"arguments":[{"name":"n",=>"arguments":[{`, "arguments"},
-		{`"arguments":[{=>"arguments":[null,{`, "arguments"},
+		{`"arguments":[{=>"arguments":[7,{`, "arguments"},
 		{`"src":"https://x/i.png"=>"url":"x"`, "icons"},
 		{`"theme":"dark"=>"theme":"blue"`, "icons"},
 		{`"_meta":{"k":1}=>"_meta":[]`, "_meta is no object"},
@@ -89,8 +89,13 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 			t.Errorf("%s: withheld %+v, want for %q", tt.change, w, tt.reason)
 		}
 	}
+	null := strings.NewReplacer(`"title":"Full"`, `"title":null`, `"arguments":[`, `"arguments":[null,`, `"license":"MIT"`, `"license":null`).Replace(fullRecord)
+	c := start(t, Source{Upstream: skilled("crm", null)})
+	if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 || strings.Count(string(items[0].Raw), "null") != 1 || strings.Contains(string(items[0].Raw), "title\":null") {
+		t.Errorf("with null members: listed are %v", items)
+	}
 	upper := strings.NewReplacer("acme/full", "acme/Full", `"name":"full"`, `"name":"Full"`).Replace(fullRecord)
-	c := start(t, Source{Upstream: skilled("crm", fullRecord, upper)})
+	c = start(t, Source{Upstream: skilled("crm", fullRecord, upper)})
 	if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 || items[0].Name != "crm__acme/full" {
 		t.Errorf("listed are %v", items)
 	}

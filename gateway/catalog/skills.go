@@ -66,7 +66,7 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 		return e, errors.New("its name looks like a URI")
 	}
 	if err := wire.CheckObject(item.Raw, "name", "uri", "frontmatter", "resources", "dependencies", "arguments"); err != nil {
-		return e, ambiguous(err)
+		return e, errors.New("its definition can be read in two ways")
 	}
 	uri, _ := item.Raw.Member("uri")
 	e.skill.uri = uri.Text()
@@ -78,20 +78,17 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 			return e, errForeignURI
 		}
 	}
-	raw, root := n.record(item.Raw), strings.TrimSuffix(n.uri(e.skill.uri), "/"+mcp.SkillFile)
 	var err error
+	raw, root := n.record(item.Raw), strings.TrimSuffix(n.uri(e.skill.uri), "/"+mcp.SkillFile)
 	if e.skill.key, err = uriKey(root + "/" + mcp.SkillFile); err != nil {
 		return e, err
 	}
-	frontmatter, _ := raw.Member("frontmatter")
-	if err := checkFrontmatter(frontmatter, path.Base(mcp.SkillPath(root))); err != nil {
+	header, err := fitFrontmatter(raw.At("frontmatter"), path.Base(mcp.SkillPath(root)))
+	if err != nil {
 		return e, err
 	}
 	files, _ := raw.Member("resources")
 	if e.skill.complete, err = checkFiles(files, root); err != nil {
-		return e, err
-	}
-	if err := checkSkill(raw); err != nil {
 		return e, err
 	}
 	arguments, _ := raw.Member("arguments")
@@ -103,6 +100,9 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 		return true
 	})
 	edits := []mcp.Edit{{Name: "name", Value: mcp.String(public)}}
+	if !same(header, raw.At("frontmatter")) {
+		edits = append(edits, mcp.Edit{Name: "frontmatter", Value: header})
+	}
 	if dependencies, ok := raw.Member("dependencies"); ok {
 		edits = append(edits, mcp.Edit{Name: "dependencies", Value: p.dependencies(n, dependencies, &e.skill)})
 	}
@@ -197,8 +197,9 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 
 // isRef reports whether a dependency is a reference of this type.
 func isRef(ref mcp.Raw, kind string) bool {
-	named, _ := ref.Member("type")
-	return named.Text() == kind && checkFields(ref, "type", text("title")) == nil
+	title, titled := ref.Member("title")
+	_, isText := title.StringValue()
+	return wire.CheckObject(ref) == nil && ref.At("type").Text() == kind && (isText || !titled)
 }
 
 // listOfNeeds is the Withheld.List of dependencies of a skill; the skill itself is shown.
@@ -340,7 +341,8 @@ func (p *plan) skillResult(n naming, result mcp.Raw, key string) (mcp.Raw, error
 		}
 		return result.With("skill", e.item.Raw), nil
 	}
-	if err := checkInstructions(result); err != nil {
+	result, err := instructions.Fit(result)
+	if err != nil {
 		return nil, err
 	}
 	var edits []mcp.Edit

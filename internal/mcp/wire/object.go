@@ -94,26 +94,43 @@ func quoteName(name []byte) string {
 // every parser reads alike. A lone surrogate escape is not: some parsers read U+FFFD there,
 // some refuse it, some keep it.
 func NameOK(raw mcp.Raw) bool {
-	if len(raw) < 2 || raw[0] != '"' {
-		return false
+	return len(raw) >= 2 && raw[0] == '"' && loneSurrogate(raw, 0) < 0
+}
+
+// WholeText returns JSON text with U+FFFD in place of each lone surrogate escape: the text itself
+// if there is none.
+func WholeText(raw mcp.Raw) mcp.Raw {
+	at := loneSurrogate(raw, 0)
+	if at < 0 {
+		return raw
 	}
-	for i := 1; i < len(raw)-1; i++ {
-		if raw[i] != '\\' {
-			continue
+	for raw = bytes.Clone(raw); at >= 0; at = loneSurrogate(raw, at) {
+		copy(raw[at:], `\ufffd`)
+	}
+	return raw
+}
+
+// loneSurrogate returns the index of the first lone surrogate escape from an index on, -1 for none.
+func loneSurrogate(raw mcp.Raw, from int) int {
+	for i := from; i < len(raw); i++ {
+		next := bytes.IndexByte(raw[i:], '\\')
+		if next < 0 {
+			return -1
 		}
+		i += next
 		switch surrogate(raw[i:]) {
 		case noSurrogate:
 			i++ // skip the escaped byte
 		case highSurrogate:
 			if surrogate(raw[i+6:]) != lowSurrogate {
-				return false
+				return i
 			}
 			i += 11
 		case lowSurrogate:
-			return false
+			return i
 		}
 	}
-	return true
+	return -1
 }
 
 const (

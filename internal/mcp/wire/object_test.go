@@ -68,6 +68,23 @@ func TestNameOK(t *testing.T) {
 	}
 }
 
+func TestWholeText(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":"x","b":"\\ud83d","c":"\ud83d\ude00"}`: ``,
+		`{"a":"\ud83d"}`:                         `{"a":"\ufffd"}`,
+		`["\ude00\ud83d\ud83d\ude00","\uD83Dx"]`: `["\ufffd\ufffd\ud83d\ude00","\ufffdx"]`,
+	} {
+		raw := mcp.Raw(in)
+		got := WholeText(raw)
+		switch {
+		case string(raw) != in:
+			t.Errorf("%s was changed to %s", in, raw)
+		case want == "" && &got[0] != &raw[0], want != "" && string(got) != want:
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestH070_EscapedValue(t *testing.T) {
 	in := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"del\u0065te"}}`)
 	m, err := Scan(in)
