@@ -111,7 +111,8 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps, f
 	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
-		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Asked: asked(g), Log: g.log, Metrics: forwards,
+		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Most: cfg.Sessions.Most,
+		Asked: asked(g), Log: g.log, Metrics: forwards,
 	})
 	if err != nil {
 		return err

@@ -46,7 +46,8 @@ type Config struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// MaxPerUser is how many sessions one user may have at a time. At the bound, a session
 	// that was unused for a minute makes room for a new one. Default 100. Without
-	// authentication there is one user, who may have as many as Max.
+	// authentication there is one user, who may have as many as Max. With Redis it bounds, at
+	// each replica, the user's clients without sessions as well.
 	MaxPerUser int `yaml:"max_per_user"`
 	// Max is how many sessions there may be in all. With Redis, it is how many one replica
 	// serves. Default 100000.
@@ -97,10 +98,10 @@ func (c Config) Kept() time.Duration {
 	return idle + idle/4
 }
 
-// most is how many sessions a user may have.
-func (c Config) most(user string) int {
+// Most is how many sessions a user may have.
+func (c Config) Most(user string) int {
 	if user == (mcp.Caller{}).User() { // without authentication
-		return cmp.Or(c.MaxPerUser, c.Max)
+		return cmp.Or(c.MaxPerUser, c.withDefaults().Max)
 	}
 	return cmp.Or(c.MaxPerUser, DefaultMaxPerUser)
 }

@@ -185,7 +185,7 @@ func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 	if s.closed.Load() {
 		return nil, ErrUnavailable
 	}
-	if !validID(n.id) || n.user == "" {
+	if !ValidID(n.id) || n.user == "" {
 		return nil, ErrNotFound
 	}
 	for {

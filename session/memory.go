@@ -101,7 +101,7 @@ func (m *Memory) admit(r *Record) (old *held, err error) {
 	if own == nil {
 		own = make(map[*held]struct{})
 	}
-	if len(own) >= m.cfg.most(r.User) {
+	if len(own) >= m.cfg.Most(r.User) {
 		if old = m.leastUsed(own); old == nil {
 			return nil, ErrTooMany
 		}

@@ -74,14 +74,8 @@ func (s *Redis) keys(n name) []string {
 }
 
 // RecordKey is the key in Redis that exists if and only if the session of that key ("user:id")
-// does. It is "" for a derived id, which has no record.
-func (s *Redis) RecordKey(key string) string {
-	n := nameOf(key)
-	if !validID(n.id) {
-		return ""
-	}
-	return s.keys(n)[recordKey-1]
-}
+// does.
+func (s *Redis) RecordKey(key string) string { return s.keys(nameOf(key))[recordKey-1] }
 
 // step runs a script for a session. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
 func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args ...any) (any, error) {
@@ -127,8 +121,8 @@ func (s *Redis) open(key *seal.Key, what string, value any, bound ...string) (pl
 	return plain, err == nil
 }
 
-// validID reports whether Create could have minted an id. No other one gets to Redis.
-func validID(id string) bool {
+// ValidID reports whether Create could have minted an id. No other one gets to Redis.
+func ValidID(id string) bool {
 	return len(id) == 26 && !strings.ContainsFunc(id, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') })
 }
 
@@ -146,7 +140,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	r = r.minted()
 	n := name{r.User, r.ID}
 	unused := evictable + sweepEvery(s.cfg.IdleTimeout) // Redis is told of uses this late
-	got, err := s.step(ctx, createScript, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(encode(r), n.user, n.id))
+	got, err := s.step(ctx, createScript, n, s.cfg.Most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(encode(r), n.user, n.id))
 	switch {
 	case errors.Is(err, ErrNotFound): // what is there is not ours
 		return Record{}, ErrUnavailable

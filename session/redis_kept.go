@@ -55,7 +55,7 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 	if len(value) > maxKeptBytes {
 		return fmt.Errorf("%w: %d bytes for %s", ErrTooLarge, len(value), name)
 	}
-	got, err := k.s.step(ctx, keepScript, n, validID(n.id), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
+	got, err := k.s.step(ctx, keepScript, n, ValidID(n.id), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
 	if err == nil && got == tooMany {
 		err = ErrTooMany
 	}
@@ -70,7 +70,7 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 func (k *Kept) hold(n name, told time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, known := k.derived[n]; !validID(n.id) && (known || len(k.derived) < k.s.cfg.Max) {
+	if _, known := k.derived[n]; !ValidID(n.id) && (known || len(k.derived) < k.s.cfg.Max) {
 		k.derived[n] = max(told, k.derived[n])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // checkHeader requires a header, which may be encoded, to be there once and to agree with the
@@ -51,9 +52,9 @@ func paramHeaders(h http.Header, none map[string]string) (map[string]string, err
 	return found, nil
 }
 
-// checkSessionHeader reads the session's id from its header. It refuses anything that cannot be an
-// id of ours before any lookup.
-func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
+// sessionID reads the session's id from its header. What cannot be an id of ours is the id of
+// no session, before any lookup.
+func sessionID(h http.Header) (id string, ref *refuse.Refusal) {
 	lines := h[wire.HeaderSession]
 	switch {
 	case len(lines) == 0:
@@ -61,14 +62,11 @@ func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 	case len(lines) > 1:
 		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
 	}
-	id = lines[0]
-	if id == "" || len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", refuse.Invalid("Invalid request: %s is malformed", wire.HeaderSession)
+	if id = lines[0]; !session.ValidID(id) {
+		ref, _ = refuse.Session(session.ErrNotFound)
 	}
-	return id, nil
+	return id, ref
 }
-
-const maxSessionID = 128
 
 // declared reports whether a client that declared these capabilities may be asked a question.
 // If not, required is what it would have to declare.

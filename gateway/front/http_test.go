@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -117,8 +118,9 @@ func TestHTTPChecks(t *testing.T) {
 		{name: "DELETE without a session", method: "DELETE", status: 400},
 		{name: "H/42 two session ids", header: set(session, wire.HeaderSession, "a", "b"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
 		{name: "H/42 an alias", header: http.Header{"Mcp_Session_Id": session[wire.HeaderSession]}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
-		{name: "H/43 a session id that cannot be", header: set(session, wire.HeaderSession, "a b"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
-		{name: "H/43 a long session id", header: set(session, wire.HeaderSession, strings.Repeat("A", 10000)), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
+		{name: "H/43 a session id that cannot be", header: set(session, wire.HeaderSession, "a b"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
+		{name: "H/43 a long session id", header: set(session, wire.HeaderSession, strings.Repeat("A", 10000)), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
+		{name: "H/43 what stands for a client without a session", header: set(session, wire.HeaderSession, derivedID(mcp.Caller{}, nil)), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
 		// Guesses are not counted: an id has 130 random bits, and is useless to any other
 		// user.
 		{name: "P9/54 H/40 an unknown session", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},

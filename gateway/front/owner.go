@@ -47,6 +47,8 @@ func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 				f.EndSession(key)
 			}
 			return f.refuseSession(session.ErrNotFound)
+		case errors.Is(err, cluster.ErrTooMany):
+			return refuse.Clients()
 		case err != nil && p.anywhere:
 			return nil
 		case err != nil:
@@ -82,6 +84,14 @@ func (f *Front) refuseHomeless(err error) *refuse.Refusal {
 func (f *Front) DropSession(key string) (stopListening func()) {
 	f.guests.lose(key)
 	return f.Sessions.DropSession(key)
+}
+
+// InUse reports whether anything runs for a session, or for a client that has none.
+func (f *Front) InUse(key string) bool {
+	f.guests.mu.Lock()
+	here := f.guests.here[key] != nil
+	f.guests.mu.Unlock()
+	return here || f.Sessions.InUse(key)
 }
 
 // Forwarded serves the requests that other replicas forward here. The path says which of the

@@ -44,7 +44,7 @@ func (f *Front) stateful(p *posted) *refuse.Refusal {
 // answered there. The session exists for its user and client alone, with any of their tokens,
 // and at the endpoint of its view: who obtains its id gains nothing.
 func (f *Front) session(p *posted) (session.Record, *wire.Revision, *refuse.Refusal) {
-	id, ref := checkSessionHeader(p.r.Header)
+	id, ref := sessionID(p.r.Header)
 	if ref != nil {
 		return session.Record{}, nil, ref
 	}

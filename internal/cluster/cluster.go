@@ -54,6 +54,9 @@ func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
 	if deps.InUse == nil {
 		deps.InUse = func(string) bool { return false }
 	}
+	if deps.Most == nil {
+		deps.Most = func(string) int { return maxHeld }
+	}
 	c := Alone()
 	c.end = t.look
 	switch {
@@ -156,7 +159,7 @@ func (c *Cluster) Self() string { return c.self }
 func (c *Cluster) Shared() bool { return c.members != nil }
 
 // Own finds the owner of a home. If the home has no owner, or its owner has gone, this replica
-// becomes the owner. Errors: ErrNoHome, ErrUnavailable.
+// becomes the owner. Errors: ErrNoHome, ErrTooMany, ErrUnavailable.
 //
 // As long as the lease of this replica holds, a home that is here costs no request to Redis.
 func (c *Cluster) Own(ctx context.Context, h Home) (Owner, error) {

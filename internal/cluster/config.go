@@ -96,6 +96,9 @@ type Deps struct {
 	// InUse reports whether something still runs for a home. Such a home is kept even if no
 	// request comes for it. It must return at once. If nil, nothing runs.
 	InUse func(home string) bool
+	// Most bounds the homes without records that one user has here. At the bound, one that was
+	// unused for a minute makes room. If nil, there is no bound.
+	Most func(user string) int
 	// Asked serves what other replicas Ask for. It is trusted with whatever operators may do. If
 	// nil, this replica does not answer.
 	Asked http.Handler

@@ -24,6 +24,8 @@ const (
 	// whose owners it remembers.
 	maxHeld      = 250_000
 	maxElsewhere = 100_000
+	// evictable is how long a home without a record is unused before it makes room for another one.
+	evictable = time.Minute
 	// findTime bounds the search for an owner.
 	findTime = 3 * time.Second
 	// ownTries bounds how often an owner is looked up while other replicas change it.
@@ -38,6 +40,9 @@ var (
 	// ErrNoHome means that the record that the home needs does not exist (Home.Record). The
 	// home is not here any more.
 	ErrNoHome = errors.New("cluster: the session does not exist")
+	// ErrTooMany means that the user has as many homes without records as one user may have here
+	// (Deps.Most), all of them in use. The client may try again.
+	ErrTooMany = errors.New("cluster: the user has too many homes")
 	// ErrUnavailable means that the owner cannot be determined now. The client may try again.
 	ErrUnavailable = errors.New("cluster: nobody can tell now where the session is")
 )
@@ -97,31 +102,34 @@ type homes struct {
 	start   time.Time
 	onLost  func(home string)
 	inUse   func(home string) bool
+	most    func(user string) int
 	count   *Metrics
 	tokens  atomic.Uint64
 	asking  singleflight.Group         // by the home's key: ask and leave
 	others  *lru.Cache[string, string] // the owner's token by the home's key
 
-	mu   sync.Mutex // guards held; not held over I/O
-	held map[string]*held
+	mu     sync.Mutex // guards the fields below; not held over I/O
+	held   map[string]*held
+	guests map[string]map[*held]struct{} // those without records, by user
 }
 
 // held is a home of this replica.
 type held struct {
-	key, redisKey string
-	token         string
-	record        bool          // whether the home needs a record
-	fresh         bool          // no caller has been told yet
-	generation    uint64        // the generation in which Redis confirmed the home; 0 for in doubt
-	used          time.Duration // when the last request came for it
-	kept          time.Duration // when Redis was last told of a use
+	user, key, redisKey string
+
+	token      string
+	record     bool          // whether the home needs a record
+	fresh      bool          // no caller has been told yet
+	generation uint64        // the generation in which Redis confirmed the home; 0 for in doubt
+	used       time.Duration // when the last request came for it
+	kept       time.Duration // when Redis was last told of a use
 }
 
 func newHomes(self string, deps Deps, s scripts, m *members) *homes {
 	others, _ := lru.New[string, string](maxElsewhere) // it fails only for a bad size
 	return &homes{
 		self: self, db: deps.DB, scripts: s, members: m, idle: deps.Idle, start: time.Now(), onLost: deps.OnLost, inUse: deps.InUse,
-		count: deps.Metrics, others: others, held: make(map[string]*held),
+		most: deps.Most, count: deps.Metrics, others: others, held: make(map[string]*held), guests: make(map[string]map[*held]struct{}),
 	}
 }
 
@@ -219,8 +227,8 @@ func (s *homes) find(ctx context.Context, h Home, key string) (Owner, error) {
 		}
 		return Owner{}, ErrUnavailable
 	}
-	if !s.room(key) {
-		return Owner{}, fmt.Errorf("%w: this replica has %d of them", ErrUnavailable, maxHeld)
+	if err := s.makeRoom(ctx, h, key); err != nil {
+		return Owner{}, err
 	}
 	stale := ""
 	for range ownTries {
@@ -309,8 +317,14 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	}
 	defer s.mu.Unlock()
 	if x == nil {
-		x = &held{key: key, redisKey: homeKey(s.db, h), record: record, fresh: true}
+		x = &held{user: h.User, key: key, redisKey: homeKey(s.db, h), record: record, fresh: true}
 		s.held[key] = x
+		if !record {
+			if s.guests[x.user] == nil {
+				s.guests[x.user] = make(map[*held]struct{})
+			}
+			s.guests[x.user][x] = struct{}{}
+		}
 		s.others.Remove(key)
 		s.count.homes.Set(float64(len(s.held)))
 		if former != "" {
@@ -320,21 +334,66 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	x.token, x.generation, x.used, x.kept = token, generation, now, now
 }
 
-// room reports whether a home is here, or there is room for it.
-func (s *homes) room(key string) bool {
+// makeRoom finds room for a home that is not here. A user at the bound gets it from a home of
+// the same user that is hardly in use any more.
+func (s *homes) makeRoom(ctx context.Context, h Home, key string) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held[key] != nil || len(s.held) < maxHeld
+	here, all, own := s.held[key] != nil, len(s.held), len(s.guests[h.User])
+	s.mu.Unlock()
+	switch {
+	case here:
+		return nil
+	case all >= maxHeld:
+		return fmt.Errorf("%w: this replica has %d of them", ErrUnavailable, maxHeld)
+	case h.RecordKey() != "", own < s.most(h.User), s.exists(ctx, h): // the store counts records; another replica has room
+		return nil
+	}
+	unused := s.leastUsed(h.User)
+	if unused == "" {
+		return ErrTooMany
+	}
+	_ = s.leave(ctx, unused) // without Redis, it ends there by itself
+	s.onLost(unused)
+	return nil
+}
+
+// leastUsed returns the home without a record that a user can best do without, "" for none.
+func (s *homes) leastUsed(user string) string {
+	s.mu.Lock()
+	unused := make(map[time.Duration]string)
+	for x := range s.guests[user] {
+		if x.used <= s.now()-evictable {
+			unused[x.used] = x.key
+		}
+	}
+	s.mu.Unlock()
+	for _, used := range slices.Sorted(maps.Keys(unused)) {
+		if !s.inUse(unused[used]) {
+			return unused[used]
+		}
+	}
+	return ""
 }
 
 // drop forgets a home and reports whether it was here.
 func (s *homes) drop(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.held[key]
-	delete(s.held, key)
+	x := s.held[key]
+	s.remove(x)
+	return x != nil
+}
+
+// remove forgets a home that is here, nil for none. The caller holds mu.
+func (s *homes) remove(x *held) {
+	if x == nil {
+		return
+	}
+	delete(s.held, x.key)
+	if delete(s.guests[x.user], x); len(s.guests[x.user]) == 0 {
+		delete(s.guests, x.user)
+	}
 	s.count.homes.Set(float64(len(s.held)))
-	return ok
 }
 
 // lose forgets a home that another replica owns, and calls OnLost.

@@ -403,3 +403,53 @@ func TestOwnHereAsksNobody(t *testing.T) {
 		t.Error("Redis was asked")
 	}
 }
+
+// TestTooManyHomes: a user at the bound for homes without records gets room from one that is hardly
+// in use any more, and nobody else notices.
+func TestTooManyHomes(t *testing.T) {
+	redis := redistest.Start(t)
+	busy := "u1:2"
+	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, _ *times) {
+		deps.Most = func(string) int { return 3 }
+		deps.InUse = func(home string) bool { return home == busy }
+	})
+	b := startReplica(t, redis, nil)
+	neighbour := Home{User: "u2", ID: "x"}
+	first := a.own(t, neighbour)
+	for _, id := range []string{"1", "2", "3"} {
+		a.own(t, some(id))
+	}
+	if _, err := a.Own(t.Context(), some("4")); !errors.Is(err, ErrTooMany) {
+		t.Errorf("one more, with all in use: %v", err)
+	}
+	client := redis.Client()
+	defer client.Close()
+	recorded := Home{User: "u1", ID: "r", Record: recordAt(a.homes.db.Key("s:{u1}:r"))}
+	client.Set(t.Context(), recorded.RecordKey(), "there", 0)
+	if o := a.own(t, recorded); !o.Here() {
+		t.Errorf("a home with a record: %+v", o)
+	}
+	b.own(t, some("elsewhere"))
+	if o := a.own(t, some("elsewhere")); o.Replica != b.Self() {
+		t.Errorf("a home of another replica: %+v", o)
+	}
+	a.homes.mu.Lock()
+	a.homes.held["u1:1"].used -= 2 * evictable
+	a.homes.held["u1:2"].used -= 3 * evictable
+	a.homes.mu.Unlock()
+	if o := a.own(t, some("4")); !o.Here() {
+		t.Errorf("one more, with one unused: %+v", o)
+	}
+	if home := <-a.lost; home != "u1:1" {
+		t.Errorf("%s made room", home)
+	}
+	if key, token := a.Fence("u1:1"); token != nobody || client.Exists(t.Context(), key).Val() != 0 {
+		t.Error("what made room is still there")
+	}
+	if _, err := a.Own(t.Context(), some("5")); !errors.Is(err, ErrTooMany) {
+		t.Errorf("and then: %v", err)
+	}
+	if o := a.own(t, neighbour); !o.Here() || o.Epoch != first.Epoch || len(a.lost) > 0 {
+		t.Errorf("the neighbour: %+v", o)
+	}
+}

@@ -108,8 +108,7 @@ func (s *homes) forget(x *held) {
 	s.mu.Lock()
 	over := s.held[x.key] == x && s.now()-x.used > s.idle
 	if over {
-		delete(s.held, x.key)
-		s.count.homes.Set(float64(len(s.held)))
+		s.remove(x)
 	}
 	s.mu.Unlock()
 	if over && x.record {

@@ -13,7 +13,9 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -71,6 +73,65 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 		if got := said(receive(t, "an answer", outcomes)); got != "done" {
 			t.Errorf("H/243 what waited: %s", got)
 		}
+	}
+}
+
+// TestHomesOfOneUser: one user's invented session ids and client names take up no more than that
+// user's share of a replica and of Redis, and another user's calls go on.
+func TestHomesOfOneUser(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	up := scripted(t, statefulClient)
+	up.Tools("do")
+	up.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
+	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: up.URL}}}
+	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef", mcp.Secret(redis.URL())
+	cfg.Sessions.MaxPerUser, cfg.Replicas.Listen = 5, "127.0.0.1:0"
+	g := guard(t, cfg)
+	bobs := []*mcptest.Client{g.raw(t, stateless, g.issuer.Token(claims{"sub": "bob"})), g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "bob"}))}
+	bobCalls := func() {
+		for _, bob := range bobs {
+			if got := said(mustCall(t, bob, "tools/call", `{"name":"up__do"}`)); got != "done" {
+				t.Errorf("another user: %s", got)
+			}
+		}
+	}
+	bobCalls()
+	eve := g.raw(t, stateless, g.issuer.Token(claims{"sub": "eve"}))
+	refused := 0
+	for i := range 20 {
+		eve.Name = fmt.Sprint("client-", i)
+		m, _, err := eve.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Error != nil {
+			refused++
+			if m.Error.Code != 42901 {
+				t.Errorf("one client too many: %s", m.Text)
+			}
+		}
+	}
+	old := g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "eve"}))
+	for i := range 20 {
+		for _, form := range []string{"x-%d", "~%016d", "ABCDEFGHIJKLMNOPQRSTUVWX%02d"} {
+			old.Session = fmt.Sprintf(form, i)
+			x, err := old.Send(deadline(t), "tools/list", "{}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.Status != http.StatusNotFound {
+				t.Errorf("the session %s: status %d", old.Session, x.Status)
+			}
+			x.Close()
+		}
+	}
+	bobCalls()
+	client := redis.Client()
+	defer client.Close()
+	homes, err := client.Keys(deadline(t), "*h:{*").Result()
+	if err != nil || len(homes) != 2+5+1 || refused != 15 {
+		t.Errorf("%d homes, %d calls refused, %v: want those of bob's clients, five of eve's and that of her session", len(homes), refused, err)
 	}
 }
 

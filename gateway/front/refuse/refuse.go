@@ -244,6 +244,11 @@ func Busy() *Refusal {
 	return tooMany(OwnID, BoundRequests, failure.TooManyRequests, "too many requests of this client are under way: wait for answers")
 }
 
+// Clients refuses a request of one client too many of a user.
+func Clients() *Refusal {
+	return tooMany(OwnID, BoundSessions, failure.TooManySessions, "too many clients of this user, by their names, are in use: wait, or name them alike")
+}
+
 func lost(e *mcp.Error) *Refusal { return &Refusal{Status: http.StatusNotFound, ID: NullID, Err: e} }
 
 func tooMany(id IDRule, bound Bound, name failure.Name, message string) *Refusal {
