@@ -87,6 +87,7 @@ type Gateway struct {
 	log      *slog.Logger
 	undo     *lifecycle.List
 	services services
+	observer *observe.Observer
 	calls    *handover.Switch // leads to the pipeline of the current graph
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
@@ -204,7 +205,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	if cfg.Admin.Operated() {
 		g.services.servers, g.services.trails = servers.NewBook(), trail.New(cfg.Admin.API.Kept())
 	}
-	g.services.recorder = newRecorder(g)
+	g.observer = &observe.Observer{Log: g.log, Metrics: count.Calls, Recorder: newRecorder(g)}
 	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
 	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{
 		Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: tracing.NewMetrics(count.Registry),
@@ -269,6 +270,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
 		Metrics:         front.NewMetrics(count.Registry),
+		Observe:         g.observer.Observe,
 		Tracer:          g.services.tracer,
 		Trails:          g.services.trails,
 	})

@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
-	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -97,13 +96,12 @@ type services struct {
 	proofs  *kept.Store   // proofs of tokens that were used (DPoP)
 	memory  *mcp.Memory   // nil for no bound, when nobody is served
 
-	tracer   *tracing.Tracer   // nil for none
-	trails   *trail.Trails     // nil for none
-	recorder *observe.Recorder // nil for none
-	events   *events.Recorder  // records what is no call
-	lookout  *deceits.Lookout  // records what deceives
-	waiting  *foureyes.Table   // calls that wait for somebody else's approval; nil when nobody is served
-	servers  *servers.Book     // what operators do to servers and see of them; nil for no operators
+	tracer  *tracing.Tracer  // nil for none
+	trails  *trail.Trails    // nil for none
+	events  *events.Recorder // records what is no call
+	lookout *deceits.Lookout // records what deceives
+	waiting *foureyes.Table  // calls that wait for somebody else's approval; nil when nobody is served
+	servers *servers.Book    // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
 	// accounts has users sign in at servers; nil when nobody is served.

@@ -141,7 +141,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 func triesOf(g *Gateway) ascaller.TryDeps {
 	now := g.graph()
 	return ascaller.TryDeps{
-		Calls: g.calls, Refused: now.refuses, Memory: g.services.memory, Trails: g.services.trails, Self: g.services.cluster.Self(),
+		Calls: g.calls, Observe: g.observer.Observe, Refused: now.refuses, Memory: g.services.memory, Trails: g.services.trails, Self: g.services.cluster.Self(),
 		HasView: func(name string) bool { _, err := config.ViewNamed(now.cfg, name); return err == nil },
 		Own: func(ctx context.Context, c *mcp.Call) error {
 			if !g.services.cluster.Shared() || !now.catalog.Keeps(c) {

@@ -27,13 +27,13 @@ type stages struct {
 	guard     *policy.Guard
 	described *disclosure.Disclosure
 	looks     *hooks.Hooks
+	keeps     map[string]*record.Keep // what is recorded of arguments, by the deciding rule
 }
 
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
 // A stage depends on those below it and must not depend on those above. Below the guard there are
 // only hooks, which see what the guard lets pass, and what asks users to sign in at servers, which
-// makes the same call again: so nothing gets around either. Requests that
-// the gateway makes itself (Way.Lists) are not observed.
+// makes the same call again: so nothing gets around either.
 func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages, err error) {
 	p.rules, err = policy.New(cfg.Rules(), config.ViewRules(cfg)...)
 	if err != nil {
@@ -69,7 +69,8 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 		looks.Middleware,
 		asksSignIn(with.accounts, cfg.Upstreams), // in place of servers that cannot ask
 	)
-	p.way.Handler = observe.Middleware(with.log, with.metrics.Calls, recorderOf(cfg, with))(p.way.Lists)
+	p.way.Handler = with.metrics.Calls.Running(p.way.Lists)
+	p.keeps = keepsOf(cfg)
 	return p, nil
 }
 
@@ -121,18 +122,13 @@ func describe(cfg config.Config, names disclosure.Resolver, with services) (*dis
 	return disclosure.New(cfg.Disclosure.Config, deps)
 }
 
-// recorderOf returns the recorder of calls under a configuration, nil for none.
-func recorderOf(cfg config.Config, with services) *observe.Recorder {
-	if with.recorder == nil {
-		return nil
-	}
+// keepsOf returns what records have of arguments, by the rule that decides; nothing for a digest.
+func keepsOf(cfg config.Config) map[string]*record.Keep {
 	keeps := make(map[string]*record.Keep)
 	for _, r := range cfg.Policy.Rules {
 		if names := r.Record.Arguments; len(names) > 0 {
 			keeps[r.Name] = &record.Keep{All: names.All(), Names: names, Redact: r.Record.Redact}
 		}
 	}
-	recorder := *with.recorder
-	recorder.Keeps = func(rule string) *record.Keep { return keeps[rule] }
-	return &recorder
+	return keeps
 }

@@ -122,7 +122,8 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	if err != nil {
 		return nil, err
 	}
-	with.recorder = &observe.Recorder{Journal: journal, RuleAt: func(string) string { return "" }, Server: func(string) (string, bool) { return "", false }}
+	observer := &observe.Observer{Log: with.log, Metrics: with.metrics.Calls}
+	observer.Recorder = &observe.Recorder{Journal: journal, RuleAt: func(string) string { return "" }, Server: func(string) (string, bool) { return "", false }}
 	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks, Views: make(map[string]*view.View)}
 	for _, c := range cfg.Views {
 		if deps.Views[c.Name], err = view.New(c, disclosure.ToolName, loadskill.ToolName); err != nil {
@@ -141,9 +142,12 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	if err != nil {
 		return nil, err
 	}
+	observer.Recorder.Keeps = func(rule string) *record.Keep { return made.keeps[rule] }
 	defer heard(ctx, last)()
 	for _, c := range w.calls {
-		_, _ = made.way.Handler.Handle(ctx, c.Clone()) // the record says how it went
+		own := c.Clone()
+		own.Verdict = &mcp.Verdict{}
+		_, _ = observer.Observe(ctx, own, made.way.Handler) // the record says how it went
 	}
 	if len(records) != len(w.calls) {
 		return nil, fmt.Errorf("%d records of %d calls", len(records), len(w.calls))

@@ -82,7 +82,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 	case declined:
 		g.metrics.declined.Inc()
 		approval(c, "declined")
-		return refuse(c, failure.ApprovalDeclined, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
+		return refuse(failure.ApprovalDeclined, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
 	}
 	return g.askUser(ctx, c, target, d, digest)
 }
@@ -124,7 +124,7 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	switch {
 	case errors.Is(err, foureyes.ErrExpired):
 		approval(c, "expired")
-		return refuse(c, failure.ApprovalTimeout, "Somebody else has to approve of this call, and nobody did within "+d.FourEyes.Timeout.String()+", so it did not run. ("+failure.ApprovalTimeout.String()+")", "approval_timeout")
+		return refuse(failure.ApprovalTimeout, "Somebody else has to approve of this call, and nobody did within "+d.FourEyes.Timeout.String()+", so it did not run. ("+failure.ApprovalTimeout.String()+")", "approval_timeout")
 	case errors.Is(err, foureyes.ErrFull):
 		return nil, notRun(mcp.Errorf(failure.TooManyApprovals, "Too many calls wait for approval: try again when some of them have ended"))
 	case errors.Is(err, foureyes.ErrClosed):
@@ -143,7 +143,7 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 		if verdict.Reason != "" {
 			why += " The reason given: " + shown(verdict.Reason, maxReason)
 		}
-		return refuse(c, failure.ApprovalRefused, why+" ("+failure.ApprovalRefused.String()+")", "refused")
+		return refuse(failure.ApprovalRefused, why+" ("+failure.ApprovalRefused.String()+")", "refused")
 	}
 	approval(c, "approved")
 	return g.pass(ctx, c, next, target, r, digest)
@@ -217,17 +217,15 @@ func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 		return nil, mcp.Errorf(failure.ApprovalImpossible, why).WithCode(mcp.CodeMissingCapability).
 			WithData(mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"form":{}}}`)))
 	}
-	return refuse(c, failure.ApprovalImpossible, why, "cannot_ask")
+	return refuse(failure.ApprovalImpossible, why, "cannot_ask")
 }
 
-// refuse ends a call that was not approved: for a tool with a result that a model can read,
-// for anything else with an error.
-func refuse(c *mcp.Call, name failure.Name, why, reason string) (*mcp.Reply, error) {
-	if c.Method == mcp.MethodToolsCall {
-		return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(why))}, nil
-	}
-	return nil, mcp.Errorf(name, "%s", why).
+// refuse ends a call that was not approved.
+func refuse(name failure.Name, why, reason string) (*mcp.Reply, error) {
+	e := mcp.Errorf(name, "%s", why).
 		WithData(mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo))))
+	e.AsResult = true
+	return nil, e
 }
 
 type answer uint8

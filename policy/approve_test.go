@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -111,12 +112,12 @@ func TestApproval(t *testing.T) {
 		} {
 			a := newAsking(t, time.Hour)
 			c := execute(alice, `{}`)
-			reply := a.handle(retry(c, a.asks(c), answer))
-			if (reply.Ask != nil) != again || a.shelves.reached() != nil {
-				t.Errorf("%s: got %+v", answer, reply)
+			reply, err := a.handler.Handle(t.Context(), retry(c, a.asks(c), answer))
+			if (err == nil && reply.Ask != nil) != again || a.shelves.reached() != nil {
+				t.Errorf("%s: got %+v, %v", answer, reply, err)
 			}
-			if isError, _ := reply.Result.Member("isError"); !again && (!isError.IsTrue() || !strings.Contains(string(reply.Result), "did not approve")) {
-				t.Errorf("%s: got %s", answer, reply.Result)
+			if !again && !declinedFor(err, failure.ApprovalDeclined) {
+				t.Errorf("%s: got %v", answer, err)
 			}
 			if !again {
 				a.asks(c) // the answer was about this call, not about all to come
@@ -128,8 +129,8 @@ func TestApproval(t *testing.T) {
 		c := execute(alice, `{}`)
 		again := retry(c, a.asks(c), "")
 		again.Refused = map[string]*mcp.Error{approvalKey: mcp.Relayed(-1, "no", nil)}
-		if reply := a.handle(again); reply.Ask != nil || a.shelves.reached() != nil {
-			t.Errorf("got %+v", reply)
+		if _, err := a.handler.Handle(t.Context(), again); !declinedFor(err, failure.ApprovalDeclined) || a.shelves.reached() != nil {
+			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a prompt and a resource", func(t *testing.T) {
@@ -319,6 +320,13 @@ func TestStateIsAlwaysWrapped(t *testing.T) {
 	}
 }
 
+// declinedFor reports whether a call was ended for want of an approval, with an error that a model
+// reads and that says that nothing ran.
+func declinedFor(err error, name failure.Name) bool {
+	e, ok := errors.AsType[*mcp.Error](err)
+	return ok && e.Name == name && e.AsResult && e.Executed() == mcp.ExecutedNo
+}
+
 // TestCannotAsk: a client that cannot be asked is refused, with the reason.
 func TestCannotAsk(t *testing.T) {
 	for caps, can := range map[string]bool{
@@ -336,7 +344,7 @@ func TestCannotAsk(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", caps, reply, err)
 			case !can && stateless && (e == nil || e.Code != mcp.CodeMissingCapability || string(e.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}}}`):
 				t.Errorf("%s: got %+v, %v", caps, reply, err)
-			case !can && !stateless && (err != nil || !strings.Contains(string(reply.Result), "cannot ask for it")):
+			case !can && !stateless && !declinedFor(err, failure.ApprovalImpossible):
 				t.Errorf("%s: got %+v, %v", caps, reply, err)
 			}
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
@@ -175,10 +177,9 @@ func TestSecondEnds(t *testing.T) {
 				tt.end(s, cancel)
 				got := <-heard
 				said := fmt.Sprint(got.err)
-				if got.err == nil {
-					said = string(got.reply.Result)
-					if isError, _ := got.reply.Result.Member("isError"); !isError.IsTrue() {
-						t.Errorf("no error: %s", said)
+				if e, _ := errors.AsType[*mcp.Error](got.err); e != nil && tt.code == 0 {
+					if said = string(mcp.AppendString(nil, e.Message)); !e.AsResult {
+						t.Errorf("a model does not read %s", said)
 					}
 				} else if tt.code != 0 && !mcp.HasCode(got.err, tt.code) {
 					t.Errorf("got %v", got.err)
@@ -239,7 +240,7 @@ func TestSecondAfterUser(t *testing.T) {
 			t.Errorf("the user's approval was good twice: %+v, %v", reply, err)
 		}
 		c.Caps = nil
-		if reply, err := s.handler.Handle(t.Context(), c); err != nil || !strings.Contains(string(reply.Result), "cannot ask for it") {
+		if reply, err := s.handler.Handle(t.Context(), c); !declinedFor(err, failure.ApprovalImpossible) {
 			t.Errorf("a client that cannot ask: %+v, %v", reply, err)
 		}
 	})

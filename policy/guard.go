@@ -165,9 +165,6 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if target.Template {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	if ctx.Err() != nil {
-		return g.letGo(ctx, c, next, target)
-	}
 	decision, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
@@ -206,9 +203,7 @@ func notWithThese(c *mcp.Call, unfit error) error {
 // decided counts a decision, and reports it to the observer of the call.
 func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision) {
 	g.metrics.decided(d.Effect)
-	if c.Verdict != nil {
-		*c.Verdict = mcp.Verdict{Target: target, Effect: d.Effect.String(), Rule: d.Rule}
-	}
+	c.Verdict.Decided(target, d.Effect.String(), d.Rule)
 }
 
 // withoutAsking serves the methods of skills, for which stateless clients cannot be asked. A
@@ -222,7 +217,7 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 		return next.Handle(ctx, inner)
 	}
 	if c.Ephemeral && d.asksUser() {
-		return refuse(c, failure.ApprovalImpossible, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
+		return refuse(failure.ApprovalImpossible, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
 	}
 	return g.approve(ctx, c, next, target, d)
 }
@@ -237,18 +232,6 @@ func (g *Guard) Sees(ctx context.Context, c *mcp.Call, kind, public string) bool
 // SeesAll reports whether a caller may know of everything.
 func (g *Guard) SeesAll(caller *mcp.Caller) bool { return g.policy.openTo(caller) }
 
-// letGo passes on a retry whose caller has left. It runs nothing, and frees what the upstream
-// keeps for the call, whatever the policy says by now.
-func (g *Guard) letGo(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target) (*mcp.Reply, error) {
-	round, err := openState(c.State)
-	if err != nil || round.inner == "" {
-		return nil, context.Cause(ctx)
-	}
-	inner := bare(c)
-	inner.Target, inner.State, inner.Answers = target, round.inner, nil
-	return next.Handle(ctx, inner)
-}
-
 // unknown lets the catalog answer for a name that it does not know. It sets a target that the
 // catalog cannot have, so that the name stays unknown even if it appears in the meantime.
 func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
@@ -256,9 +239,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 		return nil, err
 	}
 	g.metrics.unknown.Inc()
-	if c.Verdict != nil {
-		*c.Verdict = mcp.Verdict{Effect: "unknown"}
-	}
+	c.Verdict.Decided(mcp.Target{}, "unknown", "")
 	inner := bare(c)
 	inner.Target = mcp.Target{Kind: kindOf(c)}
 	if mcp.IsTaskMethod(c.Method) {
@@ -275,9 +256,6 @@ func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 	target, ok := g.resolver.Resolve(ctx, c, mcp.KindTask, c.Name)
 	if !ok || !g.policy.Visible(&c.Caller, target) {
 		return g.unknown(ctx, c, next)
-	}
-	if ctx.Err() != nil {
-		return g.letGo(ctx, c, next, target)
 	}
 	round, err := openState(c.State)
 	if err != nil {

@@ -411,30 +411,6 @@ func TestH206_Listen(t *testing.T) {
 	}
 }
 
-// TestGuardLetsGo: a retry whose caller has left frees what waits for it at the upstream,
-// whatever the rules say by now, and brings no answers. Nothing begins that way.
-func TestGuardLetsGo(t *testing.T) {
-	s := newShelves(tool("u", "x"))
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"}, Ask: []string{"tools:*"}}}}, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for state, want := range map[string]string{"p1r:parked": "parked", "p1aNONCE:parked": "parked", "p1qNONCE:": "", "p1aNONCE:": "", "": "", "parked": ""} {
-		s.calls = nil
-		c := callOf(mcp.MethodToolsCall, "u__x", `{"name":"u__x"}`, user("alice"))
-		c.State, c.Answers = state, map[string]mcp.Raw{"k": mcp.Raw(yes)}
-		_, err := h.Handle(ctx, c)
-		if want == "" {
-			if !errors.Is(err, context.Canceled) || s.calls != nil {
-				t.Errorf("%q: got %v, %d calls", state, err, len(s.calls))
-			}
-			continue
-		}
-		if err != nil || len(s.calls) != 1 || s.calls[0].State != want || s.calls[0].Answers != nil || s.calls[0].Target != tool("u", "x") {
-			t.Errorf("%q: got %v, %+v", state, err, s.calls)
-		}
-	}
-}
-
 // TestHolds: what becomes of arguments must not get around a rule.
 func TestHolds(t *testing.T) {
 	target := mcp.Target{Kind: mcp.KindTools, Upstream: "u", Name: "do"}

@@ -380,11 +380,7 @@ func TestParkedCallIsLetGo(t *testing.T) {
 	f.await(t, mcp.MethodToolsCall, 2)
 	again := c.Clone()
 	again.State = reply.Ask.State
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := u.Handle(over, again); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	reply.Ask.Drop("nobody is there")
 	if answer := f.awaitAnswer(t, "one"); !strings.Contains(answer, "cancel") {
 		t.Errorf("the question was answered %s", answer)
 	}
@@ -513,25 +509,22 @@ func TestQuestionOfACancelledCall(t *testing.T) {
 				})
 				u := f.start(t, upstream.Config{})
 				c := asked("a")
-				c.State = mustDo(t, u, c).Ask.State
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				if _, err := u.Handle(ctx, c); err != context.Canceled {
-					t.Errorf("error %v", err)
-				}
+				question := mustDo(t, u, c).Ask
+				question.Drop("the user went home")
+				question.Drop("twice")
 				<-time.After(time.Second) // time for what comes, and for what must not come
 				var said []string
 				for _, s := range f.requests(http.MethodPost) {
 					switch {
 					case s.Method == mcp.NoteCancelled:
-						said = append(said, "cancelled")
+						said = append(said, "cancelled: "+mcp.Raw(s.Params).At("reason").Text())
 					case s.Method == "":
 						said = append(said, string(s.Result))
 					}
 				}
-				want := `cancelled {"action":"cancel"}`
+				want := `cancelled: the user went home {"action":"cancel"}`
 				if obeys {
-					want = "cancelled"
+					want = "cancelled: the user went home"
 				}
 				if got := strings.Join(said, " "); got != want {
 					t.Errorf("the server was told %s, want %s", got, want)

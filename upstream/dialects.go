@@ -70,27 +70,6 @@ func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err
 	return reply, err
 }
 
-// letGo ends a waiting call whose retry will never come.
-func (u *Upstream) letGo(c *mcp.Call) {
-	u.stateful.LetGo(c)
-	if dialect.ParseState(c.State).Kind != dialect.TaskState {
-		return
-	}
-	u.lives.spawn(func() {
-		ctx, cancel := u.env.Goodbye()
-		defer cancel()
-		err := u.inEra(ctx, c, func(e *dialect.Era) error {
-			if e.Rev.Stateful {
-				return nil // the server speaks another era by now
-			}
-			return u.stateless.LetGo(ctx, e, c)
-		})
-		if err != nil {
-			u.log.Debug("task not cancelled", "error", err)
-		}
-	})
-}
-
 // learnUnfolded learns from a page of tools whose descriptions were unfolded.
 func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
 	if e := u.probe.known.Load(); e != nil && e.Rev.Stateful {

@@ -23,9 +23,6 @@ func (u *Upstream) pipeline(tracer *tracing.Tracer) mcp.Handler {
 
 // Handle makes a call. Errors are an *mcp.Error, or the context's if the caller has left.
 //
-// A retry whose context has already ended releases the parked call that it would have taken
-// up: the server is told, and everything that the call holds is freed.
-//
 // A list method returns one page. subscriptions/listen reports events, first the
 // acknowledgement, until its context ends, the server ends it (an empty result) or the
 // connection is lost (an error: listen again).
@@ -35,13 +32,15 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead, mcp.MethodDirectoryRead,
 		mcp.MethodPromptsList, mcp.MethodPromptsGet, mcp.MethodComplete, mcp.MethodSkillsList, mcp.MethodSkillsGet,
 		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
-		return u.handler.Handle(ctx, c)
+		reply, err := u.handler.Handle(ctx, c)
+		c.Verdict.Answered(c.Method, reply, err)
+		return reply, err
 	}
 	return nil, mcp.ErrMethod(c.Method)
 }
 
-// again takes retries to the calls that wait for them, releases calls whose retry will
-// never come, and makes calls anew whose users were sent to a page. It stands above the
+// again takes retries to the calls that wait for them, and makes calls anew whose users were sent
+// to a page. It stands above the
 // queue, because calls in the queue may be waiting for these.
 func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -51,10 +50,6 @@ func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 		state := dialect.ParseState(c.State)
 		if older := u.former.of(state); older != nil {
 			return older.Handle(ctx, c)
-		}
-		if ctx.Err() != nil {
-			u.letGo(c)
-			return nil, context.Cause(ctx)
 		}
 		if state.Kind == dialect.AnewState {
 			fresh, reply, err := u.stateful.Anew(ctx, c)

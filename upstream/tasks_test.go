@@ -468,7 +468,7 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 		u := f.start(t, upstream.Config{})
 		c := inTask()
 		first := mustDo(t, u, c).Ask
-		if first == nil || len(first.Requests) != 2 || first.Here || !first.Kept {
+		if first == nil || len(first.Requests) != 2 || first.Here || first.Drop == nil {
 			t.Fatalf("asked %+v", first)
 		}
 		again := c.Clone()
@@ -494,13 +494,7 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 		}
 		f.await(t, mcp.MethodTasksCancel, 1)
 
-		left, cancel := context.WithCancel(t.Context())
-		cancel()
-		gone := c.Clone()
-		gone.State = first.State
-		if _, err := u.Handle(left, gone); !errors.Is(err, context.Canceled) {
-			t.Errorf("a client that has left: %v", err)
-		}
+		first.Drop("the client has left")
 		f.await(t, mcp.MethodTasksCancel, 2)
 	})
 }

@@ -47,7 +47,7 @@ func (a *Accounts) ask(c *mcp.Call, why error) (*mcp.Reply, error) {
 	if c.State == "" && mcp.CanAskInSession(c.Method) && mcp.ReadDeclared(c.Caps).URL {
 		return question(t, text, link), nil
 	}
-	return say(c, t.Server, fmt.Sprintf("Upstream %s needs the user to sign in there first, so this did not run. Show the user this link, to be opened in a browser. "+
+	return nil, say(t.Server, fmt.Sprintf("Upstream %s needs the user to sign in there first, so this did not run. Show the user this link, to be opened in a browser. "+
 		"It is for this user alone, and good for ten minutes. When the user has signed in, try again: %s", t.Server, link), link)
 }
 
@@ -69,9 +69,6 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 		return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: the sign-in that this request waited for is too old, or it is not this user's").
 			WithData(mcp.Object("reason", mcp.String("expired")))
 	}
-	if ctx.Err() != nil { // nobody waits for the answer any more
-		return nil, context.Cause(ctx)
-	}
 	action, _ := c.Answers[signInKey].Member("action")
 	declined := c.Refused[signInKey] != nil || action.Text() == "decline" || action.Text() == "cancel"
 	became := pending
@@ -85,7 +82,7 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 	}
 	switch {
 	case declined, became == refused:
-		return say(c, t.Server, "The user did not sign in at upstream "+t.Server+", so this did not run. Do not try again unless the user asks for it.", "")
+		return nil, say(t.Server, "The user did not sign in at upstream "+t.Server+", so this did not run. Do not try again unless the user asks for it.", "")
 	case became == pending:
 		return question(t, text, a.PublicURL+linkPath+text), nil
 	}
@@ -112,15 +109,11 @@ func (a *Accounts) unavailable(ctx context.Context, err error) error {
 		WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
 }
 
-// say ends a call: that of a tool with a result that a model and a person can read, any other with
-// an error.
-func say(c *mcp.Call, server, text, link string) (*mcp.Reply, error) {
-	if c.Method == mcp.MethodToolsCall {
-		return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(text))}, nil
-	}
+// say makes the error that ends a call. A model and a person can read it.
+func say(server, text, link string) error {
 	e := mcp.UpstreamError(failure.SignInNeeded, server, mcp.ExecutedNo, "%s", text)
-	if link != "" {
+	if e.AsResult = true; link != "" {
 		e.Data = e.Data.With("url", mcp.String(link))
 	}
-	return nil, e
+	return e
 }

@@ -27,8 +27,9 @@ const asksAll = `{"elicitation":{"form":{},"url":{}}}`
 
 // TryDeps are what tries a tool. All fields are required.
 type TryDeps struct {
-	// Calls answers calls of clients, and records them.
-	Calls mcp.Handler
+	// Calls answers calls of clients. Observe makes one by it, and records it.
+	Calls   mcp.Handler
+	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
 	// Own makes this replica the one that keeps what servers keep for a call.
 	Own     func(context.Context, *mcp.Call) error
 	Refused func(*mcp.Caller) bool // as in ListDeps
@@ -63,7 +64,7 @@ func Try(ctx context.Context, deps TryDeps, caller mcp.Caller, t admin.Trial) (d
 	ctx = mcp.WithCaller(ctx, caller)
 	var reply *mcp.Reply
 	if err = deps.Own(ctx, call); err == nil {
-		reply, err = deps.Calls.Handle(ctx, call)
+		reply, err = deps.Observe(ctx, call, deps.Calls)
 	}
 	deps.Trails.End(call.Trail)
 	done.Took = float64(time.Since(began).Microseconds()) / 1000
@@ -77,7 +78,7 @@ func Try(ctx context.Context, deps TryDeps, caller mcp.Caller, t admin.Trial) (d
 	case reply.Ask != nil:
 		done.Asked = questions(reply.Ask)
 		done.Note = "The call asked its user, and the console cannot answer. The call has ended: call the tool with a client that can."
-		letGo(ctx, deps.Calls, call, reply.Ask)
+		reply.Ask.Dropped("the console cannot answer questions")
 	case len(reply.Result) > mostTried:
 		done.Note = fmt.Sprintf("The result has %d bytes, which are too many to be shown: a client gets them.", len(reply.Result))
 	default:
@@ -115,7 +116,7 @@ func trial(caller mcp.Caller, t admin.Trial, self string) (*mcp.Call, error) {
 	program := sha256.Sum256([]byte("console\x00" + self + "\x00" + caller.View))
 	return &mcp.Call{
 		ID: "try-" + strings.ToLower(rand.Text()[:12]), Method: mcp.MethodToolsCall, Name: t.Name, Params: params, Caller: caller, Revision: wire.Stateless().Name,
-		Session: caller.User() + ":~" + hex.EncodeToString(program[:8]), Ephemeral: true, Caps: caps, Notify: func(mcp.Event) {},
+		Session: caller.User() + ":~" + hex.EncodeToString(program[:8]), Ephemeral: true, Caps: caps, Notify: func(mcp.Event) {}, Verdict: &mcp.Verdict{},
 	}, nil
 }
 
@@ -147,19 +148,4 @@ func questions(asked *mcp.Ask) (all []string) {
 		return []string{"The server wants the call to be made again later."}
 	}
 	return all
-}
-
-// letGo ends a call that waits for answers: it is made once more, without answers, and cancelled.
-func letGo(ctx context.Context, calls mcp.Handler, call *mcp.Call, asked *mcp.Ask) {
-	if !asked.Here && !asked.Kept {
-		return
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	last := call.Clone()
-	last.State, last.Refused = asked.State, make(map[string]*mcp.Error, len(asked.Requests))
-	for _, q := range asked.Requests {
-		last.Refused[q.Key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
-	}
-	_, _ = calls.Handle(ctx, last) // it ends as a cancelled call does
 }

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -37,20 +38,22 @@ func (u unasked) Error() string { return string(u) }
 // run makes the rounds, each as the caller whose token came with the answers, so that a loss of
 // rights takes effect at once. None is made for a caller whose proof has expired.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
-	call, executed := &r.call, mcp.ExecutedNo // as far as the questions show
+	call, v := &r.call, &r.verdict
+	var asked *mcp.Ask
 	for round := 1; ; round++ {
+		reached := v.Reached
 		reply, err := r.handler.Handle(ctx, call)
+		if err != nil && v.Reached == reached { // the answers did not come to whom they are for
+			asked.Dropped(r.whyEnded(ctx, err))
+		}
 		if round > 1 && mcp.FailureOf(err) == failure.StateInvalid { // its client knows of no state
-			err = refuse.TooLateError(executed)
+			err = refuse.TooLateError(cmp.Or(v.Executed, mcp.ExecutedNo))
 		}
 		if err != nil || reply == nil || reply.Ask == nil {
 			r.tellDone(nil)
 			return reply, err
 		}
-		asked := reply.Ask
-		if !ours(asked) {
-			executed = mcp.ExecutedUnknown
-		}
+		asked = reply.Ask
 		r.tellDone(asked.Requests)
 		if asked.Anew {
 			return r.notAsked(r.urlRequired(asked.Requests))
@@ -59,9 +62,10 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 		if round == maxRounds {
 			err = mcp.Errorf(failure.EndlessQuestions, "the server asked %d times without an end", maxRounds)
 		} else {
-			waiting := call.Trail.Begin("user", "")
+			waiting, since := call.Trail.Begin("user", ""), time.Now()
 			err = r.settle(ctx, asked, got)
 			waiting.End("")
+			v.Waited += time.Since(since)
 		}
 		r.call.Trail.NextRound()
 		next := call.Clone()
@@ -74,47 +78,47 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 			err = refuse.ExpiredError()
 		}
 		if err != nil {
-			r.letGo(ctx, asked)
+			asked.Dropped(r.whyEnded(ctx, err))
 			return r.notAsked(err)
 		}
 		call = next
 	}
 }
 
-// ours reports whether the gateway itself asks, which it does before a server has the call.
-func ours(asked *mcp.Ask) bool {
-	return len(asked.Requests) == 1 && strings.HasPrefix(asked.Requests[0].Key, mcp.OwnKey)
-}
-
 // notAsked ends the call whose client cannot be asked: with what the model can react to.
 func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	why, ok := errors.AsType[unasked](err)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, err
-	case r.call.Method == mcp.MethodToolsCall:
-		return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(string(why)))}, nil
 	}
-	return nil, mcp.Errorf(failure.QuestionImpossible, "%s", why)
+	e := mcp.Errorf(failure.QuestionImpossible, "%s", why)
+	e.AsResult = true
+	return nil, e
 }
 
-// letGo releases a call that is parked until its questions are answered, which will not happen.
-// It makes the call once more with every question refused, and cancels it at once: this takes
-// over the parked call, which then ends as any cancelled call does.
-func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
-	if !asked.Here && !asked.Kept {
-		return
+// whyEnded says, for a server and for the record, why a call ends with err before its answer.
+func (x *exchange) whyEnded(ctx context.Context, err error) string {
+	cause := context.Cause(ctx)
+	for _, end := range [...]struct {
+		cause error
+		why   string
+	}{
+		{live.ErrCancelled, "the client cancelled the call"},
+		{live.ErrEnded, "the session has ended"},
+		{live.ErrMoved, "another replica of the gateway has the session"},
+		{live.ErrClosing, "the gateway is stopping"},
+	} {
+		if errors.Is(cause, end.cause) {
+			return end.why
+		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(live.ErrCancelled)
-	last := x.call.Clone()
-	last.State, last.Answers = asked.State, nil
-	last.Refused = make(map[string]*mcp.Error, len(asked.Requests))
-	for _, q := range asked.Requests {
-		last.Refused[q.Key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
+	switch e, ok := errors.AsType[*mcp.Error](err); {
+	case ctx.Err() != nil:
+		return "the client has left"
+	case ok:
+		return e.Message
 	}
-	last.Notify = func(mcp.Event) {} // the client hears nothing more of it
-	_, _ = x.handler.Handle(ctx, last)
+	return err.Error()
 }
 
 // settle finds the answers to the questions of a round: it puts to the client what only the
@@ -216,11 +220,17 @@ func (r *rounds) cannotAsk(ctx context.Context) unasked {
 	return ""
 }
 
-// lacks returns what a stateful client would have to declare for a tool, in place of the error
-// that only stateless clients know; "" in all other cases.
-func (x *exchange) lacks(err error) string {
+// toModel returns the text of an error that the caller of a tool gets as a result, "" for others:
+// what a model can act on, and what a stateful client would have to declare, since it does not know
+// the error that stateless clients get.
+func (x *exchange) toModel(err error) string {
 	e, ok := errors.AsType[*mcp.Error](err)
-	if !ok || e.Code != mcp.CodeMissingCapability || !x.rev.Stateful || x.call.Method != mcp.MethodToolsCall {
+	switch {
+	case !ok || x.call.Method != mcp.MethodToolsCall:
+		return ""
+	case e.AsResult:
+		return e.Message
+	case e.Code != mcp.CodeMissingCapability || !x.rev.Stateful:
 		return ""
 	}
 	var names []string

@@ -35,6 +35,7 @@ type exchange struct {
 	token   mcp.Raw // the client's progress token, nil for none
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
+	verdict mcp.Verdict
 	span    *tracing.Span
 
 	// For the trail of the call, until it is made.
@@ -81,6 +82,8 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 		Notify: x.notify,
 		Room:   &x.room,
 
+		Verdict: &x.verdict,
+
 		Revision: rev.Name,
 	}
 	x.span, x.call.Trace = f.deps.Tracer.Server(p.message.Params, p.r.Header)
@@ -99,7 +102,7 @@ func (x *exchange) serve(ctx context.Context) {
 	defer x.recover()
 	x.hurry()
 	x.span.Call(&x.call, x.id)
-	reply, err := x.run(ctx)
+	reply, err := x.f.observe(ctx, &x.call, mcp.HandlerFunc(x.run))
 	x.span.Outcome(ctx, reply, err)
 	x.f.deps.Trails.End(walked) // whoever has the answer can look at it
 	answering := walked.Begin("answer", "")
@@ -108,20 +111,25 @@ func (x *exchange) serve(ctx context.Context) {
 	x.span.End()
 }
 
-func (x *exchange) run(ctx context.Context) (*mcp.Reply, error) {
+// run makes the call, in all its rounds.
+func (x *exchange) run(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
 	if x.live != nil {
 		r := rounds{exchange: x}
-		reply, err := r.run(ctx)
-		x.live.NoteList(&x.call, reply)
-		return reply, err
-	}
-	reply, err := x.handler.Handle(ctx, &x.call)
-	if err == nil && reply != nil && reply.Ask != nil {
+		reply, err = r.run(ctx)
+		x.live.NoteList(c, reply)
+	} else if reply, err = x.handler.Handle(ctx, c); err == nil && reply != nil && reply.Ask != nil {
 		asked := reply.Ask
-		if reply, err = x.show(asked); err != nil || ctx.Err() != nil {
-			x.f.guests.giveUp(x.call.Session, asked.State)
-			x.letGo(ctx, asked) // the client does not see the question
+		reply, err = x.show(asked)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
+		if err != nil {
+			x.f.guests.giveUp(c.Session, asked.State)
+			asked.Dropped(x.whyEnded(ctx, err)) // the client does not see the question
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		x.verdict.Ended(x.whyEnded(ctx, err))
 	}
 	return reply, err
 }
@@ -312,7 +320,7 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 
 // fail ends the exchange with an error.
 func (x *exchange) fail(err error) {
-	if why := x.lacks(err); why != "" {
+	if why := x.toModel(err); why != "" {
 		m, _ := x.render(&mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(why))})
 		x.finish(m)
 		return

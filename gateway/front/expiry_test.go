@@ -287,8 +287,8 @@ func TestH_036_NoFurtherRoundAfterTheToken(t *testing.T) {
 						rounds++
 					}
 				}
-				if want := map[string]int{"ask": 1, "ask-here": 2, "patience": 1}[tool]; rounds != want { // the second round lets go
-					t.Errorf("%d rounds, want %d", rounds, want)
+				if rounds != 1 || (len(s.dropped) == 1) != (tool == "ask-here") {
+					t.Errorf("%d rounds, %d questions were dropped", rounds, len(s.dropped))
 				}
 			})
 		})

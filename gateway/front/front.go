@@ -75,6 +75,8 @@ type Deps struct {
 	Memory *mcp.Memory
 	// Metrics count what happens at the endpoint.
 	Metrics *Metrics
+	// Observe makes a call of a client by a handler, and records how it went; nil for nobody to know.
+	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
 	// Tracer makes the SERVER spans; nil for none.
 	Tracer *tracing.Tracer
 	// Trails keep where the time of calls goes, and their messages; nil for nobody to know.
@@ -212,6 +214,14 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 			f.turnAway(w, p.caller, p.message, ref)
 		}
 	}
+}
+
+// observe makes a call of a client.
+func (f *Front) observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	if f.deps.Observe == nil {
+		return next.Handle(ctx, c)
+	}
+	return f.deps.Observe(ctx, c, next)
 }
 
 // callID makes an id that no other call of any replica has.

@@ -74,7 +74,7 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
-	_, err := x.f.deps.Handler.Handle(ctx, &x.call)
+	_, err := x.f.observe(ctx, &x.call, x.f.deps.Handler)
 	switch cause := context.Cause(ctx); {
 	case cause == live.ErrClosing, cause == live.ErrExpired, err == nil:
 		x.finish(message{head: x.f.endOfListen(x.id)})

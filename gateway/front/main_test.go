@@ -42,6 +42,7 @@ type script struct {
 	started chan *mcp.Call // receives each call of the tool "slow"
 	release chan struct{}  // lets one continue
 	ended   chan error     // receives how it ended
+	dropped chan string    // receives why a question of the tool "ask-here" was dropped
 
 	tools *mcp.List
 }
@@ -54,6 +55,7 @@ func newScript() *script {
 		started:   make(chan *mcp.Call, 16),
 		release:   make(chan struct{}, 16),
 		ended:     make(chan error, 16),
+		dropped:   make(chan string, 16),
 		tools: &mcp.List{Next: &next, Items: []mcp.Item{
 			{Name: "echo", Raw: mcp.Raw(`{"name":"echo","title":"Echo","inputSchema":{"type":"object"}}`)},
 			{Name: "slow", Raw: mcp.Raw(`{"name":"slow","inputSchema":{"type":"object","x":1.0}}`)},
@@ -168,13 +170,8 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case "ask-this":
 		return askThis(c)
 	case "ask-here":
-		if c.State != "" { // resumed
-			s.started <- c
-			s.ended <- ctx.Err()
-			return nil, ctx.Err()
-		}
 		reply, err := s.ask(c)
-		reply.Ask.Here = true
+		reply.Ask.Here, reply.Ask.Drop = true, func(reason string) { s.dropped <- reason }
 		return reply, err
 	case "ask-late", "approve-late":
 		if c.State != "" {
@@ -183,6 +180,8 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		reply, err := s.ask(c)
 		if c.Name == "approve-late" {
 			reply.Ask.Requests[0].Key = mcp.OwnKey + "approval"
+		} else {
+			c.Verdict.Reached, c.Verdict.Executed = 1, mcp.ExecutedUnknown
 		}
 		return reply, err
 	case "ask-twice":

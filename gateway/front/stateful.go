@@ -139,7 +139,12 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 	return ref
 }
 
-// callOf makes a call of a request. It returns nil if the request was answered or refused.
+// failing is the handler of a call that is not possible.
+func failing(err error) mcp.Handler {
+	return mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, err })
+}
+
+// callOf makes a call of a request. It returns nil if the request was refused.
 func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refuse.Refusal) {
 	s, ref := f.held(p.r.Context(), record)
 	if ref != nil {
@@ -161,8 +166,7 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 		x.handler = mcp.HandlerFunc(x.change)
 	}
 	if err != nil {
-		x.fail(err)
-		return nil, nil
+		x.handler = failing(err)
 	}
 	s.Saw(p.caller)
 	switch err = s.Start(p.r.Context(), x.id, &x.running); {

@@ -88,7 +88,8 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 	}
 	defer f.done()
 	if waited.lost || x.waitsAt != "" && x.waitsAt != f.prefix {
-		x.fail(refuse.LostError())
+		x.handler = failing(refuse.LostError())
+		x.serve(p.r.Context())
 		return nil
 	}
 	switch x.call.Method {

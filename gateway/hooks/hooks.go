@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -142,7 +141,7 @@ func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
 		if c.Method == mcp.MethodListen {
 			return next.Handle(ctx, all.listening(ctx, c))
 		}
-		if c.Target.Upstream == "" || ctx.Err() != nil { // nothing runs
+		if c.Target.Upstream == "" { // nothing runs
 			return next.Handle(ctx, c)
 		}
 		some := all.of(&c.Caller, c.Target)
@@ -150,10 +149,12 @@ func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
 			return next.Handle(ctx, c)
 		}
 		r := &run{Hooks: all, ctx: ctx, call: c, hooks: some}
+		if c.Verdict != nil {
+			r.ran = slices.Clone(c.Verdict.Hooks) // of earlier rounds
+		}
 		defer r.report()
 		inner, err := r.there()
-		if err != nil { // an earlier round of the call may wait for this one
-			letGo(ctx, next, c, c.State, slices.Concat(slices.Collect(maps.Keys(c.Answers)), slices.Collect(maps.Keys(c.Refused))))
+		if err != nil {
 			return nil, err
 		}
 		return r.back(next, inner)

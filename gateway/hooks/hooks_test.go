@@ -3,6 +3,7 @@ package hooks
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,7 +38,6 @@ func (tool) Resolve(_ context.Context, _ *mcp.Call, kind, public string) (mcp.Ta
 type world struct {
 	hooks Config
 	got   *mcp.Call // by the server
-	last  *mcp.Call // that was cancelled
 	holds error
 	heard []mcp.Event
 	serve func(c *mcp.Call) (*mcp.Reply, error)
@@ -53,11 +53,7 @@ func (w *world) handle(t *testing.T, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Verdict == nil {
 		c.Verdict = &mcp.Verdict{}
 	}
-	return all.Middleware(mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		if ctx.Err() != nil {
-			w.last = c
-			return nil, ctx.Err()
-		}
+	return all.Middleware(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		w.got = c
 		return w.serve(c)
 	})).Handle(t.Context(), c)
@@ -173,7 +169,8 @@ func TestArguments(t *testing.T) {
 
 // TestMidCall: what is said while a call runs is looked at, too, in both directions.
 func TestMidCall(t *testing.T) {
-	question := &mcp.Ask{Kept: true, State: "s", Requests: []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"SECRET?","url":"https://a.example/SECRET"}`)}}}
+	dropped := ""
+	question := &mcp.Ask{Drop: func(reason string) { dropped = reason }, State: "s", Requests: []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"SECRET?","url":"https://a.example/SECRET"}`)}}}
 	w := &world{hooks: Config{finds("yes")}}
 	w.serve = func(c *mcp.Call) (*mcp.Reply, error) {
 		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":"SECRET","progress":1,"message":"SECRET"}`)})
@@ -195,21 +192,18 @@ func TestMidCall(t *testing.T) {
 	w.hooks, w.heard = Config{finds("no")}, nil
 	_, err = w.handle(t, call(mcp.MethodToolsCall, `{}`))
 	wantRefused(t, err, "unknown")
-	if len(w.heard) > 0 || w.last == nil || w.last.State != "s" || w.last.Refused["q"] == nil {
-		t.Errorf("heard was %v, and the call that waits was let go with %v", w.heard, w.last)
+	if len(w.heard) > 0 || !strings.Contains(dropped, "guardrail") {
+		t.Errorf("heard was %v, and the question was dropped because of %q", w.heard, dropped)
 	}
 
 	w.serve = func(*mcp.Call) (*mcp.Reply, error) {
 		return nil, mcp.Relayed(-1, "SECRET", mcp.Raw(`{"SECRET":"SECRET"}`))
 	}
 	again := call(mcp.MethodToolsCall, `{}`)
-	again.State, w.last = "s2", nil
+	again.State = "s2"
 	again.Answers, again.Refused = map[string]mcp.Raw{"q": mcp.Raw(`{"action":"accept","content":{"a":"SECRET"}}`)}, map[string]*mcp.Error{"r": mcp.Relayed(1, "SECRET", nil)}
 	_, err = w.handle(t, again)
 	wantRefused(t, err, "unknown")
-	if w.last == nil || w.last.State != "s2" || w.last.Refused["q"] == nil || w.last.Refused["r"] == nil || w.last.Answers != nil {
-		t.Errorf("the call that waits for the answers was let go with %v", w.last)
-	}
 	w.hooks = Config{finds("yes")}
 	_, err = w.handle(t, again)
 	if e, _ := errors.AsType[*mcp.Error](err); e == nil || e.Name != failure.Upstream || e.Code != -1 || e.Message != "*" || string(e.Data) != `{"*":"*"}` {

@@ -1,11 +1,6 @@
 package hooks
 
-import (
-	"context"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-)
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
 // notify passes on what a server says while a call runs. A message that a hook refuses is dropped:
 // nobody waits for it.
@@ -33,28 +28,4 @@ func (r *run) ask(ask *mcp.Ask) (*mcp.Ask, error) {
 		left.Requests[i].Params = params
 	}
 	return &left, nil
-}
-
-func keysOf(questions []mcp.InputRequest) (keys []string) {
-	for _, q := range questions {
-		keys = append(keys, q.Key)
-	}
-	return keys
-}
-
-// letGo releases a call that waits at its server for answers to questions that will not come: it
-// takes the call over, and cancels it at once. Without a state nothing waits.
-func letGo(ctx context.Context, next mcp.Handler, c *mcp.Call, state string, questions []string) {
-	if state == "" {
-		return
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	last := c.Clone()
-	last.State, last.Answers, last.Refused = state, nil, make(map[string]*mcp.Error, len(questions))
-	for _, key := range questions {
-		last.Refused[key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
-	}
-	last.Notify = func(mcp.Event) {}
-	_, _ = next.Handle(ctx, last)
 }

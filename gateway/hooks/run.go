@@ -94,9 +94,7 @@ func (r *run) back(next mcp.Handler, inner *mcp.Call) (*mcp.Reply, error) {
 	if reply.Ask != nil {
 		again := *reply
 		if again.Ask, err = r.ask(reply.Ask); err != nil {
-			if reply.Ask.Here || reply.Ask.Kept {
-				letGo(r.ctx, next, inner, reply.Ask.State, keysOf(reply.Ask.Requests))
-			}
+			reply.Ask.Dropped("a guardrail of the gateway refuses the question")
 			return nil, err
 		}
 		return &again, nil

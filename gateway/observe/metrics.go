@@ -87,7 +87,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.all = table{
 		calls: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_calls_total",
-			Help: "Calls of clients, by the era of the client and by how they ended. Each round of a call that asks its user counts.",
+			Help: "Calls of clients, by the era of the client and by how they ended.",
 		}, []string{"method", "era", "outcome"}),
 		duration: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gatehouse_call_duration_seconds", Buckets: seconds,
@@ -154,7 +154,7 @@ func (u *counted) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	start := time.Now()
 	reply, err := u.Upstream.Handle(ctx, c)
-	how := outcomeOf(ctx, reply, err)
+	how := outcomeOf(ctx, c, reply, err)
 	u.count(c, how, time.Since(start))
 	if err != nil && how != outcomeCancelled {
 		u.errors.WithLabelValues(mcp.FailureOf(err).String()).Inc()
@@ -176,13 +176,21 @@ func (m *Metrics) Forget(upstream string) {
 	}
 }
 
-// run makes a call of a client and counts it.
-func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, how outcome, end ending, err error) {
-	if c.Method != mcp.MethodListen {
+// Running counts the rounds of calls that are under way.
+func (m *Metrics) Running(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if c.Method == mcp.MethodListen || c.Revision == "" {
+			return next.Handle(ctx, c)
+		}
 		running := m.running[eraOf(c)]
 		running.Inc()
 		defer running.Dec()
-	}
+		return next.Handle(ctx, c)
+	})
+}
+
+// run makes a call of a client and counts it.
+func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, how outcome, end ending, err error) {
 	start := time.Now()
 	over := false
 	defer func() {
@@ -192,9 +200,11 @@ func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply
 	}()
 	reply, err = next.Handle(ctx, c)
 	took := time.Since(start)
-	over, how = true, outcomeOf(ctx, reply, err)
+	at := start.Add(took)
+	took -= c.Verdict.Waited
+	over, how = true, outcomeOf(ctx, c, reply, err)
 	m.count(c, how, took)
-	return reply, how, ending{start.Add(took), took}, err
+	return reply, how, ending{at, took}, err
 }
 
 func (m *Metrics) count(c *mcp.Call, how outcome, took time.Duration) {

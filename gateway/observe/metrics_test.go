@@ -73,7 +73,7 @@ func TestOutcomes(t *testing.T) {
 			m := observe.NewMetrics(reg)
 			h := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return tt.reply, tt.err })
 			c := &mcp.Call{Method: "tools/call", Ephemeral: true, Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}}
-			_, _ = observe.Middleware(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", h})).Handle(tt.ctx, c)
+			_, _ = observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", h})).Handle(tt.ctx, c)
 			got := series(t, reg)
 			for _, want := range []string{
 				"calls_total{era=stateless,method=tools/call,outcome=" + tt.want + "}",
@@ -96,7 +96,7 @@ func TestOutcomes(t *testing.T) {
 func TestH_249_Cardinality(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
-	h := observe.Middleware(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}}))
 	attack := func(i int) {
@@ -130,7 +130,7 @@ func TestH_249_Cardinality(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
-	h := observe.Middleware(slog.New(slog.DiscardHandler), m, nil)(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	h := m.Running(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		want := 1.0
 		if c.Method == mcp.MethodListen { // which lasts
 			want = 0
@@ -143,7 +143,9 @@ func TestInFlight(t *testing.T) {
 		}
 		return &mcp.Reply{}, nil
 	}))
-	for _, c := range []mcp.Call{{Method: mcp.MethodToolsCall}, {Method: mcp.MethodListen}, {Method: mcp.MethodToolsCall, Name: "panic"}} {
+	for _, c := range []mcp.Call{
+		{Method: mcp.MethodToolsCall, Revision: "x"}, {Method: mcp.MethodListen, Revision: "x"}, {Method: mcp.MethodToolsCall, Revision: "x", Name: "panic"},
+	} {
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = h.Handle(t.Context(), &c)
@@ -206,8 +208,8 @@ func TestWhatTheGatewayAsks(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	reply := &mcp.Reply{Result: mcp.Raw("{}")}
 	m := observe.NewMetrics(prometheus.NewRegistry())
-	h := observe.Middleware(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
-	ctx, c := t.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}}
+	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
+	ctx, c := t.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = h.Handle(ctx, c) }); n != 0 {
 		t.Errorf("a call that is counted allocates %v times", n)
 	}
@@ -217,8 +219,8 @@ func TestCountingAllocatesNothing(t *testing.T) {
 func BenchmarkCounting(b *testing.B) {
 	reply := &mcp.Reply{Result: mcp.Raw("{}")}
 	m := observe.NewMetrics(prometheus.NewRegistry())
-	h := observe.Middleware(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
-	ctx, c := b.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}}
+	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
+	ctx, c := b.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _ = h.Handle(ctx, c)

@@ -16,48 +16,37 @@ import (
 // maxName bounds, in bytes, how much of a client's name or URI a line repeats.
 const maxName = 256
 
-// Middleware counts each call, and logs one line, "call", when the call has ended.
-// docs/operations.md lists its attributes. The level is Info, or Warn for a failure of the
-// gateway, which the client sees as "internal error" and whose cause this line gives. Error
-// messages of upstreams are left out: they may repeat arguments. Without metrics, nothing
-// is counted, and without a recorder, nothing is recorded.
-func Middleware(log *slog.Logger, metrics *Metrics, recorder *Recorder) mcp.Middleware {
-	if metrics == nil {
-		metrics = NewMetrics(nil)
-	}
-	return func(next mcp.Handler) mcp.Handler {
-		admitted := recorder.admit(next)
-		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			logs, records, then := log.Enabled(ctx, slog.LevelWarn), recorder.enabled(), next
-			if logs || records {
-				c = observed(c)
-			}
-			if records {
-				then = admitted
-			}
-			reply, how, end, err := metrics.run(ctx, c, then)
-			if logs {
-				write(ctx, log, c, how, err, end)
-			}
-			if records {
-				recorder.record(c, reply, how, err, end)
-			}
-			return reply, err
-		})
-	}
+// Observer counts calls of clients, logs one line for each when it has ended, and records it.
+// docs/operations.md lists the attributes of the line, "call". Its level is Info, or Warn for a
+// failure of the gateway, which the client sees as "internal error" and whose cause this line
+// gives.
+type Observer struct {
+	// Log takes the lines. It is needed.
+	Log *slog.Logger
+	// Metrics count the calls. They are needed.
+	Metrics *Metrics
+	// Recorder records the calls; nil for no records.
+	Recorder *Recorder
 }
 
-// observed returns the call with a place for the decision of policy.
-func observed(c *mcp.Call) *mcp.Call {
-	both := &struct {
-		call    mcp.Call
-		verdict mcp.Verdict
-	}{call: *c}
-	both.call.Verdict = &both.verdict
-	return &both.call
+// Observe makes a call by next, which answers it: all its rounds are within. The call must have a
+// Verdict, which is its alone. It repeats what is there, and concludes nothing.
+func (o *Observer) Observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	logs, records := o.Log.Enabled(ctx, slog.LevelWarn), o.Recorder.enabled()
+	if records {
+		next = o.Recorder.admit(next)
+	}
+	reply, how, end, err := o.Metrics.run(ctx, c, next)
+	if logs {
+		write(ctx, o.Log, c, how, err, end)
+	}
+	if records {
+		o.Recorder.record(c, reply, how, err, end)
+	}
+	return reply, err
 }
 
-// ending is when a call was answered, and its duration.
+// ending is when a call was answered, and how long that took without its user.
 type ending struct {
 	at   time.Time
 	took time.Duration
@@ -98,7 +87,9 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	}
 	attrs = append(attrs, slog.String("outcome", outcomes[how]), slog.Float64("duration_ms", float64(end.took.Microseconds())/1000))
 	switch {
-	case how == outcomeOK, how == outcomeAsk, how == outcomeCancelled:
+	case err == nil:
+	case how == outcomeCancelled:
+		text("reason", c.Verdict.Reason)
 	case known == nil:
 		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), failure.Internal.Attr(), slog.Any("error", err))
 	default:

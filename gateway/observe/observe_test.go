@@ -20,13 +20,30 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// observer has the calls of a handler observed, as gateway/front does.
+func observer(log *slog.Logger, metrics *observe.Metrics, recorder *observe.Recorder) mcp.Middleware {
+	if metrics == nil {
+		metrics = observe.NewMetrics(nil)
+	}
+	o := &observe.Observer{Log: log, Metrics: metrics, Recorder: recorder}
+	return func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			if c.Verdict == nil {
+				c = c.Clone()
+				c.Verdict = &mcp.Verdict{}
+			}
+			return o.Observe(ctx, c, next)
+		})
+	}
+}
+
 // logged runs one call through the middleware and returns its log as JSON lines.
 func logged(t *testing.T, level slog.Level, c *mcp.Call, h mcp.HandlerFunc, ctx context.Context) []map[string]any {
 	t.Helper()
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))
 	wantReply, wantErr := h(ctx, c)
-	reply, err := observe.Middleware(log, nil, nil)(h).Handle(ctx, c)
+	reply, err := observer(log, nil, nil)(h).Handle(ctx, c)
 	if reply != wantReply || err != wantErr {
 		t.Errorf("the middleware changed the answer: %v, %v", reply, err)
 	}
@@ -172,7 +189,7 @@ func TestMiddlewareNames(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h := observe.Middleware(log, nil, nil)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+				h := observer(log, nil, nil)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 					return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 				}))
 				if _, err := h.Handle(t.Context(), &mcp.Call{ID: "c1", Method: "m", Name: value}); err != nil {
@@ -207,7 +224,7 @@ func BenchmarkMiddleware(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer done()
-			observed := observe.Middleware(log, nil, nil)(h)
+			observed := observer(log, nil, nil)(h)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := observed.Handle(b.Context(), call); err != nil {
@@ -229,9 +246,9 @@ func TestRecordingNothingCostsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, nil })
-	c := &mcp.Call{Method: mcp.MethodToolsCall, Params: mcp.Raw(`{"name":"x"}`)}
+	c := &mcp.Call{Method: mcp.MethodToolsCall, Params: mcp.Raw(`{"name":"x"}`), Verdict: &mcp.Verdict{}}
 	cost := func(r *observe.Recorder) float64 {
-		stage := observe.Middleware(slog.New(slog.DiscardHandler), nil, r)(h)
+		stage := observer(slog.New(slog.DiscardHandler), nil, r)(h)
 		return testing.AllocsPerRun(100, func() { _, _ = stage.Handle(t.Context(), c) })
 	}
 	if without, off := cost(nil), cost(&observe.Recorder{Journal: journal}); without != 0 || off != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -11,9 +12,12 @@ import (
 type outcome uint8
 
 const (
-	outcomeOK          outcome = iota // with a result, even that of a failed tool
-	outcomeAsk                        // the user is asked first
+	outcomeOK          outcome = iota // with a result
+	outcomeToolError                  // with a result of the tool that says isError
+	outcomeAsk                        // the client was asked, and makes another request to answer
 	outcomeCancelled                  // its caller has left
+	outcomeNotApproved                // whoever had to approve of it has not
+	outcomeSignIn                     // its user has to sign in at the upstream first
 	outcomeInvalid                    // the caller's error: invalid params, or a name that does not exist for the caller
 	outcomeLimited                    // by a limit of ours or of the upstream
 	outcomeUpstream                   // the upstream failed
@@ -23,13 +27,16 @@ const (
 )
 
 // outcomes are the label values.
-var outcomes = [...]string{"ok", "ask", "cancelled", "invalid", "limited", "upstream", "unavailable", "error", "internal"}
+var outcomes = [...]string{"ok", "tool-error", "ask", "cancelled", "not-approved", "sign-in-needed", "invalid", "limited", "upstream", "unavailable", "error", "internal"}
 
-func outcomeOf(ctx context.Context, reply *mcp.Reply, err error) outcome {
-	if err == nil {
-		if reply != nil && reply.Ask != nil {
-			return outcomeAsk
-		}
+func outcomeOf(ctx context.Context, c *mcp.Call, reply *mcp.Reply, err error) outcome {
+	switch {
+	case err != nil:
+	case reply != nil && reply.Ask != nil:
+		return outcomeAsk
+	case c.Verdict != nil && c.Verdict.ToolError:
+		return outcomeToolError
+	default:
 		return outcomeOK
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -38,6 +45,12 @@ func outcomeOf(ctx context.Context, reply *mcp.Reply, err error) outcome {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok {
 		return outcomeInternal
+	}
+	switch e.Name {
+	case failure.SignInNeeded:
+		return outcomeSignIn
+	case failure.ApprovalDeclined, failure.ApprovalRefused, failure.ApprovalTimeout, failure.ApprovalImpossible:
+		return outcomeNotApproved
 	}
 	switch e.Code {
 	case mcp.CodeParse, mcp.CodeInvalidRequest, mcp.CodeMethodNotFound, mcp.CodeInvalidParams, mcp.CodeResourceNotFound,

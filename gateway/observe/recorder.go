@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -28,9 +29,6 @@ func (r *Recorder) enabled() bool { return r != nil && r.Journal.Enabled() }
 
 // admit lets no call run whose record would have no room, where the configuration says so.
 func (r *Recorder) admit(next mcp.Handler) mcp.Handler {
-	if r == nil {
-		return next
-	}
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if err := r.Journal.Admit(ctx); err != nil {
 			return nil, err
@@ -49,7 +47,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		Revision: c.Revision, Era: eras[eraOf(c)],
 		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name, Thing: v.Target.Kind, File: v.Target.File,
 		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval, Hooks: v.Hooks, Approver: v.Approver,
-		Outcome: outcomes[how], Executed: executedOf(c, how, known),
+		Outcome: outcomes[how], Executed: executedOf(c), Reason: v.Reason,
 		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c),
 	}
 	if c.Session != "" {
@@ -95,27 +93,11 @@ func eraName(stateful bool) string {
 }
 
 // executedOf says whether a call has run at its server, "" for calls that run nothing.
-func executedOf(c *mcp.Call, how outcome, known *mcp.Error) string {
+func executedOf(c *mcp.Call) string {
 	if c.Name == "" {
 		return ""
 	}
-	if known != nil {
-		executed, _ := known.Data.Member("executed")
-		switch text := executed.Text(); {
-		case known.Name == failure.HookRefused, known.Name == failure.HookDown:
-			return text
-		case known.Code <= 0: // perhaps an error of the server, which may say what it likes
-		case text == record.ExecutedNo, text == record.ExecutedUnknown:
-			return text
-		}
-	}
-	switch v := c.Verdict; {
-	case v.Target.Upstream == "", v.Effect == "deny", v.Approval != "" && v.Approval != "approved" && v.Approval != "held":
-		return record.ExecutedNo
-	case how == outcomeOK:
-		return record.ExecutedYes
-	}
-	return record.ExecutedUnknown
+	return string(cmp.Or(c.Verdict.Executed, mcp.ExecutedNo))
 }
 
 // sizeOf is the size of what a reply brings from its server, in bytes.

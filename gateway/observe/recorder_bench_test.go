@@ -29,7 +29,7 @@ func BenchmarkRecording(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer journal.Close(context.Background())
-			observed := observe.Middleware(slog.New(slog.DiscardHandler), nil, &observe.Recorder{
+			observed := observer(slog.New(slog.DiscardHandler), nil, &observe.Recorder{
 				Journal: journal, RuleAt: func(string) string { return "" }, Keeps: func(string) *record.Keep { return nil },
 				Server: func(string) (string, bool) { return "", false },
 			})(h)

@@ -73,8 +73,8 @@ type Call struct {
 	// Room is the call's share of the memory for large messages, until its answer is written;
 	// nil for calls that are not counted.
 	Room *Room
-	// Verdict, if not nil, receives the decision of policy. The observer of the call reads it
-	// after the reply.
+	// Verdict, if not nil, receives what the stages know of the call. It is the same in all
+	// rounds. Its observer reads it after the last reply.
 	Verdict *Verdict
 	// Notify receives events before the reply: progress, log messages and the events of
 	// subscriptions/listen. It is never nil, is safe for concurrent use, and does not keep
@@ -87,6 +87,14 @@ type Call struct {
 func (c *Call) Clone() *Call {
 	d := *c
 	return &d
+}
+
+// Reached notes that the call is about to be written to a server. Stages that make further calls
+// for the same caller, such as for lists, have no Target.
+func (c *Call) Reached() {
+	if c.Verdict != nil && c.Target.Upstream != "" {
+		c.Verdict.Reached++
+	}
 }
 
 // Event is a notification on its way to the client. Params is as the server wrote it; the
@@ -136,17 +144,25 @@ type Ask struct {
 	Requests []InputRequest
 	// State is opaque and returns with the answers; "" if there is none.
 	State string
-	// Here says that only this replica can take the answers. Kept says that the server keeps
-	// something for them, and that any replica can take them. In both cases, a caller that
-	// will not answer makes the call once more, cancelled.
+	// Here says that only this replica can take the answers.
 	Here bool
-	Kept bool
+	// Drop, if set, frees what waits for the answers, which will not come, and tells its server
+	// the reason. It returns at once, and does nothing once the answers were taken or the wait
+	// has ended.
+	Drop func(reason string)
 	// Anew says that the server has ended the call with these questions, all of which send
 	// the user to a URL. When the user is done, the call is made from the beginning.
 	// 2025-11-25 expresses it by the error URLElicitationRequired (client/elicitation).
 	Anew bool
 	// Expires is the time after which nobody waits for the answers, zero for never.
 	Expires time.Time
+}
+
+// Dropped ends the wait for the answers, for this reason.
+func (a *Ask) Dropped(reason string) {
+	if a != nil && a.Drop != nil {
+		a.Drop(reason)
+	}
 }
 
 // OwnKey begins the keys of the gateway's own questions. No question of a server has such a

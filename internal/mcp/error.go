@@ -59,6 +59,8 @@ type Error struct {
 	// Name says which failure this is. It is failure.Upstream for the error of a server, which
 	// is relayed: Data is then the server's.
 	Name failure.Name
+	// AsResult says that the caller of a tool gets the error as a result, for the model to act on.
+	AsResult bool
 }
 
 // Errorf makes an error of the gateway's own.
@@ -160,6 +162,14 @@ func UpstreamError(name failure.Name, upstream string, executed Executed, format
 	}
 	e.Data = data
 	return e
+}
+
+// Executed says whether the call may have run, as far as an error of the gateway says so, else "".
+func (e *Error) Executed() Executed {
+	if e.Name == failure.Upstream {
+		return "" // the data is the server's, which may say what it likes
+	}
+	return Executed(e.Data.At("executed").Text())
 }
 
 // ErrDisabled is the error for a call to an upstream that an operator has disabled.

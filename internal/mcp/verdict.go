@@ -1,9 +1,13 @@
 package mcp
 
-import "time"
+import (
+	"bytes"
+	"errors"
+	"time"
+)
 
-// Verdict is the decision of policy on a call. It stays zero for a call that needs no
-// decision, such as a list.
+// Verdict is what the stages that a call passes know of it: each notes what it did. Policy's part
+// stays zero for a call that needs no decision, such as a list.
 type Verdict struct {
 	// Target is what the call's name stands for, zero for an unknown name.
 	Target Target
@@ -20,6 +24,62 @@ type Verdict struct {
 	Approver string
 	// Hooks are the hooks that ran for the call, in their order.
 	Hooks []HookRun
+
+	// Reached counts how often the call was written to its server, in all rounds.
+	Reached int
+	// Executed says whether the call ran at its server. "" stands for ExecutedNo.
+	Executed Executed
+	// ToolError says that the tool itself failed: its result says isError.
+	ToolError bool
+	// Waited is how long the user took to answer questions.
+	Waited time.Duration
+	// Reason says why the call ended before its answer, "" if it did not.
+	Reason string
+}
+
+// Decided notes the decision of policy. What the call did in earlier rounds stays.
+func (v *Verdict) Decided(t Target, effect, rule string) {
+	if v != nil {
+		v.Target, v.Effect, v.Rule, v.Approval, v.Approver = t, effect, rule, "", ""
+	}
+}
+
+// Ended notes why a call ended before its answer. The first reason stands.
+func (v *Verdict) Ended(reason string) {
+	if v != nil && v.Reason == "" {
+		v.Reason = reason
+	}
+}
+
+// Answered notes what a server has made of a call that Reached it. A call that may have run in an
+// earlier round does not become one that has not.
+func (v *Verdict) Answered(method string, reply *Reply, err error) {
+	if v == nil || v.Reached == 0 {
+		return
+	}
+	switch e, ok := errors.AsType[*Error](err); {
+	case err == nil && reply != nil && reply.Ask == nil:
+		v.Executed = ExecutedYes
+		v.ToolError = method == MethodToolsCall && saysIsError(reply.Result)
+	case ok && e.Executed() == ExecutedNo: // no more than before
+	case v.Executed != ExecutedYes:
+		v.Executed = ExecutedUnknown
+	}
+}
+
+// saysIsError reports whether the result of a tool says isError. It walks only a result that may.
+func saysIsError(result Raw) bool {
+	for rest := result; ; {
+		at := bytes.Index(rest, []byte(`"isError"`))
+		if at < 0 {
+			return false
+		}
+		rest = bytes.TrimLeft(rest[at+len(`"isError"`):], " \t\r\n:")
+		if bytes.HasPrefix(rest, []byte("true")) {
+			value, _ := result.Member("isError")
+			return value.IsTrue()
+		}
+	}
 }
 
 // HookRun is what a hook did for a call.

@@ -19,7 +19,7 @@ var (
 
 // Table keeps calls by their handles. Its methods may be called concurrently.
 type Table[C comparable] struct {
-	giveUp func(C)
+	giveUp func(call C, reason string)
 
 	mu     sync.Mutex // guards the fields below
 	calls  map[string]*parked[C]
@@ -35,7 +35,7 @@ type parked[C any] struct {
 
 // New returns an empty table. giveUp ends a call that nobody came back for; it must not
 // block.
-func New[C comparable](giveUp func(C)) *Table[C] {
+func New[C comparable](giveUp func(call C, reason string)) *Table[C] {
 	return &Table[C]{giveUp: giveUp, calls: make(map[string]*parked[C]), users: make(map[string]int)}
 }
 
@@ -62,7 +62,7 @@ func (t *Table[C]) Park(handle string, user string, most int, limit time.Duratio
 	}
 	t.calls[handle] = &parked[C]{call: call, user: user, timer: time.AfterFunc(limit, func() {
 		if t.Remove(handle, call) {
-			t.giveUp(call)
+			t.giveUp(call, "nobody answered in time")
 		}
 	})}
 	t.users[user]++
@@ -106,14 +106,14 @@ func (t *Table[C]) remove(handle string, p *parked[C]) {
 	}
 }
 
-// GiveUp gives up all calls for which which reports true.
-func (t *Table[C]) GiveUp(which func(C) bool) {
+// GiveUp gives up all calls for which which reports true, for one reason.
+func (t *Table[C]) GiveUp(reason string, which func(C) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for handle, p := range t.calls {
 		if which(p.call) {
 			t.remove(handle, p)
-			t.giveUp(p.call)
+			t.giveUp(p.call, reason)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (t *Table[C]) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	t.GiveUp(func(C) bool { return true })
+	t.GiveUp("the gateway is closing the server", func(C) bool { return true })
 }
 
 // Len returns how many calls are parked.

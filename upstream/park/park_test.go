@@ -19,7 +19,7 @@ func table() (t *Table[int], given func() []int) {
 		slices.Sort(calls)
 		return calls
 	}
-	return New(func(call int) { all <- call }), given
+	return New(func(call int, _ string) { all <- call }), given
 }
 
 func (t *Table[C]) parks(handle string, user string, call C) error {
@@ -60,7 +60,7 @@ func TestOneUserHasNotAllPlaces(t *testing.T) {
 	if err := calls.parks("4", "ann", 4); err != nil {
 		t.Errorf("after one was taken: %v", err)
 	}
-	calls.GiveUp(func(int) bool { return true })
+	calls.GiveUp("why", func(int) bool { return true })
 	if len(calls.users) != 0 {
 		t.Errorf("%d users are known of no call", len(calls.users))
 	}
@@ -118,7 +118,7 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	calls.GiveUp(func(call int) bool { return call == 3 })
+	calls.GiveUp("why", func(call int) bool { return call == 3 })
 	if got := given(); !slices.Equal(got, []int{3}) {
 		t.Errorf("%d are given up, want one", got)
 	}

@@ -122,7 +122,10 @@ func (d *Dir) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer(ctx, c, held)
+	c.Reached()
+	reply, err := answer(ctx, c, held)
+	c.Verdict.Answered(c.Method, reply, err)
+	return reply, err
 }
 
 // look returns what the directory holds, as of age ago at most.

@@ -57,7 +57,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return nil, s.refusal(err)
 		}
 		if x, ok := s.d.parks.Take(s.handle(c.Name), func(*exchange) bool { return true }); ok {
-			s.env.Spawn(x.giveUp)
+			x.release("the client cancelled the task")
 		}
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksGet:

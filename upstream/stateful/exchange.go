@@ -108,6 +108,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	out := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
 	body := out.Encode()
 	x.call.Trail.ToServer(s.conn.Header(), body)
+	x.call.Reached()
 	stream, err := s.conn.Start(&transport.Request{
 		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Trail: x.call.Trail, Life: life, Body: body,
 	})

@@ -130,12 +130,17 @@ func (x *exchange) park() (*mcp.Reply, error) {
 	}
 	begin := func() (*exchange, error) { return x, nil }
 	if _, err := d.parks.Park(handle, x.call.Caller.User(), d.cfg.Asks(&x.call.Caller), limit, begin); err != nil {
-		x.giveUp()
+		x.giveUp("too many calls wait for an answer of this user")
 		return nil, mcp.UpstreamError(failure.UpstreamBusy, x.s.env.Upstream, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", x.s.env.Upstream)
 	}
 	state := dialect.State{Kind: dialect.ParkedState, Value: handle}.String()
-	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: state, Here: true, Expires: expires}}, nil
+	drop := func(reason string) {
+		if d.parks.Remove(handle, x) {
+			x.release(reason)
+		}
+	}
+	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: state, Here: true, Expires: expires, Drop: drop}}, nil
 }
 
 // takeParked takes the parked call that a retry belongs to, if session and user match.
@@ -163,6 +168,7 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call anew").
 			WithData(mcp.Object("reason", mcp.String("expired")))
 	}
+	c.Reached()
 	x.life.Resume(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
 	x.life.Room.Store(c.Room)
 	if x.task != "" {
@@ -234,20 +240,16 @@ func (x *exchange) forget() []question {
 	return open
 }
 
-// LetGo ends the parked call of a retry that will never be made.
-func (d *Dialect) LetGo(c *mcp.Call) {
-	if x, ok := d.takeParked(c); ok {
-		d.env.Spawn(x.giveUp)
-	}
-}
+// release gives up a call that was parked, in the background.
+func (x *exchange) release(reason string) { x.s.env.Spawn(func() { x.giveUp(reason) }) }
 
-// giveUp tells the server that the call is over. Then, unless the server has ended the
+// giveUp tells the server that the call is over, and why. Then, unless the server has ended the
 // call, it says that the questions will not be answered. The other order makes an official
 // server lose its session: the cancellation meets a call that has just resumed and ended.
-func (x *exchange) giveUp() {
+func (x *exchange) giveUp(reason string) {
 	open, over := x.forget(), x.over()
 	if !over && !x.s.env.Process { // over stdio, closing the stream says it
-		x.s.post(transport.Cancelled(x.id, "nobody answered in time"))
+		x.s.post(transport.Cancelled(x.id, reason))
 		if len(open) > 0 && x.ends() {
 			open = nil
 		}

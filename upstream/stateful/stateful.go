@@ -79,7 +79,7 @@ type Dialect struct {
 func New(env *dialect.Env, cfg Config) *Dialect {
 	d := &Dialect{env: env, cfg: cfg, said: transport.NewChatter(env.Log), kept: keeper{cfg.Keeper, cfg.Server}}
 	d.pool = dialect.NewPool(env, (*session).over, d.bury)
-	d.parks = park.New(func(x *exchange) { env.Spawn(x.giveUp) })
+	d.parks = park.New((*exchange).release)
 	return d
 }
 
@@ -135,7 +135,7 @@ func (d *Dialect) EndSession(session string, forget bool) {
 	if session == "" {
 		return
 	}
-	d.parks.GiveUp(func(x *exchange) bool { return x.call.Session == session })
+	d.parks.GiveUp("the session has ended", func(x *exchange) bool { return x.call.Session == session })
 	// Calls are cancelled, and the server hears of that, before the session ends: at many
 	// servers the end of a session does not end its calls.
 	d.pool.End(forget, func(at *entry) bool {

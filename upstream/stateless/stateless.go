@@ -51,7 +51,13 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 	if c.Method == mcp.MethodListen {
 		return d.listen(ctx, l.Conn, e.Rev, c)
 	}
-	return d.call(ctx, l.Conn, e, c)
+	reply, err := d.call(ctx, l.Conn, e, c)
+	if err == nil && reply.Ask != nil && dialect.ParseState(reply.Ask.State).Kind == dialect.TaskState {
+		task := c.Clone()
+		task.State = reply.Ask.State
+		reply.Ask.Drop = func(string) { d.env.Spawn(func() { d.cancelTask(e, task) }) } // no revision has a reason here
+	}
+	return reply, err
 }
 
 // call makes a call on a connection.
@@ -121,6 +127,7 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 		return nil, err
 	}
 	life.Room.Store(c.Room)
+	c.Reached()
 	return d.send(life, conn, rev, c, declared)
 }
 

@@ -106,6 +106,7 @@ func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) 
 func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 	defer w.d.env.Hold()()
 	c := w.call
+	c.Reached()
 	for key := range c.Refused {
 		if _, ok := c.Answers[key]; !ok { // there is no way to say this to the server
 			w.cancel()
@@ -193,7 +194,7 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 		w.cancel()
 		return nil, w.d.env.Admit.AskedTooMuch()
 	}
-	ask.State, ask.Kept = w.state(), true
+	ask.State = w.state()
 	return reply, nil
 }
 
@@ -243,13 +244,15 @@ func (w *taskWait) sayCancel() {
 	}
 }
 
-// LetGo cancels the task of a call with a TaskState whose retry will never come.
-func (d *Dialect) LetGo(ctx context.Context, e *dialect.Era, c *mcp.Call) error {
+// cancelTask cancels the task in the state of a call, for whose questions there will be no answer.
+func (d *Dialect) cancelTask(e *dialect.Era, c *mcp.Call) {
+	ctx, stop := d.env.Goodbye()
+	defer stop()
 	l, err := d.connect(ctx, e, c)
 	if err != nil {
-		return err
+		d.env.Log.Debug("task not cancelled", "error", err)
+		return
 	}
 	defer d.links.Release(l.at)
 	d.waiting(l.Conn, e.Rev, c).sayCancel()
-	return nil
 }

@@ -238,21 +238,14 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	tool, result := readWhole(kept)
 	if kept == nil || !s.Visible(&c.Caller, tool) {
-		decided(c, mcp.Verdict{Effect: "unknown"})
+		c.Verdict.Decided(mcp.Target{}, "unknown", "")
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	decided(c, mcp.Verdict{Target: tool, Effect: "allow"})
+	c.Verdict.Decided(tool, "allow", "")
 	if len(result) > mcp.CountedBytes && !c.Room.Take(int64(len(result))) {
 		return nil, mcp.Errorf(failure.NoRoom, "The gateway has no room for a large answer now: try again in a minute")
 	}
 	return &mcp.Reply{Result: result}, nil
-}
-
-// decided tells the observer of the call.
-func decided(c *mcp.Call, v mcp.Verdict) {
-	if c.Verdict != nil {
-		*c.Verdict = v
-	}
 }
 
 func unavailable(ctx context.Context, err error) error {
