@@ -2,7 +2,6 @@ package upstream_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
