@@ -27,7 +27,7 @@ func newRecorder(g *Gateway) *observe.Recorder {
 	return &observe.Recorder{
 		Journal: g.journal,
 		RuleAt:  g.ruleAt,
-		Keeps:   func(rule string) *record.Keep { return g.graph().keeps[rule] },
+		Keeps:   func(rule string) *record.Keep { return g.graph().rules.Keeps(rule) },
 		Server: func(name string) (revision string, stateful bool) { // "" while it is not known
 			if m := g.graph().member(name); m != nil && m.mcp != nil {
 				return m.mcp.Era()

@@ -52,14 +52,14 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	c := startUnwatched(t, text("a.jsonl"))
 	call := func(method, name, params string) {
 		caller := mcp.NewCaller(mcp.Caller{Issuer: "https://i.example", Subject: "alice", ClientID: "agent", Groups: []string{"g"}})
-		_, _ = c.calls.Handle(t.Context(), &mcp.Call{ID: "c1", Method: method, Name: name, Params: mcp.Raw(params), Caller: caller,
+		observed(t, c, &mcp.Call{ID: "c1", Method: method, Name: name, Params: mcp.Raw(params), Caller: caller,
 			Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
 	}
 	work := func(arguments string) {
 		call(mcp.MethodToolsCall, "up__work", `{"name":"up__work","arguments":`+arguments+`,"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`)
 	}
 	work(`{}`)
-	work(`{"later":true}`)
+	work(`{"later":"tomorrow"}`)
 	call(mcp.MethodToolsCall, "up__secret", `{}`)
 	work(`{"canary":4711, "token":"s3cret"}`)
 	c.reload(t, text("b.jsonl"))
@@ -86,7 +86,7 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	kept["arguments"] = map[string]any{"canary": 4711.0, "token": "<redacted>"}
 	ran["arguments"] = map[string]any{}
 	denied := with(server)
-	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-ARGUMENTS-DENIED", "arguments_digest": "x"})
+	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-ARGUMENTS-DENIED", "explained": []any{`rule "not now": when is true, with later = not recorded`}, "arguments_digest": "x"})
 	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-NOT-FOUND"})
 	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "error_code": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
 	list := with(map[string]any{"method": "tools/list", "name": nil, "outcome": "ok", "reply_bytes": 1.0})
@@ -109,7 +109,7 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 		text, _ := os.ReadFile(filepath.Join(dir, file))
-		if strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "later") {
+		if strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "tomorrow") {
 			t.Error("an argument was recorded that should not be")
 		}
 	}

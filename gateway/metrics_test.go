@@ -36,7 +36,7 @@ func TestH_249_Cardinality(t *testing.T) {
 	attack := func(i int) {
 		method := [...]string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodTasksGet, fmt.Sprintf("evil/method-%d", i)}[i%5]
 		caller := mcp.NewCaller(mcp.Caller{Issuer: "https://evil", Subject: fmt.Sprintf("evil-%d", i), ClientID: fmt.Sprintf("evil-client-%d", i)})
-		_, _ = c.calls.Handle(t.Context(), &mcp.Call{
+		observed(t, c, &mcp.Call{
 			ID: fmt.Sprint(i), Method: method, Name: fmt.Sprintf("up__evil-%d", i), Params: mcp.Raw(`{"name":"evil"}`), Caller: caller,
 			Session: fmt.Sprintf("evil-%d:evil", i), Ephemeral: i%2 == 0, Notify: func(mcp.Event) {},
 		})

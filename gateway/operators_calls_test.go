@@ -195,7 +195,7 @@ func TestQuestionIsShown(t *testing.T) {
 	for _, s := range call.Steps {
 		rounds[s.Step] = max(rounds[s.Step], s.Round)
 	}
-	if len(call.Rounds) != 2 || rounds["policy"] != 2 || rounds["user"] != 1 || rounds["server"] != 2 {
+	if len(call.Rounds) != 1 || rounds["policy"] != 2 || rounds["user"] != 1 || rounds["server"] != 2 {
 		t.Errorf("%d rounds, steps %+v", len(call.Rounds), call.Steps)
 	}
 

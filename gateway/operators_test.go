@@ -415,7 +415,7 @@ func TestLive(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatal(resp.Status, resp.Header)
 	}
-	_, _ = c.calls.Handle(t.Context(), &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
+	observed(t, c, &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
 		Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {

@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -27,7 +26,6 @@ type stages struct {
 	guard     *policy.Guard
 	described *disclosure.Disclosure
 	looks     *hooks.Hooks
-	keeps     map[string]*record.Keep // what is recorded of arguments, by the deciding rule
 }
 
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
@@ -70,7 +68,6 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 		asksSignIn(with.accounts, cfg.Upstreams), // in place of servers that cannot ask
 	)
 	p.way.Handler = with.metrics.Calls.Running(p.way.Lists)
-	p.keeps = keepsOf(cfg)
 	return p, nil
 }
 
@@ -120,15 +117,4 @@ func describe(cfg config.Config, names disclosure.Resolver, with services) (*dis
 		return audiences.First(caller)
 	}
 	return disclosure.New(cfg.Disclosure.Config, deps)
-}
-
-// keepsOf returns what records have of arguments, by the rule that decides; nothing for a digest.
-func keepsOf(cfg config.Config) map[string]*record.Keep {
-	keeps := make(map[string]*record.Keep)
-	for _, r := range cfg.Policy.Rules {
-		if names := r.Record.Arguments; len(names) > 0 {
-			keeps[r.Name] = &record.Keep{All: names.All(), Names: names, Redact: r.Record.Redact}
-		}
-	}
-	return keeps
 }

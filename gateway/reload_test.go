@@ -22,6 +22,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -101,6 +102,13 @@ type configured struct {
 
 // lookSoon makes a gateway apply a changed file while a test waits.
 const lookSoon = 10 * time.Millisecond
+
+// observed makes a call of a client, as the endpoint does, and leaves the answer to its record.
+func observed(t *testing.T, c *configured, call *mcp.Call) {
+	t.Helper()
+	call.Verdict = &mcp.Verdict{}
+	_, _ = c.observer.Observe(t.Context(), call, c.calls)
+}
 
 func startConfigured(t *testing.T, text string) *configured {
 	t.Helper()

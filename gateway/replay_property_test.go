@@ -142,7 +142,7 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	if err != nil {
 		return nil, err
 	}
-	observer.Recorder.Keeps = func(rule string) *record.Keep { return made.keeps[rule] }
+	observer.Recorder.Keeps = made.rules.Keeps
 	defer heard(ctx, last)()
 	for _, c := range w.calls {
 		own := c.Clone()

@@ -39,7 +39,7 @@ policy:
 	made := 0
 	call := func(method, name, params string) {
 		made++
-		_, _ = c.calls.Handle(t.Context(), &mcp.Call{ID: fmt.Sprint("c", made), Method: method, Name: name, Params: mcp.Raw(params),
+		observed(t, c, &mcp.Call{ID: fmt.Sprint("c", made), Method: method, Name: name, Params: mcp.Raw(params),
 			Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}}) // the record says how it went
 	}
 	for range rounds {

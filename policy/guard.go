@@ -165,11 +165,11 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if target.Template {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	decision, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
+	decision, unfit, explained := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}
-	g.decided(c, target, decision)
+	g.decided(c, target, decision, explained...)
 	switch decision.Effect {
 	case Allow:
 		round, err := openState(c.State)
@@ -201,9 +201,9 @@ func notWithThese(c *mcp.Call, unfit error) error {
 }
 
 // decided counts a decision, and reports it to the observer of the call.
-func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision) {
+func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision, explained ...string) {
 	g.metrics.decided(d.Effect)
-	c.Verdict.Decided(target, d.Effect.String(), d.Rule)
+	c.Verdict.Decided(mcp.Verdict{Target: target, Effect: d.Effect.String(), Rule: d.Rule, Explained: explained})
 }
 
 // withoutAsking serves the methods of skills, for which stateless clients cannot be asked. A
@@ -239,7 +239,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 		return nil, err
 	}
 	g.metrics.unknown.Inc()
-	c.Verdict.Decided(mcp.Target{}, "unknown", "")
+	c.Verdict.Decided(mcp.Verdict{Effect: "unknown"})
 	inner := bare(c)
 	inner.Target = mcp.Target{Kind: kindOf(c)}
 	if mcp.IsTaskMethod(c.Method) {
@@ -277,12 +277,14 @@ func (g *Guard) Holds(ctx context.Context, before, after *mcp.Call) error {
 	var tallies [2]tally
 	var unfit error
 	for i, c := range []*mcp.Call{before, after} {
-		arguments, err := argumentsOf(c)
+		given, err := argumentsOf(c)
 		if err != nil {
 			return err
 		}
 		who := g.policy.subjectOf(&c.Caller)
-		tallies[i], unfit = g.policy.weigh(ctx, who, g.policy.partialFor(who, c.Target), c.Target, arguments, g.resolver, c)
+		var judged *arguments
+		tallies[i], judged = g.policy.weigh(ctx, who, g.policy.partialFor(who, c.Target), c.Target, given, g.resolver, c)
+		unfit = judged.unfit
 	}
 	if err := ctx.Err(); err != nil {
 		return err // conditions that it cut off are not judged

@@ -2,10 +2,18 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// maxExplained bounds the rules in the explanation of a call, maxValue a value there, in bytes.
+	maxExplained = 20
+	maxValue     = 100
 )
 
 // partialDecision is a decision for a class of callers and a target, as far as it is known
@@ -108,6 +116,57 @@ func (o *partialDecision) settle(ctx context.Context, who *subject, target mcp.T
 		t.add(r.rule, r.effect, result)
 	}
 	return t
+}
+
+// explained says why the conditions on a call's arguments let it be denied. It repeats of the
+// arguments what each rule lets records have.
+func (o *partialDecision) explained(ctx context.Context, who *subject, target mcp.Target, args *arguments) (lines []string) {
+	f := facts{subject: who, target: &target, args: args}
+	var last *rule
+	for _, r := range o.open {
+		if r.rule == last { // it has a pattern for another effect, too
+			continue
+		}
+		if last = r.rule; len(lines) == maxExplained {
+			return append(lines, fmt.Sprintf("and %d more rules", len(o.open)-maxExplained))
+		}
+		said := "when is false"
+		switch result, why := r.when.eval(ctx, f); result {
+		case isTrue:
+			said = "when is true"
+		case failed:
+			said = fmt.Sprintf("when cannot be evaluated: %s", why)
+		}
+		lines = append(lines, fmt.Sprintf("rule %q: %s%s", r.name, said, r.values(args)))
+	}
+	return lines
+}
+
+// values says which arguments the condition of a rule reads, and their values, if records may have
+// them.
+func (r *rule) values(args *arguments) string {
+	var recorded mcp.Raw
+	if r.keep != nil {
+		recorded, _ = r.keep.Of(args.text)
+	}
+	var read []string
+	for _, name := range r.when.names {
+		given := args.text.At(name)
+		if given == nil {
+			continue
+		}
+		said := "not recorded"
+		if value := recorded.At(name); value != nil {
+			if said = string(value); len(said) > maxValue {
+				said = fmt.Sprintf("%d bytes", len(said))
+			}
+		}
+		read = append(read, name+" = "+said)
+	}
+	if read == nil {
+		return ""
+	}
+	return ", with " + strings.Join(read, ", ")
 }
 
 // tally collects the rules that apply, in any order. Of the rules with one effect it keeps

@@ -11,6 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // Bounds of the caches, in entries. What they have dropped is computed again.
@@ -107,6 +108,8 @@ type rule struct {
 	approveFor time.Duration
 	approvers  *approvers // nil for the user
 	record     Recording
+	keep       *record.Keep // what records have of the arguments; nil for a digest only
+	applied    []string     // what explains a decision by this rule, if its condition is true
 }
 
 // approvers are compiled Approvers.
@@ -156,6 +159,9 @@ func New(cfg Config, views ...View) (*Policy, error) {
 
 func newRule(l *language, index int, r Rule) (*rule, error) {
 	compiled := &rule{index: index, name: r.Name, who: newAudience(r.Who), approveFor: r.ApproveFor, record: r.Record}
+	if names := r.Record.Arguments; len(names) > 0 {
+		compiled.keep = &record.Keep{All: names.All(), Names: names, Redact: r.Record.Redact}
+	}
 	for effect, texts := range [...][]string{Deny: r.Deny, Ask: r.Ask, Allow: r.Allow} {
 		patterns, err := newPatterns(texts)
 		if err != nil {
@@ -170,7 +176,9 @@ func newRule(l *language, index int, r Rule) (*rule, error) {
 		return compiled, nil
 	}
 	var err error
-	compiled.when, err = l.compile(r.When, r.strict())
+	if compiled.when, err = l.compile(r.When, r.strict()); err == nil && compiled.when.args {
+		compiled.applied = []string{fmt.Sprintf("rule %q: when is true", r.Name)}
+	}
 	return compiled, err
 }
 
@@ -197,33 +205,47 @@ func (p *Policy) openTo(c *mcp.Caller) bool { return c.View == "" && p.open() }
 // prompt as the client wrote them, nil for none. Conditions judge the arguments without the
 // tool's input schema. Decide does not change the caller.
 func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Decision {
-	d, _ := p.decide(ctx, caller, target, args, nil, nil)
+	d, _, _ := p.decide(ctx, caller, target, args, nil, nil)
 	return d
 }
 
 // decide is Decide with input schemas, for targets with a public name. unfit says how the
-// arguments violate the schema, if that made a condition fail.
-func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (d Decision, unfit error) {
+// arguments violate the schema, if that made a condition fail. explained says why, if conditions on
+// the arguments made a difference.
+func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (d Decision, unfit error, explained []string) {
 	subject := p.subjectOf(caller)
 	partial := p.partialFor(subject, target)
 	if len(partial.open) == 0 {
-		return partial.decision, nil
+		return partial.decision, nil, nil
 	}
-	settled, unfit := p.weigh(ctx, subject, partial, target, args, schemas, c)
-	return settled.decision(), unfit
+	settled, judged := p.weigh(ctx, subject, partial, target, args, schemas, c)
+	if d = settled.decision(); d.Effect == Deny {
+		explained = partial.explained(ctx, subject, target, judged)
+	} else if decisive := settled.first[d.Effect]; decisive != nil {
+		explained = decisive.applied
+	}
+	return d, judged.unfit, explained
+}
+
+// Keeps returns what the record of a call on which a rule decides has of its arguments; nil for a
+// digest only.
+func (p *Policy) Keeps(name string) *record.Keep {
+	if i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.name == name }); i >= 0 {
+		return p.rules[i].keep
+	}
+	return nil
 }
 
 // weigh returns the rules that apply to a call.
-func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (t tally, unfit error) {
-	judged := arguments{text: args}
+func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (t tally, judged *arguments) {
+	judged = &arguments{text: args}
 	switch {
 	case target.Kind == mcp.KindPrompts:
 		judged.schema = p.promptSchema
 	case target.Kind == mcp.KindTools && schemas != nil && partial.visible:
 		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, c, c.Name)) }
 	}
-	t = partial.settle(ctx, who, target, &judged)
-	return t, judged.unfit
+	return partial.settle(ctx, who, target, judged), judged
 }
 
 func (p *Policy) promptSchema() *schema { return p.schema(promptSchema) }

@@ -186,7 +186,7 @@ func resultOf(d *admin.Decision) (word, colour string) {
 		return d.Approval, yellow
 	case d.Outcome == "ok":
 		return "ok", green
-	case d.Outcome == "cancelled", d.Outcome == "ask":
+	case d.Outcome == "cancelled", d.Outcome == "ask", d.Outcome == "sign-in-needed":
 		return d.Outcome, yellow
 	}
 	return d.Outcome, red

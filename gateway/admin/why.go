@@ -23,7 +23,7 @@ func layers(d *Decision) (all []Layer) {
 	}
 	add("identity", who, labelled("groups ", strings.Join(d.Groups, " ")), labelled("client ", d.Client), labelled("of ", d.Issuer), labelled("at the view ", d.View))
 	add("front", strings.TrimSpace(d.Method+" "+d.Name), labelled("revision ", d.Revision), d.Era)
-	add("policy", decided(d)...)
+	add("policy", append(decided(d), d.Explained...)...)
 	if d.Approval != "" {
 		add("approval", d.Approval, labelled("by ", d.Approver))
 	}
@@ -31,13 +31,13 @@ func layers(d *Decision) (all []Layer) {
 		add("limits", "the limit "+d.Limit+" was reached")
 	}
 	if d.Upstream != "" {
-		add("server", labelled(d.Upstream+": ", d.Original), labelled("revision ", d.UpstreamRevision), d.UpstreamEra, labelled("executed: ", d.Executed))
+		add("server", labelled(d.Upstream+": ", d.Original), labelled("revision ", d.UpstreamRevision), d.UpstreamEra, labelled("executed: ", d.Executed), labelled("said: ", d.ServerError))
 	}
 	code := ""
 	if d.Code != 0 {
 		code = fmt.Sprintf("code %d", d.Code)
 	}
-	add("answer", d.Outcome, d.Error, code, fmt.Sprintf("after %g ms", d.Duration))
+	add("answer", d.Outcome, d.Reason, d.Error, code, fmt.Sprintf("after %g ms", d.Duration))
 	return all
 }
 
@@ -65,8 +65,8 @@ func decided(d *Decision) []string {
 // now asks policy about a call again. It returns nil if nothing can be said.
 func (a *API) now(x *exchange, d *Decision) *Answer {
 	q := Question{Method: d.Method, Issuer: d.Issuer, User: d.User, Groups: d.Groups, Client: d.Client, View: d.View}
-	if d.Decision == "unknown" {
-		return nil // rules have nothing to do with it
+	if d.Decision == "unknown" || len(d.Explained) > 0 {
+		return nil // rules have nothing to do with it, or it depends on arguments
 	}
 	switch d.Method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodSkillsGet:

@@ -47,10 +47,11 @@ func showCalls(v *visit) (any, error) {
 	query, asked := v.search()
 	d := callsData{
 		Asked: asked, Newest: v.form("before") == "",
-		Kinds:    choices(asked["kind"], record.KindCall, "calls", "all", "everything", record.KindSignIn, "sign-ins", record.KindSession, "sessions", record.KindRefused, "refused requests", record.KindLists, "changed lists", record.KindPin, "not approved definitions", record.KindDeceit, "deceiving definitions", record.KindCredential, "credentials", record.KindApproval, "approvals", record.KindReload, "reloads", record.KindAdmin, "operators"),
-		Decided:  choices(asked["decision"], "", "any", "allow", "allowed", "ask", "asked first", "deny", "denied", "unknown", "unknown name", "deny,unknown", "denied or unknown"),
-		Outcomes: choices(asked["outcome"], "", "any", "ok", "ok", "ask", "asked the user", "cancelled", "cancelled", "invalid", "caller's error", "limited", "limited", "upstream", "server failed", "unavailable", "unavailable", "error", "other error", "internal", "internal error"),
-		Times:    choices(asked["since"], "", "any time", "5m", "last 5 minutes", "1h", "last hour", "24h", "last day"),
+		Kinds:   choices(asked["kind"], record.KindCall, "calls", "all", "everything", record.KindSignIn, "sign-ins", record.KindSession, "sessions", record.KindRefused, "refused requests", record.KindLists, "changed lists", record.KindPin, "not approved definitions", record.KindDeceit, "deceiving definitions", record.KindCredential, "credentials", record.KindApproval, "approvals", record.KindReload, "reloads", record.KindAdmin, "operators"),
+		Decided: choices(asked["decision"], "", "any", "allow", "allowed", "ask", "asked first", "deny", "denied", "unknown", "unknown name", "deny,unknown", "denied or unknown"),
+		Outcomes: choices(asked["outcome"], "", "any", "ok", "ok", "tool-error", "tool-error", "ask", "ask", "cancelled", "cancelled", "not-approved", "not-approved",
+			"sign-in-needed", "sign-in-needed", "invalid", "invalid", "limited", "limited", "upstream", "upstream", "unavailable", "unavailable", "error", "error", "internal", "internal"),
+		Times: choices(asked["since"], "", "any time", "5m", "last 5 minutes", "1h", "last hour", "24h", "last day"),
 	}
 	all := url.Values{}
 	for name, value := range asked {

@@ -130,7 +130,7 @@ func TestH_249_Cardinality(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
-	h := m.Running(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Running(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		want := 1.0
 		if c.Method == mcp.MethodListen { // which lasts
 			want = 0
@@ -142,7 +142,7 @@ func TestInFlight(t *testing.T) {
 			panic("on purpose")
 		}
 		return &mcp.Reply{}, nil
-	}))
+	})))
 	for _, c := range []mcp.Call{
 		{Method: mcp.MethodToolsCall, Revision: "x"}, {Method: mcp.MethodListen, Revision: "x"}, {Method: mcp.MethodToolsCall, Revision: "x", Name: "panic"},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // maxName bounds, in bytes, how much of a client's name or URI a line repeats.
@@ -95,6 +96,9 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	default:
 		attrs = append(attrs, slog.Int("code", known.Code), known.Name.Attr())
 		text("cause", known.Cause)
+	}
+	if said := c.Verdict.ServerError; said != "" {
+		attrs = append(attrs, slog.String("server_error", record.ServerError(said)))
 	}
 	// This bypasses the Logger, which would look up the source position.
 	record := slog.NewRecord(end.at, level, "call", 0)

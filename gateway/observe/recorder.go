@@ -46,8 +46,8 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
 		Revision: c.Revision, Era: eras[eraOf(c)],
 		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name, Thing: v.Target.Kind, File: v.Target.File,
-		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval, Hooks: v.Hooks, Approver: v.Approver,
-		Outcome: outcomes[how], Executed: executedOf(c), Reason: v.Reason,
+		Decision: v.Effect, Rule: v.Rule, Explained: v.Explained, Approval: v.Approval, Hooks: v.Hooks, Approver: v.Approver,
+		Outcome: outcomes[how], Executed: executedOf(c), Reason: v.Reason, ServerError: record.ServerError(v.ServerError),
 		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c),
 	}
 	if c.Session != "" {
@@ -77,7 +77,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 	if c.Method == mcp.MethodToolsCall || c.Method == mcp.MethodPromptsGet {
 		if arguments, ok := c.Params.Member("arguments"); ok {
 			out.ArgumentsDigest = r.Journal.Key().Arguments(arguments)
-			if keep := r.Keeps(v.Rule); keep != nil && v.Rule != "" {
+			if keep := r.Keeps(v.Rule); keep != nil {
 				out.Arguments, out.ArgumentsOmitted = keep.Of(arguments)
 			}
 		}

@@ -72,7 +72,7 @@ var layers = []layer{
 	{level: 2, dir: "session", ours: []string{"internal/largeresults", "internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // largeresults for their section, seal for what stands in Redis
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
-	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal", "policy/foureyes"}, // redisdb for limits and approvals of replicas, seal for the latter
+	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/record", "internal/redisdb", "internal/seal", "policy/foureyes"}, // record for what a rule lets records have, redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},

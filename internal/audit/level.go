@@ -39,7 +39,7 @@ func levelOfCall(r *record.Record) level {
 		return levelError
 	case "upstream", "unavailable", "error":
 		return levelWarning
-	case "invalid", "limited":
+	case "invalid", "limited", "not-approved", "sign-in-needed", "tool-error":
 		return levelNotice
 	}
 	switch r.Approval {

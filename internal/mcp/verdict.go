@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // Verdict is what the stages that a call passes know of it: each notes what it did. Policy's part
@@ -29,6 +31,11 @@ type Verdict struct {
 	Reached int
 	// Executed says whether the call ran at its server. "" stands for ExecutedNo.
 	Executed Executed
+	// Explained says why conditions on the arguments made the decision what it is, with values that
+	// records may have; nil if it does not depend on arguments.
+	Explained []string
+	// ServerError is the text of the server's own error, as it came; "" for none.
+	ServerError string
 	// ToolError says that the tool itself failed: its result says isError.
 	ToolError bool
 	// Waited is how long the user took to answer questions.
@@ -37,10 +44,12 @@ type Verdict struct {
 	Reason string
 }
 
-// Decided notes the decision of policy. What the call did in earlier rounds stays.
-func (v *Verdict) Decided(t Target, effect, rule string) {
+// Decided notes a decision: Target, Effect, Rule and Explained. What the call did in earlier rounds
+// stays.
+func (v *Verdict) Decided(d Verdict) {
 	if v != nil {
-		v.Target, v.Effect, v.Rule, v.Approval, v.Approver = t, effect, rule, "", ""
+		d.Hooks, d.Reached, d.Executed, d.Waited, d.Reason = v.Hooks, v.Reached, v.Executed, v.Waited, v.Reason
+		*v = d
 	}
 }
 
@@ -60,11 +69,26 @@ func (v *Verdict) Answered(method string, reply *Reply, err error) {
 	switch e, ok := errors.AsType[*Error](err); {
 	case err == nil && reply != nil && reply.Ask == nil:
 		v.Executed = ExecutedYes
-		v.ToolError = method == MethodToolsCall && saysIsError(reply.Result)
+		if v.ToolError = method == MethodToolsCall && saysIsError(reply.Result); v.ToolError {
+			v.ServerError = firstText(reply.Result)
+		}
 	case ok && e.Executed() == ExecutedNo: // no more than before
 	case v.Executed != ExecutedYes:
 		v.Executed = ExecutedUnknown
 	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Name == failure.Upstream {
+		v.ServerError = e.Message
+	}
+}
+
+// firstText returns the first text in the result of a tool.
+func firstText(result Raw) (text string) {
+	content, _ := result.Member("content")
+	content.Elements(func(item Raw) bool {
+		text = item.At("text").Text()
+		return text == ""
+	})
+	return text
 }
 
 // saysIsError reports whether the result of a tool says isError. It walks only a result that may.

@@ -40,6 +40,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("decision", r.Decision)
 	w.text("rule", r.Rule)
 	w.text("rule_at", r.RuleAt)
+	w.list("explained", r.Explained)
 	w.text("approval", r.Approval)
 	w.text("approver", r.Approver)
 	w.text("limit", r.Limit)
@@ -47,6 +48,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.number("code", int64(r.Code))
 	w.text("error_code", r.Error)
 	w.text("executed", r.Executed)
+	w.text("server_error", r.ServerError)
 	if r.Duration != 0 {
 		w.name("duration_ms")
 		w = milliseconds(w, r.Duration)

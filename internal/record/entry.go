@@ -27,7 +27,7 @@ func (r *Record) Entry() *Entry {
 		Time: r.Time.Truncate(time.Microsecond), Kind: r.Kind, ID: r.ID, Event: r.Event, Reason: r.Reason,
 		User: r.User, Client: r.Client, Agent: r.Agent, View: r.View, Session: r.Session, Method: r.Method, Name: r.Name, Upstream: r.Upstream, Original: r.Original,
 		Decision: r.Decision, Rule: r.Rule, RuleAt: r.RuleAt, Approval: r.Approval, Approver: r.Approver, Limit: r.Limit,
-		Outcome: r.Outcome, Executed: r.Executed, Duration: float64(r.Duration.Microseconds()) / 1000,
+		Outcome: r.Outcome, Executed: r.Executed, Explained: r.Explained, ServerError: r.ServerError, Duration: float64(r.Duration.Microseconds()) / 1000,
 		List: r.List, Added: r.Added, Removed: r.Removed, Changed: r.Changed, Count: r.Count,
 	}
 }

@@ -34,12 +34,15 @@ type Entry struct {
 	Limit    string    `json:"limit"`
 	Outcome  string    `json:"outcome"`
 	Executed string    `json:"executed"`
-	Duration float64   `json:"duration_ms"`
-	List     string    `json:"list"`
-	Added    []string  `json:"added"`
-	Removed  []string  `json:"removed"`
-	Changed  []string  `json:"changed"`
-	Count    int64     `json:"count"`
+	// Explained and ServerError: see Record.
+	Explained   []string `json:"explained"`
+	ServerError string   `json:"server_error"`
+	Duration    float64  `json:"duration_ms"`
+	List        string   `json:"list"`
+	Added       []string `json:"added"`
+	Removed     []string `json:"removed"`
+	Changed     []string `json:"changed"`
+	Count       int64    `json:"count"`
 }
 
 // Call is what is read of the record of a call to decide on it again.
@@ -122,5 +125,8 @@ func (e *Entry) What() string {
 	if e.Executed != "" && e.Executed != ExecutedYes {
 		add("executed ", e.Executed)
 	}
+	add("", e.Reason)
+	add("", strings.Join(e.Explained, "; "))
+	add("server: ", e.ServerError)
 	return strings.Join(parts, ", ")
 }

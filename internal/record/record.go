@@ -83,6 +83,8 @@ type Record struct {
 	Decision string
 	Rule     string
 	RuleAt   string
+	// Explained says why conditions on the arguments made the decision what it is.
+	Explained []string
 	// Approval is what became of the question to the user, or to Approver, who is somebody else;
 	// Limit is the limit that was reached.
 	Approval string
@@ -94,6 +96,8 @@ type Record struct {
 	Code     int
 	Error    string
 	Executed string
+	// ServerError is the beginning of the server's own error (ServerError).
+	ServerError string
 
 	Duration     time.Duration
 	RequestBytes int
@@ -139,10 +143,10 @@ func Digest(text string) string {
 // Size is about how much memory the record takes.
 func (r *Record) Size() int {
 	size := 640 + len(r.Arguments)
-	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.Name, r.Original, r.File, r.RuleAt} {
+	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.Name, r.Original, r.File, r.RuleAt, r.ServerError} {
 		size += len(text)
 	}
-	for _, list := range [...][]string{r.Groups, r.Added, r.Removed, r.Changed} {
+	for _, list := range [...][]string{r.Groups, r.Explained, r.Added, r.Removed, r.Changed} {
 		for _, text := range list {
 			size += 16 + len(text)
 		}

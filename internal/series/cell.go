@@ -28,7 +28,7 @@ type event struct {
 }
 
 // eventOf says what a record adds. Lists, pings and the like are no calls: clients ask for them as
-// often as they like. Of a call that is answered with a question, the round with its answer counts.
+// often as they like. Of a call that is answered with a question, the request with the answer counts.
 func eventOf(r *record.Record) (e event, counts bool) {
 	switch {
 	case r.Kind == record.KindRefused, r.Kind == record.KindSignIn && r.Event == "refused":
@@ -38,7 +38,7 @@ func eventOf(r *record.Record) (e event, counts bool) {
 	case refused(r):
 		return event{refused: 1}, true
 	}
-	e = event{calls: 1, timed: r.Approver == "", took: r.Duration} // people take their time
+	e = event{calls: 1, timed: r.Approver == "" && r.Executed != record.ExecutedNo, took: r.Duration} // approvers take their time
 	if r.Outcome == "upstream" || r.Outcome == "unavailable" || r.Outcome == "error" || r.Outcome == "internal" {
 		e.errors = 1
 	}

@@ -238,10 +238,10 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	tool, result := readWhole(kept)
 	if kept == nil || !s.Visible(&c.Caller, tool) {
-		c.Verdict.Decided(mcp.Target{}, "unknown", "")
+		c.Verdict.Decided(mcp.Verdict{Effect: "unknown"})
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	c.Verdict.Decided(tool, "allow", "")
+	c.Verdict.Decided(mcp.Verdict{Target: tool, Effect: "allow"})
 	if len(result) > mcp.CountedBytes && !c.Room.Take(int64(len(result))) {
 		return nil, mcp.Errorf(failure.NoRoom, "The gateway has no room for a large answer now: try again in a minute")
 	}
