@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -99,9 +100,10 @@ func only(users *policy.Audiences, refused *events.Recorder, next http.Handler) 
 	})
 }
 
-// routes is everything that is served. The places have exactly their paths, with every HTTP
-// method; the first one is the endpoint. The metadata tells clients where to get a token for
-// it. Paths are not cleaned: another spelling of a path is another path.
+// routes is everything that is served. The places have their paths, with every HTTP method; the
+// first one is the endpoint. The metadata tells clients where to get a token for it. A path with
+// one slash more or less at its end is the same place. Paths are not cleaned otherwise: another
+// spelling of a path is another path.
 func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 	all := make(map[string]http.Handler)
 	for _, p := range places {
@@ -122,12 +124,28 @@ func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 		others.Handle(metadata, who.Metadata())
 	}
 	return recoverer(log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if there := all[r.URL.EscapedPath()]; there != nil {
+		there := all[r.URL.EscapedPath()]
+		if there == nil && r.URL.RawPath == "" { // nothing in it is escaped in a way of its own
+			r = otherEnd(r)
+			there = all[r.URL.EscapedPath()]
+		}
+		if there != nil {
 			there.ServeHTTP(w, r)
 			return
 		}
 		others.ServeHTTP(w, r)
 	}))
+}
+
+// otherEnd returns a request for the path without the slash at its end, or with one.
+func otherEnd(r *http.Request) *http.Request {
+	at := *r.URL
+	if at.Path = strings.TrimSuffix(r.URL.Path, "/"); at.Path == r.URL.Path {
+		at.Path += "/"
+	}
+	other := *r
+	other.URL = &at
+	return &other
 }
 
 // recoverer answers a request whose handler panicked, if that is still possible, and keeps the

@@ -23,10 +23,13 @@ func TestRoutes(t *testing.T) {
 		if _, ok := mcp.CallerFrom(r.Context()); !ok {
 			t.Error("the front was called without a caller")
 		}
+		if at := r.URL.Path; at != "/mcp" && at != "/sse" && at != "/sse/messages" && at != "/slashed/" {
+			t.Errorf("the front was called at %s", at)
+		}
 		w.WriteHeader(http.StatusTeapot)
 	})
 	server := httptest.NewServer(routes(anybody(t), slog.New(slog.DiscardHandler),
-		place{path: "/mcp", behind: alone(front)}, place{path: "/sse", behind: alone(front)}, place{path: "/sse/messages", behind: alone(front)}))
+		place{path: "/mcp", behind: alone(front)}, place{path: "/sse", behind: alone(front)}, place{path: "/slashed/", behind: alone(front)}, place{path: "/sse/messages", behind: alone(front)}))
 	defer server.Close()
 	const found, missing = http.StatusTeapot, http.StatusNotFound
 	tests := []struct {
@@ -43,11 +46,15 @@ func TestRoutes(t *testing.T) {
 		{"with a query", "POST", "/sse/messages?c=x", found},
 		{"another method there", "PUT", "/sse/messages", found},
 		{"a method nobody knows there", "BREW", "/sse", found},
-		{"between them", "GET", "/sse/", missing},
+		{"with a slash at the end", "GET", "/sse/", found},
 		{"below them", "POST", "/sse/messages/x", missing},
 		{"dots", "POST", "/sse/../sse", missing},
 		{"the root", "GET", "/", missing},
-		{"slash at the end", "POST", "/mcp/", missing},
+		{"slash at the end", "POST", "/mcp/", found},
+		{"slash at the end, with a query", "GET", "/mcp/?x=1", found},
+		{"slashes at the end", "POST", "/mcp//", missing},
+		{"no slash at the end", "POST", "/slashed", found},
+		{"escaped, with a slash at the end", "POST", "/%6dcp/", missing},
 		{"slash at the start", "POST", "//mcp", missing},
 		{"below", "POST", "/mcp/x", missing},
 		{"dots behind", "POST", "/mcp/../mcp", missing},
