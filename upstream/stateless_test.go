@@ -77,6 +77,26 @@ func TestStatelessRequest(t *testing.T) {
 	}
 }
 
+// TestLogLevelOfAnyClient: a client with a session that has set no log level gets all log messages,
+// so a stateless server is told to send them; nobody else asks for any.
+func TestLogLevelOfAnyClient(t *testing.T) {
+	f, u := statelessFake(t, nil)
+	for i, tt := range []struct {
+		session, level, want string
+		ephemeral            bool
+	}{
+		{"user:s", "", `"debug"`, false}, {"user:s", "error", `"error"`, false}, {"user:~c", "", "", true}, {"user:~c", "info", `"info"`, true}, {"", "", "", false},
+	} {
+		c := tool("t")
+		c.Session, c.Ephemeral, c.LogLevel = tt.session, tt.ephemeral, tt.level
+		wantOK(t, u, c)
+		params := mcp.Raw(f.requests(mcp.MethodToolsCall)[i].Params)
+		if got := string(params.At("_meta", "io.modelcontextprotocol/logLevel")); got != tt.want {
+			t.Errorf("%+v: the server reads the level %s", tt, got)
+		}
+	}
+}
+
 func TestP9_155_ParamHeaders(t *testing.T) {
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsList {

@@ -133,8 +133,11 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 
 // send makes a round trip of this life.
 func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
-	id := d.env.NextID()
-	out := dialect.Request{ID: id, Call: c, Rev: rev, Answers: true, Meta: d.meta(rev, declared.Raw, c.LogLevel)}
+	id, level := d.env.NextID(), c.LogLevel
+	if level == "" && c.Session != "" && !c.Ephemeral { // a client with a session that set no level gets all messages
+		level = wire.LogDebug
+	}
+	out := dialect.Request{ID: id, Call: c, Rev: rev, Answers: true, Meta: d.meta(rev, declared.Raw, level)}
 	request := &transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Trail: c.Trail, Life: life,
 		Body:   out.Encode(),

@@ -1,9 +1,12 @@
 package wire
 
+// LogDebug is the level that lets all messages through.
+const LogDebug = "debug"
+
 // logRank orders the levels of RFC 5424 as the protocol writes them, 0 for others.
 func logRank(level string) int {
 	switch level {
-	case "debug":
+	case LogDebug:
 		return 1
 	case "info":
 		return 2
