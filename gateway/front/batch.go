@@ -63,7 +63,7 @@ func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.
 	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, header: p.header, message: p.batch[i], inBatch: true, old: p.old, on: p.on, since: p.since}
 	err := p.errs[i]
 	if err == nil {
-		one.params, err = readParams(one.message)
+		one.params, err = readParams(&one.message)
 	}
 	switch {
 	case err != nil:

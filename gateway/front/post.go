@@ -68,28 +68,40 @@ func (p *posted) release(f *Front) {
 
 // params are the members of a message's params that the front itself reads; nil for absent ones.
 type params struct {
-	name, uri, ref, notifications, answers, state, task, taskID mcp.Raw
+	name, uri, ref, notifications, answers, state, task, taskID, arguments mcp.Raw
 	// Members of _meta.
 	version, clientInfo, caps, logLevel, token mcp.Raw
 }
 
-// readParams reads params. It refuses objects that two readers could read differently.
-func readParams(m wire.Message) (p params, err error) {
+// readParams reads params. It refuses objects that two readers could read differently. It takes
+// null members out of them, and an empty cursor: many clients write so what is not there.
+func readParams(m *wire.Message) (p params, err error) {
 	if m.Params == nil {
 		return p, nil
 	}
-	var meta, token mcp.Raw
-	members := [...]*mcp.Raw{&meta, &p.name, &p.uri, &p.ref, &p.notifications, &p.answers, &p.state, &p.task, &p.taskID}
-	err = wire.ReadObject(m.Params, members[:],
-		"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState", "task", "taskId", "arguments", "cursor")
-	if err != nil {
+	var meta, cursor, context, caps, info, token mcp.Raw
+	members := [...]*mcp.Raw{&meta, &p.name, &p.uri, &p.ref, &p.notifications, &p.answers, &p.state, &p.task, &p.taskID,
+		&p.arguments, &cursor, &context, &caps, &info}
+	names := [...]string{"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState", "task", "taskId",
+		"arguments", "cursor", "context", "capabilities", "clientInfo"}
+	if err = wire.ReadObject(m.Params, members[:], names[:]...); err != nil {
 		return p, err
+	}
+	for i, value := range members {
+		if *value != nil && (value.IsNull() || value == &cursor && string(cursor) == `""`) {
+			*value, m.Params = nil, m.Params.Without(names[i])
+		}
 	}
 	ofMeta := [...]*mcp.Raw{&p.version, &p.clientInfo, &p.caps, &p.logLevel, &token}
 	err = wire.ReadObject(meta, ofMeta[:],
 		wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
 	if err != nil {
 		return p, err
+	}
+	for _, value := range ofMeta {
+		if value.IsNull() {
+			*value = nil
+		}
 	}
 	if len(token) > 0 && token[0] == '"' || isNumber(token) {
 		p.token = token
@@ -100,8 +112,12 @@ func readParams(m wire.Message) (p params, err error) {
 	return p, nil
 }
 
-// routingName returns the name that the method is routed by, "" if the method has none.
+// routingName returns the name that the method is routed by, "" if the method has none. It
+// refuses arguments for it that are none.
 func (p params) routingName(method string) (string, error) {
+	if p.arguments != nil && !p.arguments.IsObject() {
+		return "", refuse.InvalidParams("arguments is no object")
+	}
 	var raw mcp.Raw
 	switch member := mcp.NameMember(method); {
 	case member == "name":
@@ -206,7 +222,7 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	if wire.IsBatch(p.body) {
 		p.batch, p.errs, err = wire.ScanBatch(p.body)
 	} else if p.message, err = wire.Scan(p.body); err == nil {
-		p.params, err = readParams(p.message)
+		p.params, err = readParams(&p.message)
 	}
 	if err != nil {
 		return refuse.Bad(err)

@@ -115,6 +115,9 @@ func ReadFilter(filter Raw) (f Filter, err error) {
 	}
 	filter.Members(func(name []byte, value Raw) bool {
 		var wrong error
+		if value.IsNull() { // as if it were not there
+			return true
+		}
 		switch string(name) {
 		case urisMember:
 			f.URIs, wrong = readNames(urisMember, value)

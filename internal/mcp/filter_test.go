@@ -18,6 +18,7 @@ func TestFilter(t *testing.T) {
 			want: `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"skillsListChanged":true,"resourceSubscriptions":["b:1","a:1"],"taskIds":["t"]}`},
 		{name: "what is not asked for", filter: `{"toolsListChanged":false,"promptsListChanged":1,"resourceSubscriptions":[],"taskIds":[]}`, want: `{}`},
 		{name: "what is not known", filter: `{"x":["a"],"toolsListChanged":true}`, want: `{"toolsListChanged":true}`},
+		{name: "null is absent", filter: `{"resourceSubscriptions":null,"taskIds":null,"promptsListChanged":null,"toolsListChanged":true}`, want: `{"toolsListChanged":true}`},
 		{name: "twice", filter: `{"resourceSubscriptions":["a:1","a:2","a:1","a:\u0031"]}`, want: `{"resourceSubscriptions":["a:1","a:2"]}`},
 		{name: "no object", filter: `[]`, want: `{}`, wrong: "Invalid params: notifications is no object"},
 		{name: "no array", filter: `{"taskIds":1,"toolsListChanged":true}`, want: `{"toolsListChanged":true}`, wrong: "Invalid params: taskIds is no array"},

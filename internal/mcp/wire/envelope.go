@@ -43,6 +43,9 @@ func (e *envelope) clientMessage() (Message, error) {
 		return m, invalid(badID(e.id))
 	}
 	if e.method == nil {
+		if e.result != nil && e.err.IsNull() {
+			e.err = nil
+		}
 		if e.result != nil && e.err != nil {
 			return m, invalid("a response has a result or an error, not both")
 		}
