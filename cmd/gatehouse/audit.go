@@ -35,9 +35,10 @@ func newAuditVerify() *cobra.Command {
 		Short: "Say whether records were changed, taken out or put in",
 		Long: "Reads files of records, in any order, and says of each chain whether it is as the\n" +
 			"gateway wrote it, or where it is not. Without the key that signs anchors (audit.key),\n" +
-			"a chain that somebody has made up as a whole looks intact. Records at the end are only\n" +
-			"missed after a stop of the gateway (--closed), or if a later record is known from\n" +
-			"elsewhere, such as the log (--anchor).\n\n" +
+			"a chain that somebody has made up as a whole looks intact. Nobody vouches for what\n" +
+			"stands behind the last anchor. Records at the end are missed by the last anchor that\n" +
+			"the gateway leaves in FILE.last, after its stop (--closed), or if a later record is\n" +
+			"known from elsewhere, such as the log (--anchor).\n\n" +
 			"The exit code is 0 if all is well, and 1 if not.",
 		Example: "  gatehouse audit verify --key-file audit.key /var/log/gatehouse/audit*.jsonl",
 		Args:    cobra.MinimumNArgs(1),
@@ -59,11 +60,11 @@ func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []str
 	if err != nil {
 		return err
 	}
-	hashes, err := readAnchors(known)
+	wanted, err := readAnchors(known)
 	if err != nil {
 		return err
 	}
-	reports, err := recordfiles.Verify(files, key, hashes)
+	reports, err := recordfiles.Verify(files, key, wanted)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func readKey(stdin io.Reader, file string) (key []byte, err error) {
 	return key, err
 }
 
-func readAnchors(known []string) (hashes map[uint64]record.Hash, err error) {
+func readAnchors(known []string) (wanted map[uint64]record.Known, err error) {
 	for _, text := range known {
 		number, digits, _ := strings.Cut(text, ":")
 		seq, err := strconv.ParseUint(number, 10, 64)
@@ -111,12 +112,12 @@ func readAnchors(known []string) (hashes map[uint64]record.Hash, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("--anchor %q: %w", text, err)
 		}
-		if hashes == nil {
-			hashes = make(map[uint64]record.Hash)
+		if wanted == nil {
+			wanted = make(map[uint64]record.Known)
 		}
-		hashes[seq] = hash
+		wanted[seq] = record.Known{Hash: hash, From: "--anchor"}
 	}
-	return hashes, nil
+	return wanted, nil
 }
 
 func printAudit(w io.Writer, r *record.Report) {
@@ -134,6 +135,9 @@ func printAudit(w io.Writer, r *record.Report) {
 	switch {
 	case r.Signed:
 		fmt.Fprintf(w, "  the anchors are signed with the key; the last one is record %d\n", r.Anchored)
+		if r.Anchored < r.Last {
+			fmt.Fprintf(w, "  not covered: records %d to %d come after it, and anybody who can write to the file can have changed them\n", r.Anchored+1, r.Last)
+		}
 	case r.OK():
 		fmt.Fprintf(w, "  checked without a key: a chain that was made up as a whole would look the same\n")
 	}
@@ -145,6 +149,9 @@ func printAudit(w io.Writer, r *record.Report) {
 	}
 	if r.Torn > 0 {
 		fmt.Fprintf(w, "  %d lines are incomplete since a crash, as the records after them say\n", r.Torn)
+	}
+	if !r.Compared {
+		fmt.Fprintf(w, "  not covered: whether the end was cut off at an anchor: the file with the last one, .last, is not beside it\n")
 	}
 	if r.Closed {
 		fmt.Fprintf(w, "  it ends with the stop of its gateway\n")

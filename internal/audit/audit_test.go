@@ -17,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -299,7 +300,7 @@ func TestSinkFails(t *testing.T) {
 		time.Sleep(retryMost)
 		j.Put(call("2"))
 		closed(t, j)
-		wantRows(t, rows(t, out.String()), "anchor start", "1", "2", "anchor stop")
+		wantRows(t, rows(t, out.String()), "anchor start", "1", "anchor records", "2", "anchor stop")
 		// A stop does not wait for a sink that never works.
 		out.set(nil, errors.New("no space left"))
 		j = started(t, stdoutConfig("", 0), Deps{Stdout: &out})
@@ -319,13 +320,44 @@ func TestAnchorsInTime(t *testing.T) {
 		var out pipe
 		j := started(t, stdoutConfig("", 0), Deps{Stdout: &out})
 		j.Put(call("1"))
-		time.Sleep(anchorAfter - time.Second)
+		time.Sleep(record.AnchorAfter - time.Second)
 		wantRows(t, rows(t, out.String()), "anchor start", "1")
 		time.Sleep(2 * time.Second)
 		wantRows(t, rows(t, out.String()), "anchor start", "1", "anchor records")
 		time.Sleep(time.Hour)
 		closed(t, j)
 		wantRows(t, rows(t, out.String()), "anchor start", "1", "anchor records", "anchor stop")
+	})
+}
+
+// TestAnchorsWhileMuchComes: an anchor stands in every minute of records, too, if there is never
+// a moment without one to write, or if they wait longer than that.
+func TestAnchorsWhileMuchComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out pipe
+		j := started(t, Config{Sinks: []Sink{{Type: TypeStdout}}, Key: mcp.Secret(auditKey)}, Deps{Stdout: &out})
+		for range 600 { // too few for an anchor by their number
+			j.Put(call("x"))
+			time.Sleep(gather - time.Millisecond)
+		}
+		out.set(nil, errors.New("no space left"))
+		for range 600 {
+			j.Put(call("x"))
+			time.Sleep(time.Second)
+		}
+		out.set(nil, nil)
+		closed(t, j)
+		key, err := record.NewKey([]byte(auditKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := record.NewVerifier(key, nil)
+		if err := v.Read("f", strings.NewReader(out.String())); err != nil {
+			t.Fatal(err)
+		}
+		if r := v.Report(); !r.OK() || !r.Signed || !r.Closed || r.Records < 1210 {
+			t.Errorf("%+v", r)
+		}
 	})
 }
 

@@ -54,38 +54,38 @@ func (w *worker) try(batch []*record.Record, event string, begun time.Time) erro
 		return err
 	}
 	w.text, w.entries = w.text[:0], w.entries[:0]
-	unanchored := w.unanchored
 	add := func(r *record.Record) {
 		start := len(w.text)
 		w.text = chain.Append(w.text, r)
 		w.entries = append(w.entries, entry{r, w.text[start:]})
-		switch {
-		case r.Kind == record.KindAnchor:
-			unanchored = time.Time{}
-		case unanchored.IsZero():
-			unanchored = time.Now()
-		}
+	}
+	anchor := func(event string) {
+		add(&record.Record{
+			Time: begun, Kind: record.KindAnchor, Event: event,
+			Replica: w.deps.Replica, Started: w.started, Version: w.deps.Version, Torn: at.torn, Last: at.last,
+		})
+		at.torn = 0
 	}
 	switch {
 	case at.fresh:
-		add(w.anchor(record.EventFile, 0, begun))
+		anchor(record.EventFile)
 	case at.torn > 0 || event == record.EventStart:
-		add(w.anchor(record.EventStart, at.torn, begun))
+		anchor(record.EventStart)
 	}
 	for _, r := range batch {
-		if chain.Unanchored >= record.AnchorEvery {
-			add(w.anchor(record.EventRecords, 0, begun))
+		if chain.Due(r.Time) {
+			anchor(record.EventRecords)
 		}
 		add(r)
 	}
 	if event == record.EventRecords || event == record.EventStop {
-		add(w.anchor(event, 0, begun))
+		anchor(event)
 	}
 	err = w.out.write(w.give, w.entries)
 	if no, ok := errors.AsType[*refusal](err); err != nil && (!ok || !no.taken) {
 		return err
 	}
-	w.chain, w.unanchored, w.begun, w.unsettled = chain, unanchored, true, true
+	w.chain, w.begun, w.unsettled = chain, true, true
 	w.metrics.records.Add(float64(len(w.entries)))
 	if at.fresh || event == record.EventStop {
 		// The log is another place: what it says of a chain shows if its end is cut off later.
@@ -96,13 +96,6 @@ func (w *worker) try(batch []*record.Record, event string, begun time.Time) erro
 	}
 	clear(w.entries) // releases the records
 	return err
-}
-
-func (w *worker) anchor(event string, torn int64, at time.Time) *record.Record {
-	return &record.Record{
-		Time: at, Kind: record.KindAnchor, Event: event,
-		Replica: w.deps.Replica, Started: w.started, Version: w.deps.Version, Torn: torn,
-	}
 }
 
 // note logs when a sink begins to fail, and when it goes on.

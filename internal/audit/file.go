@@ -36,6 +36,7 @@ type file struct {
 	began  time.Time // when its first record was written
 	synced time.Time
 	batch  []byte
+	last   lastFile
 }
 
 func newFile(s Sink, deps Deps) (*file, error) {
@@ -43,7 +44,7 @@ func newFile(s Sink, deps Deps) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("path: %w", err)
 	}
-	return &file{cfg: s, log: deps.Log}, try.Close()
+	return &file{cfg: s, log: deps.Log, last: lastFile{path: s.Path + record.LastSuffix, log: deps.Log}}, try.Close()
 }
 
 func (f *file) ready(_ context.Context, chain *record.Chain) (at head, err error) {
@@ -67,7 +68,7 @@ func (f *file) ready(_ context.Context, chain *record.Chain) (at head, err error
 			return at, err
 		}
 	}
-	at.fresh = f.size == 0
+	at.fresh, at.last = f.size == 0, filepath.Base(f.last.path)
 	return at, nil
 }
 
@@ -111,6 +112,7 @@ func (f *file) resume(chain *record.Chain) (torn int64, err error) {
 	}
 	f.size, f.began, f.synced = info.Size(), time.Now(), time.Now()
 	if f.size == 0 {
+		f.last.resume(chain)
 		return 0, nil
 	}
 	f.began = f.firstTime()
@@ -128,13 +130,16 @@ func (f *file) resume(chain *record.Chain) (torn int64, err error) {
 	if chain.Resume(rest) == nil { // only the line feed was missing
 		torn = 0
 	} else if chain.Resume(last) != nil && before.Seq == 0 {
-		f.log.Warn("audit: the file does not end with a record: it is renamed, and a new chain begins", failure.AuditTorn.Attr(), "path", f.cfg.Path)
+		f.log.Warn("audit: the file does not end with a record: it is renamed, and a new one begins", failure.AuditTorn.Attr(), "path", f.cfg.Path)
 		if err := f.rotate(time.Now()); err != nil {
 			return 0, err
 		}
 		return f.reopen(chain)
 	}
-	if before.Seq > 0 && (chain.Name != before.Name || chain.Seq < before.Seq) { // not what was written last
+	switch {
+	case before.Seq == 0:
+		f.last.resume(chain)
+	case chain.Name != before.Name || chain.Seq < before.Seq: // not what was written last
 		*chain = before
 	}
 	return torn, nil
@@ -223,7 +228,15 @@ func (f *file) write(_ context.Context, entries []entry) error {
 		return err
 	}
 	f.size += int64(len(f.batch))
-	if f.cfg.Sync == SyncSecond && time.Since(f.synced) >= settleAfter {
+	for _, e := range entries {
+		if e.record.Kind == record.KindAnchor {
+			f.last.line = append(f.last.line[:0], e.line...)
+		}
+	}
+	switch {
+	case f.cfg.Sync != SyncSecond:
+		f.last.save()
+	case time.Since(f.synced) >= settleAfter:
 		return f.sync()
 	}
 	return nil
@@ -235,7 +248,9 @@ func (f *file) sync() error {
 	f.synced = time.Now()
 	if err := f.open.Sync(); err != nil {
 		f.log.Error("audit: what was written may not be on the disk", failure.AuditSinkDown.Attr(), "path", f.cfg.Path, "error", err)
+		return nil
 	}
+	f.last.save()
 	return nil
 }
 
@@ -253,6 +268,9 @@ func (f *file) close() error {
 	var err error
 	if f.cfg.Sync != SyncNever {
 		err = f.open.Sync()
+	}
+	if err == nil {
+		f.last.save()
 	}
 	err = errors.Join(err, f.open.Close())
 	f.open = nil

@@ -12,7 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 func textOf(t *testing.T, path string) string {
@@ -91,6 +93,9 @@ func TestFileAfterCrash(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			if err := os.Remove(path + record.LastSuffix); err != nil { // a crash comes before it
+				t.Fatal(err)
+			}
 			j = started(t, fileConfig(path, Sink{}), Deps{})
 			j.Put(call("2"))
 			closed(t, j)
@@ -153,7 +158,7 @@ func TestFileRotates(t *testing.T) {
 		}
 		closed(t, j)
 		names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
-		if len(names) != 4 || !slices.Contains(names, other) {
+		if len(names) != 5 || !slices.Contains(names, other) {
 			t.Errorf("there are %q", names)
 		}
 		if err := os.Remove(other); err != nil {
@@ -185,6 +190,86 @@ func TestFileIsMoved(t *testing.T) {
 		closed(t, j)
 		wantRows(t, rows(t, first, second, textOf(t, path)), "anchor file", "1", "anchor file", "2", "anchor file", "3", "anchor stop")
 	})
+}
+
+// auditKey signs anchors.
+const auditKey = "a secret of thirty-two bytes, 12"
+
+// TestFileCutBack: a file that ends earlier than its gateway has left it, at a place where it once
+// ended in good order, is found while the gateway is away, and for ever after its next start.
+func TestFileCutBack(t *testing.T) {
+	for _, key := range []string{"", auditKey} {
+		path := filepath.Join(t.TempDir(), "audit.jsonl")
+		run := func() {
+			j := started(t, Config{Sinks: []Sink{{Type: TypeFile, Path: path}}, Key: mcp.Secret(key)}, Deps{})
+			j.Put(call("x"))
+			closed(t, j)
+		}
+		found := func() []string {
+			var secret []byte
+			if key != "" {
+				secret = []byte(key)
+			}
+			given, err := filepath.Glob(strings.TrimSuffix(path, ".jsonl") + "*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			given = slices.DeleteFunc(given, func(name string) bool { return strings.HasSuffix(name, ".away") })
+			reports, err := files.Verify(given, secret, nil)
+			if err != nil || len(reports) != 1 || !reports[0].Closed {
+				t.Fatal(reports, err)
+			}
+			var all []string
+			for _, f := range reports[0].Findings {
+				all = append(all, f.What)
+			}
+			return all
+		}
+		run()
+		early := textOf(t, path)
+		run()
+		if got := found(); got != nil {
+			t.Errorf("an intact file: %q", got)
+		}
+		if err := os.WriteFile(path, []byte(early), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"record 6, which is known from audit.jsonl.last, is missing"}
+		if got := found(); !slices.Equal(got, want) {
+			t.Errorf("after the cut: %q", got)
+		}
+		run()
+		want = []string{"records 4 to 6 are missing"}
+		if got := found(); !slices.Equal(got, want) {
+			t.Errorf("after a start: %q", got)
+		}
+		lost := path + record.LastSuffix
+		if err := os.Rename(lost, lost+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if key != "" {
+			want = append(want, "it is missing, though it says to which record the chain goes")
+		}
+		if got := found(); !slices.Equal(got, want) {
+			t.Errorf("without the last anchor: %q", got)
+		}
+		if err := os.Rename(lost+".away", lost); err != nil {
+			t.Fatal(err)
+		}
+		// The whole file is gone, of several.
+		if err := os.Rename(path, strings.TrimSuffix(path, ".jsonl")+"-20261123T025300.000.jsonl"); err != nil {
+			t.Fatal(err)
+		}
+		run()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		run()
+		want = []string{"records 4 to 6 are missing", "records 10 to 12 are missing"}
+		if got := found(); !slices.Equal(got, want) {
+			t.Errorf("after the loss of a file: %q", got)
+		}
+	}
 }
 
 // TestFileOfAnother: two processes do not write to one file: the second one waits.

@@ -31,8 +31,9 @@ type entry struct {
 
 // head is what an output says about where the next line will stand.
 type head struct {
-	fresh bool  // at the beginning of a file
-	torn  int64 // behind an incomplete line of so many bytes
+	fresh bool   // at the beginning of a file
+	torn  int64  // behind an incomplete line of so many bytes
+	last  string // the name of the file beside it that holds the last anchor
 }
 
 // refusal is what a receiver that can be reached says about records.

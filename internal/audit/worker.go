@@ -25,8 +25,6 @@ const (
 	gather = 50 * time.Millisecond
 	// settleAfter is when a sink that has nothing to do is told so.
 	settleAfter = time.Second
-	// anchorAfter is the age of the oldest record without an anchor at which one is written.
-	anchorAfter = time.Minute
 	// retryFirst and retryMost bound the time between two tries of a sink that fails.
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 10 * time.Second
@@ -59,15 +57,14 @@ type worker struct {
 	abandon context.CancelFunc
 
 	// Of run only.
-	chain      record.Chain
-	begun      bool      // the anchor of the beginning was written
-	unanchored time.Time // when the oldest record without an anchor was written; zero for none
-	unsettled  bool
-	failing    bool
-	batch      []*record.Record
-	text       []byte
-	entries    []entry
-	backoff    time.Duration // before the next try, if one fails
+	chain     record.Chain
+	begun     bool // the anchor of the beginning was written
+	unsettled bool
+	failing   bool
+	batch     []*record.Record
+	text      []byte
+	entries   []entry
+	backoff   time.Duration // before the next try, if one fails
 
 	mu      sync.Mutex // guards the fields below; not held while run writes
 	pending []*record.Record
@@ -292,7 +289,7 @@ func (w *worker) next() bool {
 	case len(batch) > 0:
 	case ended:
 		event = record.EventStop
-	case !w.unanchored.IsZero() && time.Since(w.unanchored) >= anchorAfter:
+	case w.chain.Unanchored > 0 && time.Since(w.chain.Since) >= record.AnchorAfter:
 		event = record.EventRecords
 	default:
 		w.idle()
@@ -324,8 +321,8 @@ func (w *worker) idle() {
 	switch {
 	case w.unsettled:
 		due.Reset(settleAfter)
-	case !w.unanchored.IsZero():
-		due.Reset(time.Until(w.unanchored.Add(anchorAfter)))
+	case w.chain.Unanchored > 0:
+		due.Reset(time.Until(w.chain.Since.Add(record.AnchorAfter)))
 	}
 	select {
 	case <-w.wake:

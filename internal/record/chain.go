@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -30,8 +31,12 @@ const (
 	signatureTail = len(signatureMember) + hexSize + 1
 )
 
-// AnchorEvery is the largest number of records between two anchors of a chain.
-const AnchorEvery = 1000
+// AnchorEvery and AnchorAfter bound what stands between two anchors of a chain: the number of
+// records, and the time from the first of them to the last.
+const (
+	AnchorEvery = 1000
+	AnchorAfter = time.Minute
+)
 
 // Hash is the hash of a record.
 type Hash [sha256.Size]byte
@@ -89,8 +94,9 @@ type Chain struct {
 	// Seq and Last are the number and the hash of the last record, zero at the beginning.
 	Seq  uint64
 	Last Hash
-	// Unanchored is how many records follow the last anchor.
+	// Unanchored is how many records follow the last anchor, Since the time of the first of them.
 	Unanchored int
+	Since      time.Time
 
 	key *Key
 }
@@ -109,9 +115,11 @@ func (c *Chain) Append(dst []byte, r *Record) []byte {
 	dst = hex.AppendEncode(append(dst, prevMember...), c.Last[:])
 	dst = append(append(append(dst, chainMember...), '"'), c.Name...)
 	dst = r.appendMembers(append(dst, '"'))
-	c.Unanchored++
+	if c.Unanchored++; c.Unanchored == 1 {
+		c.Since = r.Time
+	}
 	if r.Kind == KindAnchor {
-		c.Unanchored = 0
+		c.Unanchored, c.Since = 0, time.Time{}
 		if c.key != nil {
 			signature := c.key.sign(dst[start:])
 			dst = append(hex.AppendEncode(append(dst, signatureMember...), signature[:]), '"')
@@ -120,6 +128,12 @@ func (c *Chain) Append(dst []byte, r *Record) []byte {
 	c.Last = sha256.Sum256(dst[start:])
 	dst = hex.AppendEncode(append(dst, hashMember...), c.Last[:])
 	return append(append(dst, lineEnd...), '\n')
+}
+
+// Due reports whether an anchor has to stand in front of a record of that time. It goes by what
+// the clock shows, as whoever checks the chain does.
+func (c *Chain) Due(at time.Time) bool {
+	return c.Unanchored >= AnchorEvery || c.Unanchored > 0 && at.Round(0).Sub(c.Since.Round(0)) >= AnchorAfter
 }
 
 // link is what a line says about its place in a chain.
@@ -173,6 +187,35 @@ func (c *Chain) Resume(line []byte) error {
 	}
 	c.Name, c.Seq, c.Last = name.Text(), l.seq, l.hash
 	return nil
+}
+
+// ResumeAnchor continues the chain of an anchor, which must be signed if the chain has a key.
+func (c *Chain) ResumeAnchor(line []byte) error {
+	a, err := ReadAnchor(line, c.key)
+	if err == nil {
+		c.Name, c.Seq, c.Last = a.Chain, a.Seq, a.Hash
+	}
+	return err
+}
+
+// Anchor is what an anchor says about its chain.
+type Anchor struct {
+	Chain string
+	Seq   uint64
+	Hash  Hash
+}
+
+// ReadAnchor reads the line of an anchor, which must be signed unless key is nil.
+func ReadAnchor(line []byte, key *Key) (a Anchor, err error) {
+	l, ok := linkOf(line)
+	p := readAnchor(line)
+	switch {
+	case !ok || !l.true || p.kind != KindAnchor || p.chain == "":
+		return a, errors.New("it holds no intact anchor")
+	case key != nil && !l.signedBy(key):
+		return a, errors.New("its anchor is not signed with this key")
+	}
+	return Anchor{p.chain, l.seq, l.hash}, nil
 }
 
 // signedBy reports whether the signature is that of a key.

@@ -112,6 +112,9 @@ func TestEveryChangeIsFound(t *testing.T) {
 		}
 		v := NewVerifier(k, nil)
 		half := rapid.IntRange(0, len(changed)).Draw(t, "half") // of two files
+		if k != nil {
+			half = len(changed) // a file begins with an anchor
+		}
 		for _, part := range [][]string{changed[:half], changed[half:]} {
 			if err := v.Read("f", strings.NewReader(strings.Join(part, ""))); err != nil {
 				t.Fatal(err)
@@ -142,7 +145,7 @@ func TestKeyIsNeeded(t *testing.T) {
 	for range AnchorEvery + 5 {
 		text += string(c.Append(nil, &Record{Kind: KindCall}))
 	}
-	if r := verified(t, key, text); len(r.Findings) != 2 || !strings.Contains(r.Findings[1].What, "were taken out") {
+	if r := verified(t, key, text); len(r.Findings) != 2 || r.Anchored != 0 || !strings.Contains(r.Findings[1].What, "were taken out") {
 		t.Errorf("no anchors: %v", r.Findings)
 	}
 	if r := verified(t, key, text2); r.OK() {
@@ -150,6 +153,57 @@ func TestKeyIsNeeded(t *testing.T) {
 	}
 	if a, b := key.Arguments([]byte("x")), (*Key)(nil).Arguments([]byte("x")); a == b || !strings.HasPrefix(a, "hmac-sha256:") || !strings.HasPrefix(b, "sha256:") {
 		t.Error(a, b)
+	}
+}
+
+// TestAnchorsVouch: with a key, what no signed anchor vouches for is found, or said.
+func TestAnchorsVouch(t *testing.T) {
+	key, err := NewKey(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Unix(1700000000, 0)
+	c := NewChain("alpha.file", key)
+	var text strings.Builder
+	add := func(kind, event string, after time.Duration) *strings.Builder {
+		text.Write(c.Append(nil, &Record{Kind: kind, Event: event, Time: begin.Add(after)}))
+		return &text
+	}
+	taken := func() string { defer text.Reset(); return text.String() }
+
+	for i := range 900 { // made up as a whole
+		add(KindCall, "", time.Duration(i)*time.Millisecond)
+	}
+	if r := verified(t, key, taken()); r.OK() || r.Signed || r.Anchored != 0 || !strings.Contains(r.Findings[0].What, "does not begin with an anchor") {
+		t.Errorf("no anchor: %+v", r)
+	}
+
+	c = NewChain("alpha.file", key)
+	add(KindAnchor, EventFile, 0)
+	for i := range 60 {
+		add(KindCall, "", time.Hour+time.Duration(i)*time.Second)
+	}
+	add(KindAnchor, EventRecords, time.Hour+time.Minute)
+	add(KindCall, "", 2*time.Hour)
+	add(KindCall, "", 2*time.Hour+time.Second)
+	first := taken()
+	if r := verified(t, key, first); !r.OK() || !r.Signed || r.Anchored != 62 || r.Last != 64 {
+		t.Errorf("a tail: %+v", r)
+	}
+
+	forged := c // without the key, a chain can be continued
+	forged.key = nil
+	tail := func(from Chain, after time.Duration) string {
+		return string(from.Append(nil, &Record{Kind: KindCall, Time: begin.Add(after)}))
+	}
+	if r := verified(t, key, first+tail(forged, 3*time.Hour)); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "no anchor for 1h0m0s") {
+		t.Errorf("a long tail: %+v", r)
+	}
+	if r := verified(t, key, first, tail(forged, 2*time.Hour+2*time.Second)); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "does not begin with an anchor") {
+		t.Errorf("a file of its own: %+v", r)
+	}
+	if r := verified(t, nil, first, tail(forged, 3*time.Hour)); !r.OK() {
+		t.Errorf("without the key: %+v", r)
 	}
 }
 
@@ -195,9 +249,9 @@ func TestVerifyFindings(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, tt.want)
 		}
 	}
-	v := NewVerifier(nil, map[uint64]Hash{20: {}, 7: mustLink(t, lines[6]).hash})
+	v := NewVerifier(nil, map[uint64]Known{20: {From: "the log"}, 7: {Hash: mustLink(t, lines[6]).hash}})
 	_ = v.Read("f", strings.NewReader(all))
-	if r := v.Report(); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "record 20, which is known from elsewhere") {
+	if r := v.Report(); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "record 20, which is known from the log, is missing") {
 		t.Errorf("known from elsewhere: %v", r.Findings)
 	}
 }

@@ -73,6 +73,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.time("started", r.Started)
 	w.text("version", r.Version)
 	w.number("torn", r.Torn)
+	w.text("last", r.Last)
 	return w
 }
 

@@ -40,6 +40,9 @@ const (
 	ExecutedUnknown = "unknown"
 )
 
+// LastSuffix is added to the name of a file for the one beside it that holds the last anchor.
+const LastSuffix = ".last"
+
 // maxText bounds each text of a record, in bytes: clients choose names as long as they like.
 const maxText = 2048
 
@@ -126,12 +129,14 @@ type Record struct {
 	// Count is how many things the record stands for.
 	Count int64
 
-	// Replica to Torn are for anchors: who writes the chain, since when, in which version, and
-	// how many bytes of an incomplete record stand before this one.
+	// Replica to Last are for anchors: who writes the chain, since when, in which version, how
+	// many bytes of an incomplete record stand before this one, and the name of the file beside
+	// this one that holds the last anchor.
 	Replica string
 	Started time.Time
 	Version string
 	Torn    int64
+	Last    string
 }
 
 // Digest stands for a text that must not be recorded itself but is too random to be guessed.

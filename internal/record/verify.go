@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -16,6 +17,9 @@ const (
 	maxLine = 4 << 20
 	// maxFindings bounds what is remembered of a chain that is wrong throughout.
 	maxFindings = 100
+	// grace is how much longer than AnchorAfter a stretch without an anchor may be: some writers
+	// went by when records were written.
+	grace = 5 * time.Second
 )
 
 // Finding is a place where a chain is not as it was written.
@@ -36,8 +40,9 @@ type Report struct {
 	Records     int64
 	First, Last uint64
 	Hash        Hash
-	// Anchored is the number of the last anchor, 0 for none; Signed says that every anchor
-	// was signed with the key. Closed says that the chain ends with the anchor of a gateway
+	// Anchored is the number of the last anchor, with a key of the last signed one, 0 for none:
+	// nobody vouches for what follows. Signed says that there are anchors, and that the key has
+	// signed every one of them. Closed says that the chain ends with the anchor of a gateway
 	// that has stopped: without it, nothing tells whether records at the end are missing.
 	Anchored uint64
 	Signed   bool
@@ -48,6 +53,10 @@ type Report struct {
 	// Torn is how many incomplete lines there are that the gateway itself has found when it
 	// started, after a crash.
 	Torn int
+	// Beside is the name of the file that holds the last anchor, as anchors have it; "" for none.
+	Beside string
+	// Compared says that the end was compared with what that file says.
+	Compared bool
 	// Findings are in the order of the files; More is how many were left out.
 	Findings []Finding
 	More     int
@@ -59,26 +68,35 @@ func (r *Report) OK() bool { return len(r.Findings) == 0 }
 // Verifier reads the files of a chain, oldest first. Its memory does not grow with them.
 type Verifier struct {
 	key    *Key
-	wanted map[uint64]Hash
+	wanted map[uint64]Known
 
 	report   Report
 	file     string
 	line     int
 	began    bool
+	inFile   bool // a record of this file was read
 	before   link
-	distance int // records since the last anchor
-	torn     int // bytes of an incomplete line in front of this one
+	distance int       // records since the last anchor
+	since    time.Time // of the first of these
+	late     bool      // of these, one that is too late was found
+	torn     int       // bytes of an incomplete line in front of this one
 }
 
-// NewVerifier makes a Verifier. With a key, anchors must be signed with it. wanted are hashes
-// that are known from elsewhere, by the numbers of their records.
-func NewVerifier(key *Key, wanted map[uint64]Hash) *Verifier {
+// Known is a record's hash that is known from elsewhere, and from where.
+type Known struct {
+	Hash Hash
+	From string
+}
+
+// NewVerifier makes a Verifier. With a key, anchors must be signed with it. wanted are the
+// records that must be there, by their numbers.
+func NewVerifier(key *Key, wanted map[uint64]Known) *Verifier {
 	return &Verifier{key: key, wanted: wanted, report: Report{Signed: key != nil}}
 }
 
 // Read reads the next file. It returns only errors of reading.
 func (v *Verifier) Read(file string, from io.Reader) error {
-	v.file, v.line = file, 0
+	v.file, v.line, v.inFile = file, 0, false
 	err := eachLine(from, func(line []byte) { v.next(line) })
 	v.settle()
 	return err
@@ -87,9 +105,10 @@ func (v *Verifier) Read(file string, from io.Reader) error {
 // Report returns the result. Nothing may be read afterwards.
 func (v *Verifier) Report() *Report {
 	if v.began {
-		for seq := range v.wanted {
-			v.find("record %d, which is known from elsewhere, is missing", seq)
+		for seq, known := range v.wanted {
+			v.find("record %d, which is known from %s, is missing", seq, known.From)
 		}
+		v.report.Signed = v.report.Signed && v.report.Anchored > 0
 	}
 	return &v.report
 }
@@ -155,11 +174,11 @@ func (v *Verifier) next(line []byte) {
 	}
 	v.follow(&l, r)
 	v.anchor(&l, r)
-	if hash, known := v.wanted[l.seq]; known && hash == l.hash {
+	if known, wanted := v.wanted[l.seq]; wanted && known.Hash == l.hash {
 		delete(v.wanted, l.seq)
 	}
 	v.report.Records++
-	v.report.Last, v.report.Hash, v.before, v.began = l.seq, l.hash, l, true
+	v.report.Last, v.report.Hash, v.before, v.began, v.inFile = l.seq, l.hash, l, true, true
 }
 
 // settle reports a line that is no record, unless the anchor after it has accounted for it.
@@ -193,20 +212,37 @@ func (v *Verifier) follow(l *link, r anchorPart) {
 // anchor checks what a record says about the chain.
 func (v *Verifier) anchor(l *link, r anchorPart) {
 	v.report.Closed = false
-	v.distance++
-	switch r.kind {
-	case KindGap:
-		v.report.Lost += r.count
-	case KindAnchor:
-		v.report.Anchored, v.distance = l.seq, 0
-		v.report.Closed = r.event == EventStop
-		if v.key != nil && !l.signedBy(v.key) {
+	if r.kind == KindAnchor {
+		v.distance, v.report.Closed = 0, r.event == EventStop
+		if r.last != "" {
+			v.report.Beside = r.last
+		}
+		if v.key == nil || l.signedBy(v.key) {
+			v.report.Anchored = l.seq
+		} else {
 			v.report.Signed = false
 			v.find("the anchor %d is not signed with this key", l.seq)
 		}
+		return
 	}
-	if v.key != nil && v.distance == AnchorEvery+1 {
+	if r.kind == KindGap {
+		v.report.Lost += r.count
+	}
+	if v.key == nil {
+		return
+	}
+	if !v.inFile {
+		v.find("the file does not begin with an anchor: nobody vouches for record %d", l.seq)
+	}
+	if v.distance++; v.distance == 1 {
+		v.since, v.late = r.time, false
+	}
+	if v.distance == AnchorEvery+1 {
 		v.find("more than %d records without an anchor: the signed ones were taken out", AnchorEvery)
+	}
+	if took := r.time.Sub(v.since); took > AnchorAfter+grace && !v.late && !v.since.IsZero() {
+		v.late = true
+		v.find("no anchor for %s, where one stands after %s: the signed ones were taken out", took.Round(time.Second), AnchorAfter)
 	}
 }
 
@@ -220,8 +256,9 @@ func (v *Verifier) find(format string, args ...any) {
 
 // anchorPart is what a verifier reads of a record beside its link.
 type anchorPart struct {
-	chain, kind, event string
-	torn, count        int64
+	chain, kind, event, last string
+	time                     time.Time
+	torn, count              int64
 }
 
 func readAnchor(line []byte) (p anchorPart) {
@@ -229,22 +266,27 @@ func readAnchor(line []byte) (p anchorPart) {
 	chain, _ := r.Member("chain")
 	kind, _ := r.Member("kind")
 	p.chain, p.kind = chain.Text(), kind.Text()
+	at, _ := r.Member("time")
+	p.time, _ = time.Parse(timeFormat, at.Text())
 	if p.kind != KindAnchor && p.kind != KindGap {
 		return p
 	}
 	event, _ := r.Member("event")
 	torn, _ := r.Member("torn")
 	count, _ := r.Member("count")
-	p.event = event.Text()
+	last, _ := r.Member("last")
+	p.event, p.last = event.Text(), last.Text()
 	p.torn, _ = strconv.ParseInt(string(torn), 10, 64)
 	p.count, _ = strconv.ParseInt(string(count), 10, 64)
 	return p
 }
 
 // Begins returns the chain and the number of the first record of a file, for putting files in
-// order. ok is false if the file does not begin with a record.
-func Begins(from io.Reader) (chain string, seq uint64, ok bool) {
+// order, and the name of the file with the last anchor if it says so. ok is false if the file
+// does not begin with a record.
+func Begins(from io.Reader) (chain string, seq uint64, beside string, ok bool) {
 	line, _ := bufio.NewReaderSize(from, 4<<10).ReadString('\n') // what is missing is found by Verify
 	l, ok := linkOf([]byte(strings.TrimSuffix(line, "\n")))
-	return readAnchor([]byte(line)).chain, l.seq, ok
+	first := readAnchor([]byte(line))
+	return first.chain, l.seq, first.last, ok
 }

@@ -6,11 +6,15 @@
 package files
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,8 +26,8 @@ const maxFirstRecord = 64 << 10
 
 // Verify checks the chains in files of records, each file as a part of the chain to which
 // its first record belongs. key is the secret that signs anchors, nil if it is not known.
-// known are hashes of records that are known from elsewhere, for files of one chain only.
-func Verify(files []string, key []byte, known map[uint64]record.Hash) ([]*record.Report, error) {
+// known are records that must be there, for files of one chain only.
+func Verify(files []string, key []byte, known map[uint64]record.Known) ([]*record.Report, error) {
 	var signing *record.Key
 	var err error
 	if key != nil {
@@ -44,16 +48,50 @@ func Verify(files []string, key []byte, known map[uint64]record.Hash) ([]*record
 		if known != nil && end < len(parts) {
 			return nil, fmt.Errorf("there are files of several chains (%s, %s): what is known of a record has to be checked with the files of its chain alone", parts[0].chain, parts[end].chain)
 		}
-		v := record.NewVerifier(signing, known)
-		for _, p := range parts[:end] {
-			if err := Open(p.file, func(f io.Reader) error { return v.Read(p.file, f) }); err != nil {
-				return nil, err
-			}
+		report, err := verify(parts[:end], signing, known)
+		if err != nil {
+			return nil, err
 		}
-		reports = append(reports, v.Report())
+		reports = append(reports, report)
 		parts = parts[end:]
 	}
 	return reports, nil
+}
+
+// verify checks the files of one chain.
+func verify(parts []part, key *record.Key, known map[uint64]record.Known) (*record.Report, error) {
+	newest := parts[len(parts)-1]
+	last, besideErr := newest.lastAnchor(key) // before the records: more of these may come
+	compared := besideErr == nil && last.Chain == newest.chain
+	wanted := maps.Clone(known)
+	if _, told := known[last.Seq]; compared && !told {
+		if wanted == nil {
+			wanted = make(map[uint64]record.Known)
+		}
+		wanted[last.Seq] = record.Known{Hash: last.Hash, From: newest.besideName()}
+	}
+	v := record.NewVerifier(key, wanted)
+	for _, p := range parts {
+		if err := Open(p.file, func(f io.Reader) error { return v.Read(p.file, f) }); err != nil {
+			return nil, err
+		}
+	}
+	r := v.Report()
+	r.Compared = compared
+	what := ""
+	switch {
+	case compared, newest.renamed(): // the chain may have ended long ago
+	case besideErr == nil:
+		what = "it is about another chain, " + last.Chain
+	case !errors.Is(besideErr, fs.ErrNotExist):
+		what = besideErr.Error()
+	case key != nil && r.Beside == newest.besideName():
+		what = "it is missing, though it says to which record the chain goes"
+	}
+	if what != "" {
+		r.Findings = append(r.Findings, record.Finding{File: newest.beside(), Line: 1, What: what})
+	}
+	return r, nil
 }
 
 // Query calls do with each record in the files that fits, those of each chain oldest
@@ -84,17 +122,47 @@ func Open(name string, do func(io.Reader) error) error {
 type part struct {
 	file, chain string
 	seq         uint64 // of its first record
+	last        string // the name of the file with the last anchor, as the first record has it
 }
 
-// partsOf returns the files by their chains, oldest first.
+// besideName is the name of the file with the last anchor. Older gateways left none.
+func (p part) besideName() string {
+	if p.last != "" && p.last == filepath.Base(p.last) {
+		return p.last
+	}
+	return filepath.Base(p.file) + record.LastSuffix
+}
+
+func (p part) beside() string { return filepath.Join(filepath.Dir(p.file), p.besideName()) }
+
+// renamed reports whether the file was given another name since the gateway wrote to it.
+func (p part) renamed() bool { return p.besideName() != filepath.Base(p.file)+record.LastSuffix }
+
+// lastAnchor reads the file with the last anchor.
+func (p part) lastAnchor(key *record.Key) (a record.Anchor, err error) {
+	err = Open(p.beside(), func(f io.Reader) (err error) {
+		text, err := io.ReadAll(io.LimitReader(f, maxFirstRecord))
+		if err != nil {
+			return err
+		}
+		a, err = record.ReadAnchor(bytes.TrimSuffix(text, []byte("\n")), key)
+		return err
+	})
+	return a, err
+}
+
+// partsOf returns the files by their chains, oldest first, without those that only hold the last
+// anchor of others.
 func partsOf(files []string) (parts []part, err error) {
 	for _, name := range files {
 		err := Open(name, func(f io.Reader) error {
-			chain, seq, ok := record.Begins(f)
-			if !ok {
+			chain, seq, last, ok := record.Begins(f)
+			switch {
+			case !ok:
 				return fmt.Errorf("%s does not begin with a record", name)
+			case last != filepath.Base(name):
+				parts = append(parts, part{name, chain, seq, last})
 			}
-			parts = append(parts, part{name, chain, seq})
 			return nil
 		})
 		if err != nil {
@@ -116,7 +184,7 @@ func OldestFirst(files []string) []string {
 	for _, name := range files {
 		p := part{file: name}
 		_ = Open(name, func(f io.Reader) error { // one that cannot be read comes first
-			p.chain, p.seq, _ = record.Begins(io.LimitReader(f, maxFirstRecord))
+			p.chain, p.seq, p.last, _ = record.Begins(io.LimitReader(f, maxFirstRecord))
 			return nil
 		})
 		at[name] = p
