@@ -190,7 +190,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 			guard := pinning.New(server, mode, lock.Of(c.Name), func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
 			g.guards, server = append(g.guards, guard), guard
 		}
-		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
+		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != "", Items: c.Limits.Items}
 		if m.mcp != nil {
 			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
 		}

@@ -127,6 +127,9 @@ type Limits struct {
 	// ResultBytes is the size of the largest answer that is accepted, in bytes. Default
 	// 16777216 (16 MiB), at most 1 GiB.
 	ResultBytes int64 `yaml:"result_bytes"`
+	// Items is how many items each list of the server may have: tools, prompts, resources, templates
+	// and skills. Further ones are left out. Default 20000, at most 100000.
+	Items int `yaml:"items"`
 	// Concurrent is how many calls run at a time. Another 4000 wait; further calls are
 	// refused. Default 1000, for a stdio server 100.
 	Concurrent int `yaml:"concurrent"`
@@ -161,6 +164,7 @@ const (
 	maxQueuedCalls = 4000 // wait for Limits.Concurrent other calls; half of them of one user
 	mostQuestions  = 100_000
 	mostResult     = 1 << 30 // bytes
+	mostItems      = 100_000
 )
 
 var (
@@ -207,6 +211,7 @@ func (c Config) Validate() error {
 	found.At("timeout: ask", problems.Negative(c.Timeout.Ask))
 	found.At("timeout: idle", problems.Negative(c.Timeout.Idle))
 	found.At("limits: result_bytes", problems.Negative(c.Limits.ResultBytes))
+	found.At("limits: items", problems.Negative(c.Limits.Items))
 	found.At("limits: concurrent", problems.Negative(c.Limits.Concurrent))
 	found.At("limits: concurrent_per_user", problems.Negative(c.Limits.ConcurrentPerUser))
 	found.At("limits: sessions", problems.Negative(c.Limits.Sessions))
@@ -214,6 +219,7 @@ func (c Config) Validate() error {
 	found.At("limits: questions_per_minute", problems.Negative(c.Limits.QuestionsPerMinute))
 	found.When(c.Limits.ResultBytes > mostResult,
 		"limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
+	found.When(c.Limits.Items > mostItems, "limits: items: %d is more than %d", c.Limits.Items, mostItems)
 	found.When(c.Limits.QuestionsPerMinute > mostQuestions,
 		"limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
 	return found.Err()
@@ -343,6 +349,7 @@ func (c Config) WithDefaults() Config {
 	c.Timeout.Ask = cmp.Or(c.Timeout.Ask, 5*time.Minute)
 	c.Timeout.Idle = cmp.Or(c.Timeout.Idle, 10*time.Minute)
 	c.Limits.ResultBytes = cmp.Or(c.Limits.ResultBytes, wire.DefaultMaxResult)
+	c.Limits.Items = cmp.Or(c.Limits.Items, 20_000)
 	c.Limits.Concurrent = cmp.Or(c.Limits.Concurrent, concurrent)
 	c.Limits.ConcurrentPerUser = cmp.Or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
 	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, sessions)

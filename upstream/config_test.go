@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		{"command", `{name: a, command: [npx, -y, x], env: {A: b}, dir: /, shared: true}`, nil},
 		{"all set", `{name: a, url: "https://x", transport: streamable, revision: "2025-06-18", headers: {Authorization: Bearer x},
 			prefix: "", enabled: false, timeout: {connect: 1s, call: 1m, total: 1h, ask: 1m, idle: 1m},
-			limits: {result_bytes: 1, concurrent: 1, sessions: 1, asks_per_user: 1, questions_per_minute: 100000}}`, nil},
+			limits: {result_bytes: 1, items: 100000, concurrent: 1, sessions: 1, asks_per_user: 1, questions_per_minute: 100000}}`, nil},
 		{"nothing", `{}`, []string{"name:", "url, command or skills"}},
 		{"both", `{name: a, url: "https://x", command: [x]}`, []string{"only one"}},
 		{"the gateway's own name", `{name: Gatehouse, url: "https://x"}`, []string{"name:", "the gateway's own"}},
@@ -59,6 +59,7 @@ func TestValidate(t *testing.T) {
 		{"questions", `{name: a, url: "https://x", limits: {questions_per_minute: 100001}}`, []string{"questions_per_minute:"}},
 		{"negative", `{name: a, url: "https://x", timeout: {call: -1s}, limits: {concurrent: -1}}`, []string{"call:", "concurrent:"}},
 		{"too large", `{name: a, url: "https://x", limits: {result_bytes: 9223372036854775807}}`, []string{"result_bytes:"}},
+		{"too many items", `{name: a, url: "https://x", limits: {items: 100001}}`, []string{"limits: items:"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var cfg upstream.Config

@@ -37,6 +37,7 @@ func TestPromisedDefaults(t *testing.T) {
 		{"`limits.sessions` 10000, processes 200", url.Limits.Sessions, 10_000},
 		{"processes 200", command.Limits.Sessions, 200}, // H/169
 		{"opened at an upstream at a time | 20, of one user* 10", pool.AtOnce, 20},
+		{"`limits.items` 20000,", url.Limits.Items, 20_000},
 		{"`limits.result_bytes` 16MiB; what it says of itself 1 MiB", url.Limits.ResultBytes, int64(16 << 20)},
 		{"what it says of itself 1 MiB", dialect.MaxHello, 1 << 20},
 		{"256 messages, 1 MiB of a call; 1000, 1 MiB of a subscription", transport.MaxQueued, 256},

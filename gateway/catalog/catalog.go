@@ -20,6 +20,9 @@ import (
 // warmUp is how long after the start lists wait for upstreams that have not answered yet.
 const warmUp = 2 * time.Second
 
+// upstreamItems is the default of Source.Items.
+const upstreamItems = 20_000
+
 // classWait is how long a list waits for the first look as the class of its client.
 const classWait = 2 * time.Second
 
@@ -53,6 +56,9 @@ type Source struct {
 	// SkillDir says that the source is a directory of skills. It has no tools, so its
 	// skills name their dependencies upstream/name.
 	SkillDir bool
+	// Items is how many items each list of the upstream may have; 0 for the default. Further ones
+	// are left out.
+	Items int
 	// SignInAt is the page where users sign in at the upstream with accounts of their own; "" for none.
 	SignInAt string
 }
@@ -126,6 +132,7 @@ type source struct {
 	// hasSession is Source.HasSession.
 	hasSession func(context.Context, *mcp.Call) bool
 	looks      *looks.Table
+	items      int  // see Source.Items
 	inherits   bool // its first state comes from the previous catalog
 }
 
@@ -181,7 +188,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[name] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps}
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}

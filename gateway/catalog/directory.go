@@ -160,7 +160,7 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 		scope, _ := reply.Result.Member("cacheScope")
 		ttl, public = min(ttl, max(milliseconds, 0)), public && scope.Text() == "public"
 		next, more := reply.Result.Member("nextCursor")
-		if !more || next.IsNull() || page == maxPages || len(out) >= maxSkillList {
+		if !more || next.IsNull() || page == maxEmpty || len(out) >= maxSkillList {
 			break
 		}
 		inner.Params = call.Params.With("cursor", next)

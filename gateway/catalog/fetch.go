@@ -100,7 +100,7 @@ func fetchList(ctx context.Context, w *watch, k kind) (fetched, error) {
 // fetchPages follows the cursors; midway says that an error occurred after the first page.
 func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway bool, err error) {
 	var params mcp.Raw
-	seen := make(map[string]bool)
+	seen, empty := make(map[string]bool), 0
 	for page := 1; ; page++ {
 		reply, err := w.request(ctx, k.method(), params)
 		if err != nil {
@@ -109,20 +109,22 @@ func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway boo
 		if reply.List == nil {
 			return fetched{}, false, mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered %s without a list", w.s.naming.upstream, k.method())
 		}
-		list.add(reply.List, page == 1)
+		list.add(reply.List, page == 1, w.s.items)
 		next := reply.List.Next
+		if len(reply.List.Items) == 0 {
+			empty++
+		}
 		switch {
-		case len(list.items) > maxItems, next != nil && len(list.items) == maxItems:
-			list.items = list.items[:maxItems]
-			list.cut = fmt.Sprintf("the list has more than %d items: the others are left out", maxItems)
-			return list, false, nil
 		case next == nil:
 			return list, false, nil
 		case seen[*next]:
 			list.cut = "a cursor of the list came twice: what is behind it is left out"
 			return list, false, nil
-		case page == maxPages:
-			list.cut = fmt.Sprintf("the list has more than %d pages: the others are left out", maxPages)
+		case empty > maxEmpty:
+			list.cut = fmt.Sprintf("the list has more than %d empty pages: what is behind them is left out", maxEmpty)
+			return list, false, nil
+		case list.behind >= w.s.items: // they are only counted
+			list.cut += ", and possibly more"
 			return list, false, nil
 		}
 		seen[*next] = true // "" is a valid cursor
@@ -130,10 +132,23 @@ func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway boo
 	}
 }
 
-// add appends a page. The list is fresh only as long as all of its pages, and private as
-// soon as one of them is.
-func (f *fetched) add(page *mcp.List, first bool) {
-	f.items = append(f.items, page.Items...)
+// add appends a page, up to this many items in all. The list is fresh only as long as all of its
+// pages, and private as soon as one of them is.
+func (f *fetched) add(page *mcp.List, first bool, most int) {
+	for _, item := range page.Items {
+		if f.size += len(item.Raw); f.behind > 0 || len(f.items) == most || f.size > maxList {
+			f.behind++
+			continue
+		}
+		f.items = append(f.items, item)
+	}
+	switch {
+	case f.behind == 0:
+	case len(f.items) == most:
+		f.cut = fmt.Sprintf("the list has more than %d items (limits.items of the upstream): %d are left out", most, f.behind)
+	default:
+		f.cut = fmt.Sprintf("the list has more than %d MiB: %d items are left out", maxList>>20, f.behind)
+	}
 	f.private = f.private || page.Private
 	if first || page.Expires.Before(f.expires) { // zero, unknown, is before all
 		f.expires = page.Expires

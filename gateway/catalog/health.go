@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -116,7 +117,7 @@ func (w *watch) dropStale() (dropped bool) {
 
 // publish makes the state visible to clients.
 func (w *watch) publish() {
-	was := w.state.state
+	was, wasCut := w.state.state, w.cut
 	w.state.state, w.state.failure, w.state.failed = StateUp, w.lost, w.lostTo
 	for _, b := range w.broken {
 		if w.state.failure == "" {
@@ -131,6 +132,11 @@ func (w *watch) publish() {
 			}
 		}
 	}
+	cut := w.state.cut()
+	if w.cut = len(cut) > 0; w.cut != wasCut && w.state.state == was && !w.quiet {
+		w.state.since = time.Now()
+		w.turn(cut)
+	}
 	if w.state.state != was && !w.quiet {
 		w.state.since = time.Now()
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("upstream", w.s.naming.upstream)}
@@ -141,13 +147,28 @@ func (w *watch) publish() {
 			level, attrs = slog.LevelInfo, append(attrs, slog.String("user", w.as.Caller.User()))
 		}
 		w.c.log.LogAttrs(context.Background(), level, "upstream is "+string(w.state.state), attrs...)
-		if w.c.turned != nil && w.s.users == nil {
-			w.c.turned(UpstreamView{
-				Name: w.s.naming.upstream, State: w.state.state, Since: w.state.since, LastError: w.state.failure, Failed: w.state.failed,
-			})
-		}
+		w.turn(cut)
 	}
 	w.show(w.state)
+}
+
+// turn tells that the upstream got into another state; cut is what is behind a bound.
+func (w *watch) turn(cut []Withheld) {
+	if w.c.turned != nil && w.s.users == nil {
+		w.c.turned(UpstreamView{
+			Name: w.s.naming.upstream, State: w.state.state, Since: w.state.since, LastError: w.state.failure, Failed: w.state.failed, Withheld: cut,
+		})
+	}
+}
+
+// cut returns what the upstream lists beyond a bound.
+func (k *sourceState) cut() (all []Withheld) {
+	for _, list := range k.lists {
+		if list != nil {
+			all = append(all, slices.DeleteFunc(slices.Clone(list.withheld), func(w Withheld) bool { return w.Behind == 0 })...)
+		}
+	}
+	return all
 }
 
 func (w *watch) tellFirst() {

@@ -13,11 +13,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds on the list of one upstream. Items beyond them are left out and logged.
+// Bounds on the list of one upstream, beside Source.Items. Items beyond them are left out and logged.
 const (
-	maxPages = 50
-	maxItems = 2000
-	maxItem  = 64 << 10 // bytes
+	maxEmpty = 50        // pages without an item
+	maxItem  = 64 << 10  // bytes
+	maxList  = 128 << 20 // bytes
 )
 
 // publicList is one list of one upstream in its public form, before it is merged with the
@@ -44,8 +44,9 @@ type entry struct {
 // Withheld is an item that clients do not see, and the reason.
 type Withheld struct {
 	List   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
-	Name   string // the upstream's name for it
+	Name   string // the upstream's name for it; "" for what is behind a bound
 	Reason string
+	Behind int // how many items are behind the bound, as far as they were counted
 }
 
 // fetched is one list of one upstream as received.
@@ -53,6 +54,8 @@ type fetched struct {
 	items   []mcp.Item
 	expires time.Time
 	private bool
+	size    int    // bytes of items
+	behind  int    // items that were left out because of a bound
 	cut     string // why the list is incomplete, "" if it is complete
 }
 
@@ -64,7 +67,7 @@ func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
 		s.skills = newSkillIndex(list.items)
 	}
 	if list.cut != "" {
-		s.withhold(k.String(), "", list.cut)
+		s.withheld = append(s.withheld, Withheld{List: k.String(), Reason: list.cut, Behind: max(list.behind, 1)})
 	}
 	room := maxSkillList
 	for _, item := range list.items {

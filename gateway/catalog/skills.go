@@ -216,7 +216,7 @@ func (s *snapshot) unlistedNeeds(e entry) (unlisted []Withheld) {
 			if s.mayBe(d.k, name) || s.perUser(name) {
 				continue
 			}
-			unlisted = append(unlisted, Withheld{listOfNeeds, e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
+			unlisted = append(unlisted, Withheld{List: listOfNeeds, Name: e.native, Reason: fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
 		}
 	}
 	return unlisted

@@ -18,9 +18,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// pageSize is the number of items on a page: as many as one upstream has at most, because some
-// clients read only the first page.
-const pageSize = maxItems
+// pageSize is the number of items on a page: more than people have, because some clients read only
+// the first page.
+const pageSize = 2000
 
 // target is what a public name leads to.
 type target struct {
@@ -218,7 +218,7 @@ func (s *snapshot) merge(k kind) {
 		sum := sha256.New()
 		for _, e := range list.entries {
 			if why := withhold(i, e); why != "" {
-				t.withheld[i] = append(t.withheld[i], Withheld{k.String(), e.native, why})
+				t.withheld[i] = append(t.withheld[i], Withheld{List: k.String(), Name: e.native, Reason: why})
 				continue
 			}
 			if k == resources || k == templates {

@@ -24,7 +24,7 @@ func TestStatus(t *testing.T) {
 		up.Tools != 2 || up.Prompts != 1 || up.Resources != 1 || up.ResourceTemplates != 1 {
 		t.Errorf("got %+v", up)
 	}
-	want := []Withheld{{"tools", "c d", errUnprintable.Error()}, {"resource templates", "{b}", errOpenScheme.Error()}}
+	want := []Withheld{{List: "tools", Name: "c d", Reason: errUnprintable.Error()}, {List: "resource templates", Name: "{b}", Reason: errOpenScheme.Error()}}
 	if len(up.Withheld) != 2 || up.Withheld[0] != want[0] || up.Withheld[1] != want[1] {
 		t.Errorf("withheld %+v", up.Withheld)
 	}

@@ -52,6 +52,7 @@ type watch struct {
 	told    func(kindSet)     // receives, at any time, the changes that the upstream reports
 	state   sourceState
 	counted bool              // the first answer or failure was reported
+	cut     bool              // a list is longer than it may be
 	quiet   bool              // it is not the upstream's own state
 	aside   map[string]*watch // the looks as classes of clients that declare less
 

@@ -372,20 +372,62 @@ func TestUpstreamCursors(t *testing.T) {
 		wantNames(t, c, mcp.MethodToolsList, "crm__a")
 		cut(t, c, "came twice")
 	})
-	bubble(t, "H/170 fifty pages at most", func(t *testing.T) {
-		s := pages(newServer("crm"), numbered(60)...)
-		c := start(t, Source{Upstream: s})
-		if n := c.Status()[0].Tools; n != maxPages || s.called(mcp.MethodToolsList) != maxPages {
-			t.Errorf("%d tools", n)
+	bubble(t, "H/170 a list of many pages", func(t *testing.T) {
+		c := start(t, Source{Upstream: pages(newServer("crm"), numbered(1200)...)})
+		if view := c.Status()[0]; view.Tools != 1201 || len(view.Withheld) != 0 {
+			t.Errorf("got %+v", view)
 		}
-		cut(t, c, "50 pages")
 	})
-	bubble(t, "H/170 two thousand items at most", func(t *testing.T) {
-		c := start(t, Source{Upstream: newServer("crm").tools(toolNames(2500)...)})
-		if n := c.Status()[0].Tools; n != maxItems {
+	bubble(t, "H/170 an endless list of empty pages", func(t *testing.T) {
+		s, n := newServer("crm"), 0
+		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			n++
+			next := fmt.Sprint(n)
+			return &mcp.Reply{List: &mcp.List{Next: &next}}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		cut(t, c, "50 empty pages")
+		if n != maxEmpty+1 {
+			t.Errorf("%d pages were asked for", n)
+		}
+	})
+	bubble(t, "H/170 more items than a list may have are counted", func(t *testing.T) {
+		for _, tt := range []struct {
+			most, has, tools, behind int
+			server                   *server
+			reason                   string
+		}{
+			{0, 25_000, 20_000, 5000, newServer("crm").tools(toolNames(25_000)...), "more than 20000 items (limits.items of the upstream): 5000 are left out"},
+			{10, 16, 10, 6, pages(newServer("crm"), numbered(15)...), "more than 10 items (limits.items of the upstream): 6 are left out"},
+			{10, 61, 10, 10, pages(newServer("crm"), numbered(60)...), "10 are left out, and possibly more"},
+		} {
+			var turned []UpstreamView
+			c := newCatalog(t, Config{}, Source{Upstream: tt.server, Items: tt.most})
+			c.turned = func(view UpstreamView) { turned = append(turned, view) }
+			running(t, c)
+			synctest.Wait()
+			if view := c.Status()[0]; view.Tools != tt.tools || view.State != StateUp || len(view.Withheld) != 1 || view.Withheld[0].Behind != tt.behind {
+				t.Errorf("got %+v", view)
+			}
+			cut(t, c, tt.reason)
+			if last := turned[len(turned)-1]; len(turned) != 2 || len(last.Withheld) != 1 {
+				t.Errorf("told of %+v", turned)
+			}
+		}
+	})
+	bubble(t, "H/170 a list of more bytes than there may be", func(t *testing.T) {
+		items := make([]mcp.Item, 2200)
+		for i := range items {
+			name := fmt.Sprintf("t%04d", i)
+			items[i] = mcp.Item{Name: name, Raw: mcp.Raw(`{"name":"` + name + `","inputSchema":{"type":"object"},"description":"` + strings.Repeat("x", maxItem-100) + `"}`)}
+		}
+		s := newServer("crm")
+		s.items[mcp.MethodToolsList] = items
+		c := start(t, Source{Upstream: s})
+		if n := c.Status()[0].Tools; n < 2048 || n > 2060 {
 			t.Errorf("%d tools", n)
 		}
-		cut(t, c, "2000 items")
+		cut(t, c, "more than 128 MiB")
 	})
 	bubble(t, "H/170 64 KiB a definition at most", func(t *testing.T) {
 		s := newServer("crm").has(mcp.MethodToolsList, tool("ok"), `{"name":"big","description":"`+strings.Repeat("x", maxItem)+`"}`)

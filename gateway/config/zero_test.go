@@ -72,6 +72,7 @@ var zeroKeys = map[string]string{
 	"upstreams[].limits.concurrent":           "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].limits.concurrent_per_user":  "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].limits.questions_per_minute": "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].limits.items":                "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].limits.result_bytes":         "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].limits.sessions":             "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].results.inline":              "upstreams: [{name: a, url: https://a.example, results: {%s}}]",

@@ -59,7 +59,10 @@ type Missing struct {
 }
 
 // Broken is something that a server offers and no client is shown.
-type Broken struct{ Upstream, What, Name, Reason string }
+type Broken struct {
+	Upstream, What, Name, Reason string
+	Behind                       int // see catalog.Withheld
+}
 
 // Certificate is a file of certificates of the configuration.
 type Certificate struct {

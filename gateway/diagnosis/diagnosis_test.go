@@ -116,8 +116,9 @@ func TestFindings(t *testing.T) {
 		}, "critical pin crm ", "1 thing ", "people cannot see", "before anybody uses"},
 		{"deceit", func(f *Facts) { f.Deceits = []deceits.Deceit{{Upstream: "crm", Text: "tool a: hidden"}} }, "warning deceit crm ", "may deceive", "tool a: hidden.", "deny it in policy"},
 		{"left out", func(f *Facts) {
-			f.Broken = []Broken{{"crm", "tool", "a", "no schema"}, {"crm", "tool", "b", "x"}, {"crm", "tool", "c", "x"}, {"crm", "tool", "d", "x"}}
+			f.Broken = []Broken{{"crm", "tool", "a", "no schema", 0}, {"crm", "tool", "b", "x", 0}, {"crm", "tool", "c", "x", 0}, {"crm", "tool", "d", "x", 0}}
 		}, "notice left-out crm ", "4 items of crm", "tool a (no schema), tool b (x), tool c (x) and 1 other.", "corrected"},
+		{"beyond a bound", func(f *Facts) { f.Broken = []Broken{{"crm", "tools", "", "the list is too long", 8000}} }, "notice left-out crm ", "8000 items of crm", "the list is too long", ""},
 		{"stopping", func(f *Facts) { f.Stopping = true }, "notice stopping  ", "stopping", "", "Nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

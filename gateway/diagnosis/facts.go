@@ -13,11 +13,13 @@ import (
 func BrokenOf(now servers.Now) (all []Broken) {
 	for i, view := range now.Views {
 		for n, w := range servers.Withheld(view, now.Members[i].Server.Status()) {
-			what := w.List
-			if n >= len(view.Withheld) { // the server's own
-				what = strings.TrimSuffix(what, "s")
+			one := Broken{Upstream: view.Name, What: w.List, Name: w.Name, Reason: w.Reason}
+			if n < len(view.Withheld) {
+				one.Behind = view.Withheld[n].Behind
+			} else { // the server's own
+				one.What = strings.TrimSuffix(one.What, "s")
 			}
-			all = append(all, Broken{Upstream: view.Name, What: what, Name: w.Name, Reason: w.Reason})
+			all = append(all, one)
 		}
 	}
 	return all

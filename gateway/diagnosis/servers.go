@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
+	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -68,7 +69,8 @@ var stages = map[string]string{
 	upstream.StageLogin:     "It did not accept the credential",
 	upstream.StageHandshake: "It did not answer as an MCP server",
 	upstream.StageCall:      "A call failed",
-	"list":                  "It does not answer lists",
+	servers.StageList:       "It does not answer lists",
+	servers.StageBound:      "It lists more than it may",
 }
 
 // nextFor is the next step after a failure at a stage.
@@ -79,6 +81,8 @@ func nextFor(u admin.Upstream, stage string) string {
 		return "Run its command by hand on this machine: it does not start, or ends at once."
 	case stage == upstream.StageConnect:
 		return "Start the server, or correct its url: nothing answers there."
+	case stage == servers.StageBound:
+		return "Raise limits.items of the upstream if its clients need all of it."
 	case stage == upstream.StageResolve:
 		return "Correct the host in its url: this machine does not know it."
 	case stage == upstream.StageTLS:
@@ -161,12 +165,14 @@ func deceiving(f Facts) []admin.Finding {
 func broken(f Facts) []admin.Finding {
 	return byServer(f.Broken, func(b Broken) string { return b.Upstream }, func(server string, found []Broken) admin.Finding {
 		var names []string
+		items := 0
 		for _, b := range found {
 			names = append(names, fmt.Sprintf("%s %s (%s)", b.What, b.Name, b.Reason))
+			items += max(b.Behind, 1)
 		}
 		return admin.Finding{
 			Severity: admin.Notice, Kind: "left-out", Subject: server, Look: "/api/v1/upstreams",
-			What:  fmt.Sprintf("%s of %s cannot be offered.", count(int64(len(found)), "item", "items"), server),
+			What:  fmt.Sprintf("%s of %s cannot be offered.", count(int64(items), "item", "items"), server),
 			Cause: few(names) + ".",
 			Next:  "Have the server corrected: the other things that it offers are not affected.",
 		}

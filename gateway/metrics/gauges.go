@@ -70,7 +70,7 @@ func (write sample) upstreams(all []Upstream) {
 		write("gatehouse_skills_broken", "Skills of an upstream, and files of skills, that are left out because they are broken; the log and gatehouse check say which and why.", float64(len(status.SkippedSkills)), "upstream", name)
 		withheld := make(map[string]int)
 		for _, w := range view.Withheld {
-			withheld[w.List]++
+			withheld[w.List] += max(w.Behind, 1)
 		}
 		for i, count := range []int{view.Tools, view.Prompts, view.Resources, view.ResourceTemplates, view.Skills} {
 			write("gatehouse_upstream_items", "Items of an upstream that clients can be shown, by list.", float64(count), "upstream", name, "list", listNames[i])

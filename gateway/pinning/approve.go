@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
@@ -21,14 +22,7 @@ type Wanted struct {
 func (f Finding) Diff(lock pin.Lock) string { return f.change(lock).Diff() }
 
 func (f Finding) change(lock pin.Lock) pin.Change {
-	change := pin.Change{Kind: f.Kind, Name: f.Name}
-	for _, d := range lock[f.Upstream] {
-		if d.Kind == f.Kind && d.Name == f.Name {
-			change.Was = append(change.Was, d.Raw)
-		}
-	}
-	change.Is = append(change.Is, f.Definition)
-	return change
+	return pin.Change{Kind: f.Kind, Name: f.Name, Was: lock.Approved(f.Upstream, f.Kind, f.Name), Is: []mcp.Raw{f.Definition}}
 }
 
 // Approve approves definitions that were seen, all or none: it changes the lock, and writes it to a

@@ -14,8 +14,11 @@ import (
 // mostChanges bounds the changes that are kept of a server.
 const mostChanges = 100
 
-// StageList is the stage of a failure if calls succeed but lists do not.
-const StageList = "list"
+// Stages of failures of lists, while calls succeed.
+const (
+	StageList  = "list"  // a list does not come
+	StageBound = "bound" // a list is longer than it may be
+)
 
 // Book has a Server for each name. A nil Book has none: nobody asks for them.
 type Book struct {
@@ -244,6 +247,13 @@ func StateOf(view catalog.UpstreamView, status upstream.Status) (state upstream.
 		state, since = upstream.StateDegraded, view.Since
 		if last.Error == "" || last.At.Before(view.Since) {
 			last = upstream.Failure{At: view.Since, Name: view.Failed, Stage: StageList, Error: view.LastError}
+		}
+	case catalog.StateUp:
+		for _, w := range view.Withheld {
+			if w.Behind > 0 {
+				state, since = upstream.StateDegraded, view.Since
+				last = upstream.Failure{At: view.Since, Name: failure.ItemWithheld, Stage: StageBound, Error: w.List + ": " + w.Reason}
+			}
 		}
 	}
 	return state, since, last

@@ -65,9 +65,12 @@ func TestTimeline(t *testing.T) {
 		t.Error("enabling says the wrong thing")
 	}
 	s.Listed(listed(catalog.StateUp, 0, ""))
+	more := listed(catalog.StateUp, 0, "")
+	more.Withheld = []catalog.Withheld{{List: "tools", Reason: "too many", Behind: 8000}}
+	s.Listed(more)
 	want := []string{
 		"connecting", "ready", "degraded: tools/list: slow", "ready", "down: refused", "connecting, reconnected by alice", "ready",
-		"disabled, disabled by bob", "connecting, enabled by carol", "ready",
+		"disabled, disabled by bob", "connecting, enabled by carol", "ready", "degraded: tools: too many",
 	}
 	if got := states(s); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

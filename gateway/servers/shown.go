@@ -175,7 +175,7 @@ func (n Now) pinning(name string, m Member) admin.Pinning {
 // Withheld returns what clients do not see of a server.
 func Withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.WithheldItem) {
 	for _, w := range view.Withheld {
-		all = append(all, admin.WithheldItem(w))
+		all = append(all, admin.WithheldItem{List: w.List, Name: w.Name, Reason: w.Reason})
 	}
 	for _, tool := range slices.Sorted(maps.Keys(status.DroppedTools)) {
 		all = append(all, admin.WithheldItem{List: "tools", Name: tool, Reason: status.DroppedTools[tool]})

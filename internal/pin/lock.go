@@ -20,7 +20,7 @@ const MaxBytes = 64 << 20
 // version is the format that is written. Others are refused.
 const version = 1
 
-// Lock is what an operator has approved, by the names of upstreams. The file has the
+// Lock is what an operator has approved, by the names of upstreams, sorted. The file has the
 // definitions themselves beside their digests, so that a change of it can be reviewed like one
 // of a program.
 type Lock map[string][]Definition
@@ -157,16 +157,34 @@ func Compare(approved, now []Definition) (changes []Change) {
 
 // Add approves one more definition of something, beside those that are approved.
 func (l Lock) Add(upstream string, d Definition) {
-	l[upstream] = append(slices.Clone(l[upstream]), d)
-	slices.SortFunc(l[upstream], compare)
+	at, _ := slices.BinarySearchFunc(l[upstream], d, compare)
+	l[upstream] = slices.Insert(l[upstream], at, d)
 }
 
 // Approve makes a change the approved state of an upstream.
 func (l Lock) Approve(upstream string, c Change) {
-	kept := slices.DeleteFunc(slices.Clone(l[upstream]), func(d Definition) bool { return d.Kind == c.Kind && d.Name == c.Name })
+	from, to := l.find(upstream, c.Kind, c.Name)
+	l[upstream] = slices.Delete(l[upstream], from, to)
 	for _, raw := range c.Is {
-		kept = append(kept, Definition{c.Kind, c.Name, raw})
+		l.Add(upstream, Definition{c.Kind, c.Name, raw})
 	}
-	slices.SortFunc(kept, compare)
-	l[upstream] = kept
+}
+
+// Approved returns what is approved of something.
+func (l Lock) Approved(upstream string, kind Kind, name string) (all []mcp.Raw) {
+	from, to := l.find(upstream, kind, name)
+	for _, d := range l[upstream][from:to] {
+		all = append(all, d.Raw)
+	}
+	return all
+}
+
+// find returns where the definitions of something are.
+func (l Lock) find(upstream string, kind Kind, name string) (from, to int) {
+	all := l[upstream]
+	from, _ = slices.BinarySearchFunc(all, Definition{Kind: kind, Name: name}, compare) // no text comes first
+	for to = from; to < len(all) && all[to].Kind == kind && all[to].Name == name; {
+		to++
+	}
+	return from, to
 }

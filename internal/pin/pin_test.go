@@ -157,7 +157,7 @@ func TestCompare(t *testing.T) {
 	was := []Definition{tool("same", "x"), tool("changed", "x"), tool("gone", "x"), tool("two", "a"), tool("two", "b")}
 	is := []Definition{tool("new", "x"), tool("same", "x"), tool("changed", "y"), tool("two", "b")}
 	var got []string
-	lock := Lock{"crm": was}
+	lock := Lock{"crm": slices.SortedFunc(slices.Values(was), compare)}
 	for _, c := range Compare(was, is) {
 		got = append(got, c.Word()+" "+c.Name)
 		lock.Approve("crm", c)

@@ -15,8 +15,8 @@ import (
 
 // Bounds on what is remembered of a server's tools, and on listing them again.
 const (
-	maxTools     = 10000
-	maxToolPages = 50
+	maxTools     = 10000 // with parameters in headers, and tools that were dropped
+	maxToolPages = 1000
 )
 
 // tools is what the HTTP headers of a call depend on: which arguments of a stateless
@@ -58,7 +58,7 @@ func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
 			continue
 		}
 		delete(t.dropped, item.Name)
-		if _, known := t.known[item.Name]; known || len(t.known) < maxTools {
+		if _, known := t.known[item.Name]; known || len(headers) > 0 && len(t.known) < maxTools {
 			t.known[item.Name] = tool{params: headers, round: t.round}
 		}
 		kept = append(kept, item)

@@ -137,7 +137,7 @@ type stage struct {
 
 // Bounds on walking through the caller's tools.
 const (
-	maxPages = 100
+	maxPages = 1000
 	maxWalks = 3 // a list may change between two pages
 )
 

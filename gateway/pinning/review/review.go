@@ -79,13 +79,8 @@ func Seen(cfg config.Config, seen []admin.Pin) (*Review, error) {
 
 // seen returns the change that a gateway has seen. With more, what is approved stays approved.
 func (r *Review) seen(p admin.Pin, more bool) Change {
-	change := pin.Change{Kind: pin.Kind(p.List), Name: p.Name, Is: []mcp.Raw{pin.Canonical(p.Definition)}}
-	for _, d := range r.lock[p.Upstream] {
-		if d.Kind == change.Kind && d.Name == change.Name {
-			change.Was = append(change.Was, d.Raw)
-		}
-	}
-	return Change{change, more}
+	was := r.lock.Approved(p.Upstream, pin.Kind(p.List), p.Name)
+	return Change{pin.Change{Kind: pin.Kind(p.List), Name: p.Name, Was: was, Is: []mcp.Raw{pin.Canonical(p.Definition)}}, more}
 }
 
 // Open reads the lock file, which may be missing.
