@@ -64,6 +64,9 @@ func TestOutcomes(t *testing.T) {
 		{"unreachable", t.Context(), nil, fmt.Errorf("wrapped: %w", mcp.Errorf(failure.UpstreamDown, "x")), "upstream"},
 		{"late", t.Context(), nil, mcp.Errorf(failure.UpstreamTimeout, "x"), "upstream"},
 		{"draining", t.Context(), nil, mcp.Errorf(failure.UpstreamClosing, "x"), "unavailable"},
+		{"an account is needed", t.Context(), nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "x"), "sign-in-needed"},
+		{"nobody approved", t.Context(), nil, mcp.Errorf(failure.ApprovalTimeout, "x"), "not-approved"},
+		{"the user declined", t.Context(), nil, mcp.Errorf(failure.ApprovalDeclined, "x"), "not-approved"},
 		{"the server's own", t.Context(), nil, mcp.Relayed(-32000, "x", nil), "error"},
 		{"the server's internal error", t.Context(), nil, mcp.Relayed(mcp.CodeInternal, "x", nil), "error"},
 	}

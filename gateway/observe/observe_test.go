@@ -255,3 +255,17 @@ func TestRecordingNothingCostsNothing(t *testing.T) {
 		t.Errorf("%v allocations without a recorder, %v with one that records nothing", without, off)
 	}
 }
+
+// TestToolError: a tool that fails has an outcome of its own, with the beginning of what it says.
+func TestToolError(t *testing.T) {
+	call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "crm__export", Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
+	reply := &mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"login failed: password=hunter2"}],"isError":true}`)}
+	lines := logged(t, slog.LevelInfo, call, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		c.Reached()
+		c.Verdict.Answered(c.Method, reply, nil)
+		return reply, nil
+	}, t.Context())
+	if got := lines[0]; got["outcome"] != "tool-error" || got["server_error"] != "login failed: password=<redacted>" {
+		t.Errorf("got %v", got)
+	}
+}
