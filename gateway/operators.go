@@ -274,5 +274,6 @@ func reloaded(g *Gateway) (admin.Reload, error) {
 	if errors.Is(err, admin.ErrNoFile) || errors.Is(err, ErrNotRunning) {
 		return admin.Reload{}, err
 	}
-	return admin.Reload{Applied: err == nil, Revision: g.ReloadStatus().Revision, Problems: settings.Problems(err)}, nil
+	state := settingsOf(g).State()
+	return admin.Reload{Applied: err == nil, Revision: state.Revision, Problems: settings.Problems(err), Pending: state.Pending}, nil
 }

@@ -72,7 +72,7 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 	g.mu.Lock()
 	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
 	if err == nil {
-		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, l.Revision
+		g.reloaded.Loaded, g.reloaded.Revision, g.reloaded.Pending = g.reloaded.Tried, l.Revision, l.Pending
 	}
 	g.mu.Unlock()
 	settingsOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)

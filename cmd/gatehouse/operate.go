@@ -136,14 +136,14 @@ func newReload() *cobra.Command {
 				return err
 			}
 		}
-		if !answer.Applied {
-			for _, p := range answer.Problems {
-				place := ""
-				if p.File != "" {
-					place = fmt.Sprintf("%s:%d: ", p.File, p.Line)
-				}
-				fmt.Fprintln(cmd.ErrOrStderr(), shown(place+p.Message))
+		for _, p := range slices.Concat(answer.Problems, answer.Pending) {
+			place := ""
+			if p.File != "" {
+				place = fmt.Sprintf("%s:%d: ", p.File, p.Line)
 			}
+			fmt.Fprintln(cmd.ErrOrStderr(), shown(place+p.Message))
+		}
+		if !answer.Applied {
 			return errors.New("not reloaded: nothing was changed")
 		}
 		if o.asJSON {

@@ -151,6 +151,8 @@ type Reload struct {
 	Revision string `json:"revision,omitempty"` // of the configuration that holds
 	// Problems are why nothing was changed.
 	Problems []Problem `json:"problems,omitempty"`
+	// Pending are the keys that wait for a restart.
+	Pending []Problem `json:"pending_restart,omitempty"`
 }
 
 // Problem is one thing that is wrong with a configuration. Line is 0 if it has none.
@@ -215,7 +217,9 @@ type State struct {
 	Loaded   time.Time `json:"loaded"`
 	Tried    time.Time `json:"tried"`
 	// Problems are why the file as it is now is not in use.
-	Problems []Problem        `json:"problems,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
+	// Pending are the keys that wait for a restart.
+	Pending  []Problem        `json:"pending_restart,omitempty"`
 	Listen   string           `json:"listen"`
 	Endpoint string           `json:"endpoint"`
 	Auth     string           `json:"auth"`

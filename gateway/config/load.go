@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -21,13 +20,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
-	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
-	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // MaxBytes bounds the configuration file, in bytes.
@@ -50,6 +47,7 @@ func Load(file string) (cfg Config, warnings []Problem, err error) {
 type Loaded struct {
 	Config   Config
 	Warnings []Problem
+	Pending  []Problem         // the keys that wait for a restart, as warnings, too
 	Revision string            // the first digits of the file's SHA-256
 	Places   map[string]string // of the rules of policy by their names, file:line
 	Text     []byte            // nil if the file cannot be read
@@ -57,8 +55,8 @@ type Loaded struct {
 	files []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
 }
 
-// Read is Load with all that was found. If holds, the current configuration, is given, a change that needs a
-// restart is an error, too.
+// Read is Load with all that was found. If holds, the current configuration, is given, keys that only a
+// restart can change stay as they are there.
 func Read(file string, holds *Config) (Loaded, error) {
 	data, _, this, err := strictyaml.SeeFile(file, MaxBytes)
 	if err != nil {
@@ -104,9 +102,6 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: env}, &cfg)
 	problems := d.Problems()
 	l.Warnings, l.files = d.Warnings(), d.Files()
-	if len(problems) == 0 && holds != nil {
-		problems = d.Locate(cfg.WithDefaults().NeedsRestart(*holds))
-	}
 	if len(problems) > 0 {
 		return l, &Error{Problems: problems}
 	}
@@ -115,6 +110,14 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 		return l, err
 	}
 	cfg.Written = d.Written()
+	if holds != nil {
+		now, waiting := cfg.UntilRestart(*holds)
+		l.Pending = d.Locate(waiting)
+		if misfits := d.Locate(now.Validate()); len(misfits) > 0 && waiting != nil {
+			return l, &Error{Problems: append(misfits, l.Pending...)}
+		}
+		cfg, l.Warnings = now, append(l.Warnings, l.Pending...)
+	}
 	l.Config, l.Places = cfg, rulePlaces(file, cfg, d)
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))
@@ -176,54 +179,6 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	d.Check(cfg.Validate())
 	d.Doubt(cfg.doubts())
 	return d
-}
-
-// NeedsRestart returns the changes against the current configuration that only a restart can
-// apply, each prefixed with its key. Both configurations have defaults.
-func (c Config) NeedsRestart(holds Config) error {
-	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
-		c.PublicURL = holds.PublicURL // follows from listen, which is reported
-	}
-	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
-	var found problems.List
-	for _, key := range []struct {
-		name      string
-		now, then any
-	}{
-		{"listen", holds.Listen, c.Listen},
-		{"public_url", holds.PublicURL, c.PublicURL},
-		{"sessions", withoutUser(holds.Sessions), withoutUser(c.Sessions)},
-		{"vault", holds.Vault, c.Vault},
-		{"replicas", holds.Replicas, c.Replicas},
-		{"http", holds.HTTP, c.HTTP},
-		{"connections", holds.Connections, c.Connections},
-		{"admin", withoutOperators(holds.Admin), withoutOperators(c.Admin)},
-		{"telemetry", holds.Telemetry, c.Telemetry},
-	} {
-		found.When(!reflect.DeepEqual(key.now, key.then),
-			"%s: changes with a restart only: restart the gateway, or take the change back to reload the rest", key.name)
-	}
-	return found.Err()
-}
-
-// withoutUser returns the section without the parts that a reload can change.
-func withoutUser(c session.Config) session.Config {
-	c.Redis = c.Redis.WithoutUser()
-	return c
-}
-
-// withoutOperators returns the section without the parts that a reload can change: only whether
-// there are an API and a console cannot change.
-func withoutOperators(c console.Section) console.Section {
-	c.Console.Save = false
-	if !c.API.IsZero() {
-		c.API = admin.Config{Loopback: "some"}
-	}
-	if !c.Console.IsZero() {
-		c.Console = console.Config{Loopback: "some"}
-	}
-	c.Rules = nil
-	return c
 }
 
 // File is the file of the configuration.

@@ -127,6 +127,24 @@ func refusedReload(f Facts) []admin.Finding {
 	return []admin.Finding{found}
 }
 
+// pendingRestart finds keys of the configuration that hold only after a restart.
+func pendingRestart(f Facts) []admin.Finding {
+	if len(f.State.Pending) == 0 {
+		return nil
+	}
+	var keys []string
+	for _, p := range f.State.Pending {
+		key, _, _ := strings.Cut(p.Message, ":")
+		keys = append(keys, key)
+	}
+	return []admin.Finding{{
+		Severity: admin.Warning, Kind: "restart", Subject: f.State.Pending[0].File, Since: since(f.State.Loaded), Look: "/api/v1/config",
+		What:  fmt.Sprintf("Changes of the configuration wait for a restart: %s.", strings.Join(keys, ", ")),
+		Cause: "Only a restart can change these keys. The rest of the file holds.",
+		Next:  "Restart this replica, or take the changes back.",
+	}}
+}
+
 // certificates finds those that have ended, or end soon.
 func certificates(f Facts) (all []admin.Finding) {
 	for _, c := range f.Certificates {

@@ -69,5 +69,6 @@ type store struct {
 // configuration is the state of the configuration file.
 type configuration struct {
 	settings.Status
-	Problems []string `json:"problems,omitempty"` // why the current file is not in use
+	Problems []string `json:"problems,omitempty"`        // why the current file is not in use
+	Pending  []string `json:"pending_restart,omitempty"` // the keys of the file that wait for a restart
 }

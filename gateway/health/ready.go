@@ -136,5 +136,8 @@ func (d *Desk) configuration() *configuration {
 	if c.Err != nil {
 		c.Problems = strings.Split(c.Err.Error(), "\n")
 	}
+	for _, p := range c.Status.Pending {
+		c.Pending = append(c.Pending, p.Path)
+	}
 	return c
 }

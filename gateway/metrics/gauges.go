@@ -116,6 +116,7 @@ func (write sample) sessions(now Facts) {
 func (write sample) process(now Facts) {
 	status := now.Config
 	write("gatehouse_config_last_reload_successful", "1 if the configuration file was good when it was read last, 0 if it was refused and the one before holds.", truth(status.Err == nil))
+	write("gatehouse_config_pending_restart", "Keys of the configuration file that hold only after a restart.", float64(len(status.Pending)))
 	write("gatehouse_config_last_reload_success_timestamp_seconds", "When the configuration that holds was read, in seconds since 1970.", unixSeconds(status.Loaded))
 	write("gatehouse_config_info", "Always 1: the first 12 digits of the SHA-256 of the configuration file that holds (sha256sum tells the same); empty without a file.", 1, "revision", status.Revision)
 	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.", truth(now.Draining))

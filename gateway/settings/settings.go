@@ -40,12 +40,15 @@ type Status struct {
 	// Tried is when the file was last read. Err is why it was not applied; nil if it was.
 	Tried time.Time `json:"tried"`
 	Err   error     `json:"-"`
+	// Pending are the keys of the current file that wait for a restart.
+	Pending []config.Problem `json:"-"`
 }
 
 // State returns what the configuration that holds means.
 func (d Desk) State() admin.State {
 	status, state := d.Status(), d.Now().Summary().State
 	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
+	state.Pending = Problems(&config.Error{Problems: status.Pending})
 	return state
 }
 
@@ -171,8 +174,10 @@ func (d Desk) Check(draft string, blind bool) (c admin.ConfigCheck) {
 			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
 		}
 		next, err = config.ReadBlindly("", text, nil)
-		if restart := next.Config.WithDefaults().NeedsRestart(before); err == nil && restart != nil {
-			err = strictyaml.Unplaced(restart)
+		if err == nil {
+			var pending error
+			next.Config, pending = next.Config.UntilRestart(before)
+			next.Warnings = append(next.Warnings, strictyaml.Unplaced(pending).Problems...)
 		}
 	case d.File == nil:
 		next, err = config.ReadText("", text, &before, os.LookupEnv)
@@ -221,7 +226,8 @@ func (d Desk) Save(draft, revision string) (admin.Reload, error) {
 	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
 		err = fmt.Errorf("nothing was changed: %w", err)
 	}
-	return admin.Reload{Applied: err == nil, Revision: d.Status().Revision}, err
+	state := d.State()
+	return admin.Reload{Applied: err == nil, Revision: state.Revision, Pending: state.Pending}, err
 }
 
 // InForce returns the configuration that holds. If it is still in its file, references in it are

@@ -1,6 +1,7 @@
 package redisdb
 
 import (
+	"cmp"
 	"strings"
 	"sync/atomic"
 
@@ -16,14 +17,20 @@ func (u *user) credentials() (username, password string) {
 }
 
 func (u *user) set(c Config) {
-	p, _ := c.place() // Open has validated it
-	if c.Username != "" {
-		p.username = c.Username
-	}
-	if c.Password != "" {
-		p.password = string(c.Password)
-	}
-	u.now.Store(&[2]string{p.username, p.password})
+	username, password := c.credentials()
+	u.now.Store(&[2]string{username, password})
+}
+
+func (c Config) credentials() (username, password string) {
+	p, _ := c.place() // it is valid
+	return cmp.Or(c.Username, p.username), cmp.Or(string(c.Password), p.password)
+}
+
+// WithUserOf returns the configuration with the user and password of another one.
+func (c Config) WithUserOf(other Config) Config {
+	username, password := other.credentials()
+	c.Username, c.Password = username, mcp.Secret(password)
+	return c
 }
 
 // SetUser sets the user and password for new connections. Open connections keep theirs.
