@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
@@ -33,6 +34,27 @@ func Inspector(version string, log *slog.Logger) trial.Inspect {
 		defer cancel()
 		return errors.Join(err, g.stop(closing), closeAll(closing, g.members))
 	}
+}
+
+// Buildable returns why no gateway can be made of a valid configuration, whatever it connects to.
+func Buildable(cfg config.Config) error {
+	log := slog.New(slog.DiscardHandler)
+	accounts, err := vault.New(cfg.Vault, vault.Deps{Log: log})
+	if err != nil {
+		return err
+	}
+	accounts.Close()
+	with, err := newServices(inMemory(metrics.New("", false)), "", nil, nil, log)
+	if err != nil {
+		return err
+	}
+	g, err := newGraph(cfg.WithDefaults(), with, nil)
+	if err != nil {
+		return err
+	}
+	g.looks.Close()
+	g.discard(nil)
+	return nil
 }
 
 func (g *graph) seen() trial.Seen {

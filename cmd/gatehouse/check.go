@@ -19,13 +19,15 @@ import (
 
 func newCheck() *cobra.Command {
 	var file, view string
-	var connect bool
+	var connect, given bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
 		Short: "Say what a configuration means, or everything that is wrong with it",
-		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
-			"Directories of skills are read. With --connect it also connects to Redis, to each\n" +
+		Long: "Reads a configuration and prints what it means, or every problem with its line: what\n" +
+			"serve would refuse, without ports that are in use. Directories of skills are read. With\n" +
+			"--offline-secrets it takes the values of references, and the files that the configuration\n" +
+			"names, for given, as where there are none of them. With --connect it also connects to Redis, to each\n" +
 			"issuer and to each upstream, prints what it found and how known clients sign in at\n" +
 			"each issuer, and warns of what known clients cut or refuse. With --view it then\n" +
 			"prints what a view shows, by the names that its clients see, to a user who may use\n" +
@@ -35,19 +37,30 @@ func newCheck() *cobra.Command {
 			if view != "" && !connect {
 				return errors.New("--view needs --connect: only the upstreams know what a view shows")
 			}
-			cfg, warnings, err := config.Load(file)
-			out := cmd.OutOrStdout()
-			for _, w := range warnings {
+			if given && connect {
+				return errors.New("--offline-secrets and --connect: only one of them can be given")
+			}
+			read := (&config.File{Path: file}).Load
+			if given {
+				read = func(*config.Config) (config.Loaded, error) { return config.ReadGiven(file) }
+			}
+			l, err := read(nil)
+			out, cfg := cmd.OutOrStdout(), l.Config
+			for _, w := range l.Warnings {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
 			}
 			if err != nil {
 				return err
 			}
-			described, err := cfg.CheckDescriptions()
-			if err != nil {
+			if given {
+				fmt.Fprintln(out, "no problems; references, and files that the configuration names, were not looked at")
+				return nil
+			}
+			if err := gateway.Buildable(cfg); err != nil {
 				return err
 			}
-			if _, err := config.NeededLock(cfg); err != nil {
+			described, err := cfg.CheckDescriptions()
+			if err != nil {
 				return err
 			}
 			printSummary(out, cfg.Summary(), described)
@@ -69,6 +82,7 @@ func newCheck() *cobra.Command {
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().StringVar(&view, "view", "", "say what the view with this `NAME` shows")
+	cmd.Flags().BoolVar(&given, "offline-secrets", false, "take references and named files for given")
 	cmd.Flags().BoolVar(&connect, "connect", false, "connect to Redis, issuers and upstreams too")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long --connect waits")
 	return cmd

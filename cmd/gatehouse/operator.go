@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,31 +73,31 @@ func (o *operator) find() error {
 		o.url = strings.TrimSuffix(o.url, "/")
 		return nil
 	}
-	cfg, _, err := config.Load(o.config)
-	if err != nil {
-		return err
-	}
-	if cfg.Admin.API.IsZero() {
+	section, bad := config.Operators(o.config)
+	host, port, err := net.SplitHostPort(section.Listen)
+	switch {
+	case section.API.IsZero() && bad == nil:
 		return fmt.Errorf("%s has no admin.api: see docs/admin-api.md", o.config)
-	}
-	host, port, err := net.SplitHostPort(cfg.Admin.Listen)
-	if err != nil {
-		return err
+	case err != nil:
+		return cmp.Or(bad, err)
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	o.url = "http://" + net.JoinHostPort(host, port)
-	if o.token != "" || cfg.Admin.API.Loopback == o.role {
+	if o.token != "" || section.API.Loopback == o.role {
 		return nil
 	}
-	for _, t := range cfg.Admin.API.Tokens {
+	for _, t := range section.API.Tokens {
 		if o.token == "" || t.Role == o.role {
 			o.token = string(t.Secret)
 		}
 		if t.Role == o.role {
 			break
 		}
+	}
+	if o.token == "" {
+		return bad
 	}
 	return nil
 }

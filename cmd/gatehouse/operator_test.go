@@ -167,6 +167,15 @@ func TestOperators(t *testing.T) {
 			t.Errorf("%q: exit code %d\n%s%s\nwant %d\n%s\n%s", tt.args, code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
 		}
 	}
+	missing := "sessions: {key: \"${env:NOT_SET_HERE}\"}\n" // of another section
+	o.write(t, o.text+missing)
+	if stdout, stderr, code := o.run("upstreams"); code != 0 {
+		t.Errorf("secrets that the command does not need are missing: %d %s%s", code, stdout, stderr)
+	}
+	o.write(t, strings.Replace(o.text, operatorToken, "\"${env:NOT_SET_HERE}\"", 1)+missing)
+	if _, stderr, code := o.run("reload"); code != 1 || !strings.Contains(stderr, "admin.api.tokens[0]") || strings.Contains(stderr, "sessions") {
+		t.Errorf("its own token is missing: %d %s", code, stderr)
+	}
 	o.write(t, o.text+"none: 1\n")
 	var out2, problems bytes.Buffer
 	url := regexp.MustCompile(`listen: "(.*)"`).FindStringSubmatch(o.text)[1]

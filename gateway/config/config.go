@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -133,6 +134,7 @@ func (c Config) Validate() error {
 	} else {
 		found.At("listen", c.Auth.CheckListener(c.Listen))
 	}
+	found.Join(c.checkAddresses()...)
 	found.At("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
 		found.At("public_url", err)
@@ -248,6 +250,29 @@ func checkListen(listen string) error {
 		return fmt.Errorf("port %q: want a number from 0 to 65535", port)
 	}
 	return nil
+}
+
+// checkAddresses reports listeners that would be at one address.
+func (c Config) checkAddresses() (found problems.List) {
+	type listener struct{ key, host, port string }
+	var others []listener
+	for _, l := range []struct{ key, at string }{{"listen", c.Listen}, {"replicas.listen", c.Replicas.Listen}, {"admin.listen", c.Admin.Listen}} {
+		host, port, err := net.SplitHostPort(l.at)
+		if err != nil || port == "0" {
+			continue
+		}
+		for _, o := range others {
+			found.When(o.port == port && (o.host == host || everyHost(o.host) || everyHost(host)), "%s: %s: %s is there already", l.key, l.at, o.key)
+		}
+		others = append(others, listener{l.key, host, port})
+	}
+	return found
+}
+
+// everyHost reports whether a host stands for all addresses of the machine.
+func everyHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
 }
 
 // plainPath matches paths that have only one spelling, so that they can be compared byte by
@@ -368,7 +393,7 @@ func (c *Config) resolvePaths(dir string) {
 	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
 	redis, transit := &c.Sessions.Redis, &c.Vault.Transit
 	absolute(&c.Auth.Keys.File, &c.Disclosure.Descriptions, &c.Pinning.File)
-	absolute(&redis.CAFile, &redis.CertFile, &redis.KeyFile)
+	absolute(&redis.CAFile, &redis.CertFile, &redis.KeyFile, &c.Tracing.CAFile, &c.Tracing.CertFile, &c.Tracing.KeyFile)
 	absolute(&transit.TokenFile, &transit.CAFile, &transit.CertFile, &transit.KeyFile)
 	c.Auth.Server.Clientele().ResolvePaths(func(path *string) { absolute(path) })
 	for i := range c.Audit.Sinks {

@@ -52,7 +52,8 @@ type Loaded struct {
 	Places   map[string]string // of the rules of policy by their names, file:line
 	Text     []byte            // nil if the file cannot be read
 
-	files []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
+	document *strictyaml.Document
+	files    []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
 }
 
 // Read is Load with all that was found. If holds, the current configuration, is given, keys that only a
@@ -60,7 +61,7 @@ type Loaded struct {
 func Read(file string, holds *Config) (Loaded, error) {
 	data, _, this, err := strictyaml.SeeFile(file, MaxBytes)
 	if err != nil {
-		return Loaded{files: []strictyaml.Seen{this}}, &Error{Problems: []Problem{{File: file, Message: "cannot be read: " + err.Error()}}}
+		return Loaded{files: []strictyaml.Seen{this}}, unreadable(file, err)
 	}
 	l, err := ReadText(file, data, holds, os.LookupEnv)
 	l.files = append(l.files, this)
@@ -101,7 +102,7 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 	var cfg Config
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: env}, &cfg)
 	problems := d.Problems()
-	l.Warnings, l.files = d.Warnings(), d.Files()
+	l.document, l.Warnings, l.files = d, d.Warnings(), d.Files()
 	if len(problems) > 0 {
 		return l, &Error{Problems: problems}
 	}
@@ -153,16 +154,33 @@ func rulePlaces(file string, cfg Config, d *strictyaml.Document) map[string]stri
 	return places
 }
 
+// ReadGiven reads a file as ReadBlindly does its text.
+func ReadGiven(file string) (Loaded, error) {
+	data, _, _, err := strictyaml.SeeFile(file, MaxBytes)
+	if err != nil {
+		return Loaded{}, unreadable(file, err)
+	}
+	return ReadBlindly(file, data, nil)
+}
+
+func unreadable(file string, err error) error {
+	return &Error{Problems: []Problem{{File: file, Message: "cannot be read: " + err.Error()}}}
+}
+
 // ReadBlindly reads the text of somebody who may know neither the environment nor the files of
 // this machine, only what known says of variables; nil for nothing. Of lines with references, it
 // does not say what is wrong, except where calls are decided by them.
 func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l Loaded, err error) {
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Env: known, Blind: true}, &l.Config)
 	lines := bytes.Split(data, []byte("\n"))
+	refers := func(p Problem) bool {
+		return p.Line > 0 && p.Line <= len(lines) && !strings.HasPrefix(p.Message, "unknown key") && bytes.Contains(lines[p.Line-1], []byte("${"))
+	}
 	problems := slices.DeleteFunc(d.Problems(), func(p Problem) bool {
 		decides := p.Path == "" || strings.HasPrefix(p.Path, "policy") || strings.HasPrefix(p.Path, "views") || strings.HasSuffix(p.Path, "enabled") || strings.HasSuffix(p.Path, "mode")
-		return !decides && p.Line > 0 && p.Line <= len(lines) && bytes.Contains(lines[p.Line-1], []byte("${"))
+		return !decides && refers(p)
 	})
+	l.Warnings = slices.DeleteFunc(d.Warnings(), refers)
 	if len(data) > MaxBytes {
 		problems = append(problems, Problem{File: file, Message: fmt.Sprintf("has more than %d bytes", MaxBytes)})
 	}
@@ -181,6 +199,14 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	return d
 }
 
+// checkFiles reports the files and directories without which a gateway does not start.
+func (l Loaded) checkFiles() error {
+	if problems := l.document.Locate(l.Config.checkFiles()); len(problems) > 0 {
+		return &Error{Problems: problems}
+	}
+	return nil
+}
+
 // File is the file of the configuration.
 type File struct {
 	Path string
@@ -190,9 +216,13 @@ type File struct {
 	last  []strictyaml.Seen // at the last look
 }
 
-// Load reads the file.
+// Load reads the file. For a gateway that is to start, for which nothing holds, it looks at the files and
+// directories that it names, too.
 func (f *File) Load(holds *Config) (Loaded, error) {
 	l, err := Read(f.Path, holds)
+	if err == nil && holds == nil {
+		err = l.checkFiles()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.files = l.files
@@ -269,6 +299,21 @@ func (c Config) PolicyDoubts() (doubts problems.List) {
 	doubts.At("limits", c.Limits.Doubts(servers)...)
 	doubts.At("hooks", c.Hooks.Doubts(servers)...)
 	return doubts
+}
+
+// Operators returns the section admin of a file, and what is wrong with it, whatever the rest of the file is like.
+func Operators(file string) (Admin, error) {
+	data, _, _, err := strictyaml.SeeFile(file, MaxBytes)
+	if err != nil {
+		return Admin{}, unreadable(file, err)
+	}
+	var cfg Config
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv}, &cfg)
+	problems := slices.DeleteFunc(d.Problems(), func(p Problem) bool { return p.Path != "" && !strings.HasPrefix(p.Path, "admin.") })
+	if len(problems) > 0 {
+		return cfg.Admin, &Error{Problems: problems}
+	}
+	return cfg.Admin, nil
 }
 
 // DecidesBlindly says where something that decides is a reference that was not looked up.

@@ -1,12 +1,10 @@
 package diagnosis
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 )
 
 // BrokenOf returns what of servers no client can be shown.
@@ -27,20 +25,9 @@ func BrokenOf(now servers.Now) (all []Broken) {
 
 // CertificatesOf returns the files of certificates of a configuration.
 func CertificatesOf(cfg config.Config) (all []Certificate) {
-	add := func(section string, files clienttls.Files) {
-		for _, end := range files.Ends() {
-			all = append(all, Certificate{Section: section, End: end})
-		}
-	}
-	redis, traces := cfg.Sessions.Redis, cfg.Tracing
-	add("sessions.redis", clienttls.Files{CA: redis.CAFile, Cert: redis.CertFile})
-	add("tracing", clienttls.Files{CA: traces.CAFile, Cert: traces.CertFile})
-	for i, s := range cfg.Audit.Sinks {
-		add(fmt.Sprintf("audit.sinks[%d]", i), clienttls.Files{CA: s.CAFile, Cert: s.CertFile})
-	}
-	for i, h := range cfg.Hooks {
-		if h.HTTP != nil {
-			add(fmt.Sprintf("hooks[%d].http", i), clienttls.Files{CA: h.HTTP.CAFile, Cert: h.HTTP.CertFile})
+	for _, of := range cfg.Certificates() {
+		for _, end := range of.Ends() {
+			all = append(all, Certificate{Section: of.Section, End: end})
 		}
 	}
 	return all

@@ -47,6 +47,27 @@ func newFile(s Sink, deps Deps) (*file, error) {
 	return &file{cfg: s, log: deps.Log, last: lastFile{path: s.Path + record.LastSuffix, log: deps.Log}}, try.Close()
 }
 
+// CheckFile reports that records cannot be written into the file of a sink. It makes none.
+func (s Sink) CheckFile() error {
+	if s.Type != TypeFile {
+		return nil
+	}
+	there, err := os.OpenFile(s.Path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		return there.Close()
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("path: %w", err)
+	}
+	dir := filepath.Dir(s.Path)
+	if info, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("path: the directory of the file: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("path: %s is no directory", dir)
+	}
+	return nil
+}
+
 func (f *file) ready(_ context.Context, chain *record.Chain) (at head, err error) {
 	if f.open != nil && f.renamed() {
 		if err := f.close(); err != nil {

@@ -1,0 +1,49 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+)
+
+// Certificates are the files of certificates of a connection to a service of the operator.
+type Certificates struct {
+	Section string // such as sessions.redis
+	clienttls.Files
+}
+
+// Certificates returns the files of certificates of all connections to services of the operator.
+func (c Config) Certificates() []Certificates {
+	redis, transit, traces := c.Sessions.Redis, c.Vault.Transit, c.Tracing
+	all := []Certificates{
+		{"sessions.redis", clienttls.Files{CA: redis.CAFile, Cert: redis.CertFile, Key: redis.KeyFile}},
+		{"vault.transit", clienttls.Files{CA: transit.CAFile, Cert: transit.CertFile, Key: transit.KeyFile}},
+		{"tracing", clienttls.Files{CA: traces.CAFile, Cert: traces.CertFile, Key: traces.KeyFile}},
+	}
+	for i, s := range c.Audit.Sinks {
+		all = append(all, Certificates{fmt.Sprintf("audit.sinks[%d]", i), clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+	}
+	for i, h := range c.Hooks {
+		if s := h.HTTP; s != nil {
+			all = append(all, Certificates{fmt.Sprintf("hooks[%d].http", i), clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+		}
+	}
+	return all
+}
+
+// checkFiles returns what is wrong with the files and directories without which a gateway does not
+// start. Their paths are absolute.
+func (c Config) checkFiles() error {
+	var found problems.List
+	for _, files := range c.Certificates() {
+		_, err := files.Config()
+		found.At(files.Section, err)
+	}
+	for i, s := range c.Audit.Sinks {
+		found.At(fmt.Sprintf("audit.sinks[%d]", i), s.CheckFile())
+	}
+	_, unread := c.CheckDescriptions()
+	found.Join(unread, CheckLock(c))
+	return found.Err()
+}
