@@ -156,7 +156,7 @@ func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	g.reloaded = settings.Status{Loaded: now, Tried: now}
 	if g.file != nil {
 		l, err := g.file.Load(nil)
-		g.reloaded.Revision = l.Revision
+		g.reloaded.Revision, g.reloaded.Warnings = l.Revision, l.Doubts
 		g.rulePlaces.Store(&l.Places)
 		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}
@@ -256,6 +256,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		Seal:     shared.key("request state"),
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
+		Hop:      shared.hop,
 
 		Cluster:      shared.cluster,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},

@@ -271,6 +271,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		HTTPFor:     transport.For,
 		Credentials: credentials,
 		Version:     with.version,
+		Hop:         with.hop,
 		Tell:        with.tell,
 		Lists:       func(news mcp.SessionLists) { with.lists(c.Name, news) },
 		Changed:     reports.Called,

@@ -217,7 +217,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 	now, desk, state := g.graph(), deskOf(g), settingsOf(g).State()
 	f := diagnosis.Facts{
 		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: g.health.StoreAway(ctx), State: state,
-		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnosis.CertificatesOf(now.cfg), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnosis.CertificatesOf(now.cfg), Hooks: now.looks.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
 		Deceits: g.services.lookout.Found(), Broken: diagnosis.BrokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {

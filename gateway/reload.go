@@ -73,6 +73,7 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
 	if err == nil {
 		g.reloaded.Loaded, g.reloaded.Revision, g.reloaded.Pending = g.reloaded.Tried, l.Revision, l.Pending
+		g.reloaded.Warnings = l.Doubts
 	}
 	g.mu.Unlock()
 	settingsOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)

@@ -2,6 +2,10 @@ package gateway
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/http"
 
@@ -26,6 +30,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
+// hopPrefix is what the names of gateways in Via begin with.
+const hopPrefix = "gatehouse-"
+
+// hopOf is the name in Via of all replicas that share a secret.
+func hopOf(secret []byte) string {
+	name := hmac.New(sha256.New, secret)
+	name.Write([]byte("via"))
+	return hopPrefix + hex.EncodeToString(name.Sum(nil)[:8])
+}
+
 // stores are what replicas of the gateway share. A gateway alone has them in its memory, with
 // its own keys.
 type stores struct {
@@ -34,6 +48,7 @@ type stores struct {
 	redis    *redisdb.DB // nil for none
 	secret   []byte      // of sealing keys, nil for random ones
 	accepted [][]byte    // secrets of keys that only open
+	hop      string      // names the gateway in Via, the same for all replicas
 
 	// For policy.
 	approvals, rounds policy.Approvals
@@ -62,7 +77,7 @@ type shownTools interface {
 // inMemory returns the stores of a process alone in which nobody has sessions.
 func inMemory(count *metrics.Metrics) *stores {
 	return &stores{
-		metrics: count, cluster: cluster.Alone(), drop: func(string) {},
+		hop: hopPrefix + rand.Text(), metrics: count, cluster: cluster.Alone(), drop: func(string) {},
 		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
 		grants: session.NewGrants(), results: largeresults.NewMemory(largeresults.Bounds{}),
 	}
@@ -76,7 +91,9 @@ func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *store
 			err = errors.Join(err, s.sessions.Close())
 		}
 	}()
-	s.secret, s.accepted = cfg.Sessions.Secrets()
+	if s.secret, s.accepted = cfg.Sessions.Secrets(); s.secret != nil {
+		s.hop = hopOf(s.secret)
+	}
 	var revisions []string
 	for _, r := range wire.Revisions() {
 		if r.Stateful {

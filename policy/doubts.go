@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -16,9 +17,12 @@ const asksInVain = "ask grants nothing, it only tightens what a rule allows: all
 // about something that no rule allows. Each error has the path of its key in front.
 func (c Config) Doubts(upstreams []string) []error {
 	allowed := c.allowed()
-	return c.eachPattern(func(effect Effect, p pattern) error {
+	return c.eachPattern(func(r Rule, effect Effect, p pattern) error {
 		if doubt := doubtOf(p, upstreams); doubt != nil {
 			return doubt
+		}
+		if by := c.denies(r, p); effect == Allow && by != "" {
+			return fmt.Errorf("%q allows nothing: the rule %s denies all of it, and deny beats allow", p.text, by)
 		}
 		if effect == Ask && c.Default != DefaultAllow && !slices.ContainsFunc(allowed, p.tightens) {
 			return fmt.Errorf("%q fits nothing that a rule allows: %s", p.text, asksInVain)
@@ -40,7 +44,7 @@ func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 			granted = append(granted, all[i])
 		}
 	}
-	return c.eachPattern(func(effect Effect, p pattern) error {
+	return c.eachPattern(func(_ Rule, effect Effect, p pattern) error {
 		fits := func(r spelledTarget) bool { return r.fits([]pattern{p}, Ask) }
 		switch {
 		case slices.ContainsFunc(unheard, p.upstream.match):
@@ -54,9 +58,33 @@ func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	})
 }
 
+// denies returns the name of a rule that denies all that a pattern of another one fits, to all whom
+// that one is for, "" for none.
+func (c Config) denies(r Rule, p pattern) string {
+	for _, other := range c.Rules {
+		if other.When != "" || !other.Who.IsZero() && !reflect.DeepEqual(other.Who, r.Who) {
+			continue
+		}
+		for _, text := range other.Deny {
+			if d, err := parsePattern(text); err == nil && d.covers(p) {
+				return other.Name
+			}
+		}
+	}
+	return ""
+}
+
+// covers reports whether this pattern fits all that another one does. That one's * is a character
+// like others here, which only a * fits.
+func (p *pattern) covers(other pattern) bool {
+	_, rest, _ := strings.Cut(other.text, ":")
+	upstream, name, _ := strings.Cut(rest, "/")
+	return (p.kind == "*" || p.kind == other.kind) && p.upstream.match(upstream) && p.name.match(name)
+}
+
 // eachPattern collects the errors of say for all patterns of rules. It skips patterns that
 // cannot be parsed: Validate reports those.
-func (c Config) eachPattern(say func(Effect, pattern) error) (said []error) {
+func (c Config) eachPattern(say func(Rule, Effect, pattern) error) (said []error) {
 	for i, r := range c.Rules {
 		for _, list := range []struct {
 			effect Effect
@@ -67,7 +95,7 @@ func (c Config) eachPattern(say func(Effect, pattern) error) (said []error) {
 				if err != nil {
 					continue
 				}
-				if err := say(list.effect, p); err != nil {
+				if err := say(r, list.effect, p); err != nil {
 					said = append(said, fmt.Errorf("%s: %s[%d]: %w", elementPath("rules", i, r.Name), list.effect, j, err))
 				}
 			}

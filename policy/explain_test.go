@@ -167,10 +167,37 @@ func TestH196_Idle(t *testing.T) {
 		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits nothing`, "rules[0] (a): allow[2]", "rules[1] (b): deny[1]", "rules[1] (b): ask[0]"})
 	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, []string{"cmr"})...), []string{"rules[1] (b): deny[1]"})
 	checkProblems(t, errors.Join(cfg.Doubts([]string{"crm", "hr"})...),
-		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`,
+		[]string{`rules[0] (a): allow[0]: "tools:crm/get_*" allows nothing: the rule b denies all of it`, `rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`,
 			`rules[1] (b): ask[0]: "prompts:*" fits nothing that a rule allows`})
 	limits := Limits{{Name: "l", What: []string{"tools:crm/*", "tools:x/*"}}}
 	checkProblems(t, errors.Join(limits.Doubts([]string{"crm"})...), []string{`[0] (l): what[1]: "tools:x/*" fits no upstream`})
+}
+
+// TestAllowInVain: a pattern that allows what another rule denies to the same callers is named.
+func TestAllowInVain(t *testing.T) {
+	staff, sales := Who{Groups: []string{"staff"}}, Who{Groups: []string{"sales"}}
+	allow := Rule{Name: "a", Who: staff, Allow: []string{"tools:crm/get_*"}}
+	for _, tt := range []struct {
+		name   string
+		deny   Rule
+		vainly bool
+	}{
+		{"the same", Rule{Deny: []string{"tools:crm/get_*"}}, true},
+		{"more", Rule{Deny: []string{"tools:hr/*", "*:c*/*"}}, true},
+		{"the same callers", Rule{Who: staff, Deny: []string{"tools:crm/*"}}, true},
+		{"itself", Rule{Who: staff, Deny: []string{"tools:*"}}, true},
+		{"other callers", Rule{Who: sales, Deny: []string{"tools:crm/*"}}, false},
+		{"less", Rule{Deny: []string{"tools:crm/get_x*"}}, false},
+		{"another kind", Rule{Deny: []string{"resources:*"}}, false},
+		{"another server", Rule{Deny: []string{"tools:hr/*"}}, false},
+		{"on a condition", Rule{Deny: []string{"tools:*"}, When: "args.x == 1"}, false},
+	} {
+		tt.deny.Name = "d"
+		got := fmt.Sprint(Config{Rules: []Rule{allow, tt.deny}}.Doubts([]string{"crm", "hr"}))
+		if strings.Contains(got, "rules[0] (a): allow[0]: \"tools:crm/get_*\" allows nothing: the rule d denies all of it") != tt.vainly {
+			t.Errorf("%s: %s", tt.name, got)
+		}
+	}
 }
 
 // TestAskInVain: a rule that asks about what nothing allows changes nothing, and is named.

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,6 +84,9 @@ func (w Who) String() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// IsZero reports whether every caller belongs to it.
+func (w Who) IsZero() bool { return reflect.ValueOf(w).IsZero() }
 
 // everybody reports whether every caller belongs to the audience.
 func (w *audience) everybody() bool {

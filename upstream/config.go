@@ -316,7 +316,7 @@ func checkURL(raw string, plaintext bool) error {
 func ownHeader(name string) bool {
 	switch lower := strings.ToLower(name); lower {
 	case "accept", "content-type", "content-length", "content-encoding", "transfer-encoding", "connection",
-		"host", "last-event-id", "te", "trailer", "upgrade", "expect", "keep-alive", "cookie":
+		"host", "last-event-id", "te", "trailer", "upgrade", "expect", "keep-alive", "cookie", "via":
 		return true
 	default:
 		return strings.HasPrefix(lower, "mcp-")

@@ -44,6 +44,8 @@ type Deps struct {
 	Credentials streamable.Credentials
 	// Version is the gateway's, which servers get with its name. Default "dev".
 	Version string
+	// Hop names the gateway in the header Via, so that it knows its own requests; "" for no header.
+	Hop string
 	// Tell takes an event that belongs to a client's session and to no call of it; nil
 	// drops it. Tell does not keep the event's bytes after it returns.
 	Tell func(session string, e mcp.Event)

@@ -219,7 +219,9 @@ type State struct {
 	// Problems are why the file as it is now is not in use.
 	Problems []Problem `json:"problems,omitempty"`
 	// Pending are the keys that wait for a restart.
-	Pending  []Problem        `json:"pending_restart,omitempty"`
+	Pending []Problem `json:"pending_restart,omitempty"`
+	// Warnings are what is probably not meant.
+	Warnings []Problem        `json:"warnings,omitempty"`
 	Listen   string           `json:"listen"`
 	Endpoint string           `json:"endpoint"`
 	Auth     string           `json:"auth"`

@@ -47,6 +47,7 @@ func Load(file string) (cfg Config, warnings []Problem, err error) {
 type Loaded struct {
 	Config   Config
 	Warnings []Problem
+	Doubts   []Problem         // what is probably not meant, but for API keys, which are findings of their own
 	Pending  []Problem         // the keys that wait for a restart, as warnings, too
 	Revision string            // the first digits of the file's SHA-256
 	Places   map[string]string // of the rules of policy by their names, file:line
@@ -102,6 +103,7 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 	var cfg Config
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: env}, &cfg)
 	problems := d.Problems()
+	l.Doubts = slices.DeleteFunc(d.Locate(cfg.doubts()), func(p Problem) bool { return strings.HasPrefix(p.Path, "auth.keys") })
 	l.document, l.Warnings, l.files = d, d.Warnings(), d.Files()
 	if len(problems) > 0 {
 		return l, &Error{Problems: problems}
@@ -262,7 +264,7 @@ func (f *File) Changed() bool {
 
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
-	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1)))
+	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), c.whoDoubts(), c.loopDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1)))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
 		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,9 @@ func TestPolicyPage(t *testing.T) {
 	}
 	for _, block := range blocks {
 		text := block[1] + "upstreams:\n"
+		if strings.Contains(text, "who:") && strings.Contains(text, "policy:") && !strings.Contains(text, "auth:") {
+			text = "auth: {mode: oauth, issuers: [{url: \"https://login.example.com\"}]}\npublic_url: https://mcp.example.com/mcp\n" + text
+		}
 		for _, name := range []string{"github", "prod-db", "wiki", "crm"} {
 			text += fmt.Sprintf("- {name: %s, url: https://%s.example.com/mcp}\n", name, name)
 		}

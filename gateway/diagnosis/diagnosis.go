@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -42,6 +43,7 @@ type Facts struct {
 	// Deceits are texts and names that may deceive people or models.
 	Deceits []deceits.Deceit
 
+	Hooks        []hooks.Outage
 	Issuers      []auth.Status
 	Sinks        []audit.Status
 	Certificates []Certificate
@@ -72,7 +74,7 @@ type Certificate struct {
 
 // checks are the rules. Their order is that of findings that are equally bad.
 var checks = [...]func(Facts) []admin.Finding{
-	stopping, store, upstreams, issuers, sinks, refusedReload, pendingRestart, certificates, keys, missing, replicas, failing, refusals, turnedAway, signIns, pins, deceiving, broken,
+	stopping, store, upstreams, issuers, sinks, refusedReload, pendingRestart, doubts, hookOutages, certificates, keys, missing, replicas, failing, refusals, turnedAway, signIns, pins, deceiving, broken,
 }
 
 // Of returns what is not well, worst first.

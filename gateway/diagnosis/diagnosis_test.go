@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
+	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -88,6 +89,14 @@ func TestFindings(t *testing.T) {
 		{"slow start", func(f *Facts) { f.Upstreams[1].Since = noon.Add(-slowStart) }, "warning server wiki ", "has not answered yet", "Nothing is known", "own log"},
 		{"one user", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 1 }, "warning sign-in crm ", "1 user needs to sign in at crm again.", "refused the credential", "sign in again"},
 		{"users", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 2 }, "warning sign-in crm ", "2 users need", "", ""},
+		{"a doubt", func(f *Facts) {
+			f.State.Warnings = []admin.Problem{{File: "g.yaml", Line: 7, Message: "limits[0]: who: nobody is bob"}}
+		}, "warning doubt g.yaml GH-CONFIG-DOUBTFUL", "not meant", "Limits[0]: who: nobody is bob.", "line 7 of g.yaml"},
+		{"a restart", func(f *Facts) { f.State.Pending = []admin.Problem{{File: "g.yaml", Line: 7, Message: "http: waits"}} }, "warning restart g.yaml ", "wait for a restart: http.", "rest of the file holds", "Restart"},
+		{"a hook that refuses", func(f *Facts) {
+			f.Hooks = []hooks.Outage{{Hook: "dlp", Since: noon, Refuses: true, Why: "connection refused"}}
+		}, "critical hook dlp GH-HOOK-DOWN", "is refused", "Connection refused.", "Start its service"},
+		{"a hook that lets pass", func(f *Facts) { f.Hooks = []hooks.Outage{{Hook: "dlp", Since: noon}} }, "warning hook dlp GH-HOOK-DOWN", "pass without it", "", "Start its service"},
 		{"redis", func(f *Facts) { f.Store = "the session store is full" }, "critical redis  GH-STORE-DOWN", "Redis cannot be used", "The session store is full.", "Start Redis"},
 		{"issuer down", func(f *Facts) { f.Issuers[0].State, f.Issuers[0].Reason = "down", "404" }, "critical issuer https://login.example.com GH-ISSUER-DOWN", "Nobody can sign in", "404.", "auth.issuers"},
 		{"issuer away", func(f *Facts) { f.Issuers[0].State = "degraded" }, "warning issuer https://login.example.com ", "does not answer", "No cause is known.", "auth.issuers"},

@@ -145,6 +145,40 @@ func pendingRestart(f Facts) []admin.Finding {
 	}}
 }
 
+// doubts finds what the configuration says and probably does not mean.
+func doubts(f Facts) (all []admin.Finding) {
+	for _, p := range f.State.Warnings {
+		found := admin.Finding{
+			Severity: admin.Warning, Kind: "doubt", Subject: p.File, Code: failure.ConfigDoubtful.String(), Look: "/api/v1/config",
+			What: "The configuration says what is probably not meant.", Cause: sentence(p.Message),
+			Next: "Correct it; \"gatehouse check\" says when it is well.",
+		}
+		if p.Line > 0 {
+			found.Next = fmt.Sprintf("Correct line %d of %s; \"gatehouse check\" says when it is well.", p.Line, p.File)
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+// hookOutages finds hooks whose services give no answers that count.
+func hookOutages(f Facts) (all []admin.Finding) {
+	for _, o := range f.Hooks {
+		found := admin.Finding{
+			Severity: admin.Critical, Kind: "hook", Subject: o.Hook, Since: since(o.Since), Code: failure.HookDown.String(), Look: "/metrics",
+			What: fmt.Sprintf("The hook %s fails: every call that it looks at is refused.", o.Hook), Cause: sentence(o.Why),
+			Next: "Start its service, or correct its url. Nothing passes without it, unless on_failure says so.",
+		}
+		if !o.Refuses {
+			found.Severity = admin.Warning
+			found.What = fmt.Sprintf("The hook %s fails: calls pass without it.", o.Hook)
+			found.Next = "Start its service, or correct its url."
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
 // certificates finds those that have ended, or end soon.
 func certificates(f Facts) (all []admin.Finding) {
 	for _, c := range f.Certificates {

@@ -47,6 +47,9 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
+	// Hop names the gateway in the header Via of its requests to upstreams (RFC 9110 7.6.3); one that
+	// comes back is refused. "" for none.
+	Hop string
 	// Cluster knows the owners of homes.
 	Cluster *cluster.Cluster
 	// Callers carries callers to other replicas. Optional in a gateway alone.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -44,8 +45,8 @@ type hook struct {
 	on     [2]bool // by side
 	reach  *policy.Reach
 	filter filter
-	remote bool        // asks a service
-	down   atomic.Bool // it has failed the last time
+	remote bool                   // asks a service
+	outage atomic.Pointer[Outage] // how it has failed since it last worked; nil if it works
 }
 
 // side is where content goes.
@@ -105,15 +106,34 @@ func (h *hook) noteHealth(ctx context.Context, log *slog.Logger, did action, why
 	if !h.remote {
 		return
 	}
-	fails := did == failed || did == failedOpen
-	if h.down.Swap(fails) == fails {
-		return
-	}
-	if fails {
+	if did == failed || did == failedOpen {
+		if !h.outage.CompareAndSwap(nil, &Outage{Hook: h.name, Since: time.Now(), Refuses: did == failed, Why: why}) {
+			return
+		}
 		log.WarnContext(ctx, "a hook fails", failure.HookDown.Attr(), "hook", h.name, "action", actions[did], "error", why)
 		return
 	}
-	log.InfoContext(ctx, "a hook works again", "hook", h.name)
+	if h.outage.Swap(nil) != nil {
+		log.InfoContext(ctx, "a hook works again", "hook", h.name)
+	}
+}
+
+// Outage is a hook whose service has given no answer that counts since it was asked last with one.
+type Outage struct {
+	Hook    string
+	Since   time.Time
+	Refuses bool // nothing passes meanwhile
+	Why     string
+}
+
+// Outages returns the hooks that fail.
+func (all *Hooks) Outages() (some []Outage) {
+	for _, h := range all.hooks {
+		if o := h.outage.Load(); o != nil {
+			some = append(some, *o)
+		}
+	}
+	return some
 }
 
 // Explain returns a line for each hook that runs for a caller's use of a target.

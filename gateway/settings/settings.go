@@ -42,6 +42,8 @@ type Status struct {
 	Err   error     `json:"-"`
 	// Pending are the keys of the current file that wait for a restart.
 	Pending []config.Problem `json:"-"`
+	// Warnings are what the current configuration probably does not mean.
+	Warnings []config.Problem `json:"-"`
 }
 
 // State returns what the configuration that holds means.
@@ -49,6 +51,7 @@ func (d Desk) State() admin.State {
 	status, state := d.Status(), d.Now().Summary().State
 	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
 	state.Pending = Problems(&config.Error{Problems: status.Pending})
+	state.Warnings = Problems(&config.Error{Problems: status.Warnings})
 	return state
 }
 

@@ -25,6 +25,7 @@ const (
 	URLNeeded
 	HTTPMethod
 	HTTPHost
+	HTTPLoop
 	HTTPOrigin
 	HTTPMedia
 	HTTPAccept
@@ -157,6 +158,7 @@ var table = [...]row{
 	URLNeeded:          {"GH-URL-NEEDED", -32042, Later, "the user has to open a page before the request can be made"},
 	HTTPMethod:         {"GH-HTTP-METHOD", -32600, Never, "the path does not serve this HTTP method"},
 	HTTPHost:           {"GH-HTTP-HOST", -32600, Never, "the request is for a host that the gateway does not serve"},
+	HTTPLoop:           {"GH-HTTP-LOOP", -32600, Never, "the request is one of this gateway's own: an upstream is the gateway itself"},
 	HTTPOrigin:         {"GH-HTTP-ORIGIN", -32600, Never, "a web page sent the request, and its origin is not allowed"},
 	HTTPMedia:          {"GH-HTTP-MEDIA", -32600, Never, "the body has another media type or encoding than application/json"},
 	HTTPAccept:         {"GH-HTTP-ACCEPT", -32600, Never, "the client does not accept the media types of the answer"},

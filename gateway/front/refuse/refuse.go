@@ -123,6 +123,12 @@ func Forbidden(name failure.Name, format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(name, format, args...)}
 }
 
+// Loop refuses a request of this gateway itself.
+func Loop() *Refusal {
+	return &Refusal{Status: http.StatusLoopDetected, ID: NoID,
+		Err: mcp.Errorf(failure.HTTPLoop, "this is the gateway itself: take the upstream out whose url leads here")}
+}
+
 // Media refuses a body of another media type.
 func Media(format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true, Err: mcp.Errorf(failure.HTTPMedia, format, args...)}

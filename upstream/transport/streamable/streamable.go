@@ -32,6 +32,8 @@ type Config struct {
 	URL string
 	// Headers go with every request; those of the protocol itself win.
 	Headers map[string]mcp.Secret
+	// Version is that of the gateway, for User-Agent, and Hop its name in Via, "" for none.
+	Version, Hop string
 	// HTTP sends the requests. Required.
 	HTTP http.RoundTripper
 	// HTTPFor returns what sends those that have the credential of a user
@@ -58,7 +60,10 @@ func New(env transport.Env, cfg Config) *Transport {
 	header["Content-Type"] = []string{typeJSON}
 	header["Accept"] = []string{acceptBoth}
 	if header["User-Agent"] == nil {
-		header["User-Agent"] = []string{"gatehouse"}
+		header["User-Agent"] = []string{"gatehouse/" + cfg.Version}
+	}
+	if cfg.Hop != "" {
+		header["Via"] = []string{"1.1 " + cfg.Hop}
 	}
 	return &Transport{env: env, cfg: cfg, template: &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
