@@ -13,7 +13,7 @@ import (
 )
 
 // whoDoubts reports sets of callers that have nobody, because nobody says who they are.
-func (c Config) whoDoubts() (doubts problems.List) {
+func whoDoubts(c Config) (doubts problems.List) {
 	if c.Auth.Identifies() {
 		return nil
 	}
@@ -36,16 +36,16 @@ func (c Config) whoDoubts() (doubts problems.List) {
 }
 
 // loopDoubts reports upstreams that are the gateway itself.
-func (c Config) loopDoubts() (doubts problems.List) {
+func loopDoubts(c Config) (doubts problems.List) {
 	for i, u := range c.Upstreams {
-		doubts.When(Enabled(u) && u.URL != "" && c.serves(u.URL),
+		doubts.When(Enabled(u) && u.URL != "" && serves(c, u.URL),
 			"%s: url: is this gateway itself, which refuses its own requests", UpstreamKey(i, u))
 	}
 	return doubts
 }
 
 // serves reports whether a URL leads to an endpoint of the gateway, as far as its configuration tells.
-func (c Config) serves(raw string) bool {
+func serves(c Config, raw string) bool {
 	c = c.WithDefaults()
 	u, err := url.Parse(raw)
 	public, invalid := url.Parse(c.PublicURL)

@@ -13,8 +13,8 @@ type Certificates struct {
 	clienttls.Files
 }
 
-// Certificates returns the files of certificates of all connections to services of the operator.
-func (c Config) Certificates() []Certificates {
+// CertificatesOf returns the files of certificates of all connections to services of the operator.
+func CertificatesOf(c Config) []Certificates {
 	redis, transit, traces := c.Sessions.Redis, c.Vault.Transit, c.Tracing
 	all := []Certificates{
 		{"sessions.redis", clienttls.Files{CA: redis.CAFile, Cert: redis.CertFile, Key: redis.KeyFile}},
@@ -34,9 +34,9 @@ func (c Config) Certificates() []Certificates {
 
 // checkFiles returns what is wrong with the files and directories without which a gateway does not
 // start. Their paths are absolute.
-func (c Config) checkFiles() error {
+func checkFiles(c Config) error {
 	var found problems.List
-	for _, files := range c.Certificates() {
+	for _, files := range CertificatesOf(c) {
 		_, err := files.Config()
 		found.At(files.Section, err)
 	}

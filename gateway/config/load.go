@@ -114,7 +114,7 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 	}
 	cfg.Written = d.Written()
 	if holds != nil {
-		now, waiting := cfg.UntilRestart(*holds)
+		now, waiting := UntilRestart(cfg, *holds)
 		l.Pending = d.Locate(waiting)
 		if misfits := d.Locate(now.Validate()); len(misfits) > 0 && waiting != nil {
 			return l, &Error{Problems: append(misfits, l.Pending...)}
@@ -203,7 +203,7 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 
 // checkFiles reports the files and directories without which a gateway does not start.
 func (l Loaded) checkFiles() error {
-	if problems := l.document.Locate(l.Config.checkFiles()); len(problems) > 0 {
+	if problems := l.document.Locate(checkFiles(l.Config)); len(problems) > 0 {
 		return &Error{Problems: problems}
 	}
 	return nil
@@ -264,7 +264,7 @@ func (f *File) Changed() bool {
 
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
-	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), c.whoDoubts(), c.loopDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1)))
+	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), whoDoubts(c), loopDoubts(c), c.memoryDoubts(debug.SetMemoryLimit(-1)))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
 		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}

@@ -11,7 +11,7 @@ import (
 // UntilRestart returns the configuration as a reload can apply it: with the keys of holds, the
 // current one, that only a restart can change. The error names those that differ, each at the
 // beginning of a text. holds has defaults.
-func (c Config) UntilRestart(holds Config) (Config, error) {
+func UntilRestart(c, holds Config) (Config, error) {
 	next := c.WithDefaults()
 	if holds.PublicURL == loopbackURL(holds.Listen) && next.PublicURL == loopbackURL(next.Listen) {
 		next.PublicURL = holds.PublicURL // follows from listen, which is named

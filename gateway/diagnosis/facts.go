@@ -25,7 +25,7 @@ func BrokenOf(now servers.Now) (all []Broken) {
 
 // CertificatesOf returns the files of certificates of a configuration.
 func CertificatesOf(cfg config.Config) (all []Certificate) {
-	for _, of := range cfg.Certificates() {
+	for _, of := range config.CertificatesOf(cfg) {
 		for _, end := range of.Ends() {
 			all = append(all, Certificate{Section: of.Section, End: end})
 		}

@@ -179,7 +179,7 @@ func (d Desk) Check(draft string, blind bool) (c admin.ConfigCheck) {
 		next, err = config.ReadBlindly("", text, nil)
 		if err == nil {
 			var pending error
-			next.Config, pending = next.Config.UntilRestart(before)
+			next.Config, pending = config.UntilRestart(next.Config, before)
 			next.Warnings = append(next.Warnings, strictyaml.Unplaced(pending).Problems...)
 		}
 	case d.File == nil:
