@@ -168,6 +168,7 @@ const kubernetesDir = "kubernetes/"
 // the configuration, and keep to the restricted pod security profile.
 func TestDeployKubernetes(t *testing.T) {
 	deploySettings(t)
+	t.Setenv("POD_IP", "fd00:10:244::7")
 	k := strictly[kustomization](t, kubernetesDir+"kustomization.yaml")[0]
 	app := strictly[object[deployment]](t, kubernetesDir+"deployment.yaml")[0]
 	svc := strictly[object[service]](t, kubernetesDir+"service.yaml")[0]
@@ -225,7 +226,7 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	t.Helper()
 	at := map[string]string{}
 	for _, p := range c.Ports {
-		at[p.Name] = "0.0.0.0:" + strconv.Itoa(p.Port)
+		at[p.Name] = ":" + strconv.Itoa(p.Port) // of IPv4 and IPv6
 	}
 	if at[svc.Ports[0].Target] != cfg.Listen || at[net.Ingress[0].Ports[0].Port] != cfg.Listen || at[net.Ingress[2].Ports[0].Port] != cfg.Admin.Listen {
 		t.Errorf("ports %v, service %+v, network %+v; the configuration has %s and %s", at, svc.Ports, net.Ingress, cfg.Listen, cfg.Admin.Listen)
@@ -234,7 +235,7 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 		t.Error("everybody reaches the port for operators")
 	}
 	link := net.Ingress[1]
-	if at[link.Ports[0].Port] != cfg.Replicas.Listen || !strings.HasSuffix(cfg.Replicas.Advertise, strings.TrimPrefix(cfg.Replicas.Listen, "0.0.0.0")) {
+	if at[link.Ports[0].Port] != cfg.Replicas.Listen || cfg.Replicas.Advertise != os.Getenv("POD_IP") {
 		t.Errorf("replicas: network %+v, configuration %+v", link, cfg.Replicas)
 	}
 	if out := net.Egress[1]; out.Ports[0].Port != link.Ports[0].Port || !maps.Equal(out.To[0].Pods.MatchLabels, net.Pods.MatchLabels) || !maps.Equal(link.From[0].Pods.MatchLabels, net.Pods.MatchLabels) {

@@ -94,9 +94,10 @@ func (c *Cluster) join(cfg Config, deps Deps, s scripts, t times) error {
 	if err != nil {
 		return err
 	}
-	address := cfg.Advertise
-	if address == "" {
-		address = listener.Addr().String()
+	address := listener.Addr().String()
+	if cfg.Advertise != "" {
+		_, port, _ := splitAddress(address) // the listener's own is good
+		address = cfg.advertised(port)
 	}
 	if c.members, err = newMembers(c.self, deps, s, identity, address, t); err != nil {
 		listener.Close()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -18,8 +19,8 @@ type Config struct {
 	// Listen is the address where other replicas reach this one, such as 0.0.0.0:8082. Nobody
 	// else may reach it. Required with sessions.store: redis, unless Alone is set.
 	Listen string `yaml:"listen"`
-	// Advertise is the address that other replicas connect to, such as ${env:POD_IP}:8082.
-	// Default: Listen, if that names one host.
+	// Advertise is the address that other replicas connect to, such as ${env:POD_IP}: with its port
+	// (IPv6 in brackets), or with that of Listen. Default: Listen, if that names one host.
 	Advertise string `yaml:"advertise"`
 	// Alone says that no other replica shares this Redis. Then there is no link, and this
 	// replica takes over at once what an earlier one left behind. Default false.
@@ -40,21 +41,33 @@ func (c Config) Validate() error {
 		case err != nil:
 			found.Add("listen: %w", err)
 		case c.Advertise == "" && !oneHost(host):
-			found.Add("advertise: needed, as listen (%s) names no host that others could connect to: write such as ${env:POD_IP}:8082", c.Listen)
+			found.Add("advertise: needed, as listen (%s) names no host that others could connect to: write such as ${env:POD_IP}", c.Listen)
 		}
 	}
 	if c.Advertise != "" {
-		host, port, err := splitAddress(c.Advertise)
+		_, listens, _ := splitAddress(c.Listen)
+		host, port, err := splitAddress(c.advertised(max(listens, 1))) // with port 0, any port is as good
 		switch {
 		case err != nil:
 			found.Add("advertise: %w", err)
 		case !oneHost(host) || port == 0:
-			found.Add("advertise: %q: want the host and port that other replicas connect to", c.Advertise)
+			found.Add("advertise: %q: want the host that other replicas connect to, with or without a port", c.Advertise)
+		case host == c.Advertise && strings.Contains(host, ":") && strings.HasSuffix(host, fmt.Sprintf(":%d", listens)):
+			found.Add("advertise: %q: is its end a port? Put an IPv6 address in brackets, or leave the port out", c.Advertise)
 		case c.Listen == "":
 			found.Add("advertise: it is of use beside listen only")
 		}
 	}
 	return found.Err()
+}
+
+// advertised is Advertise with a port: its own, or the one at which this replica listens.
+func (c Config) advertised(listens int) string {
+	bare := strings.TrimSuffix(strings.TrimPrefix(c.Advertise, "["), "]")
+	if _, err := netip.ParseAddr(bare); err == nil || !strings.Contains(c.Advertise, ":") {
+		return net.JoinHostPort(bare, strconv.Itoa(listens))
+	}
+	return c.Advertise
 }
 
 // splitAddress splits host:port. The host may be empty.

@@ -28,8 +28,14 @@ func TestValidate(t *testing.T) {
 		{"no port", Config{Listen: "10.0.0.1:x"}, []string{"listen: "}},
 		{"everybody's address", Config{Listen: ":8082", Advertise: "0.0.0.0:8082"}, []string{"advertise: "}},
 		{"no port to advertise", Config{Listen: ":8082", Advertise: "10.0.0.1:0"}, []string{"advertise: "}},
+		{"an address alone", Config{Listen: ":8082", Advertise: "fd00::1"}, nil},
+		{"in brackets", Config{Listen: ":8082", Advertise: "[fd00::1]"}, nil},
+		{"with a port", Config{Listen: ":8082", Advertise: "[fd00::1]:9000"}, nil},
+		{"a name alone", Config{Listen: ":0", Advertise: "replica-1"}, nil},
+		{"a port without brackets", Config{Listen: ":8082", Advertise: "fd00::1:8082"}, []string{"advertise: \"fd00::1:8082\": is its end a port? Put an IPv6 address in brackets"}},
+		{"everybody's address alone", Config{Listen: ":8082", Advertise: "::"}, []string{"advertise: "}},
 		{"nobody listens", Config{Advertise: "10.0.0.1:8082"}, []string{"advertise: "}},
-		{"all of it", Config{Listen: "x", Advertise: "y"}, []string{"listen: ", "advertise: "}},
+		{"all of it", Config{Listen: "x", Advertise: "y:z"}, []string{"listen: ", "advertise: "}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,4 +99,16 @@ func TestMetricsTwice(t *testing.T) {
 		}
 	}
 	t.Error("what is registered does not count")
+}
+
+// TestAdvertised: an address without a port gets the one at which the replica listens.
+func TestAdvertised(t *testing.T) {
+	for given, want := range map[string]string{
+		"10.0.0.1": "10.0.0.1:8082", "fd00::1": "[fd00::1]:8082", "[fd00::1]": "[fd00::1]:8082", "replica-1": "replica-1:8082",
+		"10.0.0.1:9000": "10.0.0.1:9000", "[fd00::1]:9000": "[fd00::1]:9000", "replica-1:9000": "replica-1:9000",
+	} {
+		if got := (Config{Advertise: given}).advertised(8082); got != want {
+			t.Errorf("%s: %s, want %s", given, got, want)
+		}
+	}
 }
