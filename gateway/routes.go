@@ -126,8 +126,9 @@ func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 	return recoverer(log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		there := all[r.URL.EscapedPath()]
 		if there == nil && r.URL.RawPath == "" { // nothing in it is escaped in a way of its own
-			r = otherEnd(r)
-			there = all[r.URL.EscapedPath()]
+			if other := otherEnd(r); all[other.URL.EscapedPath()] != nil {
+				r, there = other, all[other.URL.EscapedPath()]
+			}
 		}
 		if there != nil {
 			there.ServeHTTP(w, r)
