@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -46,6 +48,8 @@ type Deps struct {
 	// Local is the gateway's own authorization server, if Config has one. Without it nobody has
 	// tokens of that server: nil where nobody is served.
 	Local Local
+
+	at *atomic.Pointer[endpoints] // of the Auth
 }
 
 // Judgement is what was found out about a token.
@@ -76,8 +80,8 @@ type Auth struct {
 	proofs    *proofs
 	exact     []string // claims whose names must not be written in other case
 	cache     *lru.Cache[digest, *verified]
-	places    map[string]place   // by the name of the view, "" for the endpoint
-	documents map[string]mcp.Raw // the protected resource metadata, by their paths
+	publicURL string
+	at        *atomic.Pointer[endpoints]
 	metrics   *Metrics
 	judged    func(Judgement)
 	aside     bool // a token is examined, not used: nobody is told, and nothing is counted or kept
@@ -101,6 +105,7 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 		deps.Metrics = NewMetrics(nil)
 	}
 	cfg = cfg.WithDefaults(deps.PublicURL)
+	deps.at = new(atomic.Pointer[endpoints])
 	a := &Auth{
 		cfg:     cfg,
 		log:     deps.Log,
@@ -111,25 +116,23 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 		keyring: &keyring{required: cfg.RequiredScopes, implied: cfg.ImpliedScopes},
 		metrics: deps.Metrics,
 		judged:  deps.Judged,
+
+		publicURL: deps.PublicURL, at: deps.at,
 	}
 	if a.judged == nil {
 		a.judged = func(Judgement) {}
 	}
+	a.at.Store(&endpoints{})
 	if !a.asks {
 		return a, nil
 	}
 	a.keyring.set(cfg.Keys)
 	a.local = newLocal(cfg, deps)
-	endpoint := newPlace(cfg, deps.PublicURL)
-	a.places = map[string]place{"": endpoint}
-	for view, url := range deps.Views {
-		a.places[view] = newPlace(cfg, url)
-	}
-	a.documents = documents(cfg, a.places)
 	var err error
 	if a.cache, err = lru.New[digest, *verified](maxVerified); err != nil {
 		return nil, err
 	}
+	a.SetViews(deps.Views)
 	for i, c := range cfg.Issuers {
 		iss, err := newIssuer(cfg, c, deps)
 		if err != nil {
@@ -152,6 +155,27 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	return a, nil
 }
 
+// endpoints are where clients come, which a reload changes.
+type endpoints struct {
+	places    map[string]place   // by the name of the view, "" for the endpoint
+	documents map[string]mcp.Raw // the protected resource metadata, by their paths
+	views     []string           // the URLs of views
+}
+
+// SetViews takes other views, by their names. Tokens are verified anew, since one may be for a view.
+func (a *Auth) SetViews(urls map[string]string) {
+	if !a.asks {
+		return
+	}
+	now := &endpoints{places: map[string]place{"": newPlace(a.cfg, a.publicURL)}, views: slices.Collect(maps.Values(urls))}
+	for view, url := range urls {
+		now.places[view] = newPlace(a.cfg, url)
+	}
+	now.documents = documents(a.cfg, now.places)
+	a.at.Store(now)
+	a.cache.Purge()
+}
+
 // place is an endpoint as a protected resource.
 type place struct {
 	metadataDocument
@@ -171,7 +195,7 @@ func (a *Auth) Require(next http.Handler) http.Handler { return a.RequireAt("", 
 
 // RequireAt is Require for the endpoint of a view, which becomes Caller.View.
 func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
-	at := a.places[view]
+	at := a.at.Load().places[view]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ref := a.nobody, (*refusal)(nil)
 		if a.asks {

@@ -92,7 +92,7 @@ func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal)
 // byKey is authenticate for an API key, which no server of ours ever gets: it is not in the Caller.
 func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
 	now := time.Now()
-	id, found, ref := a.keyring.find(key, a.places, now)
+	id, found, ref := a.keyring.find(key, a.at.Load().places, now)
 	switch {
 	case ref != nil:
 		return mcp.Caller{}, ref
@@ -108,7 +108,7 @@ func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
 
 // fits refuses a caller whose token is for other endpoints.
 func (a *Auth) fits(caller mcp.Caller, only []string, view string) *refusal {
-	if only != nil && !slices.Contains(only, a.places[view].resource) {
+	if only != nil && !slices.Contains(only, a.at.Load().places[view].resource) {
 		text := "the token is for another audience"
 		if caller.Issuer == mcp.KeyIssuer {
 			text = "the key is for other endpoints"

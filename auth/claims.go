@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -41,7 +42,7 @@ type identity struct {
 // rules are the requirements on the claims of an issuer's tokens.
 type rules struct {
 	Issuer
-	views    []string // the URLs of views, which are audiences, too
+	at       *atomic.Pointer[endpoints] // of views, whose URLs are audiences, too; nil for none
 	leeway   time.Duration
 	dpop     bool // tokens may be bound to keys
 	required []string
@@ -49,8 +50,8 @@ type rules struct {
 	exact    []string // claims whose names must not be written in other case
 }
 
-func newRules(cfg Config, iss Issuer, views []string) rules {
-	r := rules{Issuer: iss, views: views, leeway: *cfg.Leeway, dpop: cfg.DPoP != DPoPOff, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
+func newRules(cfg Config, iss Issuer, at *atomic.Pointer[endpoints]) rules {
+	r := rules{Issuer: iss, at: at, leeway: *cfg.Leeway, dpop: cfg.DPoP != DPoPOff, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
 	r.exact = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "appid", "cid",
 		"nonce", "at_hash", "c_hash", "cnf", "events", "typ", "active", "_claim_names", "_claim_sources", "hasgroups"}
 	for _, where := range append(slices.Sorted(maps.Keys(iss.RequireClaims)), iss.Claims.User, iss.Claims.Groups) {
@@ -136,11 +137,15 @@ func (r *rules) checkAudience(claims mcp.Raw) (only []string, _ *refusal) {
 		return nil, badToken("the token does not say whom it is for", nil)
 	}
 	whole, others := false, false
+	var views []string
+	if r.at != nil {
+		views = r.at.Load().views
+	}
 	for _, aud := range audiences {
 		switch {
 		case slices.Contains(r.Audiences, aud):
 			whole = true
-		case slices.Contains(r.views, aud):
+		case slices.Contains(views, aud):
 			only = append(only, aud)
 		default:
 			others = true

@@ -74,7 +74,7 @@ func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.
 		e.Reason, e.Next = "nobody is asked for a token in auth.mode none", "Nothing: callers need no token here."
 		return e, mcp.Caller{}
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.places[view].resource, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.at.Load().places[view].resource, nil)
 	if err != nil {
 		e.Reason, e.Next = err.Error(), "Correct public_url."
 		return e, mcp.Caller{}

@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -45,7 +44,7 @@ func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &issuer{rules: newRules(cfg, iss, slices.Collect(maps.Values(deps.Views))), client: client, keys: k, codes: codes}, nil
+	return &issuer{rules: newRules(cfg, iss, deps.at), client: client, keys: k, codes: codes}, nil
 }
 
 // newClient is the default of Deps.NewClient.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -51,7 +50,7 @@ func newLocal(cfg Config, deps Deps) *local {
 	provider := cfg.Issuers[at]
 	provider.Audiences, provider.AllowedClients, provider.MaxTokenLifetime, provider.RequireSoleAudience = []string{deps.PublicURL}, nil, 0, false
 	provider.RequireClaims, provider.Scopes = nil, nil // these were checked, and given, when the user signed in
-	return &local{issuer: cfg.Server.Issuer, from: deps.Local, rules: newRules(cfg, provider, slices.Collect(maps.Values(deps.Views))), keys: &keys{}}
+	return &local{issuer: cfg.Server.Issuer, from: deps.Local, rules: newRules(cfg, provider, deps.at), keys: &keys{}}
 }
 
 // identify returns the caller of a token of the gateway's own server.

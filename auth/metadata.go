@@ -69,7 +69,7 @@ func documents(cfg Config, places map[string]place) map[string]mcp.Raw {
 // basic/authorization#protected-resource-metadata-discovery-requirements). There are none without
 // an authorization server.
 func (a *Auth) MetadataPaths() []string {
-	return slices.Sorted(maps.Keys(a.documents))
+	return slices.Sorted(maps.Keys(a.at.Load().documents))
 }
 
 // Metadata serves the protected resource metadata, to everybody and to every web page: at the
@@ -78,7 +78,8 @@ func (a *Auth) MetadataPaths() []string {
 // 404.
 func (a *Auth) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(a.documents) == 0 {
+		documents := a.at.Load().documents
+		if len(documents) == 0 {
 			http.NotFound(w, r)
 			return
 		}
@@ -88,9 +89,9 @@ func (a *Auth) Metadata() http.Handler {
 		case http.MethodGet, http.MethodHead:
 			h.Set("Content-Type", "application/json")
 			h.Set("Cache-Control", "public, max-age=300")
-			body, ok := a.documents[r.URL.EscapedPath()]
+			body, ok := documents[r.URL.EscapedPath()]
 			if !ok {
-				body = a.documents[metadataPath]
+				body = documents[metadataPath]
 			}
 			w.Write(body) // net/http leaves it out for HEAD
 		case http.MethodOptions:

@@ -235,7 +235,7 @@ func (a *Auth) statement(of, token string) (*issuer, jws, *refusal) {
 // identifyBy identifies the caller of such a JWT by rules of its own. It is for a client, not for the
 // gateway: what the gateway requires of access tokens does not apply.
 func (a *Auth) identifyBy(ctx context.Context, iss *issuer, to rules, token string, j jws) (mcp.Caller, *refusal) {
-	to.AllowedClients, to.views, to.required, to.implied, to.Scopes = nil, nil, nil, nil, nil
+	to.AllowedClients, to.at, to.required, to.implied, to.Scopes = nil, nil, nil, nil, nil
 	if !slices.Contains(to.Algorithms, j.alg) {
 		return mcp.Caller{}, badToken("the token's algorithm is not accepted", nil)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -145,7 +144,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 			g = nil
 		}
 	}()
-	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) && maps.Equal(config.ViewURLs(before.cfg), config.ViewURLs(cfg)) {
+	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) {
 		g.auth, g.server = before.auth, before.server
 	} else if g.auth, g.server, err = newAuth(cfg, with); err != nil {
 		return g, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -238,6 +239,12 @@ func (g *Gateway) replace(before, next *graph) {
 		g.stopAuth = lifecycle.Run(next.auth.Run)
 	} else if !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
 		recall = next.auth.SetKeys(next.cfg.Auth.Keys)
+	}
+	if views := config.ViewURLs(next.cfg); !maps.Equal(config.ViewURLs(before.cfg), views) {
+		next.auth.SetViews(views)
+		if next.server != nil {
+			next.server.SetViews(views)
+		}
 	}
 	g.setRoutes(next)
 	g.calls.Set(&next.way)

@@ -1,11 +1,19 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // TestReloadViews: views come, change and go with the configuration. Clients that listen hear of
@@ -68,6 +76,94 @@ func TestReloadViews(t *testing.T) {
 			}
 			if _, err := callTool(t.Context(), sales, "a__work"); err == nil {
 				t.Error("a view that has gone is served")
+			}
+		})
+	}
+}
+
+// TestReloadViewsEndNothing: a view that comes or goes ends no stream; a token for it is good while it
+// is there.
+func TestReloadViewsEndNothing(t *testing.T) {
+	for _, revision := range []string{stateful, stateless} {
+		t.Run(revision, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			p := newSite(t, true, one("work", saying("x")))
+			issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+			defer issuer.Close()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
+			text := fmt.Sprintf("public_url: %q\npolicy: {default: allow}\nauth: {mode: oauth, issuers: [{url: %q}]}\nupstreams:\n- {name: a, url: %q}\n", issuer.Audience, issuer.URL, p.url)
+			c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
+			c.write(t, text)
+			if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			defer c.Stop(ctx)
+			waitReady(t, c.Gateway)
+
+			client := mcptest.NewClient(c.URL(), wire.Lookup(revision))
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			client.HTTP = &http.Client{Transport: transport}
+			client.Header = http.Header{"Authorization": {"Bearer " + issuer.Token(map[string]any{"sub": "ann"})}}
+			if err := client.Open(ctx); err != nil {
+				t.Fatal(err)
+			}
+			var stream *mcptest.Exchange
+			if client.Revision.Stateful {
+				stream, err = client.Get(ctx, "")
+			} else {
+				stream, err = client.Send(ctx, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+			}
+			if err != nil || stream.Status != http.StatusOK {
+				t.Fatalf("%+v, %v", stream, err)
+			}
+			defer stream.Close()
+			if !client.Revision.Stateful {
+				if _, err := stream.Next(); err != nil { // the acknowledgement
+					t.Fatal(err)
+				}
+			}
+			known := c.graph().auth
+			at := issuer.Audience + "/sales"
+			visitor := mcptest.NewClient(at, wire.Lookup(stateless))
+			visitor.HTTP = client.HTTP
+			visitor.Header = http.Header{"Authorization": {"Bearer " + issuer.Token(map[string]any{"sub": "bob", "aud": at})}}
+			document := func() int {
+				t.Helper()
+				_, path, _ := strings.Cut(strings.TrimPrefix(at, "http://"), "/")
+				resp, err := client.HTTP.Get("http://" + listener.Addr().String() + "/.well-known/oauth-protected-resource/" + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				return resp.StatusCode
+			}
+			c.reload(t, text+"views: [{name: sales, show: [\"tools:*\"]}]\n")
+			if reply, _, err := visitor.Call(ctx, "tools/list", `{}`); err != nil || reply.Error != nil || document() != http.StatusOK {
+				t.Errorf("at the new view: %+v, %v, and its metadata %d", reply, err, document())
+			}
+			c.reload(t, text)
+			if got := document(); got != http.StatusNotFound {
+				t.Errorf("the metadata of a view that has gone: %d", got)
+			}
+			if c.graph().auth != known {
+				t.Error("what is known of tokens was thrown away")
+			}
+			c.reload(t, text+fmt.Sprintf("- {name: b, url: %q}\n", newSite(t, true, one("more", saying("y"))).url))
+			for { // the first news come by the stream that was there before
+				m, err := stream.Next()
+				if err != nil {
+					t.Fatalf("the stream has ended: %v", err)
+				}
+				if m.Method == "notifications/tools/list_changed" {
+					break
+				}
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func (s *Server) target(resources []string) (string, error) {
 	case len(resources) > 1:
 		return "", fail(codeInvalidTarget, "resource: want one")
 	}
-	for at := range s.resources {
+	for at := range *s.resources.Load() {
 		if sameResource(at, resources[0]) {
 			return at, nil
 		}

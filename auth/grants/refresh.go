@@ -97,7 +97,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 // mayRefresh checks what has nothing to do with the token itself. It returns the scopes that are
 // asked for.
 func (s endpoint) mayRefresh(r *http.Request, client clientele.Client, g grant) ([]string, error) {
-	_, there := s.resources[g.Resource]
+	_, there := (*s.resources.Load())[g.Resource]
 	switch {
 	case g.Client != client.ID:
 		return nil, fail(codeInvalidGrant, "the refresh token is of another client")

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
@@ -76,7 +77,7 @@ type Server struct {
 	flow      *signin.Flow
 	outage    signin.Outage
 	pages     *webpage.Pages
-	resources map[string]string // the name of the view by its URL; "" for the gateway's endpoint
+	resources atomic.Pointer[map[string]string] // the name of the view by its URL; "" for the gateway's endpoint
 }
 
 // New makes a Server. cfg is valid, and its server is enabled.
@@ -97,13 +98,19 @@ func New(cfg auth.Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{
 		mint: mint{cfg.Server, deps.Keys, cfg.RequiredScopes, cfg.ScopesSupported}, problems: problems{deps.Log}, deps: deps, pages: pages,
-		resources: map[string]string{deps.PublicURL: ""},
 	}
-	for name, at := range deps.Views {
-		s.resources[at] = name
-	}
+	s.SetViews(deps.Views)
 	s.flow = s.newFlow(cfg)
 	return s, nil
+}
+
+// SetViews takes the URLs of other views, by their names. Handlers has to be asked again.
+func (s *Server) SetViews(urls map[string]string) {
+	resources := map[string]string{s.deps.PublicURL: ""}
+	for name, at := range urls {
+		resources[at] = name
+	}
+	s.resources.Store(&resources)
 }
 
 // newFlow returns how users sign in at the provider.
@@ -153,7 +160,7 @@ func (s *Server) Handlers() map[string]http.Handler {
 		all[registerPath] = shared(http.MethodPost, s.deps.Clients.ServeRegister)
 	}
 	document := metadata(s.cfg, s.deps.Clients, s.supported)
-	for _, at := range metadataPaths(s.cfg.Issuer, slices.Collect(maps.Keys(s.resources))) {
+	for _, at := range metadataPaths(s.cfg.Issuer, slices.Collect(maps.Keys(*s.resources.Load()))) {
 		all[at] = shared(http.MethodGet, serveDocument(document))
 	}
 	return all
@@ -219,4 +226,4 @@ func (s *Server) denied(client clientele.Client) bool {
 }
 
 // view is the name of the view of a resource.
-func (s *Server) view(resource string) string { return s.resources[resource] }
+func (s *Server) view(resource string) string { return (*s.resources.Load())[resource] }
