@@ -12,15 +12,13 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
 // hashDigits is how many hex digits end a name that differs from its original.
 const hashDigits = 6
 
-var (
-	errUnprintable = errors.New("the name is not printable ASCII without spaces")
-	errNoName      = errors.New("the name is empty, or has control characters")
-)
+var errNoName = errors.New("the name is empty, or has characters that people cannot see")
 
 // plan is what the configuration determines: the upstreams in their order, and the naming
 // of each.
@@ -105,42 +103,20 @@ func (n naming) plain() bool { return n.prefix == "" }
 // tool returns the public name of a tool. Models accept fewer characters in names than the
 // specification allows. If one is replaced, the hash keeps different names different.
 func (n naming) tool(native string) (string, error) {
-	if !printable(native) {
-		return "", errUnprintable
-	}
-	if n.plain() {
-		return native, nil
-	}
-	public := []byte(n.prefix + native)
-	changed := false
-	for i, c := range public {
-		if !isNameByte(c) {
-			public[i], changed = '_', true
-		}
-	}
-	return n.closed(string(public), native, changed), nil
+	return n.name(native, func(r rune) bool { return n.plain() && printable(r) || r <= '~' && isNameByte(byte(r)) })
 }
 
-// prompt returns the public name of a prompt; only its length is limited.
-func (n naming) prompt(native string) (string, error) {
-	if !printable(native) {
-		return "", errUnprintable
-	}
-	if n.plain() {
-		return native, nil
-	}
-	return n.closed(n.prefix+native, native, false), nil
-}
+// prompt returns the public name of a prompt or skill. The specifications do not restrict their
+// characters: one that could be taken for another one is replaced.
+func (n naming) prompt(native string) (string, error) { return n.name(native, printable) }
 
-// skill returns the public name of a skill. Neither document restricts the characters of a
-// name: a character that could be taken for another one, or for none, is replaced as in
-// names of tools.
-func (n naming) skill(native string) (string, error) {
-	if native == "" || !utf8.ValidString(native) || strings.ContainsFunc(native, unicode.IsControl) {
+// name returns a public name, in which characters that are not kept are replaced.
+func (n naming) name(native string, keep func(rune) bool) (string, error) {
+	if native == "" || pin.Visible(native) != native || strings.ContainsFunc(native, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
 		return "", errNoName
 	}
 	public := strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' {
+		if !keep(r) {
 			return '_'
 		}
 		return r
@@ -172,16 +148,9 @@ func mayBeClosed(public string) bool {
 	return i >= 0 && public[i] == '_' && strings.Trim(public[i+1:], "0123456789abcdef") == ""
 }
 
-// printable reports whether a name is printable ASCII without spaces: other characters may
-// look like something else, or be invisible.
-func printable(name string) bool {
-	for i := range len(name) {
-		if name[i] <= ' ' || name[i] > '~' {
-			return false
-		}
-	}
-	return name != ""
-}
+// printable reports whether a character is printable ASCII and no space: others may look like
+// something else.
+func printable(r rune) bool { return r > ' ' && r <= '~' }
 
 // nameSafe reports whether every model and client accepts the characters in a name.
 func nameSafe(s string) bool {

@@ -37,12 +37,18 @@ func TestToolNames(t *testing.T) {
 		{"so is a slash", "crm", nil, "admin/export", "crm__admin_export_1f3802"},
 		{"P9/174 over-long", "crm", nil, strings.Repeat("a", 60), "crm__" + strings.Repeat("a", 36) + "_bdc8c7"},
 		{"just fits", "crm", nil, strings.Repeat("a", 43), "crm__" + strings.Repeat("a", 43)},
-		{"H/173 a space", "crm", nil, "a b", ""},
+		{"H/173 a space", "crm", nil, "a b", "crm__a_b_a53088"},
+		{"a space without prefix", "crm", &none, "a.b c", "a.b_c_09c903"},
+		{"letters outside of ASCII", "crm", nil, "größe", "crm__gr__e_ec3757"},
 		{"H/173 empty", "crm", nil, "", ""},
-		{"H/173 emoji", "crm", nil, "a😀", ""},
+		{"H/173 emoji", "crm", nil, "a😀", "crm__a__3cd5db"},
+		{"H/173 an emoji of several parts", "crm", nil, "👩‍🔧", "crm______b5c8ea"},
+		{"half an emoji", "crm", nil, "a\ufffd", ""},
 		{"H/173 right-to-left override", "crm", nil, "a\u202eb", ""},
 		{"H/173 zero width", "crm", nil, "a\u200bb", ""},
 		{"H/173 unprintable without prefix too", "crm", &none, "a\tb", ""},
+		{"a new line", "crm", nil, "a\nb", ""},
+		{"a tag", "crm", nil, "a\U000e0041", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,8 +58,14 @@ func TestToolNames(t *testing.T) {
 			}
 		})
 	}
-	t.Run("prompts keep their characters", func(t *testing.T) {
+	t.Run("prompts keep characters that cannot be taken for others", func(t *testing.T) {
 		n := namingFor("crm", nil)
+		if got, err := n.prompt("ask größe"); err != nil || got != "crm__ask_gr__e_307615" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if got, err := n.prompt("a\u200bb"); err == nil {
+			t.Errorf("got %q", got)
+		}
 		if got, err := n.prompt("a.b/c"); err != nil || got != "crm__a.b/c" {
 			t.Errorf("got %q, %v", got, err)
 		}
@@ -68,8 +80,8 @@ func TestToolNames(t *testing.T) {
 func TestP9_173_NamesThatModelsAccept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		upstream := rapid.StringMatching(`[A-Za-z][A-Za-z0-9]{0,15}`).Draw(t, "upstream")
-		a := rapid.StringMatching(`[!-~]{1,80}`).Draw(t, "a")
-		b := rapid.StringMatching(`[!-~]{1,80}`).Draw(t, "b")
+		a := rapid.StringMatching(`[ -~à-žА-я一-三]{1,80}`).Draw(t, "a")
+		b := rapid.StringMatching(`[ -~à-žА-я一-三]{1,80}`).Draw(t, "b")
 		n := namingFor(upstream, nil)
 		publicA, errA := n.tool(a)
 		publicB, errB := n.tool(b)
@@ -99,10 +111,10 @@ func FuzzToolName(f *testing.F) {
 		}
 		for _, k := range []func(string) (string, error){n.tool, n.prompt} {
 			public, err := k(native)
-			if (err == nil) != printable(native) {
+			if err == nil && native == "" || err != nil && native != "" && !strings.ContainsFunc(native, func(r rune) bool { return !printable(r) }) {
 				t.Fatalf("%q: %v", native, err)
 			}
-			if err == nil && (len(public) > defaultMaxLength || !printable(public) || !strings.HasPrefix(public, n.prefix)) {
+			if err == nil && (len(public) > defaultMaxLength || strings.ContainsFunc(public, func(r rune) bool { return !printable(r) }) || !strings.HasPrefix(public, n.prefix)) {
 				t.Fatalf("%q became %q", native, public)
 			}
 		}

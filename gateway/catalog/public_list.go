@@ -198,10 +198,8 @@ func publicName(n naming, k kind, native string, tagged map[string]int) (string,
 	switch k {
 	case tools:
 		return n.tool(native)
-	case prompts:
+	case prompts, skills:
 		return n.prompt(native)
-	case skills:
-		return n.skill(native)
 	}
 	if !sane(native) {
 		return "", errNoURI

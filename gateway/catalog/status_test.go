@@ -13,7 +13,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
-	s := newServer("crm").tools("a", "b", "c d").has(mcp.MethodPromptsList, `{"name":"p"}`).
+	s := newServer("crm").tools("a", "b", "c\nd").has(mcp.MethodPromptsList, `{"name":"p"}`).
 		has(mcp.MethodResourcesList, resource("a:b")).has(mcp.MethodResourceTemplatesList, template("a:{b}"), template("{b}"))
 	down := newServer("down")
 	down.unreachable(true)
@@ -24,7 +24,7 @@ func TestStatus(t *testing.T) {
 		up.Tools != 2 || up.Prompts != 1 || up.Resources != 1 || up.ResourceTemplates != 1 {
 		t.Errorf("got %+v", up)
 	}
-	want := []Withheld{{List: "tools", Name: "c d", Reason: errUnprintable.Error()}, {List: "resource templates", Name: "{b}", Reason: errOpenScheme.Error()}}
+	want := []Withheld{{List: "tools", Name: "c\nd", Reason: errNoName.Error()}, {List: "resource templates", Name: "{b}", Reason: errOpenScheme.Error()}}
 	if len(up.Withheld) != 2 || up.Withheld[0] != want[0] || up.Withheld[1] != want[1] {
 		t.Errorf("withheld %+v", up.Withheld)
 	}
@@ -40,7 +40,7 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newServer("crm").tools("a b", "c")
+		s := newServer("crm").tools("a\tb", "c")
 		c, err := New(Config{}, []Source{{Upstream: s}}, Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Seal: key, Tasks: key})
 		if err != nil {
 			t.Fatal(err)
@@ -51,14 +51,14 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 			s.says(mcp.NoteToolsListChanged, `{}`)
 			after(time.Second)
 		}
-		names := []string{"a b"}
+		names := []string{"a\tb"}
 		for range 50 {
-			names = append(names, strings.Repeat(" ", len(names))+"x")
+			names = append(names, strings.Repeat("\t", len(names))+"x")
 		}
 		s.tools(names...).says(mcp.NoteToolsListChanged, `{}`)
 		after(time.Second)
 		stop()
-		if n := strings.Count(log.String(), `name="a b"`); n != 1 {
+		if n := strings.Count(log.String(), `name="a\tb"`); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, log.String())
 		}
 		if n := strings.Count(log.String(), `msg="item withheld"`); n != 21 || !strings.Contains(log.String(), `msg="more items withheld" error_code=GH-ITEM-WITHHELD upstream=crm count=30`) {

@@ -100,7 +100,7 @@ var layers = []layer{
 	{level: 1, dir: "gateway/catalog/looks", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/sessionlists", ours: []string{"internal/mcp"}, third: []string{"github.com/hashicorp/golang-lru"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/catalog/looks", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/catalog/looks", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
