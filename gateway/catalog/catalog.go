@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -179,13 +180,13 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			continue
 		}
 		name := s.Upstream.Name()
-		found.When(names[name], "upstream %q: the name is taken", name)
-		names[name] = true
+		found.When(names[strings.ToLower(name)], "upstream %q: the name is taken", name)
+		names[strings.ToLower(name)] = true
 		n, err := newNaming(cfg, name, s.Prefix)
 		n.skillDir, n.signInAt = s.SkillDir, s.SignInAt
 		found.When(err != nil, "upstream %q: %w", name, err)
 		if !n.plain() {
-			c.plan.tagged[name] = i
+			c.plan.tagged[strings.ToLower(name)] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
 		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}

@@ -178,15 +178,17 @@ var (
 )
 
 // uri returns the public form of a URI: "crm+file:///a", "ui://crm/page". Every byte is
-// kept, and native reverses it.
+// kept, and splitURI reverses it. Clients may write schemes and hosts in lower case (RFC 3986
+// 6.2.2.1), so the upstream's name is.
 func (n naming) uri(native string) string {
 	if n.plain() {
 		return native
 	}
+	tag := strings.ToLower(n.upstream)
 	if scheme := keptScheme(native); scheme != "" {
-		return scheme + n.upstream + "/" + native[len(scheme):]
+		return scheme + tag + "/" + native[len(scheme):]
 	}
-	return n.upstream + "+" + native
+	return tag + "+" + native
 }
 
 // template returns the public form of a URI template (RFC 6570). Its expansions must be the
@@ -203,19 +205,25 @@ func (n naming) template(native string) (string, error) {
 	return n.uri(native), nil
 }
 
-// splitURI splits a public URI into the upstream's name and the original. ok is false for
-// text that begins like a public URI but that uri makes for no upstream. tag is "" for any
-// other text.
+// splitURI splits a public URI into the upstream's name, in lower case, and the original. ok is
+// false for text that begins like a public URI but that uri makes for no upstream. tag is "" for
+// any other text.
 func splitURI(public string) (tag, native string, ok bool) {
-	if scheme := keptScheme(public); scheme != "" {
+	if scheme := keptScheme(lowerScheme(public)); scheme != "" {
 		tag, rest, found := strings.Cut(public[len(scheme):], "/")
-		return tag, scheme + rest, found
+		return strings.ToLower(tag), scheme + rest, found
 	}
 	tag, native, found := strings.Cut(public, "+")
 	if !found {
 		return "", "", false
 	}
-	return tag, native, native != "" && keptScheme(native) == ""
+	return strings.ToLower(tag), native, native != "" && keptScheme(native) == ""
+}
+
+// lowerScheme returns a URI with its scheme in lower case.
+func lowerScheme(uri string) string {
+	scheme, _, _ := strings.Cut(uri, ":")
+	return strings.ToLower(scheme) + uri[len(scheme):]
 }
 
 func keptScheme(uri string) string {

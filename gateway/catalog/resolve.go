@@ -357,9 +357,10 @@ func (c *Catalog) keepsListened(call *mcp.Call) (keeps bool) {
 // never tried one after the other.
 type uriIndex struct {
 	plan    *plan
-	kept    map[string]int // listed by upstreams that keep their URIs unchanged
-	copied  map[string]int // originals listed by the others
-	keepers []keeper       // upstreams that keep their URIs unchanged and may have resources
+	kept    map[string]int      // listed by upstreams that keep their URIs unchanged
+	copied  map[string]int      // originals listed by the others
+	spelled []map[string]string // by upstream: originals whose scheme has capitals, by what clients may make of them
+	keepers []keeper            // upstreams that keep their URIs unchanged and may have resources
 }
 
 type keeper struct {
@@ -368,7 +369,7 @@ type keeper struct {
 }
 
 func newURIIndex(p *plan, states []sourceState) uriIndex {
-	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int)}
+	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int), spelled: make([]map[string]string, len(states))}
 	for i, state := range states {
 		plain := p.namings[i].plain()
 		into := x.copied
@@ -386,6 +387,12 @@ func newURIIndex(p *plan, states []sourceState) uriIndex {
 					} else {
 						into[e.native] = i
 					}
+					if low := lowerScheme(e.native); low != e.native {
+						if x.spelled[i] == nil {
+							x.spelled[i] = make(map[string]string)
+						}
+						x.spelled[i][low] = e.native
+					}
 					if plain && k == templates && len(x.keepers) > 0 {
 						last := &x.keepers[len(x.keepers)-1]
 						literal, _, _ := strings.Cut(e.native, "{")
@@ -400,6 +407,15 @@ func newURIIndex(p *plan, states []sourceState) uriIndex {
 
 // find returns the upstream of a public URI and the URI as that upstream knows it.
 func (x *uriIndex) find(public string) (source int, native string, ok bool) {
+	if source, native, ok = x.split(public); ok {
+		if listed, differs := x.spelled[source][native]; differs {
+			native = listed
+		}
+	}
+	return source, native, ok
+}
+
+func (x *uriIndex) split(public string) (source int, native string, ok bool) {
 	if tag, native, whole := splitURI(public); tag != "" {
 		if source, ok := x.plan.tagged[tag]; ok {
 			return source, native, whole

@@ -38,6 +38,13 @@ func TestURIs(t *testing.T) {
 			}
 		})
 	}
+	capital := namingFor("cRM-1", nil)
+	for public, want := range map[string]string{"crm-1+x:A": "x:A", "CRM-1+x:A": "x:A", "ui://crm-1/A": "ui://A", "UI://CRM-1/A": "ui://A"} {
+		tag, back, ok := splitURI(public)
+		if !ok || tag != "crm-1" || back != want || capital.uri(want) != strings.ToLower(public[:len(public)-1])+"A" {
+			t.Errorf("%q leads to %q of %q, whose public form is %q", public, back, tag, capital.uri(want))
+		}
+	}
 	for _, public := range []string{"crm+ui://page", "crm+skill://a", "crm+", "ui://crm", "skill://crm", "crm", ""} {
 		t.Run("no upstream makes "+public, func(t *testing.T) {
 			if tag, native, ok := splitURI(public); ok {
@@ -56,7 +63,7 @@ func TestP9_177_RoundTrip(t *testing.T) {
 		).Draw(t, "native")
 		n := namingFor(upstream, nil)
 		tag, back, ok := splitURI(n.uri(native))
-		if !ok || tag != upstream || back != native {
+		if !ok || tag != strings.ToLower(upstream) || back != native {
 			t.Fatalf("%q became %q and then %q of %q, %v", native, n.uri(native), back, tag, ok)
 		}
 	})
@@ -70,7 +77,7 @@ func FuzzURI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n := namingFor("crm", nil)
 		// As a public URI: it must be the public form of its original.
-		if tag, native, ok := splitURI(text); ok && tag == "crm" && n.uri(native) != text {
+		if tag, native, ok := splitURI(text); ok && tag == "crm" && !strings.EqualFold(n.uri(native), text) {
 			t.Fatalf("%q leads to %q, whose public form is %q", text, native, n.uri(native))
 		}
 		// As an original: the way there and back must not change it.
@@ -148,10 +155,11 @@ func template(uri string) string {
 func TestReadRouting(t *testing.T) {
 	crm := newServer("crm").has(mcp.MethodResourcesList, resource("file:///both"), resource("file:///crm")).
 		has(mcp.MethodResourceTemplatesList, template("file:///{path}"))
-	doc := newServer("doc").has(mcp.MethodResourcesList, resource("file:///both"), resource("ui://page"))
+	doc := newServer("doc").has(mcp.MethodResourcesList, resource("file:///both"), resource("ui://page"), resource("NOTE:///A"))
+	mixed := newServer("Mixed").has(mcp.MethodResourcesList, resource("file:///a"))
 	none := newServer("none")
 	none.caps = `{"tools":{}}`
-	c := start(t, sourcesOf([]*server{crm, doc, none})...)
+	c := start(t, sourcesOf([]*server{crm, doc, mixed, none})...)
 	tests := []struct {
 		name, uri  string
 		want, from string // from "": unknown
@@ -165,7 +173,10 @@ func TestReadRouting(t *testing.T) {
 		{"unmarked, listed by two", "file:///both", "", ""},
 		{"unmarked, listed by nobody", "file:///x", "", ""},
 		{"unknown upstream", "other+file:///crm", "", ""},
-		{"name in another case", "CRM+file:///crm", "", ""},
+		{"name in another case", "CRM+file:///crm", "file:///crm", "crm"},
+		{"listed with a scheme in capitals", "doc+NOTE:///A", "NOTE:///A", "doc"},
+		{"and read with one that a client has made small", "doc+note:///A", "NOTE:///A", "doc"},
+		{"a name with a capital", "mixed+file:///a", "file:///a", "Mixed"},
 		{"a form that we never make", "doc+ui://page", "", ""},
 		{"no resources there", "none+file:///a", "", ""},
 		{"empty", "", "", ""},

@@ -261,7 +261,7 @@ func resourceTarget(c config.Config, uri string) (t mcp.Target, notes []string, 
 		case !config.Enabled(u):
 		case prefix == "":
 			plain = append(plain, u.Name)
-		case found && u.Name == tag:
+		case found && strings.EqualFold(u.Name, tag):
 			if strings.HasPrefix(uri, "skill://") {
 				notes = append(notes, "A file of a skill is decided on as that skill, and by what is denied as a resource: ask for skills/get with the skill's name, too.")
 			}
