@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -26,11 +27,21 @@ func TestCause(t *testing.T) {
 	asked := func(err error) error { return &url.Error{Op: "Post", URL: "https://crm.example/" + secret, Err: err} }
 	web := &Upstream{base: t.Context(), cfg: Config{Name: "crm", URL: "https://user:" + secret + "@crm.example/" + secret + "?key=" + secret}}
 	program := &Upstream{base: t.Context(), cfg: Config{Name: "crm", Command: []string{"uvxx", "--token", secret}}}
+	ended, silent := &transport.Program{}, &transport.Program{}
+	_, _ = ended.Write([]byte("no such file\n  by \x1b[1mme\x1b[0m\n"))
+	ended.End("exit status 1")
+	crashed := &Upstream{base: t.Context(), cfg: Config{Name: "crm", Command: []string{"crmd"}}}
+	crashed.health.program.Store(ended)
+	fetched := &Upstream{base: t.Context(), cfg: Config{Name: "crm", Command: []string{"npx"}}}
+	fetched.health.program.Store(silent)
 	for _, tt := range []struct {
 		at   *Upstream
 		err  error
 		want string
 	}{
+		{crashed, fmt.Errorf("%w: %w", dialect.ErrNotStarted, pool.ErrDown), "crmd: it ends again and again (exit status 1); it has said on stderr: no such file by [1mme [0m"},
+		{fetched, fmt.Errorf("%w: %w", transport.ErrNotSent, transport.ErrTimeout), "npx: timeout; it has said nothing on stderr either. One that has to be fetched, such as with npx or uvx, " +
+			`may not reach where from: a proxy and certificates (HTTPS_PROXY, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE) have to be in "env"`},
 		{web, asked(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), "crm.example: dial tcp: connection refused"},
 		{web, asked(&net.DNSError{Err: "no such host", Name: "crm.example"}), "crm.example: lookup crm.example: no such host"},
 		{web, asked(&tls.CertificateVerificationError{Err: errors.New("x509: certificate has expired")}), "crm.example: x509: certificate has expired"},
@@ -44,7 +55,7 @@ func TestCause(t *testing.T) {
 			t.Errorf("%v: the cause is %+v, want %q", tt.err, e, tt.want)
 			continue
 		}
-		if told := e.Message + string(e.Data) + e.Error(); strings.Contains(told, "uvxx") || strings.Contains(told, "crm.example") || strings.Contains(told+e.Cause, secret) {
+		if told := e.Message + string(e.Data) + e.Error(); strings.Contains(told, "uvxx") || strings.Contains(told, "no such file") || strings.Contains(told, "crm.example") || strings.Contains(told+e.Cause, secret) {
 			t.Errorf("a client is told %s %s, the operator %s", e.Message, e.Data, e.Cause)
 		}
 		if why := mcp.Why(e); !strings.Contains(why, tt.want) || strings.Contains(why, "try again") {

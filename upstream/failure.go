@@ -7,11 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -36,6 +42,9 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 	if e, ok := told.(*mcp.Error); ok && e.Cause == "" && u.ours(e) {
 		own := *e // several callers may have been waiting for what failed
 		own.Cause = u.cause(err)
+		if _, ok := errors.AsType[*undecided](err); ok {
+			own.Cause += "; what it speaks is not known, since neither server/discover nor initialize was answered: \"revision\" pins it"
+		}
 		return &own
 	}
 	return told
@@ -115,6 +124,9 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 	case e.Status/100 == 4:
 		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s refused the request (HTTP %d); its operator has to find out why", e.Status)
 	}
+	if executed == mcp.ExecutedNo {
+		return u.fails(failure.UpstreamStatus, executed, "Upstream %s failed (HTTP %d); its operator has to find out why", e.Status)
+	}
 	return u.fails(failure.UpstreamStatus, executed, "Upstream %s failed (HTTP %d); it may have done what was asked", e.Status)
 }
 
@@ -156,11 +168,14 @@ func aboutCredentials(err error) bool {
 // then per user, and calls without a user's credential fail.
 func (u *Upstream) PerUser() bool { return u.env.PerUser }
 
-// maxCause bounds a cause, in bytes: parts of it may come from a server.
-const maxCause = 300
+// maxCause bounds a cause, and mostSaid what is in it of stderr, in bytes.
+const (
+	maxCause = 500
+	mostSaid = 350
+)
 
-// cause tells the operator what went wrong, and at which host or program. Of a URL it names
-// only the host, since paths and queries may be secrets.
+// cause tells the operator what went wrong, at which host or program, and what the server says of
+// it. Of a URL it names only the host, since paths and queries may be secrets.
 func (u *Upstream) cause(err error) string {
 	certificate := as[*tls.CertificateVerificationError](err)
 	if certificate != nil {
@@ -168,10 +183,59 @@ func (u *Upstream) cause(err error) string {
 	}
 	text := cmp.Or(as[*transport.StatusError](err), certificate, as[*net.DNSError](err), as[*net.OpError](err),
 		as[*exec.Error](err), as[*fs.PathError](err), innermost(err)).Error()
+	if status, ok := errors.AsType[*transport.StatusError](err); ok && status.Said() != "" {
+		text += ": " + u.plain(status.Said())
+	} else if len(u.cfg.Command) > 0 && as[*exec.Error](err) == nil && as[*fs.PathError](err) == nil {
+		text += u.lastWords(errors.Is(err, transport.ErrTimeout))
+	}
 	if len(text) > maxCause {
-		text = text[:maxCause] + "..."
+		text = strings.ToValidUTF8(text[:maxCause], "") + "..."
 	}
 	return fmt.Sprintf("%s: %s", u.hostOrProgram(), text)
+}
+
+// lastWords says how the last process of a program ended, and what it has said on stderr. silent
+// says that it did not answer.
+func (u *Upstream) lastWords(silent bool) (words string) {
+	said, ended := u.health.program.Load().Last()
+	if ended != "" {
+		words = " (" + ended + ")"
+	}
+	if said = u.plain(said); said != "" {
+		if over := len(said) - mostSaid; over > 0 {
+			said = "..." + strings.ToValidUTF8(said[over:], "")
+		}
+		return words + "; it has said on stderr: " + said
+	}
+	if silent && ended == "" {
+		words = "; it has said nothing on stderr either. One that has to be fetched, such as with npx or uvx, may not reach where from: " +
+			"a proxy and certificates (HTTPS_PROXY, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE) have to be in \"env\""
+	}
+	return words
+}
+
+// plain makes what a server says fit for an operator: one line, without the secrets that it got.
+func (u *Upstream) plain(said string) string {
+	for _, secret := range u.secrets() {
+		said = strings.ReplaceAll(said, secret, "<secret>")
+	}
+	said = tokens.ReplaceAllString(said, "<secret>")
+	return strings.Join(strings.FieldsFunc(said, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " ")
+}
+
+// tokens are what servers and programs may repeat of credentials.
+var tokens = regexp.MustCompile(`(?i)\bbearer\s+[\w.~+/=-]{8,}|\beyJ[\w-]+\.[\w.-]+|\b(?:sk|gh[opusr]|github_pat|glpat|xox[a-z]|npm)[_-][\w-]{16,}`)
+
+// secrets are those of the configuration that nobody takes for words.
+func (u *Upstream) secrets() (all []string) {
+	const least = 6 // letters
+	of := slices.Concat(slices.Collect(maps.Values(u.cfg.Env)), slices.Collect(maps.Values(u.cfg.Headers)), u.cfg.Auth.Secrets())
+	for _, secret := range of {
+		if len(secret) >= least {
+			all = append(all, string(secret))
+		}
+	}
+	return all
 }
 
 // hostOrProgram says where the server is: a host, or the name of a program.

@@ -46,6 +46,48 @@ func testGETStreamIsNotReopenedInALoop(t *testing.T) {
 	}
 }
 
+// A stream that ends at once is opened ever less often, but at once when a call needs it; one that
+// lasted is opened again soon.
+func TestGETStreamThatEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lives time.Duration
+		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
+			if r.Method != http.MethodGet {
+				return false
+			}
+			events(w, ": hello\n\n")
+			select {
+			case <-time.After(lives):
+			case <-r.Context().Done():
+			}
+			return true
+		})
+		u := f.start(t, upstream.Config{})
+		opened := func(d time.Duration) int {
+			before := len(f.requests(http.MethodGet))
+			time.Sleep(d)
+			synctest.Wait()
+			return len(f.requests(http.MethodGet)) - before
+		}
+		wantOK(t, u, asked("a"))
+		opened(10 * time.Minute)
+		if n := opened(10 * time.Minute); n < 5 || n > 15 {
+			t.Errorf("opened %d times in ten minutes", n)
+		}
+		before := len(f.requests(http.MethodGet))
+		wantOK(t, u, asked("a"))
+		synctest.Wait()
+		if n := len(f.requests(http.MethodGet)) - before; n != 1 {
+			t.Errorf("opened %d times for a call", n)
+		}
+		lives = 30 * time.Second
+		opened(5 * time.Minute)
+		if n := opened(10 * time.Minute); n < 18 {
+			t.Errorf("opened %d times in ten minutes, though each lasted", n)
+		}
+	})
+}
+
 // Changes before a slow server had opened its stream were reported to nobody.
 func TestP9_93_GETStreamThatOpensLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

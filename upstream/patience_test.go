@@ -2,10 +2,12 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +98,33 @@ func TestSlowStatelessProgram(t *testing.T) {
 		}
 		if program.started != 2 {
 			t.Errorf("the program was started %d times", program.started)
+		}
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSilentProgram: while a program does not answer after its start, its state says so.
+func TestSilentProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, err := New(Config{Name: "silent", Command: []string{"npx"}}, Deps{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.transport = &slowProgram{startup: time.Hour}
+		done := make(chan error)
+		go func() {
+			_, err := u.Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsList, Notify: func(mcp.Event) {}})
+			done <- err
+		}()
+		time.Sleep(40 * time.Second)
+		if s := u.Status(); s.State != StateConnecting || !strings.Contains(s.Last.Cause, "npx: no answer yet; it has said nothing on stderr") {
+			t.Errorf("after 40 s: %s, %q", s.State, s.Last.Cause)
+		}
+		e, ok := errors.AsType[*mcp.Error](<-done)
+		if !ok || !strings.Contains(e.Cause, "NODE_EXTRA_CA_CERTS") {
+			t.Errorf("in the end: %+v", e)
 		}
 		if err := u.Close(t.Context()); err != nil {
 			t.Error(err)

@@ -151,15 +151,19 @@ func (u *Upstream) Probed() []dialect.Step { return u.probe.trail.Steps() }
 func (u *Upstream) runProbe(run *probing) {
 	var spare transport.Conn
 	var discover mcp.Raw
+	stumbled := false
 	u.probe.trail.Begin()
 	if run.era = u.cfg.pinned(); run.era == nil || !run.era.Rev.Stateful {
 		run.err = u.env.Connect(func(ctx context.Context) (err error) {
 			run.era, discover, spare, err = u.discover(ctx, &run.owner)
+			stumbled = u.cfg.pinned() == nil && u.stumbled(err)
 			return err
 		})
 	}
-	if run.asked && run.err == nil && run.era.Rev.Stateful {
-		run.err = u.stateful.Try(run.era)
+	if stumbled {
+		run.era, run.err = u.older(&run.owner, run.err)
+	} else if run.asked && run.err == nil && run.era.Rev.Stateful {
+		run.err = u.stateful.Try(run.era, &run.owner)
 	}
 	if run.err != nil {
 		run.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, run.err)
@@ -193,6 +197,36 @@ func (u *Upstream) runProbe(run *probing) {
 		u.log.Info("upstream probed", "stateful", run.era.Rev.Stateful, "silent", run.era.Silent)
 	}
 }
+
+// stumbled reports whether a server may be an older one that server/discover has upset: it got
+// the request, and its answer is none.
+func (u *Upstream) stumbled(err error) bool {
+	status, refused := errors.AsType[*transport.StatusError](err)
+	switch {
+	case err == nil, u.env.Process, u.base.Err() != nil, refused && status.Status == http.StatusTooManyRequests:
+		return false
+	}
+	return !errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrNoRoom)
+}
+
+// older tries initialize after server/discover failed. The server's era stays unknown unless
+// it answers that.
+func (u *Upstream) older(owner *transport.Identity, discover error) (*dialect.Era, error) {
+	e := &dialect.Era{Rev: wire.NewestStateful()}
+	switch err := u.stateful.Try(e, owner); {
+	case err == nil:
+		return e, nil
+	case errors.Is(err, dialect.ErrWrongEra):
+		return nil, &undecided{discover}
+	default:
+		return nil, &undecided{err}
+	}
+}
+
+// undecided is the error of a probe that has not found out what a server speaks.
+type undecided struct{ error }
+
+func (e *undecided) Unwrap() error { return e.error }
 
 // forgetEra makes the next call probe again, unless the era has already been replaced.
 func (u *Upstream) forgetEra(e *dialect.Era) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -53,7 +54,8 @@ func TestProbeHTTP(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			sane := atomic.Bool{}
 			f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
-				if m.Method != mcp.MethodDiscover || sane.Load() {
+				first := m.Method == mcp.MethodDiscover || tt.want == "inconclusive" && m.Method == mcp.MethodInitialize
+				if !first || sane.Load() {
 					return false
 				}
 				tt.answer(w, m)
@@ -65,7 +67,7 @@ func TestProbeHTTP(t *testing.T) {
 				if e := wantError(t, err, tt.code, mcp.ExecutedNo); !strings.Contains(e.Message, "fake") {
 					t.Errorf("message %q does not name the upstream", e.Message)
 				}
-				if n := len(f.requests(mcp.MethodInitialize)); n != 0 {
+				if n, want := len(f.requests(mcp.MethodInitialize)), tt.code != mcp.CodeRateLimited; n > 1 || n == 1 != want {
 					t.Errorf("%d times initialize", n)
 				}
 				sane.Store(true) // the failed probe concluded nothing: the next call probes again
@@ -85,6 +87,59 @@ func TestProbeHTTP(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStumbledProbe: an older server may answer the probe with anything; initialize decides.
+func TestStumbledProbe(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer func(w http.ResponseWriter, r *http.Request)
+	}{
+		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }},
+		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }},
+		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }},
+		{"202 and nothing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }},
+		{"a page", func(w http.ResponseWriter, _ *http.Request) { raw(w, "text/html", "<html>") }},
+		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { raw(w, "application/json", "{") }},
+		{"the end of the connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"silence", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				if m.Method != mcp.MethodDiscover {
+					return false
+				}
+				tt.answer(w, r)
+				return true
+			})
+			u := start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Connect: time.Second}})
+			wantOK(t, u, tool("a"))
+			wantOK(t, u, tool("a"))
+			if n := len(f.requests(mcp.MethodDiscover)); n != 1 {
+				t.Errorf("probed %d times", n)
+			}
+		})
+	}
+	t.Run("neither is answered", func(t *testing.T) {
+		f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			status := http.StatusNotFound
+			if m.Method == mcp.MethodDiscover {
+				status = http.StatusInternalServerError
+			}
+			w.WriteHeader(status)
+			return true
+		})
+		u := start(t, upstream.Config{URL: f.URL, Transport: "streamable"})
+		for n := range 2 {
+			_, err := do(t, u, tool("a"))
+			if e := wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo); !strings.Contains(e.Cause, `HTTP status 500; `) || !strings.Contains(e.Cause, `"revision" pins it`) {
+				t.Errorf("cause %q", e.Cause)
+			}
+			if got := len(f.requests(mcp.MethodDiscover)); got != n+1 {
+				t.Errorf("probed %d times after %d calls: it concluded something", got, n+1)
+			}
+		}
+	})
 }
 
 func TestP9_153_EraIsProbedAgainWhenItProvesWrong(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -114,6 +115,7 @@ type health struct {
 	failing  atomic.Int64 // calls in a row that failed on their way
 	restarts atomic.Int64
 	garbage  atomic.Int64
+	program  atomic.Pointer[transport.Program] // that was started last; nil for none
 
 	changed func(Status) // Deps.Changed; nil for nobody
 
@@ -208,6 +210,23 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 func (u *Upstream) become(state State, last Failure) {
 	if u.health.set(state, last) {
 		u.log.Debug("upstream is "+string(state), last.Name.Attr(), "stage", last.Stage, "error", last.Error, "cause", last.Cause)
+	}
+}
+
+// slow says what is known of a program that has not answered yet.
+func (u *Upstream) slow() {
+	last := Failure{
+		At: time.Now(), Name: failure.UpstreamTimeout, Stage: StageHandshake,
+		Error: fmt.Sprintf("Upstream %s has been started and does not answer yet", u.cfg.Name), Cause: u.hostOrProgram() + ": no answer yet" + u.lastWords(true),
+	}
+	u.health.mu.Lock()
+	waits := u.health.status.State == StateConnecting
+	if waits {
+		u.health.status.Last = last
+	}
+	u.health.mu.Unlock()
+	if waits {
+		u.log.Warn("upstream does not answer yet", last.Name.Attr(), "cause", last.Cause)
 	}
 }
 

@@ -123,7 +123,8 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.health.users, _ = lru.New[string, struct{}](maxUsers) // the only error is about the size
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	env := transport.Env{
-		Name: cfg.Name, Log: u.log, Spawn: u.lives.spawn, ResultBytes: cfg.Limits.ResultBytes, Memory: deps.Memory, Garbage: &u.health.garbage,
+		Name: cfg.Name, Log: u.log, Spawn: u.lives.spawn, ResultBytes: cfg.Limits.ResultBytes, Memory: deps.Memory,
+		Garbage: &u.health.garbage, Program: &u.health.program,
 	}
 	u.transport = transports[cfg.Transport](env, cfg, deps)
 	if guessed {

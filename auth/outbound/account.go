@@ -1,5 +1,7 @@
 package outbound
 
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
+
 // Account is what says as whom the gateway comes to an upstream: configurations with the
 // same are good for the same sessions there. It holds secrets.
 func (c Config) Account() []string {
@@ -8,4 +10,9 @@ func (c Config) Account() []string {
 		resource = "=" + *c.Resource // "" is not the default
 	}
 	return append([]string{c.Type, c.Header, string(c.Token), c.TokenURL, c.Issuer, c.AuthorizationServer, c.ClientID, c.Grant.TokenURL, c.Grant.ClientID, resource, c.Audience}, c.Scopes...)
+}
+
+// Secrets are what must not be shown, should a server repeat it.
+func (c Config) Secrets() []mcp.Secret {
+	return []mcp.Secret{c.Token, c.ClientSecret, c.Grant.ClientSecret}
 }

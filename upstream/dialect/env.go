@@ -54,6 +54,8 @@ type Env struct {
 	// Tried receives how opening a session went that a server was asked for in a revision, when
 	// it began, and the error.
 	Tried func(e *Era, agreed string, began time.Time, err error)
+	// Slow is called when a program is slow to answer after its start.
+	Slow func()
 	// Opened counts attempts to open sessions and connections, by their errors. Restarts
 	// counts those that ended by themselves, and Garbage counts data on them that was not a
 	// message.
@@ -70,8 +72,14 @@ func (e *Env) User(caller *mcp.Caller) string {
 	return caller.User()
 }
 
+// slowStart is how long a program may take to answer before Env.Slow is called.
+const slowStart = 20 * time.Second
+
 // Connect runs reach, independently of any caller, within the time limit for connecting.
 func (e *Env) Connect(reach func(context.Context) error) error {
+	if e.Process {
+		defer time.AfterFunc(slowStart, e.Slow).Stop()
+	}
 	ctx, cancel := context.WithTimeoutCause(e.Base, e.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
 	err := reach(ctx)

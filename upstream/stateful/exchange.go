@@ -80,6 +80,9 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.trail, x.wake = s, s.env.NextID(), x.call.Notify, x.call.Trail, make(chan struct{}, 1)
 	x.elsewhere = s.declared.Any() && (x.task != "" || !s.shared() && s.getStream.mayAsk.Load())
+	if x.elsewhere {
+		s.getStream.want()
+	}
 	life, err := s.env.Life(ctx, false)
 	if err != nil {
 		x.abandon()

@@ -21,7 +21,9 @@ const (
 	getStreamWait = 250 * time.Millisecond
 	// leastPause is the shortest pause before a GET stream is opened again, even if
 	// its server asks for less.
-	leastPause = 100 * time.Millisecond
+	leastPause = time.Second
+	// lasting is how long a GET stream must live for the next pause to be short again.
+	lasting = 30 * time.Second
 )
 
 // getStream is the stream for what a session's server sends outside of calls.
@@ -33,7 +35,8 @@ type getStream struct {
 	missed  func() // the server may have said something that nobody heard
 	gone    func() // the server no longer knows the session
 
-	mayAsk atomic.Bool // questions may come on it, or on the pipe that stands for it
+	mayAsk atomic.Bool   // questions may come on it, or on the pipe that stands for it
+	wanted chan struct{} // holds one: a call needs the stream now
 
 	mu     sync.Mutex    // guards the fields below
 	opened chan struct{} // closed when the first attempt is over; nil before it
@@ -89,11 +92,12 @@ func (t *getStream) read(opened chan struct{}) {
 			return
 		case err == nil:
 			var why error
+			opened := time.Now()
 			lastID, pause, why = t.drain(stream)
 			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
 				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed", failure.UpstreamMisbehaves.Attr(), "cause", why)
 				pause = 0 // the next stream may fail as soon
-			} else {
+			} else if time.Since(opened) >= lasting {
 				pauses.Reset()
 			}
 		default:
@@ -101,14 +105,38 @@ func (t *getStream) read(opened chan struct{}) {
 				lastID = "" // the stream cannot be resumed
 			}
 		}
-		if pause > 0 {
+		if pause > 0 && lastID != "" { // its server has it polled, and nothing is missed
 			pause = max(pause, leastPause)
 		} else {
-			pause = pauses.NextBackOff()
+			pause = max(pause, pauses.NextBackOff())
 		}
-		if dialect.Wait(t.base, pause) != nil {
+		if !t.rest(pause) {
 			return
 		}
+	}
+}
+
+// rest waits before the stream is opened again, not for long if a call needs it. It reports
+// false when the session ends.
+func (t *getStream) rest(pause time.Duration) bool {
+	least := min(pause, leastPause)
+	if dialect.Wait(t.base, least) != nil {
+		return false
+	}
+	select {
+	case <-t.wanted:
+	case <-time.After(pause - least):
+	case <-t.base.Done():
+		return false
+	}
+	return true
+}
+
+// want has the stream opened soon if it is not open.
+func (t *getStream) want() {
+	select {
+	case t.wanted <- struct{}{}:
+	default:
 	}
 }
 

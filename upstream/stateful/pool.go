@@ -27,6 +27,7 @@ type place struct {
 	declared dialect.Capabilities
 	state    *restore.State         // what is restored in a new session
 	kept     atomic.Pointer[string] // the server's id of the kept session; nil for none
+	looked   atomic.Int64           // when doubt looked last, in Unix nanoseconds
 }
 
 type entry = pool.Entry[key, *place, *session]
@@ -144,10 +145,10 @@ func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *sess
 	return s, nil
 }
 
-// Try opens a session of the gateway's own, and ends it at once.
-func (d *Dialect) Try(e *dialect.Era) error {
+// Try opens a session that declares nothing, with the credential of an owner, and ends it at once.
+func (d *Dialect) Try(e *dialect.Era, owner *transport.Identity) error {
 	return d.env.Connect(func(ctx context.Context) error {
-		at := &entry{Data: &place{id: rand.Text(), owner: &transport.Identity{}, declared: dialect.Neutral(&mcp.Call{}, e.Rev), state: restore.New(true)}}
+		at := &entry{Data: &place{id: rand.Text(), owner: owner, declared: dialect.Neutral(&mcp.Call{}, e.Rev), state: restore.New(true)}}
 		s, err := d.begin(ctx, at, e)
 		if err == nil {
 			s.cancel()
@@ -212,6 +213,7 @@ func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *sessio
 	conn.Resume(known.ID)
 	conn.Bind(rev)
 	s := newSession(d, at, conn, rev)
+	s.doubt.worked.Store(true)
 	s.roots.owed = true // the roots may have changed, or the server was told none
 	s.learn(mcp.Object("capabilities", mcp.Raw(known.Capabilities)))
 	at.Data.kept.Store(&known.ID)

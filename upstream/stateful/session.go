@@ -46,6 +46,7 @@ type session struct {
 	getStream    getStream
 	roots        roots
 	unattributed unattributed
+	doubt        doubt
 }
 
 func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) *session {
@@ -65,11 +66,12 @@ func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) 
 	}
 	s.getStream = getStream{
 		env: d.env, conn: conn, base: s.base,
-		deliver: s.deliver, missed: s.missed, gone: s.lose,
+		deliver: s.deliver, missed: s.missed, gone: s.lose, wanted: make(chan struct{}, 1),
 	}
 	s.getStream.mayAsk.Store(dialect.Piped(conn))
 	s.roots = roots{env: d.env, known: &s.state.Roots, declared: s.declared, post: s.post, answer: s.answer, over: s.over}
 	s.unattributed.s = s
+	s.doubt.s, s.doubt.looking = s, make(chan struct{}, 1)
 	return s
 }
 
@@ -218,7 +220,7 @@ func (s *session) refusal(err error) error {
 		if e.Code == mcp.CodeHeaderMismatch || dialect.Offered(status.Message) != nil {
 			return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err) // a server that once had sessions
 		}
-		return s.declared.NotOurs(e)
+		return fmt.Errorf("%w: %w", s.declared.NotOurs(e), err)
 	case dialect.Piped(s.conn):
 	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err)
@@ -263,4 +265,68 @@ func (s *session) lose() {
 	if dialect.Piped(s.conn) {
 		s.env.Spawn(func() { s.env.CloseConn(s.conn) })
 	}
+}
+
+// doubtEvery is how often forgotten looks at the sessions of a place.
+const doubtEvery = time.Minute
+
+// doubt finds out whether the server still knows a session.
+type doubt struct {
+	s       *session
+	worked  atomic.Bool   // a call was answered in it, here or in another process
+	looking chan struct{} // holds one while somebody looks
+}
+
+// forgotten reports whether the server has lost a session that has worked, and loses it here. Many
+// servers say that otherwise than the specification does, such as with 401, 410 or 503: a ping in
+// the session is refused, too, while another session can be opened.
+func (d *doubt) forgotten(ctx context.Context, e *dialect.Era, err error) bool {
+	s := d.s
+	if !d.worked.Load() || s.serverID() == "" || !refuses(err) {
+		return false
+	}
+	select {
+	case d.looking <- struct{}{}:
+		defer func() { <-d.looking }()
+	case <-ctx.Done():
+		return false
+	}
+	if s.over() { // another call has found that
+		return true
+	}
+	now := time.Now()
+	if now.Sub(time.Unix(0, s.at.Data.looked.Load())) < doubtEvery {
+		return false
+	}
+	s.at.Data.looked.Store(now.UnixNano())
+	ctx, cancel := context.WithTimeout(ctx, dialect.Goodbye)
+	defer cancel()
+	m, err := s.roundTrip(ctx, mcp.MethodPing, nil)
+	if err == nil && m.Error != nil {
+		err = wire.ReadError(m.Error)
+	}
+	if !refuses(err) || s.d.Try(e, s.at.Data.owner) != nil {
+		return false
+	}
+	s.env.Log.Info("upstream has lost a session", "cause", err)
+	s.lose()
+	return true
+}
+
+// refuses reports whether an error may be about the session as a whole.
+func refuses(err error) bool {
+	if status, ok := errors.AsType[*transport.StatusError](err); ok {
+		return status.Status != http.StatusTooManyRequests
+	}
+	e, ok := errors.AsType[*mcp.Error](err)
+	return ok && e.Code == codeSessionLost
+}
+
+// codeSessionLost is the code with which the official SDKs say that they do not know a session.
+const codeSessionLost = -32001
+
+// neverRan reports whether a server that answered with this error cannot have run the call.
+func neverRan(err error) bool {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return ok && status.Status/100 == 4
 }

@@ -110,10 +110,15 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 			call = s.bridge
 		}
 		reply, err := call(ctx, c)
-		if !errors.Is(err, transport.ErrSessionGone) {
-			return reply, err
+		switch {
+		case err == nil:
+			s.doubt.worked.Store(true)
+			return reply, nil
+		case errors.Is(err, transport.ErrSessionGone):
+			s.lose()
+		case !s.doubt.forgotten(ctx, e, err) || !neverRan(err):
+			return nil, err
 		}
-		s.lose()
 		if lost > 1 {
 			return nil, err
 		}

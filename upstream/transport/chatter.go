@@ -2,6 +2,7 @@ package transport
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,3 +43,38 @@ func (c *Chatter) Say(message string, attrs ...any) {
 
 // ClipLine bounds a line of a server for the log.
 func ClipLine(line []byte) string { return string(line[:min(len(line), ChatterLine)]) }
+
+// Program is what the process of a server has said on stderr, and how it ended. It may be used
+// concurrently.
+type Program struct {
+	mu    sync.Mutex // guards the fields below
+	said  []byte     // the end of it
+	ended string
+}
+
+// Write takes what the process writes to stderr.
+func (p *Program) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = append(p.said, b...)
+	p.said = slices.Delete(p.said, 0, max(0, len(p.said)-ChatterLine))
+	return len(b), nil
+}
+
+// End takes how the process ended.
+func (p *Program) End(state string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = state
+}
+
+// Last returns the end of what the process has said, and how it ended, "" while it runs. A nil
+// Program has said nothing.
+func (p *Program) Last() (said, ended string) {
+	if p == nil {
+		return "", ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.said), p.ended
+}

@@ -44,3 +44,17 @@ func TestH167_ChatterIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestH167_TailKeepsTheEnd: H/167 of all that a process says the last 1000 bytes are kept.
+func TestH167_TailKeepsTheEnd(t *testing.T) {
+	var p Program
+	for i := range 1 << 14 {
+		_, _ = p.Write([]byte(strings.Repeat(fmt.Sprintf("%04x", i), 16)))
+	}
+	if cap(p.said) > 4<<10 {
+		t.Errorf("%d bytes are held", cap(p.said))
+	}
+	if said, _ := p.Last(); len(said) != ChatterLine || !strings.HasSuffix(said, "3fff3fff") {
+		t.Errorf("the end is %q", said)
+	}
+}

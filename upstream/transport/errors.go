@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -45,6 +46,8 @@ type StatusError struct {
 	Message wire.Message
 	// Text is the beginning of what came in place of a message.
 	Text string
+	// Challenge is its WWW-Authenticate, "" for none.
+	Challenge string
 	// RetryAfter is how long the server wants to be left alone, 0 when it does not say.
 	RetryAfter time.Duration
 }
@@ -55,6 +58,24 @@ func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.St
 func (e *StatusError) HasError() bool {
 	return e.Message.Kind == wire.Response && !e.Message.Error.IsNull()
 }
+
+// Said returns what the server itself says about it, "" for nothing. It is not to be trusted.
+func (e *StatusError) Said() string {
+	said := e.Text
+	if e.HasError() {
+		said = wire.ReadError(e.Message.Error).Message
+	}
+	if described := description.FindStringSubmatch(e.Challenge); described != nil {
+		said = strings.TrimSpace(described[1] + " " + said)
+	}
+	return tags.ReplaceAllString(said, " ")
+}
+
+var (
+	// description is that of an error in a challenge (RFC 6750 section 3).
+	description = regexp.MustCompile(`(?i)(?:^|[\s,])error_description\s*=\s*"([^"\\]*)"`)
+	tags        = regexp.MustCompile(`<[^>]*>?`) // of a page in place of an answer
+)
 
 // InSession returns the error of a request in a session. It is ErrSessionGone where the server
 // does not know the session and says so with 404 (2025-11-25

@@ -124,6 +124,8 @@ type Env struct {
 	Memory *mcp.Memory
 	// Garbage counts documents that were no messages.
 	Garbage *atomic.Int64
+	// Program gets each process that is started.
+	Program *atomic.Pointer[Program]
 }
 
 // Room makes the Room for what the server says outside of calls, on a connection of an

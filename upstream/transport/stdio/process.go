@@ -22,7 +22,10 @@ import (
 // ended. Close waits for nothing else then.
 const TermWait = 2 * time.Second
 
-const outputWait = 2 * time.Second // for what an ended process wrote
+const (
+	outputWait = 2 * time.Second        // for what an ended process wrote
+	exitWait   = 500 * time.Millisecond // for the exit of a process that has closed its output
+)
 
 // inherited are the variables that a process gets from the gateway's environment;
 // credentials of the gateway are never among them.
@@ -35,10 +38,10 @@ type process struct {
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
-	exited chan struct{} // closed when it ended; its group is gone by then, and cmd says how
-	silent chan struct{} // closed when all of stderr was read, soon after exited
-	tail   tail          // of stderr; complete when silent is closed
-	hurry  atomic.Bool   // its end was waited for long enough
+	exited chan struct{}      // closed when it ended; its group is gone by then, and cmd says how
+	silent chan struct{}      // closed when all of stderr was read, soon after exited
+	last   *transport.Program // complete when silent is closed
+	hurry  atomic.Bool        // its end was waited for long enough
 
 	mu     sync.Mutex // guards the field below
 	reaped bool       // its number may be another's by now
@@ -74,7 +77,8 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 		f.Close()
 	}
 	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r,
-		exited: make(chan struct{}), silent: make(chan struct{})}
+		exited: make(chan struct{}), silent: make(chan struct{}), last: &transport.Program{}}
+	env.Program.Store(p.last)
 	env.Spawn(func() { p.readStderr(env.Log) })
 	env.Spawn(p.wait)
 	return p, nil
@@ -102,6 +106,7 @@ func (p *process) wait() {
 	p.mu.Lock()
 	p.reaped = true
 	p.mu.Unlock()
+	p.last.End(p.cmd.ProcessState.String())
 	close(p.exited)
 	p.stdin.Close()
 	// Somebody outside of its group may have the other ends: they are not waited for.
@@ -150,7 +155,7 @@ func (p *process) readStderr(log *slog.Logger) {
 	defer close(p.silent)
 	defer p.stderr.Close()
 	said := transport.NewChatter(log)
-	lines := bufio.NewReader(io.TeeReader(p.stderr, &p.tail))
+	lines := bufio.NewReader(io.TeeReader(p.stderr, p.last))
 	for within := false; ; {
 		line, more, err := lines.ReadLine()
 		if err != nil {
@@ -164,13 +169,4 @@ func (p *process) readStderr(log *slog.Logger) {
 		}
 		within = more
 	}
-}
-
-// tail keeps the end of what is written to it.
-type tail []byte
-
-func (t *tail) Write(b []byte) (int, error) {
-	*t = append(*t, b...)
-	*t = slices.Delete(*t, 0, max(0, len(*t)-transport.ChatterLine))
-	return len(b), nil
 }

@@ -150,12 +150,21 @@ func (c *conn) readAll() {
 	defer c.process.stdout.Close()
 	lines := wire.NewLineReader(c.Pipe, c.MaxDocument())
 	lost := c.Sort(lines.Next, lines.Buffered)
+	if c.Quitting.Err() == nil { // who learns of the end below is to learn why
+		select {
+		case <-c.process.exited:
+		case <-time.After(exitWait):
+		case <-c.Quitting.Done():
+		}
+		c.process.kill()
+		<-c.process.silent
+	}
 	c.process.kill()
 	wanted := c.End(lost)
 	<-c.process.exited
 	if !wanted {
 		<-c.process.silent
-		state, said := c.process.cmd.ProcessState.String(), string(c.process.tail)
+		said, state := c.process.last.Last()
 		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", state, "stderr", said)
 	}
 }

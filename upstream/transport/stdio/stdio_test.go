@@ -3,11 +3,9 @@ package stdio
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +22,7 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "said good-bye")
 	const script = `trap 'echo yes >"$FILE"; exit' TERM; read line; echo '{"jsonrpc":"2.0","method":"ready"}'; sleep 300 & wait`
 	var wg sync.WaitGroup
-	program := New(transport.Env{Log: slog.New(slog.DiscardHandler), Spawn: func(f func()) { wg.Go(f) }, Garbage: new(atomic.Int64)}, Config{
+	program := New(transport.Env{Log: slog.New(slog.DiscardHandler), Spawn: func(f func()) { wg.Go(f) }, Garbage: new(atomic.Int64), Program: new(atomic.Pointer[transport.Program])}, Config{
 		Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"FILE": mcp.Secret(file)}, Patience: time.Minute,
 	})
 	conn, err := program.Dial(t.Context(), &transport.Identity{})
@@ -53,22 +51,5 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	}
 	if said, err := os.ReadFile(file); err != nil || string(said) != "yes\n" {
 		t.Errorf("it was killed before it could end: %q, %v", said, err)
-	}
-}
-
-// TestH167_TailKeepsTheEnd: H/167 of all that a process says the last 1000 bytes are kept.
-func TestH167_TailKeepsTheEnd(t *testing.T) {
-	var kept tail
-	for i := range 1 << 14 {
-		_, _ = kept.Write([]byte(strings.Repeat(fmt.Sprintf("%04x", i), 16)))
-		if len(kept) > transport.ChatterLine {
-			t.Fatalf("%d bytes are kept", len(kept))
-		}
-	}
-	if cap(kept) > 4<<10 {
-		t.Errorf("%d bytes are held", cap(kept))
-	}
-	if len(kept) != transport.ChatterLine || !strings.HasSuffix(string(kept), "3fff3fff") {
-		t.Errorf("the end is %q, of %d bytes", kept[max(0, len(kept)-20):], len(kept))
 	}
 }

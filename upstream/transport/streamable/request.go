@@ -153,7 +153,10 @@ func sendError(err error) error {
 
 // Refusal reads an answer whose status is not the wanted one.
 func Refusal(resp *http.Response) *transport.StatusError {
-	e := &transport.StatusError{Status: resp.StatusCode, RetryAfter: retryafter.Read(resp.Header, time.Now(), MaxRetryAfter)}
+	e := &transport.StatusError{
+		Status: resp.StatusCode, RetryAfter: retryafter.Read(resp.Header, time.Now(), MaxRetryAfter),
+		Challenge: strings.Join(resp.Header.Values("WWW-Authenticate"), ", "),
+	}
 	timer := time.AfterFunc(errorTime, func() { resp.Body.Close() })
 	body, err := wire.ReadAll(resp.Body, resp.ContentLength, maxErrorBody)
 	timer.Stop()

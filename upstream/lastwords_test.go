@@ -1,0 +1,58 @@
+package upstream_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestLastWordsOfAProgram: an operator reads how a program ended and what it said.
+func TestLastWordsOfAProgram(t *testing.T) {
+	const script = `echo "cannot open $KEY: eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.x" >&2; exit 3`
+	u := start(t, upstream.Config{Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"KEY": "s3cret-key"}})
+	_, err := do(t, u, tool("a"))
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok || !strings.Contains(e.Cause, "exit status 3") || !strings.Contains(e.Cause, "cannot open <secret>: <secret>") {
+		t.Fatalf("the error is %v, its cause %q", err, e.Cause)
+	}
+	if strings.Contains(e.Message, "cannot open") {
+		t.Errorf("a client reads %q", e.Message)
+	}
+}
+
+// TestWordsOfAServer: an operator reads what a server says when it refuses, without the credential.
+func TestWordsOfAServer(t *testing.T) {
+	const token = "t0ken-of-the-gateway"
+	for name, answer := range map[string]func(http.ResponseWriter, rpc){
+		"a text": func(w http.ResponseWriter, _ rpc) { http.Error(w, "The key "+token+" was revoked on 2026-01-02.", 401) },
+		"a page": func(w http.ResponseWriter, _ rpc) {
+			http.Error(w, "<html><b>The key <i>"+token+"</i>\n was revoked on 2026-01-02.", 401)
+		},
+		"an error": func(w http.ResponseWriter, m rpc) {
+			failure(w, 401, m, `{"code":-32000,"message":"The key `+token+` was revoked on 2026-01-02."}`)
+		},
+		"a challenge": func(w http.ResponseWriter, _ rpc) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="x", error="invalid_token", error_description="The key `+token+` was revoked on 2026-01-02."`)
+			w.WriteHeader(401)
+		},
+	} {
+		f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			answer(w, m)
+			return true
+		})
+		u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: outbound.Config{Type: outbound.TypeBearer, Token: token}})
+		_, err := do(t, u, tool("a"))
+		e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo)
+		if !strings.Contains(e.Cause, "HTTP status 401: The key <secret> was revoked on 2026-01-02.") || u.Status().Last.Cause != e.Cause {
+			t.Errorf("%s: the cause is %q", name, e.Cause)
+		}
+		if strings.Contains(e.Message, "revoked") {
+			t.Errorf("%s: a client reads %q", name, e.Message)
+		}
+	}
+}
