@@ -135,6 +135,7 @@ type source struct {
 	looks      *looks.Table
 	items      int  // see Source.Items
 	inherits   bool // its first state comes from the previous catalog
+	asked      asked
 }
 
 // callID replaces the id of a client's request in the calls of a watch.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -66,7 +67,7 @@ func (w *watch) fail(err error) {
 	w.lost, w.lostTo = mcp.Why(err), mcp.FailureOf(err)
 	w.dropStale()
 	w.publish()
-	w.tellFirst()
+	w.tellTried()
 }
 
 // sleep waits for the next attempt; lists that become too old in the meantime are dropped.
@@ -171,7 +172,57 @@ func (k *sourceState) cut() (all []Withheld) {
 	return all
 }
 
-func (w *watch) tellFirst() {
+// askEvery is how often calls may have an upstream asked for lists that are not there.
+const askEvery = time.Second
+
+// asked is an attempt to fetch lists that calls wait for.
+type asked struct {
+	mu      sync.Mutex // guards the fields below
+	last    time.Time
+	over    chan struct{} // closed when the attempt is over; nil for none
+	running bool          // an attempt is under way, whoever asked for it
+}
+
+// ask has everything of an upstream fetched now, unless that was tried within the last second, and
+// waits a little for it.
+func (s *source) ask(ctx context.Context) {
+	a := &s.asked
+	a.mu.Lock()
+	if now := time.Now(); a.over == nil && !a.running && now.Sub(a.last) >= askEvery {
+		a.last, a.over = now, make(chan struct{})
+		select {
+		case s.again <- struct{}{}:
+		default:
+		}
+	}
+	over := a.over
+	a.mu.Unlock()
+	if over == nil {
+		return
+	}
+	timer := time.NewTimer(userWait)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// try says whether an attempt is under way.
+func (s *source) try(running bool) {
+	s.asked.mu.Lock()
+	defer s.asked.mu.Unlock()
+	s.asked.running = running
+	if s.asked.over != nil && !running {
+		close(s.asked.over)
+		s.asked.over = nil
+	}
+}
+
+// tellTried says that an attempt is over, and the first time that it was the first.
+func (w *watch) tellTried() {
+	w.s.try(false)
 	if !w.counted {
 		w.counted = true
 		w.c.heardFrom()

@@ -37,6 +37,8 @@ type subscription struct {
 	running  sync.WaitGroup
 	listener *listener
 	follower *taskFollower // nil for none
+	calm     calm          // belongs to renew
+	renewed  chan struct{} // renew has ended; nil before it has begun
 }
 
 func (l *subscription) end() {
@@ -92,6 +94,7 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 
 // tellAll reports changes to the client.
 func (l *subscription) tellAll() (*mcp.Reply, error) {
+	own := l.listener.own.some()
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -103,8 +106,14 @@ func (l *subscription) tellAll() (*mcp.Reply, error) {
 			for _, i := range l.follower.take() {
 				l.running.Go(func() { l.follower.run(l.ctx, l.c, l.call, l.c.sources[i]) })
 			}
-		case <-l.listener.own.some():
+		case <-own:
+			own = nil
+			if l.renewed == nil {
+				l.renewed = make(chan struct{}, 1)
+			}
 			l.running.Go(l.renew)
+		case <-l.renewed:
+			own = l.listener.own.some()
 		case <-l.listener.some():
 			l.tell(l.listener.take(l.ctx))
 		}
@@ -112,12 +121,19 @@ func (l *subscription) tellAll() (*mcp.Reply, error) {
 }
 
 // renew fetches the lists of the client's own sessions at upstreams that have told of changes.
-// What looks different then is announced.
+// What looks different then is announced; if nothing does, the next time comes after a pause.
 func (l *subscription) renew() {
-	kinds := l.listener.own.take(l.ctx)
-	for kinds != 0 && l.c.sessions.renew(l.ctx, l.call, kinds, false) && l.ctx.Err() == nil {
+	defer func() { l.renewed <- struct{}{} }()
+	kinds, table := l.listener.own.take(l.ctx), l.c.sessions.table
+	if kinds == 0 {
+		return
+	}
+	before := table.Shown(l.call.Session)
+	for l.c.sessions.renew(l.ctx, l.call, kinds, false) && l.ctx.Err() == nil {
 		waitFor(l.ctx, sessionlists.Retry)
 	}
+	l.calm.saw(!table.Shown(l.call.Session).Equal(before))
+	waitFor(l.ctx, time.Until(l.calm.until))
 }
 
 func (l *subscription) tell(kinds kindSet) {

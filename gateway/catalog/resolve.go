@@ -104,11 +104,15 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 		return to, err
 	}
 	s := c.sources[to.source]
-	if s.users == nil {
-		return to, c.unavailable(s, k)
+	var own *snapshot
+	var why error
+	if s.users != nil {
+		own, why = s.users.fetch(ctx, call, s)
+		own = c.sessions.laidOver(own, call)
+	} else {
+		s.ask(ctx)
+		own = c.view(call)
 	}
-	own, why := s.users.fetch(ctx, call, s)
-	own = c.sessions.laidOver(own, call)
 	if to, ok = own.named(k, name); ok {
 		return to, c.check(ctx, k, to, ok, call)
 	}

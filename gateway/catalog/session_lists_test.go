@@ -106,6 +106,34 @@ func wantUnknown(t *testing.T, c *Catalog, call *mcp.Call) {
 	}
 }
 
+// TestSessionThatAlwaysTells: a server may tell a session of a change whenever it is asked there.
+func TestSessionThatAlwaysTells(t *testing.T) {
+	bubble(t, "the pauses grow", func(t *testing.T) {
+		w := newWorkshop("w", "make")
+		c := start(t, w.source())
+		w.grow("a:1", mcp.MethodToolsList, tool("extra"))
+		asked := 0
+		w.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			asked++
+			w.tells(c, "a:1")
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return &mcp.Reply{List: &mcp.List{Items: slices.Clone(w.open["a:1"][mcp.MethodToolsList])}}, nil
+		})
+		hears(t, c, "a:1")
+		w.tells(c, "a:1")
+		after(10 * time.Minute)
+		before := asked
+		after(10 * time.Minute)
+		if n := asked - before; n < 5 || n > 25 {
+			t.Errorf("fetched %d times in ten minutes", n)
+		}
+		w.grow("a:1", mcp.MethodToolsList, tool("more"))
+		after(2 * time.Minute)
+		wantTools(t, c, "a:1", "w__extra w__more")
+	})
+}
+
 func TestSessionLists(t *testing.T) {
 	extra := func(session string) *mcp.Call { return in(session, call(mcp.MethodToolsCall, "w__extra")) }
 	bubble(t, "what a session has, it alone sees and can call, until it ends", func(t *testing.T) {

@@ -403,6 +403,7 @@ func (c *Catalog) settle(ctx context.Context, call *mcp.Call, source int) *sourc
 		s, _ = from.users.fetch(ctx, call, from)
 		s = c.sessions.laidOver(s, call)
 	} else if c.wait(ctx) == nil {
+		from.ask(ctx)
 		s = c.view(call)
 	}
 	return &s.states[source]

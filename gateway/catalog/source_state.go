@@ -267,6 +267,11 @@ func (k *sourceState) share(with *sourceState) bool {
 	return same
 }
 
+// shows reports whether clients of every class see the same lists as in another state.
+func (k *sourceState) shows(as *sourceState) bool {
+	return slices.EqualFunc(k.lists[:], as.lists[:], (*publicList).equal) && maps.EqualFunc(k.classes, as.classes, (*sourceState).shows)
+}
+
 // equal reports whether both lists show clients the same.
 func (s *publicList) equal(other *publicList) bool {
 	if s == nil || other == nil || s == other {

@@ -56,7 +56,7 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 			names = append(names, strings.Repeat("\t", len(names))+"x")
 		}
 		s.tools(names...).says(mcp.NoteToolsListChanged, `{}`)
-		after(time.Second)
+		after(time.Minute) // those before have shown nothing new
 		stop()
 		if n := strings.Count(log.String(), `name="a\tb"`); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, log.String())

@@ -56,6 +56,7 @@ type watch struct {
 	quiet   bool              // it is not the upstream's own state
 	aside   map[string]*watch // the looks as classes of clients that declare less
 
+	calm   calm
 	lost   string           // why there is no contact, "" while there is
 	lostTo failure.Name     // which failure that is
 	since  time.Time        // of lost
@@ -83,6 +84,25 @@ func newWatch(c *Catalog, s *source) *watch {
 // with jitter.
 func newPause() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Minute}
+}
+
+// calm spaces out what notices lead to, as long as that shows nothing new: an upstream may tell of
+// a change whenever it is asked. The zero value is ready to use.
+type calm struct {
+	pause *backoff.ExponentialBackOff
+	until time.Time // notices wait until then
+}
+
+// saw records whether a notice led to something new.
+func (c *calm) saw(news bool) {
+	if news {
+		*c = calm{}
+		return
+	}
+	if c.pause == nil || time.Since(c.until) >= steady {
+		c.pause = newPause()
+	}
+	c.until = time.Now().Add(c.pause.NextBackOff())
 }
 
 // repeat runs work, and runs it again after a pause whenever it ends, until ctx ends or
@@ -126,6 +146,7 @@ func (w *watch) run(ctx context.Context) {
 // error when contact is lost or ctx ends.
 func (w *watch) follow(ctx context.Context) error {
 	w.s.changes.forget() // everything is fetched now
+	w.s.try(true)
 	if err := w.discover(ctx); err != nil {
 		return err
 	}
@@ -152,11 +173,16 @@ func (w *watch) follow(ctx context.Context) error {
 	if err == nil {
 		w.lookAgain(ctx, w.state.offers.kinds)
 	}
-	w.tellFirst()
-	timer := time.NewTimer(w.untilDue())
+	w.tellTried()
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for err == nil {
 		var now, told kindSet
+		before, notices, due := w.state, w.s.changes.some(), w.untilDue()
+		if rest := time.Until(w.calm.until); rest > 0 {
+			notices, due = nil, min(due, rest)
+		}
+		timer.Reset(due)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -169,7 +195,7 @@ func (w *watch) follow(ctx context.Context) error {
 			// The upstream does not listen after all: its lists are fetched at intervals.
 		case <-acked: // late: a change may have been missed
 			acked, now = nil, announced
-		case <-w.s.changes.some():
+		case <-notices:
 			told = w.s.changes.take(ctx)
 			now = told
 		case <-timer.C:
@@ -183,7 +209,9 @@ func (w *watch) follow(ctx context.Context) error {
 		// The upstream may mean more than the list shows, so its notice goes to listeners
 		// even if nothing looks different.
 		w.c.hub.announce(w.s.index, told, everyone)
-		timer.Reset(w.untilDue())
+		if told != 0 {
+			w.calm.saw(!w.state.shows(&before))
+		}
 	}
 	return err
 }
@@ -254,7 +282,7 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 
 func dueAt(expires time.Time) time.Time {
 	now := time.Now()
-	if !expires.After(now) { // unknown, or already out of date
+	if expires.IsZero() { // unknown
 		return now.Add(refreshAfter - rand.N(refreshAfter/10))
 	}
 	if earliest := now.Add(minRefresh); expires.Before(earliest) {

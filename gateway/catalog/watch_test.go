@@ -106,6 +106,45 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%d fetches in five minutes", n)
 		}
 	})
+	bubble(t, "a list that is out of date when it comes is no list without a time", func(t *testing.T) {
+		s := newServer("crm")
+		s.caps = `{"tools":{}}`
+		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return &mcp.Reply{List: &mcp.List{Expires: time.Now()}}, nil
+		})
+		start(t, Source{Upstream: s})
+		after(5*time.Minute - time.Second)
+		if n := s.called(mcp.MethodToolsList); n < 9 || n > 10 {
+			t.Errorf("%d fetches in five minutes", n)
+		}
+	})
+	bubble(t, "a server that tells of a change whenever it is asked", func(t *testing.T) {
+		s := newServer("crm")
+		names := []string{"a"}
+		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			s.says(mcp.NoteToolsListChanged, `{}`)
+			list := &mcp.List{}
+			for _, name := range names {
+				list.Items = append(list.Items, mcp.Item{Name: name, Raw: mcp.Raw(tool(name))})
+			}
+			return &mcp.Reply{List: list}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		after(10 * time.Minute)
+		before := s.called(mcp.MethodToolsList)
+		after(10 * time.Minute)
+		if n := s.called(mcp.MethodToolsList) - before; n < 5 || n > 25 {
+			t.Errorf("%d fetches in ten minutes", n)
+		}
+		names = []string{"a", "b"}
+		after(2 * time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a", "crm__b")
+		s.on(mcp.MethodToolsList, nil).tools("c") // it stops that
+		after(5 * time.Minute)
+		s.tools("d").says(mcp.NoteToolsListChanged, `{}`)
+		after(coalesce)
+		wantNames(t, c, mcp.MethodToolsList, "crm__d")
+	})
 	bubble(t, "P9/127 calls do not change lists", func(t *testing.T) {
 		c := start(t, Source{Upstream: newServer("crm").tools("a")})
 		first := do(t, c, call(mcp.MethodToolsList, "")).List
@@ -179,6 +218,41 @@ func TestFailingUpstreams(t *testing.T) {
 		wantNames(t, c, mcp.MethodToolsList, "crm__a")
 		if got := events(); len(got) != 3 || stateOf(c, 0) != StateUp {
 			t.Errorf("announced %q, state %s", got, stateOf(c, 0))
+		}
+	})
+	bubble(t, "a call that needs a list which is not there asks for it, once a second", func(t *testing.T) {
+		s := newServer("crm").tools("a").has(mcp.MethodPromptsList, `{"name":"p"}`)
+		s.unreachable(true)
+		c := start(t, Source{Upstream: s})
+		after(10*time.Minute + 100*time.Millisecond)
+		before := s.called(mcp.MethodDiscover)
+		for range 30 { // three seconds
+			refused(t, c, call(mcp.MethodToolsCall, "crm__a"), mcp.CodeUpstreamUnreachable)
+			after(100 * time.Millisecond)
+		}
+		if n := s.called(mcp.MethodDiscover) - before; n != 3 {
+			t.Errorf("asked %d times in three seconds", n)
+		}
+		s.unreachable(false)
+		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "crm__a")), `{"from":"crm","name":"a"}`)
+		refused(t, c, call(mcp.MethodToolsCall, "crm__b"), mcp.CodeInvalidParams)
+		if got := stateOf(c, 0); got != StateUp {
+			t.Errorf("state %s", got)
+		}
+	})
+	bubble(t, "a server that hangs does not hold up the call for long", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		s.unreachable(true)
+		c := start(t, Source{Upstream: s})
+		after(10 * time.Minute)
+		s.on(mcp.MethodDiscover, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		began := time.Now()
+		refused(t, c, call(mcp.MethodToolsCall, "crm__a"), mcp.CodeUpstreamUnreachable)
+		if waited := time.Since(began); waited > userWait {
+			t.Errorf("waited %s", waited)
 		}
 	})
 	// For a server with sessions, discover is answered from what it said when they began.

@@ -374,6 +374,14 @@ func (t *Table[D]) Arrived(key string) bool {
 	return t.arrive.Remove(key)
 }
 
+// Equal reports whether sessions differ in the same way.
+func (s *Shown[D]) Equal(other *Shown[D]) bool {
+	if s == nil || other == nil {
+		return s == other
+	}
+	return s.Sum == other.Sum
+}
+
 // Upstreams returns the upstreams where a session differs.
 func (s *Shown[D]) Upstreams() (names []string) {
 	if s == nil {
