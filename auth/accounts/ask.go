@@ -16,6 +16,8 @@ const (
 	// states of servers, which have any text, come by here, too.
 	signInKey   = mcp.OwnKey + "sign-in"
 	statePrefix = signInKey + ":"
+	// mostSignIns is how often one call has its user sign in.
+	mostSignIns = 3
 )
 
 // Middleware asks the user of a call to sign in at a server that says so (failure.SignInNeeded), and
@@ -30,18 +32,18 @@ func (a *Accounts) Middleware(next mcp.Handler) mcp.Handler {
 		if err == nil || c.Target.Upstream == "" || mcp.FailureOf(err) != failure.SignInNeeded {
 			return reply, err
 		}
-		return a.ask(c, err)
+		return a.ask(c, err, 0)
 	})
 }
 
 // ask asks the user to sign in, in the way that the client knows: a question if it opens pages, else
 // a text with the link.
-func (a *Accounts) ask(c *mcp.Call, why error) (*mcp.Reply, error) {
+func (a *Accounts) ask(c *mcp.Call, why error, before int) (*mcp.Reply, error) {
 	flow := a.SignIn()
 	if flow == nil || flow.Issuer != c.Caller.Issuer {
 		return nil, why // this user cannot open a link
 	}
-	t, text := a.newTicket(vault.OwnerOf(c.Caller), c.Target.Upstream)
+	t, text := a.newTicket(vault.OwnerOf(c.Caller), c.Target.Upstream, before)
 	link := a.PublicURL + linkPath + text
 	// A call that waits at the server with a state of its own would be lost with the question.
 	if c.State == "" && mcp.CanAskInSession(c.Method) && mcp.ReadDeclared(c.Caps).URL {
@@ -94,10 +96,15 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 	fresh := c.Clone()
 	fresh.State, fresh.Answers, fresh.Refused = "", nil, nil
 	reply, err := next.Handle(ctx, fresh)
-	if mcp.FailureOf(err) == failure.SignInNeeded && err != nil && fresh.Target.Upstream != "" {
-		return a.ask(fresh, err) // such as for more rights
+	e, ok := errors.AsType[*mcp.Error](err)
+	switch asked := t.Before + 1; {
+	case !ok || e.Name != failure.SignInNeeded || fresh.Target.Upstream == "":
+		return reply, err
+	case asked == mostSignIns:
+		return nil, say(t.Server, fmt.Sprintf("%s. You have signed in for this %d times: ask the operator of %s for what is missing", e.Message, asked, t.Server), "")
+	default:
+		return a.ask(fresh, err, asked) // such as for more rights
 	}
-	return reply, err
 }
 
 // unavailable is the error for a store that does not answer, or that of a caller who has left.

@@ -153,6 +153,26 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestRightsThatNobodyGets: a server may want more rights however often its user signs in.
+func TestRightsThatNobodyGets(t *testing.T) {
+	s := alone(t)
+	s.handler = s.Middleware(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+		return nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "Upstream crm needs you to sign in there: it asks for more rights")
+	}))
+	c := call(mcp.MethodToolsCall)
+	asked := s.do(t, c).Ask
+	for range 2 {
+		s.signIn(t, asked)
+		asked = s.do(t, answer(c, asked, "accept")).Ask
+	}
+	s.signIn(t, asked)
+	_, err := s.handler.Handle(t.Context(), answer(c, asked, "accept"))
+	e, _ := errors.AsType[*mcp.Error](err)
+	if e == nil || e.Name != failure.SignInNeeded || !strings.Contains(e.Message, "more rights") || e.Data.At("executed").Text() != string(mcp.ExecutedNo) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestNotAsked: what clients get that cannot be asked, and for what cannot ask.
 func TestNotAsked(t *testing.T) {
 	s := alone(t)

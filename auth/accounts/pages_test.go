@@ -208,7 +208,7 @@ func (p page) goOn(t *testing.T) string {
 }
 
 func (s *site) link(who vault.Owner) string {
-	_, text := s.newTicket(who, "crm")
+	_, text := s.newTicket(who, "crm", 0)
 	return s.url + linkPath + text
 }
 
@@ -342,10 +342,10 @@ func TestRegistrationForgotten(t *testing.T) {
 func TestBadTickets(t *testing.T) {
 	s := newSite(t)
 	alice := newBrowser(t, "alice")
-	_, good := s.newTicket(s.user("alice"), "crm")
+	_, good := s.newTicket(s.user("alice"), "crm", 0)
 	old := s.Key.Seal([]byte(`{"id":"x","iss":"`+s.issuer.URL+`","sub":"alice","srv":"crm","exp":"2020-01-01T00:00:00Z"}`), ticketBound)
-	_, gone := s.newTicket(s.user("alice"), "gone")
-	_, hidden := s.newTicket(s.user("alice"), "secret")
+	_, gone := s.newTicket(s.user("alice"), "gone", 0)
+	_, hidden := s.newTicket(s.user("alice"), "secret", 0)
 	for name, tt := range map[string]string{
 		"made up": "x", "changed": "A" + good, "too old": old, "sealed for something else": s.Key.Seal([]byte(`{}`), "x"),
 		"for no server": gone, "for a server that the user may not use": hidden,

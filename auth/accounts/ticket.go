@@ -20,6 +20,8 @@ type ticket struct {
 	User   string    `json:"sub"`
 	Server string    `json:"srv"`
 	Until  time.Time `json:"exp"`
+	// Before is how often the same call has asked before.
+	Before int `json:"n,omitempty"`
 }
 
 // ticketBound tells tickets from all else that the key seals.
@@ -52,8 +54,8 @@ func account(who vault.Owner, server string) string {
 func (t ticket) owner() vault.Owner { return vault.Owner{Issuer: t.Issuer, User: t.User} }
 
 // newTicket makes a ticket, and its text.
-func (a *Accounts) newTicket(who vault.Owner, server string) (ticket, string) {
-	t := ticket{ID: rand.Text(), Issuer: who.Issuer, User: who.User, Server: server, Until: time.Now().Add(longest)}
+func (a *Accounts) newTicket(who vault.Owner, server string, before int) (ticket, string) {
+	t := ticket{ID: rand.Text(), Issuer: who.Issuer, User: who.User, Server: server, Until: time.Now().Add(longest), Before: before}
 	plain, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // strings and a time always marshal
