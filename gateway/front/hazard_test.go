@@ -1,6 +1,7 @@
 package front
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -70,6 +71,12 @@ func TestResultsOfOlderServers(t *testing.T) {
 		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":`+odd+`,`+meta+`}}`, modern("tools/call", "echo"))
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+	t.Run("nothing is asked by a result that is complete", func(t *testing.T) {
+		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://asks",`+meta+`}}`, modern("resources/read", "doc://asks"))
+		if strings.Contains(got, "inputRequests") || strings.Contains(got, "requestState") || !strings.Contains(got, `"contents":[]`) || !json.Valid([]byte(got)) {
+			t.Errorf("got %s", got)
 		}
 	})
 }

@@ -89,6 +89,8 @@ func (s *script) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return result(`{"contents":[{"uri":"doc://1","text":"one"}]}`), nil
 		case "doc://hints":
 			return result(`{"ttlMs":500,"cacheScope":"public","contents":[]}`), nil
+		case "doc://asks":
+			return result(`{"requestState":"s","contents":[],"inputRequests":{"q":{"method":"roots/list"}}}`), nil
 		case "doc://bad-hints":
 			return result(`{"ttlMs":-1.5,"contents":[],"cacheScope":"shared"}`), nil
 		}

@@ -119,7 +119,7 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	task := reply.Task || mcp.IsTaskMethod(x.call.Method)
 	var meta mcp.Raw
 	var kind, ttl, scope hint
-	others := false
+	others, asks := false, false
 	reply.Outline.Members(result, func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
 		case "_meta":
@@ -131,13 +131,18 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 		case "cacheScope":
 			// A result for one user is not for others, whatever its server says.
 			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.call.Caller.Issuer == "")
+		case "inputRequests", "requestState":
+			asks, others = asks || !task, others || task // nothing is asked by a result that is complete
 		default:
 			others = true
 		}
 		return true
 	})
-	var edits [4]mcp.Edit
+	var edits [6]mcp.Edit
 	less := edits[:0]
+	if asks {
+		less = append(less, mcp.Edit{Name: "inputRequests"}, mcp.Edit{Name: "requestState"})
+	}
 	if meta != nil {
 		less = append(less, mcp.Edit{Name: "_meta"})
 	}

@@ -180,11 +180,11 @@ type InputRequest struct {
 }
 
 // Entry returns the question as what inputRequests has under its key (2026-07-28
-// basic/patterns/mrtr).
+// basic/patterns/mrtr). It always has params, because there are clients that need them.
 func (r InputRequest) Entry() Raw {
-	entry := Object("method", String(r.Method))
-	if r.Params != nil {
-		entry = entry.With("params", r.Params)
+	params := r.Params
+	if !params.IsObject() {
+		params = Raw(`{}`)
 	}
-	return entry
+	return Object("method", String(r.Method), "params", params)
 }

@@ -88,7 +88,7 @@ func (e *Error) WithCode(code int) *Error {
 }
 
 // Why describes an error to an operator: the message without advice for clients, and the
-// cause.
+// cause. FailureOf names it.
 func Why(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -98,7 +98,7 @@ func Why(err error) string {
 	if e.Cause != "" {
 		why += ": " + e.Cause
 	}
-	return fmt.Sprintf("%s (%d)", why, e.Code)
+	return why
 }
 
 // FailureOf returns which failure an error is. What is no *Error is a bug of the gateway.

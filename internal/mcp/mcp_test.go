@@ -110,3 +110,21 @@ func TestListRendersOnce(t *testing.T) {
 		t.Errorf("it was built %d times", calls)
 	}
 }
+
+// TestEntry: clients of 2026-07-28 get params with every question.
+func TestEntry(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ params, want string }{
+		{"", `{"method":"roots/list","params":{}}`},
+		{"null", `{"method":"roots/list","params":{}}`},
+		{`{"a":1}`, `{"method":"roots/list","params":{"a":1}}`},
+	} {
+		request := InputRequest{Key: "r", Method: MethodRootsList}
+		if tt.params != "" {
+			request.Params = Raw(tt.params)
+		}
+		if got := request.Entry(); string(got) != tt.want {
+			t.Errorf("params %q: got %s", tt.params, got)
+		}
+	}
+}

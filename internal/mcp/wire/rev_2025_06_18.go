@@ -84,22 +84,35 @@ func ask20250618(method string, params mcp.Raw) (mcp.Raw, error) {
 }
 
 // form20250618 writes a form for this revision. It has no modes, an older name for a choice
-// of titled values, and defaults for booleans only.
+// of titled values, and defaults for booleans only. Fields that it lacks are left out if the user
+// need not fill them in.
 func form20250618(params mcp.Raw) (mcp.Raw, error) {
 	if IsURLMode(params) {
 		return nil, errors.New("this revision cannot send the user to a URL")
 	}
 	var err error
-	property := func(_ []byte, p mcp.Raw) mcp.Raw {
-		changed, failed := property20250618(p)
-		if failed != nil {
-			err = failed
+	params = inMember(without(params, "mode"), "requestedSchema", func(schema mcp.Raw) mcp.Raw {
+		needed := make(map[string]bool)
+		schema.At("required").Elements(func(name mcp.Raw) bool {
+			needed[name.Text()] = true
+			return true
+		})
+		var lacking []string
+		property := func(name []byte, p mcp.Raw) mcp.Raw {
+			changed, failed := property20250618(p)
+			if failed == nil {
+				return changed
+			}
+			if needed[mcp.Raw(`"`+string(name)+`"`).Text()] {
+				err = failed
+			}
+			lacking = append(lacking, string(name))
 			return p
 		}
-		return changed
-	}
-	params = inMember(without(params, "mode"), "requestedSchema", func(schema mcp.Raw) mcp.Raw {
-		return inMember(without(schema, "$schema"), "properties", func(properties mcp.Raw) mcp.Raw { return properties.Map(property) })
+		return inMember(without(schema, "$schema"), "properties", func(properties mcp.Raw) mcp.Raw {
+			properties = properties.Map(property)
+			return without(properties, lacking...)
+		})
 	})
 	if err != nil {
 		return nil, err
