@@ -103,13 +103,15 @@ type services struct {
 	servers *servers.Book    // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
+	// listed is the log of what lists show.
+	listed *slog.Logger
 	// accounts has users sign in at servers; nil when nobody is served.
 	accounts *accounts.Accounts
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
 	l = services{
-		stores: *shared, version: version, log: log, tell: tell, events: events.New(journal), lookout: deceits.NewLookout(journal),
+		stores: *shared, version: version, log: log, listed: log, tell: tell, events: events.New(journal), lookout: deceits.NewLookout(journal),
 		lists:   func(string, mcp.SessionLists) {}, // as long as nobody is served
 		proofs:  kept.New(shared.redis, nil, "dpop", auth.MaxProofs),
 		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
@@ -198,7 +200,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		}
 		sources = append(sources, source)
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.Changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.listed, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.Changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {

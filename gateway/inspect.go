@@ -21,7 +21,7 @@ func Inspector(version string, log *slog.Logger) trial.Inspect {
 		if err != nil {
 			return err
 		}
-		with.collect = collect
+		with.collect, with.listed = collect, slog.New(slog.DiscardHandler) // reports say it
 		g, err := newGraph(cfg.WithDefaults(), with, nil)
 		if err != nil {
 			return err

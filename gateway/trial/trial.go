@@ -154,7 +154,9 @@ func (s Seen) reports() []Report {
 			Templates: view.ResourceTemplates,
 			Skills:    view.Skills,
 			Withheld:  servers.Withheld(view, status),
-			Error:     view.LastError,
+		}
+		if view.LastError != "" {
+			r.Error = fmt.Sprintf("%s (%s)", view.LastError, view.Failed)
 		}
 		if view.State == catalog.StateConnecting {
 			r.Error = config.Late(server.Config)
