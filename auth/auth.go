@@ -42,9 +42,11 @@ type Deps struct {
 	Metrics *Metrics
 	// Proofs are the proofs of DPoP that were used, of all replicas; nil for those of this Auth.
 	Proofs *kept.Store
-	// Judged is told of each token that was verified anew or refused, but not of requests
-	// without one; nil for nobody. It must not block.
+	// Judged is told of each token that was verified anew, and of each request that was refused;
+	// nil for nobody. It must not block.
 	Judged func(Judgement)
+	// Origin returns where a request comes from, for Caller.From; nil if nobody wants to know.
+	Origin func(*http.Request) mcp.Origin
 	// Local is the gateway's own authorization server, if Config has one. Without it nobody has
 	// tokens of that server: nil where nobody is served.
 	Local Local
@@ -54,16 +56,17 @@ type Deps struct {
 
 // Judgement is what was found out about a token.
 type Judgement struct {
-	// Caller is who proved to be who; zero if the token was refused.
+	// Caller is who proved to be who; if the token was refused, only From is known.
 	Caller mcp.Caller
 	// View is the view at whose endpoint the token came.
 	View string
 	// Agent is what the client of a refused token calls itself in User-Agent, "" if it does not say.
 	Agent string
-	// Status is the HTTP status of the refusal, 0 for none, and Reason says why, without any
-	// part of the request.
+	// Status is the HTTP status of the refusal, 0 for none. Reason says why, without any part of
+	// the request, and Name is its stable name.
 	Status int
 	Reason string
+	Name   failure.Name
 }
 
 // Auth identifies callers.
@@ -84,6 +87,7 @@ type Auth struct {
 	at        *atomic.Pointer[endpoints]
 	metrics   *Metrics
 	judged    func(Judgement)
+	origin    func(*http.Request) mcp.Origin
 	aside     bool // a token is examined, not used: nobody is told, and nothing is counted or kept
 }
 
@@ -116,8 +120,12 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 		keyring: &keyring{required: cfg.RequiredScopes, implied: cfg.ImpliedScopes},
 		metrics: deps.Metrics,
 		judged:  deps.Judged,
+		origin:  deps.Origin,
 
 		publicURL: deps.PublicURL, at: deps.at,
+	}
+	if a.origin == nil {
+		a.origin = func(*http.Request) mcp.Origin { return mcp.Origin{} }
 	}
 	if a.judged == nil {
 		a.judged = func(Judgement) {}
@@ -200,6 +208,8 @@ func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
 		caller, ref := a.nobody, (*refusal)(nil)
 		if a.asks {
 			caller, ref = a.judge(r, view)
+		} else {
+			caller.From = a.origin(r)
 		}
 		if ref != nil {
 			at.challenge.refuse(w, r, ref)
@@ -212,13 +222,12 @@ func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
 
 // judge identifies the caller of a request to the endpoint of a view, and reports a refusal.
 func (a *Auth) judge(r *http.Request, view string) (mcp.Caller, *refusal) {
-	caller, ref := a.authenticate(r, view)
+	from := a.origin(r)
+	caller, ref := a.authenticate(r, view, from)
 	if ref == nil {
 		return caller, nil
 	}
-	if ref.code != "" || ref.status != http.StatusUnauthorized {
-		a.judged(Judgement{View: view, Agent: agentOf(r), Status: ref.status, Reason: ref.text})
-	}
+	a.judged(Judgement{Caller: mcp.Caller{From: from}, View: view, Agent: agentOf(r), Status: ref.status, Reason: ref.text, Name: ref.name})
 	a.metrics.refuse(ref)
 	a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
 	return mcp.Caller{}, ref

@@ -54,8 +54,8 @@ func bearer(r *http.Request, mode string, dpop bool) (token string, proven bool,
 	return token, proven, nil
 }
 
-// authenticate identifies the caller of a request to the endpoint of a view.
-func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal) {
+// authenticate identifies the caller of a request from somewhere to the endpoint of a view.
+func (a *Auth) authenticate(r *http.Request, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 	token, proven, ref := bearer(r, a.cfg.Mode, a.proofs.on())
 	if ref != nil {
 		return mcp.Caller{}, ref
@@ -67,7 +67,7 @@ func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal)
 		if proven {
 			return mcp.Caller{}, a.proofs.check(r, token, "", proven)
 		}
-		return a.byKey(token, view)
+		return a.byKey(token, view, from)
 	}
 	d := digestOf(token)
 	id, known := a.recall(d, time.Now())
@@ -84,13 +84,14 @@ func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal)
 			return mcp.Caller{}, ref
 		}
 	}
+	id.caller.From = from
 	a.admit(id.caller, view, known)
 	id.caller.Token = mcp.Secret(token)
 	return id.caller, nil
 }
 
 // byKey is authenticate for an API key, which no server of ours ever gets: it is not in the Caller.
-func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
+func (a *Auth) byKey(key, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 	now := time.Now()
 	id, found, ref := a.keyring.find(key, a.at.Load().places, now)
 	switch {
@@ -102,6 +103,7 @@ func (a *Auth) byKey(key, view string) (mcp.Caller, *refusal) {
 	if ref = a.fits(id.caller, id.only, view); ref != nil {
 		return mcp.Caller{}, ref
 	}
+	id.caller.From = from
 	a.admit(id.caller, view, a.aside || !found.Fresh(now))
 	return id.caller, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -15,11 +16,16 @@ var errCarried = errors.New("auth: another replica has sent a caller that cannot
 // fixedFields is the number of fields before the groups and scopes.
 const fixedFields = 8
 
+// fromPrefix begins the field with the address and the agent of the request.
+const fromPrefix = "from "
+
 // WriteCaller encodes a caller for another replica of this gateway, which continues the
 // caller's request. It contains the token, so the sender has to seal it.
 //
 // The text is a list of fields, each after its length: issuer, subject, client, view, token,
-// claims, the expiry (time.Time.MarshalBinary), the number of groups, the groups, the scopes.
+// claims, the expiry (time.Time.MarshalBinary), the number of groups, the groups, the scopes, and
+// where the request came from. A gateway that does not know the last one takes it for a scope,
+// which nobody can ask for or be granted, since it has spaces.
 func WriteCaller(c mcp.Caller) ([]byte, error) {
 	expires, err := c.Expires.MarshalBinary()
 	if err != nil {
@@ -27,7 +33,11 @@ func WriteCaller(c mcp.Caller) ([]byte, error) {
 	}
 	text := make([]byte, 0, 256+len(c.Token)+len(c.Claims))
 	fixed := [fixedFields]string{c.Issuer, c.Subject, c.ClientID, c.View, string(c.Token), string(c.Claims), string(expires), strconv.Itoa(len(c.Groups))}
-	for _, fields := range [][]string{fixed[:], c.Groups, c.Scopes} {
+	var from []string
+	if c.From != (mcp.Origin{}) {
+		from = []string{fromPrefix + c.From.Address + " " + c.From.Agent}
+	}
+	for _, fields := range [][]string{fixed[:], c.Groups, c.Scopes, from} {
 		for _, field := range fields {
 			text = append(binary.AppendUvarint(text, uint64(len(field))), field...)
 		}
@@ -49,12 +59,18 @@ func ReadCaller(text []byte) (mcp.Caller, error) {
 	if len(fields) < fixedFields {
 		return mcp.Caller{}, errCarried
 	}
-	rest := fields[fixedFields:]
+	rest, origin := fields[fixedFields:], mcp.Origin{}
+	if n := len(rest); n > 0 {
+		if from, ok := strings.CutPrefix(rest[n-1], fromPrefix); ok {
+			origin.Address, origin.Agent, _ = strings.Cut(from, " ")
+			rest = rest[:n-1]
+		}
+	}
 	groups, err := strconv.Atoi(fields[7])
 	if err != nil || groups < 0 || groups > len(rest) {
 		return mcp.Caller{}, errCarried
 	}
-	c := mcp.Caller{Issuer: fields[0], Subject: fields[1], ClientID: fields[2], View: fields[3], Token: mcp.Secret(fields[4]), Groups: rest[:groups:groups], Scopes: rest[groups:]}
+	c := mcp.Caller{From: origin, Issuer: fields[0], Subject: fields[1], ClientID: fields[2], View: fields[3], Token: mcp.Secret(fields[4]), Groups: rest[:groups:groups], Scopes: rest[groups:]}
 	if fields[5] != "" {
 		c.Claims = mcp.Raw(fields[5])
 	}

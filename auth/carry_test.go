@@ -15,7 +15,9 @@ func TestCallerAtAnotherReplica(t *testing.T) {
 	nobody := mcp.NewCaller(mcp.Caller{})
 	somebody := mcp.NewCaller(mcp.Caller{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app", View: "sales", Groups: []string{"a", "", "b"}, Scopes: []string{"mcp"},
 		Claims: mcp.Raw(`{"sub":"alice"}`), Expires: time.Date(2026, 7, 28, 1, 2, 3, 4, time.UTC), Token: "token"})
-	for _, c := range []mcp.Caller{nobody, somebody} {
+	elsewhere := somebody
+	elsewhere.From = mcp.Origin{Address: "192.0.2.7", Agent: "client/1.0 (a test)"}
+	for _, c := range []mcp.Caller{nobody, somebody, elsewhere} {
 		text, err := auth.WriteCaller(c)
 		if err != nil {
 			t.Fatal(err)
@@ -26,6 +28,9 @@ func TestCallerAtAnotherReplica(t *testing.T) {
 		}
 		if err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("%+v, %v, want %+v", got, err, c)
+		}
+		if c.From != (mcp.Origin{}) {
+			continue
 		}
 		for n := range text[:len(text)-4] { // without its last scope it is another caller
 			if got, err := auth.ReadCaller(text[:n]); err == nil {

@@ -80,7 +80,7 @@ func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.
 		return e, mcp.Caller{}
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	caller, ref := a.authenticate(r, view)
+	caller, ref := a.authenticate(r, view, mcp.Origin{})
 	caller.Token = ""
 	failed := Step("")
 	if ref != nil {

@@ -37,9 +37,12 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 			Trusted:  loopback.SentByAny,
 			People:   g.console.people,
 		}),
-		Flow:     func() *signin.Flow { return g.console.flow(g.graph()) },
-		SignedIn: g.services.events.ConsoleSignIn,
-		API:      api, Version: g.services.version, Log: g.log,
+		Flow: func() *signin.Flow { return g.console.flow(g.graph()) },
+		SignedIn: func(r *http.Request, who mcp.Caller, err error) {
+			who.From = originOf(r)
+			g.services.events.ConsoleSignIn(who, err)
+		},
+		API: api, Version: g.services.version, Log: g.log,
 	})
 	if err != nil {
 		return err

@@ -267,6 +267,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
 		Refused:      g.services.events.TurnedAway,
+		Origin:       originOf,
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,

@@ -217,7 +217,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
 func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, error) {
-	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens, Proofs: with.proofs, Judged: with.events.Judged}
+	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens, Proofs: with.proofs, Judged: with.events.Judged, Origin: originOf}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)
 		return who, nil, err

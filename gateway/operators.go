@@ -60,6 +60,7 @@ func newAPI(g *Gateway) *admin.API {
 		Self:    g.services.cluster.Self(),
 		Trails:  g.services.trails,
 		Record:  func(r *record.Record) { g.journal.Put(r) },
+		Origin:  originOf,
 		Log:     g.log,
 
 		Upstreams:  desk.Upstreams,

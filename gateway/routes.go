@@ -42,7 +42,7 @@ func (g *Gateway) setRoutes(under *graph) {
 	}
 	if under.server != nil { // nobody is authenticated there
 		for path, h := range under.server.Handlers() {
-			places = append(places, place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return h }})
+			places = append(places, place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return withOrigin(h) }})
 		}
 	}
 	routes := routes(under.auth, g.log, places...)
@@ -90,7 +90,7 @@ func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 func only(users *policy.Audiences, refused *events.Recorder, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
-			refused.Judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users"})
+			refused.Judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users", Name: failure.ViewRefused})
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
 			w.Write(wire.AppendError(nil, nil, mcp.Errorf(failure.ViewRefused, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))

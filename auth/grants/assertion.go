@@ -51,7 +51,7 @@ func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[str
 	if err != nil {
 		return nil, err
 	}
-	s.deps.Recorded(Event{Name: "token given", Reason: "for an identity assertion", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "token given", Reason: "for an identity assertion", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
 	return map[string]any{
 		"access_token": token, "token_type": "Bearer", "expires_in": int(s.cfg.AccessTokenLife.Seconds()), "scope": strings.Join(g.Scopes, " "),
 	}, nil

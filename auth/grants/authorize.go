@@ -181,7 +181,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		e.Name, e.Reason = "sign-in refused", err.Error()
 	}
 	s.deps.Metrics.count(stepSignIn, err)
-	s.deps.Recorded(e)
+	s.deps.Recorded(r.Context(), e)
 	if err == nil {
 		err = s.consent(w, r, req, in)
 	}

@@ -82,6 +82,6 @@ func (s endpoint) usedAgain(ctx context.Context, value string) error {
 	if err != nil {
 		return err
 	}
-	s.deps.Recorded(Event{Name: "grant ended", Reason: "its code was used twice, or too late"})
+	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: "its code was used twice, or too late"})
 	return bad
 }

@@ -148,12 +148,12 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		e.Name, e.Reason = "consent refused", "the user does not let the client act for them"
 		err := fail(codeAccessDenied, e.Reason)
 		s.deps.Metrics.count(stepConsent, err)
-		s.deps.Recorded(e)
+		s.deps.Recorded(r.Context(), e)
 		s.send(w, r, s.back(req, url.Values{"error": {err.code}, "error_description": {err.text}}))
 		return
 	}
 	s.deps.Metrics.count(stepConsent, nil)
-	s.deps.Recorded(e)
+	s.deps.Recorded(r.Context(), e)
 	if err := s.remember(r.Context(), b.Caller, req); err != nil {
 		s.turnBack(w, r, req, err)
 		return

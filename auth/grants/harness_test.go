@@ -104,7 +104,7 @@ func (w *world) open(t *testing.T, state *grants.State) {
 	w.state = state
 	w.deps = grants.Deps{
 		PublicURL: gateway, Views: views, Auth: w.auth, Clients: clients, State: state, Keys: keys,
-		Recorded: func(e grants.Event) { w.events = append(w.events, e) },
+		Recorded: func(_ context.Context, e grants.Event) { w.events = append(w.events, e) },
 	}
 	if w.Server, err = grants.New(w.cfg, w.deps); err != nil {
 		t.Fatal(err)

@@ -211,6 +211,6 @@ func (s endpoint) revokeOf(ctx context.Context, client, token string) error {
 	if err := s.deps.State.end(ctx, name); err != nil {
 		return err
 	}
-	s.deps.Recorded(Event{Name: "grant ended", Reason: "its client has revoked it", Caller: g.caller(), Client: client, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: "its client has revoked it", Caller: g.caller(), Client: client, View: s.view(g.Resource)})
 	return nil
 }

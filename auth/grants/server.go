@@ -56,7 +56,7 @@ type Deps struct {
 
 	Log      *slog.Logger
 	Metrics  *Metrics
-	Recorded func(Event)
+	Recorded func(context.Context, Event)
 }
 
 // Event is something that happened to a grant.
@@ -90,7 +90,7 @@ func New(cfg auth.Config, deps Deps) (*Server, error) {
 		deps.Metrics = NewMetrics(nil)
 	}
 	if deps.Recorded == nil {
-		deps.Recorded = func(Event) {}
+		deps.Recorded = func(context.Context, Event) {}
 	}
 	pages, err := webpage.New(pageText)
 	if err != nil {

@@ -106,7 +106,7 @@ func (s endpoint) byCode(r *http.Request, client clientele.Client) (map[string]a
 	if ended, err := s.deps.State.ended(ctx, name); ended || err != nil {
 		return nil, s.over(ctx, name, g, "its code was used twice", err)
 	}
-	s.deps.Recorded(Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
 	return answer, nil
 }
 
@@ -130,6 +130,6 @@ func (s endpoint) over(ctx context.Context, name string, g grant, why string, er
 	if err := s.deps.State.end(ctx, name); err != nil {
 		return err
 	}
-	s.deps.Recorded(Event{Name: "grant ended", Reason: why, Caller: g.caller(), Client: g.Client, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: why, Caller: g.caller(), Client: g.Client, View: s.view(g.Resource)})
 	return fail(codeInvalidGrant, "the user has to sign in again: "+why)
 }

@@ -30,9 +30,12 @@ func newAuditQuery() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			now := time.Now()
-			var errs [2]error
+			var errs [3]error
 			filter.Since, errs[0] = readTime("since", since, now)
 			filter.Until, errs[1] = readTime("until", until, now)
+			if errs[2] = record.CheckAddress(filter.ClientAddress); errs[2] != nil {
+				errs[2] = fmt.Errorf("--address %q: %w", filter.ClientAddress, errs[2])
+			}
 			err := errors.Join(errs[:]...)
 			if err == nil {
 				err = queryAudit(cmd.OutOrStdout(), files, filter, asJSON)
@@ -52,6 +55,8 @@ func newAuditQuery() *cobra.Command {
 	flags.StringSliceVar(&filter.Kinds, "kind", nil, "`KINDS` of records: call, signin, session, reload, lists, credential, admin, anchor, gap")
 	flags.StringSliceVar(&filter.Decisions, "decision", nil, "`DECISIONS`: allow, ask, deny, unknown")
 	flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "`OUTCOMES`, as in metrics")
+	flags.StringVar(&filter.ClientAddress, "address", "", "the client's `ADDRESS`, or a network such as 10.0.0.0/8")
+	flags.StringVar(&filter.UserAgent, "user-agent", "", "a part of what the client calls itself")
 	flags.StringVar(&since, "since", "", "a `TIME` (2026-11-23T08:00:00Z) or how long ago (24h)")
 	flags.StringVar(&until, "until", "", "likewise, not included: a `TIME` or how long ago")
 	flags.BoolVar(&asJSON, "json", false, "print the records themselves, one JSON object a line")

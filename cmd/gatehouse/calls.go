@@ -24,6 +24,7 @@ import (
 // callsFlags are the flags of the command.
 type callsFlags struct {
 	user, tool, upstream, since string
+	address, agent              string
 	denied, follow              bool
 	last                        int
 }
@@ -43,6 +44,8 @@ func newCalls() *cobra.Command {
 	flags.StringVar(&f.user, "user", "", "only calls of the user with this `NAME`")
 	flags.StringVar(&f.tool, "tool", "", "only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
 	flags.StringVar(&f.upstream, "upstream", "", "only calls that went to the server with this `NAME`")
+	flags.StringVar(&f.address, "address", "", "only calls from this `ADDRESS`, or a network such as 10.0.0.0/8")
+	flags.StringVar(&f.agent, "user-agent", "", "only calls of clients that call themselves so, in part")
 	flags.BoolVar(&f.denied, "denied", false, "only calls that policy refused, or of names that do not exist")
 	flags.StringVar(&f.since, "since", "", "only calls since a `TIME` (2026-11-23T08:00:00Z) or that long ago (1h)")
 	flags.IntVarP(&f.last, "last", "n", 20, "how many calls that were already made: at most 1000")
@@ -59,6 +62,8 @@ func (f *callsFlags) query(now time.Time) (url.Values, error) {
 	set("user", f.user)
 	set("name", f.tool)
 	set("upstream", f.upstream)
+	set("address", f.address)
+	set("user_agent", f.agent)
 	since, err := readTime("since", f.since, now)
 	if err == nil && !since.IsZero() {
 		set("since", since.Format(time.RFC3339))

@@ -38,7 +38,7 @@ const (
 
 // acted records what an operator did.
 func (a *API) acted(x *exchange, event, session, reason string) {
-	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: event, User: x.who.Name, Session: session, Reason: reason})
+	a.record(x, &record.Record{Kind: record.KindAdmin, Event: event, User: x.who.Name, Session: session, Reason: reason})
 	a.deps.Log.Info("an operator acted", "event", event, "operator", x.who.Name, "session", session)
 }
 
@@ -71,7 +71,7 @@ func (a *API) refused(x *exchange, err error) {
 	if known, ok := errors.AsType[*refusalError](err); ok {
 		r.Error, r.Code, r.Reason = known.Code, known.status, known.Message
 	}
-	a.deps.Record(r)
+	a.record(x, r)
 }
 
 // endSession ends a session of a client.
@@ -121,7 +121,7 @@ func endAccount(a *API, x *exchange) error {
 	case err != nil:
 		return refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
 	}
-	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: "account ended", User: x.who.Name, Upstream: server, Reason: "that of " + asked.Get("user")})
+	a.record(x, &record.Record{Kind: record.KindAdmin, Event: "account ended", User: x.who.Name, Upstream: server, Reason: "that of " + asked.Get("user")})
 	a.deps.Log.Info("an operator acted", "event", "account ended", "operator", x.who.Name, "upstream", server)
 	x.w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -247,7 +247,7 @@ func act(what, event string) func(*API, *exchange) error {
 			if done.Failure != nil {
 				reason = done.Failure.Code
 			}
-			a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: event, User: x.who.Name, Upstream: name, Reason: reason})
+			a.record(x, &record.Record{Kind: record.KindAdmin, Event: event, User: x.who.Name, Upstream: name, Reason: reason})
 			a.deps.Log.Info("an operator acted", "event", event, "operator", x.who.Name, "upstream", name)
 		}
 		return x.answer(done)
@@ -279,7 +279,7 @@ func approvePins(a *API, x *exchange) error {
 		return notDone(err)
 	}
 	for _, p := range wanted.Pins {
-		a.deps.Record(&record.Record{
+		a.record(x, &record.Record{
 			Kind: record.KindAdmin, Event: "definition approved", User: x.who.Name,
 			Upstream: p.Upstream, List: p.List, Original: p.Name, Reason: p.Digest,
 		})

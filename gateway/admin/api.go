@@ -44,6 +44,8 @@ type Deps struct {
 	Trails *trail.Trails
 	// Record takes records of what operators do.
 	Record func(*record.Record)
+	// Origin returns where a request comes from; nil if nobody wants to know.
+	Origin func(*http.Request) mcp.Origin
 
 	Upstreams func() []Upstream
 	// Findings returns what is not well, worst first. The error is that of the context.
@@ -219,6 +221,15 @@ type exchange struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	who Operator
+}
+
+// record records what the client did, or wanted to do.
+func (a *API) record(x *exchange, r *record.Record) {
+	if a.deps.Origin != nil {
+		from := a.deps.Origin(x.r)
+		r.ClientAddress, r.UserAgent = from.Address, from.Agent
+	}
+	a.deps.Record(r)
 }
 
 // seesArguments reports whether the answer may have the arguments of calls.

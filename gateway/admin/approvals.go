@@ -130,7 +130,7 @@ func decide(a *API, x *exchange) error {
 func noteDecision(a *API, x *exchange, c *foureyes.Call, choice Choice) {
 	event := map[string]string{Approve: "approved", Refuse: "refused"}[choice.Decision]
 	rule, by := c.Rules[0], x.who.Person
-	a.deps.Record(&record.Record{
+	a.record(x, &record.Record{
 		Kind: record.KindApproval, ID: c.ID, Event: event, Reason: choice.Reason,
 		Issuer: by.Issuer, User: by.Subject, Groups: by.Groups, Client: by.ClientID, View: c.View,
 		Method: c.Method, Name: c.Name, Upstream: c.Upstream, Original: c.Original, Rule: rule, RuleAt: a.deps.RuleAt(rule),

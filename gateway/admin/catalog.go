@@ -207,7 +207,7 @@ func try(a *API, x *exchange) error {
 	if err != nil {
 		return badQuestion(err)
 	}
-	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: "tried", ID: tried.ID, User: x.who.Name, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})
+	a.record(x, &record.Record{Kind: record.KindAdmin, Event: "tried", ID: tried.ID, User: x.who.Name, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})
 	a.deps.Log.Info("an operator acted", "event", "tried", "operator", x.who.Name, "tool", t.Name, "call", tried.ID)
 	return x.answer(tried)
 }

@@ -93,7 +93,7 @@ func examine(a *API, x *exchange) error {
 	if !e.Good {
 		result = e.Reason
 	}
-	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: "token tested", User: x.who.Name, View: p.View, Reason: result})
+	a.record(x, &record.Record{Kind: record.KindAdmin, Event: "token tested", User: x.who.Name, View: p.View, Reason: result})
 	a.deps.Log.Info("an operator acted", "event", "token tested", "operator", x.who.Name, "view", p.View)
 	return x.answer(e)
 }
@@ -120,7 +120,7 @@ func readQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 	bad := func(name string, want string) error {
 		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
 	}
-	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "since", "until"}
+	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "address", "user_agent", "since", "until"}
 	if err := onlyOnce(values, append(known, allowed...)...); err != nil {
 		return q, err
 	}
@@ -132,7 +132,11 @@ func readQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 	}
 	q.Filter = record.Filter{
 		User: values.Get("user"), ID: values.Get("id"), Session: values.Get("session"), Upstream: values.Get("upstream"), Name: values.Get("name"), Rule: values.Get("rule"),
+		ClientAddress: values.Get("address"), UserAgent: values.Get("user_agent"),
 		Kinds: list("kind"), Decisions: list("decision"), Outcomes: list("outcome"),
+	}
+	if err := record.CheckAddress(q.ClientAddress); err != nil {
+		return q, bad("address", "an address, or a network such as 10.0.0.0/8")
 	}
 	now := time.Now()
 	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {

@@ -72,6 +72,7 @@ func (v *visit) request(ctx context.Context, method, path string, body []byte) (
 		return nil, err
 	}
 	r.RemoteAddr, r.RequestURI = v.r.RemoteAddr, r.URL.RequestURI()
+	r.Header.Set("User-Agent", v.r.UserAgent())
 	return r, nil
 }
 

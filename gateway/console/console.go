@@ -23,7 +23,7 @@ type Deps struct {
 	// Flow returns how people sign in now; nil if nobody does.
 	Flow func() *signin.Flow
 	// SignedIn records that somebody signed in, or could not.
-	SignedIn func(mcp.Caller, error)
+	SignedIn func(*http.Request, mcp.Caller, error)
 	// API is the API for operators, as one of them: an *admin.API.
 	API interface {
 		As(admin.Operator) http.Handler

@@ -67,7 +67,7 @@ func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 		Trusted:  func(r *http.Request) bool { return strings.HasPrefix(r.RemoteAddr, "127.") },
 	})
 	d.Console, err = New(Deps{
-		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(mcp.Caller, error) {}, API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),
+		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(*http.Request, mcp.Caller, error) {}, API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -74,12 +74,12 @@ func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 		if id, err = c.deps.Guard.People.Begin(r.Context(), who); err == nil {
 			c.endOld(r) // whoever signed in before in this browser
 			c.deps.Guard.setSession(w, id)
-			c.deps.SignedIn(who, nil)
+			c.deps.SignedIn(r, who, nil)
 			http.Redirect(w, r, within(to), http.StatusSeeOther)
 			return
 		}
 	}
-	c.deps.SignedIn(who, err)
+	c.deps.SignedIn(r, who, err)
 	refused, ok := errors.AsType[*signin.RefusedError](err)
 	if !ok {
 		c.outage.Warn(r.Context(), c.deps.Log, "console: a sign-in failed", flow.Issuer, err)

@@ -2,7 +2,6 @@ package doorway
 
 import (
 	"cmp"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -41,7 +40,8 @@ type Config struct {
 	PerAddress int `yaml:"per_address"`
 	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers in
 	// front of the gateway, which carry the connections of many clients. PerAddress does not
-	// apply to them. What they say about their clients is ignored. Default none.
+	// apply to them. Records and the log have the address that they write to the end of
+	// X-Forwarded-For or, without that, of Forwarded. Default none.
 	Proxies []string `yaml:"proxies"`
 	// IdleTimeout is how long a connection may be without a request before it is closed.
 	// Default 60s.
@@ -102,16 +102,21 @@ func (c Config) networks() (networks []netip.Prefix) {
 
 // Proxied reports whether an address is that of a proxy.
 func (c Config) Proxied(from netip.Addr) bool {
-	return slices.ContainsFunc(c.networks(), func(n netip.Prefix) bool { return n.Contains(from) })
+	return isProxy(c.networks(), from)
 }
 
-// addressOf is the IP address of a connection, or the zero Addr if it has none.
-func addressOf(a net.Addr) netip.Addr {
-	from, err := netip.ParseAddrPort(a.String())
+// addressOf is the IP address in the text of an address with a port, or the zero Addr if it has none.
+func addressOf(text string) netip.Addr {
+	from, err := netip.ParseAddrPort(text)
 	if err != nil {
 		return netip.Addr{}
 	}
 	return from.Addr().Unmap().WithZone("")
+}
+
+// isProxy reports whether an address is in one of the networks.
+func isProxy(networks []netip.Prefix, from netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(from) })
 }
 
 // clientOf is what connections from an address are counted by. All connections without an

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +42,8 @@ type Listener struct {
 type visitor struct {
 	net.Conn
 	door  *Listener
+	peer  netip.Addr    // the other end; zero if it has no address
+	name  string        // of peer
 	from  netip.Addr    // the client that it is counted for
 	proxy bool          // other clients than its peer use it, too
 	fresh *list.Element // in door.fresh; nil after the first request
@@ -89,8 +90,8 @@ func (d *Listener) Accept() (net.Conn, error) {
 			d.relieve()
 			return nil, err
 		}
-		from := addressOf(conn.RemoteAddr())
-		v := &visitor{Conn: conn, door: d, from: clientOf(from), proxy: slices.ContainsFunc(d.proxies, func(n netip.Prefix) bool { return n.Contains(from) })}
+		peer := addressOf(conn.RemoteAddr().String())
+		v := &visitor{Conn: conn, door: d, peer: peer, name: nameOf(peer), from: clientOf(peer), proxy: isProxy(d.proxies, peer)}
 		for !d.admit(v) {
 			select {
 			case <-d.vacant:

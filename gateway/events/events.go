@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -22,10 +21,6 @@ import (
 )
 
 const (
-	// refusalsRecorded is how many refused tokens, and how many refused requests, have a record
-	// each second: anybody can send them, and must not fill the disk with them. The next
-	// record counts the others.
-	refusalsRecorded = 100
 	// namesRecorded bounds each list of names in a record of changed lists.
 	namesRecorded = 200
 )
@@ -35,19 +30,12 @@ const (
 type Recorder struct {
 	journal *audit.Journal
 
-	signIns, accountSignIns, consoleSignIns, grants, requests ration // of records of those that are refused, each its own: one must not silence another
+	// Of records of those that are refused, each its own: one must not silence another.
+	signIns, tokenless, accountSignIns, consoleSignIns, grants, requests ration
 }
 
 // New returns a recorder into a journal, which may be nil.
 func New(journal *audit.Journal) *Recorder { return &Recorder{journal: journal} }
-
-// ration is how many records of one sort there may be each second.
-type ration struct {
-	mu     sync.Mutex // guards the fields below
-	second time.Time  // that is counted
-	n      int
-	silent int64 // without a record
-}
 
 // Judged records a sign-in: a token that was verified, or refused.
 func (e *Recorder) Judged(j auth.Judgement) {
@@ -57,9 +45,15 @@ func (e *Recorder) Judged(j auth.Judgement) {
 	r := &record.Record{
 		Kind: record.KindSignIn, Event: "ok", Reason: j.Reason, View: j.View,
 		Issuer: j.Caller.Issuer, User: j.Caller.Subject, Groups: j.Caller.Groups, Client: j.Caller.ClientID, Agent: j.Agent,
+		ClientAddress: j.Caller.From.Address, UserAgent: j.Caller.From.Agent,
 	}
-	if j.Status != 0 {
-		r.Event, r.Code = "refused", j.Status
+	switch {
+	case j.Name == failure.TokenMissing: // as clients begin that do not know yet where to sign in
+		r.Event, r.Code, r.Error = "no token", j.Status, j.Name.String()
+		e.ration(&e.tokenless, r)
+		return
+	case j.Status != 0:
+		r.Event, r.Code, r.Error = "refused", j.Status, j.Name.String()
 		e.ration(&e.signIns, r)
 		return
 	}
@@ -68,7 +62,7 @@ func (e *Recorder) Judged(j auth.Judgement) {
 
 // ConsoleSignIn records that somebody signed in to the console, or why not.
 func (e *Recorder) ConsoleSignIn(who mcp.Caller, err error) {
-	r := &record.Record{Kind: record.KindAdmin, Event: "signed in", Issuer: who.Issuer, User: who.Subject, Groups: who.Groups, Client: who.ClientID}
+	r := &record.Record{Kind: record.KindAdmin, Event: "signed in", Issuer: who.Issuer, User: who.Subject, Groups: who.Groups, Client: who.ClientID, ClientAddress: who.From.Address, UserAgent: who.From.Agent}
 	if err != nil {
 		r.Event, r.Reason = "sign-in refused", err.Error()
 		e.ration(&e.consoleSignIns, r)
@@ -78,7 +72,7 @@ func (e *Recorder) ConsoleSignIn(who mcp.Caller, err error) {
 }
 
 // Granted records what happened at the gateway's own authorization server.
-func (e *Recorder) Granted(g grants.Event) {
+func (e *Recorder) Granted(ctx context.Context, g grants.Event) {
 	if !e.journal.Enabled() {
 		return
 	}
@@ -86,6 +80,8 @@ func (e *Recorder) Granted(g grants.Event) {
 		Kind: record.KindSignIn, Event: g.Name, Reason: g.Reason, View: g.View,
 		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client), Agent: g.Agent,
 	}
+	from := mcp.OriginFrom(ctx)
+	r.ClientAddress, r.UserAgent = from.Address, from.Agent
 	if g.Reason != "" && g.Name != "token given" { // no record of a token that somebody has may be missing
 		e.ration(&e.grants, r)
 		return
@@ -99,38 +95,9 @@ func (e *Recorder) TurnedAway(c mcp.Caller, method string, status int, why failu
 	if e.journal.Enabled() {
 		e.ration(&e.requests, &record.Record{
 			Kind: record.KindRefused, View: c.View, Issuer: c.Issuer, User: c.Subject, Groups: c.Groups, Client: c.ClientID,
-			Method: method, Code: status, Error: why.String(),
+			Method: method, Code: status, Error: why.String(), ClientAddress: c.From.Address, UserAgent: c.From.Agent,
 		})
 	}
-}
-
-// ration records a refusal, unless too many of its sort came in this second.
-func (e *Recorder) ration(of *ration, r *record.Record) {
-	if !e.journal.Enabled() {
-		return
-	}
-	ok := false
-	if r.Count, ok = of.take(time.Now()); ok {
-		e.journal.Put(r)
-	}
-}
-
-// take counts a refusal. It returns false if there were too many in this second, else how
-// many it stands for if there were some without a record before.
-func (r *ration) take(now time.Time) (standsFor int64, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.Sub(r.second) >= time.Second {
-		r.second, r.n = now, 0
-	}
-	if r.n++; r.n > refusalsRecorded {
-		r.silent++
-		return 0, false
-	}
-	if r.silent > 0 {
-		standsFor, r.silent = r.silent+1, 0
-	}
-	return standsFor, true
 }
 
 // Reloaded records what became of the configuration file.
@@ -170,7 +137,7 @@ func (e *Recorder) Account(a vault.Event) {
 // AccountRefused records that a user could not sign in at a server.
 func (e *Recorder) AccountRefused(server string, who *mcp.Caller, why error) {
 	e.ration(&e.accountSignIns, &record.Record{
-		Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject,
+		Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject, ClientAddress: who.From.Address, UserAgent: who.From.Agent,
 		Reason: why.Error(), Error: failure.SignInFailed.String(),
 	})
 }
@@ -208,6 +175,7 @@ func (s sessions) Create(ctx context.Context, r session.Record) (session.Record,
 	s.events.journal.Put(&record.Record{
 		Kind: record.KindSession, Event: "start", Session: record.Digest(created.Key()), Revision: created.Revision, View: created.View,
 		Issuer: caller.Issuer, User: caller.Subject, Groups: caller.Groups, Client: caller.ClientID,
+		ClientAddress: caller.From.Address, UserAgent: caller.From.Agent,
 	})
 	return created, nil
 }

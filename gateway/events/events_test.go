@@ -2,11 +2,10 @@ package events
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -32,7 +31,8 @@ func recorded(t *testing.T, path, kind string) []map[string]any {
 	return all
 }
 
-// TestManyRefusals: whoever sends bad tokens does not fill the disk, and is counted.
+// TestManyRefusals: whoever sends bad tokens, or none, does not fill the disk, is counted, and
+// silences nobody else.
 func TestManyRefusals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	j, err := audit.New(audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: path}}}, audit.Deps{Replica: "a"})
@@ -40,37 +40,48 @@ func TestManyRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := New(j)
-	bad := auth.Judgement{Status: http.StatusUnauthorized, Reason: "the token is not a JWT"}
-	e.signIns.second = time.Now().Add(time.Hour) // the second lasts
-	for range refusalsRecorded + 50 {
-		e.Judged(bad)
+	at := func(address string) mcp.Caller {
+		return mcp.Caller{From: mcp.Origin{Address: address, Agent: "curl/8"}}
 	}
+	bad := auth.Judgement{Caller: at("192.0.2.1"), Status: http.StatusUnauthorized, Reason: "the token is not a JWT", Name: failure.TokenInvalid}
+	none := auth.Judgement{Caller: at("192.0.2.1"), Status: http.StatusUnauthorized, Reason: "an access token is needed", Name: failure.TokenMissing}
+	for range 5000 {
+		e.Judged(bad)
+		e.Judged(none)
+		e.TurnedAway(at("192.0.2.1"), "", http.StatusForbidden, failure.HTTPHost)
+	}
+	bad.Caller, none.Caller = at("192.0.2.2"), at("192.0.2.2")
+	e.Judged(bad)
+	e.Judged(none)
 	e.ConsoleSignIn(mcp.Caller{}, errors.New("no")) // has a ration of its own
 	e.AccountRefused("crm", &mcp.Caller{}, errors.New("no"))
-	e.Granted(grants.Event{Name: "grant ended", Reason: "its client has revoked it"})
-	for range refusalsRecorded + 1 { // has none
-		e.Granted(grants.Event{Name: "token given", Reason: "for an identity assertion"})
+	e.Granted(t.Context(), grants.Event{Name: "grant ended", Reason: "its client has revoked it"})
+	for range 2 * refusalsRecorded { // has none
+		e.Granted(t.Context(), grants.Event{Name: "token given", Reason: "for an identity assertion"})
 	}
-	e.signIns.second = time.Time{}
-	e.Judged(bad)
-	e.requests.second = time.Now().Add(time.Hour)
-	for range refusalsRecorded + 7 {
-		e.TurnedAway(mcp.Caller{Subject: "bob"}, "tools/call", http.StatusBadRequest, failure.HeaderMismatch)
-	}
-	e.requests.second = time.Time{}
-	e.TurnedAway(mcp.Caller{}, "", http.StatusForbidden, failure.HTTPHost)
+	e.TurnedAway(mcp.Caller{Subject: "bob", From: mcp.Origin{Address: "2001:db8::1"}}, "tools/call", http.StatusBadRequest, failure.HeaderMismatch)
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	requests := recorded(t, path, "refused")
-	if len(requests) != refusalsRecorded+1 {
-		t.Errorf("%d records of requests", len(requests))
+	counted := func(of []map[string]any) (n int) {
+		for _, r := range of {
+			if count, ok := r["count"].(float64); ok {
+				n += int(count)
+			} else {
+				n++
+			}
+		}
+		return n
 	}
+	requests := recorded(t, path, "refused")
 	if diff := cmp.Diff([]map[string]any{
-		{"user": "bob", "method": "tools/call", "code": 400.0, "error_code": "GH-HEADER-MISMATCH"},
-		{"code": 403.0, "error_code": "GH-HTTP-HOST", "count": 8.0},
+		{"code": 403.0, "error_code": "GH-HTTP-HOST", "client_address": "192.0.2.1", "user_agent": "curl/8"},
+		{"user": "bob", "method": "tools/call", "code": 400.0, "error_code": "GH-HEADER-MISMATCH", "client_address": "2001:db8::1"},
 	}, []map[string]any{requests[0], requests[len(requests)-1]}); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if n := len(requests); n != refusalsRecorded+9+1 || counted(requests) != 4096+1 { // the 16th to the 4,096th
+		t.Errorf("%d records of %d requests", n, counted(requests))
 	}
 	if console := recorded(t, path, "admin"); len(console) != 1 || console[0]["reason"] != "no" {
 		t.Errorf("records of the console: %v", console)
@@ -78,28 +89,49 @@ func TestManyRefusals(t *testing.T) {
 	if accounts := recorded(t, path, "credential"); len(accounts) != 1 || accounts[0]["count"] != nil {
 		t.Errorf("records of users' accounts: %v", accounts)
 	}
-	got, granted := recorded(t, path, "signin"), 0
-	got = slices.DeleteFunc(got, func(r map[string]any) bool {
-		if r["event"] == "refused" {
-			return false
-		}
-		if granted++; r["count"] != nil {
-			t.Errorf("it counts refused tokens: %v", r)
-		}
-		return true
-	})
-	if granted != refusalsRecorded+2 {
-		t.Errorf("%d records of the authorization server", granted)
+	signIns := make(map[string][]map[string]any)
+	for _, r := range recorded(t, path, "signin") {
+		event := r["event"].(string)
+		signIns[event] = append(signIns[event], r)
 	}
-	if len(got) != refusalsRecorded+1 || got[0]["count"] != nil || got[refusalsRecorded]["count"] != 51.0 || got[0]["reason"] != bad.Reason || got[0]["code"] != 401.0 {
-		t.Errorf("%d records, the last one %v", len(got), got[len(got)-1])
+	if n := len(signIns["token given"]); n != 2*refusalsRecorded || counted(signIns["token given"]) != n || len(signIns["grant ended"]) != 1 {
+		t.Errorf("records of the authorization server: %v", signIns)
 	}
-	if info, err := os.Stat(path); err != nil || info.Size() > 200<<10 {
-		t.Error(info.Size(), err)
+	for event, why := range map[string]string{"refused": bad.Reason, "no token": none.Reason} {
+		all := signIns[event]
+		if len(all) != refusalsRecorded+9+1 || counted(all) != 4096+1 || all[0]["reason"] != why || all[0]["code"] != 401.0 || all[len(all)-1]["client_address"] != "192.0.2.2" {
+			t.Errorf("%s: %d records of %d: %v", event, len(all), counted(all), all[len(all)-1])
+		}
 	}
 	var off Recorder
 	off.Judged(bad) // records nothing
 	off.TurnedAway(mcp.Caller{}, "", http.StatusForbidden, failure.HTTPHost)
+}
+
+// TestRation: the records of all addresses together are bounded, too, and so is what is kept of
+// addresses; a minute later everybody is heard again.
+func TestRation(t *testing.T) {
+	var r ration
+	now := time.Now()
+	recorded := 0
+	for i := range 3 * mostShares {
+		if _, ok := r.take(fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff), now); ok {
+			recorded++
+		}
+	}
+	if recorded != refusalsInAll || len(r.of) > mostShares+1 {
+		t.Errorf("%d records, %d shares", recorded, len(r.of))
+	}
+	now = now.Add(time.Minute)
+	if n, ok := r.take("192.0.2.1", now); !ok || n != 0 || len(r.of) > 2 {
+		t.Error(n, ok, len(r.of))
+	}
+	for range refusalsRecorded {
+		r.take("2001:db8::1", now)
+	}
+	if _, ok := r.take("2001:db8::2", now); ok {
+		t.Error("a network of its own for each address of IPv6")
+	}
 }
 
 func TestPinsAreRecorded(t *testing.T) {

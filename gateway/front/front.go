@@ -70,8 +70,11 @@ type Deps struct {
 	// RootsChanged is told the key of a session whose client's roots have changed. May be nil.
 	RootsChanged func(session string)
 	// Refused is called for each request that became no call, with the HTTP status and the
-	// failure. The caller may not be known yet, nor the method. May be nil.
+	// failure. Of the caller, only From may be known yet, and the method may not. May be nil.
 	Refused func(c mcp.Caller, method string, status int, why failure.Name)
+	// Origin returns where a request comes from that is refused before anybody asks who makes
+	// it. May be nil.
+	Origin func(*http.Request) mcp.Origin
 	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
 	// Memory is the memory for large messages.
@@ -193,7 +196,11 @@ func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, se
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ref := f.check(w, r, v); ref != nil {
 			ref.Close = r.ContentLength != 0 // nobody reads the body
-			f.turnAway(w, mcp.Caller{}, wire.Message{}, ref)
+			var caller mcp.Caller
+			if f.deps.Origin != nil {
+				caller.From = f.deps.Origin(r)
+			}
+			f.turnAway(w, caller, wire.Message{}, ref)
 			return
 		}
 		if r.Method == http.MethodOptions {

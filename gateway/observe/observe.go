@@ -61,7 +61,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	if !log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 14),
+	attrs := append(make([]slog.Attr, 0, 16),
 		slog.String("call", c.ID),
 		slog.String("method", clean(c.Method)))
 	text := func(key, value string) {
@@ -73,6 +73,8 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	text("user", c.Caller.Subject)
 	text("client", c.Caller.ClientID)
 	text("view", c.Caller.View)
+	text("client_address", c.Caller.From.Address)
+	text("user_agent", c.Caller.From.Agent)
 	if c.Trace != nil {
 		attrs = append(attrs, slog.String("trace", c.Trace.ID))
 	}

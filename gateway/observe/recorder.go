@@ -44,6 +44,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 	out := &record.Record{
 		Time: end.at, Kind: record.KindCall, ID: c.ID,
 		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
+		ClientAddress: c.Caller.From.Address, UserAgent: c.Caller.From.Agent,
 		Revision: c.Revision, Era: eras[eraOf(c)],
 		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name, Thing: v.Target.Kind, File: v.Target.File,
 		Decision: v.Effect, Rule: v.Rule, Explained: v.Explained, Approval: v.Approval, Hooks: v.Hooks, Approver: v.Approver,

@@ -27,6 +27,8 @@ type Caller struct {
 	// View is the name of the view whose endpoint the request came to, "" for the gateway's own
 	// endpoint. It belongs to the request, not to the token.
 	View string
+	// From is where the request came from. Like View, it does not belong to the token.
+	From Origin
 	// Token is the verified access token, "" without one. It is for this gateway alone: auth
 	// sets it, and only auth/outbound reads it, to exchange it (RFC 8693). It never goes to
 	// an upstream.
@@ -34,6 +36,10 @@ type Caller struct {
 	// user caches User.
 	user string
 }
+
+// Origin is where a request came from: the IP address of its client, "" if it is not known, and
+// what the client calls itself (User-Agent), which nobody has checked.
+type Origin struct{ Address, Agent string }
 
 // NewCaller returns a Caller whose User is computed once.
 func NewCaller(c Caller) Caller {
@@ -56,6 +62,19 @@ func userKey(issuer, subject string) string {
 	h.Write([]byte{0})
 	h.Write([]byte(subject))
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+type originKey struct{}
+
+// WithOrigin returns a context that carries where a request came from that has no caller.
+func WithOrigin(ctx context.Context, from Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, from)
+}
+
+// OriginFrom returns the origin in the context, zero for none.
+func OriginFrom(ctx context.Context) Origin {
+	from, _ := ctx.Value(originKey{}).(Origin)
+	return from
 }
 
 type callerKey struct{}

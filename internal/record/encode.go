@@ -27,6 +27,8 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("agent", r.Agent)
 	w.text("view", r.View)
 	w.text("session", r.Session)
+	w.text("client_address", r.ClientAddress)
+	w.text("user_agent", r.UserAgent)
 	w.text("revision", r.Revision)
 	w.text("era", r.Era)
 	w.text("method", r.Method)

@@ -25,7 +25,7 @@ func Cut(text string) bool { return len(text) >= maxText && strings.HasSuffix(te
 func (r *Record) Entry() *Entry {
 	return &Entry{
 		Time: r.Time.Truncate(time.Microsecond), Kind: r.Kind, ID: r.ID, Event: r.Event, Reason: r.Reason,
-		User: r.User, Client: r.Client, Agent: r.Agent, View: r.View, Session: r.Session, Method: r.Method, Name: r.Name, Upstream: r.Upstream, Original: r.Original,
+		User: r.User, Client: r.Client, Agent: r.Agent, View: r.View, Session: r.Session, ClientAddress: r.ClientAddress, UserAgent: r.UserAgent, Method: r.Method, Name: r.Name, Upstream: r.Upstream, Original: r.Original,
 		Decision: r.Decision, Rule: r.Rule, RuleAt: r.RuleAt, Approval: r.Approval, Approver: r.Approver, Limit: r.Limit,
 		Outcome: r.Outcome, Executed: r.Executed, Explained: r.Explained, ServerError: r.ServerError, Duration: float64(r.Duration.Microseconds()) / 1000,
 		List: r.List, Added: r.Added, Removed: r.Removed, Changed: r.Changed, Count: r.Count,

@@ -2,7 +2,9 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -12,28 +14,31 @@ import (
 
 // Entry is what is read of a record to find and to show it.
 type Entry struct {
-	Time     time.Time `json:"time"`
-	Kind     string    `json:"kind"`
-	ID       string    `json:"id"`
-	Event    string    `json:"event"`
-	Reason   string    `json:"reason"`
-	User     string    `json:"user"`
-	Client   string    `json:"client"`
-	Agent    string    `json:"agent"`
-	View     string    `json:"view"`
-	Session  string    `json:"session"`
-	Method   string    `json:"method"`
-	Name     string    `json:"name"`
-	Upstream string    `json:"upstream"`
-	Original string    `json:"original"`
-	Decision string    `json:"decision"`
-	Rule     string    `json:"rule"`
-	RuleAt   string    `json:"rule_at"`
-	Approval string    `json:"approval"`
-	Approver string    `json:"approver"`
-	Limit    string    `json:"limit"`
-	Outcome  string    `json:"outcome"`
-	Executed string    `json:"executed"`
+	Time    time.Time `json:"time"`
+	Kind    string    `json:"kind"`
+	ID      string    `json:"id"`
+	Event   string    `json:"event"`
+	Reason  string    `json:"reason"`
+	User    string    `json:"user"`
+	Client  string    `json:"client"`
+	Agent   string    `json:"agent"`
+	View    string    `json:"view"`
+	Session string    `json:"session"`
+	// ClientAddress and UserAgent: see Record.
+	ClientAddress string `json:"client_address"`
+	UserAgent     string `json:"user_agent"`
+	Method        string `json:"method"`
+	Name          string `json:"name"`
+	Upstream      string `json:"upstream"`
+	Original      string `json:"original"`
+	Decision      string `json:"decision"`
+	Rule          string `json:"rule"`
+	RuleAt        string `json:"rule_at"`
+	Approval      string `json:"approval"`
+	Approver      string `json:"approver"`
+	Limit         string `json:"limit"`
+	Outcome       string `json:"outcome"`
+	Executed      string `json:"executed"`
 	// Explained and ServerError: see Record.
 	Explained   []string `json:"explained"`
 	ServerError string   `json:"server_error"`
@@ -61,6 +66,9 @@ type Filter struct {
 	User, ID, Session, Upstream string
 	// Name is a public name or URI, the server's own, or upstream/name.
 	Name string
+	// ClientAddress is an address, or a network such as 10.0.0.0/8 (CheckAddress); UserAgent a part
+	// of what the client calls itself, in any case.
+	ClientAddress, UserAgent string
 	// Rule is the rule of policy that decided.
 	Rule string
 	// Kinds, Decisions and Outcomes are those of which one is enough.
@@ -90,9 +98,36 @@ func (f Filter) Fits(e *Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	oneOf := func(want []string, got string) bool { return len(want) == 0 || slices.Contains(want, got) }
 	return is(f.User, e.User) && is(f.ID, e.ID) && is(f.Session, e.Session) && is(f.Upstream, e.Upstream) && is(f.Rule, e.Rule) &&
+		within(f.ClientAddress, e.ClientAddress) && strings.Contains(strings.ToLower(e.UserAgent), strings.ToLower(f.UserAgent)) &&
 		(f.Name == "" || f.Name == e.Name || f.Name == e.Original || f.Name == e.Upstream+"/"+e.Original) &&
 		oneOf(f.Kinds, e.Kind) && oneOf(f.Decisions, e.Decision) && oneOf(f.Outcomes, e.Outcome) &&
 		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
+}
+
+// CheckAddress returns an error if a text is neither an address nor a network.
+func CheckAddress(text string) error {
+	_, network := netip.ParsePrefix(text)
+	_, address := netip.ParseAddr(text)
+	if text != "" && network != nil && address != nil {
+		return errors.New("want an address, or a network such as 10.0.0.0/8")
+	}
+	return nil
+}
+
+// within reports whether an address is the wanted one, or in the wanted network.
+func within(want, got string) bool {
+	if want == "" || want == got {
+		return true
+	}
+	a, err := netip.ParseAddr(got)
+	if err != nil {
+		return false
+	}
+	if network, err := netip.ParsePrefix(want); err == nil {
+		return network.Contains(a)
+	}
+	other, err := netip.ParseAddr(want)
+	return err == nil && other.Unmap() == a
 }
 
 // What says in a line what has happened, for people.

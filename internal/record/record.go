@@ -65,6 +65,9 @@ type Record struct {
 	Agent   string // what the client calls itself; nobody has checked it
 	View    string
 	Session string
+	// ClientAddress and UserAgent are those of the request; nobody has checked the latter.
+	ClientAddress string
+	UserAgent     string
 	// Revision and Era are those of the client.
 	Revision string
 	Era      string
@@ -148,7 +151,7 @@ func Digest(text string) string {
 // Size is about how much memory the record takes.
 func (r *Record) Size() int {
 	size := 640 + len(r.Arguments)
-	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.Name, r.Original, r.File, r.RuleAt, r.ServerError} {
+	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.UserAgent, r.Name, r.Original, r.File, r.RuleAt, r.ServerError} {
 		size += len(text)
 	}
 	for _, list := range [...][]string{r.Groups, r.Explained, r.Added, r.Removed, r.Changed} {

@@ -1,0 +1,112 @@
+package events
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// Anybody can cause refusals, and must neither fill the disk with their records nor throw out
+// those of others.
+const (
+	// refusalsRecorded is how many refusals of one address have a record of their own in a minute.
+	// Of those that follow, the 16th has one, the 32nd, the 64th and so on, each of which counts
+	// those since the last.
+	refusalsRecorded = 8
+	// refusalsInAll is how many records there are in a minute, of all addresses.
+	refusalsInAll = 300
+	// mostShares bounds the addresses that are counted; further ones share one count.
+	mostShares = 4096
+	// networkBits is the part of an IPv6 address that identifies a client.
+	networkBits = 64
+)
+
+// ration is how many records of one sort there may be. Its zero value is ready.
+type ration struct {
+	mu     sync.Mutex // guards the fields below
+	minute time.Time  // that is counted
+	n      int        // of records
+	of     map[netip.Addr]*share
+	forgot time.Time // when there was last made room
+}
+
+// share is what an address has of a ration.
+type share struct {
+	minute time.Time // that is counted
+	n      int       // of refusals
+	silent int64     // since the last record
+}
+
+// ration records a refusal, unless there were too many of its sort and of its client.
+func (e *Recorder) ration(of *ration, r *record.Record) {
+	if !e.journal.Enabled() {
+		return
+	}
+	ok := false
+	if r.Count, ok = of.take(r.ClientAddress, time.Now()); ok {
+		e.journal.Put(r)
+	}
+}
+
+// take counts a refusal of an address. It returns false if it gets no record, else how many the
+// record stands for if there were some without one before.
+func (r *ration) take(address string, now time.Time) (standsFor int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.minute) >= time.Minute {
+		r.minute, r.n = now, 0
+	}
+	s := r.share(address, now)
+	s.n++
+	s.silent++
+	if s.n > refusalsRecorded && s.n&(s.n-1) != 0 || r.n >= refusalsInAll {
+		return 0, false
+	}
+	r.n++
+	if s.silent > 1 {
+		standsFor = s.silent
+	}
+	s.silent = 0
+	return standsFor, true
+}
+
+// share returns the share of an address. The caller holds mu.
+func (r *ration) share(address string, now time.Time) *share {
+	from, _ := netip.ParseAddr(address) // those that are not known share one
+	if network, err := from.Prefix(networkBits); err == nil && from.Is6() {
+		from = network.Addr()
+	}
+	if r.of[from] == nil && len(r.of) >= mostShares {
+		r.forget(now)
+		if len(r.of) >= mostShares {
+			from = netip.Addr{}
+		}
+	}
+	s := r.of[from]
+	if s == nil {
+		s = &share{minute: now}
+		if r.of == nil {
+			r.of = make(map[netip.Addr]*share)
+		}
+		r.of[from] = s
+	}
+	if now.Sub(s.minute) >= time.Minute {
+		s.minute, s.n = now, 0
+	}
+	return s
+}
+
+// forget makes room, at most once a second, for other addresses. The caller holds mu.
+func (r *ration) forget(now time.Time) {
+	if now.Sub(r.forgot) < time.Second {
+		return
+	}
+	r.forgot = now
+	for from, s := range r.of {
+		if now.Sub(s.minute) >= time.Minute {
+			delete(r.of, from)
+		}
+	}
+}
