@@ -190,14 +190,14 @@ pinning: {file: %q}
 
 	status, answer := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/"+denied[0].ID, "")
 	var call admin.Call
-	if status != http.StatusOK || json.Unmarshal([]byte(answer), &call) != nil || len(call.Rounds) != 1 || call.Now == nil {
+	if status != http.StatusOK || json.Unmarshal([]byte(answer), &call) != nil || len(call.Rounds) != 1 || call.Now != nil || strings.Contains(answer, "not recorded") {
 		t.Fatalf("%d %s", status, answer)
 	}
 	said := make(map[string]string)
 	for _, l := range call.Layers {
 		said[l.Layer] = l.Said
 	}
-	if want := "deny, rule not now, at " + c.file + ":16"; said["policy"] != want || !strings.Contains(said["server"], "up: work") || !strings.Contains(said["answer"], "GH-ARGUMENTS-DENIED") {
+	if want := "deny, rule not now, at " + c.file + `:16, rule "not now": when is true`; said["policy"] != want || !strings.Contains(said["server"], "up: work") || !strings.Contains(said["answer"], "GH-ARGUMENTS-DENIED") {
 		t.Errorf("the layers say %q", said)
 	}
 	if status, _ := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/none", ""); status != http.StatusNotFound {

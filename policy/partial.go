@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 const (
@@ -166,7 +167,7 @@ func (r *rule) values(args *arguments) string {
 	if read == nil {
 		return ""
 	}
-	return ", with " + strings.Join(read, ", ")
+	return record.ValuesFollow + strings.Join(read, ", ")
 }
 
 // tally collects the rules that apply, in any order. Of the rules with one effect it keeps

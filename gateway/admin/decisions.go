@@ -183,7 +183,7 @@ func (a *API) call(x *exchange) error {
 	answer := Call{ID: id, Rounds: x.shown(found.Items), Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
 	rounds := make([]Decision, len(found.Items))
 	for i, item := range found.Items {
-		if err := json.Unmarshal(item.JSON(true), &rounds[i]); err != nil {
+		if err := json.Unmarshal(item.JSON(x.seesArguments()), &rounds[i]); err != nil {
 			return err
 		}
 	}

@@ -90,6 +90,9 @@ func (i *Item) JSON(arguments bool) mcp.Raw {
 	text := i.record()
 	if !arguments {
 		text = text.Without("arguments").Without("arguments_digest").Without("arguments_omitted")
+		if lines := text.At("explained"); lines != nil {
+			text = text.With("explained", record.WithoutValues(lines))
+		}
 	}
 	return text.With("replica", mcp.String(i.Replica)).With("cursor", mcp.String(i.Cursor.String()))
 }

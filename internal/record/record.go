@@ -3,6 +3,7 @@ package record
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -140,6 +141,20 @@ type Record struct {
 	Version string
 	Torn    int64
 	Last    string
+}
+
+// ValuesFollow stands in a line of Explained before the values of arguments.
+const ValuesFollow = ", with "
+
+// WithoutValues returns the lines of Explained, an array, without the values of arguments.
+func WithoutValues(lines mcp.Raw) mcp.Raw {
+	var without []string
+	lines.Elements(func(line mcp.Raw) bool {
+		text, _, _ := strings.Cut(line.Text(), ValuesFollow)
+		without = append(without, text)
+		return true
+	})
+	return mcp.Strings(without)
 }
 
 // Digest stands for a text that must not be recorded itself but is too random to be guessed.
