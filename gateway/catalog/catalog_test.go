@@ -118,6 +118,9 @@ func (s *server) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 	case mcp.ListMember(call.Method) != "":
 		return &mcp.Reply{List: &mcp.List{Items: items}}, nil
 	}
+	if call.Method == mcp.MethodComplete {
+		return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", mcp.Strings([]string{s.name, call.Name}), "total", mcp.Raw("null")))}, nil
+	}
 	return &mcp.Reply{Result: mcp.Object("from", mcp.String(s.name), "name", mcp.String(call.Name))}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/bits"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -175,9 +176,13 @@ func (n naming) text(value mcp.Raw) mcp.Raw {
 	return mcp.String(n.uri(uri))
 }
 
-// event returns an event of a call in the form for clients. The logger's name says which
-// upstream speaks.
-func (n naming) event(e mcp.Event) mcp.Event {
+// event returns an event of a call in the form for clients; false if they would refuse it. The
+// logger's name says which upstream speaks.
+func (n naming) event(e mcp.Event) (mcp.Event, bool) {
+	var err error
+	if e.Params, err = fit.Event(e.Method, e.Params); err != nil {
+		return e, false
+	}
 	switch e.Method {
 	case mcp.NoteMessage:
 		e.Params = n.logged(e.Params)
@@ -186,26 +191,16 @@ func (n naming) event(e mcp.Event) mcp.Event {
 			e.Params = n.member(e.Params, "uri")
 		}
 	}
-	return e
+	return e, true
 }
 
 // logged returns the params of a log message with the upstream's name before the logger's.
 func (n naming) logged(params mcp.Raw) mcp.Raw {
-	found := false
-	params = params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-		if !mcp.Named(name, "logger") {
-			return value
-		}
-		found = true
-		if value.Text() == "" {
-			return mcp.String(n.upstream)
-		}
-		return mcp.String(n.upstream + "/" + value.Text())
-	})
-	if found {
-		return params
+	name := n.upstream
+	if logger := params.At("logger").Text(); logger != "" {
+		name += "/" + logger
 	}
-	return params.With("logger", mcp.String(n.upstream))
+	return params.With("logger", mcp.String(name))
 }
 
 // failure returns the error of a call in the form for clients.

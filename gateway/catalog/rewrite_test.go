@@ -143,10 +143,11 @@ func TestForwarding(t *testing.T) {
 	})
 	t.Run("events", func(t *testing.T) {
 		answer(&mcp.Reply{Result: mcp.Raw(`{}`)}, nil,
-			mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":1,"uri":"file:///a"}`)},
+			mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":1,"progress":1,"total":null,"uri":"file:///a"}`)},
+			mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":1,"progress":"1"}`)},
 			mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"info","data":1}`)},
 			mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"logger":"db","level":"info","data":1}`)},
-			mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"logger":"db","\u006cogger":"hr/x","LOGGER":7}`)},
+			mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"info","data":1,"logger":"db","\u006cogger":"hr/x"}`)},
 			mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Raw(`{"uri":"file:///a"}`)},
 			mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Raw(`{"\u0075ri":"hr+file:///a"}`)},
 			mcp.Event{Method: mcp.NoteToolsListChanged},
@@ -156,10 +157,9 @@ func TestForwarding(t *testing.T) {
 		in.Notify = func(e mcp.Event) { got = append(got, e.Method+" "+string(e.Params)) }
 		do(t, c, in)
 		want := []string{
-			`notifications/progress {"progressToken":1,"uri":"file:///a"}`,
+			`notifications/progress {"progressToken":1,"progress":1,"uri":"file:///a"}`,
 			`notifications/message {"level":"info","data":1,"logger":"crm"}`,
 			`notifications/message {"logger":"crm/db","level":"info","data":1}`,
-			`notifications/message {"logger":"crm/db","\u006cogger":"crm/hr/x","LOGGER":"crm"}`,
 			`notifications/resources/updated {"uri":"crm+file:///a"}`,
 			`notifications/resources/updated {"\u0075ri":"crm+hr+file:///a"}`,
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -67,10 +68,18 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 		return none, nil
 	}
 	reply, err := c.forward(ctx, c.sources[to.source], call, to.native)
-	if mcp.HasCode(err, mcp.CodeMethodNotFound) {
+	switch {
+	case mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return none, nil
+	case err != nil || reply == nil || reply.Result == nil:
+		return reply, err
 	}
-	return reply, err
+	result, err := fit.Completion(reply.Result)
+	if err != nil {
+		name := c.sources[to.source].naming.upstream
+		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, name, mcp.ExecutedUnknown, "Upstream %s answered with what is no completion: %s", name, err)
+	}
+	return &mcp.Reply{Result: result}, nil
 }
 
 // forward sends a call to its upstream under the original name, and returns the reply with
@@ -85,7 +94,9 @@ func (c *Catalog) forward(ctx context.Context, s *source, call *mcp.Call, native
 			s.told(call.Caller, kinds)
 			return
 		}
-		call.Notify(s.naming.event(e))
+		if e, ok := s.naming.event(e); ok {
+			call.Notify(e)
+		}
 	}
 	reply, err := s.upstream.Handle(ctx, inner)
 	if err != nil {

@@ -63,10 +63,10 @@ func TestP9_181_Completion(t *testing.T) {
 	c := start(t, sourcesOf([]*server{crm, mute, shy})...)
 	const none = `{"completion":{"values":[]}}`
 	tests := []struct{ name, kind, ref, want string }{
-		{"a prompt", "ref/prompt", "crm__ask", `{"from":"crm","name":"ask"}`},
-		{"P9/179 a template", "ref/resource", "crm+file:///{path}", `{"from":"crm","name":"file:///{path}"}`},
-		{"a resource", "ref/resource", "crm+file:///a", `{"from":"crm","name":"file:///a"}`},
-		{"a template by its original name", "ref/resource", "file:///{path}", `{"from":"crm","name":"file:///{path}"}`},
+		{"a prompt", "ref/prompt", "crm__ask", `{"completion":{"values":["crm","ask"]}}`},
+		{"P9/179 a template", "ref/resource", "crm+file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
+		{"a resource", "ref/resource", "crm+file:///a", `{"completion":{"values":["crm","file:///a"]}}`},
+		{"a template by its original name", "ref/resource", "file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
 		{"an upstream without completions", "ref/prompt", "mute__ask", none},
 		{"the same for a resource", "ref/resource", "mute+x:y", none},
 		{"an upstream that offers them and has none", "ref/prompt", "shy__ask", none},

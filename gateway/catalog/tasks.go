@@ -162,9 +162,10 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 	inner := call.Clone()
 	inner.Name = id.native
 	inner.Notify = func(e mcp.Event) {
-		e = s.naming.event(e)
-		e.Params = relate(e.Params, id.native, call)
-		call.Notify(e)
+		if e, ok := s.naming.event(e); ok {
+			e.Params = relate(e.Params, id.native, call)
+			call.Notify(e)
+		}
 	}
 	reply, err := s.upstream.Handle(ctx, inner)
 	if err != nil {

@@ -463,7 +463,7 @@ func TestPerUserCalls(t *testing.T) {
 		c := start(t, perUser(crm))
 		wantResult(t, do(t, c, by("ann", call(mcp.MethodResourcesRead, "crm+file:///a"))), `{"from":"crm","name":"file:///a"}`)
 		complete := call(mcp.MethodComplete, "crm+file:///{path}", `{"ref":{"type":"ref/resource"}}`)
-		wantResult(t, do(t, c, by("ann", complete)), `{"from":"crm","name":"file:///{path}"}`)
+		wantResult(t, do(t, c, by("ann", complete)), `{"completion":{"values":["crm","file:///{path}"]}}`)
 		if n := crm.called(mcp.MethodResourcesList); n != 0 {
 			t.Errorf("lists were asked for %d times", n)
 		}

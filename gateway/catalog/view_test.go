@@ -90,7 +90,7 @@ func TestViewNames(t *testing.T) {
 			t.Errorf("%s at %s has no schema", tt.name, tt.view)
 		}
 	}
-	wantResult(t, do(t, c, at("crm", call(mcp.MethodComplete, "find", `{"ref":{"type":"ref/prompt","name":"find"}}`))), `{"from":"crm","name":"find"}`)
+	wantResult(t, do(t, c, at("crm", call(mcp.MethodComplete, "find", `{"ref":{"type":"ref/prompt","name":"find"}}`))), `{"completion":{"values":["crm","find"]}}`)
 
 	cursor := do(t, c, at("both", call(mcp.MethodToolsList, ""))).List.Next
 	if cursor == nil {
