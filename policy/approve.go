@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -114,7 +115,7 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	defer stop(nil)
 	defer context.AfterFunc(g.reign, func() { stop(foureyes.ErrAnew) })()
 	waiting := c.Trail.Begin("approval", "")
-	verdict, err := g.fourEyes.Wait(reign, c.Caller.User(), waits, d.FourEyes.Timeout, func() {
+	verdict, err := g.fourEyes.Wait(reign, c.Caller.User(), waits, d.FourEyes.left(c), func() {
 		// Fractions leave the whole numbers to the progress of the server.
 		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Object(
 			"progress", mcp.Raw(fmt.Sprintf("0.%06d", told)), "message", mcp.String("Waiting for somebody else to approve of this call"))})
@@ -147,6 +148,17 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	}
 	approval(c, "approved")
 	return g.pass(ctx, c, next, target, r, digest)
+}
+
+// left is how long a call may wait. The time runs on when the rules change meanwhile.
+func (s *FourEyes) left(c *mcp.Call) time.Duration {
+	if c.Verdict == nil {
+		return s.Timeout
+	}
+	if c.Verdict.Waiting.IsZero() {
+		c.Verdict.Waiting = time.Now()
+	}
+	return s.Timeout - time.Since(c.Verdict.Waiting)
 }
 
 // sent copies what a server gets of a call's params: the arguments, and everything else.

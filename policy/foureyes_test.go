@@ -147,6 +147,29 @@ func TestSecondAfterReload(t *testing.T) {
 	})
 }
 
+// TestSecondTimeRunsOn: however often the rules change, a call waits no longer in all than they allow.
+func TestSecondTimeRunsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newSecond(t), time.Now()
+		c := execute(user("alice"), `{}`)
+		c.Verdict = &mcp.Verdict{}
+		for range 5 {
+			reload := time.AfterFunc(defaultWait*2/5, s.guard.Retire)
+			<-s.begin(t.Context(), c)
+			if reload.Stop() {
+				break
+			}
+			s = newSecond(t)
+		}
+		if c.Verdict.Approval != "expired" {
+			t.Errorf("the verdict is %+v", c.Verdict)
+		}
+		if waited := time.Since(began); waited != defaultWait {
+			t.Errorf("it waited for %s, want %s", waited, defaultWait)
+		}
+	})
+}
+
 // TestSecondEnds: how a call ends that nobody has approved of. It never runs.
 func TestSecondEnds(t *testing.T) {
 	for _, tt := range []struct {

@@ -38,6 +38,8 @@ type Verdict struct {
 	ServerError string
 	// ToolError says that the tool itself failed: its result says isError.
 	ToolError bool
+	// Waiting is when the call began to wait for somebody else's approval, zero if it never did.
+	Waiting time.Time
 	// Waited is how long the user took to answer questions.
 	Waited time.Duration
 	// Reason says why the call ended before its answer, "" if it did not.
@@ -48,7 +50,7 @@ type Verdict struct {
 // stays.
 func (v *Verdict) Decided(d Verdict) {
 	if v != nil {
-		d.Hooks, d.Reached, d.Executed, d.Waited, d.Reason = v.Hooks, v.Reached, v.Executed, v.Waited, v.Reason
+		d.Hooks, d.Reached, d.Executed, d.Waiting, d.Waited, d.Reason = v.Hooks, v.Reached, v.Executed, v.Waiting, v.Waited, v.Reason
 		*v = d
 	}
 }
