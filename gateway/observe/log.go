@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// queueBytes is how much of the log may wait for a slow writer; further lines are
-	// dropped and counted.
+	// queueBytes is how much of the log may wait for a slow writer, of calls and besides; further
+	// lines are dropped and counted.
 	queueBytes = 1 << 20
 	// gather is the time between two writes, unless much waits. Lines in quick succession share
 	// one write, because waking the writer costs a call more than its line does.

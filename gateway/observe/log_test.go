@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func TestNewLogger(t *testing.T) {
@@ -150,6 +152,36 @@ func TestNewLoggerSlowWriter(t *testing.T) {
 	}
 	if got := series(t, reg)["log_lines_dropped_total{}"]; got != float64(lines-written) {
 		t.Errorf("%v lines are counted, want %d", got, lines-written)
+	}
+}
+
+// TestNewLoggerCallsAreApart: however many calls there are, the lines that operators wait for are not
+// dropped.
+func TestNewLoggerCallsAreApart(t *testing.T) {
+	w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
+	log, done, err := observe.NewLogger(w, observe.LogConfig{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("first")
+	<-w.entered
+	observer := &observe.Observer{Log: log, Metrics: observe.NewMetrics(nil)}
+	failing := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, errors.New("broken") })
+	const calls = 5000
+	for range calls {
+		_, _ = observer.Observe(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "up__work", Verdict: &mcp.Verdict{}}, failing)
+	}
+	for i := range 100 {
+		log.Info("configuration reloaded", "n", i, "error", errors.New("formatted at once"))
+	}
+	close(w.open)
+	done()
+	text := w.out.String()
+	if n := strings.Count(text, "configuration reloaded"); n != 100 {
+		t.Errorf("%d of 100 lines are there", n)
+	}
+	if n := strings.Count(text, "msg=call "); n == 0 || n >= calls || !strings.Contains(text, fmt.Sprintf("count=%d\n", calls-n)) {
+		t.Errorf("%d of %d calls are there: %q", n, calls, text[len(text)-300:])
 	}
 }
 

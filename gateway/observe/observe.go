@@ -14,6 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
+// callMessage is the message of the line of a call.
+const callMessage = "call"
+
 // maxName bounds, in bytes, how much of a client's name or URI a line repeats.
 const maxName = 256
 
@@ -94,7 +97,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	case how == outcomeCancelled:
 		text("reason", c.Verdict.Reason)
 	case known == nil:
-		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), failure.Internal.Attr(), slog.Any("error", err))
+		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), failure.Internal.Attr(), slog.String("error", err.Error()))
 	default:
 		attrs = append(attrs, slog.Int("code", known.Code), known.Name.Attr())
 		text("cause", known.Cause)
@@ -103,7 +106,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 		attrs = append(attrs, slog.String("server_error", record.ServerError(said)))
 	}
 	// This bypasses the Logger, which would look up the source position.
-	record := slog.NewRecord(end.at, level, "call", 0)
+	record := slog.NewRecord(end.at, level, callMessage, 0)
 	record.AddAttrs(attrs...)
 	_ = log.Handler().Handle(ctx, record) // a failing log cannot be reported anywhere
 }

@@ -25,7 +25,8 @@ func (l *later) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.now.Enabled(ctx, level)
 }
 
-// Handle queues a record. A record with values that may change is formatted at once.
+// Handle queues a record. A record with values that may change is formatted at once. Those of
+// calls have none.
 func (l *later) Handle(ctx context.Context, r slog.Record) error {
 	size := recordBytes + len(r.Message)
 	constant := true
@@ -41,7 +42,11 @@ func (l *later) Handle(ctx context.Context, r slog.Record) error {
 	if !constant {
 		return l.now.Handle(ctx, r)
 	}
-	taken, err := l.q.put(entry{handler: l.then, record: r}, size)
+	kind := ofOperators
+	if r.Message == callMessage {
+		kind = ofCalls
+	}
+	taken, err := l.q.put(entry{handler: l.then, record: r}, kind, size)
 	if !taken {
 		return l.now.Handle(ctx, r) // the goroutine has ended
 	}
@@ -65,6 +70,16 @@ type entry struct {
 	record  slog.Record
 }
 
+// lines are the kinds of lines. Each has room of its own, so that however many calls there are,
+// what operators wait for is not dropped.
+type lines int
+
+const (
+	ofOperators lines = iota
+	ofCalls
+	kinds
+)
+
 // queue passes entries to one goroutine, and is the io.Writer for lines. Entries that
 // arrive during a write are written together.
 type queue struct {
@@ -82,7 +97,7 @@ type queue struct {
 
 	mu      sync.Mutex // guards the fields below; not held while run writes
 	pending []entry
-	size    int // of what is pending, in bytes
+	size    [kinds]int // of what is pending, in bytes
 	dropped int
 	closed  bool
 }
@@ -91,7 +106,7 @@ var errDropped = errors.New("log line dropped")
 
 // Write takes one line.
 func (q *queue) Write(line []byte) (int, error) {
-	taken, err := q.put(entry{line: bytes.Clone(line)}, recordBytes+len(line))
+	taken, err := q.put(entry{line: bytes.Clone(line)}, ofOperators, recordBytes+len(line))
 	if !taken {
 		return q.writeLate(line)
 	}
@@ -102,21 +117,21 @@ func (q *queue) Write(line []byte) (int, error) {
 }
 
 // put queues an entry. It returns false if the queue is closed.
-func (q *queue) put(e entry, size int) (taken bool, err error) {
+func (q *queue) put(e entry, kind lines, size int) (taken bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return false, nil
 	}
-	if q.size+size > queueBytes {
+	if q.size[kind]+size > queueBytes {
 		q.dropped++
 		q.metrics.dropped.Inc()
 		return true, errDropped
 	}
 	q.pending = append(q.pending, e)
-	q.size += size
+	q.size[kind] += size
 	give(q.wake)
-	if q.size > queueBytes/4 {
+	if q.size[kind] > queueBytes/4 {
 		give(q.much)
 	}
 	return true, nil
@@ -147,7 +162,7 @@ func (q *queue) run() {
 	for {
 		q.mu.Lock()
 		entries, dropped, closed := q.pending, q.dropped, q.closed
-		q.pending, q.size, q.dropped = spare[:0], 0, 0
+		q.pending, q.size, q.dropped = spare[:0], [kinds]int{}, 0
 		q.mu.Unlock()
 		q.write(entries)
 		if dropped > 0 {
