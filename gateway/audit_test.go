@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -143,6 +144,44 @@ func TestAuditRefused(t *testing.T) {
 		_, _, err := config.Parse("c.yaml", []byte(text+"\nupstreams: [{name: a, url: https://a.example}]\n"))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// TestListeningIsRecordedOnce: what a client without a session listens to is one call, however many
+// reloads there are; what the gateway listens to for a client with a session is none.
+func TestListeningIsRecordedOnce(t *testing.T) {
+	one, other := newSite(t, true, one("work", saying("x"))), newSite(t, true, one("more", saying("y")))
+	for revision, want := range map[string]int{stateful: 0, stateless: 1} {
+		records := filepath.Join(t.TempDir(), "audit.jsonl")
+		text := func(url string) string {
+			return fmt.Sprintf("upstreams: [{name: up, url: %q}]\naudit: {sinks: [{type: file, path: %q}]}\n", url, records)
+		}
+		c := startUnwatched(t, text(one.url))
+		session, heard := hearing(t, c.Gateway, revision)
+		if _, err := callTool(t.Context(), session, "up__work"); err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range []string{other.url, one.url} {
+			c.reload(t, text(url))
+			select {
+			case <-heard:
+			case <-time.After(patience):
+				t.Fatalf("%s: nothing was heard of a reload", revision)
+			}
+		}
+		session.Close()
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, r := range recorded(t, records, "call") {
+			if r["method"] == mcp.MethodListen {
+				n++
+			}
+		}
+		if lines := strings.Count(c.log.String(), "method="+mcp.MethodListen); n != want || lines != want {
+			t.Errorf("%s: %d records and %d lines of listening, want %d", revision, n, lines, want)
 		}
 	}
 }
