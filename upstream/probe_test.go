@@ -202,6 +202,33 @@ func TestNeitherEra(t *testing.T) {
 	}
 }
 
+// TestServerWithoutCapabilities: a server that declares none is there; one whose are no object is told of.
+func TestServerWithoutCapabilities(t *testing.T) {
+	for _, stateful := range []bool{true, false} {
+		for caps, good := range map[string]bool{"": true, `"capabilities":null,`: true, `"capabilities":["tools"],`: false} {
+			f := newFake(t, stateful, func(f *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+				switch {
+				case m.Method == mcp.MethodInitialize:
+					result(w, m, `{`+caps+`"protocolVersion":"2025-11-25"}`)
+				case m.Method == mcp.MethodDiscover && !stateful:
+					result(w, m, `{`+caps+`"resultType":"complete","supportedVersions":["2026-07-28"]}`)
+				default:
+					return false
+				}
+				return true
+			})
+			u := start(t, upstream.Config{URL: f.URL})
+			reply, err := do(t, u, list(mcp.MethodDiscover))
+			if good && (err != nil || string(reply.Result.At("capabilities")) != "{}") {
+				t.Errorf("stateful %v, %q: %+v %v", stateful, caps, reply, err)
+			}
+			if !good && !strings.Contains(wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown).Cause, "its capabilities are no object") {
+				t.Errorf("stateful %v, %q: %v", stateful, caps, err)
+			}
+		}
+	}
+}
+
 func TestRevisionPinSkipsTheProbe(t *testing.T) {
 	for _, tt := range []struct{ name, pin, first string }{
 		{"stateful", "2025-06-18", mcp.MethodInitialize},

@@ -32,9 +32,12 @@ func Discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
 	if len(result) > MaxHello {
 		return nil, fmt.Errorf("%w: server/discover", transport.ErrTooLarge)
 	}
-	caps := ValidTasks(rev, result.At("capabilities"))
-	if !caps.IsObject() {
-		return nil, fmt.Errorf("%w: no capabilities", transport.ErrGarbage)
+	caps := result.At("capabilities")
+	if caps.IsNull() {
+		caps = mcp.Raw(`{}`) // it declares none
+	}
+	if caps = ValidTasks(rev, caps); !caps.IsObject() {
+		return nil, fmt.Errorf("%w: %w", transport.ErrGarbage, errors.New("its capabilities are no object"))
 	}
 	out := mcp.Object("capabilities", caps)
 	if instructions := result.At("instructions"); instructions.Text() != "" {

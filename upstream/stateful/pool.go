@@ -227,7 +227,11 @@ func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 	if id == "" || !d.kept.keeps(s.at.Key, e) {
 		return
 	}
-	if err := d.kept.save(ctx, s.at.Key, &remembered{s.rev.Name, id, string(s.result.At("capabilities"))}); err != nil {
+	caps := s.result.At("capabilities")
+	if caps.IsNull() {
+		caps = mcp.Raw(`{}`)
+	}
+	if err := d.kept.save(ctx, s.at.Key, &remembered{s.rev.Name, id, string(caps)}); err != nil {
 		d.env.Log.Debug("session not kept", "error", err)
 		return
 	}
