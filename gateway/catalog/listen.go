@@ -124,6 +124,7 @@ func (l *subscription) tellAll() (*mcp.Reply, error) {
 // What looks different then is announced; if nothing does, the next time comes after a pause.
 func (l *subscription) renew() {
 	defer func() { l.renewed <- struct{}{} }()
+	echo := l.calm.echoes()
 	kinds, table := l.listener.own.take(l.ctx), l.c.sessions.table
 	if kinds == 0 {
 		return
@@ -132,7 +133,7 @@ func (l *subscription) renew() {
 	for l.c.sessions.renew(l.ctx, l.call, kinds, false) && l.ctx.Err() == nil {
 		waitFor(l.ctx, sessionlists.Retry)
 	}
-	l.calm.saw(!table.Shown(l.call.Session).Equal(before))
+	l.calm.saw(echo && table.Shown(l.call.Session).Equal(before))
 	waitFor(l.ctx, time.Until(l.calm.until))
 }
 

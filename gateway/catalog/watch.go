@@ -86,23 +86,33 @@ func newPause() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Minute}
 }
 
-// calm spaces out what notices lead to, as long as that shows nothing new: an upstream may tell of
-// a change whenever it is asked. The zero value is ready to use.
+// echoTime is how soon after lists were fetched a notice must come to be the answer to that.
+const echoTime = 500 * time.Millisecond
+
+// calm spaces out what notices lead to where an upstream tells of a change whenever it is asked. The
+// zero value is ready to use.
 type calm struct {
-	pause *backoff.ExponentialBackOff
-	until time.Time // notices wait until then
+	pause *backoff.ExponentialBackOff // nil for none
+	until time.Time                   // notices wait until then
+	asked time.Time                   // when lists were fetched last
 }
 
-// saw records whether a notice led to something new.
-func (c *calm) saw(news bool) {
-	if news {
-		*c = calm{}
+// echoes reports whether a notice that is taken now may only be the answer to the last fetch.
+func (c *calm) echoes() bool {
+	return time.Since(c.asked) < echoTime || time.Since(c.until) < echoTime/5
+}
+
+// saw records what a notice led to: nothing says that it was an echo and showed nothing new.
+func (c *calm) saw(nothing bool) {
+	c.asked = time.Now()
+	if !nothing {
+		c.pause = nil
 		return
 	}
-	if c.pause == nil || time.Since(c.until) >= steady {
+	if c.pause == nil {
 		c.pause = newPause()
 	}
-	c.until = time.Now().Add(c.pause.NextBackOff())
+	c.until = c.asked.Add(c.pause.NextBackOff())
 }
 
 // repeat runs work, and runs it again after a pause whenever it ends, until ctx ends or
@@ -173,11 +183,13 @@ func (w *watch) follow(ctx context.Context) error {
 	if err == nil {
 		w.lookAgain(ctx, w.state.offers.kinds)
 	}
+	w.calm.asked = time.Now()
 	w.tellTried()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for err == nil {
 		var now, told kindSet
+		echo := false
 		before, notices, due := w.state, w.s.changes.some(), w.untilDue()
 		if rest := time.Until(w.calm.until); rest > 0 {
 			notices, due = nil, min(due, rest)
@@ -196,6 +208,7 @@ func (w *watch) follow(ctx context.Context) error {
 		case <-acked: // late: a change may have been missed
 			acked, now = nil, announced
 		case <-notices:
+			echo = w.calm.echoes()
 			told = w.s.changes.take(ctx)
 			now = told
 		case <-timer.C:
@@ -209,8 +222,11 @@ func (w *watch) follow(ctx context.Context) error {
 		// The upstream may mean more than the list shows, so its notice goes to listeners
 		// even if nothing looks different.
 		w.c.hub.announce(w.s.index, told, everyone)
-		if told != 0 {
-			w.calm.saw(!w.state.shows(&before))
+		switch {
+		case told != 0:
+			w.calm.saw(echo && w.state.shows(&before))
+		case now&w.state.offers.kinds != 0:
+			w.calm.asked = time.Now()
 		}
 	}
 	return err
