@@ -76,8 +76,6 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	text("user", c.Caller.Subject)
 	text("client", c.Caller.ClientID)
 	text("view", c.Caller.View)
-	text("client_address", c.Caller.From.Address)
-	text("user_agent", c.Caller.From.Agent)
 	if c.Trace != nil {
 		attrs = append(attrs, slog.String("trace", c.Trace.ID))
 	}
@@ -105,6 +103,8 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	if said := c.Verdict.ServerError; said != "" {
 		attrs = append(attrs, slog.String("server_error", record.ServerError(said)))
 	}
+	text("client_address", c.Caller.From.Address)
+	text("user_agent", c.Caller.From.Agent)
 	// This bypasses the Logger, which would look up the source position.
 	record := slog.NewRecord(end.at, level, callMessage, 0)
 	record.AddAttrs(attrs...)
