@@ -20,6 +20,9 @@ type Trace struct {
 	// client wrote goes on as it is.
 	Parent string
 	State  string
+	// Header and HeaderState are those of the client's HTTP headers, "" for none. A call without a
+	// span passes them on in those to the server.
+	Header, HeaderState string
 }
 
 // Spanned reports whether the call has a span.

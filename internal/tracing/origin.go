@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
@@ -43,6 +44,23 @@ func originOf(params mcp.Raw, h http.Header) (o origin) {
 		o.request = header.context
 	}
 	return o
+}
+
+// unspanned returns the Trace of a call without a span, nil if it belongs to none: what its client
+// says of a trace is passed on as it came.
+func unspanned(from origin, h http.Header) *mcp.Trace {
+	header, state := "", ""
+	if lines := h["Traceparent"]; len(lines) == 1 && mcp.ValidTraceparent(lines[0]) {
+		header, state = lines[0], strings.Join(h["Tracestate"], ",")
+		if len(state) > maxState {
+			state = ""
+		}
+	}
+	parent := cmp.Or(from.parent, header)
+	if parent == "" {
+		return nil
+	}
+	return &mcp.Trace{ID: mcp.TraceID(parent), Header: header, HeaderState: state}
 }
 
 // newOrigin reads a trace context. A broken one counts as none.

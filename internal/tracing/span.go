@@ -49,15 +49,12 @@ func (t *Tracer) Server(params mcp.Raw, h http.Header) (*Span, *mcp.Trace) {
 	}
 	now := t.now.Load()
 	if now == nil {
-		return nil, nil
+		return nil, unspanned(origin{}, h)
 	}
 	s := &Span{into: t.deps.Metrics.server, began: time.Now(), method: typeOther}
 	from := originOf(params, h)
 	if !now.share.takes(from) {
-		if from.parent == "" {
-			return s, nil
-		}
-		return s, &mcp.Trace{ID: mcp.TraceID(from.parent)}
+		return s, unspanned(from, h)
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	if from.request.IsValid() {

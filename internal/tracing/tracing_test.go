@@ -384,7 +384,7 @@ func TestPrivateAuthority(t *testing.T) {
 // TestOffCostsNothing: without an endpoint, a call costs no allocation.
 func TestOffCostsNothing(t *testing.T) {
 	off := tracer(t, tracing.Config{}, tracing.Deps{})
-	h := http.Header{"Traceparent": {low}}
+	h := http.Header{"Accept": {"application/json"}}
 	c := &mcp.Call{Method: mcp.MethodToolsCall, Params: meta(high)}
 	for name, tr := range map[string]*tracing.Tracer{"off": off, "nil": nil} {
 		cost := testing.AllocsPerRun(100, func() {
@@ -422,6 +422,22 @@ func TestConfigValidate(t *testing.T) {
 		want, _, _ = strings.Cut(want, " without")
 		if got := fmt.Sprint(cfg.Validate()); !strings.Contains(got, want) {
 			t.Errorf("%+v: %s, want %s", cfg, got, want)
+		}
+	}
+}
+
+// TestHeadersArePassedOn: what a client says in headers of a trace reaches the server where the call has
+// no span, unless it is broken.
+func TestHeadersArePassedOn(t *testing.T) {
+	for name, tr := range map[string]*tracing.Tracer{"off": tracer(t, tracing.Config{}, tracing.Deps{}), "not taken": tracer(t, tracing.Config{Endpoint: "http://127.0.0.1:1", Sample: "0"}, tracing.Deps{})} {
+		_, trace := tr.Server(nil, http.Header{"Traceparent": {low}, "Tracestate": {"a=b", "c=d"}})
+		if trace == nil || trace.Spanned() || trace.ID != low[3:35] || trace.Header != low || trace.HeaderState != "a=b,c=d" {
+			t.Errorf("%s: %+v", name, trace)
+		}
+		for _, lines := range [][]string{nil, {"00-x"}, {low, low}} {
+			if _, trace := tr.Server(nil, http.Header{"Traceparent": lines}); trace != nil {
+				t.Errorf("%s: %q makes %+v", name, lines, trace)
+			}
 		}
 	}
 }

@@ -47,16 +47,24 @@ type Credentials interface {
 	Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int, challenge string) (again bool, err error)
 }
 
-// Traced returns the headers of a request with those of W3C Trace Context, if it has a span.
+// Traced returns the headers of a request with those of W3C Trace Context: of its span, or else those
+// of the client.
 func Traced(header http.Header, trace *mcp.Trace) http.Header {
-	if !trace.Spanned() {
+	if trace == nil {
+		return header
+	}
+	parent, state := trace.Header, trace.HeaderState
+	if trace.Spanned() {
+		parent, state = trace.Parent, trace.State
+	}
+	if parent == "" {
 		return header
 	}
 	header = maps.Clone(header) // requests share it
-	header["Traceparent"] = []string{trace.Parent}
+	header["Traceparent"] = []string{parent}
 	delete(header, "Tracestate")
-	if trace.State != "" {
-		header["Tracestate"] = []string{trace.State}
+	if state != "" {
+		header["Tracestate"] = []string{state}
 	}
 	return header
 }
