@@ -344,3 +344,73 @@ func TestListenerEndsWithItsEvents(t *testing.T) {
 		})
 	}
 }
+
+// A server may ask on the GET stream before it begins the response to the call, and answer only
+// after that, as JSON.
+func TestQuestionBeforeTheResponse(t *testing.T) {
+	const question = `{"jsonrpc":"2.0","id":"q",` + elicit + `}`
+	begin := func(t *testing.T, cfg upstream.Config) (*fake, *upstream.Upstream, *mcp.Call, *mcp.Ask) {
+		say := make(chan string, 1)
+		answers := make(chan rpc, 1)
+		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			switch {
+			case r.Method == http.MethodGet:
+				events(w, ": hello\n\n")
+				select {
+				case text := <-say:
+					events(w, "data: "+text+"\n\n")
+				case <-r.Context().Done():
+				}
+				<-r.Context().Done()
+				return true
+			case m.Method == "" && string(m.ID) == `"q"`:
+				answers <- m
+			case m.Method == mcp.MethodToolsCall:
+				say <- question
+				select {
+				case a := <-answers:
+					result(w, m, string(mcp.Object("said", mcp.Raw(string(a.Result)+string(a.Error)))))
+				case <-r.Context().Done():
+				}
+				return true
+			}
+			return false
+		})
+		u := f.start(t, cfg)
+		c := asked("a")
+		ask := mustDo(t, u, c).Ask
+		if ask == nil || len(ask.Requests) != 1 {
+			t.Fatalf("asks %+v, want one question", ask)
+		}
+		again := c.Clone()
+		again.State = ask.State
+		return f, u, again, ask
+	}
+	bubble := func(name string, test func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+	bubble("answered", func(t *testing.T) {
+		_, u, again, ask := begin(t, upstream.Config{})
+		<-time.After(time.Minute) // longer than a call may take
+		again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
+		if reply := mustDo(t, u, again); string(reply.Result) != `{"said":{"action":"decline"}}` {
+			t.Errorf("reply %+v", reply)
+		}
+	})
+	bubble("not answered", func(t *testing.T) {
+		f, u, _, _ := begin(t, upstream.Config{Timeout: upstream.Timeout{Ask: patience / 2}})
+		f.await(t, mcp.NoteCancelled, 1)
+		if got := f.awaitAnswer(t, "q"); got != `{"action":"cancel"}` {
+			t.Errorf("the server was answered %s", got)
+		}
+		if n := u.Status().Parked; n != 0 {
+			t.Errorf("%d calls parked", n)
+		}
+	})
+	bubble("its session ends", func(t *testing.T) {
+		f, u, again, _ := begin(t, upstream.Config{})
+		u.EndSession(again.Session, true)
+		f.await(t, mcp.NoteCancelled, 1)
+		f.await(t, http.MethodDelete, 1)
+	})
+}

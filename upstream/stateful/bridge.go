@@ -176,18 +176,10 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 // readHeld reads the stream of a held request until its task ends or the request is given
 // up.
 func (x *exchange) readHeld() {
-	out := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
-	stream, err := x.s.conn.Start(&transport.Request{
-		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Encode(),
+	message := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
+	x.pump(&transport.Request{
+		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: message.Encode(),
 	})
-	if err == nil {
-		x.first, x.stream = stream, stream
-		x.pump()
-	} else {
-		x.end(nil, err)
-		x.signal()
-		close(x.pumped)
-	}
 	if x.s.d.parks.Remove(x.s.handle(x.task), x) { // otherwise whoever removed it frees it
 		for _, q := range x.forget() {
 			x.s.post(unrelated(q.id))

@@ -108,44 +108,46 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	if meanwhile != nil {
 		meanwhile()
 	}
-	out := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
-	body := out.Encode()
+	message := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
+	body := message.Encode()
 	x.call.Trail.ToServer(s.conn.Header(), body)
 	x.call.Reached()
-	stream, err := s.conn.Start(&transport.Request{
+	out := &transport.Request{
 		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Trail: x.call.Trail, Life: life, Body: body,
-	})
-	if err != nil {
-		dialect.SawRefusal(x.call.Trail, err)
-		s.calls.remove(x)
-		if errors.Is(life.Cause(), transport.ErrTimeout) || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
-			x.sayCancelled(ctx)
-		}
-		x.abandon()
-		s.release()
-		return nil, s.refusal(x.overdue(life.Why(err)))
 	}
-	x.first, x.stream = stream, stream
-	if x.elsewhere {
-		return x.wait(ctx)
+	if x.elsewhere { // the server may ask before it begins its response
+		return x.wait(ctx, out)
 	}
-	for {
-		if x.read(); x.done { // without a pump nobody else writes done
-			return x.finish(ctx)
-		}
+	for x.send(out); !x.done; x.read() { // without a pump nobody else writes done
 		if x.asks() {
-			return x.wait(ctx)
+			return x.wait(ctx, nil)
 		}
 	}
+	return x.finish(ctx)
 }
 
-// pump reads on while the caller waits for questions, or has left.
-func (x *exchange) pump() {
-	defer close(x.pumped)
-	for !x.over() {
-		x.read()
-		x.signal()
+// send sends the request of the exchange.
+func (x *exchange) send(out *transport.Request) {
+	stream, err := x.s.conn.Start(out)
+	if err != nil {
+		dialect.SawRefusal(out.Trail, err)
+		x.end(nil, x.life.Why(err))
+		return
 	}
+	x.first, x.stream = stream, stream
+}
+
+// pump sends the request, nil if it was sent, and reads on while the caller waits for questions,
+// or has left.
+func (x *exchange) pump(out *transport.Request) {
+	defer close(x.pumped)
+	if out != nil {
+		x.send(out)
+	}
+	for ; !x.over(); x.signal() {
+		x.read()
+	}
+	x.signal()
 }
 
 // read reads and handles the next message.
@@ -276,12 +278,12 @@ func (x *exchange) tell(e mcp.Event) bool {
 	return true
 }
 
-// wait waits, while a goroutine reads, for the result or for a round of questions. For
+// wait waits, while a goroutine pumps, for the result or for a round of questions. For
 // questions it parks the call.
-func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
+func (x *exchange) wait(ctx context.Context, out *transport.Request) (*mcp.Reply, error) {
 	if x.pumped == nil {
 		x.pumped = make(chan struct{})
-		x.s.env.Spawn(x.pump)
+		x.s.env.Spawn(func() { x.pump(out) })
 	}
 	for {
 		x.await(context.Background(), func() bool { return x.asks() || x.over() })
@@ -299,6 +301,9 @@ func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 
 // finish makes the reply of a call that is done, and frees everything.
 func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
+	if x.pumped != nil {
+		<-x.pumped
+	}
 	x.mu.Lock()
 	result, err := x.result, x.err
 	open := x.open
@@ -319,7 +324,9 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		})
 	}
 	if unanswered(err) {
-		x.sayCancelled(ctx)
+		if x.first != nil || ctx.Err() != nil || errors.Is(err, transport.ErrTimeout) || errors.Is(err, transport.ErrBroken) {
+			x.sayCancelled(ctx)
+		}
 		x.abandon()
 		err = x.overdue(err)
 	}
@@ -343,12 +350,9 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	return dialect.ReadList(x.call.Method, result)
 }
 
-// free ends the exchange. Any other reader of its streams must be about to end.
+// free ends the exchange. Nobody reads its streams any more.
 func (x *exchange) free() {
 	x.s.calls.remove(x)
-	if x.pumped != nil {
-		<-x.pumped
-	}
 	x.leave()
 	if x.first != nil {
 		x.first.Close()

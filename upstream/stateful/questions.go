@@ -180,12 +180,12 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	answers, left := x.settle(c)
 	if err := x.pass(answers); err != nil {
 		x.end(nil, x.life.Why(err))
-		x.life.Cancel(nil) // stops the pump's reading
+		x.life.Cancel(nil) // stops the pump
 	}
 	if left > 0 && !x.over() {
 		return x.park()
 	}
-	return x.wait(ctx)
+	return x.wait(ctx, nil)
 }
 
 // pass sends answers until one fails.
@@ -258,7 +258,8 @@ func (x *exchange) giveUp(reason string) {
 		x.abandon()
 	}
 	x.end(nil, transport.ErrTimeout)
-	x.life.End() // stops the pump's reading
+	x.life.End() // stops the pump
+	<-x.pumped
 	s := x.s
 	s.hold()
 	defer s.release()
