@@ -127,7 +127,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			s.ended <- nil
 			return result(`{"content":[]}`), nil
 		case <-ctx.Done():
-			s.ended <- ctx.Err()
+			s.ended <- context.Cause(ctx)
 			return nil, ctx.Err()
 		}
 	case "progress":

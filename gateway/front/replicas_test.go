@@ -212,11 +212,11 @@ func TestForwarded(t *testing.T) {
 
 	answers, _ := start(t, there, "8", `{"name":"slow"}`)
 	receive(t, "the call", a.script.started)
-	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8}`); status != http.StatusAccepted || err != nil {
+	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8,"reason":"enough"}`); status != http.StatusAccepted || err != nil {
 		t.Errorf("cancelling: %d %v", status, err)
 	}
-	if err := receive(t, "the call's end", a.script.ended); err == nil {
-		t.Error("it was not cancelled")
+	if err := receive(t, "the call's end", a.script.ended); !errors.Is(err, mcp.CancelReason("enough")) {
+		t.Errorf("it was cancelled for %v", err)
 	}
 	receive(t, "the answer", answers).Close()
 	if len(b.script.made()) > 0 {

@@ -107,7 +107,7 @@ func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 	case p.message.Method == mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
 		if held != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
-			held.Cancel(id)
+			held.Cancel(id, p.message.Params.At("reason").Text())
 		}
 	case p.message.Method == mcp.NoteRootsListChanged:
 		if held != nil {

@@ -97,6 +97,11 @@ func (c *Call) Reached() {
 	}
 }
 
+// CancelReason is in the cause of a context: why the client cancelled, in its own words.
+type CancelReason string
+
+func (r CancelReason) Error() string { return string(r) }
+
 // Event is a notification on its way to the client. Params is as the server wrote it; the
 // edge that delivers it inserts its own progress token or subscription id.
 type Event struct {

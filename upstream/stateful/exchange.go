@@ -389,6 +389,6 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 			case <-x.s.env.Base.Done():
 			}
 		}
-		x.s.post(transport.Cancelled(x.id, why))
+		x.s.post(transport.Cancelled(x.id, context.Cause(ctx), why))
 	})
 }

@@ -249,7 +249,7 @@ func (x *exchange) release(reason string) { x.s.env.Spawn(func() { x.giveUp(reas
 func (x *exchange) giveUp(reason string) {
 	open, over := x.forget(), x.over()
 	if !over && !x.s.env.Process { // over stdio, closing the stream says it
-		x.s.post(transport.Cancelled(x.id, reason))
+		x.s.post(transport.Cancelled(x.id, nil, reason))
 		if len(open) > 0 && x.ends() {
 			open = nil
 		}

@@ -46,8 +46,8 @@ type Pipe struct {
 	from      io.Reader
 	meter     mcp.Meter
 	maxResult int64
-	giveUp    func(id int64) // see NewPipe
-	lost      chan struct{}  // closed when nothing more can be read
+	giveUp    func(id int64, cause error) // see NewPipe
+	lost      chan struct{}               // closed when nothing more can be read
 
 	// Room is what the messages are taken from.
 	Room *mcp.Room
@@ -62,9 +62,9 @@ type Pipe struct {
 }
 
 // NewPipe makes the Pipe of an owner's connection that reads from there. giveUp tells the
-// server that nobody waits for the answer to a request; nil where it learns that otherwise.
+// server that nobody waits for the answer to a request, and why; nil where it learns that otherwise.
 // End must be called in the end.
-func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64)) *Pipe {
+func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64, cause error)) *Pipe {
 	quitting, quit := context.WithCancel(context.Background())
 	return &Pipe{
 		words: words, log: env.Log, garbage: env.Garbage, from: from, maxResult: env.ResultBytes, giveUp: giveUp,

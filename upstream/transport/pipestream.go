@@ -100,7 +100,7 @@ func (s *PipeStream) Close() {
 	open := s.err == nil && s.method != mcp.MethodInitialize && s.method != mcp.MethodDiscover
 	s.mu.Unlock()
 	if open && s.pipe.giveUp != nil {
-		s.pipe.giveUp(s.id)
+		s.pipe.giveUp(s.id, s.life.Cause())
 	}
 	s.life.End()
 }

@@ -138,19 +138,22 @@ func (b *bench) sees(t *testing.T, what string, happens <-chan struct{}) {
 }
 
 // seesEnd waits until the server has ended the call of hang. A stateful server is told to:
-// the end of a connection does not cancel a call.
-func (b *bench) seesEnd(t *testing.T) {
+// the end of a connection does not cancel a call. It returns the reason.
+func (b *bench) seesEnd(t *testing.T) (reason string) {
 	t.Helper()
 	b.sees(t, "hang was given up", b.ended)
 	if !b.stateful {
-		return
+		return ""
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cancelled := func(r mcptest.Received) bool { return r.Method == mcp.NoteCancelled }
-	if _, err := b.server.Await(ctx, mcp.NoteCancelled, cancelled); err != nil {
+	got, err := b.server.Await(ctx, mcp.NoteCancelled, cancelled)
+	if err != nil {
 		t.Error(err)
 	}
+	got.Param("reason", &reason)
+	return reason
 }
 
 func wantCode(t *testing.T, err error, code int, executed mcp.Executed) {
@@ -253,23 +256,26 @@ func testProgress(t *testing.T, b *bench) {
 }
 
 func testCancel(t *testing.T, b *bench) {
-	ctx, cancel := context.WithCancel(t.Context())
+	const why = "the user changed their mind"
+	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
 	go func() {
 		_, err := b.Handle(ctx, tool("hang", "{}"))
 		failed <- err
 	}()
 	b.sees(t, "hang was called", b.hangs)
-	cancel()
+	cancel(mcp.CancelReason(why))
 	select {
 	case err := <-failed:
-		if !errors.Is(err, context.Canceled) {
+		if err != mcp.CancelReason(why) {
 			t.Errorf("error %v, want the context's", err)
 		}
 	case <-time.After(patience):
 		t.Fatal("the call did not return")
 	}
-	b.seesEnd(t)
+	if reason := b.seesEnd(t); b.stateful && reason != why {
+		t.Errorf("the server was told %q", reason)
+	}
 }
 
 func testTimeout(t *testing.T, b *bench) {

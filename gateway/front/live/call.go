@@ -66,13 +66,21 @@ func (c *Call) Stop() {
 	}
 }
 
+// maxReason bounds the reason of a cancellation, in bytes.
+const maxReason = 1000
+
 // Cancel cancels the calls whose request has this id: all of them, if a client used one twice.
-func (s *Session) Cancel(id mcp.Raw) {
+// The reason, "" for none, is the client's.
+func (s *Session) Cancel(id mcp.Raw, reason string) {
+	why := ErrCancelled
+	if reason != "" {
+		why = fmt.Errorf("%w: %w", why, mcp.CancelReason(reason[:min(len(reason), maxReason)]))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.calls {
 		if c.id == string(id) {
-			c.cancel(ErrCancelled)
+			c.cancel(why)
 		}
 	}
 }

@@ -63,8 +63,8 @@ func (t *program) Dial(_ context.Context, owner *transport.Identity) (transport.
 		return nil, err
 	}
 	c := &conn{t: t, process: p, queue: make(chan []byte, writeQueue), written: make(chan struct{})}
-	c.Pipe = transport.NewPipe(t.env, owner, p.stdout, words, func(id int64) {
-		_ = c.write(transport.Cancelled(id, "nobody waits for the answer")) // a lost process needs none
+	c.Pipe = transport.NewPipe(t.env, owner, p.stdout, words, func(id int64, cause error) {
+		_ = c.write(transport.Cancelled(id, cause, "nobody waits for the answer")) // a lost process needs none
 	})
 	t.env.Spawn(c.writeAll)
 	t.env.Spawn(c.readAll)
