@@ -24,7 +24,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
 		NextID:     func() int64 { return u.ids.Add(1) },
 		Life:       u.lives.begin, Hold: u.lives.hold, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
-		Meet: u.health.meet, Tried: u.tried, Slow: u.slow, Opened: u.count.connect, Restarts: &u.health.restarts, Garbage: &u.health.garbage,
+		Meet: u.health.meet, Tried: u.tried, Slow: u.slow, Opened: u.count.connect, Restarts: &u.health.restarts,
 	}
 }
 

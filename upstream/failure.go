@@ -93,7 +93,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, dialect.ErrWrongEra):
 		return u.fails(failure.UpstreamBadAnswer, mcp.ExecutedNo, "Upstream %s answers neither server/discover nor initialize; check its address")
 	case errors.Is(err, transport.ErrGarbage):
-		return u.fails(failure.UpstreamBadAnswer, executed, "Upstream %s sent something that is not MCP; check its address")
+		return u.fails(failure.UpstreamBadAnswer, executed, "Upstream %s sent something that is not MCP (%v); check its address", innermost(err))
 	case executed == mcp.ExecutedNo:
 		return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost, and it did not get the call; try again later")
 	}

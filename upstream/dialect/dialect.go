@@ -58,7 +58,7 @@ func HasToken(m wire.Message, id int64) bool {
 func ReadList(method string, result mcp.Raw) (*mcp.Reply, error) {
 	items := result.At(mcp.ListMember(method))
 	if !items.IsArray() {
-		return nil, fmt.Errorf("%w: a list without %s", transport.ErrGarbage, mcp.ListMember(method))
+		return nil, transport.Garbage("a list without %s", mcp.ListMember(method))
 	}
 	list := &mcp.List{}
 	key := mcp.ItemKey(method)

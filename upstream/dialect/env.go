@@ -57,11 +57,9 @@ type Env struct {
 	// Slow is called when a program is slow to answer after its start.
 	Slow func()
 	// Opened counts attempts to open sessions and connections, by their errors. Restarts
-	// counts those that ended by themselves, and Garbage counts data on them that was not a
-	// message.
+	// counts those that ended by themselves.
 	Opened   func(error)
 	Restarts *atomic.Int64
-	Garbage  *atomic.Int64
 }
 
 // User returns the user for keys of what users do not share, "" if they share it.

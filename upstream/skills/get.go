@@ -3,7 +3,6 @@ package skills
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -58,7 +57,7 @@ func (s stage) nativeEntry(ctx context.Context, c *mcp.Call, uri string) (*mcp.R
 	}
 	entry := reply.Result.At("skill")
 	if !entry.IsObject() {
-		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", transport.ErrGarbage)
+		return nil, transport.Garbage("an answer to skills/get without a skill")
 	}
 	return &mcp.Reply{Result: reply.Result.With("skill", s.item(c, entry, s.core.Load()).Raw)}, nil
 }
@@ -121,7 +120,7 @@ func (s stage) readText(ctx context.Context, c *mcp.Call, uri string) ([]byte, e
 		return nil, err
 	}
 	var text []byte
-	err = fmt.Errorf("%w: a %s without text", transport.ErrGarbage, mcp.SkillFile)
+	err = transport.Garbage("a %s without text", mcp.SkillFile)
 	reply.Result.At("contents").Elements(func(content mcp.Raw) bool {
 		if t, ok := content.Member("text"); ok {
 			text, err = []byte(t.Text()), nil
@@ -156,7 +155,7 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		instructions, ok := reply.Result.Member("instructions")
 		if !ok {
-			return nil, fmt.Errorf("%w: an answer to skills/get without instructions", transport.ErrGarbage)
+			return nil, transport.Garbage("an answer to skills/get without instructions")
 		}
 		text = instructions.Text()
 	}

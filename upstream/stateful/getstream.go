@@ -145,10 +145,6 @@ func (t *getStream) drain(stream transport.Stream) (lastID string, pause time.Du
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
-		if errors.Is(err, transport.ErrGarbage) {
-			t.env.Garbage.Add(1)
-			continue
-		}
 		if err != nil {
 			lastID, pause = stream.Resumption()
 			return lastID, pause, err

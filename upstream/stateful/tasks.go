@@ -3,7 +3,6 @@ package stateful
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -39,7 +38,7 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	switch {
 	case id == "":
 		x.free()
-		return nil, fmt.Errorf("%w: a task without an id that can be used", transport.ErrGarbage)
+		return nil, transport.Garbage("a task without an id that can be used")
 	case c.Tasks != mcp.NoTasks:
 		if c.Ephemeral {
 			s.lastsFor(task)

@@ -1,8 +1,6 @@
 package stateless
 
 import (
-	"fmt"
-
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -33,7 +31,7 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 		reply.Task = true
 		return reply, nil
 	default:
-		return nil, fmt.Errorf("%w: resultType %.40q", transport.ErrGarbage, kind.Text())
+		return nil, transport.Garbage("resultType %.40q", kind.Text())
 	}
 	if c.Method == mcp.MethodTasksGet {
 		task, err := d.openTask(declared, result)
@@ -84,7 +82,7 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 	state, hasState := result.Member("requestState")
 	ask.State = dialect.State{Kind: dialect.ServerState, Value: state.Text()}.String()
 	if !hasRequests && !hasState {
-		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", transport.ErrGarbage)
+		return nil, transport.Garbage("an input_required result without inputRequests and requestState")
 	}
 	return &mcp.Reply{Ask: ask}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -164,7 +163,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 		if result, _ := task.Member("result"); result.IsObject() {
 			return &mcp.Reply{Result: result}, nil
 		}
-		return nil, fmt.Errorf("%w: a completed task without a result", transport.ErrGarbage)
+		return nil, transport.Garbage("a completed task without a result")
 	case mcp.TaskFailed:
 		if why, _ := task.Member("error"); why.IsObject() {
 			return nil, w.declared.NotOurs(wire.ReadError(why))
@@ -172,7 +171,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 	case mcp.TaskCancelled:
 	default:
 		w.cancel()
-		return nil, fmt.Errorf("%w: a task whose state is %.40q", transport.ErrGarbage, status.Text())
+		return nil, transport.Garbage("a task whose state is %.40q", status.Text())
 	}
 	return nil, dialect.TaskOver(w.d.env.Upstream, task)
 }

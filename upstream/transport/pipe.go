@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,11 +104,17 @@ func (p *Pipe) Sort(next func() ([]byte, error), buffered func() int) (lost erro
 			return p.words.Ended
 		}
 		p.meter.Next(p.Room, buffered(), false)
-		if len(bytes.TrimSpace(text)) == 0 || p.take(text) {
+		if len(bytes.TrimSpace(text)) == 0 {
 			continue
 		}
-		p.garbage.Add(1)
-		p.log.Debug(p.words.Skipped, "bytes", len(text))
+		if err = p.take(text); err == nil {
+			continue
+		}
+		level := slog.LevelDebug
+		if first := p.garbage.Add(1) == 1; p.spoils(text, err) || first {
+			level = slog.LevelWarn
+		}
+		p.log.Log(context.Background(), level, p.words.Skipped, "bytes", len(text), "cause", err)
 		if !garbage.Allow() {
 			p.log.Warn(p.words.Garbage)
 			return p.words.Ended
@@ -137,14 +142,27 @@ func (p *Pipe) Begin(req *Request, taken chan struct{}) *PipeStream {
 	return s
 }
 
-// take sorts the messages of a line or an event; false means that it holds none.
-func (p *Pipe) take(text []byte) bool {
+// take sorts the messages of a line or an event. Errors: ErrGarbage.
+func (p *Pipe) take(text []byte) error {
 	var one [1]wire.Message
 	messages, err := Scan(one[:0], text)
 	for _, m := range messages {
 		p.route(m, len(text))
 	}
-	return err == nil
+	return err
+}
+
+// spoils fails the request whose answer is no message, and reports whether there is one: there
+// will be no other answer.
+func (p *Pipe) spoils(text []byte, why error) bool {
+	id := AnswerTo(text)
+	p.mu.Lock()
+	s := p.streams[id] // no request has the id 0
+	p.mu.Unlock()
+	if s != nil {
+		s.Fail(why)
+	}
+	return s != nil
 }
 
 // route hands a message on; size is that of its line.
@@ -179,8 +197,8 @@ func (p *Pipe) streamOf(m wire.Message) *PipeStream {
 	default:
 		key = m.Params.At("_meta", wire.MetaSubscriptionID)
 	}
-	id, err := strconv.ParseInt(string(key), 10, 64)
-	if err != nil || !IsID(key, id) {
+	id, ok := ReadID(key)
+	if !ok {
 		return nil
 	}
 	return p.streams[id]

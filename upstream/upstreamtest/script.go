@@ -19,6 +19,8 @@ const tools = `{"tools":[
 	{"name":"ask","inputSchema":{"type":"object"}},
 	{"name":"big","inputSchema":{"type":"object"}},
 	{"name":"garbage","inputSchema":{"type":"object"}},
+	{"name":"spoilt","inputSchema":{"type":"object"}},
+	{"name":"quoted","inputSchema":{"type":"object"}},
 	{"name":"die","inputSchema":{"type":"object"}},
 	{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"type":"number","x-mcp-header":"X"}}}}
 ]}`
@@ -54,6 +56,10 @@ func (b *bench) script() {
 			}
 			c.Garbage("welcome\n\n: comment\n\nevent: chatter\ndata: {}\n\ndata: {\"half\":\n\nnonsense")
 			c.Text("after garbage")
+		},
+		"spoilt": func(c *mcptest.Call) { c.Garbage(`{"result":{"v":NaN},"jsonrpc":"2.0","id":` + string(c.ID) + `}`) },
+		"quoted": func(c *mcptest.Call) {
+			c.Garbage(`{"jsonrpc":"2.0","id":"` + string(c.ID) + `","result":{"resultType":"complete","content":[{"type":"text","text":"ok"}]}}`)
 		},
 		"die": (*mcptest.Call).Die,
 	}

@@ -40,6 +40,7 @@ func Run(t *testing.T, revision *wire.Revision, newServer func(*wire.Revision) *
 		{"ask", testAsk},
 		{"big result", testBig},
 		{"garbage", testGarbage},
+		{"nearly an answer", testNearlyAnAnswer},
 		{"death in mid-call", testDeath},
 		{"many at once", testMany},
 		{"close", testClose},
@@ -330,6 +331,19 @@ func testGarbage(t *testing.T, b *bench) {
 		t.Errorf("got %q", got)
 	}
 	if got := b.text(t, tool("echo", `{"text":"still there"}`)); got != "still there" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// testNearlyAnAnswer: an answer that is no JSON ends its call at once, and says why. An id is
+// recognised by its value.
+func testNearlyAnAnswer(t *testing.T, b *bench) {
+	_, err := b.do(t, tool("spoilt", "{}"))
+	wantCode(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	if !strings.Contains(err.Error(), "at byte") {
+		t.Errorf("the error does not say what was wrong: %v", err)
+	}
+	if got := b.text(t, tool("quoted", "{}")); got != "ok" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -36,7 +36,7 @@ const (
 )
 
 // ErrNoStream: what the server sends is no event stream, or not this one.
-var ErrNoStream = fmt.Errorf("no event stream: %w", transport.ErrGarbage)
+var ErrNoStream = transport.Garbage("no event stream")
 
 // errStreamEnded: the event stream that a message was for has ended.
 var errStreamEnded = fmt.Errorf("%w: the event stream has ended", transport.ErrBroken)

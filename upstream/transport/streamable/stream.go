@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -21,6 +22,8 @@ type stream struct {
 	events   *wire.EventReader // nil for a JSON answer
 	messages []wire.Message    // that came and are not delivered yet
 	one      [1]wire.Message   // their memory, in the usual case
+	id       int64             // of the request; 0 for a GET stream
+	spoilt   error             // why something was skipped; nil if nothing was
 	life     *transport.Life   // nil for a GET stream
 	alive    func()            // of a GET stream: called with what comes; may be nil
 	after    string            // of a GET stream: the event after which it goes on
@@ -82,27 +85,53 @@ func (s *stream) room() *mcp.Room {
 	return s.own
 }
 
+// Next skips events that are no message, or the answer to another request, as official clients do.
 func (s *stream) Next() (wire.Message, error) {
-	for len(s.messages) == 0 {
-		data, err := s.document()
-		if err != nil {
-			return wire.Message{}, err
+	for {
+		if len(s.messages) == 0 {
+			if err := s.scan(); err != nil {
+				return wire.Message{}, err
+			}
+			continue
 		}
-		if s.messages, err = transport.Scan(s.one[:0], data); err != nil {
-			return wire.Message{}, err
+		m := s.messages[0]
+		s.messages = s.messages[1:]
+		switch {
+		case !isResponse(m):
+			return m, nil
+		case s.id == 0 || m.ID == nil || transport.IsID(m.ID, s.id):
+			s.over, s.outline = true, m.Outline
+			if s.passing && s.events != nil {
+				s.release = s.events.Free
+			}
+			return m, nil
 		}
-		// A response is kept, for as long as its call has room for it.
-		s.measured(slices.ContainsFunc(s.messages, isResponse))
+		s.spoilt = transport.Garbage("an answer with the id %.40s to the request %d", m.ID, s.id)
 	}
-	m := s.messages[0]
-	s.messages = s.messages[1:]
-	if isResponse(m) {
-		s.over, s.outline = true, m.Outline
-		if s.passing && s.events != nil {
-			s.release = s.events.Free
-		}
+}
+
+// scan reads the messages of the next document.
+func (s *stream) scan() error {
+	if s.events == nil && s.spoilt != nil {
+		return s.spoilt
 	}
-	return m, nil
+	data, err := s.document()
+	switch {
+	case err == io.EOF && s.spoilt != nil:
+		return fmt.Errorf("%w: %w", err, s.spoilt)
+	case err != nil:
+		return err
+	}
+	if s.messages, err = transport.Scan(s.one[:0], data); err != nil {
+		s.t.env.Garbage.Add(1)
+		if id := transport.AnswerTo(data); id != 0 && id == s.id {
+			return err // there will be no other answer
+		}
+		s.spoilt = err
+	}
+	// A response is kept, for as long as its call has room for it.
+	s.measured(slices.ContainsFunc(s.messages, isResponse))
+	return nil
 }
 
 func isResponse(m wire.Message) bool { return m.Kind == wire.Response }

@@ -9,7 +9,6 @@ package streamable
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -143,7 +142,7 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 		return nil, err
 	}
 	req.Life.Touch()
-	s := &stream{t: c.t, owner: c.owner, resp: resp, life: req.Life, passing: passing(req.Method)}
+	s := &stream{t: c.t, owner: c.owner, resp: resp, id: req.ID, life: req.Life, passing: passing(req.Method)}
 	if resp.StatusCode != http.StatusOK {
 		defer req.Life.End()
 		return nil, c.refused(resp)
@@ -160,7 +159,7 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 		s.events = wire.NewEventReader(s, int(c.t.env.ResultBytes))
 	default:
 		s.Close()
-		return nil, fmt.Errorf("%w: content type %.80q", transport.ErrGarbage, resp.Header.Get("Content-Type"))
+		return nil, transport.Garbage("content type %.80q", resp.Header.Get("Content-Type"))
 	}
 	return s, nil
 }
@@ -172,7 +171,7 @@ func (c *Conn) adopt(h http.Header) error {
 		return nil
 	}
 	if len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-		return fmt.Errorf("%w: its session id is not visible ASCII of at most %d bytes", transport.ErrGarbage, maxSessionID)
+		return transport.Garbage("its session id is not visible ASCII of at most %d bytes", maxSessionID)
 	}
 	c.Resume(id)
 	return nil
