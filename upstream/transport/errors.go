@@ -48,11 +48,18 @@ type StatusError struct {
 	Text string
 	// Challenge is its WWW-Authenticate, "" for none.
 	Challenge string
+	// Target is where a redirect leads that was not followed, "" for no redirect.
+	Target string
 	// RetryAfter is how long the server wants to be left alone, 0 when it does not say.
 	RetryAfter time.Duration
 }
 
-func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
+func (e *StatusError) Error() string {
+	if e.Target != "" {
+		return fmt.Sprintf("HTTP status %d, a redirect to %s", e.Status, e.Target)
+	}
+	return fmt.Sprintf("HTTP status %d", e.Status)
+}
 
 // HasError reports whether a JSON-RPC error came with the status.
 func (e *StatusError) HasError() bool {
@@ -76,6 +83,13 @@ var (
 	description = regexp.MustCompile(`(?i)(?:^|[\s,])error_description\s*=\s*"([^"\\]*)"`)
 	tags        = regexp.MustCompile(`<[^>]*>?`) // of a page in place of an answer
 )
+
+// Answers reports whether a server refuses a request by its own error and not by the status: one
+// that does not let a tool be called, say. For what it says in a handshake, the status counts.
+func (e *StatusError) Answers(req *Request) bool {
+	return e.Status == http.StatusForbidden && e.Challenge == "" && e.HasError() && IsID(e.Message.ID, req.ID) &&
+		req.Method != mcp.MethodInitialize && req.Method != mcp.MethodDiscover
+}
 
 // InSession returns the error of a request in a session. It is ErrSessionGone where the server
 // does not know the session and says so with 404 (2025-11-25

@@ -176,7 +176,7 @@ func (p *Pipe) route(m wire.Message, size int) {
 	case s != nil && m.Kind == wire.Response && size >= mcp.CountedBytes && !s.life.Room.Load().Take(int64(size)):
 		s.Fail(ErrNoRoom)
 	case s != nil:
-		s.put(m)
+		s.Put(m)
 	case m.Kind != wire.Response: // a response that nobody waits for is late
 		deliver(m)
 	}

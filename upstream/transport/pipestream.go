@@ -33,8 +33,8 @@ type PipeStream struct {
 	err      error // why no more comes: io.EOF after the response
 }
 
-// put queues a copy of the message.
-func (s *PipeStream) put(m wire.Message) {
+// Put queues a copy of the message.
+func (s *PipeStream) Put(m wire.Message) {
 	s.life.Touch()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,6 +9,7 @@ package sse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -191,7 +192,10 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail // Bind replaces the header
 	c.env.Spawn(func() {
 		defer close(taken)
-		if err := c.send(life, caller, to, header, body); err != nil {
+		err := c.send(life, caller, to, header, body)
+		if status, ok := errors.AsType[*transport.StatusError](err); ok && status.Answers(req) {
+			s.Put(status.Message)
+		} else if err != nil {
 			s.Fail(err)
 		}
 	})

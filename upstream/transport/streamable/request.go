@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -30,6 +32,7 @@ const (
 	errorTime    = time.Second
 	drainBytes   = 64 << 10
 	drainTime    = 100 * time.Millisecond
+	maxHops      = 3 // from one path to another for one request
 )
 
 // Credentials authenticates the requests to one server on HTTP. These are the gateway's own:
@@ -116,7 +119,7 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail,
 			return nil, fmt.Errorf("%w: %w", transport.ErrNotSent, err)
 		}
 		resp, err := c.t.send(ctx, over, verb, own, body)
-		if err != nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+		if err != nil || !refusesCredential(resp) {
 			return resp, err
 		}
 		challenge := strings.Join(resp.Header.Values("WWW-Authenticate"), ", ")
@@ -131,10 +134,34 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail,
 	}
 }
 
-// send makes one request. A body, nil for none, is written together with its head: net/http
-// does that for a body that it knows to be in memory.
+// refusesCredential reports whether an answer may be about our credential, and not about what was
+// asked.
+func refusesCredential(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusUnauthorized ||
+		resp.StatusCode == http.StatusForbidden && (resp.Header["Www-Authenticate"] != nil || mediaType(resp.Header) != typeJSON)
+}
+
+// send makes one request, and follows the server to other paths.
 func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
+	for at, hops := t.template.URL, 0; ; hops++ {
+		resp, err := t.sendTo(ctx, at, over, verb, header, body)
+		if err != nil || resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+			return resp, err
+		}
+		next, err := resp.Location()
+		if err != nil || next.User != nil || safehttp.Origin(next) != safehttp.Origin(at) || hops == maxHops {
+			return resp, nil
+		}
+		drain(resp)
+		at = next
+	}
+}
+
+// sendTo makes one request. A body, nil for none, is written together with its head: net/http
+// does that for a body that it knows to be in memory.
+func (t *Transport) sendTo(ctx context.Context, at *url.URL, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
 	req := t.template.WithContext(ctx)
+	req.URL = at
 	req.Method, req.Header = verb, header
 	if body != nil {
 		req.Body = io.NopCloser(bytes.NewReader(body))
@@ -147,7 +174,11 @@ func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb strin
 	if err != nil {
 		return nil, sendError(err)
 	}
-	return resp, nil
+	resp.Request = req // transports may have sent another one
+	if resp.Header["Content-Encoding"] != nil {
+		err = decode(resp)
+	}
+	return resp, err
 }
 
 // sendError tells whether the server can have seen a request that failed.
@@ -164,6 +195,10 @@ func Refusal(resp *http.Response) *transport.StatusError {
 	e := &transport.StatusError{
 		Status: resp.StatusCode, RetryAfter: retryafter.Read(resp.Header, time.Now(), MaxRetryAfter),
 		Challenge: strings.Join(resp.Header.Values("WWW-Authenticate"), ", "),
+	}
+	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		to.User, to.RawQuery, to.Fragment = nil, "", "" // these may hold secrets
+		e.Target = to.String()
 	}
 	timer := time.AfterFunc(errorTime, func() { resp.Body.Close() })
 	body, err := wire.ReadAll(resp.Body, resp.ContentLength, maxErrorBody)

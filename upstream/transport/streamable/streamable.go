@@ -58,6 +58,7 @@ func New(env transport.Env, cfg Config) *Transport {
 	}
 	header["Content-Type"] = []string{typeJSON}
 	header["Accept"] = []string{acceptBoth}
+	header["Accept-Encoding"] = []string{"identity"}
 	if header["User-Agent"] == nil {
 		header["User-Agent"] = []string{"gatehouse/" + cfg.Version}
 	}
@@ -144,8 +145,13 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 	req.Life.Touch()
 	s := &stream{t: c.t, owner: c.owner, resp: resp, id: req.ID, life: req.Life, passing: passing(req.Method)}
 	if resp.StatusCode != http.StatusOK {
-		defer req.Life.End()
-		return nil, c.refused(resp)
+		err := c.refused(resp)
+		if status, ok := err.(*transport.StatusError); ok && status.Answers(req) {
+			s.messages, s.ended = append(s.one[:0], status.Message), true
+			return s, nil
+		}
+		req.Life.End()
+		return nil, err
 	}
 	if req.Method == mcp.MethodInitialize {
 		if err := c.adopt(resp.Header); err != nil {
