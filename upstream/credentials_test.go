@@ -150,8 +150,8 @@ func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *htt
 // list, and the user's token is in nothing that is sent or logged, except in the exchange
 // at its own issuer.
 func TestP9_223_InboundTokenStays(t *testing.T) {
-	allowed := []string{"Accept", "Authorization", "Content-Length", "Content-Type", "Last-Event-Id", "User-Agent", "X-Team", "X-Api-Key",
-		"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
+	allowed := []string{"Accept", "Accept-Encoding", "Authorization", "Content-Length", "Content-Type", "Last-Event-Id", "User-Agent",
+		"X-Team", "X-Api-Key", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
 	endpoint := newTokens(t)
 	for _, tt := range []struct {
 		name string

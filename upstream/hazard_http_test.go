@@ -50,7 +50,7 @@ func TestHazardousAnswers(t *testing.T) {
 		{"H/148 retry and comments", answer(eventType, strings.Repeat(": ping\n\n", 1000)+"retry: 1000000000\n\ndata: "+good+"\n\n"), 0, ""},
 		{"H/148 other event names", answer(eventType, "event: x\ndata: {}\n\nevent: message\ndata: "+good+"\n\n"), 0, ""},
 		{"H/149 wrong id", answer(jsonType, `{"jsonrpc":"2.0","id":99999,"result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/149 id as string", answer(jsonType, `{"jsonrpc":"2.0","id":"$ID","result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"H/149 another id", answer(jsonType, `{"jsonrpc":"2.0","id":"x$ID","result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"H/149 wrong id in a stream", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n\ndata: "+good+"\n\n"), 0, ""},
 		{"H/149 error with id null", answer(jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`), mcp.CodeInvalidRequest, ""},
 		{"H/150 response twice", answer(eventType, "data: "+good+"\n\ndata: "+good+"\n\n"), 0, ""},

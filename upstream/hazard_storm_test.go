@@ -29,7 +29,7 @@ func TestH060_ProgressOfNoCall(t *testing.T) {
 					return `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":` + n + "}}\n\n"
 				}
 				id := string(m.ID)
-				events(w, step("4711", "1")+step(`"`+id+`"`, "2")+step("null", "3")+step(id, "4")+event(m, "", okResult)+step(id, "5"))
+				events(w, step("4711", "1")+step(`"`+id+`0"`, "2")+step("null", "3")+step(id, "4")+event(m, "", okResult)+step(id, "5"))
 				return true
 			})
 			u := start(t, upstream.Config{URL: f.URL})

@@ -117,7 +117,7 @@ func playHazard(role string) {
 		case name.Text() == "batch":
 			say(`[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}},{"jsonrpc":"2.0","id":%s,"result":%s}]`, m.ID, m.ID, okResult)
 		case name.Text() == "wrong ids":
-			say(`{"jsonrpc":"2.0","id":"%s","result":{"wrong":1}}`, m.ID)
+			say(`{"jsonrpc":"2.0","id":"%s0","result":{"wrong":1}}`, m.ID)
 			say(`{"jsonrpc":"2.0","id":4711,"result":{"wrong":2}}`)
 			say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult)
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"wrong":3}}`, m.ID)

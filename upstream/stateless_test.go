@@ -41,7 +41,7 @@ func TestStatelessRequest(t *testing.T) {
 	for name, want := range map[string]string{ // P9/154
 		"Accept": "application/json, text/event-stream", "Content-Type": "application/json",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "=?base64?w7FhbWU=?=",
-		"Authorization": "Bearer xyz", "Mcp-Session-Id": "", "Cookie": "", "Accept-Encoding": "",
+		"Authorization": "Bearer xyz", "Mcp-Session-Id": "", "Cookie": "", "Accept-Encoding": "identity",
 	} {
 		if got.header.Get(name) != want {
 			t.Errorf("P9/154 header %s: %q, want %q", name, got.header.Get(name), want)

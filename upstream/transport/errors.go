@@ -48,15 +48,15 @@ type StatusError struct {
 	Text string
 	// Challenge is its WWW-Authenticate, "" for none.
 	Challenge string
-	// Target is where a redirect leads that was not followed, "" for no redirect.
-	Target string
+	// Redirect is where a redirect leads that was not followed, "" for no redirect.
+	Redirect string
 	// RetryAfter is how long the server wants to be left alone, 0 when it does not say.
 	RetryAfter time.Duration
 }
 
 func (e *StatusError) Error() string {
-	if e.Target != "" {
-		return fmt.Sprintf("HTTP status %d, a redirect to %s", e.Status, e.Target)
+	if e.Redirect != "" {
+		return fmt.Sprintf("HTTP status %d, a redirect to %s", e.Status, e.Redirect)
 	}
 	return fmt.Sprintf("HTTP status %d", e.Status)
 }

@@ -198,7 +198,7 @@ func Refusal(resp *http.Response) *transport.StatusError {
 	}
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		to.User, to.RawQuery, to.Fragment = nil, "", "" // these may hold secrets
-		e.Target = to.String()
+		e.Redirect = to.String()
 	}
 	timer := time.AfterFunc(errorTime, func() { resp.Body.Close() })
 	body, err := wire.ReadAll(resp.Body, resp.ContentLength, maxErrorBody)
