@@ -18,7 +18,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
-	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -149,7 +148,7 @@ func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb strin
 			return resp, err
 		}
 		next, err := resp.Location()
-		if err != nil || next.User != nil || safehttp.Origin(next) != safehttp.Origin(at) || hops == maxHops {
+		if err != nil || next.User != nil || next.Scheme != at.Scheme || !strings.EqualFold(next.Host, at.Host) || hops == maxHops {
 			return resp, nil
 		}
 		drain(resp)
