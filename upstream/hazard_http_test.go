@@ -81,7 +81,7 @@ func TestHazardousAnswers(t *testing.T) {
 					if m.Method != mcp.MethodToolsCall {
 						return false
 					}
-					if r.Header.Get("Cookie") != "" {
+					if !kind.stateful && r.Header.Get("Cookie") != "" {
 						t.Error("a cookie was sent back")
 					}
 					w.Header().Set("Set-Cookie", "a=b") // H/176

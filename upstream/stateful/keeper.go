@@ -21,7 +21,7 @@ type Keeper interface {
 	// for nothing.
 	Load(ctx context.Context, session, name string) ([]byte, error)
 	// Save replaces the saved value; a nil value removes it. Name and value are
-	// confidential: the value contains the server's session id, and the name is a digest of
+	// confidential: the value contains the server's session id and cookies, and the name is a digest of
 	// secrets that may be guessable.
 	Save(ctx context.Context, session, name string, value []byte) error
 }
@@ -47,6 +47,8 @@ type remembered struct {
 	ID       string `json:"id"`
 	// Capabilities are the server's, in a string so that they stay byte for byte.
 	Capabilities string `json:"capabilities"`
+	// Cookies are those that the server had set by then.
+	Cookies string `json:"cookies,omitempty"`
 }
 
 // keeps reports whether a session can be resumed.

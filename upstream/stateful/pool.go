@@ -210,7 +210,7 @@ func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *sessio
 		return nil
 	}
 	rev := wire.Lookup(known.Revision)
-	conn.Resume(known.ID)
+	conn.Resume(known.ID, known.Cookies)
 	conn.Bind(rev)
 	s := newSession(d, at, conn, rev)
 	s.doubt.worked.Store(true)
@@ -231,7 +231,8 @@ func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 	if caps.IsNull() {
 		caps = mcp.Raw(`{}`)
 	}
-	if err := d.kept.save(ctx, s.at.Key, &remembered{s.rev.Name, id, string(caps)}); err != nil {
+	what := &remembered{s.rev.Name, id, string(caps), s.conn.Header().Get("Cookie")}
+	if err := d.kept.save(ctx, s.at.Key, what); err != nil {
 		d.env.Log.Debug("session not kept", "error", err)
 		return
 	}

@@ -247,4 +247,7 @@ func (p *Pipe) OpenGET(context.Context, string, func()) (Stream, error) {
 }
 
 // Resume does nothing: the pipe is the session.
-func (p *Pipe) Resume(string) {}
+func (p *Pipe) Resume(_, _ string) {}
+
+// Cookies returns nothing.
+func (p *Pipe) Cookies() string { return "" }

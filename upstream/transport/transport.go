@@ -55,10 +55,13 @@ type Conn interface {
 	// Bind sets the revision that was negotiated. It is called before the connection is
 	// shared.
 	Bind(rev *wire.Revision)
-	// Resume resumes the session with this id, which another connection began. It is called
-	// before the connection is shared, in place of initialize, and only where the Header of
-	// such a connection had the id; other transports ignore it.
-	Resume(sessionID string)
+	// Resume resumes the session with this id and these Cookies, which another connection began.
+	// It is called before the connection is shared, in place of initialize, and only where the
+	// Header of such a connection had the id; other transports ignore it.
+	Resume(sessionID, cookies string)
+	// Cookies are those that the server has set in the session, "" for none. They are secrets, as
+	// the id of the session is.
+	Cookies() string
 	// Header are the HTTP headers of the connection's requests, to build Request.Header
 	// on; not to be changed. Nil for a transport that has none.
 	Header() http.Header

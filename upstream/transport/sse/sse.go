@@ -79,6 +79,7 @@ func (t *sse) Dial(ctx context.Context, owner *transport.Identity) (transport.Co
 
 func (t *sse) open(life *transport.Life, owner *transport.Identity) (*conn, error) {
 	posts := t.http.Conn(owner)
+	posts.KeepCookies()
 	resp, err := posts.Events(life, "")
 	switch {
 	case err != nil:

@@ -94,9 +94,18 @@ func (c *Conn) Events(ctx context.Context, lastEventID string) (*http.Response, 
 	return c.request(ctx, nil, nil, http.MethodGet, header, nil)
 }
 
-// request makes a request with our credential. One that the server refuses for that did not
-// run, and is made once more with another one.
+// request makes a request with our credential and the session's cookies.
 func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header, body []byte) (*http.Response, error) {
+	resp, err := c.authorized(ctx, caller, to, verb, c.cookies.in(header), body)
+	if err == nil {
+		c.cookies.take(resp)
+	}
+	return resp, err
+}
+
+// authorized makes a request with our credential. One that the server refuses for that did not
+// run, and is made once more with another one.
+func (c *Conn) authorized(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header, body []byte) (*http.Response, error) {
 	credentials, over := c.t.cfg.Credentials, c.t.cfg.HTTP
 	if credentials == nil {
 		return c.t.send(ctx, over, verb, header, body)

@@ -89,10 +89,12 @@ func (t *Transport) Conn(owner *transport.Identity) *Conn {
 type Conn struct {
 	t     *Transport
 	owner *transport.Identity
-	// header and inSession are written before the connection is shared: by the answer to
-	// initialize, and by Bind and At. The map is not changed, requests share it.
+	// header, inSession and cookies are written before the connection is shared: by initialize
+	// and its answer, and by Bind, Resume, At and KeepCookies. The map is not changed, requests
+	// share it.
 	header    http.Header
 	inSession bool
+	cookies   *cookies // nil outside of sessions
 }
 
 // At has all further requests go to another endpoint, which is at the same origin, as those
@@ -121,10 +123,16 @@ func (c *Conn) Bind(rev *wire.Revision) {
 }
 
 // Resume takes up a session.
-func (c *Conn) Resume(sessionID string) {
-	c.inSession = true
+func (c *Conn) Resume(sessionID, kept string) {
+	c.inSession, c.cookies = true, keptCookies(kept)
 	c.setHeader(wire.HeaderSession, sessionID)
 }
+
+// Cookies are those of the session, for transport.Conn.
+func (c *Conn) Cookies() string { return c.cookies.text() }
+
+// KeepCookies begins a session, as initialize does.
+func (c *Conn) KeepCookies() { c.cookies = &cookies{} }
 
 func (c *Conn) setHeader(name, value string) {
 	c.header = c.header.Clone()
@@ -133,6 +141,9 @@ func (c *Conn) setHeader(name, value string) {
 
 // Start sends a request by POST.
 func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
+	if req.Method == mcp.MethodInitialize {
+		c.KeepCookies()
+	}
 	header := req.Header
 	if header == nil {
 		header = c.header
@@ -174,12 +185,13 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 func (c *Conn) adopt(h http.Header) error {
 	id := h.Get(wire.HeaderSession)
 	if id == "" {
+		c.cookies = nil
 		return nil
 	}
 	if len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 		return transport.Garbage("its session id is not visible ASCII of at most %d bytes", maxSessionID)
 	}
-	c.Resume(id)
+	c.Resume(id, c.Cookies())
 	return nil
 }
 
