@@ -22,7 +22,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 		Base: u.base, Last: u.last, Log: u.log, Memory: deps.Memory, Admit: u.admit,
 		ClientInfo: mcp.Object("name", mcp.String("gatehouse"), "version", mcp.String(cmp.Or(deps.Version, "dev"))),
 		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
-		NextID:     func() int64 { return u.ids.Add(1) },
+		NextID:     u.ids.next,
 		Life:       u.lives.begin, Hold: u.lives.hold, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
 		Meet: u.health.meet, Tried: u.tried, Slow: u.slow, Opened: u.count.connect, Restarts: &u.health.restarts,
 	}

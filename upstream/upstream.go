@@ -2,12 +2,9 @@ package upstream
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -82,8 +79,8 @@ type Upstream struct {
 	last      context.Context // of what the server is told at the end
 	silence   context.CancelFunc
 
-	ids       atomic.Int64 // of all requests: the probe and the calls may share one pipe
-	handler   mcp.Handler  // pipeline
+	ids       ids         // of all requests: the probe and the calls may share one pipe
+	handler   mcp.Handler // pipeline
 	admit     *admit.Admit
 	probe     probe
 	env       *dialect.Env // what both dialects get
@@ -145,12 +142,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	if deps.Before != nil {
 		u.former.all = append(deps.Before.former.busy(), deps.Before)
 	}
-	// Each Upstream starts its ids at a random number: nobody can guess them, and they
-	// differ from the ids that another process used in a session that is resumed here. They
-	// stay below 2^31, because some servers support no larger ones.
-	var first [4]byte
-	_, _ = rand.Read(first[:]) // never fails
-	u.ids.Store(int64(binary.NativeEndian.Uint32(first[:]) >> 2))
+	u.ids.init()
 	return u, nil
 }
 

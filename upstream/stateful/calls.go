@@ -12,14 +12,17 @@ import (
 // calls are the calls under way in a session, by the ids of their requests. Messages from
 // outside of their streams find their calls here.
 type calls struct {
-	mu  sync.Mutex // guards all
-	all map[int64]*exchange
+	mu    sync.Mutex // guards the fields below
+	all   map[int64]*exchange
+	count int64 // of those that have begun
 }
 
 func (c *calls) add(x *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all[x.id] = x
+	c.count++
+	x.number = c.count
 }
 
 func (c *calls) remove(x *exchange) {

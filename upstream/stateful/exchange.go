@@ -27,6 +27,7 @@ const (
 type exchange struct {
 	s      *session
 	id     int64
+	number int64 // among the calls of the session; it does not change once it is shared
 	call   *mcp.Call
 	life   *transport.Life
 	first  transport.Stream // the response to the POST; closing it ends life

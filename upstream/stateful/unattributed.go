@@ -49,7 +49,7 @@ type unattributed struct {
 type heldQuestion struct {
 	question wire.Message
 	since    time.Time
-	newest   int64 // the id of the newest call that can have asked it
+	newest   int64 // the number of the newest call that can have asked it
 }
 
 // keep stores a question that no call claims yet, if a call may claim it later, and reports
@@ -64,7 +64,7 @@ func (u *unattributed) keep(m wire.Message) bool {
 	var newest int64
 	for _, x := range s.calls.list() {
 		if x.mayAsk() {
-			newest = max(newest, x.id)
+			newest = max(newest, x.number)
 		}
 	}
 	if newest == 0 {
@@ -97,7 +97,7 @@ func (u *unattributed) askers() []*exchange {
 	all := slices.DeleteFunc(u.s.calls.list(), func(x *exchange) bool {
 		return !x.mayAsk() || x.over() || x.asks()
 	})
-	slices.SortFunc(all, func(a, b *exchange) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b *exchange) int { return cmp.Compare(a.number, b.number) })
 	return all
 }
 
@@ -106,7 +106,7 @@ func (u *unattributed) dropOrphans() {
 	oldest := int64(math.MaxInt64)
 	for _, x := range u.s.calls.list() {
 		if x.mayAsk() {
-			oldest = min(oldest, x.id)
+			oldest = min(oldest, x.number)
 		}
 	}
 	var orphans, others []heldQuestion
@@ -132,7 +132,7 @@ func (u *unattributed) attribute() {
 		return
 	}
 	newest := held[len(held)-1].newest
-	askers = slices.DeleteFunc(askers, func(x *exchange) bool { return x.id > newest })
+	askers = slices.DeleteFunc(askers, func(x *exchange) bool { return x.number > newest })
 	if u.wait != nil {
 		u.wait.Stop()
 	}
