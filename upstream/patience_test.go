@@ -50,7 +50,6 @@ func (c *slowConn) OpenGET(context.Context, string, func()) (transport.Stream, e
 func (c *slowConn) Deliver(bool, func(wire.Message)) {}
 func (c *slowConn) Bind(*wire.Revision)              {}
 func (c *slowConn) Resume(_, _ string)               {}
-func (c *slowConn) Cookies() string                  { return "" }
 func (c *slowConn) Header() http.Header              { return nil }
 func (c *slowConn) Lost() <-chan struct{}            { return nil }
 func (c *slowConn) Close(context.Context) error      { return nil }

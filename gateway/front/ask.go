@@ -99,6 +99,9 @@ func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 // whyEnded says, for a server and for the record, why a call ends with err before its answer.
 func (x *exchange) whyEnded(ctx context.Context, err error) string {
 	cause := context.Cause(ctx)
+	if said, ok := errors.AsType[mcp.CancelReason](cause); ok {
+		return "the client cancelled the call: " + string(said)
+	}
 	for _, end := range [...]struct {
 		cause error
 		why   string

@@ -21,10 +21,10 @@ func TestQuestionsAreDropped(t *testing.T) {
 		reason               string
 	}{
 		{"cancelled by its client", v2511, asks, nil, func(t *testing.T, c *mcptest.Client) {
-			if _, err := c.Notify(t.Context(), mcp.NoteCancelled, `{"requestId":5}`); err != nil {
+			if _, err := c.Notify(t.Context(), mcp.NoteCancelled, `{"requestId":5,"reason":"enough"}`); err != nil {
 				t.Error(err)
 			}
-		}, "", "the client cancelled the call"},
+		}, "", "the client cancelled the call: enough"},
 		{"the session ends", v2511, asks, nil, func(t *testing.T, c *mcptest.Client) {
 			if _, err := c.Delete(t.Context()); err != nil {
 				t.Error(err)

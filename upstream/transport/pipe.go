@@ -248,6 +248,3 @@ func (p *Pipe) OpenGET(context.Context, string, func()) (Stream, error) {
 
 // Resume does nothing: the pipe is the session.
 func (p *Pipe) Resume(_, _ string) {}
-
-// Cookies returns nothing.
-func (p *Pipe) Cookies() string { return "" }

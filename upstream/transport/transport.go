@@ -55,15 +55,12 @@ type Conn interface {
 	// Bind sets the revision that was negotiated. It is called before the connection is
 	// shared.
 	Bind(rev *wire.Revision)
-	// Resume resumes the session with this id and these Cookies, which another connection began.
+	// Resume resumes the session with this id and these cookies, which another connection began.
 	// It is called before the connection is shared, in place of initialize, and only where the
 	// Header of such a connection had the id; other transports ignore it.
 	Resume(sessionID, cookies string)
-	// Cookies are those that the server has set in the session, "" for none. They are secrets, as
-	// the id of the session is.
-	Cookies() string
-	// Header are the HTTP headers of the connection's requests, to build Request.Header
-	// on; not to be changed. Nil for a transport that has none.
+	// Header are the HTTP headers of the connection's requests, with the id and the cookies of a
+	// session, to build Request.Header on; not to be changed. Nil for a transport that has none.
 	Header() http.Header
 	// Lost is closed when the connection has ended by itself; nil when it cannot. One that
 	// can is one pipe, which also carries what belongs to no call.

@@ -113,7 +113,7 @@ func (c *Conn) Lost() <-chan struct{} { return nil }
 func (c *Conn) Deliver(bool, func(wire.Message)) {}
 
 // Header are the headers of all requests, for transport.Conn.
-func (c *Conn) Header() http.Header { return c.header }
+func (c *Conn) Header() http.Header { return c.cookies.in(c.header) }
 
 // Bind sets the revision's header.
 func (c *Conn) Bind(rev *wire.Revision) {
@@ -127,9 +127,6 @@ func (c *Conn) Resume(sessionID, kept string) {
 	c.inSession, c.cookies = true, keptCookies(kept)
 	c.setHeader(wire.HeaderSession, sessionID)
 }
-
-// Cookies are those of the session, for transport.Conn.
-func (c *Conn) Cookies() string { return c.cookies.text() }
 
 // KeepCookies begins a session, as initialize does.
 func (c *Conn) KeepCookies() { c.cookies = &cookies{} }
@@ -191,7 +188,7 @@ func (c *Conn) adopt(h http.Header) error {
 	if len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 		return transport.Garbage("its session id is not visible ASCII of at most %d bytes", maxSessionID)
 	}
-	c.Resume(id, c.Cookies())
+	c.Resume(id, c.cookies.text())
 	return nil
 }
 
