@@ -117,7 +117,7 @@ func TestUpstreamFaults(t *testing.T) {
 		{name: "H/147 half an event", strike: sends(asEvents, "data: "+fine), want: lost, state: upstream.StateDegraded, stages: atCall},
 		{name: "H/144 10 MiB too much", strike: sends(asJSON, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 11*mebi)+`"}`), limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
 		{name: "H/144 10 MiB too much, as an event", strike: sends(asEvents, `data: "`+strings.Repeat("x", 11*mebi)+"\"\n\n"), limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
-		{name: "H/149 the id of another request", strike: sends(asJSON, stray), want: lost, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/149 the id of another request", strike: sends(asJSON, stray), want: garbled, state: upstream.StateDegraded, stages: atCall},
 		{name: "H/149 the id of another request, then the right one", strike: sends(asEvents, "data: "+stray+"\n\ndata: "+fine+"\n\n"), state: upstream.StateReady},
 		{name: "H/150 two answers", strike: sends(asEvents, "data: "+fine+"\n\ndata: "+again+"\n\n"), state: upstream.StateReady},
 

@@ -106,7 +106,7 @@ func (s *stream) Next() (wire.Message, error) {
 			}
 			return m, nil
 		}
-		s.spoilt = transport.Garbage("an answer with the id %.40s to the request %d", m.ID, s.id)
+		s.spoilt = transport.Garbage("an answer to another request, with the id %.40s", m.ID)
 	}
 }
 
