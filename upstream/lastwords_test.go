@@ -29,9 +29,11 @@ func TestLastWordsOfAProgram(t *testing.T) {
 func TestWordsOfAServer(t *testing.T) {
 	const token = "t0ken-of-the-gateway"
 	for name, answer := range map[string]func(http.ResponseWriter, rpc){
-		"a text": func(w http.ResponseWriter, _ rpc) { http.Error(w, "The key "+token+" was revoked on 2026-01-02.", 401) },
+		"a text": func(w http.ResponseWriter, _ rpc) {
+			http.Error(w, "The key "+token+" was revoked on 2026-01-02.", http.StatusUnauthorized)
+		},
 		"a page": func(w http.ResponseWriter, _ rpc) {
-			http.Error(w, "<html><b>The key <i>"+token+"</i>\n was revoked on 2026-01-02.", 401)
+			http.Error(w, "<html><b>The key <i>"+token+"</i>\n was revoked on 2026-01-02.", http.StatusUnauthorized)
 		},
 		"an error": func(w http.ResponseWriter, m rpc) {
 			failure(w, 401, m, `{"code":-32000,"message":"The key `+token+` was revoked on 2026-01-02."}`)
