@@ -1,9 +1,8 @@
 package hooks
 
 import (
-	"strings"
-
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // What of a message is content, and what of it is data. The rest is left alone: what the protocol
@@ -37,10 +36,11 @@ func inMembers(value mcp.Raw, do edit, fn func(name []byte, value mcp.Raw) mcp.R
 	return value.Map(fn)
 }
 
-// inMeta leaves members of the protocol alone.
+// inMeta leaves alone what the protocol reads there. Any other name under its prefix is a server's own.
 func inMeta(meta mcp.Raw, do edit) mcp.Raw {
 	return inMembers(meta, do, func(name []byte, value mcp.Raw) mcp.Raw {
-		if strings.HasPrefix(string(name), mcp.MetaPrefix) || string(name) == mcp.MetaProgressToken {
+		switch string(name) {
+		case wire.MetaProgressToken, wire.MetaRelatedTask, wire.MetaSubscriptionID, wire.MetaServerInfo:
 			return value
 		}
 		return do(value, true)
