@@ -3,7 +3,6 @@ package auth
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -21,22 +20,21 @@ type keyring struct {
 // has reports whether a token is, or was meant to be, an API key. An issuer never sees one.
 func (k *keyring) has(token string) bool { return apikey.Has(token) && k.table.Load() != nil }
 
-// set takes other keys. withdrawn reports whether some key is not good any more, or for something
-// else.
-func (k *keyring) set(keys apikey.Config) (withdrawn bool) {
+// set takes other keys.
+func (k *keyring) set(keys apikey.Config) {
 	var next *apikey.Table
 	if !keys.IsZero() {
 		next = apikey.NewTable(keys.All())
 	}
-	before := k.table.Swap(next)
-	return before != nil && (next == nil || before.Withdraws(next))
+	k.table.Store(next)
 }
 
-// find identifies the caller with a key. at are the endpoints by the names of their views.
-func (k *keyring) find(key string, at map[string]place, now time.Time) (_ identity, found apikey.Found, _ *refusal) {
+// find identifies the caller with a key, which look finds. at are the endpoints by the names of their
+// views.
+func (k *keyring) find(look func(*apikey.Table) (apikey.Found, error), at map[string]place) (_ identity, found apikey.Found, _ *refusal) {
 	err := apikey.ErrUnknown
 	if table := k.table.Load(); table != nil { // a reload may have taken the last key since has
-		found, err = table.Find(key, now)
+		found, err = look(table)
 	}
 	if err != nil {
 		ref := badToken(err.Error(), nil)

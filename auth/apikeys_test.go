@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -87,25 +88,19 @@ func TestAPIKeyRevoked(t *testing.T) {
 	if a := g.bearer(key); a.Code != 200 {
 		t.Fatal(a.Body)
 	}
-	if g.SetKeys(apikey.Config{Entries: []apikey.Entry{e, more}}) {
-		t.Error("one more key withdraws something")
-	}
+	g.SetKeys(apikey.Config{Entries: []apikey.Entry{e, more}})
 	if a := g.bearer(other); a.Code != 200 {
 		t.Error(a.Body)
 	}
 	e.Revoked = "2026-11-23T12:00:00Z"
-	if !g.SetKeys(apikey.Config{File: "x", Filed: []apikey.Entry{e, more}}) {
-		t.Error("a revoked key withdraws nothing")
-	}
+	g.SetKeys(apikey.Config{File: "x", Filed: []apikey.Entry{e, more}})
 	if a := g.bearer(key); a.Code != 401 || !strings.Contains(a.Body.String(), "the key was revoked") {
 		t.Error(a.Code, a.Body)
 	}
 	if a := g.bearer(other); a.Code != 200 {
 		t.Error(a.Body)
 	}
-	if !g.SetKeys(apikey.Config{}) {
-		t.Error("no keys at all withdraw nothing")
-	}
+	g.SetKeys(apikey.Config{})
 	if a := g.bearer(other); a.Code != 401 {
 		t.Error(a.Body)
 	}
@@ -198,5 +193,69 @@ func TestKeysConfig(t *testing.T) {
 	}
 	if err := cfg.CheckListener("0.0.0.0:8080"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHolds: a caller holds as long as the credential is good and says the same.
+func TestHolds(t *testing.T) {
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	defer issuer.Close()
+	issuer.Audience = publicURL
+	key, e := newAPIKey(nil)
+	with := func(change func(*auth.Config)) *gate {
+		return newGate(t, func(c *auth.Config) {
+			c.Keys.Entries = []apikey.Entry{e}
+			if change != nil {
+				change(c)
+			}
+		}, issuer)
+	}
+	g := with(nil)
+	byKey, byToken := g.bearer(key).caller, g.bearer(issuer.Token(map[string]any{"sub": "ann"})).caller
+	if byKey.Subject == "" || byToken.Subject == "" {
+		t.Fatal("somebody did not get in")
+	}
+	elsewhere := byToken
+	elsewhere.View = "gone"
+	others := byToken
+	others.Groups = []string{"admins"}
+	for name, tt := range map[string]struct {
+		c    mcp.Caller
+		want bool
+	}{
+		"a key": {byKey, true}, "a token": {byToken, true}, "at a view that there is not": {elsewhere, false}, "with groups that it lost": {others, false},
+		"nobody": {mcp.NewCaller(mcp.Caller{}), false}, "a person in a browser": {mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: "ann"}), true},
+	} {
+		if got := g.Holds(t.Context(), &tt.c); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	for name, next := range map[string]*gate{
+		"another scope is needed": with(func(c *auth.Config) { c.RequiredScopes = []string{"mcp"} }),
+		"another audience":        with(func(c *auth.Config) { c.Issuers[0].Audiences = []string{"other"} }),
+	} {
+		if next.Holds(t.Context(), &byToken) {
+			t.Errorf("%s: the token holds", name)
+		}
+	}
+	if open := newGate(t, func(c *auth.Config) { c.Mode = auth.ModeNone }); open.Holds(t.Context(), &byToken) {
+		t.Error("somebody stays somebody where nobody is asked")
+	}
+	down, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}}, auth.Deps{PublicURL: publicURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if !down.Holds(soon, &byToken) { // it has fetched no keys, and nobody can tell
+		t.Error("a token that nobody can judge is over")
+	}
+	changed := e
+	changed.Groups = []string{"x"}
+	for name, entries := range map[string][]apikey.Entry{"a key with other groups": {changed}, "a key that is gone": nil} {
+		g.SetKeys(apikey.Config{Entries: entries})
+		if g.Holds(t.Context(), &byKey) {
+			t.Errorf("%s holds", name)
+		}
 	}
 }

@@ -243,9 +243,8 @@ type RefusedError struct {
 // Error returns the text.
 func (e *RefusedError) Error() string { return e.Text }
 
-// SetKeys takes other API keys. withdrawn reports whether some key is not good any more, or for
-// something else.
-func (a *Auth) SetKeys(keys apikey.Config) (withdrawn bool) { return a.keyring.set(keys) }
+// SetKeys takes other API keys.
+func (a *Auth) SetKeys(keys apikey.Config) { a.keyring.set(keys) }
 
 // Identify returns the person who has the token of a request that is not for an endpoint. The
 // token has to be as for the gateway's own endpoint, and no API key. In mode none nobody can be

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -93,7 +95,7 @@ func (a *Auth) authenticate(r *http.Request, view string, from mcp.Origin) (mcp.
 // byKey is authenticate for an API key, which no server of ours ever gets: it is not in the Caller.
 func (a *Auth) byKey(key, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 	now := time.Now()
-	id, found, ref := a.keyring.find(key, a.at.Load().places, now)
+	id, found, ref := a.keyring.find(func(t *apikey.Table) (apikey.Found, error) { return t.Find(key, now) }, a.at.Load().places)
 	switch {
 	case ref != nil:
 		return mcp.Caller{}, ref
@@ -106,6 +108,43 @@ func (a *Auth) byKey(key, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 	id.caller.From = from
 	a.admit(id.caller, view, a.aside || !found.Fresh(now))
 	return id.caller, nil
+}
+
+// Holds reports whether a caller, whom this or an earlier Auth has identified, would be found to be
+// the same now, with the same rights. As long as nobody can tell, it does.
+func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
+	if !a.asks {
+		return c.Issuer == ""
+	}
+	places := a.at.Load().places
+	if _, there := places[c.View]; !there {
+		return false
+	}
+	var id identity
+	var ref *refusal
+	switch {
+	case c.Issuer == mcp.KeyIssuer:
+		id, _, ref = a.keyring.find(func(t *apikey.Table) (apikey.Found, error) {
+			return t.Again(c.ClientID[min(len(apikey.Prefix), len(c.ClientID)):], time.Now())
+		}, places)
+	case c.Token != "":
+		token := string(c.Token)
+		d := digestOf(token)
+		known := false
+		if id, known = a.recall(d, time.Now()); !known {
+			id, ref = a.verify((&http.Request{}).WithContext(ctx), token, d)
+		}
+	default: // a person in a browser, whose session has an end of its own
+		return c.Issuer != ""
+	}
+	switch {
+	case ref != nil:
+		return ref.status == http.StatusServiceUnavailable
+	case id.forbidden != nil || a.fits(id.caller, id.only, c.View) != nil:
+		return false
+	}
+	now := &id.caller
+	return now.User() == c.User() && now.ClientID == c.ClientID && slices.Equal(now.Groups, c.Groups) && slices.Equal(now.Scopes, c.Scopes)
 }
 
 // fits refuses a caller whose token is for other endpoints.

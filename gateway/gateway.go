@@ -223,6 +223,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		return err
 	}
 	g.services.memory = mcp.NewMemory(cfg.InFlight(debug.SetMemoryLimit(-1)))
+	g.services.lasting = mcp.NewLasting(func(ctx context.Context, c *mcp.Caller) bool { return g.graph().holds(ctx, c) })
 	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
 		return err
 	}
@@ -271,6 +272,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
+		Lasting:         g.services.lasting,
 		Metrics:         front.NewMetrics(count.Registry),
 		Observe:         g.observer.Observe,
 		Tracer:          g.services.tracer,
@@ -320,6 +322,7 @@ func (g *Gateway) Start() {
 	g.undo.OnStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
 	g.stopAuth = lifecycle.Run(first.auth.Run)
 	g.undo.OnStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
+	g.undo.OnStop("what lasts", lifecycle.Run(g.services.lasting.Run))
 
 	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())

@@ -81,6 +81,12 @@ type server interface {
 	Close(ctx context.Context) error
 }
 
+// holds reports whether a caller is still good, and may still use the view whose endpoint they came to.
+func (g *graph) holds(ctx context.Context, c *mcp.Caller) bool {
+	_, err := config.ViewNamed(g.cfg, c.View)
+	return err == nil && !g.refuses(c) && g.auth.Holds(ctx, c)
+}
+
 // services are what every graph uses. A reload does not change them.
 type services struct {
 	stores
@@ -94,6 +100,7 @@ type services struct {
 	oauth   *grants.State // of the gateway's own authorization server
 	proofs  *kept.Store   // proofs of tokens that were used (DPoP)
 	memory  *mcp.Memory   // nil for no bound, when nobody is served
+	lasting *mcp.Lasting  // what outlives its request
 
 	tracer  *tracing.Tracer  // nil for none
 	trails  *trail.Trails    // nil for none
@@ -113,6 +120,7 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	l = services{
 		stores: *shared, version: version, log: log, listed: log, tell: tell, events: events.New(journal), lookout: deceits.NewLookout(journal),
 		lists:   func(string, mcp.SessionLists) {}, // as long as nobody is served
+		lasting: mcp.NewLasting(nil),               // as long as nobody is served
 		proofs:  kept.New(shared.redis, nil, "dpop", auth.MaxProofs),
 		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
 	}
@@ -210,7 +218,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		return g, err
 	}
 	g.stages, err = pipeline(cfg, g.catalog, with)
-	g.way.Callers = g.auth
+	g.way.Holds = g.holds
 	return g, err
 }
 

@@ -56,6 +56,7 @@ func newAPI(g *Gateway) *admin.API {
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
 		Trusted: loopback.Sent,
 		Recent:  g.recent,
+		Lasting: g.services.lasting,
 		Series:  g.series,
 		Self:    g.services.cluster.Self(),
 		Trails:  g.services.trails,

@@ -430,6 +430,47 @@ func TestLive(t *testing.T) {
 	t.Error("the stream has ended:", lines.Err())
 }
 
+// TestLiveEndsWithItsToken: whoever follows with a token that is withdrawn hears nothing more, and
+// others go on.
+func TestLiveEndsWithItsToken(t *testing.T) {
+	site := newSite(t, true, one("work", saying("x")))
+	text := operatorsConfig + fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url)
+	c := startUnwatched(t, text)
+	o := operatorsOf(t, c)
+	follow := func(token string) *bufio.Scanner {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url+"/api/v1/decisions/live?kind=call", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		lines := bufio.NewScanner(resp.Body)
+		if !lines.Scan() || lines.Text() != ": follows" {
+			t.Fatal(resp.Status, lines.Text())
+		}
+		return lines
+	}
+	viewer, operator := follow(viewerToken), follow(operatorToken)
+	c.reload(t, strings.Replace(text, viewerToken, viewerToken+"-other", 1))
+	for viewer.Scan() {
+	}
+	if err := viewer.Err(); err != nil {
+		t.Errorf("the viewer's stream did not end in good order: %v", err)
+	}
+	_, _ = c.calls.Handle(t.Context(), &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
+		Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
+	for operator.Scan() {
+		if strings.HasPrefix(operator.Text(), "data: ") {
+			return
+		}
+	}
+	t.Error("the operator's stream has ended:", operator.Err())
+}
+
 // TestNoOperators: without admin.api there is no API, and nothing is kept.
 func TestNoOperators(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))

@@ -37,7 +37,7 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 	if err != nil {
 		return p, err
 	}
-	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.waiting, Metrics: with.metrics.Policy})
+	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.waiting, Lasting: with.lasting, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}

@@ -234,11 +234,11 @@ func (g *Gateway) replace(before, next *graph) {
 	g.services.remember(next)
 	ctx, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()
-	stopAuth, recall := g.stopAuth, next.auth != before.auth
-	if recall {
+	stopAuth := g.stopAuth
+	if next.auth != before.auth {
 		g.stopAuth = lifecycle.Run(next.auth.Run)
-	} else if !reflect.DeepEqual(before.cfg.Auth.Keys, next.cfg.Auth.Keys) {
-		recall = next.auth.SetKeys(next.cfg.Auth.Keys)
+	} else {
+		next.auth.SetKeys(next.cfg.Auth.Keys)
 	}
 	if views := config.ViewURLs(next.cfg); !maps.Equal(config.ViewURLs(before.cfg), views) {
 		next.auth.SetViews(views)
@@ -247,6 +247,9 @@ func (g *Gateway) replace(before, next *graph) {
 		}
 	}
 	g.setRoutes(next)
+	asking, enough := context.WithTimeout(ctx, handOver/2)
+	g.services.lasting.Ask(asking) // before the new rules let anybody pass who is not good any more
+	enough()
 	g.calls.Set(&next.way)
 	before.guard.Retire() // the calls that wait come back, and the new rules decide
 	// Each upstream has one watch: the new one fetches everything that the old one might miss.
@@ -254,9 +257,6 @@ func (g *Gateway) replace(before, next *graph) {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)
 	}
 	next.watch(g.services.lookout)
-	if recall {
-		g.front.Recall()
-	}
 	if next.auth != before.auth {
 		if err := stopAuth(ctx); err != nil {
 			g.log.Warn("authentication of the configuration before still ends", failure.ReloadLeftovers.Attr(), "error", err)

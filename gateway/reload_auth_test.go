@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/keyfile"
@@ -124,23 +127,42 @@ func TestReloadKeys(t *testing.T) {
 		t.Fatalf("%+v, %v", stream, err)
 	}
 	defer stream.Close()
+	listening := mcptest.NewClient(c.URL(), wire.Lookup(stateless))
+	listening.HTTP, listening.Header = client.HTTP, client.Header
+	listens, err := listening.Send(ctx, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	if err != nil || listens.Status != http.StatusOK {
+		t.Fatalf("%+v, %v", listens, err)
+	}
+	defer listens.Close()
 	other, _ := add()
 	if err := with(other).Open(ctx); err == nil {
 		t.Error("a key is good before the reload")
 	}
 	c.reload(t, text)
-	if err := with(other).Open(ctx); err != nil {
+	another := with(other)
+	if err := another.Open(ctx); err != nil {
 		t.Errorf("the new key: %v", err)
 	}
+	goesOn, err := another.Get(ctx, "")
+	if err != nil || goesOn.Status != http.StatusOK {
+		t.Fatalf("%+v, %v", goesOn, err)
+	}
+	defer goesOn.Close()
 	if err := keyfile.Revoke(file, entry.ID, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	c.reload(t, text)
-	for err = nil; err == nil; {
-		_, err = stream.Next()
+	for name, x := range map[string]*mcptest.Exchange{"the stream": stream, "what listens": listens} {
+		for err = nil; err == nil; {
+			_, err = x.Next()
+		}
+		if err != io.EOF {
+			t.Errorf("%s did not end in good order: %v", name, err)
+		}
 	}
-	if err != io.EOF {
-		t.Errorf("the stream did not end in good order: %v", err)
+	p.server.AddTool(&sdk.Tool{Name: "more", InputSchema: json.RawMessage(`{"type":"object"}`)}, saying("x"))
+	if m, err := goesOn.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
+		t.Errorf("the stream of another key: %+v, %v", m, err)
 	}
 	if again, err := client.Get(ctx, ""); err != nil || again.Status != http.StatusUnauthorized {
 		t.Errorf("with the revoked key: %+v, %v", again, err)

@@ -111,7 +111,9 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	}
 	waits.Arguments, waits.Others = sent(c)
 	told := 0
-	reign, stop := context.WithCancelCause(ctx)
+	reign, end := g.lasting.While(ctx, &c.Caller)
+	defer end()
+	reign, stop := context.WithCancelCause(reign)
 	defer stop(nil)
 	defer context.AfterFunc(g.reign, func() { stop(foureyes.ErrAnew) })()
 	waiting := c.Trail.Begin("approval", "")
@@ -132,6 +134,9 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 		return nil, notRun(mcp.Errorf(failure.Stopping, "the gateway is stopping: try again"))
 	case errors.Is(err, foureyes.ErrAnew):
 		return nil, mcp.UpstreamError(failure.UpstreamClosing, target.Upstream, mcp.ExecutedNo, "the configuration has changed: try again")
+	case err != nil && context.Cause(reign) == mcp.ErrOver:
+		approval(c, "expired")
+		return nil, notRun(mcp.Errorf(failure.TokenExpired, "what this call came with has expired or was withdrawn while it waited, so it did not run: make it again with a new token or key"))
 	case err != nil:
 		return nil, err
 	}

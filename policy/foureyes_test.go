@@ -228,6 +228,30 @@ func TestSecondEnds(t *testing.T) {
 
 // TestSecondForSkills: a stateless client, which cannot be asked during skills/get, waits like any
 // other; the directory needs no approval.
+// TestSecondEndsWithTheCredential: a call whose key was withdrawn waits no longer, and nobody can
+// approve of it any more.
+func TestSecondEndsWithTheCredential(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSecond(t)
+		good := true
+		s.guard.lasting = mcp.NewLasting(func(_ context.Context, c *mcp.Caller) bool { return good || c.Subject != "ann" })
+		said := s.begin(t.Context(), execute(user("ann"), `{}`))
+		s.guard.lasting.Ask(t.Context())
+		if bob := user("bob", "changers"); len(s.list(&bob)) != 1 {
+			t.Fatal("it does not wait")
+		}
+		good = false
+		s.guard.lasting.Ask(t.Context())
+		got := <-said
+		if mcp.FailureOf(got.err) != failure.TokenExpired || !strings.Contains(got.err.Error(), "did not run") {
+			t.Errorf("the caller hears %+v, %v", got.reply, got.err)
+		}
+		if bob := user("bob", "changers"); len(s.list(&bob)) != 0 || len(s.shelves.reached()) != 0 {
+			t.Error("it still waits, or ran")
+		}
+	})
+}
+
 func TestSecondForSkills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecond(t)

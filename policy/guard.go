@@ -20,6 +20,8 @@ type GuardDeps struct {
 	// FourEyes has the calls that wait for somebody else than their user; nil for a table that
 	// nobody looks at.
 	FourEyes *foureyes.Table
+	// Lasting ends the wait of a call with the credential of its caller; nil for until it expires.
+	Lasting *mcp.Lasting
 	// Metrics count what is decided; nil for nobody to know.
 	Metrics *Metrics
 }
@@ -32,6 +34,7 @@ type Guard struct {
 	resolver  Resolver
 	approvals Approvals
 	fourEyes  *foureyes.Table
+	lasting   *mcp.Lasting
 	views     *views
 	metrics   *Metrics
 	reign     context.Context // ends with Retire
@@ -52,11 +55,14 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if deps.FourEyes == nil {
 		deps.FourEyes = foureyes.New(foureyes.Deps{})
 	}
+	if deps.Lasting == nil {
+		deps.Lasting = mcp.NewLasting(nil)
+	}
 	views, err := newViews(p)
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, fourEyes: deps.FourEyes, views: views, metrics: deps.Metrics}
+	g := &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting, views: views, metrics: deps.Metrics}
 	g.reign, g.retire = context.WithCancel(context.Background()) // until Retire
 	return g, nil
 }

@@ -96,22 +96,23 @@ func TestKeyForgery(t *testing.T) {
 	}
 }
 
-func TestWithdraws(t *testing.T) {
-	_, a := entryOf(t)
-	_, b := entryOf(t)
-	before := NewTable([]Entry{a, b})
-	fewer, revoked := b, a
-	fewer.Groups, revoked.Revoked = []string{"x"}, "2026-01-01T00:00:00Z"
-	_, c := entryOf(t)
+// TestAgain: a key that was found is found again by its id, as long as it is good.
+func TestAgain(t *testing.T) {
+	key, e := entryOf(t)
+	revoked := e
+	revoked.Revoked = "2026-01-01T00:00:00Z"
+	found, err := NewTable([]Entry{e}).Find(key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
-		next []Entry
-		want bool
+		table *Table
+		want  error
 	}{
-		"the same": {[]Entry{b, a}, false}, "one more": {[]Entry{a, b, c}, false}, "one less": {[]Entry{a}, true},
-		"one changed": {[]Entry{a, fewer}, true}, "one revoked": {[]Entry{revoked, b}, true},
+		"the same": {NewTable([]Entry{e}), nil}, "revoked": {NewTable([]Entry{revoked}), ErrRevoked}, "gone": {NewTable(nil), ErrUnknown},
 	} {
-		if got := before.Withdraws(NewTable(tt.next)); got != tt.want {
-			t.Errorf("%s: %t", name, got)
+		if again, err := tt.table.Again(found.ID, time.Now()); !errors.Is(err, tt.want) || err == nil && again.User != found.User {
+			t.Errorf("%s: %+v, %v", name, again, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
-	"reflect"
 	"sync/atomic"
 	"time"
 )
@@ -67,13 +66,18 @@ func (t *Table) Find(key string, now time.Time) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	r := t.rows[id]
-	if r == nil {
+	sum := sha256.Sum256([]byte(key))
+	if r := t.rows[id]; r == nil || subtle.ConstantTimeCompare(sum[:], r.hash[:]) != 1 {
 		return Found{}, ErrUnknown
 	}
-	sum := sha256.Sum256([]byte(key))
+	return t.Again(id, now)
+}
+
+// Again is Find for a key that was found before, by its id.
+func (t *Table) Again(id string, now time.Time) (Found, error) {
+	r := t.rows[id]
 	switch {
-	case subtle.ConstantTimeCompare(sum[:], r.hash[:]) != 1:
+	case r == nil:
 		return Found{}, ErrUnknown
 	case !r.gone.IsZero(): // also in the future: nobody means that
 		return Found{Entry: r.Entry}, ErrRevoked
@@ -81,15 +85,4 @@ func (t *Table) Find(key string, now time.Time) (Found, error) {
 		return Found{Entry: r.Entry}, ErrExpired
 	}
 	return Found{Entry: r.Entry, Ends: r.ends, row: r}, nil
-}
-
-// Withdraws reports whether a key that is good here is not good, or good for something else, in
-// the next table.
-func (t *Table) Withdraws(next *Table) bool {
-	for id, r := range t.rows {
-		if n := next.rows[id]; n == nil || !reflect.DeepEqual(n.Entry, r.Entry) {
-			return true
-		}
-	}
-	return false
 }

@@ -36,6 +36,8 @@ type Deps struct {
 	// Trusted reports whether a request comes from this machine itself.
 	Trusted func(*http.Request) bool
 	Recent  *recent.Records
+	// Lasting ends what somebody follows with the token that it is followed with.
+	Lasting *mcp.Lasting
 	// Series counts what is recorded.
 	Series *series.Series
 	// Self is the name of this replica.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,7 +47,14 @@ func (a *API) live(x *exchange) error {
 			return refusal(http.StatusBadRequest, failure.AdminRequest, "Last-Event-ID is not the id of an event")
 		}
 	}
-	f, err := a.deps.Recent.Follow(x.r.Context(), q.Filter, after, last)
+	r, who := x.r, x.who
+	ctx, end := a.deps.Lasting.WhileIt(r.Context(), func(context.Context) bool { // no token of a viewer needs to be asked for elsewhere
+		now, err := a.admit(r, RoleViewer)
+		return err == nil && now.Name == who.Name && slices.Equal(now.Roles, who.Roles)
+	})
+	defer end()
+	x.r = r.WithContext(ctx)
+	f, err := a.deps.Recent.Follow(ctx, q.Filter, after, last)
 	if errors.Is(err, recent.ErrFull) {
 		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("%d others follow already", recent.MostFollowers))
 	}

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -35,7 +34,7 @@ func over(done <-chan struct{}) bool {
 }
 
 const (
-	expiredComment = ": the access token has expired\n\n"
+	expiredComment = ": the access token has expired, or was withdrawn\n\n"
 	changed        = `"method":"notifications/tools/list_changed"`
 )
 
@@ -259,7 +258,7 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 		}
 		// What exists already is not replayed to a token that has expired.
 		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), session: f.Known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
-		ctx, cancel := live.WhileGood(t.Context(), late.caller.Expires)
+		ctx, cancel := f.deps.Lasting.While(t.Context(), &late.caller)
 		defer cancel()
 		if !late.wait(ctx, nil) {
 			t.Error("an expired token waits for more")

@@ -77,6 +77,8 @@ type Deps struct {
 	Origin func(*http.Request) mcp.Origin
 	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
+	// Lasting ends what outlives its request with the credential of its caller. Optional.
+	Lasting *mcp.Lasting
 	// Memory is the memory for large messages.
 	Memory *mcp.Memory
 	// Metrics count what happens at the endpoint.
@@ -135,6 +137,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil || deps.Leave == nil) {
 		return nil, errors.New("front: with replicas it is needed how callers are written, what is kept and how sessions are left")
 	}
+	if deps.Lasting == nil {
+		deps.Lasting = mcp.NewLasting(nil)
+	}
 	f := &Front{
 		cfg:       cfg.withDefaults(),
 		deps:      deps,
@@ -161,6 +166,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		Begin:    f.begin,
 		Done:     f.done,
 		Running:  &f.running,
+		Lasting:  f.deps.Lasting,
 		Draining: f.draining,
 		Resumed:  f.deps.Metrics.resume,
 		GiveUp:   func(key string) { f.deps.Leave(key) },

@@ -68,7 +68,7 @@ type getting struct {
 
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.f.uncountStream(&g.caller)
-	ctx, end := live.WhileGood(ctx, g.caller.Expires)
+	ctx, end := g.f.deps.Lasting.While(ctx, &g.caller)
 	defer end()
 	if g.after.IsCall() && g.missing == nil {
 		lasts(g.stream)
@@ -81,7 +81,7 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	lasts(g.stream)
 	g.wait(ctx, st.Over())
 	g.session.Close(st)
-	g.end()
+	g.end(ctx)
 }
 
 // prepare does what comes before the stream for what belongs to no request.
@@ -120,14 +120,17 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	return true
 }
 
-// end ends the connection. A client that reconnects by itself is told when to. If its token
-// has expired, it needs a new one for that.
-func (g *getting) end() {
-	expired := live.Expired(g.caller)
-	if expired {
-		g.stream.Raw(wire.AppendComment(nil, "the access token has expired"))
+// overComment is what a client reads whose credential has ended its stream.
+const overComment = "the access token has expired, or was withdrawn"
+
+// end ends the connection. A client that reconnects by itself is told when to. If its credential
+// is over, it needs a new one for that.
+func (g *getting) end(ctx context.Context) {
+	over := context.Cause(ctx) == mcp.ErrOver
+	if over {
+		g.stream.Raw(wire.AppendComment(nil, overComment))
 	}
-	if g.rev.Priming || expired {
+	if g.rev.Priming || over {
 		g.stream.Raw(wire.AppendRetry(nil, reconnect))
 	}
 	g.stream.End("", nil)

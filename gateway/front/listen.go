@@ -69,14 +69,14 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	defer cancel(nil)
 	undrain := context.AfterFunc(x.f.draining, func() { cancel(live.ErrClosing) })
 	defer undrain()
-	ctx, end := live.WhileGood(ctx, x.call.Caller.Expires)
+	ctx, end := x.f.deps.Lasting.While(ctx, &x.call.Caller)
 	defer end()
 	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
 	_, err := x.f.observe(ctx, &x.call, x.f.deps.Handler)
 	switch cause := context.Cause(ctx); {
-	case cause == live.ErrClosing, cause == live.ErrExpired, err == nil:
+	case cause == live.ErrClosing, cause == mcp.ErrOver, err == nil:
 		x.finish(message{head: x.f.endOfListen(x.id)})
 	case ctx.Err() != nil:
 		x.finish(message{}) // the client has gone, or does not read

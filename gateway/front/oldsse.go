@@ -57,7 +57,7 @@ type oldStream struct {
 	// Set with the session; read only after begun has ended.
 	record   session.Record
 	live     *live.Session
-	recalled <-chan struct{} // closed by Front.Recall
+	recalled <-chan struct{} // closed by Front.Drain
 
 	beginning atomic.Bool // initialize is under way, or was answered
 
@@ -164,7 +164,7 @@ func (o *oldStream) serve(ctx context.Context) {
 
 // wait returns when the stream must end, with what to say about it.
 func (o *oldStream) wait(ctx context.Context) (why string) {
-	ctx, cancel := live.WhileGood(ctx, o.caller.Expires)
+	ctx, cancel := o.f.deps.Lasting.While(ctx, &o.caller)
 	defer cancel()
 	begun, tooLate := o.begun.Done(), time.After(o.f.helloTime)
 	var recalled, idle, gone <-chan struct{}
@@ -178,12 +178,12 @@ func (o *oldStream) wait(ctx context.Context) (why string) {
 		case <-recalled: // running requests are answered first: the end of the stream would end them
 			recalled, idle = nil, o.whenIdle()
 		case <-idle:
-			return "who may connect has changed: open another stream"
+			return "the gateway is closing"
 		case <-gone:
 			return "the session has ended"
 		case <-ctx.Done():
-			if context.Cause(ctx) == live.ErrExpired {
-				return "the access token has expired"
+			if context.Cause(ctx) == mcp.ErrOver {
+				return overComment
 			}
 			return ""
 		case <-o.f.quiet.Done(): // all requests are answered

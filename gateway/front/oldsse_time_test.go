@@ -268,8 +268,8 @@ func TestH_237_OldDrain(t *testing.T) {
 	})
 }
 
-// After a change of authentication, clients have to authenticate again.
-func TestOldRecall(t *testing.T) {
+// A stream of a replica that gives its sessions up ends after its calls.
+func TestOldLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Hour)
 		o, idle := openOld(t, f, mcp.Caller{}), openOld(t, f, mcp.Caller{})
@@ -279,8 +279,8 @@ func TestOldRecall(t *testing.T) {
 		idle.begin()
 		o.post(oldCall)
 		<-s.started
-		f.Recall()
-		const why = ": who may connect has changed: open another stream\n\n"
+		f.Leave(t.Context())
+		const why = ": the gateway is closing\n\n"
 		if !idle.over() || !strings.HasSuffix(idle.String(), why) {
 			t.Errorf("over %v: %s", idle.over(), idle)
 		}

@@ -87,7 +87,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 				more = g.finishLost(ctx)
 			}
 			if g.wait(ctx, more) {
-				g.end()
+				g.end(ctx)
 				return
 			}
 		}
@@ -97,7 +97,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		case errors.Is(err, session.ErrUnavailable):
 			r = reading{more: later()}
 		case err != nil:
-			g.end() // the session or its client is gone, or the stream was dropped
+			g.end(ctx) // the session or its client is gone, or the stream was dropped
 			return
 		}
 	}

@@ -16,9 +16,8 @@ type Way struct {
 	// Lists is Handler for what the gateway reads for itself. It also answers, from its
 	// caches, after the pipeline has ended.
 	Lists mcp.Handler
-	// Callers identifies how mcp.Callers were authenticated: a caller of one Way is valid
-	// on another with the same Callers. Values are compared with ==.
-	Callers any
+	// Holds reports whether a caller of an earlier Way is still good on this one.
+	Holds func(context.Context, *mcp.Caller) bool
 }
 
 // Switch is an mcp.Handler that passes calls to the current Way.
@@ -48,7 +47,7 @@ func (s *Switch) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return reply, err
 		}
 		next := s.now.Load()
-		if next == way || next.Callers != way.Callers {
+		if next == way || !next.Holds(ctx, &c.Caller) {
 			return nil, err
 		}
 		way = next

@@ -28,9 +28,9 @@ type way struct {
 	params []mcp.Raw // of the listen calls
 }
 
-func newWay(callers any, secret string, tools ...string) *way {
+func newWay(holds bool, secret string, tools ...string) *way {
 	w := &way{tools: tools, secret: secret, over: make(chan struct{})}
-	w.Way = &Way{Handler: w, Lists: w, Callers: callers}
+	w.Way = &Way{Handler: w, Lists: w, Holds: func(context.Context, *mcp.Caller) bool { return holds }}
 	return w
 }
 
@@ -75,7 +75,7 @@ func (w *way) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 func TestListenersAreHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := newWay(1, "old-secret", "a")
+		first := newWay(true, "old-secret", "a")
 		first.grants = []string{"x:1", "x:2"}
 		s := New(first.Way)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -117,11 +117,11 @@ func TestListenersAreHandedOver(t *testing.T) {
 			t.Fatalf("at first (-want +got):\n%s", diff)
 		}
 		changed := mcp.NoteToolsListChanged + " {}"
-		now := next(first, newWay(1, "old-secret", "a"))
+		now := next(first, newWay(true, "old-secret", "a"))
 		if diff := cmp.Diff(map[string][]string{}, take()); diff != "" {
 			t.Errorf("nothing looks different (-want +got):\n%s", diff)
 		}
-		second := newWay(1, "new-secret", "a")
+		second := newWay(true, "new-secret", "a")
 		second.grants = []string{"x:2"}
 		now = next(now, second)
 		updated := mcp.NoteResourceUpdated + ` {"uri":"x:2"}`
@@ -133,11 +133,11 @@ func TestListenersAreHandedOver(t *testing.T) {
 				t.Errorf("asked for %s, want what was acknowledged: %s", params, want)
 			}
 		}
-		now = next(now, newWay(1, "new-secret", "a", "b"))
+		now = next(now, newWay(true, "new-secret", "a", "b"))
 		if diff := cmp.Diff(map[string][]string{"ann": {changed}, "bob": {changed}}, take()); diff != "" {
 			t.Errorf("one tool more (-want +got):\n%s", diff)
 		}
-		third := newWay(1, "new-secret", "a", "b")
+		third := newWay(true, "new-secret", "a", "b")
 		third.skills = []mcp.Item{{Name: "s", Raw: mcp.Raw(`{"name":"s"}`)}}
 		next(now, third)
 		changed = mcp.NoteSkillsListChanged + " {}"
@@ -149,10 +149,10 @@ func TestListenersAreHandedOver(t *testing.T) {
 	})
 }
 
-// TestListenersComeBack: if the new Way authenticates callers differently, nobody keeps an
+// TestListenersComeBack: a caller who is no longer good on the new Way does not keep an
 // old identity.
 func TestListenersComeBack(t *testing.T) {
-	first := newWay(1, "", "a")
+	first := newWay(true, "", "a")
 	s := New(first.Way)
 	ended := make(chan string, 1)
 	acked := make(chan struct{}, 1)
@@ -161,7 +161,7 @@ func TestListenersComeBack(t *testing.T) {
 		ended <- fmt.Sprintf("%s %v", reply.Result, err)
 	}()
 	<-acked
-	s.Set(newWay(2, "", "a").Way)
+	s.Set(newWay(false, "", "a").Way)
 	close(first.over)
 	if got := <-ended; got != "{} <nil>" {
 		t.Errorf("got %s", got)
@@ -170,7 +170,7 @@ func TestListenersComeBack(t *testing.T) {
 
 // TestLastWayEnds: when the gateway ends, the call ends as its Way ends it.
 func TestLastWayEnds(t *testing.T) {
-	w := newWay(1, "", "a")
+	w := newWay(true, "", "a")
 	close(w.over)
 	reply, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Notify: func(mcp.Event) {}})
 	if err != nil || string(reply.Result) != `{"over":true}` {
@@ -180,7 +180,7 @@ func TestLastWayEnds(t *testing.T) {
 
 func TestCallsThatCameTooLate(t *testing.T) {
 	for executed, again := range map[string]bool{"no": true, "unknown": false} {
-		old, now := newWay(1, "", "a"), newWay(1, "", "a")
+		old, now := newWay(true, "", "a"), newWay(true, "", "a")
 		s := New(old.Way)
 		old.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			s.Set(now.Way) // while the call is on its way
@@ -192,7 +192,7 @@ func TestCallsThatCameTooLate(t *testing.T) {
 			t.Errorf("executed %q: got %v", executed, err)
 		}
 	}
-	old, others := newWay(1, "", "a"), newWay(2, "", "a")
+	old, others := newWay(true, "", "a"), newWay(false, "", "a")
 	s := New(old.Way)
 	old.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		s.Set(others.Way)
@@ -202,7 +202,7 @@ func TestCallsThatCameTooLate(t *testing.T) {
 	if _, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
 		t.Error("a call is made again where its caller may not be known any more")
 	}
-	w := newWay(1, "", "a")
+	w := newWay(true, "", "a")
 	close(w.over)
 	if _, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
 		t.Error("the only way that there is was tried again")
@@ -213,10 +213,10 @@ func TestCallsThatCameTooLate(t *testing.T) {
 // asked, is subscribed at the server that took its place. Other reasons are passed on.
 func TestSubscribeAtAClosedServer(t *testing.T) {
 	for reason, again := range map[failure.Name]bool{failure.UpstreamClosing: true, failure.UpstreamDown: false} {
-		now := newWay(1, "", "a")
+		now := newWay(true, "", "a")
 		now.grants = []string{"x:1"}
 		var s *Switch
-		s = New(&Way{Callers: 1, Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		s = New(&Way{Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			s.Set(now.Way) // while the call is on its way
 			c.Notify(mcp.Event{
 				Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", mcp.Raw("{}")),

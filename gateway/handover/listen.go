@@ -20,9 +20,9 @@ type listening struct {
 	acked *mcp.Filter // the filter acknowledged to the client, nil before
 }
 
-// listen answers subscriptions/listen until the client or the last Way ends it. If a new
-// Way authenticates callers differently (Way.Callers), the call ends normally: the client
-// listens again and authenticates anew.
+// listen answers subscriptions/listen until the client or the last Way ends it. If its caller is
+// no longer good on a new Way, the call ends normally: the client listens again and authenticates
+// anew.
 func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply, error) {
 	l := &listening{call: c}
 	var before *Way
@@ -32,7 +32,7 @@ func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply,
 		if ctx.Err() != nil || next == way {
 			return reply, err
 		}
-		if next.Callers != way.Callers {
+		if !next.Holds(ctx, &c.Caller) {
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		}
 		if l.acked != nil {

@@ -4,6 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -88,4 +92,98 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 func CallerFrom(ctx context.Context) (c Caller, ok bool) {
 	c, ok = ctx.Value(callerKey{}).(Caller)
 	return c, ok
+}
+
+const (
+	// askEvery is how often Lasting asks for all that lasts.
+	askEvery = time.Minute
+	// askers is how many credentials Lasting asks for at a time.
+	askers = 16
+)
+
+// ErrOver is the cause with which a context of Lasting ends.
+var ErrOver = fmt.Errorf("what its caller came with is not good any more: %w", context.Canceled)
+
+// Lasting is the register of what outlives its request: streams, calls that wait, what operators
+// follow. Each ends with the credential with which it began. It is safe for concurrent use.
+type Lasting struct {
+	holds func(context.Context, *Caller) bool
+
+	mu  sync.Mutex // guards all
+	all map[*lasting]struct{}
+}
+
+type lasting struct {
+	holds func(context.Context) bool
+	end   context.CancelCauseFunc
+}
+
+// NewLasting returns an empty register. holds reports whether a caller's credential is still good; if
+// it is nil, each is until it expires.
+func NewLasting(holds func(context.Context, *Caller) bool) *Lasting {
+	if holds == nil {
+		holds = func(context.Context, *Caller) bool { return true }
+	}
+	return &Lasting{holds: holds, all: make(map[*lasting]struct{})}
+}
+
+// While returns a context that ends with the credential of a caller, with the cause ErrOver. The
+// caller must not change until end is called.
+func (l *Lasting) While(ctx context.Context, c *Caller) (_ context.Context, end context.CancelFunc) {
+	expire := context.CancelFunc(func() {})
+	if !c.Expires.IsZero() {
+		ctx, expire = context.WithDeadlineCause(ctx, c.Expires, ErrOver)
+	}
+	ctx, leave := l.WhileIt(ctx, func(ctx context.Context) bool { return l.holds(ctx, c) })
+	return ctx, func() {
+		leave()
+		expire()
+	}
+}
+
+// WhileIt is While for what is no Caller's.
+func (l *Lasting) WhileIt(ctx context.Context, holds func(context.Context) bool) (_ context.Context, end context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	one := &lasting{holds, cancel}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[one] = struct{}{}
+	return ctx, func() {
+		cancel(nil)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.all, one)
+	}
+}
+
+// Ask ends everything whose credential is not good any more.
+func (l *Lasting) Ask(ctx context.Context) {
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.all))
+	l.mu.Unlock()
+	var asking sync.WaitGroup
+	for i := range min(askers, len(all)) {
+		asking.Go(func() {
+			for ; i < len(all); i += askers {
+				if !all[i].holds(ctx) {
+					all[i].end(ErrOver)
+				}
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// Run asks again and again, until ctx ends.
+func (l *Lasting) Run(ctx context.Context) error {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			l.Ask(ctx)
+		}
+	}
 }

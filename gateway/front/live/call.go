@@ -15,7 +15,6 @@ var (
 	ErrEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
 	ErrClosing   = fmt.Errorf("front: the gateway is closing: %w", context.Canceled)
 	ErrMoved     = fmt.Errorf("front: another replica owns its session: %w", context.Canceled)
-	ErrExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
 // ErrLeaving means that no call begins in a session that is being given up.
@@ -94,18 +93,5 @@ func (s *Session) cancelAll(why error) (count int) {
 	return len(s.calls)
 }
 
-// The identity of a caller was proven when the request came. What outlives that proof ends
-// with it, so that a user who lost access hears nothing more. A running call is brought to its
-// end.
-
 // Expired reports whether a caller's proof has expired.
 func Expired(c mcp.Caller) bool { return !c.Expires.IsZero() && !time.Now().Before(c.Expires) }
-
-// WhileGood returns a context that ends when a caller's proof expires (Caller.Expires), with the
-// cause ErrExpired. It takes no Caller: a copy would be kept on the stack of each stream.
-func WhileGood(ctx context.Context, expires time.Time) (context.Context, context.CancelFunc) {
-	if expires.IsZero() {
-		return ctx, func() {}
-	}
-	return context.WithDeadlineCause(ctx, expires, ErrExpired)
-}

@@ -21,7 +21,7 @@ type Stream struct {
 	over chan struct{}
 }
 
-// Over is closed when the stream must end: another one takes its place, or it is recalled.
+// Over is closed when the stream must end: another one takes its place, or its session is given up.
 func (st *Stream) Over() <-chan struct{} { return st.over }
 
 // OpenPlain directs events to a stream of HTTP+SSE.

@@ -95,20 +95,22 @@ func (n *listener) hear(ctx context.Context, call *mcp.Call, e mcp.Event) {
 }
 
 // run listens until ctx ends, and again whenever the call is lost. When the caller's proof
-// expires, it continues with a newer proof of the session's user, if there is one.
+// expires or is withdrawn, it continues with a newer proof of the session's user, if there is one.
 func (n *listener) run(ctx context.Context, call *mcp.Call) {
 	defer n.ended.Store(true)
+	over := false
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		if call = n.session.renewed(call); call == nil {
+		if call = n.session.renewed(call, over); call == nil {
 			return
 		}
 		start := time.Now()
-		err := n.session.listenOnce(ctx, call)
+		var err error
+		err, over = n.session.listenOnce(ctx, call)
 		n.settle(cmp.Or(err, errUnconfirmed))
 		if ctx.Err() != nil || n.session.gone.Err() != nil || mcp.HasCode(err, mcp.CodeMethodNotFound) {
 			return // there is nothing to listen to
 		}
-		if Expired(call.Caller) {
+		if over {
 			continue
 		}
 		if time.Since(start) > lastRetry {
@@ -124,39 +126,40 @@ func (n *listener) run(ctx context.Context, call *mcp.Call) {
 	}
 }
 
-// listenOnce listens until the caller's proof expires.
-func (s *Session) listenOnce(ctx context.Context, call *mcp.Call) error {
-	ctx, end := onBehalf(ctx, call)
+// listenOnce listens until the caller's proof is over.
+func (s *Session) listenOnce(ctx context.Context, call *mcp.Call) (err error, over bool) {
+	ctx, end := s.onBehalf(ctx, call)
 	defer end()
-	_, err := s.deps.Handler.Handle(ctx, call)
-	return err
+	_, err = s.deps.Handler.Handle(ctx, call)
+	return err, context.Cause(ctx) == mcp.ErrOver
 }
 
 // onBehalf is apart from listenOnce, as renewed is from run, for the stack of a listener is
 // kept for as long as it listens, and there are many.
 //
 //go:noinline
-func onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.CancelFunc) {
-	return WhileGood(mcp.WithCaller(ctx, call.Caller), call.Caller.Expires)
+func (s *Session) onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.CancelFunc) {
+	return s.deps.Lasting.While(mcp.WithCaller(ctx, call.Caller), &call.Caller)
 }
 
 // renewed returns the call with a valid proof of the caller: that of the newest token. There
-// is one, since a request started the listener. It returns nil if even that proof has expired;
-// what comes until there is a newer one is missed.
+// is one, since a request started the listener. It returns nil if even that proof is over; what
+// comes until there is a newer one is missed.
 //
 //go:noinline
-func (s *Session) renewed(call *mcp.Call) *mcp.Call {
-	if !Expired(call.Caller) {
+func (s *Session) renewed(call *mcp.Call, over bool) *mcp.Call {
+	if !over && !Expired(call.Caller) {
 		return call
 	}
-	call = call.Clone()
+	next := call.Clone()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call.Caller = *s.caller
-	if s.missedSome = Expired(call.Caller); s.missedSome {
+	next.Caller = *s.caller
+	newer := !next.Caller.Expires.Equal(call.Caller.Expires)
+	if s.missedSome = Expired(next.Caller) || over && !newer; s.missedSome {
 		return nil
 	}
-	return call
+	return next
 }
 
 // missed reports, once, whether something may have been missed.

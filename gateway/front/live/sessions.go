@@ -29,6 +29,8 @@ type Deps struct {
 	Done  func()
 	// Running is the group that Begin adds to.
 	Running *sync.WaitGroup
+	// Lasting ends what runs on behalf of a caller with the caller's credential.
+	Lasting *mcp.Lasting
 	// Draining ends when nothing long-lived may begin any more.
 	Draining context.Context
 	// Resumed is told the result of an attempt to resume a GET stream.
@@ -150,15 +152,6 @@ func (a *Sessions) release(key string, why error) (stopListening func()) {
 	s.end()
 	s.cancelAll(why)
 	return s.stopListening
-}
-
-// Recall ends the GET streams of all sessions, and their listeners, in good order. The clients
-// come back and authenticate again.
-func (a *Sessions) Recall() {
-	for _, s := range a.list() {
-		s.stopListening()
-		s.endStreams()
-	}
 }
 
 // leavers is how many sessions Leave gives up at a time.
