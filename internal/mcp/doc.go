@@ -5,5 +5,5 @@
 // so data flows one way only.
 //
 // It owns the vocabulary: methods, error codes, names, the caller. It leaves the notation on
-// the wire to mcp/wire. It does no I/O and starts no goroutines.
+// the wire to mcp/wire. It does no I/O and starts no goroutines that outlive a call of it.
 package mcp
