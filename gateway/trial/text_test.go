@@ -6,10 +6,38 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
+
+// TestHints: what is probably not meant is told of servers that answer.
+func TestHints(t *testing.T) {
+	for _, tt := range []struct {
+		state        catalog.State
+		transport    string
+		capabilities string
+		want         string
+	}{
+		{catalog.StateUp, "streamable http", `{"resources":{}}`, noTools},
+		{catalog.StateUp, "streamable http", `{"tools":null}`, noTools},
+		{catalog.StateUp, "streamable http", `{"tools":{}}`, ""},
+		{catalog.StateUp, "streamable http", ``, ""},
+		{catalog.StateDown, "streamable http", `{}`, ""},
+		{catalog.StateUp, upstream.TransportSkills, `{}`, noSkills},
+	} {
+		status := upstream.Status{Transport: tt.transport}
+		if tt.capabilities != "" {
+			status.Capabilities = mcp.Raw(tt.capabilities)
+		}
+		seen := Seen{Servers: []Server{{Status: status, Listed: catalog.UpstreamView{Name: "crm", State: tt.state}}}}
+		if got := seen.reports()[0].Hint; got != tt.want {
+			t.Errorf("%+v: got %q", tt, got)
+		}
+	}
+}
 
 // TestBlindlyReachesNoHostServices: who may not configure servers cannot have the gateway ask the
 // services of its own host or cloud, unless that server is configured.

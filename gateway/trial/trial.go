@@ -138,6 +138,9 @@ func Skills(ctx context.Context, cfg config.Config) (reports []Report, err error
 // noSkills is the hint for a skill directory without any skills.
 const noSkills = "no directory in it, or below, is a skill: one is named like the skill and has a " + mcp.SkillFile
 
+// noTools is the hint for a server that declares no tools.
+const noTools = "it declares no tools, so nobody asks it for any: a server that has tools declares the capability tools"
+
 // reports combines what the catalog and the upstreams know.
 func (s Seen) reports() []Report {
 	reports := make([]Report, len(s.Servers))
@@ -161,8 +164,14 @@ func (s Seen) reports() []Report {
 		if view.State == catalog.StateConnecting {
 			r.Error = config.Late(server.Config)
 		}
-		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
-			r.Hint = noSkills
+		switch {
+		case view.State != catalog.StateUp:
+		case status.Transport == upstream.TransportSkills:
+			if r.Skills == 0 {
+				r.Hint = noSkills
+			}
+		case status.Capabilities != nil && status.Capabilities.At("tools").IsNull():
+			r.Hint = noTools
 		}
 		reports[i] = r
 	}
