@@ -31,7 +31,7 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
 	g.decided(c, target, Decision{Effect: Allow})
-	inner := bare(c)
+	inner := g.bare(c)
 	inner.Target = target
 	if !target.Template || !g.policy.onURIs && c.Caller.View == "" {
 		return next.Handle(ctx, inner)

@@ -93,16 +93,20 @@ func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// bare copies a call without the fields that only the guard may set.
-func bare(c *mcp.Call) *mcp.Call {
+// bare copies a call without the fields that only the guard may set. Of a directory, its caller sees
+// what lists show.
+func (g *Guard) bare(c *mcp.Call) *mcp.Call {
 	inner := c.Clone()
-	inner.Target, inner.Visible, inner.VisibleSkills = mcp.Target{}, nil, nil
+	inner.Target, inner.Visible, inner.VisibleSkills, inner.Sees = mcp.Target{}, nil, nil, nil
+	if c.Method == mcp.MethodDirectoryRead && !g.policy.openTo(&c.Caller) {
+		inner.Sees = func(target mcp.Target) bool { return g.policy.Visible(&c.Caller, target) }
+	}
 	return inner
 }
 
 // withVisible copies a call, and says of which upstreams its caller may know.
 func (g *Guard) withVisible(c *mcp.Call) *mcp.Call {
-	inner := bare(c)
+	inner := g.bare(c)
 	inner.Visible, inner.VisibleSkills = g.policy.upstreams(&c.Caller), g.policy.upstreams(&c.Caller, mcp.KindSkills)
 	return inner
 }
@@ -218,7 +222,7 @@ func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision, explained ..
 func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
 	_, byURI := mcp.SkillKey(c.Params)
 	if c.Method == mcp.MethodDirectoryRead || byURI {
-		inner := bare(c)
+		inner := g.bare(c)
 		inner.Target = target
 		return next.Handle(ctx, inner)
 	}
@@ -246,7 +250,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 	}
 	g.metrics.unknown.Inc()
 	c.Verdict.Decided(mcp.Verdict{Effect: "unknown"})
-	inner := bare(c)
+	inner := g.bare(c)
 	inner.Target = mcp.Target{Kind: kindOf(c)}
 	if mcp.IsTaskMethod(c.Method) {
 		inner.Visible = g.policy.upstreams(&c.Caller)

@@ -59,7 +59,7 @@ func newViews(p *Policy) (*views, error) {
 
 // list filters the answer of a list method.
 func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	inner := bare(c)
+	inner := g.bare(c)
 	inner.Visible = g.policy.upstreams(&c.Caller) // says whom to ask on the caller's behalf
 	reply, err := next.Handle(ctx, inner)
 	if err != nil || reply == nil || reply.List == nil || g.policy.openTo(&c.Caller) {

@@ -46,6 +46,12 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, unknown
 	}
 	d := newDirectory(s.naming.uri(to.native))
+	uris := c.view(call).uris
+	d.sees = func(uri string) bool {
+		_, native, ok := uris.find(uri)
+		of, certain := state.skillOf(native)
+		return call.Sees == nil || ok && certain && of != "" && call.Sees(s.naming.file(of, native))
+	}
 	if e := list.entries[at]; e.skill.complete {
 		files, _ := e.item.Raw.Member("resources")
 		files.Elements(d.add)
@@ -67,7 +73,8 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 
 // directory collects the direct children of a directory, by name, from files at any depth.
 type directory struct {
-	inside   string // the prefix of the public URIs of the files in it
+	inside   string                // the prefix of the public URIs of the files in it
+	sees     func(uri string) bool // whether the caller may know of a file; nil for all
 	children map[string]child
 }
 
@@ -85,7 +92,7 @@ func (d directory) add(file mcp.Raw) bool {
 	uri, _ := file.Member("uri")
 	rest, ok := strings.CutPrefix(uri.Text(), d.inside)
 	name, _, deeper := strings.Cut(rest, "/")
-	if !ok || name == "" {
+	if !ok || name == "" || d.sees != nil && !d.sees(uri.Text()) {
 		return true
 	}
 	if deeper {

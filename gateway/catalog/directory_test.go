@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -45,4 +46,26 @@ func TestADirectoryOfAServer(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
+}
+
+// TestADirectoryOfWhatIsDenied: a directory without a file that its caller may know of does not exist.
+func TestADirectoryOfWhatIsDenied(t *testing.T) {
+	c := start(t, Source{Upstream: skilled("crm", skillRecord("a", "f.md", "x/b/SKILL.md"), skillRecord("a/x/b"))})
+	whole, outer := directoryCall(t, c, "skill://crm/a"), directoryCall(t, c, "skill://crm/a/x")
+	names := func(call *mcp.Call) (all []string) {
+		do(t, c, call).Result.At("resources").Elements(func(r mcp.Raw) bool {
+			all = append(all, r.At("name").Text())
+			return true
+		})
+		return all
+	}
+	if got := names(whole); !slices.Equal(got, []string{"SKILL.md", "f.md", "x"}) {
+		t.Errorf("without a policy: %q", got)
+	}
+	denied := func(target mcp.Target) bool { return target.Name != "a/x/b" }
+	whole.Sees, outer.Sees = denied, denied
+	if got := names(whole); !slices.Equal(got, []string{"SKILL.md", "f.md"}) {
+		t.Errorf("with one: %q", got)
+	}
+	refused(t, c, outer, mcp.CodeInvalidParams)
 }

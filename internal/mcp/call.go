@@ -29,6 +29,9 @@ type Call struct {
 	// VisibleSkills is Visible for skills: whether the caller may know of some of an upstream.
 	// Policy sets it for server/discover and subscriptions/listen.
 	VisibleSkills func(upstream string) bool
+	// Sees reports whether the caller may know of something. Policy sets it for
+	// resources/directory/read; nil means everything.
+	Sees func(Target) bool
 	// Preface is, for server/discover, a text of the gateway itself that the instructions have
 	// to contain.
 	Preface string

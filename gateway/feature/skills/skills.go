@@ -36,7 +36,11 @@ func Middleware(sight Sight) mcp.Middleware {
 			s := shaper{ctx: ctx, call: c, sight: sight, short: mcp.DeclaresSkills(c.Caps)}
 			switch {
 			case reply.Result != nil && c.Method == mcp.MethodDirectoryRead:
-				return &mcp.Reply{Result: s.files(reply.Result, "resources"), Release: reply.Release}, nil
+				result := s.files(reply.Result, "resources")
+				if s.trimmed && string(result.At("resources")) == "[]" { // as if it did not exist
+					return nil, mcp.ErrUnknown(c.Method, c.Name)
+				}
+				return &mcp.Reply{Result: result, Release: reply.Release}, nil
 			case reply.List != nil:
 				return &mcp.Reply{List: s.list(reply.List)}, nil
 			case reply.Result != nil:

@@ -124,6 +124,10 @@ func TestFilesThatAreHidden(t *testing.T) {
 			t.Errorf("H/209 %s %s: got %s, %v, want %s", tt.method, tt.params, reply.Result, err, tt.want)
 		}
 	}
+	hidden := &mcp.Reply{Result: mcp.Raw(`{"resources":[{"uri":"skill://pb/a/secret"}]}`)}
+	if reply, err := answer(t, sight, &mcp.Call{Method: mcp.MethodDirectoryRead, Name: "x", Params: mcp.Raw(`{"uri":"x"}`)}, hidden); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+		t.Errorf("a directory of hidden files: got %+v, %v", reply, err)
+	}
 	list := &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(`{"resources":` + files + `}`)}}}
 	reply, err := answer(t, sight, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: list})
 	if err != nil || string(reply.List.Items[0].Raw) != `{"resources":`+less+`}` || !reply.List.Private {
