@@ -73,11 +73,11 @@ type Judgement struct {
 type Auth struct {
 	cfg       Config
 	log       *slog.Logger
-	asks      bool       // callers have to prove who they are
-	nobody    mcp.Caller // everybody in mode none
-	list      []*issuer  // in the order of the configuration
-	issuers   map[string]*issuer
-	opaque    *introspector // nil without introspection
+	asks      bool               // callers have to prove who they are
+	nobody    mcp.Caller         // everybody in mode none
+	list      []*issuer          // in the order of the configuration
+	issuers   map[string]*issuer // by mcp.Identifier of their URLs
+	opaque    *introspector      // nil without introspection
 	keyring   *keyring
 	local     *local // nil without an authorization server of the gateway itself
 	proofs    *proofs
@@ -147,7 +147,7 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 			return nil, fmt.Errorf("auth: issuers[%d]: %w", i, err)
 		}
 		a.list = append(a.list, iss)
-		a.issuers[c.URL] = iss
+		a.issuers[mcp.Identifier(c.URL)] = iss
 		for _, name := range iss.exact {
 			if !slices.Contains(a.exact, name) {
 				a.exact = append(a.exact, name)

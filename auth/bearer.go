@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -149,7 +148,7 @@ func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
 
 // fits refuses a caller whose token is for other endpoints.
 func (a *Auth) fits(caller mcp.Caller, only []string, view string) *refusal {
-	if only != nil && !slices.Contains(only, a.at.Load().places[view].resource) {
+	if only != nil && !mcp.HasIdentifier(only, a.at.Load().places[view].resource) {
 		text := "the token is for another audience"
 		if caller.Issuer == mcp.KeyIssuer {
 			text = "the key is for other endpoints"
@@ -190,7 +189,7 @@ func (a *Auth) verify(r *http.Request, token string, d digest) (identity, *refus
 			iss = &issuer{keys: a.local.keys}
 			break
 		}
-		if iss = a.issuers[name]; iss == nil && a.cfg.Server.Enabled && name == a.cfg.Server.Issuer {
+		if iss = a.issuers[mcp.Identifier(name)]; iss == nil && a.cfg.Server.Enabled && name == a.cfg.Server.Issuer {
 			return identity{}, badToken("the token is of the gateway's own authorization server, which does not run here", nil)
 		}
 		if iss == nil {

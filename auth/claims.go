@@ -65,7 +65,7 @@ func newRules(cfg Config, iss Issuer, at *atomic.Pointer[endpoints]) rules {
 // judge reads the claims and refuses those of a token that is not from this issuer or not for
 // this gateway.
 func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
-	if iss, ok := member(claims, "iss"); !ok || iss != r.URL {
+	if iss, ok := member(claims, "iss"); !ok || !mcp.SameIdentifier(iss, r.URL) {
 		return identity{}, otherIssuer(claims)
 	}
 	only, ref := r.checkAudience(claims)
@@ -143,9 +143,9 @@ func (r *rules) checkAudience(claims mcp.Raw) (only []string, _ *refusal) {
 	}
 	for _, aud := range audiences {
 		switch {
-		case slices.Contains(r.Audiences, aud):
+		case mcp.HasIdentifier(r.Audiences, aud):
 			whole = true
-		case slices.Contains(views, aud):
+		case mcp.HasIdentifier(views, aud):
 			only = append(only, aud)
 		default:
 			others = true

@@ -55,6 +55,27 @@ func TestH_018_issuer(t *testing.T) {
 	}
 }
 
+// TestRootSlash: an issuer and an audience without a path are the same with a slash and without.
+func TestRootSlash(t *testing.T) {
+	for _, path := range []string{"", "/"} {
+		issuer := newIssuer(t, mcptest.IssuerOptions{Path: path})
+		origin := strings.TrimSuffix(issuer.URL, "/")
+		for _, audience := range []string{"https://gateway.example", "https://gateway.example/"} {
+			g := newGate(t, func(c *auth.Config) { c.Issuers[0].Audiences = []string{audience} }, issuer)
+			for _, slash := range []string{"", "/"} {
+				a := g.bearer(issuer.Token(claims{"iss": origin + slash, "aud": "https://gateway.example" + slash}))
+				if a.expect(t, 200); a.caller.Issuer != issuer.URL {
+					t.Errorf("the caller's issuer is %s", a.caller.Issuer)
+				}
+			}
+			for _, other := range []string{"//", "/?", "/mcp", "?/"} {
+				g.bearer(issuer.Token(claims{"iss": origin + other, "aud": audience})).expect(t, 401, invalidToken)
+				g.bearer(issuer.Token(claims{"aud": "https://gateway.example" + other})).expect(t, 401, invalidToken)
+			}
+		}
+	}
+}
+
 // H/19: two issuers with the same subject have two users, and the key of one verifies
 // nothing of the other (P9/221).
 func TestH_019_twoIssuers(t *testing.T) {

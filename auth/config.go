@@ -83,11 +83,11 @@ func (c Config) SameButKeys(other Config) bool {
 
 // Issuer is an authorization server whose tokens are accepted.
 type Issuer struct {
-	// URL is the issuer identifier, exactly as tokens have it in iss: https, or http on a
-	// loopback address.
+	// URL is the issuer identifier as tokens have it in iss: https, or http on a loopback address.
+	// Identifiers are compared byte for byte, but an empty path and "/" are one.
 	URL string `yaml:"url"`
-	// Audiences are the accepted values of aud, compared byte for byte; a token needs one of
-	// them. Default: the gateway's public_url.
+	// Audiences are the accepted values of aud, compared likewise; a token needs one of them.
+	// Default: the gateway's public_url.
 	Audiences []string `yaml:"audiences"`
 	// Claims names the claims that are read.
 	Claims Claims `yaml:"claims"`
@@ -199,7 +199,7 @@ func (c Config) forClients() []string {
 // Accepted are the issuer and audiences of a token that is accepted.
 type Accepted struct {
 	Issuer    string
-	Audiences []string // one of them, byte for byte
+	Audiences []string // one of them
 }
 
 // Accepted returns the audiences of each issuer, to show them to people. It is empty in mode

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
@@ -61,10 +62,10 @@ func (c Config) Validate() error {
 	for i, iss := range c.Issuers {
 		path := fmt.Sprintf("issuers[%d]", i)
 		found.At(path, iss.check()...)
-		if first, taken := urls[iss.URL]; taken {
+		if first, taken := urls[mcp.Identifier(iss.URL)]; taken {
 			found.Add("%s: url: issuers[%d] is the same", path, first)
 		} else {
-			urls[iss.URL] = i
+			urls[mcp.Identifier(iss.URL)] = i
 		}
 		switch {
 		case iss.Introspection == nil:

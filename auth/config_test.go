@@ -119,7 +119,7 @@ func TestValidate(t *testing.T) {
 			Mode: "oauth", RequiredScopes: []string{"mcp"}, ScopesSupported: []string{"api://a-b/mcp"},
 			ImpliedScopes: map[string][]string{"mcp:all": {"mcp", "mcp:read"}}, Leeway: new(time.Second), MaxStale: time.Hour,
 			Issuers: []auth.Issuer{
-				{URL: good + "/", Audiences: []string{"a", "b"}, Algorithms: []string{"ES256"}, RequireTyp: []string{"at+jwt"}, Introspection: &secret},
+				{URL: good + "/other", Audiences: []string{"a", "b"}, Algorithms: []string{"ES256"}, RequireTyp: []string{"at+jwt"}, Introspection: &secret},
 				{URL: good, JWKSURL: "https://keys.example.com/jwks?a=b", AllowedClients: []string{"x"}, MaxTokenLifetime: time.Hour},
 				{URL: "http://127.0.0.1:9000/realm"},
 			}}, nil},
@@ -137,7 +137,7 @@ func TestValidate(t *testing.T) {
 		{"credentials are not shown", issuer(func(i *auth.Issuer) { i.URL = "https://u:pw@login.example.com" }), []string{"url: login.example.com: take out user"}},
 		{"a query", issuer(func(i *auth.Issuer) { i.URL = good + "?" }), []string{"an issuer has no query"}},
 		{"a fragment", issuer(func(i *auth.Issuer) { i.URL = good + "#" }), []string{"fragment"}},
-		{"twice", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}, {URL: good}}}, []string{"issuers[1]: url: issuers[0] is the same"}},
+		{"twice", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}, {URL: good + "/"}}}, []string{"issuers[1]: url: issuers[0] is the same"}},
 		{"keys in the clear", issuer(func(i *auth.Issuer) { i.JWKSURL = "http://keys.example.com" }), []string{"issuers[0]: jwks_url: "}},
 		{"an empty audience", issuer(func(i *auth.Issuer) { i.Audiences = []string{""} }), []string{"issuers[0]: audiences: "}},
 		{"no client at all", issuer(func(i *auth.Issuer) { i.AllowedClients = []string{} }), []string{"issuers[0]: allowed_clients: is empty"}},

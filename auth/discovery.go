@@ -76,7 +76,7 @@ func ownDocument(body []byte, issuer string, read ...string) (mcp.Raw, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the metadata cannot be read: %w", err)
 	}
-	if name, _ := member(doc, "issuer"); name != issuer {
+	if name, _ := member(doc, "issuer"); !mcp.SameIdentifier(name, issuer) {
 		return nil, fmt.Errorf("the metadata are of another issuer: %.100q", name)
 	}
 	return doc, nil

@@ -50,7 +50,7 @@ func TestH_033_metadata(t *testing.T) {
 		reason       string
 	}{
 		{"another issuer", "issuer", "https://login.example.com", "of another issuer"},
-		{"a slash more", "issuer", inside.URL + "/", "of another issuer"},
+		{"a path", "issuer", inside.URL + "//", "of another issuer"},
 		{"no issuer", "issuer", nil, "of another issuer"},
 		{"keys on http", "jwks_uri", "http://login.example.com/jwks", "not a URL that may be asked"},
 		{"keys on a loopback address", "jwks_uri", inside.URLOf(mcptest.EndpointJWKS), "not allowed"},

@@ -61,7 +61,7 @@ type knownProvider struct {
 
 // Provider reads the metadata of one of the configured issuers, or takes them from the last minutes.
 func (a *Auth) Provider(ctx context.Context, issuer string) (*Provider, error) {
-	iss := a.issuers[issuer]
+	iss := a.issuers[mcp.Identifier(issuer)]
 	if iss == nil {
 		return nil, fmt.Errorf("%.200q is none of auth.issuers", issuer)
 	}
@@ -224,7 +224,7 @@ func (a *Auth) identifyAssertion(ctx context.Context, issuer, token, client, aud
 
 // statement reads a JWT of an issuer that is not an access token.
 func (a *Auth) statement(of, token string) (*issuer, jws, *refusal) {
-	iss := a.issuers[of]
+	iss := a.issuers[mcp.Identifier(of)]
 	if iss == nil || len(token) > maxTokenBytes || formOf(token) != formJWT {
 		return nil, jws{}, badToken("there is no such token", nil)
 	}

@@ -60,7 +60,7 @@ var remedies = map[string]remedy{
 	"the token's claims cannot be read":                       {StepForm, askIssuer},
 	"the token's header has a parameter that is not accepted": {StepForm, askIssuer},
 
-	"the token is from an issuer that is not accepted":                                {StepIssuer, "Compare iss with auth.issuers[].url, letter by letter: a slash at the end matters."},
+	"the token is from an issuer that is not accepted":                                {StepIssuer, "Compare iss with auth.issuers[].url, letter by letter: a slash at the end of a path matters."},
 	"the token's user has signed in where nobody signs in any more":                   {StepIssuer, "auth.server.provider was changed. " + getAnother},
 	"the token is not active":                                                         {StepIssuer, "The issuer says that it is revoked or has ended. " + getAnother},
 	"the token is of the gateway's own authorization server, which does not run here": {StepIssuer, "Only the gateway that runs has the keys of auth.server: ask it with gatehouse auth test --running, or on the page Sign-ins of its console."},

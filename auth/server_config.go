@@ -208,15 +208,14 @@ func (s ServerConfig) check(cfg Config) (found problems.List) {
 	if !s.Enabled {
 		return found
 	}
-	known := func(url string) bool { return slices.Contains(cfg.Servers(), url) }
 	switch {
 	case cfg.Mode != ModeOAuth:
 		found.Add("enabled: there is no use for it in mode none: write mode: oauth")
-	case s.Provider != "" && !known(s.Provider):
+	case s.Provider != "" && !slices.Contains(cfg.Servers(), s.Provider):
 		found.Add("provider: %q is none of auth.issuers where people sign in", s.Provider)
 	case len(cfg.Servers()) == 0:
 		found.Add("provider: people sign in at none of auth.issuers")
-	case s.Issuer != "" && known(s.Issuer):
+	case s.Issuer != "" && mcp.HasIdentifier(cfg.Servers(), s.Issuer):
 		found.Add("issuer: %s is one of auth.issuers already: the gateway's own server needs another identifier", s.Issuer)
 	}
 	found.When(cfg.DPoP == DPoPRequired,

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"net/http"
-	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
@@ -39,7 +38,7 @@ func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
 	}
 	for _, iss := range cfg.Issuers {
 		// A provider whose tokens name another audience knows no resources, and may refuse them.
-		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || slices.Contains(iss.Audiences, publicURL)) {
+		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || mcp.HasIdentifier(iss.Audiences, publicURL)) {
 			f.Resource = publicURL
 		}
 	}

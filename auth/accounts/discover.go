@@ -155,10 +155,10 @@ func (s Server) choose(named []string) (string, error) {
 	switch {
 	case s.Issuer == "" && len(named) > 0:
 		return named[0], nil
-	case s.Issuer != "" && (len(named) == 0 || slices.Contains(named, s.Issuer)):
+	case s.Issuer != "" && (len(named) == 0 || mcp.HasIdentifier(named, s.Issuer)):
 		return s.Issuer, nil
 	case s.Issuer != "": // credentials of one are never used at another
-		return "", problem(fmt.Errorf("its metadata name the authorization servers %.300q, and auth.issuer %q", named, s.Issuer),
+		return "", problem(fmt.Errorf("its metadata name the authorization servers %.300q, and auth.authorization_server %q", named, s.Issuer),
 			"The server has another authorization server than the one that is configured for it")
 	}
 	return "", problem(nil, "The server names no authorization server")
@@ -183,7 +183,7 @@ func authorizationServer(ctx context.Context, by web, issuer string) (mcp.Raw, e
 		if err != nil {
 			return nil, err
 		}
-		if is := doc.At("issuer").Text(); is != issuer { // RFC 8414 §3.3: identical
+		if is := doc.At("issuer").Text(); !mcp.SameIdentifier(is, issuer) { // RFC 8414 §3.3
 			return nil, fmt.Errorf("the metadata at %s are of another issuer: %.200q", hostOf(from), is)
 		}
 		return doc, nil

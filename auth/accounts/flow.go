@@ -177,7 +177,7 @@ func (f *Flow) end(ctx context.Context, server string, answer url.Values, who va
 	}
 	iss := answer["iss"]
 	switch {
-	case len(iss) > 1, len(iss) == 1 && iss[0] != b.Issuer, len(iss) == 0 && b.NamesItself: // RFC 9207 §2.4: whatever else it says
+	case len(iss) > 1, len(iss) == 1 && !mcp.SameIdentifier(iss[0], b.Issuer), len(iss) == 0 && b.NamesItself: // RFC 9207 §2.4: whatever else it says
 		return e, problem(errors.New("iss is not the issuer that was asked"), "The answer is from another authorization server than the one that was asked")
 	case answer.Has("error"):
 		return e, &declinedError{problem(errors.New(codeOf(answer.Get("error"))), "The authorization server has refused the sign-in (%s)", codeOf(answer.Get("error")))}

@@ -81,6 +81,41 @@ func (w *world) endAs(answer url.Values, who vault.Owner, browser string) (ended
 	return w.end(context.Background(), w.server.Name, answer, who, browser, w.find)
 }
 
+// TestRootIssuer: an authorization server without a path is the same one with a slash and without, in the
+// server's metadata, its own, the configuration and its answers. One with a path is not.
+func TestRootIssuer(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		path, configured, named, own, answers string // after the origin
+		bad                                   bool
+	}{
+		"a slash in the server's metadata":   {named: "/"},
+		"a slash in its own":                 {own: "/"},
+		"a slash in the configuration":       {configured: "/"},
+		"a slash in the others":              {named: "/", own: "/", answers: "/"},
+		"a slash in the answer":              {answers: "/"},
+		"a path with a slash":                {path: "/tenant", own: "/", bad: true},
+		"a path with a slash where it is":    {path: "/tenant", answers: "/", bad: true},
+		"a path with a slash, as configured": {path: "/tenant", configured: "/", bad: true},
+	} {
+		w := newWorld(t)
+		w.Issuer = strings.TrimSuffix(w.URL, "/mcp") + tt.path
+		w.SetResource("authorization_servers", []string{w.Issuer + tt.named})
+		w.SetMetadata("issuer", w.Issuer+tt.own)
+		w.SetAnswer("iss", w.Issuer+tt.answers)
+		if tt.configured != "" {
+			w.server.Issuer = w.Issuer + tt.configured
+		}
+		way, err := w.begin(t.Context(), w.server, alice, "browser", "")
+		if err == nil {
+			_, err = w.endAs(w.visit(t, way.URL), alice, "browser")
+		}
+		if (err != nil) != tt.bad {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestFlow: a user signs in; PKCE, resource and the scopes of the challenge are in the requests.
 func TestFlow(t *testing.T) {
 	w := newWorld(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // byAssertion gives an access token for an identity assertion (ID-JAG): the provider says that its
@@ -65,7 +66,7 @@ func (s endpoint) targetOf(asked []string, said string) (string, error) {
 	}
 	target, err := s.target([]string{said})
 	for _, one := range asked {
-		if err == nil && !sameResource(one, target) {
+		if err == nil && !mcp.SameIdentifier(one, target) {
 			err = fail(codeInvalidTarget, "resource is not that of the assertion")
 		}
 	}

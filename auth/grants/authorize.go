@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // maxQuery bounds a request for authorization, in bytes: it has to fit into a cookie.
@@ -107,22 +108,11 @@ func (s *Server) target(resources []string) (string, error) {
 		return "", fail(codeInvalidTarget, "resource: want one")
 	}
 	for at := range *s.resources.Load() {
-		if sameResource(at, resources[0]) {
+		if mcp.SameIdentifier(at, resources[0]) {
 			return at, nil
 		}
 	}
 	return "", fail(codeInvalidTarget, "resource: this is no endpoint of the gateway")
-}
-
-// sameResource compares byte for byte. But a URL without a path may end with / (RFC 3986 §6.2.3):
-// clients in JavaScript cannot write it otherwise.
-func sameResource(a, b string) bool { return a == b || withRoot(a) == withRoot(b) }
-
-func withRoot(resource string) string {
-	if u, err := url.Parse(resource); err == nil && u.Path == "" && u.Host != "" && strings.HasSuffix(resource, u.Host) {
-		return resource + "/"
-	}
-	return resource
 }
 
 // authorize sends the browser to the provider.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 const (
@@ -62,7 +63,7 @@ func (s endpoint) redeem(ctx context.Context, client string, form url.Values) (i
 // what it is for.
 func sameTarget(form url.Values, g grant) error {
 	for _, resource := range form["resource"] {
-		if !sameResource(resource, g.Resource) {
+		if !mcp.SameIdentifier(resource, g.Resource) {
 			return fail(codeInvalidTarget, "resource is not that of the request for authorization")
 		}
 	}

@@ -126,7 +126,7 @@ func (s *Server) newFlow(cfg auth.Config) *signin.Flow {
 	}
 	for _, iss := range cfg.Issuers {
 		// A provider whose tokens name another audience knows no resources, and may refuse them.
-		if iss.URL == f.Issuer && slices.Contains(iss.Audiences, s.deps.PublicURL) {
+		if iss.URL == f.Issuer && mcp.HasIdentifier(iss.Audiences, s.deps.PublicURL) {
 			f.Resource = s.deps.PublicURL
 		}
 	}

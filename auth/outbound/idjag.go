@@ -104,7 +104,7 @@ func (c *Credentials) checkAssertion(a answer, subject string, now time.Time) er
 		return errors.New("it is no JWT of the type " + jagTyp)
 	}
 	audiences, ok := audiencesOf(a.token)
-	if !ok || len(audiences) != 1 || audiences[0] != c.cfg.AuthorizationServer {
+	if !ok || len(audiences) != 1 || !mcp.SameIdentifier(audiences[0], c.cfg.AuthorizationServer) {
 		return fmt.Errorf("it is for %q: want %q alone", printable(strings.Join(audiences, " ")), c.cfg.AuthorizationServer)
 	}
 	for _, claim := range []struct{ name, want string }{{"iss", c.cfg.Issuer}, {"client_id", c.cfg.Grant.ClientID}, {"resource", c.resource}} {
@@ -112,7 +112,7 @@ func (c *Credentials) checkAssertion(a answer, subject string, now time.Time) er
 		if claim.name == "resource" && !has { // optional in the stable text
 			continue
 		}
-		if got.Text() != claim.want {
+		if got.Text() != claim.want && (claim.name == "client_id" || !mcp.SameIdentifier(got.Text(), claim.want)) {
 			return fmt.Errorf("its %s is %q: want %q", claim.name, printable(got.Text()), claim.want)
 		}
 	}

@@ -149,7 +149,7 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	}
 	iss := answer.Get("iss")
 	switch {
-	case iss != "" && iss != f.Issuer || iss == "" && at.NamesItself: // RFC 9207 §2.4
+	case iss != "" && !mcp.SameIdentifier(iss, f.Issuer) || iss == "" && at.NamesItself: // RFC 9207 §2.4
 		return SignedIn{}, &RefusedError{"The answer is from another issuer than the one that was asked."}
 	case answer.Get("error") != "":
 		return in, &RefusedError{fmt.Sprintf("The issuer has refused the sign-in: %.200s", cmp.Or(answer.Get("error_description"), answer.Get("error")))}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -186,4 +187,23 @@ func (l *Lasting) Run(ctx context.Context) error {
 			l.Ask(ctx)
 		}
 	}
+}
+
+// Identifier returns the identifier of an issuer or a resource without the path "/": an empty path is the
+// same (RFC 3986 §6.2.3), and clients in JavaScript cannot write it. All else is compared byte for byte.
+func Identifier(id string) string {
+	bare, slash := strings.CutSuffix(id, "/")
+	_, host, hierarchical := strings.Cut(bare, "://")
+	if !slash || !hierarchical || host == "" || strings.ContainsAny(host, "/?#") {
+		return id
+	}
+	return bare
+}
+
+// SameIdentifier reports whether two identifiers are one.
+func SameIdentifier(a, b string) bool { return Identifier(a) == Identifier(b) }
+
+// HasIdentifier reports whether a list of identifiers has one.
+func HasIdentifier(list []string, id string) bool {
+	return slices.ContainsFunc(list, func(one string) bool { return SameIdentifier(one, id) })
 }

@@ -19,7 +19,8 @@ import (
 // server, at the same origin: RFC 9728, RFC 8414, RFC 7591, PKCE, resource, iss. Who is sent to its
 // sign-in page is signed in at once. Close ends it.
 type Accounts struct {
-	// URL is that of the MCP endpoint, Issuer that of the authorization server.
+	// URL is that of the MCP endpoint, Issuer that of the authorization server; it may be changed to the
+	// origin of URL.
 	URL, Issuer string
 	// Inner answers requests with a good token, nil for 200.
 	Inner http.Handler
@@ -112,24 +113,24 @@ func (a *Accounts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.paths = append(a.paths, r.URL.Path)
 	a.mu.Unlock()
-	switch r.URL.Path {
+	switch strings.Replace(r.URL.Path, "/tenant", "", 1) {
 	case "/mcp":
 		a.serveMCP(w, r)
 	case "/.well-known/oauth-protected-resource/mcp":
 		a.describe(w, map[string]any{"resource": a.URL, "authorization_servers": []string{a.Issuer}, "scopes_supported": []string{"read", "write"}}, a.resource)
-	case "/.well-known/oauth-authorization-server/tenant":
+	case "/.well-known/oauth-authorization-server":
 		a.describe(w, map[string]any{
 			"issuer": a.Issuer, "authorization_endpoint": a.Issuer + "/authorize", "token_endpoint": a.Issuer + "/token", "registration_endpoint": a.Issuer + "/register",
 			"revocation_endpoint": a.Issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
 			"token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
 		}, a.metadata)
-	case "/tenant/authorize":
+	case "/authorize":
 		a.authorize(w, r)
-	case "/tenant/token":
+	case "/token":
 		a.token(w, r)
-	case "/tenant/register":
+	case "/register":
 		a.register(w, r)
-	case "/tenant/revoke":
+	case "/revoke":
 		_ = r.ParseForm()
 		a.mu.Lock()
 		delete(a.tokens, r.PostForm.Get("token"))
