@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,6 +54,10 @@ func document(ctx context.Context, client Client, issuer string) ([]byte, error)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("metadata: %w", err)
+		}
+		if !json.Valid(body) { // such as a page for people
+			errs = append(errs, fmt.Errorf("%s has no JSON", at))
+			continue
 		}
 		return body, nil
 	}

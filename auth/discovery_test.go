@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,6 +26,20 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("%d fetches of the second document", n)
 			}
 		})
+	}
+}
+
+// A page for people is no document: the next place is asked.
+func TestPageForPeople(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{Path: "/tenant"})
+	page := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>") }
+	issuer.Break(mcptest.EndpointOpenID, page)
+	newGate(t, nil, issuer).bearer(issuer.Token(nil)).expect(t, 200)
+	issuer.Break(mcptest.EndpointMetadata, page)
+	g := newGate(t, nil, issuer)
+	g.bearer(issuer.Token(nil)).expect(t, 503)
+	if s := g.Status()[0]; !strings.Contains(s.Reason, "has no JSON") {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -123,24 +123,14 @@ func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at stri
 			auth = method
 		}
 	}
-	text, err := json.Marshal(f.metadata(s.Name, auth))
-	if err != nil {
-		return client{}, problem(err, "The gateway cannot register itself")
+	doc, err := registerAs(ctx, by, p.registerURL, f.metadata(s.Name, auth))
+	if err != nil && len(p.methods) == 0 { // some that do not say so have public clients alone
+		auth = vault.AuthNone
+		doc, err = registerAs(ctx, by, p.registerURL, f.metadata(s.Name, auth))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.registerURL, bytes.NewReader(text))
-	if err != nil {
-		return client{}, problem(errors.New("registration_endpoint is not a URL"), "The authorization server of this server does not describe itself as it should")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
 	const failed = "The authorization server of this server does not register the gateway"
-	answer, err := by.Do(req)
 	if err != nil {
 		return client{}, problem(err, failed)
-	}
-	doc, err := object(answer.Body)
-	if answer.Status != http.StatusCreated && answer.Status != http.StatusOK || err != nil {
-		return client{}, problem(fmt.Errorf("HTTP %d %s", answer.Status, codeOf(doc.At("error").Text())), failed)
 	}
 	is := client{ID: doc.At("client_id").Text(), Secret: doc.At("client_secret").Text(), Auth: doc.At("token_endpoint_auth_method").Text(), Registered: true}
 	if is.Auth == "" {
@@ -170,6 +160,29 @@ func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at stri
 		return client{}, problem(err, "The gateway's store does not answer")
 	}
 	return is, nil
+}
+
+// registerAs registers a client that is as its metadata say.
+func registerAs(ctx context.Context, by web, at string, metadata map[string]any) (mcp.Raw, error) {
+	text, err := json.Marshal(metadata)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, bytes.NewReader(text))
+	if err != nil {
+		return nil, errors.New("registration_endpoint is not a URL")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	answer, err := by.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := object(answer.Body)
+	if answer.Status != http.StatusCreated && answer.Status != http.StatusOK || err != nil {
+		return nil, fmt.Errorf("HTTP %d %s", answer.Status, codeOf(doc.At("error").Text()))
+	}
+	return doc, nil
 }
 
 // expiry is when the secret of a registration ends, zero for never (RFC 7591 §3.2.1).

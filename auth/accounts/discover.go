@@ -67,7 +67,7 @@ func (s Server) discover(ctx context.Context, by web) (*place, error) {
 	if err != nil {
 		return nil, problem(err, "The authorization server of this server does not describe itself as it should")
 	}
-	if err := p.read(doc, s.local()); err != nil {
+	if err := p.read(doc, s.local(), s.Issuer != ""); err != nil {
 		return nil, err
 	}
 	if err := p.mixUp(s.Issuer != ""); err != nil {
@@ -175,9 +175,11 @@ func authorizationServer(ctx context.Context, by web, issuer string) (mcp.Raw, e
 	if path != "" {
 		at = append(at, origin+path+wellKnownOpenID)
 	}
+	var none error
 	for _, from := range at {
 		doc, err := document(ctx, by, from)
 		if errors.Is(err, errNone) {
+			none = errors.Join(none, err)
 			continue
 		}
 		if err != nil {
@@ -188,12 +190,12 @@ func authorizationServer(ctx context.Context, by web, issuer string) (mcp.Raw, e
 		}
 		return doc, nil
 	}
-	return nil, errNone
+	return nil, none
 }
 
 // read reads what the metadata of an authorization server say. Local ones may send users to their
-// own computer.
-func (p *place) read(doc mcp.Raw, local bool) error {
+// own computer. For one that the operator has chosen, silence about PKCE is no refusal.
+func (p *place) read(doc mcp.Raw, local, chosen bool) error {
 	p.authURL, p.tokenURL = doc.At("authorization_endpoint").Text(), doc.At("token_endpoint").Text()
 	p.registerURL, p.revokeURL = doc.At("registration_endpoint").Text(), doc.At("revocation_endpoint").Text()
 	p.namesItself = doc.At("authorization_response_iss_parameter_supported").IsTrue()
@@ -205,8 +207,9 @@ func (p *place) read(doc mcp.Raw, local bool) error {
 	if _, _, err := split(p.tokenURL); err != nil {
 		return problem(err, "The authorization server of this server names no token endpoint")
 	}
-	if !slices.Contains(texts(doc.At("code_challenge_methods_supported")), "S256") {
-		return problem(errors.New("code_challenge_methods_supported has no S256"),
+	pkce := doc.At("code_challenge_methods_supported")
+	if !slices.Contains(texts(pkce), "S256") && !(chosen && pkce.IsNull()) {
+		return problem(errors.New("code_challenge_methods_supported has no S256; if it is only not said, auth.authorization_server vouches for it"),
 			"The authorization server of this server does not protect sign-ins as it has to (PKCE with S256)")
 	}
 	return nil
@@ -225,7 +228,7 @@ func (p *place) mixUp(chosen bool) error {
 		"This server has you sign in at a site that does not seem to be its own, so the gateway does not send you there. Tell the gateway's operator")
 }
 
-// document fetches a JSON object.
+// document fetches a JSON object. The error is errNone if there is something else, such as a page for people.
 func document(ctx context.Context, by web, from string) (mcp.Raw, error) {
 	if u, err := url.Parse(from); err != nil || u.Fragment != "" {
 		return nil, errors.New("not a URL")
@@ -244,8 +247,14 @@ func document(ctx context.Context, by web, from string) (mcp.Raw, error) {
 	case answer.Status != http.StatusOK:
 		return nil, fmt.Errorf("%s: HTTP %d", req.URL.Host, answer.Status)
 	}
-	return object(answer.Body)
+	doc, err := object(answer.Body)
+	if errors.Is(err, errNoObject) {
+		err = fmt.Errorf("%s: %w: %w", req.URL.Host, err, errNone)
+	}
+	return doc, err
 }
+
+var errNoObject = errors.New("the answer is not a JSON object")
 
 // object returns a text as a JSON object in which no member is there twice: readers differ in which
 // one they take.
@@ -253,7 +262,7 @@ func object(text []byte) (mcp.Raw, error) {
 	text = []byte(strings.TrimSpace(string(text)))
 	doc := mcp.Raw(text)
 	if !json.Valid(text) || !doc.IsObject() {
-		return nil, errors.New("the answer is not a JSON object")
+		return nil, errNoObject
 	}
 	seen, twice := make(map[string]bool), false
 	doc.Each(func(name string, _ mcp.Raw) bool {

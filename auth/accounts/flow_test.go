@@ -364,6 +364,26 @@ func TestDiscovery(t *testing.T) {
 		"another one than is wanted": {prepare: func(w *world) { w.server.Issuer = "https://login.example.com" }, why: "another authorization server"},
 		"metadata of another issuer": {prepare: func(w *world) { w.SetMetadata("issuer", "https://honest.example.com") }, why: "does not describe itself"},
 		"PKCE downgrade: not said":   {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", nil) }, why: "PKCE"},
+		"PKCE not said by the operator's": {prepare: func(w *world) {
+			w.server.Issuer = w.Issuer
+			w.SetMetadata("code_challenge_methods_supported", nil)
+		}, scopes: []string{"read"}},
+		"PKCE denied by the operator's": {prepare: func(w *world) {
+			w.server.Issuer = w.Issuer
+			w.SetMetadata("code_challenge_methods_supported", []string{})
+		}, why: "PKCE"},
+		"public clients alone, not said": {prepare: func(w *world) {
+			w.PublicOnly()
+			w.SetMetadata("token_endpoint_auth_methods_supported", nil)
+		}, scopes: []string{"read"}},
+		"a page in place of its metadata": {prepare: func(w *world) { w.SetPages(wellKnownOAuth + "/tenant") }, scopes: []string{"read"}},
+		"pages in place of all metadata": {prepare: func(w *world) { w.SetPages(wellKnownOAuth+"/tenant", wellKnownOpenID+"/tenant", "/tenant"+wellKnownOpenID) },
+			why: "does not describe itself"},
+		"a page in place of the server's metadata": {prepare: func(w *world) {
+			w.SetPages(prm, prm+"/mcp")
+			w.SetChallenge("Bearer")
+			w.server.Issuer = w.Issuer
+		}},
 		"PKCE downgrade: plain":      {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", []string{"plain"}) }, why: "PKCE"},
 		"a page for scripts":         {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "javascript:alert(1)") }, why: "no page"},
 		"a page with user info":      {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "https://a@evil.example.com/") }, why: "no page"},

@@ -38,6 +38,8 @@ type Accounts struct {
 	forms      []url.Values // requests for tokens
 	registered []map[string]any
 	paths      []string // of all requests
+	pages      []string // paths at which there are pages for people
+	publicOnly bool     // registers public clients alone
 	made       int
 }
 
@@ -83,6 +85,20 @@ func (a *Accounts) SetAnswer(name, value string) {
 	a.answer[name] = value
 }
 
+// SetPages has the server answer requests for these paths with a page for people.
+func (a *Accounts) SetPages(paths ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pages = paths
+}
+
+// PublicOnly has the authorization server register public clients alone.
+func (a *Accounts) PublicOnly() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.publicOnly = true
+}
+
 // Authorized returns the requests for authorization.
 func (a *Accounts) Authorized() []url.Values { return copied(a, &a.authorized) }
 
@@ -112,13 +128,18 @@ func (a *Accounts) Forget() {
 func (a *Accounts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.paths = append(a.paths, r.URL.Path)
+	page := slices.Contains(a.pages, r.URL.Path)
 	a.mu.Unlock()
+	if page {
+		_, _ = io.WriteString(w, "<!doctype html><title>Welcome</title>")
+		return
+	}
 	switch strings.Replace(r.URL.Path, "/tenant", "", 1) {
 	case "/mcp":
 		a.serveMCP(w, r)
 	case "/.well-known/oauth-protected-resource/mcp":
 		a.describe(w, map[string]any{"resource": a.URL, "authorization_servers": []string{a.Issuer}, "scopes_supported": []string{"read", "write"}}, a.resource)
-	case "/.well-known/oauth-authorization-server":
+	case "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration":
 		a.describe(w, map[string]any{
 			"issuer": a.Issuer, "authorization_endpoint": a.Issuer + "/authorize", "token_endpoint": a.Issuer + "/token", "registration_endpoint": a.Issuer + "/register",
 			"revocation_endpoint": a.Issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
@@ -224,6 +245,10 @@ func (a *Accounts) register(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.registered = append(a.registered, doc)
+	if a.publicOnly && doc["token_endpoint_auth_method"] != "none" {
+		http.Error(w, `{"error":"invalid_client_metadata"}`, http.StatusBadRequest)
+		return
+	}
 	id := fmt.Sprintf("registered-%d", len(a.registered))
 	a.clients[id] = ""
 	w.Header().Set("Content-Type", "application/json")

@@ -39,3 +39,29 @@ func TestRoundTripper(t *testing.T) {
 		t.Errorf("a forbidden address: %v", err)
 	}
 }
+
+// Lifetimes of tokens are read however servers write them.
+func TestExpiresIn(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"access_token":"a","expires_in":3600.0}`:   `{"access_token":"a","expires_in":3600}`,
+		`{"access_token":"a","expires_in":"3600.5"}`: `{"access_token":"a","expires_in":3600}`,
+		`{"access_token":"a","expires_in":3.6e3}`:    `{"access_token":"a","expires_in":3600}`,
+		`{"access_token":"a","expires_in":1e300}`:    `{"access_token":"a","expires_in":2147483647}`,
+		`{"access_token":"a","expires_in":"soon"}`:   `{"access_token":"a"}`,
+		`{"access_token":"a","expires_in":-1.5}`:     `{"access_token":"a"}`,
+		`{"access_token":"a","expires_in":null}`:     `{"access_token":"a"}`,
+		`{ "expires_in": 3600 }`:                     `{ "expires_in": 3600 }`,
+		`{ "expires_in": "3600" }`:                   `{ "expires_in": "3600" }`,
+		`{ "access_token": "a" }`:                    `{ "access_token": "a" }`,
+		`expires_in=3600.0`:                          `expires_in=3600.0`,
+	} {
+		do := RoundTripper(func(*http.Request) (*Response, error) { return &Response{Status: 200, Body: []byte(given)}, nil })
+		answer, err := do.RoundTrip(&http.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := io.ReadAll(answer.Body); string(text) != want || answer.ContentLength != int64(len(want)) {
+			t.Errorf("%s: %s", given, text)
+		}
+	}
+}
