@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -52,6 +53,17 @@ func withPages(pages, others http.Handler) http.Handler {
 			return
 		}
 		others.ServeHTTP(w, r)
+	})
+}
+
+// fromHere serves requests of this machine alone, where the only user is.
+func fromHere(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopback.SentByAny(r) {
+			http.Error(w, "this page is for the machine where the gateway runs: open it there, by the address in public_url", http.StatusForbidden)
+			return
+		}
+		pages.ServeHTTP(w, r)
 	})
 }
 

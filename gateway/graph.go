@@ -67,6 +67,7 @@ type member struct {
 	mcp         *upstream.Upstream // the server; nil, like the next two fields, for a directory of skills
 	cfg         upstream.Config
 	credentials *outbound.Credentials
+	oneUser     bool // see newMember
 	transport   *dial.Transport
 }
 
@@ -186,7 +187,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		if !config.Enabled(c) {
 			continue
 		}
-		m, err := newMember(c, with, before.member(c.Name))
+		m, err := newMember(c, with, before.member(c.Name), !cfg.Auth.Identifies() && c.Auth.Type == outbound.TypeUserOAuth)
 		if err != nil {
 			return g, err
 		}
@@ -251,9 +252,10 @@ func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, erro
 	return who, server, err
 }
 
-// newMember makes an upstream, unless the one before is the same.
-func newMember(c upstream.Config, with services, before *member) (*member, error) {
-	if before != nil && !before.renewed && config.SameServer(c, before.cfg) {
+// newMember makes an upstream, unless the one before is the same. oneUser says that the accounts there are
+// those of one user without a name.
+func newMember(c upstream.Config, with services, before *member, oneUser bool) (*member, error) {
+	if before != nil && !before.renewed && before.oneUser == oneUser && config.SameServer(c, before.cfg) {
 		same := *before
 		same.cfg = c
 		return &same, nil
@@ -265,7 +267,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		}
 		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.Calls.Of(d), cfg: c}, nil
 	}
-	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, Fetched: with.events.Fetched})
+	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, OneUser: oneUser, Fetched: with.events.Fetched})
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +296,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		credentials.Close()
 		return nil, err
 	}
-	return &member{server: u, reports: reports, counted: with.metrics.Calls.Of(u), mcp: u, cfg: c, credentials: credentials, transport: transport}, nil
+	return &member{server: u, reports: reports, counted: with.metrics.Calls.Of(u), mcp: u, cfg: c, credentials: credentials, oneUser: oneUser, transport: transport}, nil
 }
 
 // close ends the upstream and its processes.

@@ -111,7 +111,7 @@ func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *store
 		s.sessions, s.results, s.known, s.list = memory, whole, memory.Known, memory.List
 	}
 	if err == nil {
-		s.vault, err = openVault(g, cfg.Vault, s.redis, vault.NewMetrics(count.Registry))
+		s.vault, err = openVault(g, cfg, s.redis, vault.NewMetrics(count.Registry))
 	}
 	return s, err
 }
@@ -144,7 +144,7 @@ func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps, f
 }
 
 // openVault opens what keeps the users' own accounts at servers.
-func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.Metrics) (*vault.Vault, error) {
+func openVault(g *Gateway, cfg config.Config, redis *redisdb.DB, metrics *vault.Metrics) (*vault.Vault, error) {
 	server := func(name string) upstream.Config {
 		for _, u := range g.graph().cfg.Upstreams {
 			if u.Name == name {
@@ -153,8 +153,12 @@ func openVault(g *Gateway, cfg vault.Config, redis *redisdb.DB, metrics *vault.M
 		}
 		return upstream.Config{}
 	}
-	return vault.New(cfg, vault.Deps{
-		Log: g.log, Redis: redis, Told: func(e vault.Event) { g.services.events.Account(e) }, Metrics: metrics,
+	keeping, err := cfg.VaultConfig()
+	if err != nil {
+		g.log.Info("tokens of accounts at servers end with this process, since there is no directory for them: set vault.directory", "cause", err)
+	}
+	return vault.New(keeping, vault.Deps{
+		Log: g.log, Redis: redis, Name: cfg.Listen, Told: func(e vault.Event) { g.services.events.Account(e) }, Metrics: metrics,
 		URL: func(name string) string { return server(name).URL },
 		Trust: func(name string) []string {
 			if u := server(name); u.URL != "" {

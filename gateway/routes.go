@@ -47,7 +47,12 @@ func (g *Gateway) setRoutes(under *graph) {
 	}
 	routes := routes(under.auth, g.log, places...)
 	if config.HasAccounts(under.cfg.Upstreams) {
-		routes = withPages(recoverer(g.log, g.services.accounts), routes) // which have a recoverer
+		var pages http.Handler = g.services.accounts
+		if !under.cfg.Auth.Identifies() {
+			pages = fromHere(pages)
+			g.log.Info("you sign in at servers with accounts on a page", "url", accounts.Origin(under.cfg.PublicURL)+accounts.Root, "upstreams", config.WithAccounts(under.cfg.Upstreams))
+		}
+		routes = withPages(recoverer(g.log, pages), routes) // which have a recoverer
 	}
 	g.routes.Store(&routes)
 }
@@ -63,8 +68,9 @@ func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
 		Vault: shared.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
 		Changed: desk.Lists, Others: desk.Tell,
-		Flow:   accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
-		People: signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
+		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
+		People:  signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
+		OneUser: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		SignIn: func() *signin.Flow {
 			now := g.graph()
 			return accountsFlow(now.cfg, now.auth, key, ended)

@@ -26,6 +26,9 @@ type Deps struct {
 	// People are those who have signed in at the pages, SignIn is how they do; nil while nobody can.
 	People *signin.Sessions
 	SignIn func() *signin.Flow
+	// OneUser reports whether there is one user, who need not sign in at the pages: then only requests of
+	// this user may come here.
+	OneUser func() bool
 	// Servers are those where users have accounts now, in the order in which they are shown.
 	Servers func() []Server
 	// May reports whether policy lets a caller use a server.

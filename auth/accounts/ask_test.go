@@ -37,7 +37,7 @@ func newStage(t *testing.T, key *seal.Key, store *kept.Store, accounts *vaultOf)
 	s := &stage{vault: accounts}
 	a, err := New(Deps{
 		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts, People: signin.NewSessions(nil, key), Log: slog.New(slog.DiscardHandler),
-		SignIn: func() *signin.Flow { return &signin.Flow{Issuer: issuer} },
+		OneUser: func() bool { return false }, SignIn: func() *signin.Flow { return &signin.Flow{Issuer: issuer} },
 		Changed: func(string, *mcp.Caller) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -377,17 +377,19 @@ func TestDiscovery(t *testing.T) {
 			w.SetMetadata("token_endpoint_auth_methods_supported", nil)
 		}, scopes: []string{"read"}},
 		"a page in place of its metadata": {prepare: func(w *world) { w.SetPages(wellKnownOAuth + "/tenant") }, scopes: []string{"read"}},
-		"pages in place of all metadata": {prepare: func(w *world) { w.SetPages(wellKnownOAuth+"/tenant", wellKnownOpenID+"/tenant", "/tenant"+wellKnownOpenID) },
+		"pages in place of all metadata": {prepare: func(w *world) {
+			w.SetPages(wellKnownOAuth+"/tenant", wellKnownOpenID+"/tenant", "/tenant"+wellKnownOpenID)
+		},
 			why: "does not describe itself"},
 		"a page in place of the server's metadata": {prepare: func(w *world) {
 			w.SetPages(prm, prm+"/mcp")
 			w.SetChallenge("Bearer")
 			w.server.Issuer = w.Issuer
 		}},
-		"PKCE downgrade: plain":      {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", []string{"plain"}) }, why: "PKCE"},
-		"a page for scripts":         {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "javascript:alert(1)") }, why: "no page"},
-		"a page with user info":      {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "https://a@evil.example.com/") }, why: "no page"},
-		"no token endpoint":          {prepare: func(w *world) { w.SetMetadata("token_endpoint", nil) }, why: "no token endpoint"},
+		"PKCE downgrade: plain": {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", []string{"plain"}) }, why: "PKCE"},
+		"a page for scripts":    {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "javascript:alert(1)") }, why: "no page"},
+		"a page with user info": {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "https://a@evil.example.com/") }, why: "no page"},
+		"no token endpoint":     {prepare: func(w *world) { w.SetMetadata("token_endpoint", nil) }, why: "no token endpoint"},
 		"nowhere to register": {prepare: func(w *world) { w.SetMetadata("registration_endpoint", nil) },
 			why: "has to register it"},
 	} {

@@ -152,10 +152,10 @@ func (a *Accounts) setSession(w http.ResponseWriter, id string) {
 // person returns who makes a request. The error is signin.ErrNone if they have to sign in.
 func (a *Accounts) person(w http.ResponseWriter, r *http.Request) (*visit, error) {
 	id := a.session(r)
-	if id == "" {
-		return nil, signin.ErrNone
-	}
 	p, err := a.People.Who(r.Context(), id)
+	if a.OneUser() {
+		return a.only(w, r, id, p, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +163,20 @@ func (a *Accounts) person(w http.ResponseWriter, r *http.Request) (*visit, error
 		return nil, signin.ErrNone
 	}
 	return &visit{w: w, r: r, who: p.Caller, id: id, signed: p.Since}, nil
+}
+
+// only returns the only user. Their browser gets a session, since forms and answers belong to one.
+func (a *Accounts) only(w http.ResponseWriter, r *http.Request, id string, p signin.Person, err error) (*visit, error) {
+	if errors.Is(err, signin.ErrNone) || err == nil && p.Caller.Subject != "" {
+		p = signin.Person{Since: time.Now()}
+		if id, err = a.People.Begin(r.Context(), p.Caller); err == nil {
+			a.setSession(w, id)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &visit{w: w, r: r, id: id, signed: p.Since}, nil
 }
 
 // signedIn serves those who have signed in, and has others sign in first.

@@ -108,7 +108,7 @@ func newSite(t *testing.T) *site {
 	s.Accounts, err = New(Deps{
 		Flow:  Flow{PublicURL: s.url, Store: kept.New(nil, key, "accounts", 100), Key: key},
 		Vault: s.vault, People: signin.NewSessions(nil, key), Log: slog.New(slog.DiscardHandler),
-		SignIn: func() *signin.Flow {
+		OneUser: func() bool { return false }, SignIn: func() *signin.Flow {
 			return &signin.Flow{
 				Issuer: s.issuer.URL, ClientID: "pages", Resource: s.issuer.Audience, Redirect: s.url + enterCallback,
 				Cookie: "gatehouse-account-flow", Path: enterCallback, Key: key, Ended: ended, Issuers: a,

@@ -40,6 +40,8 @@ type Deps struct {
 	RootCAs *x509.CertPool
 	// Vault has the accounts of users; required for user_oauth.
 	Vault *vault.Vault
+	// OneUser says that all requests are those of one user, who has no name.
+	OneUser bool
 	// Fetched is told of each token that was asked for; nil for nobody. It must not block.
 	Fetched func(Fetch)
 }
@@ -104,7 +106,7 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 		if deps.Vault == nil {
 			return nil, fmt.Errorf("auth of upstream %q: no vault was given", deps.Upstream)
 		}
-		c.accounts = &accounts{vault: deps.Vault, upstream: deps.Upstream, url: deps.URL}
+		c.accounts = &accounts{vault: deps.Vault, upstream: deps.Upstream, url: deps.URL, oneUser: deps.OneUser}
 		return c, nil
 	}
 	var err error

@@ -18,10 +18,15 @@ import (
 // are sealed. A reload does not change it.
 type Config struct {
 	// Keys seal the data keys of users. The first one seals, unless there is a Transit; all open,
-	// so that keys can be changed. Default, without Redis: a random key until the process ends.
+	// so that keys can be changed. Default, without Redis: that in Directory, or a random one until the
+	// process ends.
 	Keys []Key `yaml:"keys"`
 	// Transit has the transit engine of a HashiCorp Vault seal the data keys. Default none.
 	Transit Transit `yaml:"transit"`
+	// Directory is where a gateway without Redis keeps the tokens, so that they outlive it, and, without
+	// Keys and Transit, the key that seals them. Default: with auth.mode none, gatehouse in the user's
+	// directory for settings, such as ~/.config; else none, and users sign in again after a restart.
+	Directory string `yaml:"directory"`
 }
 
 // Key is one key.
@@ -73,8 +78,8 @@ var (
 	pathPattern = regexp.MustCompile(`^[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*$`)
 )
 
-// IsZero reports whether the section is empty.
-func (c Config) IsZero() bool { return len(c.Keys) == 0 && c.Transit == Transit{} }
+// Keyless reports whether the section names no keys.
+func (c Config) Keyless() bool { return len(c.Keys) == 0 && c.Transit == Transit{} }
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -51,7 +52,11 @@ func newSealer(cfg Config) (*sealer, error) {
 		}
 		s.wrappers = append(s.wrappers, local)
 	}
-	if len(s.wrappers) == 0 {
+	switch {
+	case len(s.wrappers) > 0:
+	case cfg.Directory != "":
+		s.wrappers = append(s.wrappers, &ownKey{path: filepath.Join(cfg.Directory, keyFile)})
+	default:
 		random, err := newRandomKey()
 		if err != nil {
 			return nil, err

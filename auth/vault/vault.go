@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +36,15 @@ const (
 	// unused is how long a grant is kept that nobody uses.
 	unused = 180 * 24 * time.Hour
 )
+
+// Files in Config.Directory: the key, and the sealed grants, with a name behind them.
+const (
+	keyFile      = "vault.key"
+	accountsFile = "accounts-"
+)
+
+// fileName matches what is not taken into the name of a file.
+var fileName = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
 // Values of Grant.ClientAuth, as in the registry of RFC 7591.
 const (
@@ -102,8 +113,10 @@ func (g Grant) validate() error {
 type Deps struct {
 	// Log is required.
 	Log *slog.Logger
-	// Redis has what replicas share; nil for the memory of this process.
+	// Redis has what replicas share; nil for Config.Directory, else the memory of this process.
 	Redis *redisdb.DB
+	// Name tells the files of gateways in one Directory apart.
+	Name string
 	// Trust returns the URLs that the operator configured for a server: its authorization
 	// server may be at any address there. Nil for none; everything else has to be public.
 	Trust func(server string) []string
@@ -178,6 +191,9 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 		grants: kept.New(deps.Redis, nil, "accounts", mostKept),
 		locks:  kept.New(deps.Redis, nil, "account-locks", mostKept),
 		uses:   kept.New(deps.Redis, nil, "account-uses", mostKept),
+	}
+	if deps.Redis == nil && cfg.Directory != "" {
+		v.grants = kept.NewFile(filepath.Join(cfg.Directory, accountsFile+fileName.ReplaceAllString(deps.Name, "-")+".json"), "accounts", mostKept)
 	}
 	v.base, v.stop = context.WithCancel(context.Background())
 	if v.known, err = lru.New[place, *account](mostKnown); err != nil {

@@ -78,8 +78,17 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 		}
 		fmt.Fprintf(out, "  note: %s\n", n.Text)
 	}
-	if err := probeDraft(cmd, flags, text, draft); err != nil {
+	found, err := probeDraft(cmd, flags, draft)
+	if err != nil {
 		return err
+	}
+	if found {
+		if text, err = draft.Config(); err == nil {
+			err = writeFresh(flags.config, text, true)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return printNext(out, flags.config, draft)
 }
@@ -227,11 +236,16 @@ func writeFresh(path, text string, over bool) error {
 }
 
 // probeDraft tries the servers, with the values that the clients' files have. A server that does not
-// work is said, and is no error: the file is written.
-func probeDraft(cmd *cobra.Command, flags initFlags, text string, draft *setup.Draft) error {
+// work is said, and is no error: the file is written. found says that the draft has changed, since some
+// server wants its user to sign in, or does not.
+func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found bool, err error) {
 	out, values := cmd.OutOrStdout(), draft.Values()
 	if flags.noProbe {
-		return nil
+		return false, nil
+	}
+	text, err := draft.Open().Config()
+	if err != nil {
+		return false, err
 	}
 	env := func(name string) (string, bool) {
 		if value, has := os.LookupEnv(name); has {
@@ -249,10 +263,19 @@ func probeDraft(cmd *cobra.Command, flags initFlags, text string, draft *setup.D
 		for _, p := range bad.Problems {
 			fmt.Fprintf(out, "  %s\n", p)
 		}
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
+	}
+	for i, r := range reports {
+		if r.Login || r.Error == "" {
+			found = draft.SignIn(r.Name, r.Login) || found
+		}
+		if r.Login && draft.SignsIn(r.Name) {
+			reports[i].State, reports[i].Error = "you sign in there", ""
+			reports[i].Hint = "when the gateway runs, open " + signInAt + " in a browser"
+		}
 	}
 	for _, d := range doubts {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", d)
@@ -260,8 +283,11 @@ func probeDraft(cmd *cobra.Command, flags initFlags, text string, draft *setup.D
 	if err := printReports(out, reports); err != nil {
 		fmt.Fprintf(out, "\n%s. Correct %s, and try again: gatehouse check --config %s --connect\n", err, flags.config, flags.config)
 	}
-	return nil
+	return found, nil
 }
+
+// signInAt is the page where the user of a first configuration signs in at servers.
+const signInAt = "http://127.0.0.1:8080/account"
 
 // printNext prints what is left to do.
 func printNext(out io.Writer, file string, draft *setup.Draft) error {

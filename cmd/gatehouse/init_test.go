@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // initialise runs the command, as a user whose home is home.
@@ -19,6 +23,36 @@ func initialise(t *testing.T, home, stdin string, args ...string) (code int, std
 	var out, errs bytes.Buffer
 	code = run(append([]string{"init"}, args...), strings.NewReader(stdin), &out, &errs)
 	return code, out.String(), errs.String()
+}
+
+// TestInitSignIn: a server behind mcp-remote, or without a token, gets auth.type user_oauth if it wants its
+// user to sign in, and only then.
+func TestInitSignIn(t *testing.T) {
+	guarded := mcptest.NewAccounts(nil)
+	defer guarded.Close()
+	free := mcptest.NewServer(wire.Lookup("2025-11-25"))
+	free.Tools("a")
+	open := httptest.NewServer(free)
+	defer open.Close()
+	home := t.TempDir()
+	file := filepath.Join(home, "mcp.json")
+	text := fmt.Sprintf(`{"mcpServers": {"remote": {"command": "npx", "args": ["mcp-remote", %q]}, "plain": {"url": "%s?x"}, "free": {"command": "mcp-remote", "args": [%q]}}}`, guarded.URL, guarded.URL, open.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := initialise(t, home, "", "--from", file)
+	cfg, _, err := config.Load("gatehouse.yaml")
+	if code != 0 || err != nil || len(cfg.Upstreams) != 3 {
+		t.Fatalf("%d %v %s %s", code, err, stdout, stderr)
+	}
+	for i, want := range []string{"user_oauth", "user_oauth", ""} {
+		if got := cfg.Upstreams[i].Auth.Type; got != want {
+			t.Errorf("%s: %q, want %q", cfg.Upstreams[i].Name, got, want)
+		}
+	}
+	if !strings.Contains(stdout, "remote: you sign in there\n  note: when the gateway runs, open http://127.0.0.1:8080/account") || strings.Contains(stdout, "cannot be used") {
+		t.Error(stdout)
+	}
 }
 
 func TestInit(t *testing.T) {

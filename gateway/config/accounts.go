@@ -2,6 +2,8 @@ package config
 
 import (
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -11,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -55,10 +58,24 @@ func (c Config) AccountsSignIn() accounts.SignIn {
 	return accounts.SignIn(c.Admin.Console.SignIn)
 }
 
+// VaultConfig is the section "vault" with its defaults. The error says that there is no directory for
+// the tokens of the only user (auth.mode none).
+func (c Config) VaultConfig() (vault.Config, error) {
+	if c.Vault.Directory != "" || c.Auth.Identifies() || c.Sessions.Store == session.StoreRedis {
+		return c.Vault, nil
+	}
+	settings, err := os.UserConfigDir()
+	if err == nil {
+		c.Vault.Directory = filepath.Join(settings, "gatehouse")
+	}
+	return c.Vault, err
+}
+
 // checkAccounts returns what is wrong with the section "vault", and with servers at which users have
 // accounts. others are the keys of other sections.
-func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, shared bool, others ...mcp.Secret) error {
+func checkAccounts(c Config, others ...mcp.Secret) error {
 	var found problems.List
+	cfg, shared := c.Vault, c.Sessions.Store == session.StoreRedis
 	found.At("vault", cfg.Validate())
 	for i, k := range cfg.Keys {
 		for _, other := range others {
@@ -66,17 +83,21 @@ func checkAccounts(cfg vault.Config, servers []upstream.Config, mode string, sha
 				"vault: keys[%d]: key: is that of sessions.key or audit.key, too: give each its own, so that whoever reads one has not got the other", i)
 		}
 	}
-	for i, u := range servers {
+	public, err := url.Parse(c.PublicURL)
+	here := err == nil && loopback.Host(public.Hostname())
+	for i, u := range c.Upstreams {
 		if u.Auth.Type != outbound.TypeUserOAuth {
 			continue
 		}
 		path := UpstreamKey(i, u)
-		found.When(mode != auth.ModeOAuth,
-			"%s: auth: type: %s needs auth.mode oauth: without it nobody knows whose account it is", path, u.Auth.Type)
+		found.When(c.Auth.Mode == auth.ModeKeys,
+			"%s: auth: type: %s needs auth.mode oauth: who has an API key cannot sign in with a browser", path, u.Auth.Type)
+		found.When(!c.Auth.Identifies() && !here,
+			"%s: auth: type: %s in mode none needs a public_url on a loopback address: its user signs in on this machine", path, u.Auth.Type)
 		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !loopback.Host(at.Hostname()) {
 			found.Add("%s: url: with auth.type %s it is https, or on a loopback address: tokens of users go there", path, u.Auth.Type)
 		}
-		found.When(shared && cfg.IsZero(),
+		found.When(shared && cfg.Keyless(),
 			"%s: auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", path, u.Auth.Type)
 	}
 	return found.Err()

@@ -55,6 +55,7 @@ func (d *Draft) add(e entry) {
 			s.Headers = append(s.Headers, Pair{h.Name, c.header(h)})
 		}
 		s.Headers = unique(s.Headers, strings.EqualFold)
+		s.OAuth = e.oauth && s.canSignIn()
 		d.plainText(s)
 	} else {
 		s.Command = c.command(e.command)
@@ -92,12 +93,15 @@ func isURL(text string) bool {
 // plainText says what an http URL to another machine means.
 func (d *Draft) plainText(s Server) {
 	u, err := url.Parse(s.URL)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
-		return
-	}
-	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsLoopback() {
+	if err == nil && u.Scheme == "http" && !isHere(u.Hostname()) {
 		d.note(s.Name, "its url is http and not on this machine, which the gateway refuses: use https, or write allow_plaintext: true if the network is yours")
 	}
+}
+
+// isHere reports whether a host is this machine.
+func isHere(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // isGateway reports whether an entry leads to a gateway, as gatehouse's own documents write it.
@@ -106,11 +110,7 @@ func isGateway(e entry) bool {
 		return path.Base(e.command[0]) == "gatehouse"
 	}
 	u, err := url.Parse(e.url)
-	if err != nil || !strings.EqualFold(e.name, "gatehouse") {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && strings.EqualFold(e.name, "gatehouse") && isHere(u.Hostname())
 }
 
 // unwrap takes away what runs a command in a shell of Windows.
@@ -149,6 +149,11 @@ func (e *entry) unwrapRemote() {
 	if to == "" {
 		return
 	}
+	if slices.ContainsFunc(rest, func(arg string) bool { return strings.HasPrefix(arg, "--static-oauth") }) {
+		e.notes = append(e.notes, "mcp-remote stays, since it is registered by hand: auth of type user_oauth takes that as client_id, too")
+		return
+	}
+	e.oauth = len(headers) == 0
 	e.url, e.command, e.env, e.headers = to, nil, nil, append(e.headers, headers...)
 	e.notes = append(e.notes, "mcp-remote is not needed: the gateway reaches the url by itself")
 	if len(rest) > 0 {

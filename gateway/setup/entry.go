@@ -17,6 +17,7 @@ type entry struct {
 	headers []Pair
 	dir     string
 	off     bool
+	oauth   bool // its user signs in there
 	notes   []string
 }
 

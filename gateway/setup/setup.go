@@ -3,6 +3,7 @@ package setup
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,7 @@ type Server struct {
 	Env     []Pair
 	Dir     string
 	Off     bool // it stands in the configuration, and is not used
+	OAuth   bool // its users sign in there
 }
 
 // Pair is a header or a variable. Its value may have references.
@@ -140,6 +142,38 @@ func (d *Draft) Avoid(taken []string) {
 		mine[i].Name = d.freeName(name)
 	}
 	d.Servers = mine
+}
+
+// SignIn takes note of whether a server wants its users to sign in. It reports whether that is new.
+func (d *Draft) SignIn(name string, wanted bool) (changed bool) {
+	for i := range d.Servers {
+		if s := &d.Servers[i]; s.Name == name && s.OAuth != wanted && (!wanted || s.canSignIn()) {
+			s.OAuth = wanted
+			return true
+		}
+	}
+	return false
+}
+
+// SignsIn reports whether users sign in at a server.
+func (d *Draft) SignsIn(name string) bool {
+	return slices.ContainsFunc(d.Servers, func(s Server) bool { return s.Name == name && s.OAuth })
+}
+
+// Open returns the draft without sign-ins, for finding out which servers want them.
+func (d *Draft) Open() *Draft {
+	open := *d
+	open.Servers = slices.Clone(d.Servers)
+	for i := range open.Servers {
+		open.Servers[i].OAuth = false
+	}
+	return &open
+}
+
+// canSignIn reports whether nothing else proves to a server who asks, and tokens are safe on their way.
+func (s Server) canSignIn() bool {
+	u, err := url.Parse(s.URL)
+	return err == nil && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") && (u.Scheme == "https" || u.Scheme == "http" && isHere(u.Hostname()))
 }
 
 // Values are the variables of which the client's file has the values, for trying the servers. They

@@ -116,6 +116,16 @@ func TestRead(t *testing.T) {
   headers:
     Authorization: "Bearer ${env:LINEAR_TOKEN}"
 `, "LINEAR_TOKEN", []string{"mcp-remote is not needed", "--allow-http"}},
+		{"mcp-remote without a token", `{"mcpServers": {"linear": {"command": "npx", "args": ["-y", "mcp-remote", "https://mcp.linear.app/mcp"]}}}`, `
+- name: linear
+  url: "https://mcp.linear.app/mcp"
+  auth:
+    type: user_oauth
+`, "", []string{"mcp-remote is not needed"}},
+		{"mcp-remote that is registered by hand", `{"mcpServers": {"a": {"command": "mcp-remote", "args": ["https://a.example/mcp", "--static-oauth-client-metadata", "@info.json"]}}}`, `
+- name: a
+  command: [mcp-remote, "https://a.example/mcp", --static-oauth-client-metadata, "${env:A_STATIC_OAUTH_CLIENT_METADATA}"]
+`, "A_STATIC_OAUTH_CLIENT_METADATA", []string{"mcp-remote stays"}},
 		{"secrets in arguments and URLs", `{"mcpServers": {"a": {"command": "srv", "args": ["--api-key", "abc", "--token=def", "postgres://u:pw@db/x", "--verbose", "plain"]}, "b": {"url": "https://u:pw@b.example/mcp?api_key=abc&team=sales"}}}`, `
 - name: a
   command: [srv, --api-key, "${env:A_API_KEY}", "--token=${env:A_TOKEN}", "${env:A_ARGUMENT}", --verbose, plain]

@@ -87,6 +87,9 @@ func (s Server) node() *yaml.Node {
 	if s.Dir != "" {
 		add("dir", scalar(s.Dir))
 	}
+	if s.OAuth {
+		add("auth", mapping([]Pair{{"type", "user_oauth"}}))
+	}
 	if s.Off {
 		add("enabled", &yaml.Node{Kind: yaml.ScalarNode, Value: "false"})
 	}

@@ -60,6 +60,8 @@ type Report struct {
 	Hint string
 	// Error is why the upstream cannot be used, "" if it can.
 	Error string
+	// Login says that it refuses requests without a credential, or with another one.
+	Login bool
 }
 
 // Connect connects to all enabled upstreams of a valid configuration. doubts are policy patterns that
@@ -157,6 +159,7 @@ func (s Seen) reports() []Report {
 			Templates: view.ResourceTemplates,
 			Skills:    view.Skills,
 			Withheld:  servers.Withheld(view, status),
+			Login:     status.State == upstream.StateNeedsLogin,
 		}
 		if view.LastError != "" {
 			r.Error = fmt.Sprintf("%s (%s)", view.LastError, view.Failed)

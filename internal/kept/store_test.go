@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +57,7 @@ func TestStore(t *testing.T) {
 	for name, s := range map[string]*kept.Store{
 		"memory":        kept.New(nil, nil, "m", 100),
 		"sealed memory": kept.New(nil, newKey(t, secret), "sm", 100),
+		"file":          kept.NewFile(filepath.Join(t.TempDir(), "new", "file"), "f", 100),
 		"redis":         kept.New(db, nil, "r", 1),
 		"sealed redis":  kept.New(db, newKey(t, secret), "sr", 1),
 	} {
@@ -227,5 +230,57 @@ func TestForged(t *testing.T) {
 	client.Set(ctx, second, "forged", time.Hour)
 	if got, err := s.Take(ctx, "bob"); !errors.Is(err, kept.ErrNone) {
 		t.Errorf("forged: %q %v", got, err)
+	}
+}
+
+// TestFile: values in a file outlive their store. A change that cannot be written has not happened.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
+	path := filepath.Join(dir, "values.json")
+	s := kept.NewFile(path, "f", 2)
+	for name, life := range map[string]time.Duration{"a": time.Hour, "over": -1} {
+		if err := s.Put(ctx, name, []byte(name), life); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := kept.NewFile(path, "f", 2)
+	if got, err := again.Get(ctx, "a"); err != nil || string(got) != "a" {
+		t.Errorf("after a restart: %q %v", got, err)
+	}
+	if _, err := again.Get(ctx, "over"); !errors.Is(err, kept.ErrNone) {
+		t.Errorf("after its life: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	if err := errors.Join(again.Put(ctx, "b", nil, time.Hour), again.Put(ctx, "b", []byte("b"), time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if err := again.Put(ctx, "c", nil, time.Hour); err == nil {
+		t.Error("there is no bound")
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the way of the directory
+		t.Fatal(err)
+	}
+	if ok, err := again.Swap(ctx, "b", []byte("b"), []byte("x"), time.Hour); ok || err == nil {
+		t.Error("what cannot be written is said to be kept")
+	}
+	if got, _ := again.Get(ctx, "b"); string(got) != "b" {
+		t.Errorf("what could not be written has happened: %q", got)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	if err := os.WriteFile(bad, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spoiled := kept.NewFile(bad, "f", 2)
+	if _, err := spoiled.Get(ctx, "a"); err == nil || errors.Is(err, kept.ErrNone) {
+		t.Errorf("a file that cannot be read: %v", err)
+	}
+	if err := spoiled.Put(ctx, "a", nil, time.Hour); err == nil {
+		t.Error("a file that cannot be read is written over")
 	}
 }
