@@ -28,7 +28,7 @@ var errNoLocalKey = errors.New("there is no such key")
 type Local interface {
 	// Key returns the public key with an id, nil if there is none.
 	Key(ctx context.Context, id string) (crypto.PublicKey, error)
-	// Ended reports whether a grant has ended before its tokens.
+	// Ended reports whether a grant has ended, or never was.
 	Ended(ctx context.Context, grant string) (bool, error)
 }
 

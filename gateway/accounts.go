@@ -8,7 +8,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -16,7 +15,7 @@ import (
 )
 
 // accountsFlow is how users sign in at the pages of their accounts, nil if nothing says it.
-func accountsFlow(cfg config.Config, issuers *auth.Auth, key *seal.Key, ended *kept.Store) *signin.Flow {
+func accountsFlow(cfg config.Config, issuers *auth.Auth, key *seal.Key, ended *signin.Ended) *signin.Flow {
 	s := cfg.AccountsSignIn()
 	if s.ClientID == "" || len(cfg.Auth.Issuers) == 0 {
 		return nil

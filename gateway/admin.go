@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -58,7 +57,7 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 type visitors struct {
 	people *signin.Sessions // nil without a console
 	flows  *seal.Key        // for sign-ins that have begun
-	ended  *kept.Store      // those that have ended
+	ended  *signin.Ended    // those that have ended
 }
 
 // flow returns how people sign in to the console under a graph, nil if they do not.

@@ -45,6 +45,7 @@ func NewRedis(cfg Config, deps Deps) (*Redis, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
+	_ = s.db.Room(ctx) // the log says at once what is wrong with Redis, such as its password
 	if policy := s.db.Setting(ctx, "maxmemory-policy"); policy != "" && policy != "noeviction" {
 		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction", failure.StoreEvicts.Attr(), "maxmemory-policy", policy)
 	}

@@ -213,11 +213,25 @@ func TestRedisFaults(t *testing.T) {
 	s.want(t, "H/183 an empty Redis has lost it", known, session.ErrNotFound)
 }
 
+// warning notes that the log says that Redis is away.
+type warning struct{ said atomic.Bool }
+
+func (w *warning) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "redis is not available") {
+		w.said.Store(true)
+	}
+	return len(line), nil
+}
+
 func TestRedisDownAtStart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
-	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	var warned warning
+	s := newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&warned, nil))})
+	if !warned.said.Load() {
+		t.Error("nothing is said of it at the start")
+	}
 	if _, err := s.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrUnavailable) {
 		t.Errorf("H/177 got %v", err)
 	}

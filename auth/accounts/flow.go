@@ -122,7 +122,7 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 	id := rand.Text()
 	value, err := json.Marshal(b)
 	if err == nil {
-		err = f.Store.Put(ctx, stateRoom+id, value, longest)
+		err = f.Store.PutOf(ctx, account(who, ""), stateRoom+id, value, longest)
 	}
 	if err == nil && is.Registered {
 		err = f.Store.Put(ctx, f.sent(who, s.Name, p.issuer), []byte(is.ID), sentFor)

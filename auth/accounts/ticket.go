@@ -116,7 +116,7 @@ func (a *Accounts) arrived(ctx context.Context, who vault.Owner, server string) 
 
 // gaveUp tells the call that waits for a ticket that its user does not want to sign in.
 func (a *Accounts) gaveUp(ctx context.Context, who vault.Owner, server, ticket string) error {
-	err := a.Store.Put(ctx, refusedRoom+ticket, nil, outcomeLife)
+	err := a.Store.PutOf(ctx, account(who, ""), refusedRoom+ticket, nil, outcomeLife)
 	if err == nil {
 		a.waiting.wake(account(who, server))
 	}

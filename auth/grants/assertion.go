@@ -48,7 +48,11 @@ func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[str
 		has = union(s.required, s.supported)
 	}
 	g.Scopes = s.of(asked, has)
-	token, err := s.access(ctx, g, nameOf(rand.Text()), g.Scopes)
+	name := nameOf(rand.Text())
+	token, err := s.access(ctx, g, name, g.Scopes)
+	if err == nil {
+		err = s.keep(ctx, name, g)
+	}
 	if err != nil {
 		return nil, err
 	}

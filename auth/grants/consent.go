@@ -80,7 +80,7 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, req request, in
 	if err != nil {
 		return err
 	}
-	if err := s.deps.State.begun.Put(r.Context(), id+cookie, text, decideFor); err != nil {
+	if err := s.deps.State.begun.PutOf(r.Context(), in.Caller.User(), id+cookie, text, decideFor); err != nil {
 		return err
 	}
 	s.setCookie(w, id, cookie, int(decideFor.Seconds()))
@@ -187,7 +187,7 @@ func (s *Server) remember(ctx context.Context, who mcp.Caller, req request) erro
 	if _, local := clientele.Place(req.redirect); s.cfg.Consent != auth.ConsentRemember || local {
 		return nil
 	}
-	return s.deps.State.consents.Put(ctx, s.consentName(who, req), []byte("1"), rememberFor)
+	return s.deps.State.consents.PutOf(ctx, who.User(), s.consentName(who, req), []byte("1"), rememberFor)
 }
 
 // give sends the browser back to the client with a code.
@@ -205,10 +205,10 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, req request, b beg
 		return err
 	}
 	value := rand.Text() + rand.Text()
-	if err := s.deps.State.codes.Put(r.Context(), "of:"+value, []byte(nameOf(c.ID)), codeKnown); err != nil {
+	if err := s.deps.State.codes.PutOf(r.Context(), b.Caller.User(), "of:"+value, []byte(nameOf(c.ID)), codeKnown); err != nil {
 		return err
 	}
-	if err := s.deps.State.codes.Put(r.Context(), "code:"+value, text, codeLife); err != nil {
+	if err := s.deps.State.codes.PutOf(r.Context(), b.Caller.User(), "code:"+value, text, codeLife); err != nil {
 		return err
 	}
 	s.send(w, r, s.back(req, url.Values{"code": {value}}))

@@ -71,7 +71,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 	before := g.Again
 	if g, err = s.askAgain(r, name, g); err != nil {
 		if text, bad := json.Marshal(g); bad == nil && g.Again != before {
-			_, _ = s.deps.State.grants.Swap(ctx, name, old, text, time.Until(g.Until)) // else the user signs in again
+			_, _ = s.deps.State.grants.Swap(ctx, name, old, text, s.life(g)) // else the user signs in again
 		}
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	switch swapped, err := s.deps.State.grants.Swap(ctx, name, old, text, time.Until(g.Until)); {
+	switch swapped, err := s.deps.State.grants.Swap(ctx, name, old, text, s.life(g)); {
 	case err != nil:
 		return nil, err
 	case !swapped: // it has ended meanwhile

@@ -19,7 +19,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// Bounds of what is kept in memory, where there is no Redis. What was used least recently goes first.
+// Bounds of what is kept in memory, where there is no Redis. What was used least recently goes first. A
+// user has a share of each, also in Redis: see kept.Store.PutOf.
 const (
 	mostBegun    = 2_000  // that wait for consent
 	mostCodes    = 10_000 // with what remembers that they were used
@@ -30,10 +31,10 @@ const (
 // State is what all replicas share. It outlives configurations. What anybody can begin without
 // having signed in is not kept here, but sealed in a cookie of their browser.
 type State struct {
-	flows    *seal.Key   // seals these cookies
-	over     *kept.Store // sign-ins that have ended
-	clients  *seal.Key   // seals registrations of clients, which a reload must not end
-	begun    *kept.Store // by users who have signed in and are asked for consent
+	flows    *seal.Key     // seals these cookies
+	over     *signin.Ended // sign-ins that have ended
+	clients  *seal.Key     // seals registrations of clients, which a reload must not end
+	begun    *kept.Store   // by users who have signed in and are asked for consent
 	codes    *kept.Store
 	grants   *kept.Store
 	consents *kept.Store
@@ -89,9 +90,6 @@ func (g grant) caller() mcp.Caller {
 	return mcp.Caller{Issuer: g.Provider, Subject: g.Subject, ClientID: g.Client}
 }
 
-// endedFor is how long it is known that a grant has ended: longer than its tokens are good.
-const endedFor = 2 * time.Hour
-
 // nameOf is the name of a grant in access tokens, where everybody can read it. Its refresh tokens
 // begin with id, which only its client knows.
 func nameOf(id string) string {
@@ -99,21 +97,16 @@ func nameOf(id string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// end ends a grant and its tokens.
-func (s *State) end(ctx context.Context, name string) error {
-	if err := s.codes.Put(ctx, "ended:"+name, []byte("1"), endedFor); err != nil {
-		return err
-	}
-	return s.grants.Drop(ctx, name)
-}
+// end ends a grant and its tokens: these are good as long as it is there.
+func (s *State) end(ctx context.Context, name string) error { return s.grants.Drop(ctx, name) }
 
-// ended reports whether a grant has ended.
+// ended reports whether a grant has ended, or never was.
 func (s *State) ended(ctx context.Context, name string) (bool, error) {
-	_, err := s.codes.Get(ctx, "ended:"+name)
+	_, err := s.grants.Get(ctx, name)
 	if errors.Is(err, kept.ErrNone) {
-		return false, nil
+		return true, nil
 	}
-	return err == nil, err
+	return false, err
 }
 
 // Keys are the keys that sign under one configuration, and what ends their tokens.

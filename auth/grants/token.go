@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 )
 
 // endpoint is where clients come themselves: tokens and their revocation.
@@ -95,19 +97,29 @@ func (s endpoint) byCode(r *http.Request, client clientele.Client) (map[string]a
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(g)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.deps.State.grants.Put(ctx, name, text, time.Until(g.Until)); err != nil {
+	if err := s.keep(ctx, name, g); err != nil {
 		return nil, err
 	}
 	// The code may have been used again since it was taken.
-	if ended, err := s.deps.State.ended(ctx, name); ended || err != nil {
+	if _, err := s.deps.State.codes.Get(ctx, "twice:"+name); !errors.Is(err, kept.ErrNone) {
 		return nil, s.over(ctx, name, g, "its code was used twice", err)
 	}
 	s.deps.Recorded(ctx, Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
 	return answer, nil
+}
+
+// keep keeps a grant: its tokens are good as long as it is there.
+func (s endpoint) keep(ctx context.Context, name string, g grant) error {
+	text, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	return s.deps.State.grants.PutOf(ctx, g.caller().User(), name, text, s.life(g))
+}
+
+// life is how long a grant is kept: no shorter than an access token that it gives now.
+func (s endpoint) life(g grant) time.Duration {
+	return max(time.Until(g.Until), s.cfg.AccessTokenLife)
 }
 
 // tokens is the answer with an access token and the current refresh token.

@@ -62,8 +62,8 @@ type Flow struct {
 	Offline bool
 	// Key seals the cookie.
 	Key *seal.Key
-	// Ended has the sign-ins that have ended: see NewEnded.
-	Ended *kept.Store
+	// Ended has the sign-ins that have ended.
+	Ended *Ended
 	// Issuers is what knows the issuers, and who has a token.
 	Issuers *auth.Auth
 }
@@ -89,8 +89,21 @@ type SignedIn struct {
 // mostEnded bounds the sign-ins that have ended and that are known to have, without Redis.
 const mostEnded = 10_000
 
-// NewEnded makes Flow.Ended, in Redis or, if db is nil, in memory.
-func NewEnded(db *redisdb.DB) *kept.Store { return kept.New(db, nil, "sign-ins-ended", mostEnded) }
+// Ended are the sign-ins that have ended, at any replica, or at this one while Redis does not answer.
+type Ended struct{ shared, here *kept.Store }
+
+// NewEnded makes an Ended, in Redis or, if db is nil, in memory.
+func NewEnded(db *redisdb.DB) *Ended {
+	return &Ended{kept.New(db, nil, "sign-ins-ended", mostEnded), kept.New(nil, nil, "sign-ins-ended", mostEnded)}
+}
+
+// end ends a sign-in. It reports whether it had not ended.
+func (e *Ended) end(ctx context.Context, state string) (first bool, err error) {
+	if first, err = e.shared.Add(ctx, state, nil, longest); err != nil {
+		return e.here.Add(ctx, state, nil, longest)
+	}
+	return first, nil
+}
 
 // Begin returns where to send the browser to sign in, with more parameters, and sets a cookie that
 // End needs. to comes back from End.
@@ -136,7 +149,7 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	f.setCookie(w, f.cookie(b.State), "", -1)
 	ctx := r.Context()
 	// Whoever has kept the cookie must not have the issuer asked for one code after the other.
-	switch first, err := f.Ended.Add(ctx, b.State, nil, longest); {
+	switch first, err := f.Ended.end(ctx, b.State); {
 	case err != nil:
 		return in, fmt.Errorf("the store does not say whether the sign-in has ended: %w", err)
 	case !first:
@@ -265,6 +278,9 @@ func (f *Flow) client(at *auth.Provider) *oauth2.Config {
 		scopes = with(scopes, "openid")
 	}
 	if f.Offline && at.Offline {
+		if len(scopes) == 0 { // offline_access says nothing alone (OpenID Connect Core §11)
+			scopes = []string{"openid"}
+		}
 		scopes = with(scopes, "offline_access")
 	}
 	style := oauth2.AuthStyleInHeader

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
@@ -17,7 +18,8 @@ const (
 	// Life is how long somebody stays signed in, Idle how long without a request.
 	Life = 8 * time.Hour
 	Idle = time.Hour
-	// most bounds the sessions in memory; further sign-ins end the one that was used least recently.
+	// most bounds the sessions in memory; further sign-ins end the one that was used least recently. Of one
+	// person there is a share of them: see kept.Store.PutOf.
 	most = 1000
 	// renewAfter is how old the record of the last request may be.
 	renewAfter = time.Minute
@@ -40,11 +42,25 @@ func (p Person) over(now time.Time) bool {
 
 // Sessions are those of browsers, by a random id that only the browser knows. They are safe for
 // concurrent use.
-type Sessions struct{ people *kept.Store }
+type Sessions struct {
+	people *kept.Store
+	beside *kept.Store // those that began while Redis did not answer, at this replica alone
+}
+
+// besidePrefix begins the ids of sessions beside Redis.
+const besidePrefix = "beside-"
 
 // NewSessions keeps sessions in Redis, sealed, or in memory if db is nil.
 func NewSessions(db *redisdb.DB, key *seal.Key) *Sessions {
-	return &Sessions{kept.New(db, key, "people", most)}
+	return &Sessions{kept.New(db, key, "people", most), kept.New(nil, key, "people", most)}
+}
+
+// of returns where a session is kept.
+func (s *Sessions) of(id string) *kept.Store {
+	if strings.HasPrefix(id, besidePrefix) {
+		return s.beside
+	}
+	return s.people
 }
 
 // Begin keeps who has signed in, and returns the id for the browser.
@@ -56,12 +72,17 @@ func (s *Sessions) Begin(ctx context.Context, who mcp.Caller) (id string, err er
 		return "", err
 	}
 	id = rand.Text() + rand.Text()
-	return id, s.people.Put(ctx, id, value, Idle)
+	if err := s.people.PutOf(ctx, who.User(), id, value, Idle); err == nil {
+		return id, nil
+	}
+	id = besidePrefix + id // whoever repairs Redis has to get in
+	return id, s.beside.PutOf(ctx, who.User(), id, value, Idle)
 }
 
 // Who returns who has a session. The error is ErrNone, or that of Redis.
 func (s *Sessions) Who(ctx context.Context, id string) (Person, error) {
-	value, err := s.people.Get(ctx, id)
+	people := s.of(id)
+	value, err := people.Get(ctx, id)
 	var p Person
 	if errors.Is(err, kept.ErrNone) || err == nil && json.Unmarshal(value, &p) != nil {
 		return Person{}, ErrNone
@@ -81,7 +102,7 @@ func (s *Sessions) Who(ctx context.Context, id string) (Person, error) {
 			return Person{}, err
 		}
 		// A session that has ended meanwhile is not begun again.
-		if _, err := s.people.Swap(ctx, id, value, renewed, Idle); err != nil {
+		if _, err := people.Swap(ctx, id, value, renewed, Idle); err != nil {
 			return Person{}, err
 		}
 	}
@@ -90,4 +111,4 @@ func (s *Sessions) Who(ctx context.Context, id string) (Person, error) {
 }
 
 // End forgets a session.
-func (s *Sessions) End(ctx context.Context, id string) error { return s.people.Drop(ctx, id) }
+func (s *Sessions) End(ctx context.Context, id string) error { return s.of(id).Drop(ctx, id) }

@@ -352,28 +352,80 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSessionsBound: sign-ins beyond the bound end the oldest session.
+// TestSessionsBound: further sign-ins of a person end their own oldest session, and nobody else's.
 func TestSessionsBound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := signin.NewSessions(nil, newKey(t))
-		var ids []string
-		for range 1001 {
-			<-time.After(time.Millisecond)
-			id, err := s.Begin(t.Context(), mcp.Caller{Subject: "alice"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids = append(ids, id)
+	s := signin.NewSessions(nil, newKey(t))
+	begin := func(name string) string {
+		id, err := s.Begin(t.Context(), mcp.Caller{Subject: name})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, err := s.Who(t.Context(), ids[0]); !errors.Is(err, signin.ErrNone) {
-			t.Errorf("the oldest session: %v", err)
+		return id
+	}
+	operator := begin("alice")
+	var ids []string
+	for range 1050 {
+		ids = append(ids, begin("mallory"))
+	}
+	if _, err := s.Who(t.Context(), operator); err != nil {
+		t.Errorf("the session of somebody else: %v", err)
+	}
+	if _, err := s.Who(t.Context(), ids[0]); !errors.Is(err, signin.ErrNone) {
+		t.Errorf("the oldest session: %v", err)
+	}
+	if _, err := s.Who(t.Context(), ids[len(ids)-1]); err != nil {
+		t.Errorf("the newest session: %v", err)
+	}
+}
+
+// TestOfflineAlone: whoever asks for nothing but a refresh token asks for what that needs, too.
+func TestOfflineAlone(t *testing.T) {
+	for want, scopes := range map[string][]string{"mcp offline_access": {"mcp"}, "openid offline_access": nil} {
+		w := newWorld(t)
+		w.issuer.SetMetadata("scopes_supported", []string{"openid", "offline_access"})
+		w.Scopes, w.Offline = scopes, true
+		if _, asked := w.begin(t); asked.Get("scope") != want {
+			t.Errorf("%q: %q", want, asked.Get("scope"))
 		}
-		for _, id := range ids[1:] {
-			if _, err := s.Who(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
+	}
+}
+
+// TestBesideRedis: while Redis does not answer, people sign in at one replica alone.
+func TestBesideRedis(t *testing.T) {
+	w := newWorld(t)
+	server := redistest.Start(t)
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(server.URL())}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	server.Kill()
+	w.Ended = signin.NewEnded(db)
+	cookie, asked := w.begin(t)
+	who, _, err := w.end(cookie, w.good(asked))
+	if err != nil {
+		t.Fatalf("%+v %v", who, err)
+	}
+	if _, _, err := w.end(cookie, w.good(asked)); err == nil {
+		t.Error("a sign-in ends twice")
+	}
+	s := signin.NewSessions(db, newKey(t))
+	id, err := s.Begin(t.Context(), who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Who(t.Context(), id); err != nil || p.Caller.Subject != who.Subject {
+		t.Errorf("%+v %v", p, err)
+	}
+	if _, err := s.Who(t.Context(), "of-before"); err == nil || errors.Is(err, signin.ErrNone) {
+		t.Errorf("a session in Redis: %v", err)
+	}
+	if err := s.End(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Who(t.Context(), id); !errors.Is(err, signin.ErrNone) {
+		t.Errorf("after the end: %v", err)
+	}
 }
 
 // TestRedisSessions: with Redis, any replica knows who has signed in, and what stands there is

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 // TestRoleBypass: nobody gets at a form or page of another role, by whichever way.
@@ -123,6 +125,28 @@ func TestSession(t *testing.T) {
 	}
 	if w := open("/sessions", alice); w.Code != http.StatusSeeOther {
 		t.Errorf("after signing out: %d", w.Code)
+	}
+}
+
+// TestSessionsAway: while Redis does not answer, nobody is told that they may not look.
+func TestSessionsAway(t *testing.T) {
+	d := newDesk(t, "", nil)
+	d.cfg.SignIn.ClientID = "console"
+	db, err := redisdb.Open(redisdb.Config{URL: "redis://127.0.0.1:1"}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	key, err := seal.NewRandom("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.guard.People = signin.NewSessions(db, key)
+	r := httptest.NewRequest(http.MethodGet, Root+"/sessions", nil)
+	r.AddCookie(&http.Cookie{Name: cookieName, Value: "of-before"})
+	w := httptest.NewRecorder()
+	if d.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Redis does not answer") {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

@@ -69,6 +69,11 @@ func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who, to, err := flow.End(w, r)
+	if err == nil { // else anybody of the issuer takes room of operators
+		if _, none := c.deps.Guard.visitor(signin.Person{Caller: who}); none != nil {
+			err = &signin.RefusedError{Why: sentence(none.Error())}
+		}
+	}
 	if err == nil {
 		var id string
 		if id, err = c.deps.Guard.People.Begin(r.Context(), who); err == nil {

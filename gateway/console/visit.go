@@ -29,6 +29,8 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	switch {
 	case err == nil:
 		return v, true
+	case errors.Is(err, errAway):
+		v.problem(http.StatusServiceUnavailable, "Redis does not answer.", "The sessions of the console are there, so nobody knows whether you have signed in. Try again, or open "+Root+signInPage.path+" to sign in at this replica alone.")
 	case !errors.Is(err, errNobody):
 		v.problem(http.StatusForbidden, "You may not look at this.", sentence(err.Error()))
 	case r.Method == http.MethodGet && !wantsEvents(r):

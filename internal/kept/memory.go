@@ -3,6 +3,8 @@ package kept
 import (
 	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,16 +19,18 @@ type entry struct {
 
 // memory keeps values for this process alone.
 type memory struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards the fields below
 	all *simplelru.LRU[string, entry]
+	of  *simplelru.LRU[string, []string] // by owner, the oldest first
 }
 
 func newMemory(most int) *memory {
 	all, err := simplelru.NewLRU[string, entry](most, nil)
-	if err != nil {
+	of, ownersErr := simplelru.NewLRU[string, []string](most, nil)
+	if err = errors.Join(err, ownersErr); err != nil {
 		panic("kept: a store needs room for a value: " + err.Error())
 	}
-	return &memory{all: all}
+	return &memory{all: all, of: of}
 }
 
 // find returns a value that has not ended. The caller holds mu.
@@ -85,6 +89,18 @@ func (m *memory) swap(_ context.Context, name string, old, value []byte, life ti
 	}
 	m.all.Add(name, entry{value, time.Now().Add(life)})
 	return true, nil
+}
+
+func (m *memory) claim(_ context.Context, owner, name string, each int, _ time.Duration) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mine, _ := m.of.Get(owner)
+	mine = slices.DeleteFunc(mine, func(one string) bool { return one == name || !m.all.Contains(one) })
+	mine = append(mine, name)
+	over := max(0, len(mine)-each)
+	gone := slices.Clone(mine[:over])
+	m.of.Add(owner, mine[over:])
+	return gone, nil
 }
 
 func (m *memory) drop(_ context.Context, name string) error {

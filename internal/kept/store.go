@@ -27,7 +27,12 @@ type Store struct {
 	key  *seal.Key   // nil for values that are kept as they are
 	db   *redisdb.DB // nil for memory
 	at   place
+	of   shares // nil in a file, which is for one owner: PutOf is not for it
+	each int    // how many values one owner has
 }
+
+// share is which part of most one owner has.
+const share = 50
 
 // place is where a Store keeps what it has sealed, by the digests of names.
 type place interface {
@@ -39,14 +44,23 @@ type place interface {
 	drop(ctx context.Context, name string) error
 }
 
+// shares know in which order values of an owner were kept.
+type shares interface {
+	// claim returns the oldest values of an owner that go, so that each are left with a new one.
+	claim(ctx context.Context, owner, name string, each int, life time.Duration) (gone []string, err error)
+}
+
 // New makes a Store in Redis, or in memory if db is nil. The room tells its values from those of
 // other stores. In memory it keeps most values; a further one replaces the one that was used least
-// recently. Without a key, values must be sealed already.
+// recently. Without a key, values must be sealed already. Of one owner it keeps a share of most, also in
+// Redis: see PutOf.
 func New(db *redisdb.DB, key *seal.Key, room string, most int) *Store {
 	if db == nil {
-		return &Store{room: room, key: key, at: newMemory(most)}
+		m := newMemory(most)
+		return &Store{room: room, key: key, at: m, of: m, each: max(1, most/share)}
 	}
-	return &Store{room: room, key: key, db: db, at: replicated{db: db, prefix: room + ":"}}
+	r := replicated{db: db, prefix: room + ":"}
+	return &Store{room: room, key: key, db: db, at: r, of: r, each: max(1, most/share)}
 }
 
 // Put keeps a value, in place of the one that was there. Errors are those of Redis.
@@ -56,6 +70,21 @@ func (s *Store) Put(ctx context.Context, name string, value []byte, life time.Du
 		return err
 	}
 	return s.at.put(ctx, id, sealed, life)
+}
+
+// PutOf is Put for a value of an owner, such as a user. A further one replaces the owner's oldest, so that
+// nobody takes the room of others.
+func (s *Store) PutOf(ctx context.Context, owner, name string, value []byte, life time.Duration) error {
+	gone, err := s.of.claim(ctx, s.id("of "+owner), s.id(name), s.each, life)
+	for _, id := range gone {
+		if err == nil {
+			err = s.at.drop(ctx, id)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Put(ctx, name, value, life)
 }
 
 // Add keeps a value unless there is one. It reports whether there was none.

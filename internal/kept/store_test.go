@@ -233,6 +233,35 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// TestShare: one owner takes none of the room of others, in memory and in Redis.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	const most = 100 // so that each owner has two
+	for where, s := range map[string]*kept.Store{
+		"memory": kept.New(nil, nil, "m", most),
+		"redis":  kept.New(open(t, redistest.Start(t).URL()), newKey(t, secret), "r", most),
+	} {
+		ctx := t.Context()
+		put := func(owner, name string) {
+			t.Helper()
+			if err := s.PutOf(ctx, owner, name, []byte(name), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("bob", "bob's")
+		for i := range most + 1 {
+			put("alice", fmt.Sprint("alice's ", i))
+		}
+		put("alice", fmt.Sprint("alice's ", most-1)) // is the newest now, and no further one
+		put("alice", "alice's last")
+		for name, want := range map[string]bool{"bob's": true, "alice's 99": true, "alice's last": true, "alice's 98": false, "alice's 100": false} {
+			if got, err := s.Get(ctx, name); want != (err == nil && string(got) == name) {
+				t.Errorf("%s: %s is there: %q %v, want %t", where, name, got, err, want)
+			}
+		}
+	}
+}
+
 // TestFile: values in a file outlive their store. A change that cannot be written has not happened.
 func TestFile(t *testing.T) {
 	t.Parallel()

@@ -16,16 +16,17 @@ import (
 const maxLength = 8 << 10
 
 // Check returns an error that says why no user may be sent to a URL, in words for whoever
-// chose it. A good URL is absolute, https, in ASCII as RFC 3986 §2 requires, and has no
-// user info. With loopback, pages on the user's own computer pass too, also by http.
+// chose it. A good URL is absolute, https, of the characters of RFC 3986 §2 without ' and $, and has
+// no user info. With loopback, pages on the user's own computer pass too, also by http.
 func Check(raw string, loopback bool) error {
 	if len(raw) > maxLength {
 		return fmt.Errorf("a URL for users has at most %d bytes", maxLength)
 	}
-	for _, c := range []byte(raw) {
-		if c <= ' ' || c > '~' || c == '"' || c == '<' || c == '>' || c == '\\' {
-			return errors.New(`a URL for users has no spaces, quotes, <, >, \ and control characters, and is in ASCII: write the host with xn-- and all else percent-encoded`)
-		}
+	// Some clients hand URLs to a shell: in quotes, none of these characters means anything there.
+	if strings.ContainsFunc(raw, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~:/?#[]@!&()*+,;=%", c)
+	}) {
+		return errors.New(`a URL for users has no spaces, quotes, <, >, \, ^, |, {, }, $, ` + "`" + ` and control characters, and is in ASCII: write the host with xn-- and all else percent-encoded`)
 	}
 	scheme, rest, found := strings.Cut(raw, "://")
 	secure := strings.EqualFold(scheme, "https")

@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 		{"pages of the web", "", []string{
 			"https://a.example", "https://a.example/", "https://a.example:8443/x?y=z&w=%20+1#part", "https://a.example?x", "https://a.example#x",
 			"HTTPS://A.Example/X", "hTTps://a.example", "https://a.example.", "https://wiki/page", "https://x_y.a.example/", "https://a.example/a/../b//c",
-			"https://login.example/authorize?redirect_uri=https%3A%2F%2Fapp.example%2Fcb%3Fa%3Db&scope=a%20b|c&state={1}",
+			"https://login.example/authorize?redirect_uri=https%3A%2F%2Fapp.example%2Fcb%3Fa%3Db&scope=a%20b%7Cc&state=%7B1%7D;x=(y)*!",
 			"https://a.example/@user", "https://a.example/?mail=me@a.example", "https://a.example/?to=http://169.254.169.254/",
 		}},
 		{"other scripts, encoded", "", []string{"https://xn--bcher-kva.example/", "https://a.example/%E6%97%A5", "https://a.example/%F0%9F%91%A9%E2%80%8D%F0%9F%92%BB", "https://a.example/%FF"}},
@@ -37,6 +37,7 @@ func TestCheck(t *testing.T) {
 		{"characters that turn or hide text", "ASCII", []string{"https://a.example/\u202egnp.exe", "https://\u2066a.example", "https://a\u200b.example", "https://a.example/\ufeff", "https://a.example/\u00ad", "https://a.example/\u2028"}},
 		{"backslashes", `\`, []string{`https:\\a.example`, `https://a.example\@b.example`, `https://a.example\.b.example`, `\\a.example\x`, `https:/\a.example`}},
 		{"what ends an attribute or a tag", "quotes", []string{`https://a.example/"onclick=x`, `https://a.example/<script>`, `https://a.example/>`}},
+		{"what a shell reads in quotes", "percent-encoded", []string{"https://a.example/$IFS", "https://a.example/';id;'", "https://a.example/?x=`id`", "https://a.example/{a,b}", "https://a.example/|id", "https://a.example/^"}},
 		{"names not in ASCII", "xn--", []string{"https://b\u00fccher.example/", "https://\u0430pple.example/", "https://a\u3002example", "https://\uff11\uff16\uff19.254.169.254", "https://\u2469.0.0.1/", "https://a.example/\u65e5"}},
 		{"an encoded host", "names a host", []string{"https://%61.example", "https://a%2eexample", "https://a.example%2f.b.example", "https://%31%36%39.254.169.254/", "https://a.example%00.b.example"}},
 		{"encoded control characters", "encoded", []string{"https://a.example/%0aGatehouse", "https://a.example/?x=%0D%0ASet-Cookie", "https://a.example/%00", "https://a.example/#%1b%5B2J", "https://a.example/%7f", "https://a.example/%C2%85"}},
