@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type initFlags struct {
 	force   bool
 	yes     bool
 	noProbe bool
+	envFile string
 	timeout time.Duration
 }
 
@@ -38,9 +40,9 @@ func newInit() *cobra.Command {
 		Use:   "init [URL... | COMMAND...]",
 		Short: "Make a first configuration of what your clients have",
 		Long: "Writes a configuration with the servers that you have already: those in the files of Claude,\n" +
-			"Cursor, VS Code, Windsurf and others, which it finds and asks about, those of --from, or the\n" +
+			"Cursor, VS Code, Windsurf, Codex and others, which it finds and asks about, those of --from, or the\n" +
 			"URLs or the one command in its arguments. Secrets become references to the environment, and\n" +
-			"are not written. Then it tries each server, and prints what each client needs to connect.",
+			"are not written without --env-file. Then it tries each server, and prints what each client needs to connect.",
 		Example: "  gatehouse init\n  gatehouse init --from ~/.cursor/mcp.json --yes\n  gatehouse init https://mcp.example.com/mcp\n  gatehouse init -- npx -y @modelcontextprotocol/server-filesystem .",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return work(func(cmd *cobra.Command) error { return runInit(cmd, flags, args) })(cmd, nil)
@@ -50,14 +52,17 @@ func newInit() *cobra.Command {
 	cmd.Flags().StringArrayVar(&flags.from, "from", nil, "`FILE` of a client to read; may be given several times, - is standard input")
 	cmd.Flags().BoolVar(&flags.force, "force", false, "overwrite the file if it is there")
 	cmd.Flags().BoolVar(&flags.yes, "yes", false, "take every file that is found, and ask nothing")
+	cmd.Flags().StringVar(&flags.envFile, "env-file", "", "`FILE` to write the secrets to that the clients' files have, for you alone")
 	cmd.Flags().BoolVar(&flags.noProbe, "no-probe", false, "do not try the servers")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", 90*time.Second, "how long to wait for the servers")
 	return cmd
 }
 
 func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
-	if _, err := os.Lstat(flags.config); err == nil && !flags.force {
-		return fmt.Errorf("%s is there already: --force overwrites it, --config names another file", flags.config)
+	for _, file := range []string{flags.config, flags.envFile} {
+		if _, err := os.Lstat(file); err == nil && !flags.force {
+			return fmt.Errorf("%s is there already: --force overwrites it, or name another file", file)
+		}
 	}
 	out := cmd.OutOrStdout()
 	draft, err := gather(cmd, flags, args)
@@ -70,6 +75,12 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 	}
 	if err := writeFresh(flags.config, text, flags.force); err != nil {
 		return err
+	}
+	if flags.envFile != "" {
+		if err := writeFresh(flags.envFile, draft.Environment(), flags.force); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "written: %s, with the secrets of your clients' files\n", flags.envFile)
 	}
 	fmt.Fprintf(out, "written: %s, with %s\n", flags.config, count(len(draft.Servers), "server", "servers"))
 	for _, n := range draft.Notes {
@@ -90,7 +101,7 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 			return err
 		}
 	}
-	return printNext(out, flags.config, draft)
+	return printNext(out, flags, draft)
 }
 
 // gather reads everything that servers come from.
@@ -101,7 +112,7 @@ func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, e
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		d, err := setup.Read(text)
+		d, err := setup.Read(text, here())
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -129,6 +140,15 @@ func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, e
 	return all, findFiles(cmd, flags, all)
 }
 
+// here is the directory in which the command runs, "" if that is not known.
+func here() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
 func readClient(cmd *cobra.Command, file string) (string, error) {
 	if file == "-" {
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), setup.MostBytes+1))
@@ -145,23 +165,43 @@ func readClient(cmd *cobra.Command, file string) (string, error) {
 	return string(text), err
 }
 
-// findFiles asks about each file of a client that is on this machine.
-func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
-	out, in := cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
+// knownFiles returns the files of clients that there may be on this machine.
+func knownFiles() ([]setup.Known, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config, err := os.UserConfigDir()
 	if err != nil {
+		return nil, err
+	}
+	return setup.KnownFiles(runtime.GOOS, filepath.ToSlash(home), filepath.ToSlash(config)), nil
+}
+
+// installed returns the clients that have a file on this machine.
+func installed(files []setup.Known) (clients []string) {
+	for _, known := range files {
+		if _, err := os.Stat(filepath.FromSlash(known.Path)); err == nil {
+			name, _, _ := strings.Cut(known.Client, ",") // Cursor, this project
+			clients = append(clients, name)
+		}
+	}
+	return clients
+}
+
+// findFiles asks about each file of a client that is on this machine.
+func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
+	out, in := cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
+	files, err := knownFiles()
+	if err != nil {
 		return err
 	}
-	for _, known := range setup.KnownFiles(runtime.GOOS, filepath.ToSlash(home), filepath.ToSlash(config)) {
+	for _, known := range files {
 		text, err := readClient(cmd, filepath.FromSlash(known.Path))
 		if err != nil {
 			continue
 		}
-		d, err := setup.Read(text)
+		d, err := setup.Read(text, here())
 		if err != nil {
 			continue // no servers in it
 		}
@@ -188,7 +228,7 @@ func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
 	}
 	fmt.Fprint(out, "The URL of a server, or the command that starts it: ")
 	if in.Scan() {
-		d, err := setup.Read(in.Text())
+		d, err := setup.Read(in.Text(), "")
 		if err != nil {
 			return err
 		}
@@ -290,23 +330,55 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 const signInAt = "http://127.0.0.1:8080/account"
 
 // printNext prints what is left to do.
-func printNext(out io.Writer, file string, draft *setup.Draft) error {
-	if len(draft.Variables) > 0 {
-		fmt.Fprintln(out, "\nSet these before you start the gateway; their values are where your clients have them:")
-		for _, v := range draft.Variables {
+func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
+	values := draft.Values()
+	var missing []setup.Variable
+	for _, v := range draft.Variables {
+		if flags.envFile == "" || values[v.Name] == "" {
+			missing = append(missing, v)
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintln(out, "\nSet these before you start the gateway. --env-file writes what your clients' files have of them:")
+		for _, v := range missing {
 			fmt.Fprintf(out, "  export %s=...   # %s\n", v.Name, v.For)
 		}
 	}
-	cfg, _, err := config.Parse(file, []byte("upstreams: [{name: a, command: [a]}]\n"))
+	cfg, _, err := config.Parse(flags.config, []byte("upstreams: [{name: a, command: [a]}]\n"))
 	if err != nil {
 		return err
 	}
+	others := ""
+	files, err := knownFiles()
+	if err != nil {
+		return err
+	}
+	mine := installed(files)
 	for _, s := range setup.Snippets(cfg.Summary().Endpoint) {
+		if len(mine) > 0 && !slices.Contains(mine, s.Client) {
+			others += ", " + s.Client
+			continue
+		}
 		fmt.Fprintf(out, "\n%s, %s:\n", s.Client, s.Where)
 		for line := range strings.Lines(s.Text) {
 			fmt.Fprint(out, "  "+line)
 		}
 	}
-	_, err = fmt.Fprintf(out, "\nNext: gatehouse serve --config %s\nThen http://127.0.0.1:9090/console/first-run shows your first call.\n", file)
+	if others != "" {
+		fmt.Fprintf(out, "\nWhat%s need: docs/getting-started.md, and the page First run below.\n", strings.TrimPrefix(others, ","))
+	}
+	fmt.Fprintln(out, "\nNext:")
+	if flags.envFile != "" {
+		fmt.Fprintf(out, "  set -a; . %s; set +a\n", sourced(flags.envFile))
+	}
+	_, err = fmt.Fprintf(out, "  gatehouse serve --config %s\nThen http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
 	return err
+}
+
+// sourced is the path of a file as a shell reads it without searching for it.
+func sourced(file string) string {
+	if strings.ContainsRune(filepath.ToSlash(file), '/') {
+		return file
+	}
+	return "./" + file
 }

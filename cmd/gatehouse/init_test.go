@@ -77,7 +77,7 @@ func TestInit(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n", "written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ", "export CRM_TOKEN=...   # crm: header Authorization",
-		"claude mcp add --transport http --scope user gatehouse http://127.0.0.1:8080/mcp", `"mcp-remote"`, "Next: gatehouse serve --config gatehouse.yaml",
+		"Cursor, in ~/.cursor/mcp.json", "VS Code, in .vscode", "What Claude Code, Claude Desktop, Windsurf,", "Next:\n  gatehouse serve --config gatehouse.yaml\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in %s", want, stdout)
@@ -109,6 +109,18 @@ func TestInit(t *testing.T) {
 	}
 	if code, stdout, stderr := initialise(t, home, "", "--no-probe", "-c", "third.yaml", "--yes"); code != 0 || !strings.Contains(stdout, "with 2 servers") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+	code, stdout, _ = initialise(t, home, "", "--no-probe", "-c", "fifth.yaml", "--yes", "--env-file", "fifth.env")
+	secrets, err := os.ReadFile("fifth.env")
+	if code != 0 || err != nil || !strings.Contains(string(secrets), "\nCRM_TOKEN=secret-value\n") || strings.Contains(stdout, "export CRM_TOKEN") ||
+		!strings.Contains(stdout, "Next:\n  set -a; . ./fifth.env; set +a\n") || strings.Contains(stdout, "secret-value") {
+		t.Errorf("%d %v %s\n%s", code, err, secrets, stdout)
+	}
+	if info, err := os.Stat("fifth.env"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "sixth.yaml", "--yes", "--env-file", "fifth.env"); code != exitProblem || !strings.Contains(stderr, "fifth.env is there already") {
+		t.Errorf("%d %s", code, stderr)
 	}
 	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "fourth.yaml", "--from", "none.json"); code != exitProblem || !strings.Contains(stderr, "none.json: cannot be read") {
 		t.Errorf("%d %s", code, stderr)

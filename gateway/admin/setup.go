@@ -92,7 +92,7 @@ func makeSetup(a *API, x *exchange) error {
 	if err := x.read(mostDraft, &t); err != nil {
 		return err
 	}
-	d, err := setup.Read(t.Text)
+	d, err := setup.Read(t.Text, "")
 	if err != nil {
 		return x.answerWith(http.StatusUnprocessableEntity, BadDraft{Problems: []Problem{{Message: err.Error()}}})
 	}
@@ -126,7 +126,7 @@ func configured(a *API) (names []string) {
 
 // fill makes the configuration of a Text, with the names that /setup gives.
 func (p *Attempt) fill(taken []string) error {
-	d, err := setup.Read(p.Text)
+	d, err := setup.Read(p.Text, "")
 	if err != nil {
 		return &BadDraft{Problems: []Problem{{Message: err.Error()}}}
 	}

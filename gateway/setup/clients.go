@@ -38,6 +38,12 @@ func Snippets(endpoint string) []Snippet {
 			servers("mcpServers", remote{"npx", []string{"-y", "mcp-remote", endpoint}})},
 		{"Cursor", "in ~/.cursor/mcp.json, or in .cursor/mcp.json of a project", servers("mcpServers", object{"url": endpoint})},
 		{"VS Code", "in .vscode/mcp.json of a project, or by \"MCP: Open User Configuration\"", servers("servers", object{"type": "http", "url": endpoint})},
+		{"Windsurf", "in ~/.codeium/windsurf/mcp_config.json", servers("mcpServers", object{"serverUrl": endpoint})},
+		{"Gemini CLI", "in a shell", "gemini mcp add --transport http --scope user gatehouse " + endpoint + "\n"},
+		{"Codex", "in a shell", "codex mcp add gatehouse --url " + endpoint + "\n"},
+		{"LM Studio", "in ~/.lmstudio/mcp.json (Program, Install, Edit mcp.json)", servers("mcpServers", object{"url": endpoint})},
+		{"Zed", "in settings.json", servers("context_servers", object{"url": endpoint})},
+		{"opencode", "in opencode.json", servers("mcp", object{"type": "remote", "url": endpoint})},
 	}
 }
 
@@ -63,6 +69,7 @@ func KnownFiles(system, home, config string) []Known {
 		{"VS Code", at(user, "mcp.json"), false},
 		{"Windsurf", at(home, ".codeium", "windsurf", "mcp_config.json"), false},
 		{"Gemini CLI", at(home, ".gemini", "settings.json"), false},
+		{"Codex", at(home, ".codex", "config.toml"), false},
 		{"LM Studio", at(home, ".lmstudio", "mcp.json"), false},
 	}
 	if system != "windows" {

@@ -67,7 +67,7 @@ func (d *Draft) add(e entry) {
 			s.Env = append(s.Env, Pair{v.Name, c.variable(v)})
 		}
 		s.Env = unique(s.Env, func(a, b string) bool { return a == b })
-		s.Dir = c.expand(e.dir)
+		s.Dir = c.expand(e.dir, false)
 	}
 	if s.Off && !e.off {
 		d.note(s.Name, "is not enabled: it needs what only the client knows; put it in, and take enabled: false away")

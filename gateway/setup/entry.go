@@ -28,7 +28,9 @@ var (
 		"alwaysAllow": "policy decides what needs no question (docs/policy.md)", "autoApprove": "policy decides what needs no question (docs/policy.md)",
 		"trust": "policy decides what needs no question (docs/policy.md)", "autoAllow": "policy decides what needs no question (docs/policy.md)",
 		"disabledTools": "policy and views decide what is shown", "includeTools": "policy and views decide what is shown", "excludeTools": "policy and views decide what is shown",
-		"timeout": "the gateway's own are in timeout", "oauth": "the gateway's own credentials are in auth", "auth": "the gateway's own credentials are in auth",
+		"enabled_tools": "policy and views decide what is shown", "disabled_tools": "policy and views decide what is shown",
+		"timeout": "the gateway's own are in timeout", "startup_timeout_sec": "the gateway's own are in timeout",
+		"startup_timeout_ms": "the gateway's own are in timeout", "tool_timeout_sec": "the gateway's own are in timeout", "oauth": "the gateway's own credentials are in auth", "auth": "the gateway's own credentials are in auth",
 		"envFile": "write its variables into env, or set them for the gateway",
 	}
 )
@@ -43,11 +45,21 @@ func entryOf(name string, all []member) entry {
 		case "args":
 			e.command = append(e.command, texts(m.value)...)
 		case "env", "environment":
-			e.env = pairs(m.value)
+			e.env = append(e.env, pairs(m.value)...)
 		case "url", "serverUrl", "httpUrl":
 			e.url = text(m.value)
-		case "headers":
-			e.headers = pairs(m.value)
+		case "headers", "http_headers":
+			e.headers = append(e.headers, pairs(m.value)...)
+		case "env_http_headers": // of Codex, as the next ones
+			for _, h := range pairs(m.value) {
+				e.headers = append(e.headers, Pair{h.Name, "${" + h.Value + "}"})
+			}
+		case "bearer_token_env_var":
+			e.headers = append(e.headers, Pair{"Authorization", "Bearer ${" + text(m.value) + "}"})
+		case "env_vars":
+			for _, name := range texts(m.value) {
+				e.env = append(e.env, Pair{name, "${" + name + "}"})
+			}
 		case "cwd":
 			e.dir = text(m.value)
 		case "disabled":

@@ -57,7 +57,7 @@ func (d *Draft) readJSON(text string) error {
 	root := members(raw)
 	d.readInputs(find(root, "inputs"))
 	known := false
-	for _, name := range []string{"mcpServers", "servers", "context_servers"} {
+	for _, name := range []string{"mcpServers", "servers", "context_servers", "mcp_servers"} {
 		if servers := find(root, name); servers != nil {
 			d.readServers(servers)
 			known = true
@@ -72,11 +72,20 @@ func (d *Draft) readJSON(text string) error {
 		}
 		known = true
 	}
+	others := 0
 	for _, project := range members(find(root, "projects")) { // of Claude Code
-		if servers := find(members(project.value), "mcpServers"); servers != nil {
+		servers := find(members(project.value), "mcpServers")
+		switch {
+		case servers == nil:
+		case !d.isIn(project.name):
+			others += min(1, len(members(servers)))
+		default:
 			d.readServers(servers)
 			known = true
 		}
+	}
+	if others > 0 {
+		d.note("", "servers of %d other projects were left out: run this in their directories to take them", others)
 	}
 	switch {
 	case known:
@@ -90,6 +99,12 @@ func (d *Draft) readJSON(text string) error {
 		}
 	}
 	return nil
+}
+
+// isIn reports whether the servers of a project are wanted.
+func (d *Draft) isIn(project string) bool {
+	project = strings.TrimRight(strings.ReplaceAll(project, `\`, "/"), "/")
+	return d.dir == "" || d.dir == project || strings.HasPrefix(d.dir, project+"/")
 }
 
 func isServer(all []member) bool {

@@ -13,14 +13,20 @@ func basic(user, password string) string {
 // readLines reads lines with a URL or a command each.
 func (d *Draft) readLines(text string) error {
 	text = strings.ReplaceAll(text, "\\\n", " ")
+	number := 0
 	for line := range strings.Lines(text) {
+		number++
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		words, err := split(strings.TrimPrefix(line, "$ "))
+		line = strings.TrimPrefix(line, "$ ")
+		words, err := split(line)
+		if err == nil && len(words) > 0 {
+			err = notALine(line, words)
+		}
 		if err != nil {
-			return err
+			return wrongLine(number, err)
 		}
 		switch {
 		case len(words) == 1 && isURL(words[0]):
@@ -106,7 +112,7 @@ func split(line string) (words []string, err error) {
 				b.WriteByte(line[i])
 			}
 			if i == len(line) {
-				return nil, errors.New("a quotation mark is not closed in: " + shown(line))
+				return nil, errors.New("a command with a quotation mark that is not closed")
 			}
 		case '\\':
 			if i++; i < len(line) {

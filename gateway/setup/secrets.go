@@ -23,8 +23,8 @@ var reference = regexp.MustCompile(`\$\{([^{}$]*)\}|\{env:([A-Za-z_][A-Za-z0-9_]
 
 var clientVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand writes the references of clients as ours.
-func (c converter) expand(text string) string {
+// expand writes the references of clients as ours. The defaults of a secret are secret, too.
+func (c converter) expand(text string, secret bool) string {
 	var b strings.Builder
 	done := 0
 	for _, at := range reference.FindAllStringSubmatchIndex(text, -1) {
@@ -34,13 +34,13 @@ func (c converter) expand(text string) string {
 			b.WriteString(c.refer(text[at[4]:at[5]], "", "the environment"))
 			continue
 		}
-		b.WriteString(c.reference(text[at[2]:at[3]]))
+		b.WriteString(c.reference(text[at[2]:at[3]], secret))
 	}
 	return b.String() + escaped(text[done:])
 }
 
 // reference returns what stands for the inside of ${...}.
-func (c converter) reference(inside string) string {
+func (c converter) reference(inside string, secret bool) string {
 	kind, name, has := strings.Cut(inside, ":")
 	switch {
 	case has && kind == "env" && clientVariable.MatchString(name):
@@ -58,11 +58,12 @@ func (c converter) reference(inside string) string {
 	case clientVariable.MatchString(inside) && !strings.HasPrefix(inside, "workspaceFolder"):
 		return c.refer(inside, "", "the environment")
 	case has && clientVariable.MatchString(kind) && strings.HasPrefix(name, "-"):
-		if said := name[1:]; said != "" && !configtext.SecretName(kind) && !configtext.SecretValue(said) {
+		said := name[1:]
+		if secret = secret || configtext.SecretName(kind) || configtext.SecretValue(said); said != "" && !secret {
 			c.d.note(c.server.Name, "the default of %s is used: write ${env:%s} in its place if the variable is set", kind, kind)
 			return escaped(said)
 		}
-		return c.refer(kind, "", "the environment")
+		return c.refer(kind, said, "the environment")
 	}
 	c.d.note(c.server.Name, "${%s} is something that only the client knows", shown(inside))
 	c.server.Off = true
@@ -107,7 +108,7 @@ func (c converter) variable(v Pair) string {
 	if !refers(v.Value) && (configtext.SecretName(v.Name) || configtext.SecretValue(v.Value)) {
 		return c.hide(v.Name, v.Value, "env "+shown(v.Name))
 	}
-	return c.clean(v.Value, v.Name, "env "+shown(v.Name))
+	return c.clean(v.Value, v.Name, "env "+shown(v.Name), configtext.SecretName(v.Name))
 }
 
 // header makes the value of a header. The scheme of a credential stays.
@@ -117,7 +118,7 @@ func (c converter) header(h Pair) string {
 		name = c.server.Name + " token"
 	}
 	if refers(h.Value) || !configtext.SecretName(h.Name) && !configtext.SecretValue(h.Value) {
-		return c.clean(h.Value, name, why)
+		return c.clean(h.Value, name, why, configtext.SecretName(h.Name))
 	}
 	if scheme, credential, has := strings.Cut(strings.TrimSpace(h.Value), " "); has && len(scheme) <= 10 && strings.EqualFold(h.Name, "Authorization") {
 		return escaped(scheme) + " " + c.hide(name, strings.TrimSpace(credential), why)
@@ -127,11 +128,11 @@ func (c converter) header(h Pair) string {
 
 // clean expands a value that is no secret by its name. If it has a secret in it nevertheless, all of
 // it becomes a reference.
-func (c converter) clean(value, name, why string) string {
+func (c converter) clean(value, name, why string, secret bool) string {
 	if configtext.SecretValue(reference.ReplaceAllString(value, "")) {
 		return c.hide(name, value, why)
 	}
-	return c.expand(value)
+	return c.expand(value, secret)
 }
 
 // command makes the arguments of a program. The values of flags such as --token are secrets.
@@ -148,7 +149,8 @@ func (c converter) command(args []string) (made []string) {
 		case !isFlag && joined && clientVariable.MatchString(name) && !refers(value) && configtext.SecretName(name): // docker run -e NAME=value
 			made = append(made, name+"="+c.hide(name, value, "argument "+name))
 		default:
-			made = append(made, c.clean(arg, c.argument(flag), "an argument"))
+			secret := configtext.SecretName(flag) || joined && configtext.SecretName(name)
+			made = append(made, c.clean(arg, c.argument(flag), "an argument", secret))
 		}
 		flag = ""
 		if isFlag && !joined {
@@ -170,7 +172,7 @@ func (c converter) argument(flag string) string {
 func (c converter) url(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || refers(raw) {
-		return c.expand(raw)
+		return c.expand(raw, false)
 	}
 	if password, has := u.User.Password(); has || u.User != nil {
 		credential := basic(u.User.Username(), password)

@@ -53,27 +53,34 @@ type Draft struct {
 	Variables []Variable
 	Notes     []Note
 
+	dir    string            // whose servers are wanted, "" for all
 	inputs map[string]string // descriptions of what VS Code asks its user, by their ids
 }
 
 // ErrNothing is the error for a text without servers.
-var ErrNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) or servers (VS Code), a URL, or a command")
+var ErrNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) servers (VS Code) or mcp_servers (Codex), a URL, or a command")
 
-// Read reads the file of a client, or lines with a URL or a command each.
-func Read(text string) (*Draft, error) {
-	d := &Draft{}
+// Read reads the file of a client, or lines with a URL or a command each. Of a file with servers for
+// directories, it takes those of dir; of all if dir is "".
+func Read(text, dir string) (*Draft, error) {
+	d := &Draft{dir: strings.ReplaceAll(dir, `\`, "/")}
 	if len(text) > MostBytes {
 		return nil, fmt.Errorf("it has more than %d bytes", MostBytes)
 	}
-	text = strings.TrimSpace(strings.TrimPrefix(strings.ToValidUTF8(text, "?"), "\ufeff"))
+	text = unfenced(strings.TrimSpace(utf8Text(text)))
+	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "/*") { // lines begin with a program or a URL
+		text = strings.TrimSpace(withoutComments(text))
+	}
 	var err error
 	switch {
 	case strings.HasPrefix(text, "{"):
 		err = d.readJSON(text)
 	case strings.HasPrefix(text, "\""): // the inside of an object
 		err = d.readJSON("{" + strings.TrimSuffix(text, ",") + "}")
-	case strings.Contains(text, "[mcp_servers."):
-		err = errors.New("files of Codex (TOML) are not read: paste the url, or the command with its arguments, of each server on a line of its own")
+	case tomlHead.MatchString(text) && strings.Contains(text, "mcp_servers"):
+		if text, err = jsonOfTOML(text); err == nil {
+			err = d.readJSON(text)
+		}
 	case strings.Contains("\n"+text, "\nupstreams:"):
 		err = errors.New("this is a configuration of Gatehouse already: use it as it is")
 	default:
@@ -110,8 +117,19 @@ func Arguments(args []string) (*Draft, error) {
 	return d, nil
 }
 
-// Merge adds the servers of another draft. One that is there already is left out.
+// Merge adds the servers of another draft. One that is there already is left out. A variable that has
+// another value here gets another name.
 func (d *Draft) Merge(other *Draft) {
+	for i := range other.Variables {
+		v := &other.Variables[i]
+		name := v.Name
+		for n := 2; d.differs(*v) || v.Name != name && other.has(v.Name) > 1; n++ {
+			v.Name = fmt.Sprintf("%s_%d", name, n)
+		}
+		if v.Name != name {
+			other.rename("${env:"+name+"}", "${env:"+v.Name+"}")
+		}
+	}
 	for _, s := range other.Servers {
 		same := func(known Server) bool {
 			return known.URL == s.URL && slices.Equal(known.Command, s.Command) && slices.Equal(known.Env, s.Env) && slices.Equal(known.Headers, s.Headers)
@@ -128,6 +146,39 @@ func (d *Draft) Merge(other *Draft) {
 		}
 	}
 	d.Notes = append(d.Notes, other.Notes...)
+}
+
+// differs reports whether a variable has another value here.
+func (d *Draft) differs(v Variable) bool {
+	return slices.ContainsFunc(d.Variables, func(known Variable) bool {
+		return known.Name == v.Name && known.value != v.value && known.value != "" && v.value != ""
+	})
+}
+
+// has returns how many variables have a name.
+func (d *Draft) has(name string) (n int) {
+	for _, v := range d.Variables {
+		if v.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// rename writes another reference in place of one.
+func (d *Draft) rename(was, is string) {
+	for i := range d.Servers {
+		s := &d.Servers[i]
+		s.URL, s.Dir = strings.ReplaceAll(s.URL, was, is), strings.ReplaceAll(s.Dir, was, is)
+		for j := range s.Command {
+			s.Command[j] = strings.ReplaceAll(s.Command[j], was, is)
+		}
+		for _, pairs := range [][]Pair{s.Env, s.Headers} {
+			for j := range pairs {
+				pairs[j].Value = strings.ReplaceAll(pairs[j].Value, was, is)
+			}
+		}
+	}
 }
 
 // Avoid gives servers other names where theirs are taken.

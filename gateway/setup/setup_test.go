@@ -179,10 +179,34 @@ func TestRead(t *testing.T) {
   env:
     A: b
 `, "FOO_TOKEN CRM_X_API_KEY", nil},
+		{"Codex", "model = \"gpt-5\"\n[mcp_servers.docs]\ncommand = \"npx\"\nargs = [\"-y\", \"docs\"]\nenv_vars = [\"LANG\"]\nstartup_timeout_sec = 20\n[mcp_servers.docs.env]\nDOCS_TOKEN = \"abc123\"\n" +
+			"[mcp_servers.crm]\nurl = \"https://crm.example.com/mcp\"\nbearer_token_env_var = \"CRM\"\nhttp_headers = {X-Team = \"sales\"}\nenv_http_headers = {X-Org = \"ORG\"}\n", `
+- name: crm
+  url: "https://crm.example.com/mcp"
+  headers:
+    Authorization: "Bearer ${env:CRM}"
+    X-Org: "${env:ORG}"
+    X-Team: sales
+- name: docs
+  command: [npx, -y, docs]
+  env:
+    DOCS_TOKEN: "${env:DOCS_TOKEN}"
+    LANG: "${env:LANG}"
+`, "CRM ORG DOCS_TOKEN LANG", []string{"startup_timeout_sec is not taken over"}},
+		{"a comment before", "// ours\n/* all */ {\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}", "\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
+		{"a fence", "```json\n{\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}\n```\nand more", "\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
+		{"UTF-16", "\xff\xfen\x00p\x00x\x00 \x00a\x00", "\n- name: a\n  command: [npx, a]\n", "", nil},
+		{"defaults", `{"command": "srv", "args": ["--host", "${HOST:-localhost}", "--token", "${T:-abc123}", "--key=${K:-xyz123}"], "env": {"A_TOKEN": "${A:-abc123}", "LEVEL": "${L:-info}"}}`, `
+- name: srv
+  command: [srv, --host, localhost, --token, "${env:T}", "--key=${env:K}"]
+  env:
+    A_TOKEN: "${env:A}"
+    LEVEL: info
+`, "T K A", []string{"the default of HOST", "the default of L "}},
 		{"http elsewhere", "http://192.168.1.5:9/mcp", "\n- name: local-9\n  url: \"http://192.168.1.5:9/mcp\"\n", "", []string{"allow_plaintext: true"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := Read(tt.text)
+			d, err := Read(tt.text, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -227,23 +251,52 @@ func TestReadProblems(t *testing.T) {
 		`{"mcpServers": {}}`:             "there is no server in it",
 		"{\n\"a\": }":                    "line 2: this is not JSON",
 		"upstreams:\n- name: a":          "configuration of Gatehouse already",
-		"[mcp_servers.a]\ncommand='x'":   "files of Codex",
+		"[mcp_servers.a\ncommand='x'":    "this is not TOML: ",
+		"[]":                             "looks like JSON",
+		"[{\"command\": \"x\"}]":         "looks like JSON",
+		"mcpServers:\n  a:\n    url: x":  "line 1 looks like YAML",
+		"- npx a\n- npx b":               "looks like YAML",
+		"npx a\n[servers]\nx = 1":        "line 2 looks like",
+		"command = 'npx'":                "TOML or INI",
+		"<html>":                         "HTML",
+		"cd /srv && npx a":               "is for a shell",
+		"Add these servers, please.":     "a sentence",
+		"npx a\nUse npx for the others:": "line 2 looks like",
 		"npx 'a":                         "quotation mark",
 		`{"mcpServers": {"a": {}}}`:      "a: has neither a url nor a command",
 		strings.Repeat("x", MostBytes+1): "more than",
 	} {
-		if _, err := Read(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(text, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %s", text, err, want)
 		}
 	}
 }
 
+// TestReadProjects: only the servers of the directory are taken where a file has them for many.
+func TestReadProjects(t *testing.T) {
+	const text = `{"mcpServers": {"all": {"command": "x"}}, "projects": {"/p": {"mcpServers": {"here": {"command": "y"}}}, "/q": {"mcpServers": {"there": {"command": "z"}}}, "/r": {}}}`
+	for dir, want := range map[string]int{"/p": 2, "/p/sub": 2, "/pp": 1, "": 3, "/": 1} {
+		d, err := Read(text, dir)
+		if err != nil || len(d.Servers) != want || (len(d.Notes) == 1) != (dir != "") {
+			t.Errorf("%s: %v, %+v", dir, err, d)
+		}
+	}
+}
+
+// TestDefaultsAreTried: a default that is a secret is known where servers are tried.
+func TestDefaultsAreTried(t *testing.T) {
+	d, err := Read(`{"command": "srv", "args": ["--token", "${T:-abc123}"]}`, "")
+	if err != nil || d.Values()["T"] != "abc123" {
+		t.Errorf("%v %+v", err, d)
+	}
+}
+
 func TestMerge(t *testing.T) {
-	one, err := Read(`{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://b.example"}}}`)
+	one, err := Read(`{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://b.example"}}}`, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := Read(`{"servers": {"a": {"command": "y", "env": {"TOKEN": "secret-value"}}, "c": {"url": "https://b.example"}}}`)
+	other, err := Read(`{"servers": {"a": {"command": "y", "env": {"TOKEN": "secret-value"}}, "c": {"url": "https://b.example"}}}`, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,13 +310,34 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeVariables: two files have one variable with two values, and each server gets its own.
+func TestMergeVariables(t *testing.T) {
+	all := &Draft{}
+	for _, value := range []string{"first", "it's $econd", "first"} {
+		d, err := Read(`{"mcpServers": {"a": {"command": "x`+value[:2]+`", "env": {"API_KEY": "`+value+`"}}}}`, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Merge(d)
+	}
+	if values := all.Values(); len(all.Servers) != 2 || len(values) != 2 || values["API_KEY"] != "first" || values["API_KEY_2"] != "it's $econd" {
+		t.Errorf("%+v", all)
+	}
+	if got := all.Servers[1].Env[0].Value; got != "${env:API_KEY_2}" {
+		t.Error(got)
+	}
+	if got := all.Environment(); !strings.HasSuffix(got, "\nAPI_KEY=first\nAPI_KEY_2=\"it's \\$econd\"\n") {
+		t.Error(got)
+	}
+}
+
 func TestSnippets(t *testing.T) {
 	for _, s := range Snippets("http://127.0.0.1:8080/mcp?a=1&b=2") {
 		if !strings.Contains(s.Text, "http://127.0.0.1:8080/mcp?a=1&b=2") {
 			t.Errorf("%+v", s)
 		}
 		if strings.HasPrefix(s.Text, "{") {
-			if d, err := Read(s.Text); err == nil {
+			if d, err := Read(s.Text, ""); err == nil {
 				t.Errorf("%s: the gateway would be one of its own servers: %+v", s.Client, d.Servers)
 			}
 		}
@@ -278,7 +352,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("claude mcp add a -- npx 'x y'\nhttps://b.example/\n")
 	f.Add(`{"mcp": {"a": {"command": ["x", "$${", "\u0000\u202e"]}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := Read(text)
+		d, err := Read(text, "")
 		if err != nil {
 			return
 		}

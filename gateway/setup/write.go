@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -38,6 +39,31 @@ func (d *Draft) Config() (string, error) {
 	list, err := d.Upstreams()
 	b.WriteString("\nupstreams:\n" + list)
 	return b.String(), err
+}
+
+// bare matches values that need no quotes in a file of variables.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
+
+// Environment returns the text of a file of variables, as shells and systemd read it, with the values that
+// the clients' files have.
+func (d *Draft) Environment() string {
+	var b strings.Builder
+	b.WriteString("# Secrets for Gatehouse: keep this file to yourself.\n")
+	for _, v := range d.Variables {
+		value := v.value
+		switch {
+		case value == "":
+			fmt.Fprintf(&b, "# %s=   # %s\n", v.Name, shown(v.For))
+			continue
+		case bare.MatchString(value):
+		case !strings.Contains(value, "'"):
+			value = "'" + value + "'"
+		default:
+			value = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(value) + `"`
+		}
+		fmt.Fprintf(&b, "%s=%s\n", v.Name, value)
+	}
+	return b.String()
 }
 
 // Upstreams returns the servers alone, as items of the list "upstreams".

@@ -1,0 +1,85 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+var (
+	// programName matches what starts a line with a command.
+	programName = regexp.MustCompile(`^[\pL\pN_.~@/\\][\pL\pN_.~@/\\:+ ()-]*$`)
+	// sentence matches the end of a line that is for people.
+	sentence = regexp.MustCompile(`\pL[.:?!,;]$`)
+	tomlHead = regexp.MustCompile(`(?m)^\s*\[+\s*[\w."'-]+`)
+	yamlLine = regexp.MustCompile(`^(?:- )?["']?[\w.-]+["']?:(?:\s|$)|^- |^---`)
+	iniLine  = regexp.MustCompile(`^[\w."'-]+\s+=`)
+)
+
+// shellOnly are words of a line that only a shell understands.
+var shellOnly = []string{"&&", "||", "|", ";", ">", ">>", "<", "&", "export", "cd", "set", "source", "sudo", "echo"}
+
+// utf8Text returns a text as UTF-8; editors of Windows write UTF-16, too.
+func utf8Text(text string) string {
+	at := func(i int) uint16 { return uint16(text[i]) | uint16(text[i+1])<<8 }
+	switch {
+	case strings.HasPrefix(text, "\xff\xfe"):
+	case strings.HasPrefix(text, "\xfe\xff"):
+		at = func(i int) uint16 { return uint16(text[i])<<8 | uint16(text[i+1]) }
+	default:
+		return strings.TrimPrefix(strings.ToValidUTF8(text, "?"), "\ufeff")
+	}
+	units := make([]uint16, 0, len(text)/2)
+	for i := 2; i+1 < len(text); i += 2 {
+		units = append(units, at(i))
+	}
+	return string(utf16.Decode(units))
+}
+
+// unfenced returns what stands in the first fence of a document in Markdown.
+func unfenced(text string) string {
+	before, rest, has := strings.Cut("\n"+text, "\n```")
+	if !has || strings.TrimSpace(before) != "" {
+		return text
+	}
+	_, inside, _ := strings.Cut(rest, "\n")
+	inside, _, _ = strings.Cut(inside, "\n```")
+	return strings.TrimSpace(inside)
+}
+
+// notALine says what a line looks like that is neither a URL nor a command, nil if it is one.
+func notALine(line string, words []string) error {
+	shell := slices.IndexFunc(words, func(word string) bool { return slices.Contains(shellOnly, word) })
+	for len(words) > 1 && isAssignment(words[0]) {
+		words = words[1:]
+	}
+	looks := ""
+	switch {
+	case strings.HasPrefix(line, "<"):
+		looks = "HTML or XML"
+	case strings.HasPrefix(line, "[") || strings.HasPrefix(line, "{"):
+		looks = "JSON that is not an object with servers"
+	case yamlLine.MatchString(line):
+		looks = "YAML, or a list for people"
+	case iniLine.MatchString(line):
+		looks = "TOML or INI without [mcp_servers.NAME]"
+	case shell >= 0:
+		looks = "a script: " + words[shell] + " is for a shell"
+	case sentence.MatchString(line):
+		looks = "a sentence"
+	case !isURL(words[0]) && (!programName.MatchString(words[0]) || utf8.RuneCountInString(words[0]) > 200):
+		looks = "no program"
+	default:
+		return nil
+	}
+	return errors.New(looks)
+}
+
+// wrongLine is the error for a line. It does not show the line, which may have a secret.
+func wrongLine(number int, why error) error {
+	return fmt.Errorf("line %d looks like %w: give JSON, the TOML of Codex, or lines with a URL or a command each", number, why)
+}
