@@ -198,8 +198,8 @@ func (c Config) forClients() []string {
 
 // Accepted are the issuer and audiences of a token that is accepted.
 type Accepted struct {
-	Issuer    string
-	Audiences []string // one of them
+	Issuer    string   `json:"issuer"`
+	Audiences []string `json:"audiences"` // one of them
 }
 
 // Accepted returns the audiences of each issuer, to show them to people. It is empty in mode

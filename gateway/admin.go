@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -79,14 +80,23 @@ func (v visitors) flow(under *graph) *signin.Flow {
 // a time; further ones wait.
 const adminConnections = 256
 
+// bind listens at the address under a key of the configuration.
+func bind(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return nil, fmt.Errorf("%s: %s: %w", key, address, failed.Err)
+	}
+	return l, err
+}
+
 // openAdmin binds the port for operators, if one is configured.
 func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
 	if cfg.Admin.Listen == "" {
 		return nil
 	}
 	if g.admin = given; given == nil {
-		if g.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
-			return err // the error of net names the address
+		if g.admin, err = bind("admin.listen", cfg.Admin.Listen); err != nil {
+			return err
 		}
 	}
 	g.admin = netutil.LimitListener(g.admin, adminConnections)

@@ -242,8 +242,8 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	}
 	listener := opts.Listener
 	if listener == nil {
-		if listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-			return err // the error of net names the address
+		if listener, err = bind("listen", cfg.Listen); err != nil {
+			return err
 		}
 	}
 	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(count.Registry))

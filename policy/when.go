@@ -143,6 +143,11 @@ func wrongAt(text string, e *cel.Error) error {
 			message = "= compares nothing: write =="
 		}
 	}
+	if strings.Contains(message, "overload for '_==_'") || strings.Contains(message, "overload for '_!=_'") {
+		if strings.Contains(message, "list(") {
+			message += `: a list has no such value itself: write "x" in caller.groups`
+		}
+	}
 	if len(lines) == 1 { // not the line in the file
 		return fmt.Errorf("at character %d: %s", column+1, message)
 	}

@@ -145,6 +145,7 @@ func TestWhenRefused(t *testing.T) {
 		{`args.owner == "acme" && "x" in "xyz"`, "found no matching overload for '@in'"},
 		{`caller.usr == "alice"`, "undeclared reference"},
 		{`caller.user == 1`, "no matching overload"},
+		{`caller.groups == "sales"`, `write "x" in caller.groups`},
 		{`tool == "x"`, "undeclared reference"},
 		{`"abc".matches("(")`, "missing closing"},
 		{`timestamp("2026-01-01T00:00:00Z").getHours("Europe/Berlin") == 1`, "undeclared reference"},

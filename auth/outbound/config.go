@@ -195,7 +195,7 @@ func (c Config) validateOAuth() (found problems.List) {
 	found.When(c.ClientID == "", "client_id: is needed for type %s", c.Type)
 	switch {
 	case c.ClientSecret == "" && c.PrivateKey == "":
-		found.Add("client_secret: it or private_key is needed for type %s", c.Type)
+		found.Add("client_secret or private_key is needed for type %s", c.Type) // of neither alone
 	case c.ClientSecret != "" && c.PrivateKey != "":
 		found.Add("client_secret: only one of it and private_key can be given")
 	case c.PrivateKey != "":
@@ -216,7 +216,7 @@ func (c Config) validateOAuth() (found problems.List) {
 	if c.Type == TypeIDJAG {
 		found.Join(c.validateIDJAG()...)
 	} else if c.Resource != nil && *c.Resource == "" && c.Audience == "" {
-		found.Add("audience: it or resource is needed for type token_exchange: the token has to be for this upstream alone")
+		found.Add("audience or resource is needed for type token_exchange: the token has to be for this upstream alone")
 	}
 	if t := c.SubjectTokenType; t != "" && t != typeAccessToken && t != typeJWT {
 		found.Add("subject_token_type: %q: want %s or %s", t, typeAccessToken, typeJWT)

@@ -87,7 +87,7 @@ func TestValidate(t *testing.T) {
 		{"header with nonsense", Config{Type: "header", Header: "a b", Token: "x\r\nY: z"}, []string{`header: "a b" is not a header name`, "token: is needed"}},
 		{"bearer with the scheme", Config{Type: "bearer", Token: "Bearer abc"}, []string{"token: is needed for type bearer: the token alone"}},
 		{"bearer with a header", Config{Type: "bearer", Token: "abc", Header: "X"}, []string{"header: is for type header"}},
-		{"client_credentials without all", Config{Type: TypeClientCredentials}, []string{"token_url: is needed", "client_id: is needed", "client_secret: it or private_key"}},
+		{"client_credentials without all", Config{Type: TypeClientCredentials}, []string{"token_url: is needed", "client_id: is needed", "client_secret or private_key is needed"}},
 		{"client_credentials with an issuer", machine(func(c *Config) { c.Issuer = "x" }), []string{"issuer: is for type token_exchange"}},
 		{"plaintext", machine(func(c *Config) { c.TokenURL = "http://login.example.com/token" }), []string{"token_url: http is only for loopback"}},
 		{"credentials in the URL", machine(func(c *Config) { c.TokenURL = "https://me:hidden@login.example.com/token" }), []string{"token_url: user and password"}},
@@ -104,7 +104,7 @@ func TestValidate(t *testing.T) {
 		{"two scopes in one", machine(func(c *Config) { c.Scopes = []string{"a", "b c"} }), []string{`scopes[1]: "b c" is not one scope`}},
 		{"subject_token_type for a machine", machine(func(c *Config) { c.SubjectTokenType = typeJWT }), []string{"subject_token_type: is for type token_exchange"}},
 		{"token_exchange without an issuer", user(func(c *Config) { c.Issuer = "" }), []string{"issuer: is needed"}},
-		{"token_exchange for nobody", user(func(c *Config) { c.Resource = &empty }), []string{"audience: it or resource is needed"}},
+		{"token_exchange for nobody", user(func(c *Config) { c.Resource = &empty }), []string{"audience or resource is needed"}},
 		{"an ID token", user(func(c *Config) { c.SubjectTokenType = "id_token" }), []string{`subject_token_type: "id_token"`}},
 	}
 	for _, tt := range tests {

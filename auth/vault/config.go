@@ -132,7 +132,7 @@ func (t Transit) validate() (found problems.List) {
 	found.When(t.Namespace != "" && !pathPattern.MatchString(strings.TrimSuffix(t.Namespace, "/")),
 		"namespace: %q: want a path, such as team/a", t.Namespace)
 	found.When(t.VaultToken == "" && t.TokenFile == "",
-		"token: it or token_file is needed: write a reference to a secret, such as ${file:/run/secrets/vault-token}")
+		"token or token_file is needed: write a reference to a secret, such as ${file:/run/secrets/vault-token}")
 	found.Join(t.files().Validate())
 	found.When(t.Timeout < 0 || t.Timeout > mostTimeout, "timeout: %s: want up to %s", t.Timeout, mostTimeout)
 	found.When(t.Cache < 0 || t.Cache > mostCache, "cache: %s: want up to %s", t.Cache, mostCache)

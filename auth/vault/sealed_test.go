@@ -154,7 +154,7 @@ func TestConfig(t *testing.T) {
 		"transit with a user":   {Config{Transit: Transit{URL: "https://u:s3cret@vault.example.com", Key: "k", VaultToken: "t"}}, "transit: url: is not an absolute URL without user"},
 		"transit without url":   {Config{Transit: Transit{Key: "k", VaultToken: "t"}}, "transit: url: is needed"},
 		"transit without key":   {Config{Transit: Transit{URL: good.URL, VaultToken: "t"}}, "transit: key: is needed"},
-		"transit without token": {Config{Transit: Transit{URL: good.URL, Key: "k"}}, "transit: token: it or token_file is needed"},
+		"transit without token": {Config{Transit: Transit{URL: good.URL, Key: "k"}}, "transit: token or token_file is needed"},
 		"transit, two tokens":   {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", TokenFile: "f"}}, ""},
 		"transit, a mount":      {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Mount: "/a/"}}, "transit: mount:"},
 		"transit, a namespace":  {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Namespace: "a b"}}, "transit: namespace:"},

@@ -20,7 +20,7 @@ func newAccounts() *cobra.Command {
 		Short:   "Show a user's own accounts at servers, or end one",
 		Long:    "Shows the accounts that a user has at servers where each user signs in (user_oauth), and their\nstates. USER is the subject of the user's tokens, as records and the log have it.",
 		Example: "  gatehouse accounts -c gatehouse.yaml alice\n  gatehouse accounts revoke -c gatehouse.yaml alice wiki",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs("USER"),
 	}
 	issuer := cmd.Flags().String("issuer", "", "the issuer that knows the user (default: any)")
 	cmd.AddCommand(newAccountsRevoke())
@@ -81,7 +81,7 @@ func newAccountsRevoke() *cobra.Command {
 		Short:   "End a user's own account at a server",
 		Long:    "Ends an account as if its user had signed out: the gateway forgets the tokens and has them\nrevoked. The user may sign in again: to keep a user out of a server, use policy.",
 		Example: "  gatehouse accounts revoke -c gatehouse.yaml alice wiki",
-		Args:    cobra.ExactArgs(2),
+		Args:    needs("USER", "SERVER"),
 	}
 	issuer := cmd.Flags().String("issuer", "", "the issuer that knows the user (default: the only one)")
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {

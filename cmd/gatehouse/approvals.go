@@ -164,7 +164,7 @@ func newDecide(decision, short string) *cobra.Command {
 		Long: "Shows what would run, and asks whether you are sure. Your decision holds for exactly what was\nshown. It needs your own access token for the gateway in " + tokenVariable + ":\n" +
 			"nobody decides on a call of their own.",
 		Example: "  gatehouse " + decision + " --admin http://127.0.0.1:9090 77awmbrn4whn-3",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs("CALL-ID"),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "a `TEXT` for the record, and, of a refusal, for the caller: at most 500 bytes")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

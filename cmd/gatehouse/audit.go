@@ -41,7 +41,7 @@ func newAuditVerify() *cobra.Command {
 			"known from elsewhere, such as the log (--anchor).\n\n" +
 			"The exit code is 0 if all is well, and 1 if not.",
 		Example: "  gatehouse audit verify --key-file audit.key /var/log/gatehouse/audit*.jsonl",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    needs("FILE..."),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if err := verifyAudit(cmd, files, keyFile, known, closed); err != nil {
 				return &problemError{err}

@@ -27,7 +27,7 @@ func newAuditQuery() *cobra.Command {
 			"as streams, whatever their size. It does not say whether records were changed: see\n" +
 			"gatehouse audit verify.",
 		Example: "  gatehouse audit query --user alice --decision deny,unknown --since 24h audit*.jsonl",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    needs("FILE..."),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			now := time.Now()
 			var errs [3]error
@@ -48,7 +48,7 @@ func newAuditQuery() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&filter.User, "user", "", "`NAME` of the user, as records have it")
-	flags.StringVar(&filter.Name, "name", "", "`NAME` of the tool, prompt or skill, or URI: the public one, the server's own, or server/name")
+	nameFlag(flags, &filter.Name, "`NAME` of the tool, prompt or skill, or URI: the public one, the server's own, or server/name")
 	flags.StringVar(&filter.Upstream, "upstream", "", "`NAME` of the server")
 	flags.StringVar(&filter.ID, "id", "", "`ID` of the call")
 	flags.StringVar(&filter.Session, "session", "", "`DIGEST` of the session")

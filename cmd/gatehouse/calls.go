@@ -42,7 +42,7 @@ func newCalls() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they are made")
 	flags.StringVar(&f.user, "user", "", "only calls of the user with this `NAME`")
-	flags.StringVar(&f.tool, "tool", "", "only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
+	nameFlag(flags, &f.tool, "only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
 	flags.StringVar(&f.upstream, "upstream", "", "only calls that went to the server with this `NAME`")
 	flags.StringVar(&f.address, "address", "", "only calls from this `ADDRESS`, or a network such as 10.0.0.0/8")
 	flags.StringVar(&f.agent, "user-agent", "", "only calls of clients that call themselves so, in part")
@@ -212,7 +212,7 @@ func newWhy() *cobra.Command {
 		Short:   "Say what became of a call, and why",
 		Long:    "Says what each part of the gateway said of a call, and what policy would decide now. The id is in\nerrors (request_id), in the log and in records.",
 		Example: "  gatehouse why -c gatehouse.yaml 77awmbrn4whn-3",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs("CALL-ID"),
 	}
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error { return showWhy(cmd.Context(), cmd, o, args[0]) })
 }

@@ -13,14 +13,32 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 )
 
+// checkFlags are the flags of the command.
+type checkFlags struct {
+	file, view             string
+	connect, asJSON, given bool
+	timeout                time.Duration
+}
+
+// checked is what was found.
+type checked struct {
+	Problems      []admin.Problem `json:"problems"`
+	Warnings      []admin.Problem `json:"warnings"`
+	Configuration *config.Summary `json:"configuration,omitempty"`
+	Backends      []trial.Backend `json:"backends,omitempty"`
+	Upstreams     []trial.Report  `json:"upstreams,omitempty"`
+	Shown         []catalog.Shown `json:"shown,omitempty"` // by the view
+}
+
 func newCheck() *cobra.Command {
-	var file, view string
-	var connect, given bool
-	var timeout time.Duration
+	var flags checkFlags
 	cmd := &cobra.Command{
 		Use:   "check --config FILE",
 		Short: "Say what a configuration means, or everything that is wrong with it",
@@ -34,58 +52,109 @@ func newCheck() *cobra.Command {
 			"all of it.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
-			if view != "" && !connect {
+			if flags.view != "" && !flags.connect {
 				return errors.New("--view needs --connect: only the upstreams know what a view shows")
 			}
-			if given && connect {
+			if flags.given && flags.connect {
 				return errors.New("--offline-secrets and --connect: only one of them can be given")
 			}
-			read := (&config.File{Path: file}).Load
-			if given {
-				read = func(*config.Config) (config.Loaded, error) { return config.ReadGiven(file) }
+			found := checked{Problems: []admin.Problem{}, Warnings: []admin.Problem{}}
+			out, warn := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if flags.asJSON {
+				out, warn = io.Discard, io.Discard
 			}
-			l, err := read(nil)
-			out, cfg := cmd.OutOrStdout(), l.Config
-			for _, w := range l.Warnings {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
-			}
-			if err != nil {
+			err := found.look(cmd.Context(), flags, out, warn)
+			if !flags.asJSON {
 				return err
 			}
-			if given {
-				fmt.Fprintln(out, "no problems; references, and files that the configuration names, were not looked at")
-				return nil
+			if bad, ok := errors.AsType[*config.Error](err); ok {
+				found.Problems = settings.Problems(bad)
 			}
-			if err := gateway.Buildable(cfg); err != nil {
-				return err
-			}
-			described, err := cfg.CheckDescriptions()
-			if err != nil {
-				return err
-			}
-			printSummary(out, cfg.Summary(), described)
-			if !connect {
-				reports, err := trial.Skills(cmd.Context(), cfg)
-				if err != nil {
-					return err
-				}
-				return printReports(out, reports)
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			backends, err := trial.Backends(ctx, cfg)
-			if err != nil {
-				return err
-			}
-			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), file, view, cfg))
+			return errors.Join(printJSON(cmd.OutOrStdout(), found), err)
 		}),
 	}
-	configFlag(cmd, &file)
-	cmd.Flags().StringVar(&view, "view", "", "say what the view with this `NAME` shows")
-	cmd.Flags().BoolVar(&given, "offline-secrets", false, "take references and named files for given")
-	cmd.Flags().BoolVar(&connect, "connect", false, "connect to Redis, issuers and upstreams too")
-	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long --connect waits")
+	configFlag(cmd, &flags.file)
+	cmd.Flags().StringVar(&flags.view, "view", "", "say what the view with this `NAME` shows")
+	cmd.Flags().BoolVar(&flags.given, "offline-secrets", false, "take references and named files for given")
+	cmd.Flags().BoolVar(&flags.connect, "connect", false, "connect to Redis, issuers and upstreams too")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", 90*time.Second, "how long --connect waits")
+	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print what was found, as JSON")
 	return cmd
+}
+
+// look checks a configuration, and prints what it finds as it finds it.
+func (c *checked) look(ctx context.Context, flags checkFlags, out, stderr io.Writer) error {
+	read := (&config.File{Path: flags.file}).Load
+	if flags.given {
+		read = func(*config.Config) (config.Loaded, error) { return config.ReadGiven(flags.file) }
+	}
+	l, err := read(nil)
+	cfg := l.Config
+	c.warn(stderr, l.Warnings)
+	if err != nil {
+		return err
+	}
+	if flags.given {
+		_, err := fmt.Fprintln(out, "no problems; references, and files that the configuration names, were not looked at")
+		return err
+	}
+	if err := gateway.Buildable(cfg); err != nil {
+		return err
+	}
+	described, err := cfg.CheckDescriptions()
+	if err != nil {
+		return err
+	}
+	summary := cfg.Summary()
+	c.Configuration = &summary
+	printSummary(out, summary, described)
+	if !flags.connect {
+		if c.Upstreams, err = trial.Skills(ctx, cfg); err != nil {
+			return err
+		}
+		return printReports(out, c.Upstreams)
+	}
+	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
+	defer cancel()
+	if c.Backends, err = trial.Backends(ctx, cfg); err != nil {
+		return err
+	}
+	return errors.Join(printBackends(out, c.Backends), c.lookAtUpstreams(ctx, flags, cfg, out, stderr))
+}
+
+// warn prints warnings.
+func (c *checked) warn(stderr io.Writer, warnings []config.Problem) {
+	for _, w := range warnings {
+		fmt.Fprintf(stderr, "warning: %s\n", w)
+	}
+	c.Warnings = append(c.Warnings, settings.Problems(&config.Error{Problems: warnings})...)
+}
+
+// lookAtUpstreams prints what each upstream answers; it returns an error if one of them
+// cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
+func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, cfg gateway.Config, w, stderr io.Writer) error {
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(buildVersion(), log), cfg, flags.view)
+	if err != nil {
+		return err
+	}
+	warnings, err := config.Locate(flags.file, doubts)
+	if err != nil {
+		return err
+	}
+	c.Upstreams, c.Shown = reports, shown
+	c.warn(stderr, warnings)
+	err = printReports(w, reports)
+	if flags.view != "" {
+		fmt.Fprintf(w, "\nview %s shows\n", flags.view)
+		for _, list := range shown {
+			fmt.Fprintf(w, "  %d %s\n", len(list.Names), list.List)
+			for _, name := range list.Names {
+				fmt.Fprintf(w, "    %s\n", name)
+			}
+		}
+	}
+	return err
 }
 
 func printSummary(w io.Writer, s config.Summary, described int) {
@@ -105,11 +174,13 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 		row("limits", strings.Join(s.Limits, ", "))
 	}
 	row("operators", s.Operators)
-	if s.Audit != "" {
-		row("audit", s.Audit)
-	}
-	if s.Pinning != "" {
-		row("pinning", s.Pinning)
+	for _, section := range [][2]string{
+		{"console", s.Console}, {"own server", s.OwnServer}, {"accounts", s.Accounts}, {"vault", s.Vault}, {"audit", s.Audit},
+		{"tracing", s.Tracing}, {"hooks", strings.Join(s.Hooks, ", ")}, {"pinning", s.Pinning},
+	} {
+		if section[1] != "" {
+			row(section[0], section[1])
+		}
 	}
 	for _, u := range s.Servers {
 		prefix := fmt.Sprintf("prefix %q", u.Prefix)
@@ -194,34 +265,6 @@ func printWays[W fmt.Stringer](w io.Writer, ways []W) {
 	}
 }
 
-// checkUpstreams prints what each upstream answers; it returns an error if one of them
-// cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
-func checkUpstreams(ctx context.Context, w, stderr io.Writer, file, view string, cfg gateway.Config) error {
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(buildVersion(), log), cfg, view)
-	if err != nil {
-		return err
-	}
-	warnings, err := config.Locate(file, doubts)
-	if err != nil {
-		return err
-	}
-	for _, warning := range warnings {
-		fmt.Fprintf(stderr, "warning: %s\n", warning)
-	}
-	err = printReports(w, reports)
-	if view != "" {
-		fmt.Fprintf(w, "\nview %s shows\n", view)
-		for _, list := range shown {
-			fmt.Fprintf(w, "  %d %s\n", len(list.Names), list.List)
-			for _, name := range list.Names {
-				fmt.Fprintf(w, "    %s\n", name)
-			}
-		}
-	}
-	return err
-}
-
 // printReports prints the results; it returns an error if something cannot be used.
 func printReports(w io.Writer, reports []trial.Report) error {
 	var bad []string
@@ -232,11 +275,12 @@ func printReports(w io.Writer, reports []trial.Report) error {
 			fmt.Fprintf(w, "  error: %s\n", r.Error)
 		}
 		if r.Skills > 0 {
-			fmt.Fprintf(w, "  %d skills\n", r.Skills)
+			fmt.Fprintf(w, "  %s\n", count(r.Skills, "skill", "skills"))
 		}
 		if r.Server != "" || r.Revision != "" {
 			fmt.Fprintf(w, "  server %s, revision %s\n", r.Server, r.Revision)
-			fmt.Fprintf(w, "  %d tools, %d prompts, %d resources, %d resource templates\n", r.Tools, r.Prompts, r.Resources, r.Templates)
+			fmt.Fprintf(w, "  %s, %s, %s, %s\n", count(r.Tools, "tool", "tools"), count(r.Prompts, "prompt", "prompts"),
+				count(r.Resources, "resource", "resources"), count(r.Templates, "resource template", "resource templates"))
 		}
 		if r.Hint != "" {
 			fmt.Fprintf(w, "  note: %s\n", r.Hint)

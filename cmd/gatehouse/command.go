@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -46,6 +49,41 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("unexpected %q: write --config %s", args[0], args[0])
 	}
 	return fmt.Errorf("unexpected %q", args[0])
+}
+
+// needs says which arguments a command takes, by their names. A last one that ends with ... may come
+// again, and one in brackets may be left out.
+func needs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		for i, name := range names {
+			if i >= len(args) && !strings.HasPrefix(name, "[") {
+				return fmt.Errorf("%s is missing: %s", strings.TrimSuffix(name, "..."), cmd.UseLine())
+			}
+		}
+		if len(args) > len(names) && !strings.HasSuffix(names[len(names)-1], "...") {
+			return fmt.Errorf("unexpected %q: %s", args[len(names)], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// nameFlag lets people write --tool for --name: commands that look for calls have both names for it.
+func nameFlag(flags *pflag.FlagSet, value *string, usage string) {
+	flags.StringVar(value, "name", "", usage)
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "tool" {
+			name = "name"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// printJSON prints an answer for programs.
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
 }
 
 // printProblem writes an error for people, with each problem of a configuration on its own

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ const (
 
 func newExplain() *cobra.Command {
 	var file, args, claims string
+	var asJSON bool
 	var q admin.Question
 	cmd := &cobra.Command{
 		Use:   "explain --config FILE [--user U] [--groups G,...] METHOD NAME",
@@ -31,7 +33,7 @@ func newExplain() *cobra.Command {
 			"The exit code is 0 for allow, 3 for deny and 4 for ask; 1 for a problem and 2 for a\n" +
 			"command line that makes no sense.",
 		Example: "  gatehouse explain -c gatehouse.yaml --user alice --groups sales tools/call crm/export --args '{\"year\": 2026}'",
-		Args:    cobra.ExactArgs(2),
+		Args:    needs("METHOD", "NAME"),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			q.Method, q.Name = positional[0], positional[1]
 			if cmd.Flags().Changed("args") {
@@ -40,7 +42,7 @@ func newExplain() *cobra.Command {
 			if cmd.Flags().Changed("claims") {
 				q.Claims = []byte(claims)
 			}
-			return printAnswer(cmd, file, q)
+			return printAnswer(cmd, file, asJSON, q)
 		},
 	}
 	configFlag(cmd, &file)
@@ -52,12 +54,13 @@ func newExplain() *cobra.Command {
 	flags.StringVar(&q.Client, "client", "", "`ID` of the OAuth client")
 	flags.StringVar(&q.View, "view", "", "`NAME` of the view at whose endpoint the call comes")
 	flags.StringVar(&claims, "claims", "", "other claims of the token, as a `JSON` object")
+	flags.BoolVar(&asJSON, "json", false, "print the decision as JSON")
 	flags.StringVar(&args, "args", "", "arguments of the call, as a `JSON` object")
 	return cmd
 }
 
 // printAnswer prints what policy decides; the exit code says it, too.
-func printAnswer(cmd *cobra.Command, file string, q admin.Question) error {
+func printAnswer(cmd *cobra.Command, file string, asJSON bool, q admin.Question) error {
 	cfg, _, err := config.Load(file)
 	if err != nil {
 		return &problemError{err}
@@ -66,19 +69,13 @@ func printAnswer(cmd *cobra.Command, file string, q admin.Question) error {
 	if err != nil {
 		return &problemError{err}
 	}
-	for _, note := range answer.Notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", note)
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), answer)
+	} else {
+		err = printReasons(cmd, answer)
 	}
-	if _, err := fmt.Fprint(cmd.OutOrStdout(), answer.Text); err != nil {
+	if err != nil {
 		return &problemError{err}
-	}
-	for i, hook := range answer.Hooks {
-		if i == 0 {
-			hook = "\n" + hook
-		}
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), hook); err != nil {
-			return &problemError{err}
-		}
 	}
 	switch answer.Effect {
 	case "deny":
@@ -87,4 +84,17 @@ func printAnswer(cmd *cobra.Command, file string, q admin.Question) error {
 		return exitError(exitAsk)
 	}
 	return nil
+}
+
+// printReasons prints a decision for people.
+func printReasons(cmd *cobra.Command, answer admin.Answer) error {
+	for _, note := range answer.Notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", note)
+	}
+	text := answer.Text
+	if len(answer.Hooks) > 0 {
+		text += "\n" + strings.Join(answer.Hooks, "\n") + "\n"
+	}
+	_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+	return err
 }

@@ -229,7 +229,7 @@ func newKeyRevoke() *cobra.Command {
 		Short:   "Revoke an API key",
 		Long:    "Marks a key as revoked in the file of keys. KEY is what key list shows, never the whole key.\nA gateway that runs reads the file again by itself: then the key is refused, and streams end.",
 		Example: "  gatehouse key revoke -c gatehouse.yaml ghk_4f7K2m9Q3a",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, cfg, err := place.find()
 			switch {

@@ -53,9 +53,11 @@ func newRoot() *cobra.Command {
 		Use:           "gatehouse",
 		Short:         "One MCP endpoint in front of many MCP servers",
 		Long:          "Gatehouse is one MCP endpoint in front of many MCP servers: clients and servers of\nevery revision, one URL, one list of tools.",
+		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate(versionLine())
 	root.AddCommand(newInit(), newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(), newUpstreams(), newStatus(), newApprovals(),
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"), newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newDemo(), newDemoStdio(), newVersion())
 	return root

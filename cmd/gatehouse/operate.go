@@ -83,7 +83,7 @@ func newSessionsEnd() *cobra.Command {
 		Short:   "End a session of a client",
 		Long:    "Ends a session, with its streams and calls. SESSION is its digest, as the command sessions and\nrecords show it; enough of its first digits will do. The client may begin a new one: to keep a\nuser out, see docs/operations.md.",
 		Example: "  gatehouse sessions end -c gatehouse.yaml 3f8e22a04c1b",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs("SESSION"),
 	}
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
 		found, _, err := listSessions(cmd, o)

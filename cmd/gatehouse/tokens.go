@@ -19,6 +19,7 @@ import (
 
 func newTokens() *cobra.Command {
 	var file, view string
+	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "tokens --config FILE",
@@ -41,13 +42,23 @@ func newTokens() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), tokenAnswer{reports, own})
+			}
 			return printTokens(cmd.OutOrStdout(), reports, own)
 		}),
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().StringVar(&view, "view", "", "count only the tools of the view with this `NAME`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the numbers as JSON")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	return cmd
+}
+
+// tokenAnswer is the table for programs.
+type tokenAnswer struct {
+	Upstreams []trial.TokenReport `json:"upstreams"`
+	Own       int                 `json:"own"` // tokens of the gateway's own tool
 }
 
 // printTokens prints the table; an upstream that is missing from it is an error.

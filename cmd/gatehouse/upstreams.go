@@ -22,7 +22,7 @@ func newUpstreams() *cobra.Command {
 		Long: "Shows whether each server answers, since when, in which protocol revision, what it offers, and\nwhat failed last. With a NAME it shows the timeline of this server's states, how it was probed, and\n" +
 			"its tools.",
 		Example: "  gatehouse upstreams -c gatehouse.yaml\n  gatehouse upstreams -c gatehouse.yaml crm\n  gatehouse upstreams disable -c gatehouse.yaml crm",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    needs("[NAME]"),
 	}
 	cmd.AddCommand(
 		newUpstreamAct(admin.Probe, "Probe a server again", "Has the gateway find out again how a server is spoken to, and fetch its lists."),
@@ -155,7 +155,7 @@ func printProbe(cmd *cobra.Command, steps []admin.ProbeStep) error {
 // newUpstreamAct does something to a server.
 func newUpstreamAct(what, short, long string) *cobra.Command {
 	o := &operator{role: admin.RoleOperator}
-	cmd := &cobra.Command{Use: what + " NAME", Short: short, Long: long, Example: "  gatehouse upstreams " + what + " -c gatehouse.yaml crm", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: what + " NAME", Short: short, Long: long, Example: "  gatehouse upstreams " + what + " -c gatehouse.yaml crm", Args: needs("NAME")}
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
 		var done admin.Acted
 		text, err := o.ask(cmd.Context(), http.MethodPost, upstreamPath(args[0])+"/"+what, nil, &done)

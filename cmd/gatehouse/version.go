@@ -14,10 +14,14 @@ func newVersion() *cobra.Command {
 		Short: "Print the version, its revision and the Go version",
 		Args:  noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gatehouse %s (revision %s, %s)\n", buildVersion(), buildRevision(), runtime.Version())
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 			return err
 		}),
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("gatehouse %s (revision %s, %s)\n", buildVersion(), buildRevision(), runtime.Version())
 }
 
 // buildVersion returns the version of the module that the program was built from, "dev" for

@@ -139,10 +139,10 @@ func (c *Catalog) Offered(call *mcp.Call) (all []mcp.Item) {
 
 // Shown is a list of a view.
 type Shown struct {
-	List  string   // as in Withheld
-	Names []string // that clients see
+	List  string   `json:"list"`  // as in Withheld
+	Names []string `json:"names"` // that clients see
 	// Targets are what these names stand for.
-	Targets []mcp.Target
+	Targets []mcp.Target `json:"-"`
 }
 
 // Shown returns what a view shows to a caller who may use all of it. It does not include what only

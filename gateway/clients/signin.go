@@ -64,12 +64,12 @@ type Server struct {
 
 // Way is how a client gets in at a server.
 type Way struct {
-	Client string
+	Client string `json:"client"`
 	// In says that it gets in, How in which way.
-	In  bool
-	How string
+	In  bool   `json:"in"`
+	How string `json:"how"`
 	// Change is what to do for it; "" for nothing.
-	Change string
+	Change string `json:"change,omitempty"`
 }
 
 // String returns a line for people.

@@ -195,6 +195,8 @@ func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l
 
 func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	src.Least, src.Example = "upstreams", "listen: "+defaultListen
+	const client = "this is a client's file: gatehouse init --from FILE makes a configuration of it"
+	src.Foreign = map[string]string{"mcpServers": client, "mcp_servers": client, "servers": client, "context_servers": client}
 	d := strictyaml.Decode(src, cfg)
 	d.Check(cfg.Validate())
 	d.Doubt(cfg.doubts())

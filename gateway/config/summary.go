@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
@@ -27,20 +28,26 @@ import (
 type Summary struct {
 	admin.State // but for what became of the file
 
-	Keys      int // API keys
-	Accepted  []auth.Accepted
-	Hosts     []string
-	Origins   []string
-	Operators string // their address
-	Pinning   string // which upstreams are pinned, and to what; "" for none
+	Keys      int             `json:"keys"` // API keys
+	Accepted  []auth.Accepted `json:"accepted,omitempty"`
+	Hosts     []string        `json:"hosts"`
+	Origins   []string        `json:"origins"`
+	Operators string          `json:"operators"`            // their address
+	Pinning   string          `json:"pinning,omitempty"`    // which upstreams are pinned, and to what; "" for none
+	Hooks     []string        `json:"hooks,omitempty"`      // their names
+	Console   string          `json:"console,omitempty"`    // its address
+	OwnServer string          `json:"own_server,omitempty"` // the gateway's own authorization server
+	Accounts  string          `json:"accounts,omitempty"`   // of users at upstreams
+	Vault     string          `json:"vault,omitempty"`      // what seals their tokens
+	Tracing   string          `json:"tracing,omitempty"`    // where traces go
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
-	Redirects []Redirect
+	Redirects []Redirect `json:"redirects,omitempty"`
 	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
-	Clients []clients.Way
+	Clients []clients.Way `json:"clients,omitempty"`
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
 	// of their agents should say. Both are "" if everything is described in full.
-	Disclosure string
-	Prompt     string
+	Disclosure string `json:"disclosure,omitempty"`
+	Prompt     string `json:"prompt,omitempty"`
 }
 
 // auditSummary says where records go, "" for nowhere.
@@ -83,12 +90,23 @@ func pinningSummary(c Config) string {
 	return fmt.Sprintf("%s (%s)", strings.Join(parts, "; "), c.Pinning.File)
 }
 
+// vaultSummary says what seals users' tokens.
+func vaultSummary(c vault.Config) string {
+	switch {
+	case c.Transit != vault.Transit{}:
+		return fmt.Sprintf("sealed by the transit engine at %s", c.Transit.URL)
+	case len(c.Keys) > 0:
+		return fmt.Sprintf("sealed with the key %s, of %d", c.Keys[0].ID, len(c.Keys))
+	}
+	return "a random key, until the process ends: accounts are lost then"
+}
+
 // Redirect is a redirect URI that an operator has to register for a client of the gateway.
 type Redirect struct {
-	Upstream string
-	URI      string
-	Client   string
-	At       string // the authorization server
+	Upstream string `json:"upstream"`
+	URI      string `json:"uri"`
+	Client   string `json:"client"`
+	At       string `json:"at"` // the authorization server
 }
 
 // Summary describes c, which must be valid.
@@ -110,6 +128,22 @@ func (c Config) Summary() Summary {
 		Operators:  cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
 		Pinning:    pinningSummary(c),
 		Disclosure: c.disclosureSummary(),
+	}
+	for _, h := range c.Hooks {
+		s.Hooks = append(s.Hooks, h.Name)
+	}
+	if !c.Admin.Console.IsZero() {
+		s.Console = c.Admin.At() + "/console/"
+	}
+	if c.Auth.Server.Enabled {
+		s.OwnServer = fmt.Sprintf("%s, users sign in at %s", accounts.Origin(c.PublicURL), c.Auth.Server.Provider)
+	}
+	if names := WithAccounts(c.Upstreams); names != nil {
+		s.Accounts = fmt.Sprintf("at %s, users see theirs at %s", strings.Join(names, ", "), accounts.Origin(c.PublicURL)+accounts.Root)
+		s.Vault = vaultSummary(c.Vault)
+	}
+	if !c.Tracing.IsZero() {
+		s.Tracing = configtext.ServerURL(cmp.Or(c.Written["tracing.endpoint"], c.Tracing.Endpoint))
 	}
 	for _, l := range c.Limits {
 		s.Limits = append(s.Limits, l.Name)

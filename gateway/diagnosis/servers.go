@@ -139,7 +139,7 @@ func pins(f Facts) []admin.Finding {
 		if deceives {
 			one.Severity = admin.Critical
 			one.Cause += " Some have texts that people cannot see."
-			one.Next = "Read the differences before anybody uses this server: models read what people cannot see."
+			one.Next = "Read the differences before anybody uses this server: models read what people cannot see. gatehouse lock --review shows them."
 		}
 		return one
 	})

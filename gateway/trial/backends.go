@@ -22,12 +22,12 @@ const lookAtIssuers = 20 * time.Millisecond
 
 // Backend is the result of trying something that the gateway cannot do without.
 type Backend struct {
-	Name  string // such as "issuer https://login.example.com"
-	Found string // its answer
-	Error string // why it cannot be used and what to do, "" if it can
+	Name  string `json:"name"`            // such as "issuer https://login.example.com"
+	Found string `json:"found,omitempty"` // its answer
+	Error string `json:"error,omitempty"` // why it cannot be used and what to do, "" if it can
 	// Clients say how known clients get in at an issuer. Unknown is why nobody can say it.
-	Clients []clients.Way
-	Unknown string
+	Clients []clients.Way `json:"clients,omitempty"`
+	Unknown string        `json:"unknown,omitempty"`
 }
 
 // Backends tries the session store and every issuer. It returns when each has answered or

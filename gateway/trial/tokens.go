@@ -16,13 +16,14 @@ import (
 
 // TokenReport estimates how much of a model's context the tools of one upstream take.
 type TokenReport struct {
-	Name  string
-	Tools int
+	Name  string `json:"name"`
+	Tools int    `json:"tools"`
 	// Full and Short are the estimated tokens of their descriptions, in full and in short: see
 	// servers.Tokens.
-	Full, Short int
+	Full  int `json:"full"`
+	Short int `json:"short"`
 	// Problem is why the numbers are unknown, "" if they are known.
-	Problem string
+	Problem string `json:"problem,omitempty"`
 }
 
 // Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take

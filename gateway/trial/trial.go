@@ -46,22 +46,26 @@ type Server struct {
 
 // Report is the result of connecting to one upstream.
 type Report struct {
-	Name  string
-	State string // "up", "failing", "down", "connecting" or "per user"
+	Name  string `json:"name"`
+	State string `json:"state"` // "up", "failing", "down", "connecting" or "per user"
 	// Revision is the protocol revision. Server is the name and version that the server gives
 	// itself. Both are "" if it did not answer.
-	Revision string
-	Server   string
+	Revision string `json:"revision,omitempty"`
+	Server   string `json:"server,omitempty"`
 	// Numbers of the things that are offered.
-	Tools, Prompts, Resources, Templates, Skills int
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Templates int `json:"templates"`
+	Skills    int `json:"skills"`
 	// Withheld are the things that are not offered, and why.
-	Withheld []admin.WithheldItem
+	Withheld []admin.WithheldItem `json:"withheld,omitempty"`
 	// Hint says what is probably not meant, "" for nothing.
-	Hint string
+	Hint string `json:"hint,omitempty"`
 	// Error is why the upstream cannot be used, "" if it can.
-	Error string
+	Error string `json:"error,omitempty"`
 	// Login says that it refuses requests without a credential, or with another one.
-	Login bool
+	Login bool `json:"login,omitempty"`
 }
 
 // Connect connects to all enabled upstreams of a valid configuration. doubts are policy patterns that

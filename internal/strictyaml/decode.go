@@ -69,6 +69,9 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 		index, known := fields[key.Value]
 		if !known {
 			message, meant := unknownKey(key.Value, !isNull(value), fields)
+			if instead := d.src.Foreign[key.Value]; instead != "" && address == "" {
+				message = fmt.Sprintf("unknown key %q: %s", key.Value, instead)
+			}
 			d.problems = append(d.problems, placed{key.Line, key.Column, address, message})
 			d.broken[join(address, key.Value)] = true
 			d.broken[join(address, meant)] = true

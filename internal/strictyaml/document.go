@@ -19,6 +19,8 @@ type Source struct {
 	// Least is the key that every configuration has, and Example one with a value: problems
 	// of an empty file, or one that is no configuration, name them.
 	Least, Example string
+	// Foreign are keys of other programs' files, each with what to do with such a file.
+	Foreign map[string]string
 }
 
 // StandIn is in every text that stands for a reference which is not looked up.

@@ -29,6 +29,10 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 	if len(errs) > 0 {
 		return
 	}
+	if shellVariable.MatchString(text) {
+		d.warnings = append(d.warnings, placed{n.Line, n.Column, address,
+			"$ and a name stand for themselves here: write ${env:NAME} for a variable of the environment"})
+	}
 	referred := text != n.Value
 	if referred {
 		d.written[address] = n.Value
@@ -112,6 +116,9 @@ func parseInt(text string, bytes bool) (int64, error) {
 	}
 	return number * unit, nil
 }
+
+// shellVariable matches what a shell would replace.
+var shellVariable = regexp.MustCompile(`(?:^| )\$[A-Z][A-Z0-9_]+$`)
 
 var secretKey = regexp.MustCompile(`(?i)auth|token|secret|passw|key|credential|cookie`)
 
