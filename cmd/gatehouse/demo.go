@@ -36,7 +36,7 @@ func newDemo() *cobra.Command {
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the endpoint, on this machine")
 	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without issuer, users and policy: everyone may use everything")
 	cmd.Flags().BoolVar(&flags.offline, "offline", false, "clients register; their metadata documents on the web are not read")
-	cmd.Flags().BoolVar(&flags.quiet, "no-clients", false, "without the clients that call something now and then, for the console to show")
+	cmd.Flags().BoolVar(&flags.quiet, "no-clients", false, "without the clients of other users that call something now and then, for the console to show")
 	cmd.Flags().BoolVar(&flags.short, "progressive", false, "tools are listed in short, and described in full when a model asks")
 	return cmd
 }
@@ -47,6 +47,7 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 		return err
 	}
 	ctx := untilSignal(cmd.Context())
+	log := slog.New(demo.WithoutVisitors(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 	// Tokens are for one URL, so the port has to be known first.
 	listener, err := net.Listen("tcp", flags.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -71,7 +72,7 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 		Offline:    flags.offline,
 
 		Progressive: flags.short,
-		Log:         slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+		Log:         log,
 	})
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: buildVersion(), Listener: listener, Admin: admin})
+	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: buildVersion(), Listener: listener, Admin: admin, Log: log})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
@@ -70,11 +71,15 @@ func (d *Demo) startSignIn() error {
 		}
 		deps.Fetch = s.fetch
 	}
+	users := slices.Clone(s.Users)
+	for _, v := range visitors {
+		users = append(users, v.user)
+	}
 	s.issuer, err = issuer.New(issuer.Config{
 		URL:           url,
 		Resources:     []string{s.endpoint},
 		Scopes:        []issuer.Scope{{Name: s.Scope, Means: "use what the gateway's policy gives you"}},
-		Users:         s.Users,
+		Users:         users,
 		Clients:       []issuer.Client{s.Gateway, s.Script},
 		Lifetime:      signInLifetime,
 		TokenLifetime: tokenLifetime,

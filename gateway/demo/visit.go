@@ -2,11 +2,15 @@ package demo
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/demo/issuer"
 )
 
 const (
@@ -17,38 +21,42 @@ const (
 	callsOfSession = 20
 )
 
-// visitor is a client that calls something now and then, so that there is something to look at.
+// visitor is a client that calls something now and then, so that the console has something to show. Its
+// user is nobody whom the welcome text names, and it changes nothing of what that shows.
 type visitor struct {
-	user   string // whose token it has
+	user   issuer.User
 	client sdk.Implementation
 	calls  []sdk.CallToolParams // in turn
 }
 
 // visitors call what works, what fails, what policy refuses, and what nobody offers.
 var visitors = []visitor{
-	{"alice", sdk.Implementation{Name: "demo-desktop", Version: "1.4.0"}, []sdk.CallToolParams{
+	{issuer.User{Subject: "dora", Name: "Dora", Email: "dora@example.com", Groups: []string{"engineering"}}, sdk.Implementation{Name: "demo-desktop", Version: "1.4.0"}, []sdk.CallToolParams{
 		{Name: "ops__services"},
 		{Name: "notes__search", Arguments: map[string]any{"query": "release"}},
-		{Name: "ops__deploy", Arguments: map[string]any{"service": "web", "version": "1.3.1", "environment": "staging"}},
+		{Name: "ops__deploy", Arguments: map[string]any{"service": "search", "version": "0.9.8", "environment": "staging"}},
 		{Name: "ops__deploy", Arguments: map[string]any{"service": "billing", "version": "2.5.0", "environment": "staging"}}, // frozen
 	}},
-	{"bob", sdk.Implementation{Name: "demo-editor", Version: "0.9.2"}, []sdk.CallToolParams{
+	{issuer.User{Subject: "erik", Name: "Erik", Email: "erik@example.com", Groups: []string{"support"}}, sdk.Implementation{Name: "demo-editor", Version: "0.9.2"}, []sdk.CallToolParams{
 		{Name: "notes__search", Arguments: map[string]any{"query": "on-call"}},
-		{Name: "ops__deploy", Arguments: map[string]any{"service": "web", "version": "9.9.9", "environment": "production"}}, // not for support
+		{Name: "ops__deploy", Arguments: map[string]any{"service": "search", "version": "9.9.9", "environment": "production"}}, // not for support
 		{Name: "notes__read", Arguments: map[string]any{"number": 404}},
 		{Name: "handbook__nothing"},
 	}},
 }
 
-// Visit has clients of the demo call the gateway until ctx ends. The function that it returns waits
-// for them.
+// Visit has clients of the demo call the gateway until ctx ends, if the demo has users. The function that it
+// returns waits for them.
 func (d *Demo) Visit(ctx context.Context, endpoint string) (wait func()) {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for i, v := range visitors {
-		token, err := d.Token(v.user)
+		if d.signIn == nil {
+			break
+		}
+		token, err := d.Token(v.user.Subject)
 		if err != nil {
-			d.opts.Log.Warn("demo: a client has no token", "user", v.user, "error", err)
+			d.opts.Log.Warn("demo: a client has no token", "user", v.user.Subject, "error", err)
 			continue
 		}
 		all.Go(func() { v.visit(ctx, endpoint, token, visitEvery+time.Duration(i)*time.Second) })
@@ -94,6 +102,34 @@ func (v visitor) call(ctx context.Context, session *sdk.ClientSession, params sd
 	ctx, cancel := context.WithTimeout(ctx, visitLimit)
 	defer cancel()
 	_, _ = session.CallTool(ctx, &params)
+}
+
+// WithoutVisitors leaves out the log lines of visitors' calls, which would push the welcome text away. The
+// console has them.
+func WithoutVisitors(to slog.Handler) slog.Handler { return withoutVisitors{to} }
+
+type withoutVisitors struct{ slog.Handler }
+
+// Handle writes a line, unless it is about a visitor.
+func (h withoutVisitors) Handle(ctx context.Context, r slog.Record) error {
+	ours := false
+	r.Attrs(func(a slog.Attr) bool {
+		ours = a.Key == "user" && slices.ContainsFunc(visitors, func(v visitor) bool { return v.user.Subject == a.Value.String() })
+		return !ours
+	})
+	if ours {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs and WithGroup keep leaving lines out.
+func (h withoutVisitors) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutVisitors{h.Handler.WithAttrs(attrs)}
+}
+
+func (h withoutVisitors) WithGroup(name string) slog.Handler {
+	return withoutVisitors{h.Handler.WithGroup(name)}
 }
 
 // withToken sends a token, "" for none, with each request.

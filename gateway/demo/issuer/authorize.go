@@ -51,7 +51,7 @@ func (s *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	s.pages.show(w, http.StatusOK, formAction(req.redirect), "signin", signIn{
 		Issuer: s.cfg.URL, Client: req.client.name, Document: documentOf(req.client),
 		Resource: req.resource, Destination: destination(req.redirect), Local: isLocal(req.redirect),
-		Scopes: s.meanings(req.scopes), Users: s.cfg.Users, CSRF: s.csrf(cookie, req),
+		Scopes: s.meanings(req.scopes), Users: s.shown(), CSRF: s.csrf(cookie, req),
 	})
 }
 

@@ -26,7 +26,7 @@ type Config struct {
 	// Scopes are the available scopes. Other scopes that a client asks for are not granted
 	// (RFC 6749 §3.3).
 	Scopes []Scope
-	// Users are the users on the sign-in page, in this order.
+	// Users are the users on the sign-in page, in this order. One without About is not on it.
 	Users []User
 	// Clients are programs with a secret. Clients of users register themselves.
 	Clients []Client

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -156,6 +157,11 @@ func (s *Issuer) Verify(token, audience string) (Identity, error) {
 	return Identity{
 		Subject: c.Subject, ClientID: c.ClientID, Scopes: strings.Fields(c.Scope), Expires: time.Unix(c.Expires, 0),
 	}, nil
+}
+
+// shown returns the users on the pages.
+func (s *Issuer) shown() []User {
+	return slices.DeleteFunc(slices.Clone(s.cfg.Users), func(u User) bool { return u.About == "" })
 }
 
 func (s *Issuer) user(subject string) (User, bool) {

@@ -30,8 +30,8 @@ func testConfig(at string) Config {
 		Resources: []string{resource, other},
 		Scopes:    []Scope{{Name: "mcp", Means: "use the gateway"}, {Name: "admin"}},
 		Users: []User{
-			{Subject: "alice", Name: "Alice", Email: "alice@example.com", Groups: []string{"engineering"}},
-			{Subject: "bob", Name: "Bob", Email: "bob@example.com", Groups: []string{"support"}},
+			{Subject: "alice", Name: "Alice", Email: "alice@example.com", Groups: []string{"engineering"}, About: "deploys"},
+			{Subject: "bob", Name: "Bob", Email: "bob@example.com", Groups: []string{"support"}, About: "reads"},
 		},
 		Clients: []Client{
 			{ID: "gateway", Secret: "gateway-secret", Resource: resource, Exchange: []string{upstream}},

@@ -85,5 +85,5 @@ func (s *Issuer) about(w http.ResponseWriter, _ *http.Request) {
 		Issuer    string
 		Resources []string
 		Users     []User
-	}{s.cfg.URL, s.cfg.Resources, s.cfg.Users})
+	}{s.cfg.URL, s.cfg.Resources, s.shown()})
 }

@@ -1,0 +1,47 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/demo/issuer"
+)
+
+// TestVisitorsStayApart: visitors are nobody of the welcome text, change nothing that it shows, and are not
+// in the log.
+func TestVisitorsStayApart(t *testing.T) {
+	d := startSignIn(t, true)
+	var welcome strings.Builder
+	if err := d.Welcome(&welcome, "http://127.0.0.1:48080/mcp"); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range visitors {
+		if strings.Contains(strings.ToLower(welcome.String()), v.user.Subject) {
+			t.Errorf("%s is in the welcome text", v.user.Subject)
+		}
+		if slices.ContainsFunc(d.signIn.Users, func(u issuer.User) bool { return u.Subject == v.user.Subject }) {
+			t.Errorf("%s is a user to choose", v.user.Subject)
+		}
+		if _, err := d.Token(v.user.Subject); err != nil {
+			t.Error(err)
+		}
+		for _, call := range v.calls {
+			arguments, _ := call.Arguments.(map[string]any)
+			if call.Name == "notes__add" || arguments["service"] == "web" {
+				t.Errorf("%s calls %s with %v, as the welcome text does", v.user.Subject, call.Name, arguments)
+			}
+		}
+	}
+	var lines bytes.Buffer
+	log := slog.New(WithoutVisitors(slog.NewTextHandler(&lines, nil))).With("a", 1)
+	for _, user := range []string{"alice", "dora", "erik"} {
+		log.LogAttrs(context.Background(), slog.LevelInfo, "call", slog.String("call", "1"), slog.String("user", user))
+	}
+	if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "user=alice") {
+		t.Error(got)
+	}
+}
