@@ -35,6 +35,7 @@ const (
 	StateNeedsLogin State = "needs-login" // it refuses the credential
 	StateDown       State = "down"        // it cannot be reached
 	StateDisabled   State = "disabled"    // an operator has disabled it
+	StatePerUser    State = "per user"    // each user reaches it with a credential of their own, and nobody has yet
 )
 
 // Stages at which a call can fail.

@@ -57,7 +57,7 @@ func showUpstreams(cmd *cobra.Command, o *operator) error {
 			t.add(cell{fmt.Sprintf("  %s, %s ago: %s (%s)", f.Stage, ago(f.At, now), cmp.Or(f.Cause, f.Error), f.Code), dim})
 		}
 		if u.UsersNeedLogin > 0 {
-			t.add(cell{fmt.Sprintf("  users who have to sign in there, or whose credentials it refuses: %d", u.UsersNeedLogin), dim})
+			t.add(cell{fmt.Sprintf("  users who have to sign in there: %d", u.UsersNeedLogin), dim})
 		}
 	}
 	return t.flush()
@@ -65,7 +65,7 @@ func showUpstreams(cmd *cobra.Command, o *operator) error {
 
 // stateCell is the state of a server in its colour.
 func stateCell(state string) cell {
-	colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow, "disabled": dim}[state]
+	colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow, "disabled": dim, "per user": dim}[state]
 	return cell{state, cmp.Or(colour, red)}
 }
 

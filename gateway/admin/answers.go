@@ -73,7 +73,7 @@ type Layer struct {
 // Upstream is the state of a server.
 type Upstream struct {
 	Name string `json:"name"`
-	// State is connecting, ready, degraded, needs-login, down or disabled, since Since.
+	// State is connecting, ready, degraded, needs-login, down, disabled or per user, since Since.
 	State string    `json:"state"`
 	Since time.Time `json:"since"`
 	// Transport is how the server is reached.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
@@ -67,6 +69,10 @@ type asCaller struct {
 	Kinds                                            []string
 	Declares                                         []declared
 	Users, Clients, Views                            []string // that are known
+	// AsOf is when the user last called, with the groups above; zero if they were typed. Unknown says that
+	// no call of the user is kept, so that no groups are known.
+	AsOf    time.Time
+	Unknown bool
 }
 
 // Query returns the parameters of a page about the same caller.
@@ -167,6 +173,22 @@ func (c *asCaller) suggest(v *visit) {
 	}
 }
 
+// fillGroups takes the groups of the user's last call or sign-in, if none are typed.
+func (c *asCaller) fillGroups(v *visit) {
+	if c.User == "" || c.Groups != "" {
+		return
+	}
+	page, err := v.decisions(url.Values{"kind": {record.KindCall + "," + record.KindSignIn}, "user": {c.User}, "limit": {"20"}})
+	at := slices.IndexFunc(page.Decisions, func(d admin.Decision) bool {
+		return d.User == c.User && (c.Issuer == "" || c.Issuer == d.Issuer) && !slices.ContainsFunc(d.Groups, func(g string) bool { return strings.Contains(g, ",") })
+	})
+	if c.Unknown = err != nil || at < 0; c.Unknown {
+		return
+	}
+	last := page.Decisions[at]
+	c.Groups, c.AsOf, c.Issuer = strings.Join(last.Groups, ", "), last.Time, cmp.Or(c.Issuer, last.Issuer)
+}
+
 // askLists asks the API for a list. problem says what is wrong with the question.
 func (v *visit) askLists(q admin.ListQuestion) (a admin.ListAnswer, problem string, err error) {
 	err = v.ask(http.MethodPost, "/catalog", q, &a)
@@ -187,6 +209,7 @@ type catalogData struct {
 func showCatalog(v *visit) (any, error) {
 	d := catalogData{As: newCaller(v)}
 	d.As.suggest(v)
+	d.As.fillGroups(v)
 	q, err := d.As.question()
 	if err != nil {
 		return nil, err

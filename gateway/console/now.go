@@ -152,7 +152,7 @@ func pageOf(f admin.Finding) (page, name string) {
 		return path("calls") + "?" + query, "These calls"
 	}
 	switch f.Kind {
-	case "server", "left-out", "pin":
+	case "server", "left-out", "pin", "sign-in", "deceit":
 		return path("servers", f.Subject), "This server"
 	case "reload", "certificate", "key":
 		return path("configuration"), "Configuration"

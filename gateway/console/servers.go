@@ -69,7 +69,7 @@ func showServers(v *visit) (any, error) {
 // lineOf judges a server.
 func lineOf(u admin.Upstream, hour admin.UpstreamTotal) serverLine {
 	l := serverLine{Upstream: u, Hour: hour, Mark: stateMark(u.State)}
-	l.Rank = map[string]int{"down": 0, "needs-login": 1, "degraded": 2, "connecting": 4, "disabled": 5, "ready": 6}[u.State]
+	l.Rank = map[string]int{"down": 0, "needs-login": 1, "degraded": 2, "connecting": 4, "disabled": 5, "per user": 6, "ready": 6}[u.State]
 	if u.State == "ready" && (hour.Errors > 0 || u.UsersNeedLogin > 0) {
 		l.Rank = 3
 	}

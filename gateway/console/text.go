@@ -82,7 +82,7 @@ func stateMark(state string) string {
 		return "good"
 	case "connecting", "degraded":
 		return "warn"
-	case "disabled":
+	case "disabled", "per user":
 		return ""
 	}
 	return "bad"

@@ -97,6 +97,10 @@ func nextFor(u admin.Upstream, stage string) string {
 	return "Look at the server's own log at the time of the failure."
 }
 
+// serverPath is where the API says everything about a server. It has what is found there, for as long as that
+// is so; records fall out.
+func serverPath(name string) string { return "/api/v1/upstreams/" + url.PathEscape(name) }
+
 // signIns finds servers that refuse the credentials of some users.
 func signIns(f Facts) (all []admin.Finding) {
 	for _, u := range f.Upstreams {
@@ -105,10 +109,10 @@ func signIns(f Facts) (all []admin.Finding) {
 		}
 		all = append(all, admin.Finding{
 			Severity: admin.Warning, Kind: "sign-in", Subject: u.Name,
-			What:  fmt.Sprintf("%s to sign in at %s again.", count(int64(u.UsersNeedLogin), "user needs", "users need"), u.Name),
+			What:  fmt.Sprintf("%s to sign in at %s.", count(int64(u.UsersNeedLogin), "user has", "users have"), u.Name),
 			Cause: "The server refused the credential that the gateway has for them.",
 			Next:  "Ask them to sign in again with their client: their failed calls say who they are.",
-			Look:  "/api/v1/decisions?kind=call&outcome=upstream&upstream=" + url.QueryEscape(u.Name),
+			Look:  serverPath(u.Name),
 		})
 	}
 	return all
@@ -153,7 +157,7 @@ func deceiving(f Facts) []admin.Finding {
 			texts = append(texts, d.Text)
 		}
 		return admin.Finding{
-			Severity: admin.Warning, Kind: "deceit", Subject: server, Look: "/api/v1/decisions?kind=deceit&upstream=" + url.QueryEscape(server),
+			Severity: admin.Warning, Kind: "deceit", Subject: server, Look: serverPath(server),
 			What:  fmt.Sprintf("%s offers something that may deceive people or models.", server),
 			Cause: few(texts) + ".",
 			Next:  "Ask who runs the server what this is for, and deny it in policy until you know.",

@@ -13,7 +13,7 @@ import (
 // Upstream is the state of one upstream. It contains no secrets.
 type Upstream struct {
 	Name string `json:"name"`
-	// State is connecting, ready, degraded, needs-login, down or disabled.
+	// State is connecting, ready, degraded, needs-login, down, disabled or per user.
 	State upstream.State `json:"state"`
 	// Since is when the state began.
 	Since time.Time `json:"since"`

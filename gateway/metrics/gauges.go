@@ -56,7 +56,7 @@ func (write sample) upstreams(all []Upstream) {
 		name, view, status := u.Listed.Name, u.Listed, u.Status
 		shown := health.Of(view, status)
 		for _, state := range upstreamStates {
-			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled.", truth(shown.State == state), "upstream", name, "state", string(state))
+			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled, per user.", truth(shown.State == state), "upstream", name, "state", string(state))
 		}
 		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(!shown.RefusedUntil.IsZero()), "upstream", name)
 		write("gatehouse_upstream_sessions_open", "Sessions (of a local program: processes) that are open at an upstream.", float64(status.Sessions), "upstream", name)

@@ -237,6 +237,9 @@ func StateOf(view catalog.UpstreamView, status upstream.Status) (state upstream.
 		return upstream.StateDisabled, view.Since, status.Last
 	}
 	state, since, last = status.State, status.Since, status.Last
+	if state == upstream.StateConnecting && view.State == catalog.StatePerUser {
+		state = upstream.StatePerUser
+	}
 	if state != upstream.StateReady {
 		return state, since, last
 	}

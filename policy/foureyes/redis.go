@@ -53,12 +53,13 @@ if redis.call('PTTL', KEYS[3]) < ttl then redis.call('PEXPIRE', KEYS[3], ttl) en
 return 1`),
 		// KEYS: the call.
 		get: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `return redis.call('GET', KEYS[1])`),
-		// KEYS: the index. ARGV: what stands before names in keys. Returns names and calls in turn.
+		// KEYS: the index. ARGV: what stands before names in the keys of calls, and of verdicts. Returns names
+		// and calls in turn, without those on which somebody has decided.
 		list: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `
 local all = {}
 for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   local call = redis.call('GET', ARGV[1] .. name)
-  if call then
+  if call and redis.call('EXISTS', ARGV[2] .. name) == 0 then
     all[#all + 1] = name
     all[#all + 1] = call
   end
@@ -86,10 +87,12 @@ return verdict`),
 // keysOf returns the keys of a call, its verdict and the index, and the call's name in the index.
 func (s *Shared) keysOf(id string) (keys []string, name string) {
 	name = s.key.Name("four eyes", id)
-	return []string{s.before() + name, s.db.Key("fv:" + tag + ":" + name), s.db.Key("fi:" + tag)}, name
+	return []string{s.before() + name, s.verdicts() + name, s.db.Key("fi:" + tag)}, name
 }
 
 func (s *Shared) before() string { return s.db.Key("f:" + tag + ":") }
+
+func (s *Shared) verdicts() string { return s.db.Key("fv:" + tag + ":") }
 
 // publish shows a call to other replicas. It returns false, without an error, if the call is too
 // large or there are too many.
@@ -116,7 +119,7 @@ func (s *Shared) find(ctx context.Context, id string) (*Call, error) {
 // all returns all calls that wait.
 func (s *Shared) all(ctx context.Context) (calls []*Call, err error) {
 	keys, _ := s.keysOf("")
-	got, err := s.db.Run(ctx, s.list, keys[2:], s.before())
+	got, err := s.db.Run(ctx, s.list, keys[2:], s.before(), s.verdicts())
 	if err != nil {
 		return nil, wrap(err)
 	}

@@ -39,11 +39,15 @@ function follow(live) {
   const paused = () => live.contains(document.activeElement) && document.activeElement !== document.body || !document.getSelection().isCollapsed;
   let waiting = null;
   const put = () => {
-    if (!waiting || paused()) return;
+    if (!waiting) return;
+    if (paused()) return say("Not live while you are in it");
+    const typed = new Map([...live.querySelectorAll("input[id]")].filter((i) => i.value !== i.defaultValue).map((i) => [i.id, i.value]));
     const open = new Set([...live.querySelectorAll("details[open][id]")].map((d) => d.id));
     live.replaceChildren(nodes(waiting));
     for (const d of live.querySelectorAll("details[id]")) if (open.has(d.id)) d.open = true;
+    for (const i of live.querySelectorAll("input[id]")) if (typed.has(i.id)) i.value = typed.get(i.id);
     waiting = null;
+    say("Live");
     showTimes();
   };
   source.addEventListener("part", (e) => { waiting = e.data; put(); });
