@@ -43,6 +43,28 @@ func TestCatalogPage(t *testing.T) {
 	}
 }
 
+// TestCatalogGroups: groups that nobody typed are those of the user's last call; the page says so, or that none
+// are known.
+func TestCatalogGroups(t *testing.T) {
+	d := newDesk(t, "viewer", map[string]string{
+		"POST /catalog": someList, "GET /config": `{}`,
+		"GET /decisions": `{"decisions":[{"kind":"signin","user":"eve"},{"kind":"call","user":"ann","issuer":"https://i.example","groups":["sales","ops"],"time":"2026-11-28T00:00:00Z"}]}`,
+	})
+	page := d.get("/catalog?user=ann").Body.String()
+	if !strings.Contains(page, "The groups are as of the last call or sign-in of ann") || !strings.Contains(page, `name="groups" value="sales, ops"`) {
+		t.Errorf("%s", page)
+	}
+	if asked := d.api.asked[len(d.api.asked)-1]; !strings.Contains(asked, `"issuer":"https://i.example","user":"ann","groups":["sales","ops"]`) {
+		t.Errorf("asked %s", asked)
+	}
+	if page := d.get("/catalog?user=bob").Body.String(); !strings.Contains(page, "No call of bob is kept, so their groups are not known") {
+		t.Errorf("%s", page)
+	}
+	if page := d.get("/catalog?user=ann&groups=x").Body.String(); strings.Contains(page, "as of the last") || !strings.Contains(page, `value="x"`) {
+		t.Errorf("typed groups: %s", page)
+	}
+}
+
 // TestToolPage: one tool with its schema; operators try it, and see what becomes of it.
 func TestToolPage(t *testing.T) {
 	d := newDesk(t, "viewer", map[string]string{"POST /catalog": someList})

@@ -103,6 +103,8 @@ func TestPageOf(t *testing.T) {
 		{admin.Finding{Kind: "turned-away", Look: "/api/v1/decisions?kind=signin,refused"}, "/console/sign-ins"},
 		{admin.Finding{Kind: "certificate", Look: "/api/v1/config"}, "/console/configuration"},
 		{admin.Finding{Kind: "redis", Look: "/readyz"}, ""},
+		{admin.Finding{Kind: "sign-in", Subject: "crm", Look: "/api/v1/upstreams/crm"}, "/console/servers/crm"},
+		{admin.Finding{Kind: "deceit", Subject: "crm", Look: "/api/v1/upstreams/crm"}, "/console/servers/crm"},
 	} {
 		if got, _ := pageOf(tt.f); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.f.Kind, got, tt.want)

@@ -87,8 +87,8 @@ func TestFindings(t *testing.T) {
 		}, "critical server crm GH-UPSTREAM-DOWN", "", "without asking it", ""},
 		{"disabled", func(f *Facts) { f.Upstreams[0].State = "disabled" }, "notice server crm ", "crm is disabled", "An operator", "Enable it"},
 		{"slow start", func(f *Facts) { f.Upstreams[1].Since = noon.Add(-slowStart) }, "warning server wiki ", "has not answered yet", "Nothing is known", "own log"},
-		{"one user", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 1 }, "warning sign-in crm ", "1 user needs to sign in at crm again.", "refused the credential", "sign in again"},
-		{"users", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 2 }, "warning sign-in crm ", "2 users need", "", ""},
+		{"one user", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 1 }, "warning sign-in crm ", "1 user has to sign in at crm.", "refused the credential", "sign in again"},
+		{"users", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 2 }, "warning sign-in crm ", "2 users have", "", ""},
 		{"a doubt", func(f *Facts) {
 			f.State.Warnings = []admin.Problem{{File: "g.yaml", Line: 7, Message: "limits[0]: who: nobody is bob"}}
 		}, "warning doubt g.yaml GH-CONFIG-DOUBTFUL", "not meant", "Limits[0]: who: nobody is bob.", "line 7 of g.yaml"},
@@ -145,6 +145,9 @@ func TestFindings(t *testing.T) {
 				if !strings.Contains(text, part) || !strings.HasSuffix(text, ".") || strings.Contains(text, "%!") {
 					t.Errorf("%q, want %q", text, part)
 				}
+			}
+			if (one.Kind == "sign-in" || one.Kind == "deceit") && one.Look != "/api/v1/upstreams/crm" {
+				t.Errorf("look at %q, which may be empty", one.Look)
 			}
 			if !strings.HasPrefix(one.Look, "/") {
 				t.Errorf("look at %q", one.Look)

@@ -14,8 +14,9 @@ import (
 )
 
 var (
-	upstreamStates = []upstream.State{upstream.StateConnecting, upstream.StateReady, upstream.StateDegraded, upstream.StateNeedsLogin, upstream.StateDown, upstream.StateDisabled}
-	issuerStates   = []string{auth.StateReady, auth.StateDegraded, auth.StateDown}
+	upstreamStates = []upstream.State{upstream.StateConnecting, upstream.StateReady, upstream.StateDegraded, upstream.StateNeedsLogin, upstream.StateDown, upstream.StateDisabled,
+		upstream.StatePerUser}
+	issuerStates = []string{auth.StateReady, auth.StateDegraded, auth.StateDown}
 
 	// listNames are the lists of an upstream, as catalog.Withheld names them.
 	listNames = []string{"tools", "prompts", "resources", "resource templates", "skills"}

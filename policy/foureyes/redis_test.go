@@ -190,6 +190,30 @@ func TestDecideAtAnotherReplica(t *testing.T) {
 
 // TestDecideWithoutRedis: without Redis nobody decides on what other replicas may see, but the call
 // waits.
+// TestDecidedCallsAreNotListed: a call on which somebody has decided waits no more, before its replica has heard.
+func TestDecidedCallsAreNotListed(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t).URL()
+	a, _ := replica(t, url, secret)
+	b, _ := replica(t, url, secret)
+	a.lookEvery = time.Hour
+	bob := person("bob", "changers")
+	ctx, stop := context.WithCancel(t.Context())
+	said := shares(ctx, a, callOf("one", "alice"))
+	waits, err := b.List(t.Context(), &bob)
+	if err != nil || len(waits) != 1 {
+		t.Fatalf("%v %+v", err, waits)
+	}
+	if _, err := b.Decide(t.Context(), "one", waits[0].Digest, Verdict{Approve: true, By: bob}); err != nil {
+		t.Fatal(err)
+	}
+	if waits, err := b.List(t.Context(), &bob); err != nil || len(waits) != 0 {
+		t.Errorf("%v %+v", err, waits)
+	}
+	stop()
+	<-said
+}
+
 func TestDecideWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
