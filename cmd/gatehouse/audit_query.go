@@ -48,7 +48,7 @@ func newAuditQuery() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&filter.User, "user", "", "`NAME` of the user, as records have it")
-	nameFlag(flags, &filter.Name, "`NAME` of the tool, prompt or skill, or URI: the public one, the server's own, or server/name")
+	nameFlag(cmd, &filter.Name, "`NAME` of the tool, prompt or skill, or URI: the public one, the server's own, or server/name")
 	flags.StringVar(&filter.Upstream, "upstream", "", "`NAME` of the server")
 	flags.StringVar(&filter.ID, "id", "", "`ID` of the call")
 	flags.StringVar(&filter.Session, "session", "", "`DIGEST` of the session")

@@ -42,7 +42,7 @@ func newCalls() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they are made")
 	flags.StringVar(&f.user, "user", "", "only calls of the user with this `NAME`")
-	nameFlag(flags, &f.tool, "only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
+	nameFlag(cmd, &f.tool, "only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
 	flags.StringVar(&f.upstream, "upstream", "", "only calls that went to the server with this `NAME`")
 	flags.StringVar(&f.address, "address", "", "only calls from this `ADDRESS`, or a network such as 10.0.0.0/8")
 	flags.StringVar(&f.agent, "user-agent", "", "only calls of clients that call themselves so, in part")

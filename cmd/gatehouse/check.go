@@ -13,10 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
-	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 )
 
@@ -29,12 +26,12 @@ type checkFlags struct {
 
 // checked is what was found.
 type checked struct {
-	Problems      []admin.Problem `json:"problems"`
-	Warnings      []admin.Problem `json:"warnings"`
-	Configuration *config.Summary `json:"configuration,omitempty"`
-	Backends      []trial.Backend `json:"backends,omitempty"`
-	Upstreams     []trial.Report  `json:"upstreams,omitempty"`
-	Shown         []catalog.Shown `json:"shown,omitempty"` // by the view
+	Problems      []config.Problem `json:"problems"`
+	Warnings      []config.Problem `json:"warnings"`
+	Configuration *config.Summary  `json:"configuration,omitempty"`
+	Backends      []trial.Backend  `json:"backends,omitempty"`
+	Upstreams     []trial.Report   `json:"upstreams,omitempty"`
+	Shown         any              `json:"shown,omitempty"` // by the view
 }
 
 func newCheck() *cobra.Command {
@@ -58,7 +55,7 @@ func newCheck() *cobra.Command {
 			if flags.given && flags.connect {
 				return errors.New("--offline-secrets and --connect: only one of them can be given")
 			}
-			found := checked{Problems: []admin.Problem{}, Warnings: []admin.Problem{}}
+			found := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
 			out, warn := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if flags.asJSON {
 				out, warn = io.Discard, io.Discard
@@ -68,7 +65,7 @@ func newCheck() *cobra.Command {
 				return err
 			}
 			if bad, ok := errors.AsType[*config.Error](err); ok {
-				found.Problems = settings.Problems(bad)
+				found.Problems = bad.Problems
 			}
 			return errors.Join(printJSON(cmd.OutOrStdout(), found), err)
 		}),
@@ -127,7 +124,7 @@ func (c *checked) warn(stderr io.Writer, warnings []config.Problem) {
 	for _, w := range warnings {
 		fmt.Fprintf(stderr, "warning: %s\n", w)
 	}
-	c.Warnings = append(c.Warnings, settings.Problems(&config.Error{Problems: warnings})...)
+	c.Warnings = append(c.Warnings, warnings...)
 }
 
 // lookAtUpstreams prints what each upstream answers; it returns an error if one of them
@@ -142,10 +139,11 @@ func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, cfg gat
 	if err != nil {
 		return err
 	}
-	c.Upstreams, c.Shown = reports, shown
+	c.Upstreams = reports
 	c.warn(stderr, warnings)
 	err = printReports(w, reports)
 	if flags.view != "" {
+		c.Shown = shown
 		fmt.Fprintf(w, "\nview %s shows\n", flags.view)
 		for _, list := range shown {
 			fmt.Fprintf(w, "  %d %s\n", len(list.Names), list.List)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -67,15 +66,13 @@ func needs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// nameFlag lets people write --tool for --name: commands that look for calls have both names for it.
-func nameFlag(flags *pflag.FlagSet, value *string, usage string) {
-	flags.StringVar(value, "name", "", usage)
-	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "tool" {
-			name = "name"
-		}
-		return pflag.NormalizedName(name)
-	})
+// nameFlag adds the flag --name, also as --tool.
+func nameFlag(cmd *cobra.Command, value *string, usage string) {
+	cmd.Flags().StringVar(value, "name", "", usage)
+	cmd.Flags().StringVar(value, "tool", "", usage)
+	if err := cmd.Flags().MarkHidden("tool"); err != nil {
+		panic(err) // the flag is defined above
+	}
 }
 
 // printJSON prints an answer for programs.

@@ -11,14 +11,15 @@ import (
 // configuration.
 type Problem struct {
 	// File is the name of the file as it was given, "" for a configuration without one.
-	File string
+	File string `json:"file,omitempty"`
 	// Line and Column count from 1; 0 when the problem has no place in a file.
-	Line, Column int
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
 	// Path is the key, such as "upstreams[2] (crm): timeout.call"; "" for the file
 	// as a whole.
-	Path string
+	Path string `json:"path,omitempty"`
 	// Message never quotes a secret.
-	Message string
+	Message string `json:"message"`
 }
 
 // String returns "file:line: path: message" without the parts that are not known.
