@@ -175,7 +175,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if target.Template {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	decision, unfit, explained := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
+	decision, explained, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}

@@ -212,7 +212,7 @@ func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 // decide is Decide with input schemas, for targets with a public name. unfit says how the
 // arguments violate the schema, if that made a condition fail. explained says why, if conditions on
 // the arguments made a difference.
-func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (d Decision, unfit error, explained []string) {
+func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (d Decision, explained []string, unfit error) {
 	subject := p.subjectOf(caller)
 	partial := p.partialFor(subject, target)
 	if len(partial.open) == 0 {
@@ -224,7 +224,7 @@ func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 	} else if decisive := settled.first[d.Effect]; decisive != nil {
 		explained = decisive.applied
 	}
-	return d, judged.unfit, explained
+	return d, explained, judged.unfit
 }
 
 // Keeps returns what the record of a call on which a rule decides has of its arguments; nil for a

@@ -233,8 +233,9 @@ func TestDeclined(t *testing.T) {
 		if i == len(calls) { // at the server's authorization server
 			_ = s.gaveUp(t.Context(), ticket.owner(), ticket.Server, ticket.ID)
 		}
-		if result := s.do(t, c).Result; !strings.Contains(string(result), "did not sign in") || !result.At("isError").IsTrue() {
-			t.Errorf("%d: %s", i, result)
+		_, err := s.handler.Handle(t.Context(), c)
+		if e, _ := errors.AsType[*mcp.Error](err); e == nil || !strings.Contains(e.Message, "did not sign in") || !e.AsResult || e.Executed() != mcp.ExecutedNo {
+			t.Errorf("%d: %v", i, err)
 		}
 	}
 	if len(s.calls) != 1 {
