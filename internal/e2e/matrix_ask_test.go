@@ -32,6 +32,9 @@ func asked(q inquiry) func(t *testing.T, p *pair) {
 			key := p.rounds(t, []inquiry{q})
 			m, asked := p.wire.converse(t, method, p.actor.params(method, key), usual)
 			want, calls := usual(q), p.actor.calls(key)
+			if len(calls) == 0 {
+				t.Fatalf("%s: the server got nothing: %s", method, m.Text)
+			}
 			forms, _ := canElicit(p.client.Name)
 			name, _, _ := strings.Cut(q.Method, "/")
 			_, declared := p.actor.declared(t, calls[0])[name]

@@ -12,6 +12,9 @@ import (
 // odd is JSON that must never be decoded and encoded again.
 const odd = `{"n":1.0,"big":12345678901234567890,"e":1E400,"text":"\u00e9\/é","N":null,"z":[],"a":{}}`
 
+// oddItem is odd in the items of lists, which are withheld with numbers that some clients cannot read.
+const oddItem = `{"n":1.0,"big":12345678901234567890,"e":1E300,"text":"\u00e9\/é","N":null,"z":[],"a":{}}`
+
 // hints is a _meta with members that hosts act on.
 const hints = `"_meta":{"example.com/x":1.0,"anthropic/alwaysLoad":true,"anthropic/maxResultSizeChars":5e5,"ui":{"visibility":["app"]}}`
 
@@ -40,7 +43,7 @@ var (
 		{"2025-06-18", `"outputSchema":{"type":"object","properties":{"n":{"const":1.0}}}`},
 		{"2025-03-26", `"annotations":{"title":"A","readOnlyHint":true}`},
 		{"2025-06-18", hints},
-		{"", `"vendor":` + odd},
+		{"", `"vendor":` + oddItem},
 	}
 	promptParts = parts{
 		{"", `"name":"%s"`},
@@ -48,7 +51,7 @@ var (
 		{"2025-11-25", `"icons":[{"src":"data:,"}]`},
 		{"", `"arguments":[{"name":"key"}]`},
 		{"2025-06-18", hints},
-		{"", `"vendor":` + odd},
+		{"", `"vendor":` + oddItem},
 	}
 	resourceParts = parts{
 		{"", `"uri":"%s"`},
@@ -58,7 +61,7 @@ var (
 		{"", `"annotations":{"audience":["user"],"priority":0.50}`},
 		{"", `"size":1000`},
 		{"2025-06-18", hints},
-		{"", `"vendor":` + odd},
+		{"", `"vendor":` + oddItem},
 	}
 	templateParts = parts{
 		{"", `"name":"do","uriTemplate":"%s"`},
@@ -66,7 +69,7 @@ var (
 		{"2025-11-25", `"icons":[{"src":"data:,"}]`},
 		{"", `"annotations":{"audience":["user"],"priority":0.50}`},
 		{"2025-06-18", hints},
-		{"", `"vendor":` + odd},
+		{"", `"vendor":` + oddItem},
 	}
 )
 
