@@ -158,7 +158,10 @@ func TestConsole(t *testing.T) {
 	resource := url(endpoint) + "/mcp"
 	iss, err := issuer.New(issuer.Config{
 		URL: url(login), Resources: []string{resource}, Scopes: []issuer.Scope{{Name: "mcp", Means: "use the gateway"}},
-		Users:    []issuer.User{{Subject: "alice", Name: "Alice", Groups: []string{"engineering"}}, {Subject: "bob", Name: "Bob", Groups: []string{"support"}}},
+		Users: []issuer.User{
+			{Subject: "alice", Name: "Alice", Groups: []string{"engineering"}, About: "operates"},
+			{Subject: "bob", Name: "Bob", Groups: []string{"support"}},
+		},
 		Lifetime: time.Hour,
 	}, issuer.Deps{})
 	if err != nil {

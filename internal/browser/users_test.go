@@ -36,7 +36,7 @@ func TestUsers(t *testing.T) {
 	resource := url(endpoint) + "/mcp"
 	iss, err := issuer.New(issuer.Config{
 		URL: url(login), Resources: []string{resource}, Scopes: []issuer.Scope{{Name: "mcp", Means: "use the gateway"}},
-		Users: []issuer.User{{Subject: "alice", Name: "Alice", Email: hostile}},
+		Users: []issuer.User{{Subject: "alice", Name: "Alice", Email: hostile, About: "has accounts"}},
 	}, issuer.Deps{})
 	if err != nil {
 		t.Fatal(err)

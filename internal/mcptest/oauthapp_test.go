@@ -33,7 +33,7 @@ func TestOAuthApp(t *testing.T) {
 	t.Cleanup(resource.Close)
 	signIn, err := issuer.New(issuer.Config{
 		URL: s.URL, Resources: []string{resource.URL + "/mcp"}, Scopes: []issuer.Scope{{Name: "mcp", Means: "everything"}},
-		Users: []issuer.User{{Subject: "alice", Name: "Alice"}},
+		Users: []issuer.User{{Subject: "alice", Name: "Alice", About: "signs in"}},
 	}, issuer.Deps{})
 	if err != nil {
 		t.Fatal(err)
