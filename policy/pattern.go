@@ -68,7 +68,8 @@ func parsePattern(text string) (pattern, error) {
 	case !upstreamPattern.MatchString(upstream):
 		return p, fmt.Errorf("%q: before the first slash stands an upstream's name, of letters, digits and -, not %q", text, upstream)
 	case kind != mcp.KindResources && kind != "*" && !printable(name):
-		return p, fmt.Errorf("%q: has characters that are not ASCII, which no name that is offered has", text)
+		return p, fmt.Errorf("%q: has characters that are not ASCII, which may look like others: "+
+			"write * in their place, or a condition on target.name under when", text)
 	}
 	p.upstream, p.name, p.folded = newGlob(upstream), newGlob(name), foldPattern(name)
 	return p, nil

@@ -18,7 +18,10 @@ import (
 // hashDigits is how many hex digits end a name that differs from its original.
 const hashDigits = 6
 
-var errNoName = errors.New("the name is empty, or has characters that people cannot see")
+var (
+	errNoName = errors.New("the name is empty, or has characters that people cannot see")
+	errMixed  = errors.New("the name has a word that mixes letters that look alike")
+)
 
 // plan is what the configuration determines: the upstreams in their order, and the naming
 // of each.
@@ -114,6 +117,9 @@ func (n naming) prompt(native string) (string, error) { return n.name(native, pr
 func (n naming) name(native string, keep func(rune) bool) (string, error) {
 	if native == "" || pin.Visible(native) != native || strings.ContainsFunc(native, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
 		return "", errNoName
+	}
+	if slices.ContainsFunc(strings.Fields(native), pin.Mixed) {
+		return "", errMixed // it may pass for a name that policy denies
 	}
 	public := strings.Map(func(r rune) rune {
 		if !keep(r) {
