@@ -95,7 +95,7 @@ func playFault(fault string, id json.RawMessage, say func(format string, args ..
 		}
 		return true
 	case "ids":
-		say("{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"result\":{\"wrong\":1}}\n{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{\"wrong\":2}}\n", id)
+		say("{\"jsonrpc\":\"2.0\",\"id\":\"x%s\",\"result\":{\"wrong\":1}}\n{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{\"wrong\":2}}\n", id)
 		for _, text := range []string{"done", "again"} {
 			say("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"resultType\":\"complete\",\"content\":[{\"type\":\"text\",\"text\":%q}]}}\n", id, text)
 		}

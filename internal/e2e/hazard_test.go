@@ -46,7 +46,7 @@ func TestPaths(t *testing.T) {
 		{"H/129", "POST", "/%6dcp"},
 		{"H/129", "POST", "/mcp;x"},
 		{"H/129", "POST", "/MCP"},
-		{"H/129", "POST", "/mcp/"},
+		{"H/129", "POST", "/mcp//"},
 		{"H/129", "POST", "/mcp%00"},
 		{"H/129", "BREW", "/mcp/x"},
 		{"H/140", "GET", "/metrics"},

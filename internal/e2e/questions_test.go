@@ -41,6 +41,7 @@ func TestP9_114_FormsOfEachRevision(t *testing.T) {
 		one     = `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}],"default":"r"}}}}`
 		oneOld  = `{"message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"string","enum":["r","g"],"enumNames":["Red","Green"]}}}}`
 		several = `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"array","items":{"type":"string","enum":["r","g"]}}}}}`
+		none    = `{"message":"m","requestedSchema":{"type":"object","properties":{}}}`
 	)
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		c := rawWith(t, url, revision, askable)
@@ -59,11 +60,20 @@ func TestP9_114_FormsOfEachRevision(t *testing.T) {
 				if len(asked) != 1 || !sameJSON(asked[0].Params, voiced(s.name, want)) || outcome(m) != chosen {
 					t.Errorf("asked %v, want %s; the server was answered %s", asked, want, outcome(m))
 				}
+				if want = several; revision == "2025-06-18" {
+					want = none
+				}
 				s.asks([]inquiry{{"elicitation/create", several}})
+				m, asked = converse(t, c, "tools/call", s.params("tools/call"), func(inquiry) string { return chosenSeveral })
+				if len(asked) != 1 || !sameJSON(asked[0].Params, voiced(s.name, want)) || outcome(m) != chosenSeveral {
+					t.Errorf("asked %v, want %s; the server was answered %s", asked, want, outcome(m))
+				}
+				needed := strings.TrimSuffix(several, "}}") + `,"required":["c"]}}`
+				s.asks([]inquiry{{"elicitation/create", needed}})
 				m, asked = converse(t, c, "tools/call", s.params("tools/call"), func(inquiry) string { return chosenSeveral })
 				switch {
 				case revision != "2025-06-18":
-					if len(asked) != 1 || !sameJSON(asked[0].Params, voiced(s.name, several)) || outcome(m) != chosenSeveral {
+					if len(asked) != 1 || !sameJSON(asked[0].Params, voiced(s.name, needed)) || outcome(m) != chosenSeveral {
 						t.Errorf("asked %v; the server was answered %s", asked, outcome(m))
 					}
 				case len(asked) > 0:
