@@ -42,24 +42,27 @@ func within(name string, most int) fit.Member {
 	}, fmt.Sprintf("is no text of 1 to %d characters", most))
 }
 
-// fitFrontmatter makes frontmatter fit. directory is the name of the skill's directory.
-func fitFrontmatter(raw mcp.Raw, directory string) (mcp.Raw, error) {
+// checkFrontmatter checks frontmatter, which clients compare with that of the file: it is left as it
+// is. directory is the name of the skill's directory.
+func checkFrontmatter(raw mcp.Raw, directory string) error {
 	if raw.IsNull() {
-		return nil, errors.New("it has no frontmatter")
+		return errors.New("it has no frontmatter")
 	}
-	raw, err := frontmatter.Fit(raw)
+	fitted, err := frontmatter.Fit(raw)
 	if err != nil {
-		return nil, fmt.Errorf("frontmatter %w", err)
+		return fmt.Errorf("frontmatter %w", err)
 	}
 	switch {
+	case !same(fitted, raw):
+		return errors.New("frontmatter: a member that is optional is null: leave it out of the file")
 	case raw.At("name").Text() != directory:
-		return nil, errors.New("the last directory of its URI is not the name in its frontmatter")
+		return errors.New("the last directory of its URI is not the name in its frontmatter")
 	case !skillmd.IsName(directory):
-		return nil, fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", skillmd.MaxName)
+		return fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", skillmd.MaxName)
 	}
 	metadata, _ := raw.Member("metadata")
 	if wire.CheckObject(metadata) != nil {
-		return nil, errors.New("frontmatter: metadata can be read in two ways")
+		return errors.New("frontmatter: metadata can be read in two ways")
 	}
 	metadata.Members(func(name []byte, value mcp.Raw) bool {
 		if _, ok := value.StringValue(); !ok {
@@ -67,7 +70,7 @@ func fitFrontmatter(raw mcp.Raw, directory string) (mcp.Raw, error) {
 		}
 		return err == nil
 	})
-	return raw, err
+	return err
 }
 
 // checkFiles checks the files of a record (skills extension, Resources). The record must

@@ -58,6 +58,8 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 		{`"description":"d","license"=>"description":"` + strings.Repeat("ü", 1025) + `","license"`, "description is no text of"},
 		{`"compatibility":"c"=>"compatibility":7`, "compatibility"},
 		{`"license":"MIT"=>"license":["MIT"]`, "license"},
+		{`"license":"MIT"=>"license":null`, "is null"},
+		{`"metadata":{"version":"1.0"}=>"metadata":null`, "is null"},
 		{`"allowed-tools":"Read"=>"allowed-tools":["Read"]`, "allowed-tools"},
 		{`"metadata":{"version":"1.0"}=>"metadata":{"version":1.0}`, "version is no text"},
 		{`"metadata":{"version":"1.0"}=>"metadata":[]`, "metadata is no mapping"},
@@ -89,7 +91,7 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 			t.Errorf("%s: withheld %+v, want for %q", tt.change, w, tt.reason)
 		}
 	}
-	null := strings.NewReplacer(`"title":"Full"`, `"title":null`, `"arguments":[`, `"arguments":[null,`, `"license":"MIT"`, `"license":null`).Replace(fullRecord)
+	null := strings.NewReplacer(`"title":"Full"`, `"title":null`, `"arguments":[`, `"arguments":[null,`).Replace(fullRecord)
 	c := start(t, Source{Upstream: skilled("crm", null)})
 	if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 || strings.Count(string(items[0].Raw), "null") != 1 || strings.Contains(string(items[0].Raw), "title\":null") {
 		t.Errorf("with null members: listed are %v", items)

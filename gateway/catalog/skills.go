@@ -83,8 +83,7 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 	if e.skill.key, err = uriKey(root + "/" + mcp.SkillFile); err != nil {
 		return e, err
 	}
-	header, err := fitFrontmatter(raw.At("frontmatter"), path.Base(mcp.SkillPath(root)))
-	if err != nil {
+	if err := checkFrontmatter(raw.At("frontmatter"), path.Base(mcp.SkillPath(root))); err != nil {
 		return e, err
 	}
 	files, _ := raw.Member("resources")
@@ -100,9 +99,6 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 		return true
 	})
 	edits := []mcp.Edit{{Name: "name", Value: mcp.String(public)}}
-	if !same(header, raw.At("frontmatter")) {
-		edits = append(edits, mcp.Edit{Name: "frontmatter", Value: header})
-	}
 	if dependencies, ok := raw.Member("dependencies"); ok {
 		edits = append(edits, mcp.Edit{Name: "dependencies", Value: p.dependencies(n, dependencies, &e.skill)})
 	}
