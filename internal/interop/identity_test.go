@@ -76,6 +76,7 @@ func TestPutItOnANetwork(t *testing.T) {
 	if cfg.Auth.Mode != auth.ModeOAuth || len(cfg.Upstreams) == 0 {
 		t.Errorf("this is not what the README shows:\n%s", text)
 	}
+	t.Setenv("ADDRESS", "10.0.0.11")
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:6379")
 	t.Setenv("GATEHOUSE_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 	text = blocks[3] + text
