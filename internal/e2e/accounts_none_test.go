@@ -29,7 +29,7 @@ func TestAccountOfOnlyUser(t *testing.T) {
 	p := &personal{remote: mcptest.NewAccounts(s)}
 	t.Cleanup(p.remote.Close)
 	dir := filepath.Join(t.TempDir(), "state")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.78:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func TestHeadersStayOnTheirSide(t *testing.T) {
 		for _, r := range s.Received("") {
 			for name := range r.Header {
 				switch name {
-				case "Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent",
+				case "Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent", "Via",
 					"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name":
 				default:
 					t.Errorf("H/134 H/133 the server got %s: %q", name, r.Header[name])
