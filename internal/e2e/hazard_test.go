@@ -105,7 +105,7 @@ func TestConnections(t *testing.T) {
 }
 
 // TestHeadersStayOnTheirSide: a client sends headers that are for the gateway only, or for
-// nobody. A server gets only headers that the gateway writes.
+// nobody. A server gets only headers that the gateway writes, and the trace of the client.
 func TestHeadersStayOnTheirSide(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
@@ -122,7 +122,7 @@ func TestHeadersStayOnTheirSide(t *testing.T) {
 		for _, r := range s.Received("") {
 			for name := range r.Header {
 				switch name {
-				case "Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent", "Via",
+				case "Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent", "Via", "Traceparent",
 					"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name":
 				default:
 					t.Errorf("H/134 H/133 the server got %s: %q", name, r.Header[name])
