@@ -461,7 +461,7 @@ func TestLiveEndsWithItsToken(t *testing.T) {
 	if err := viewer.Err(); err != nil {
 		t.Errorf("the viewer's stream did not end in good order: %v", err)
 	}
-	_, _ = c.calls.Handle(t.Context(), &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
+	observed(t, c, &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
 		Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
 	for operator.Scan() {
 		if strings.HasPrefix(operator.Text(), "data: ") {
