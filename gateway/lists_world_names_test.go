@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -40,21 +41,30 @@ func (s *worldServer) uri(native string) string {
 // skillFile is the URI of the file of a skill.
 func skillFile(native string) string { return "skill://" + native + "/SKILL.md" }
 
-// strip returns what a URI with the server's name in it is called there; "" for none.
+// strip returns what a URI with the server's name in it is called there; "" for none. Clients may write
+// schemes and hosts in capitals.
 func (s *worldServer) strip(uri string) string {
-	if rest, ok := strings.CutPrefix(uri, "ui://"+s.name+"/"); ok {
+	if rest, ok := cutFold(uri, "ui://"+s.name+"/"); ok {
 		return "ui://" + rest
 	}
-	rest, ok := strings.CutPrefix(uri, s.name+"+")
+	rest, ok := cutFold(uri, s.name+"+")
 	if !ok || strings.HasPrefix(rest, "ui://") {
 		return ""
 	}
 	return rest
 }
 
+// cutFold is strings.CutPrefix without case.
+func cutFold(text, prefix string) (rest string, ok bool) {
+	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
+		return text, false
+	}
+	return text[len(prefix):], true
+}
+
 var (
-	worldPrintable = regexp.MustCompile(`^[!-~]+$`)
-	worldUnsafe    = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+	worldOdd    = regexp.MustCompile(`[^!-~]`)
+	worldUnsafe = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 )
 
 // rename returns the public name of an item; false if it cannot have one.
@@ -67,17 +77,15 @@ func (w *listWorld) rename(s *worldServer, k worldKind, native string) (public s
 		}
 		return s.uri(native), true
 	}
-	if !worldPrintable.MatchString(native) {
+	if strings.ContainsFunc(native, unicode.IsControl) {
 		return "", false
 	}
-	if s.front() == "" {
-		return native, true
+	odd := worldOdd
+	if k.list == mcp.MethodToolsList && s.front() != "" {
+		odd = worldUnsafe
 	}
-	public = s.front() + native
-	if k.list == mcp.MethodToolsList {
-		public = worldUnsafe.ReplaceAllString(public, "_")
-	}
-	if public == s.front()+native && len(public) <= worldNameLength {
+	public = s.front() + odd.ReplaceAllString(native, "_")
+	if public == s.front()+native && (s.front() == "" || len(public) <= worldNameLength) {
 		return public, true
 	}
 	sum := sha256.Sum256([]byte(s.name + "\x00" + native))

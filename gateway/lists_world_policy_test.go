@@ -119,12 +119,26 @@ const (
 )
 
 func anyFits(patterns []string, k worldKind, s *worldServer, native string, sure bool) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, k, s, native, sure) })
+	return !slices.ContainsFunc(spellings(native), func(name string) bool {
+		return !slices.ContainsFunc(patterns, func(p string) bool { return fits(p, k, s, name, sure) })
+	})
 }
 
-// restricts is anyFits for what denies or asks: of a skill, it may also name the file.
+// restricts is anyFits for what denies or asks: one spelling is enough, and of a skill, it may also name the file.
 func restricts(patterns []string, k worldKind, s *worldServer, native string, sure bool) bool {
-	return anyFits(patterns, k, s, native, sure) || k == worldSkills && anyFits(patterns, worldResources, s, skillFile(native), sure)
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return k == worldSkills && fits(p, worldResources, s, skillFile(native), sure) ||
+			slices.ContainsFunc(spellings(native), func(name string) bool { return fits(p, k, s, name, sure) })
+	})
+}
+
+// spellings are the ways in which servers may read a URI.
+func spellings(native string) []string {
+	scheme, rest, found := strings.Cut(native, ":")
+	if !found {
+		return []string{native}
+	}
+	return []string{native, strings.ToLower(scheme) + ":" + rest, strings.ToLower(native)}
 }
 
 // fits reports whether a pattern is about something of a server. Of a template, it tries
