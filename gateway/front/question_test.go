@@ -64,6 +64,7 @@ func TestP9_114_QuestionsInTheClientsWords(t *testing.T) {
 	const (
 		titled  = `{"a":{"type":"string","oneOf":[{"const":"r","title":"Red"}],"default":"r"}}`
 		several = `{"a":{"type":"array","items":{"enum":["x"]}}}`
+		needed  = several + `,"required":["a"]`
 		sample  = `{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}}`
 		audio   = `{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}],"maxTokens":1}}`
 	)
@@ -74,8 +75,9 @@ func TestP9_114_QuestionsInTheClientsWords(t *testing.T) {
 		{"a titled choice", v2511, elicitForm(titled), "true", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + titled + `}}`},
 		{"a titled choice", v2506, elicitForm(titled), "true", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":["r"],"enumNames":["Red"]}}}}`},
 		{"several values", v2511, elicitForm(several), "true", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + several + `}}`},
-		{"several values, of a server that waits", v2506, elicitForm(several), "true", `"refused":{"q":{"Code":-32602,"Message":"the client cannot be asked this: a form has no choice of several values in this revision"`},
-		{"several values, of a server that does not", v2506, elicitForm(several), "false", `"answers":{"q":{"action":"cancel"}}`},
+		{"several values that may be left out", v2506, elicitForm(several), "true", `{"message":"m","requestedSchema":{"type":"object","properties":{}}}`},
+		{"several values, of a server that waits", v2506, elicitForm(needed), "true", `"refused":{"q":{"Code":-32602,"Message":"the client cannot be asked this: a form has no choice of several values in this revision"`},
+		{"several values, of a server that does not", v2506, elicitForm(needed), "false", `"answers":{"q":{"action":"cancel"}}`},
 		{"an array of one", v2511, sample, "true", `{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}`},
 		{"an array of one", v2506, sample, "true", `{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"maxTokens":1}`},
 		{"an array of one", v2503, sample, "true", `{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"maxTokens":1}`},

@@ -24,7 +24,7 @@ func TestOf(t *testing.T) {
 		{"no list comes", catalog.StateDown, upstream.StateReady, upstream.StateDegraded, servers.StageList},
 		{"lists are still to come", catalog.StateConnecting, upstream.StateReady, upstream.StateConnecting, upstream.StageCall},
 		{"old lists are served", catalog.StateFailing, upstream.StateDown, upstream.StateDown, upstream.StageCall},
-		{"of each user", catalog.StatePerUser, upstream.StateConnecting, upstream.StateConnecting, upstream.StageCall},
+		{"of each user", catalog.StatePerUser, upstream.StateConnecting, upstream.StatePerUser, upstream.StageCall},
 	} {
 		h := Of(catalog.UpstreamView{State: tt.lists, Since: late, LastError: "list"},
 			upstream.Status{State: tt.calls, Since: early, Last: upstream.Failure{At: early, Stage: upstream.StageCall, Error: "call"}})
