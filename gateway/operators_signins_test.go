@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -173,11 +174,20 @@ audit: {sinks: [{type: file, path: %q}]}
 	}
 	c.Start()
 	defer c.Stop(ctx)
+	// A token of the gateway's own is good while what its user gave the client is there.
+	issuer.LetSignIn()
+	app := &mcptest.OAuthApp{Endpoint: issuer.Audience, ID: "web", Redirect: "https://app.example/cb"}
+	given := app.SignIn(ctx, t, mcptest.NewTab(t, "ann"), func(*mcptest.Page) string { return "allow" })
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(given.Access, ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, _ := mcp.Raw(claims).Member(auth.ClaimGrant)
 	soon, old := time.Now().Add(time.Hour).Unix(), time.Now().Add(-time.Hour).Unix()
 	own := func(change map[string]any) string {
 		claims := map[string]any{
 			"iss": base + "/mcp", "aud": issuer.Audience, "sub": "ann", "groups": []string{"staff"}, "client_id": "web", "scope": "mcp", "iat": old, "exp": soon,
-			auth.ClaimProvider: issuer.URL, auth.ClaimGrant: "none",
+			auth.ClaimProvider: issuer.URL, auth.ClaimGrant: grant.Text(),
 		}
 		for name, value := range change {
 			claims[name] = value
@@ -189,6 +199,11 @@ audit: {sinks: [{type: file, path: %q}]}
 	changed := ours[:len(ours)-12] + "AAAAAAAAAAAA"
 	const api = "/api/v1/auth/test"
 	o := operatorsOf(t, c)
+	recorded := func() string {
+		_, kept := o.ask(t, auditorToken, http.MethodGet, "/api/v1/decisions", "/api/v1/decisions?kind=signin,admin&limit=1000", "")
+		return kept
+	}
+	before := strings.Count(recorded(), `"kind":"signin"`)
 	var said strings.Builder
 	test := func(as, token, view string) (e admin.Examined, status int, answer string) {
 		t.Helper()
@@ -216,6 +231,7 @@ audit: {sinks: [{type: file, path: %q}]}
 		"another issuer":     {other.Token(nil), "", auth.StepIssuer, "", "auth.issuers[].url"},
 		"another audience":   {issuer.Token(map[string]any{"aud": "https://other.example.com"}), "", auth.StepAudience, "", "audience"},
 		"own, another place": {own(map[string]any{"aud": "https://other.example.com"}), "", auth.StepAudience, "", "Sign in again"},
+		"own, ended":         {own(map[string]any{auth.ClaimGrant: "none"}), "", auth.StepRevoked, "", "Sign in again"},
 		"expired":            {issuer.Token(map[string]any{"exp": old}), "", auth.StepTimes, "", "Sign in again"},
 		"own, expired":       {own(map[string]any{"iat": old - 7200, "exp": old}), "", auth.StepTimes, "", "Sign in again"},
 		"own, changed":       {changed, "", auth.StepSignature, "", "whole token"},
@@ -253,13 +269,13 @@ audit: {sinks: [{type: file, path: %q}]}
 		}
 	}
 
-	// No sign-in was recorded: what operators did was.
+	// No other sign-in was recorded: what operators did was.
 	var signIns admin.SignIns
 	if _, answer := o.ask(t, viewerToken, http.MethodGet, "/api/v1/signins", "/api/v1/signins", ""); json.Unmarshal([]byte(answer), &signIns) != nil || len(signIns.Failures) > 0 {
 		t.Errorf("told as sign-ins that failed: %s", answer)
 	}
-	_, kept := o.ask(t, auditorToken, http.MethodGet, "/api/v1/decisions", "/api/v1/decisions?kind=signin,admin&limit=1000", "")
-	if strings.Contains(kept, `"kind":"signin"`) || strings.Count(kept, `"event":"token tested"`) != 16 || strings.Count(kept, `"view":"small"`) != 1 {
+	kept := recorded()
+	if strings.Count(kept, `"kind":"signin"`) != before || strings.Count(kept, `"event":"token tested"`) != 17 || strings.Count(kept, `"view":"small"`) != 1 {
 		t.Errorf("recorded: %s", kept)
 	}
 	// The token is nowhere.
