@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,9 +113,9 @@ func TestSessionThatAlwaysTells(t *testing.T) {
 		w := newWorkshop("w", "make")
 		c := start(t, w.source())
 		w.grow("a:1", mcp.MethodToolsList, tool("extra"))
-		asked := 0
+		var asked atomic.Int64
 		w.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
-			asked++
+			asked.Add(1)
 			w.tells(c, "a:1")
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -123,9 +124,9 @@ func TestSessionThatAlwaysTells(t *testing.T) {
 		hears(t, c, "a:1")
 		w.tells(c, "a:1")
 		after(10 * time.Minute)
-		before := asked
+		before := asked.Load()
 		after(10 * time.Minute)
-		if n := asked - before; n < 5 || n > 25 {
+		if n := asked.Load() - before; n < 5 || n > 25 {
 			t.Errorf("fetched %d times in ten minutes", n)
 		}
 		w.grow("a:1", mcp.MethodToolsList, tool("more"))

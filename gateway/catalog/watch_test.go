@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,11 +121,12 @@ func TestRefresh(t *testing.T) {
 	})
 	bubble(t, "a server that tells of a change whenever it is asked", func(t *testing.T) {
 		s := newServer("crm")
-		names := []string{"a"}
+		var names atomic.Value
+		names.Store([]string{"a"})
 		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 			s.says(mcp.NoteToolsListChanged, `{}`)
 			list := &mcp.List{}
-			for _, name := range names {
+			for _, name := range names.Load().([]string) {
 				list.Items = append(list.Items, mcp.Item{Name: name, Raw: mcp.Raw(tool(name))})
 			}
 			return &mcp.Reply{List: list}, nil
@@ -136,7 +138,7 @@ func TestRefresh(t *testing.T) {
 		if n := s.called(mcp.MethodToolsList) - before; n < 5 || n > 25 {
 			t.Errorf("%d fetches in ten minutes", n)
 		}
-		names = []string{"a", "b"}
+		names.Store([]string{"a", "b"})
 		after(2 * time.Minute)
 		wantNames(t, c, mcp.MethodToolsList, "crm__a", "crm__b")
 		s.on(mcp.MethodToolsList, nil).tools("c") // it stops that
