@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +12,9 @@ import (
 // withdrawn; what goes on, or was left before, is not touched.
 func TestLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		withdrawn := ""
-		l := NewLasting(func(_ context.Context, c *Caller) bool { return c.Subject != withdrawn })
+		var withdrawn atomic.Value
+		withdrawn.Store("")
+		l := NewLasting(func(_ context.Context, c *Caller) bool { return c.Subject != withdrawn.Load() })
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- l.Run(ctx) }()
@@ -39,13 +41,13 @@ func TestLasting(t *testing.T) {
 		if context.Cause(short) != ErrOver || ann.Err() != nil {
 			t.Errorf("an expired one: %v; another: %v", context.Cause(short), ann.Err())
 		}
-		withdrawn = "ann"
+		withdrawn.Store("ann")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if context.Cause(ann) != ErrOver || bob.Err() != nil {
 			t.Errorf("a withdrawn one: %v; another: %v", context.Cause(ann), bob.Err())
 		}
-		withdrawn = "bob"
+		withdrawn.Store("bob")
 		l.Ask(t.Context())
 		if context.Cause(bob) != ErrOver {
 			t.Errorf("a withdrawn one that was asked for: %v", context.Cause(bob))
