@@ -189,8 +189,8 @@ func (m *Metrics) Running(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// run makes a call of a client and counts it.
-func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, how outcome, end ending, err error) {
+// run makes a call of a client, if its record has room, and counts it.
+func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler, r *Recorder) (reply *mcp.Reply, how outcome, end ending, err error) {
 	start := time.Now()
 	over := false
 	defer func() {
@@ -198,7 +198,9 @@ func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply
 			m.count(c, outcomeInternal, time.Since(start))
 		}
 	}()
-	reply, err = next.Handle(ctx, c)
+	if err = r.admit(ctx); err == nil {
+		reply, err = next.Handle(ctx, c)
+	}
 	took := time.Since(start)
 	at := start.Add(took)
 	took -= c.Verdict.Waited

@@ -37,10 +37,7 @@ type Observer struct {
 // Verdict, which is its alone. It repeats what is there, and concludes nothing.
 func (o *Observer) Observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	logs, records := o.Log.Enabled(ctx, slog.LevelWarn), o.Recorder.enabled()
-	if records {
-		next = o.Recorder.admit(next)
-	}
-	reply, how, end, err := o.Metrics.run(ctx, c, next)
+	reply, how, end, err := o.Metrics.run(ctx, c, next, o.Recorder)
 	if logs {
 		write(ctx, o.Log, c, how, err, end)
 	}

@@ -27,14 +27,12 @@ type Recorder struct {
 
 func (r *Recorder) enabled() bool { return r != nil && r.Journal.Enabled() }
 
-// admit lets no call run whose record would have no room, where the configuration says so.
-func (r *Recorder) admit(next mcp.Handler) mcp.Handler {
-	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		if err := r.Journal.Admit(ctx); err != nil {
-			return nil, err
-		}
-		return next.Handle(ctx, c)
-	})
+// admit returns an error where a call must not run, because its record would have no room.
+func (r *Recorder) admit(ctx context.Context) error {
+	if !r.enabled() {
+		return nil
+	}
+	return r.Journal.Admit(ctx)
 }
 
 // record records a call that was answered.
