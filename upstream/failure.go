@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/redact"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
@@ -217,14 +217,11 @@ func (u *Upstream) lastWords(silent bool) (words string) {
 // plain makes what a server says fit for an operator: one line, without the secrets that it got.
 func (u *Upstream) plain(said string) string {
 	for _, secret := range u.secrets() {
-		said = strings.ReplaceAll(said, secret, "<secret>")
+		said = strings.ReplaceAll(said, secret, redact.Mark)
 	}
-	said = tokens.ReplaceAllString(said, "<secret>")
+	said = redact.Text(said)
 	return strings.Join(strings.FieldsFunc(said, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " ")
 }
-
-// tokens are what servers and programs may repeat of credentials.
-var tokens = regexp.MustCompile(`(?i)\bbearer\s+[\w.~+/=-]{8,}|\beyJ[\w-]+\.[\w.-]+|\b(?:sk|gh[opusr]|github_pat|glpat|xox[a-z]|npm)[_-][\w-]{16,}`)
 
 // secrets are those of the configuration that nobody takes for words.
 func (u *Upstream) secrets() (all []string) {

@@ -17,7 +17,7 @@ func TestLastWordsOfAProgram(t *testing.T) {
 	u := start(t, upstream.Config{Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"KEY": "s3cret-key"}})
 	_, err := do(t, u, tool("a"))
 	e, ok := errors.AsType[*mcp.Error](err)
-	if !ok || !strings.Contains(e.Cause, "exit status 3") || !strings.Contains(e.Cause, "cannot open <secret>: <secret>") {
+	if !ok || !strings.Contains(e.Cause, "exit status 3") || !strings.Contains(e.Cause, "cannot open <redacted>: <redacted>") {
 		t.Fatalf("the error is %v, its cause %q", err, e.Cause)
 	}
 	if strings.Contains(e.Message, "cannot open") {
@@ -50,7 +50,7 @@ func TestWordsOfAServer(t *testing.T) {
 		u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: outbound.Config{Type: outbound.TypeBearer, Token: token}})
 		_, err := do(t, u, tool("a"))
 		e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo)
-		if !strings.Contains(e.Cause, "HTTP status 401: The key <secret> was revoked on 2026-01-02.") || u.Status().Last.Cause != e.Cause {
+		if !strings.Contains(e.Cause, "HTTP status 401: The key <redacted> was revoked on 2026-01-02.") || u.Status().Last.Cause != e.Cause {
 			t.Errorf("%s: the cause is %q", name, e.Cause)
 		}
 		if strings.Contains(e.Message, "revoked") {

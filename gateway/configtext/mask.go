@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/redact"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
@@ -72,7 +73,7 @@ func Masked(text []byte, shape reflect.Type) (string, error) {
 func masksAll(masked string, shape reflect.Type, nodes int) bool {
 	root, err := parse([]byte(masked))
 	all := flat(root, nil)
-	if err != nil || len(all) != nodes || token.MatchString(masked) {
+	if err != nil || len(all) != nodes || redact.HasToken(masked) {
 		return false
 	}
 	clean := !slices.ContainsFunc(all, func(n *yaml.Node) bool {
@@ -314,7 +315,7 @@ func maskComments(text string, hidden []string) string {
 }
 
 func maskComment(comment string) string {
-	comment = scheme.ReplaceAllString(token.ReplaceAllString(comment, Mask), Mask)
+	comment = scheme.ReplaceAllString(redact.Tokens(comment, Mask), Mask)
 	comment = link.ReplaceAllStringFunc(comment, func(found string) string {
 		if secretLink(found) {
 			return Mask

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redact"
 )
 
 var (
@@ -12,10 +14,6 @@ var (
 	secretName = regexp.MustCompile(`(?i)auth|token|secret|passw|pwd|pass$|key|credential|cookie|bearer|dsn|(^|[_-])pat$`)
 	// plainName matches names that secretName matches, too, of what is not.
 	plainName = regexp.MustCompile(`(?i)author|keyboard|keyword|(file|path|dir|id)$`)
-	// token matches secrets that show what they are: those of well-known services, JWTs, keys.
-	token = regexp.MustCompile(`\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[kopusr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}` +
-		`|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z2-7]{16}\b|\bAIza[A-Za-z0-9_-]{35}|\bhf_[A-Za-z0-9]{20,}|\bnpm_[A-Za-z0-9]{30,}` +
-		`|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+|-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
 	// scheme matches the value of a header Authorization.
 	scheme = regexp.MustCompile(`(?i)\b(?:bearer|basic|token|apikey) +[^\s"'$<]{6,}`)
 	// named matches a name that a value follows, as in arguments and connection strings.
@@ -38,7 +36,7 @@ func SecretName(name string) bool {
 // SecretValue reports whether a text looks like a secret, or has one in it. It errs on the side of
 // yes.
 func SecretValue(text string) bool {
-	if token.MatchString(text) || scheme.MatchString(text) || isRandom(text) {
+	if redact.HasToken(text) || scheme.MatchString(text) || isRandom(text) {
 		return true
 	}
 	for _, found := range link.FindAllString(text, -1) {

@@ -194,7 +194,7 @@ func (h Hook) filter() (filter, error) {
 	}
 	if h.Redact != nil {
 		f, err := newFinder(h.Redact.Secrets, h.Redact.Patterns)
-		return redact{f, []byte(cmp.Or(h.Redact.With, defaultWith))}, err
+		return redaction{f, []byte(cmp.Or(h.Redact.With, defaultWith))}, err
 	}
 	f, err := newFinder(h.Refuse.Secrets, h.Refuse.Patterns)
 	return refuse{f, cmp.Or(h.Refuse.Reason, defaultReason)}, err

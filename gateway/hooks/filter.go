@@ -49,13 +49,13 @@ type filter interface {
 	look(ctx context.Context, c *mcp.Call, p piece) (out mcp.Raw, did action, why string)
 }
 
-// redact replaces secrets.
-type redact struct {
+// redaction replaces secrets.
+type redaction struct {
 	finder
 	with []byte
 }
 
-func (r redact) look(_ context.Context, _ *mcp.Call, p piece) (mcp.Raw, action, string) {
+func (r redaction) look(_ context.Context, _ *mcp.Call, p piece) (mcp.Raw, action, string) {
 	if p.uri != "" && r.inURI(p.uri) {
 		return nil, refused, "its URI has something that must not pass, and cannot be changed"
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redact"
 )
 
 // secret finds one kind of secret in a text.
@@ -19,15 +21,13 @@ type secret struct {
 // builtin returns the kinds of secrets that have names.
 func builtin() map[string]secret {
 	return map[string]secret{
-		"aws_key":      {hints: []string{"AKIA", "ASIA"}, form: regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z2-7]{16}\b`)},
-		"github_token": {hints: []string{"gh", "github_pat_"}, form: regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})`)},
-		"slack_token":  {hints: []string{"xox"}, form: regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
-		"google_key":   {hints: []string{"AIza"}, form: regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`)},
-		// A key that is cut off is a key.
-		"private_key": {hints: []string{"PRIVATE KEY"},
-			form: regexp.MustCompile(`(?s)-----BEGIN (?:[A-Z0-9 ]+ )?PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END (?:[A-Z0-9 ]+ )?PRIVATE KEY(?: BLOCK)?-----|\z)`)},
-		"jwt":         {hints: []string{"eyJ"}, form: regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)},
-		"credit_card": {form: regexp.MustCompile(`\b[0-9](?:[ -]?[0-9]){12,}\b`), check: cards},
+		"aws_key":      {hints: []string{"AKIA", "ASIA"}, form: regexp.MustCompile(redact.AWSKey)},
+		"github_token": {hints: []string{"gh", "github_pat_"}, form: regexp.MustCompile(redact.GitHubToken)},
+		"slack_token":  {hints: []string{"xox"}, form: regexp.MustCompile(redact.SlackToken)},
+		"google_key":   {hints: []string{"AIza"}, form: regexp.MustCompile(redact.GoogleKey)},
+		"private_key":  {hints: []string{"PRIVATE KEY"}, form: regexp.MustCompile(redact.PrivateKey)},
+		"jwt":          {hints: []string{"eyJ"}, form: regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)},
+		"credit_card":  {form: regexp.MustCompile(`\b[0-9](?:[ -]?[0-9]){12,}\b`), check: cards},
 	}
 }
 

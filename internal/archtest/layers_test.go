@@ -31,6 +31,7 @@ var layers = []layer{
 	{level: 0, dir: "internal/loopback"},
 	{level: 0, dir: "internal/retryafter"},
 	{level: 0, dir: "internal/problems"},
+	{level: 0, dir: "internal/redact"},
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
@@ -40,7 +41,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
-	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
+	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact"}},
 	{level: 2, dir: "internal/record/files", ours: []string{"internal/record"}},
 	{level: 1, dir: "internal/clienttls"},
 	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/retryafter", "internal/seal"}}, // seal for what a good secret is
@@ -90,7 +91,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
 	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems", "internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
@@ -105,7 +106,7 @@ var layers = []layer{
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
 	{level: 1, dir: "gateway/disable", ours: []string{"internal/mcp"}},
-	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/problems", "internal/tracing", "policy"}},
+	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/problems", "internal/redact", "internal/tracing", "policy"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
@@ -114,7 +115,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/front", // seal for request state
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/problems", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
-	{level: 2, dir: "gateway/configtext", ours: []string{"internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
+	{level: 2, dir: "gateway/configtext", ours: []string{"internal/redact", "internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}}, // pin for what people cannot see
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1", "internal/problems"}},
