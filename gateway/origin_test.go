@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -86,6 +87,68 @@ audit: {sinks: [{type: file, path: %q}]}
 	}
 	if text := c.log.String(); !strings.Contains(text, "msg=call") || !strings.Contains(text, "client_address=192.0.2.7 user_agent=client/2") {
 		t.Error(text)
+	}
+}
+
+// TestStrangersKeepNoClientOut: those who sign in through a proxy get in as ever while somebody else
+// floods the authorization server through it with made-up clients and with registrations.
+func TestStrangersKeepNoClientOut(t *testing.T) {
+	site := newSite(t, true, one("work", saying("x")))
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	defer issuer.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "http://" + listener.Addr().String()
+	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
+	c.write(t, fmt.Sprintf(`upstreams: [{name: up, url: %q}]
+public_url: %q
+auth:
+  mode: oauth
+  issuers: [{url: %q}]
+  server: {enabled: true, client_id: gatehouse, registration: {cimd: {allow: [localhost]}, dcr: {enabled: true}}}
+connections: {proxies: [127.0.0.1]}
+policy: {default: allow}
+`, site.url, at+"/mcp", issuer.URL))
+	if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	c.Start()
+	defer c.Stop(t.Context())
+	says := func(from, method, path, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, at+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Forwarded-For", from)
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, tt := range []struct{ method, path, body, taken, refused string }{
+		{http.MethodGet, "/oauth/authorize?client_id=https%%3A%%2F%%2Flocalhost%%2F%d", "", "not public", "too many clients"},
+		{http.MethodPost, "/oauth/register?%d", `{"redirect_uris":["http://localhost/cb"]}`, "client_id", "too many registrations"},
+	} {
+		var last string
+		for i := range 100 {
+			last = says("198.51.100.1", tt.method, fmt.Sprintf(tt.path, i), tt.body)
+		}
+		if !strings.Contains(last, tt.refused) {
+			t.Errorf("the stranger is told %q, want %q", last, tt.refused)
+		}
+		if text := says("192.0.2.7", tt.method, fmt.Sprintf(tt.path, 1000), tt.body); !strings.Contains(text, tt.taken) {
+			t.Errorf("the neighbour is told %q, want %q", text, tt.taken)
+		}
 	}
 }
 

@@ -2,20 +2,21 @@ package clientele
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
@@ -26,40 +27,40 @@ const (
 	mostFresh    = 24 * time.Hour
 	mostStale    = 24 * time.Hour // beyond that, while the document cannot be read
 	failureHolds = 30 * time.Second
-	firstPause   = 5 * time.Second // of a host that does not answer; doubles each time
-	longestPause = 5 * time.Minute
 )
 
-// How much is kept and asked for.
+// MaxDocuments bounds the documents that are kept where there is no Redis. Those who ask for them have
+// shares: see kept.Store.PutOf.
+const MaxDocuments = 2_000
+
+// How much is asked for, in all and for one address: anybody can ask for any client_id.
 const (
-	maxDocuments = 500
-	maxFailures  = 500
-	maxHosts     = 200
-	maxAtOnce    = 8
-	fetchTime    = 5 * time.Second
-	// newAtHost and newEvery bound requests to one host for documents that were never seen there:
-	// anybody can ask for any client_id.
-	newAtHost = 20
-	newEvery  = 3 * time.Second
+	maxFailures     = 500
+	maxAtOnce       = 64
+	fetchTime       = 5 * time.Second
+	fetchesInAll    = 200
+	fetchEvery      = 50 * time.Millisecond
+	fetchesOfOne    = 20
+	fetchEveryOfOne = time.Second
 )
 
-// documents fetches documents about clients and keeps them. A fetch is never made twice at the same
-// time. A document that was good is used for a day longer while its host is out of order.
+// documents fetches documents about clients and keeps them, for all replicas. A replica never makes a
+// fetch twice at the same time, and an address pays for those that it causes (pace). A document that was
+// good is used for a day longer if it cannot be read.
 type documents struct {
-	fetch Fetcher
-	log   *slog.Logger
-	slots chan struct{}
-	group singleflight.Group
-
-	mu     sync.Mutex // guards the fields below and hosts; never held over I/O
-	known  *lru.Cache[string, document]
+	fetch  Fetcher
+	log    *slog.Logger
+	kept   *kept.Store
+	pace   *pace
+	slots  chan struct{}
+	group  singleflight.Group
 	failed *lru.Cache[string, failure]
-	hosts  *lru.Cache[string, *host]
 }
 
+// document is one that was good.
 type document struct {
-	client       Client
-	fresh, stale time.Time // how long it is good, and good enough
+	Client Client    `json:"client"`
+	Fresh  time.Time `json:"fresh"` // until when it is not asked for again
 }
 
 type failure struct {
@@ -67,21 +68,16 @@ type failure struct {
 	until time.Time
 }
 
-// host is one that has documents.
-type host struct {
-	paused   time.Time // no request until then
-	failures int       // one after the other
-	pace     *rate.Limiter
+func newDocuments(deps Deps) *documents {
+	return &documents{
+		fetch: deps.Fetch, log: deps.Log, kept: deps.Documents, slots: make(chan struct{}, maxAtOnce),
+		pace:   newPace(deps.Shared, fetchesInAll, fetchEvery, fetchesOfOne, fetchEveryOfOne),
+		failed: newLRU[string, failure](maxFailures),
+	}
 }
 
-func newDocuments(fetch Fetcher, log *slog.Logger) *documents {
-	d := &documents{fetch: fetch, log: log, slots: make(chan struct{}, maxAtOnce)}
-	d.known, d.failed, d.hosts = newLRU[document](maxDocuments), newLRU[failure](maxFailures), newLRU[*host](maxHosts)
-	return d
-}
-
-func newLRU[V any](size int) *lru.Cache[string, V] {
-	cache, err := lru.New[string, V](size)
+func newLRU[K comparable, V any](size int) *lru.Cache[K, V] {
+	cache, err := lru.New[K, V](size)
 	if err != nil {
 		panic(err) // the size is a constant above 0
 	}
@@ -90,112 +86,81 @@ func newLRU[V any](size int) *lru.Cache[string, V] {
 
 // get returns the client whose document is at this URL.
 func (d *documents) get(ctx context.Context, id string) (Client, error) {
-	if doc, known := d.known.Get(id); known && time.Now().Before(doc.fresh) {
-		return doc.client, nil
+	var doc document
+	text, err := d.kept.Get(ctx, id)
+	good := err == nil && json.Unmarshal(text, &doc) == nil
+	if good && time.Now().Before(doc.Fresh) {
+		return doc.Client, nil
+	}
+	c, refused := d.renew(ctx, id, good)
+	switch {
+	case refused == nil:
+		return c, nil
+	case good && refused.Again:
+		return doc.Client, nil
+	}
+	return Client{}, refused
+}
+
+// renew fetches a document, unless that has just failed or too many were asked for. A failure says nothing
+// about other documents of the host: anybody can cause some there.
+func (d *documents) renew(ctx context.Context, id string, known bool) (Client, *RefusedError) {
+	if f, has := d.failed.Get(id); has && time.Now().Before(f.until) {
+		return Client{}, f.err
+	}
+	by := d.pace.by(ctx)
+	if !d.pace.allows(by) {
+		return Client{}, &RefusedError{Text: "The gateway has been asked for too many clients. It continues in a while.", Again: true}
 	}
 	// Others wait for the same answer, so it outlives the request; fetchTime bounds it.
-	client, err, _ := d.group.Do(id, func() (any, error) {
+	found, err, _ := d.group.Do(id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 		defer cancel()
-		return d.renew(ctx, id)
+		select {
+		case d.slots <- struct{}{}:
+			defer func() { <-d.slots }()
+		case <-ctx.Done():
+			return nil, &RefusedError{Text: "The gateway has to fetch too many documents of clients. It continues in a while.", Again: true}
+		}
+		c, fresh, refused := d.ask(ctx, id)
+		if refused != nil {
+			d.log.Info("the document of a client cannot be used", "client", id, "error", refused.Text)
+			d.failed.Add(id, failure{err: refused, until: time.Now().Add(failureHolds)})
+			if !refused.Again {
+				d.kept.Drop(ctx, id) // in vain without Redis, and then it is not found either
+			}
+			return nil, refused
+		}
+		d.keep(ctx, by, id, document{c, time.Now().Add(fresh)}, known)
+		return c, nil
 	})
-	if err != nil {
-		return Client{}, err
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return Client{}, refused
 	}
-	return client.(Client), nil
+	return found.(Client), nil
 }
 
-// renew fetches a document, unless it has just failed or its host needs a pause.
-func (d *documents) renew(ctx context.Context, id string) (Client, error) {
-	doc, known := d.known.Get(id)
-	now := time.Now()
-	if known && now.Before(doc.fresh) {
-		return doc.client, nil // the fetch before this one got it
-	}
-	good := known && now.Before(doc.stale)
-	name := hostOf(id)
-	if err := d.mayAsk(id, name, known, now); err != nil {
-		if err.Again && good {
-			return doc.client, nil
-		}
-		return Client{}, err
-	}
-	client, fresh, failed := d.ask(ctx, id)
-	now = time.Now()
-	if failed != nil {
-		d.log.Info("the document of a client cannot be used", "client", id, "error", failed.Text)
-		d.note(id, name, failed, now)
-		if failed.Again && good {
-			return doc.client, nil
-		}
-		return Client{}, failed.RefusedError
-	}
-	d.failed.Remove(id)
-	d.known.Add(id, document{client: client, fresh: now.Add(fresh), stale: now.Add(fresh + mostStale)})
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h, has := d.hosts.Get(name); has {
-		h.failures, h.paused = 0, time.Time{}
-	}
-	return client, nil
-}
-
-// mayAsk returns why a document is not asked for now, nil if it is.
-func (d *documents) mayAsk(id, name string, known bool, now time.Time) *RefusedError {
-	if f, has := d.failed.Get(id); has && now.Before(f.until) {
-		return f.err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h, has := d.hosts.Get(name)
-	if !has {
-		h = &host{pace: rate.NewLimiter(rate.Every(newEvery), newAtHost)}
-		d.hosts.Add(name, h)
-	}
+// keep keeps a document, in the share of the address that has asked for it first.
+func (d *documents) keep(ctx context.Context, by netip.Addr, id string, doc document, known bool) {
+	text, err := json.Marshal(doc)
+	life := time.Until(doc.Fresh) + mostStale
 	switch {
-	case now.Before(h.paused):
-		return &RefusedError{Text: name + " has not answered. The gateway asks it again in a while.", Again: true}
-	case !known && !h.pace.AllowN(now, 1):
-		return &RefusedError{Text: "The gateway has been asked for too many clients of " + name + ". It continues in a while.", Again: true}
+	case err != nil:
+	case known || !by.IsValid():
+		err = d.kept.Put(ctx, id, text, life)
+	default:
+		err = d.kept.PutOf(ctx, by.String(), id, text, life)
 	}
-	return nil
-}
-
-// note remembers a failure: of the document, or of its host.
-func (d *documents) note(id, name string, f *notRead, now time.Time) {
-	if !f.host {
-		d.failed.Add(id, failure{err: f.RefusedError, until: now.Add(failureHolds)})
-		if !f.Again {
-			d.known.Remove(id)
-		}
-		return
+	if err != nil {
+		d.log.Debug("the document of a client is not kept", "client", id, "error", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h, has := d.hosts.Get(name); has {
-		h.paused = now.Add(min(firstPause<<min(h.failures, 10), longestPause))
-		h.failures++
-	}
-}
-
-// notRead is why a document was not read. host says that it is the same for all documents there: one
-// document that fails, for which anybody can ask, must not keep out the others.
-type notRead struct {
-	*RefusedError
-	host bool
 }
 
 // ask makes the request, and returns how long its answer is fresh.
-func (d *documents) ask(ctx context.Context, id string) (c Client, fresh time.Duration, failed *notRead) {
-	cannot := func(again bool, format string, args ...any) *notRead {
+func (d *documents) ask(ctx context.Context, id string) (c Client, fresh time.Duration, failed *RefusedError) {
+	cannot := func(again bool, format string, args ...any) *RefusedError {
 		text := fmt.Sprintf("The gateway cannot use what is at %s: it ", id) + fmt.Sprintf(format, args...) + "."
-		return &notRead{RefusedError: &RefusedError{Text: text, Again: again}}
-	}
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	case <-ctx.Done():
-		return c, 0, cannot(true, "has to wait for too many others")
+		return &RefusedError{Text: text, Again: again}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
 	if err != nil {
@@ -211,16 +176,9 @@ func (d *documents) ask(ctx context.Context, id string) (c Client, fresh time.Du
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return c, 0, cannot(false, "is longer than %d bytes", maxDocument)
 	case err != nil:
-		failed = cannot(true, "does not answer")
-		failed.host = true
-		return c, 0, failed
-	case answer.Status == http.StatusTooManyRequests || answer.Status >= http.StatusBadGateway:
-		failed = cannot(true, "answers with HTTP %d", answer.Status)
-		failed.host = true
-		return c, 0, failed
+		return c, 0, cannot(true, "does not answer")
 	case answer.Status != http.StatusOK:
-		again := answer.Status >= 500 || answer.Status == http.StatusForbidden || answer.Status == http.StatusUnauthorized
-		return c, 0, cannot(again, "answers with HTTP %d", answer.Status)
+		return c, 0, cannot(mayPass(answer.Status), "answers with HTTP %d", answer.Status)
 	case !isJSON(answer.Header.Get("Content-Type")):
 		return c, 0, cannot(false, "is not JSON")
 	}
@@ -228,6 +186,15 @@ func (d *documents) ask(ctx context.Context, id string) (c Client, fresh time.Du
 		return c, 0, cannot(false, "%v", err)
 	}
 	return c, freshness(answer.Header), nil
+}
+
+// mayPass reports whether a status does not say that there is no such document.
+func mayPass(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
 }
 
 // public makes requests to public addresses. Documents are kept, so connections are not.

@@ -3,6 +3,7 @@ package clientele
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,7 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 const claude = "https://claude.ai/oauth/meta"
@@ -269,14 +275,14 @@ func TestDocumentFresh(t *testing.T) {
 		w.set(claude, page{err: context.DeadlineExceeded})
 		time.Sleep(usualFresh)
 		find(3, true)
-		find(3, true) // its host has a pause
-		time.Sleep(firstPause)
+		find(3, true) // for a while
+		time.Sleep(failureHolds)
 		find(4, true)
 		time.Sleep(mostStale)
 		find(5, false)
 		find(5, false)
 		w.set(claude, page{})
-		time.Sleep(longestPause)
+		time.Sleep(failureHolds)
 		find(6, true)
 		w.set(claude, page{body: documentOf(claude + "2")})
 		time.Sleep(usualFresh)
@@ -288,65 +294,125 @@ func TestDocumentFresh(t *testing.T) {
 	})
 }
 
-// TestDocumentFloods: who asks for many clients of a host reaches it only now and then, and keeps out
-// nobody whose document is known.
+// refusalOf is the reason why a client is refused to somebody at an address, "" if it is not.
+func refusalOf(t *testing.T, r *Registry, address, id string) string {
+	t.Helper()
+	_, err := r.Find(mcp.WithOrigin(t.Context(), mcp.Origin{Address: address}), id)
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestDocumentFloods: a stranger who asks for made-up clients of a host keeps out no client that
+// somebody elsewhere asks for, whatever the host answers to the stranger.
 func TestDocumentFloods(t *testing.T) {
+	for name, answer := range map[string]page{
+		"not found": {status: 404}, "busy": {status: 429}, "out of order": {status: 503}, "silence": {err: context.DeadlineExceeded}, "good": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &web{}
+				r := newRegistry(t, allowing("claude.ai"), w)
+				for i := range 600 {
+					stranger := fmt.Sprintf("https://claude.ai/made-up%d", i)
+					w.set(stranger, answer)
+					refusalOf(t, r, fmt.Sprintf("2001:db8::%x", i+1), stranger)
+					if i%10 == 0 {
+						neighbour := fmt.Sprintf("https://claude.ai/client%d", i)
+						w.set(neighbour, page{})
+						if text := refusalOf(t, r, "192.0.2.1", neighbour); text != "" {
+							t.Fatalf("after %d s: %s", i, text)
+						}
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{}
 		w.set(claude, page{})
 		r := newRegistry(t, allowing("*"), w)
-		if refusal(t, r, claude) != "" {
-			t.Fatal("claude is refused")
-		}
+		refusal(t, r, claude)
 		for i := range 500 {
-			refusal(t, r, fmt.Sprintf("https://claude.ai/x%d", i))
+			refusalOf(t, r, "198.51.100.1", fmt.Sprintf("https://claude.ai/x%d", i))
 		}
-		if n := w.count("claude.ai/x"); n > newAtHost {
-			t.Errorf("%d requests", n)
+		if n := w.count("claude.ai/x"); n != fetchesOfOne {
+			t.Errorf("one address causes %d requests", n)
 		}
-		time.Sleep(usualFresh)
-		for i := range 500 {
-			refusal(t, r, fmt.Sprintf("https://claude.ai/y%d", i))
+		for i := range 2 * fetchesInAll {
+			refusalOf(t, r, fmt.Sprintf("198.51.%d.%d", i/200, i%200), fmt.Sprintf("https://h%d.example/x", i))
 		}
-		if refusal(t, r, claude) != "" || w.count(claude) != 2 {
-			t.Error("claude is refused")
+		if n := w.count("example/x"); n > fetchesInAll {
+			t.Errorf("all together cause %d requests", n)
 		}
-		for i := range 2 * maxHosts {
-			refusal(t, r, fmt.Sprintf("https://h%d.example/x", i))
+		w.set(claude, page{err: context.DeadlineExceeded})
+		for _, later := range []time.Duration{0, usualFresh} { // what is known needs no request, or none that succeeds
+			time.Sleep(later)
+			if text := refusalOf(t, r, "198.51.100.1", claude); text != "" {
+				t.Error(text)
+			}
 		}
-		if d := r.documents; d.hosts.Len() > maxHosts || d.failed.Len() > maxFailures || d.known.Len() > maxDocuments {
-			t.Errorf("%d hosts, %d failures, %d documents are kept", d.hosts.Len(), d.failed.Len(), d.known.Len())
+		if n := r.documents.failed.Len(); n > maxFailures {
+			t.Errorf("%d failures are kept", n)
 		}
 	})
 }
 
-// TestDocumentPause: one document that fails does not keep out others of its host, but a host that
-// does not answer has a pause, each time a longer one.
-func TestDocumentPause(t *testing.T) {
+// TestDocumentShares: of what one address asks for a share is kept, so that others keep theirs.
+func TestDocumentShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{}
-		r := newRegistry(t, allowing("claude.ai"), w)
-		w.set("https://claude.ai/broken", page{status: 500})
-		w.set(claude, page{})
-		refusal(t, r, "https://claude.ai/broken")
-		if text := refusal(t, r, claude); text != "" {
-			t.Error(text)
+		w.set(claude, page{header: http.Header{"Cache-Control": {"max-age=86400"}}})
+		r := newRegistry(t, allowing("*"), w)
+		if text := refusalOf(t, r, "192.0.2.1", claude); text != "" {
+			t.Fatal(text)
 		}
-		other := "https://claude.ai/other"
-		w.set(other, page{status: 503})
-		for i := range 4 {
-			refusal(t, r, other)
-			refusal(t, r, other)
-			if w.count(other) != i+1 {
-				t.Errorf("%d requests, want %d", w.count(other), i+1)
+		for i := range 2 * MaxDocuments {
+			id := fmt.Sprintf("https://h%d.example/x", i)
+			w.set(id, page{header: http.Header{"Cache-Control": {"max-age=86400"}}})
+			if text := refusalOf(t, r, "198.51.100.1", id); text != "" {
+				t.Fatal(text)
 			}
-			time.Sleep(firstPause << i)
+			time.Sleep(time.Second)
 		}
-		w.set(other, page{})
-		if text := refusal(t, r, other); text != "" {
-			t.Error(text)
+		if text := refusalOf(t, r, "192.0.2.1", claude); text != "" || w.count(claude) != 1 {
+			t.Errorf("%q after %d requests", text, w.count(claude))
 		}
 	})
+}
+
+// TestDocumentOutlives: a document that was good is good for a registry that comes later, and for the
+// one of another replica, also while its host is out of order.
+func TestDocumentOutlives(t *testing.T) {
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(redistest.Start(t).URL())}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	key, err := seal.NewKey([]byte("0123456789abcdef0123456789abcdef"), "documents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]*kept.Store{"memory": kept.New(nil, key, "d", 10), "redis": kept.New(db, key, "d", 10)} {
+		good, down := &web{}, &web{}
+		good.set(claude, page{})
+		down.set(claude, page{status: 503})
+		cfg := allowing("claude.ai")
+		for _, web := range []*web{good, down} {
+			r, err := New(cfg, Deps{Issuer: issuer, Key: key, Fetch: web, Documents: store})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c, err := r.Find(t.Context(), claude); err != nil || c.Name != "Claude" || !c.Allows("https://claude.ai/cb") || c.Kind != KindDocument {
+				t.Errorf("%s: %+v, %v", name, c, err)
+			}
+		}
+		if down.count(claude) != 0 {
+			t.Errorf("%s: it is asked for again", name)
+		}
+	}
 }
 
 // FuzzDocument: whatever a document says, its client has redirect URIs that are fit.

@@ -1,73 +1,69 @@
 package clientele
 
 import (
-	"net/http"
+	"context"
 	"net/netip"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// How often clients may register: in all, and from one address. A registration keeps nothing here, but
-// costs some work.
 const (
-	atOnce        = 600
-	every         = 100 * time.Millisecond
-	atOnceOfOne   = 60
-	everyOfOne    = time.Second
-	maxAddresses  = 5000
-	networkBits   = 64 // whoever has one IPv6 address has all of its network
-	sayRetryAfter = "30"
+	maxAddresses = 5000
+	networkBits  = 64 // a client that has one IPv6 address has all of its network
 )
 
-// pace bounds how often clients register.
+// pace bounds how often something is done that anybody can cause: in all, and for one address.
 type pace struct {
-	all *rate.Limiter
+	shared func(netip.Addr) bool // nil for none
+	all    *rate.Limiter
+	atOnce int
+	every  time.Duration
 
 	mu  sync.Mutex // guards the making of limiters
 	one *lru.Cache[netip.Addr, *rate.Limiter]
 }
 
-func newPace() *pace {
-	one, err := lru.New[netip.Addr, *rate.Limiter](maxAddresses)
-	if err != nil {
-		panic(err) // the size is a constant above 0
+// newPace makes a pace: how much at once and how often, in all and for one address.
+func newPace(shared func(netip.Addr) bool, atOnce int, every time.Duration, ofOne int, everyOfOne time.Duration) *pace {
+	return &pace{
+		shared: shared, all: rate.NewLimiter(rate.Every(every), atOnce), atOnce: ofOne, every: everyOfOne,
+		one: newLRU[netip.Addr, *rate.Limiter](maxAddresses),
 	}
-	return &pace{all: rate.NewLimiter(rate.Every(every), atOnce), one: one}
 }
 
-// allows reports whether somebody at this address may register now. An address that many share counts
-// only in all.
-func (p *pace) allows(from netip.Addr, shared bool) bool {
-	if !shared && !p.of(from).Allow() {
+// by returns the address that a request counts for, for IPv6 its network. It is the zero Addr if the
+// address is not known or is that of a proxy which does not say whose requests it sends.
+func (p *pace) by(ctx context.Context) netip.Addr {
+	from, err := netip.ParseAddr(mcp.OriginFrom(ctx).Address)
+	if err != nil || p.shared != nil && p.shared(from) {
+		return netip.Addr{}
+	}
+	if network, err := from.Prefix(networkBits); err == nil && from.Is6() {
+		return network.Addr()
+	}
+	return from
+}
+
+// allows reports whether it may be done now for an address. The zero Addr counts only in all.
+func (p *pace) allows(by netip.Addr) bool {
+	if by.IsValid() && !p.of(by).Allow() {
 		return false
 	}
 	return p.all.Allow()
 }
 
-func (p *pace) of(from netip.Addr) *rate.Limiter {
-	if from.Is6() {
-		if network, err := from.Prefix(networkBits); err == nil {
-			from = network.Addr()
-		}
-	}
+func (p *pace) of(by netip.Addr) *rate.Limiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l, known := p.one.Get(from)
+	l, known := p.one.Get(by)
 	if !known {
-		l = rate.NewLimiter(rate.Every(everyOfOne), atOnceOfOne)
-		p.one.Add(from, l)
+		l = rate.NewLimiter(rate.Every(p.every), p.atOnce)
+		p.one.Add(by, l)
 	}
 	return l
-}
-
-// addressOf returns where a request comes from.
-func addressOf(r *http.Request) netip.Addr {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return from.Addr().Unmap().WithZone("")
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 const (
@@ -19,6 +21,16 @@ const (
 	maxRegistration  = 16 << 10
 	// maxSealed bounds what an id holds, in bytes: ids stand in URLs, which are cut at 8 KB and less.
 	maxSealed = 1200
+)
+
+// How often clients may register: in all, and from one address. A registration keeps nothing here, but
+// costs some work.
+const (
+	atOnce        = 600
+	every         = 100 * time.Millisecond
+	atOnceOfOne   = 60
+	everyOfOne    = time.Second
+	sayRetryAfter = "30"
 )
 
 // registration is what the id of a registered client holds, sealed.
@@ -93,19 +105,19 @@ func (r *Registry) ServeRegister(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	from := addressOf(req)
-	if !r.pace.allows(from, r.deps.Shared != nil && r.deps.Shared(from)) {
+	from := mcp.OriginFrom(req.Context()).Address
+	if !r.pace.allows(r.pace.by(req.Context())) {
 		h.Set("Retry-After", sayRetryAfter)
 		writeJSON(w, http.StatusTooManyRequests, map[string]any{"error": codeBusy, "error_description": "too many registrations: try again in " + sayRetryAfter + " seconds"})
 		return
 	}
 	answer, bad := r.register(req)
 	if bad != nil {
-		r.deps.Log.Info("registration of a client refused", "from", from.String(), "error", bad.text)
+		r.deps.Log.Info("registration of a client refused", "from", from, "error", bad.text)
 		writeJSON(w, http.StatusBadRequest, map[string]any{"error": bad.code, "error_description": bad.text})
 		return
 	}
-	r.deps.Log.Info("a client has registered itself", "from", from.String(), "client", ShortID(fmt.Sprint(answer["client_id"])), "name", answer["client_name"], "redirects", answer["redirect_uris"])
+	r.deps.Log.Info("a client has registered itself", "from", from, "client", ShortID(fmt.Sprint(answer["client_id"])), "name", answer["client_name"], "redirects", answer["redirect_uris"])
 	writeJSON(w, http.StatusCreated, answer)
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -24,13 +25,13 @@ func registering(redirects ...string) Config {
 func post(r *Registry, from, body string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(http.MethodPost, "/oauth/register", strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
-	req.RemoteAddr = from
+	req = req.WithContext(mcp.WithOrigin(req.Context(), mcp.Origin{Address: from}))
 	w := httptest.NewRecorder()
 	r.ServeRegister(w, req)
 	return w
 }
 
-const here = "192.0.2.1:1000"
+const here = "192.0.2.1"
 
 // answer is what a registration endpoint says.
 type answer struct {
@@ -258,7 +259,7 @@ func TestRegisteredEnds(t *testing.T) {
 func TestDCRFloods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, registering(), nil)
-		r.deps.Shared = func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }
+		r.pace.shared = func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }
 		const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
 		flood := func(from func(i int) string, n int) (taken int) {
 			for i := range n {
@@ -272,17 +273,17 @@ func TestDCRFloods(t *testing.T) {
 			}
 			return taken
 		}
-		if n := flood(func(i int) string { return fmt.Sprintf("192.0.2.1:%d", i+1) }, 200); n != atOnceOfOne {
+		if n := flood(func(int) string { return here }, 200); n != atOnceOfOne {
 			t.Errorf("one address has registered %d times", n)
 		}
-		if n := flood(func(i int) string { return fmt.Sprintf("[2001:db8::%x]:1", i+1) }, 200); n != atOnceOfOne {
+		if n := flood(func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }, 200); n != atOnceOfOne {
 			t.Errorf("one network has registered %d times", n)
 		}
-		if n := flood(func(int) string { return "10.0.0.1:1" }, 200); n != 200 {
+		if n := flood(func(int) string { return "10.0.0.1" }, 200); n != 200 {
 			t.Errorf("a proxy has registered %d times", n)
 		}
 		time.Sleep(time.Hour)
-		if n := flood(func(i int) string { return fmt.Sprintf("198.51.%d.%d:1", i/250, i%250) }, 2*atOnce); n != atOnce {
+		if n := flood(func(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250) }, 2*atOnce); n != atOnce {
 			t.Errorf("all together have registered %d times", n)
 		}
 		for i := range maxAddresses + 10 {

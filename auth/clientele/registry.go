@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -43,6 +44,8 @@ type Deps struct {
 	Key *seal.Key
 	// Fetch gets documents of clients. Nil for requests to public addresses only.
 	Fetch Fetcher
+	// Documents keeps those that were good. Nil for memory, up to MaxDocuments.
+	Documents *kept.Store
 	// Shared reports whether many clients come from an address, as from that of a proxy. Nil for no.
 	Shared func(netip.Addr) bool
 	// Log takes who registers and whose documents cannot be used. Nil for nobody.
@@ -66,8 +69,12 @@ func New(cfg Config, deps Deps) (*Registry, error) {
 	if deps.Fetch == nil {
 		deps.Fetch = public{}
 	}
+	if deps.Documents == nil {
+		deps.Documents = kept.New(nil, nil, "documents", MaxDocuments)
+	}
 	cfg.Registration.DCR.Lifetime = cmp.Or(cfg.Registration.DCR.Lifetime, DefaultLifetime)
-	r := &Registry{cfg: cfg, deps: deps, fixed: make(map[string]Client), documents: newDocuments(deps.Fetch, deps.Log), pace: newPace()}
+	r := &Registry{cfg: cfg, deps: deps, fixed: make(map[string]Client), documents: newDocuments(deps)}
+	r.pace = newPace(deps.Shared, atOnce, every, atOnceOfOne, everyOfOne)
 	for i, f := range cfg.Clients {
 		client, err := f.client()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -39,6 +40,8 @@ type State struct {
 	grants   *kept.Store
 	consents *kept.Store
 	ring     *ring
+	// documents are of clients, by those who have asked for them.
+	documents *kept.Store
 }
 
 // NewState keeps everything in Redis, sealed, or in memory if db is nil. key makes the key for a
@@ -57,12 +60,16 @@ func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*Sta
 	s.codes = kept.New(db, newKey("codes"), "oauth-codes", mostCodes)
 	s.grants = kept.New(db, newKey("grants"), "oauth-grants", mostGrants)
 	s.consents = kept.New(db, newKey("consents"), "oauth-consents", mostConsents)
+	s.documents = kept.New(db, newKey("documents of clients"), "oauth-documents", clientele.MaxDocuments)
 	s.ring = &ring{kept: kept.New(db, newKey("signing keys"), "oauth-keys", 1)}
 	return s, errors.Join(errs...)
 }
 
 // ClientsKey is the key of clientele.Deps.
 func (s *State) ClientsKey() *seal.Key { return s.clients }
+
+// Documents is that of clientele.Deps.
+func (s *State) Documents() *kept.Store { return s.documents }
 
 // grant is what a user has given a client.
 type grant struct {

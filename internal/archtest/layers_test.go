@@ -63,7 +63,7 @@ var layers = []layer{
 	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
 	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
-	{level: 2, dir: "auth/clientele", ours: []string{"internal/mcp", "internal/problems", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/clientele", ours: []string{"internal/kept", "internal/mcp", "internal/problems", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
 	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
