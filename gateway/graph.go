@@ -242,7 +242,8 @@ func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, erro
 	}
 	issuer := cfg.Auth.WithDefaults(deps.PublicURL).Server.Issuer
 	known, err := clientele.New(cfg.Auth.Server.Clientele(), clientele.Deps{
-		Issuer: issuer, Key: with.oauth.ClientsKey(), Documents: with.oauth.Documents(), Shared: cfg.Connections.Proxied, Log: with.log,
+		Issuer: issuer, Key: with.oauth.ClientsKey(), Documents: with.oauth.Documents(),
+		Shared: cfg.Connections.Proxied, Log: with.log,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("auth: server: %w", err)

@@ -111,7 +111,8 @@ auth:
 connections: {proxies: [127.0.0.1]}
 policy: {default: allow}
 `, site.url, at+"/mcp", issuer.URL))
-	if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
+	c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))})
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.Start()
@@ -137,7 +138,10 @@ policy: {default: allow}
 	}
 	for _, tt := range []struct{ method, path, body, taken, refused string }{
 		{http.MethodGet, "/oauth/authorize?client_id=https%%3A%%2F%%2Flocalhost%%2F%d", "", "not public", "too many clients"},
-		{http.MethodPost, "/oauth/register?%d", `{"redirect_uris":["http://localhost/cb"]}`, "client_id", "too many registrations"},
+		{
+			http.MethodPost, "/oauth/register?%d", `{"redirect_uris":["http://localhost/cb"]}`,
+			"client_id", "too many registrations",
+		},
 	} {
 		var last string
 		for i := range 100 {

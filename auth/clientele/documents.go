@@ -110,7 +110,7 @@ func (d *documents) renew(ctx context.Context, id string, known bool) (Client, *
 	}
 	by := d.pace.by(ctx)
 	if !d.pace.allows(by) {
-		return Client{}, &RefusedError{Text: "The gateway has been asked for too many clients. It continues in a while.", Again: true}
+		return Client{}, tooMany("The gateway has been asked for too many clients.")
 	}
 	// Others wait for the same answer, so it outlives the request; fetchTime bounds it.
 	found, err, _ := d.group.Do(id, func() (any, error) {
@@ -120,7 +120,7 @@ func (d *documents) renew(ctx context.Context, id string, known bool) (Client, *
 		case d.slots <- struct{}{}:
 			defer func() { <-d.slots }()
 		case <-ctx.Done():
-			return nil, &RefusedError{Text: "The gateway has to fetch too many documents of clients. It continues in a while.", Again: true}
+			return nil, tooMany("The gateway has to fetch too many documents of clients.")
 		}
 		c, fresh, refused := d.ask(ctx, id)
 		if refused != nil {
@@ -138,6 +138,10 @@ func (d *documents) renew(ctx context.Context, id string, known bool) (Client, *
 		return Client{}, refused
 	}
 	return found.(Client), nil
+}
+
+func tooMany(why string) *RefusedError {
+	return &RefusedError{Text: why + " It continues in a while.", Again: true}
 }
 
 // keep keeps a document, in the share of the address that has asked for it first.

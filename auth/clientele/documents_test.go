@@ -308,7 +308,8 @@ func refusalOf(t *testing.T, r *Registry, address, id string) string {
 // somebody elsewhere asks for, whatever the host answers to the stranger.
 func TestDocumentFloods(t *testing.T) {
 	for name, answer := range map[string]page{
-		"not found": {status: 404}, "busy": {status: 429}, "out of order": {status: 503}, "silence": {err: context.DeadlineExceeded}, "good": {},
+		"not found": {status: 404}, "busy": {status: 429}, "out of order": {status: 503},
+		"silence": {err: context.DeadlineExceeded}, "good": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -395,7 +396,8 @@ func TestDocumentOutlives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, store := range map[string]*kept.Store{"memory": kept.New(nil, key, "d", 10), "redis": kept.New(db, key, "d", 10)} {
+	for name, db := range map[string]*redisdb.DB{"memory": nil, "redis": db} {
+		store := kept.New(db, key, "d", 10)
 		good, down := &web{}, &web{}
 		good.set(claude, page{})
 		down.set(claude, page{status: 503})
@@ -405,7 +407,8 @@ func TestDocumentOutlives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c, err := r.Find(t.Context(), claude); err != nil || c.Name != "Claude" || !c.Allows("https://claude.ai/cb") || c.Kind != KindDocument {
+			c, err := r.Find(t.Context(), claude)
+			if err != nil || c.Name != "Claude" || !c.Allows("https://claude.ai/cb") || c.Kind != KindDocument {
 				t.Errorf("%s: %+v, %v", name, c, err)
 			}
 		}

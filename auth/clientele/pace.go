@@ -37,7 +37,7 @@ func newPace(shared func(netip.Addr) bool, atOnce int, every time.Duration, ofOn
 }
 
 // by returns the address that a request counts for, for IPv6 its network. It is the zero Addr if the
-// address is not known or is that of a proxy which does not say whose requests it sends.
+// address is not known or is that of a proxy which does not say where its requests come from.
 func (p *pace) by(ctx context.Context) netip.Addr {
 	from, err := netip.ParseAddr(mcp.OriginFrom(ctx).Address)
 	if err != nil || p.shared != nil && p.shared(from) {
