@@ -43,6 +43,10 @@ type Config struct {
 	// apply to them. Records and the log have the address that they write to the end of
 	// X-Forwarded-For or, without that, of Forwarded. Default none.
 	Proxies []string `yaml:"proxies"`
+	// ProxyProtocol says that connections from Proxies begin with a header of the PROXY protocol, version
+	// 1 or 2, which names their client: PerAddress and records are about that. Those without one are
+	// refused. From all others, such a header is a bad request. Default false.
+	ProxyProtocol bool `yaml:"proxy_protocol"`
 	// IdleTimeout is how long a connection may be without a request before it is closed.
 	// Default 60s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
@@ -62,6 +66,7 @@ func (c Config) Validate() error {
 			found.Add("proxies[%d]: %q is neither an address nor a network such as 10.0.0.0/8", i, proxy)
 		}
 	}
+	found.When(c.ProxyProtocol && len(c.Proxies) == 0, "proxy_protocol: proxies names none that could send it")
 	found.At("idle_timeout", problems.Negative(c.IdleTimeout))
 	found.When(c.HTTPServer != "" && c.HTTPServer != serverOwn && c.HTTPServer != serverStandard,
 		"http_server: %q: want %s or %s", c.HTTPServer, serverOwn, serverStandard)

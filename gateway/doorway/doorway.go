@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pires/go-proxyproto"
 )
 
 // looks is how many idle connections are compared to find one that makes room.
@@ -24,6 +26,7 @@ type Listener struct {
 	net.Listener
 	most, mostOf int // in total, and of one address
 	proxies      []netip.Prefix
+	headers      bool // of the PROXY protocol
 	metrics      *Metrics
 
 	vacant  chan struct{} // holds one token: there may be a free place again
@@ -58,7 +61,11 @@ type visitor struct {
 // Read reads what the one who had the connection before has left, and then from the connection.
 func (v *visitor) Read(p []byte) (int, error) {
 	if len(v.unread) == 0 {
-		return v.Conn.Read(p)
+		n, err := v.Conn.Read(p)
+		if errors.Is(err, proxyproto.ErrNoProxyProtocol) {
+			v.refuse()
+		}
+		return n, err
 	}
 	n := copy(p, v.unread)
 	if v.unread = v.unread[n:]; len(v.unread) == 0 {
@@ -72,7 +79,7 @@ func (v *visitor) Read(p []byte) (int, error) {
 func New(l net.Listener, c Config, m *Metrics) *Listener {
 	m.most.Set(float64(c.Max))
 	return &Listener{
-		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(), metrics: m,
+		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(), headers: c.ProxyProtocol, metrics: m,
 		vacant: make(chan struct{}, 1), closing: make(chan struct{}), began: time.Now(),
 		open: make(map[*visitor]struct{}), of: make(map[netip.Addr]int), fresh: list.New(),
 	}
@@ -92,6 +99,10 @@ func (d *Listener) Accept() (net.Conn, error) {
 		}
 		peer := addressOf(conn.RemoteAddr().String())
 		v := &visitor{Conn: conn, door: d, peer: peer, name: nameOf(peer), from: clientOf(peer), proxy: isProxy(d.proxies, peer)}
+		if d.headers && v.proxy {
+			validate := proxyproto.ValidateHeader(v.announced)
+			v.Conn = proxyproto.NewConn(conn, proxyproto.SetReadHeaderTimeout(headerTime), validate)
+		}
 		for !d.admit(v) {
 			select {
 			case <-d.vacant:
@@ -119,13 +130,9 @@ func (d *Listener) Close() error {
 func (d *Listener) admit(v *visitor) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.of[v.from] >= d.mostOf && !v.proxy {
-		before := d.oldestOf(v.from)
-		if before == nil {
-			d.waits.Store(false)
-			return true
-		}
-		d.evict(before)
+	if !v.proxy && !d.leaves(v.from) {
+		d.waits.Store(false)
+		return true
 	}
 	if len(d.open) >= d.most {
 		d.waits.Store(true) // before the search: whatever becomes idle from here on wakes us
@@ -139,6 +146,20 @@ func (d *Listener) admit(v *visitor) bool {
 	d.open[v] = struct{}{}
 	d.of[v.from]++
 	v.fresh = d.fresh.PushBack(v)
+	return true
+}
+
+// leaves reports whether an address may have one more connection. If it has all that it may have, the
+// oldest of them that has sent no request makes room. d.mu is held.
+func (d *Listener) leaves(from netip.Addr) bool {
+	if d.of[from] < d.mostOf {
+		return true
+	}
+	before := d.oldestOf(from)
+	if before == nil {
+		return false
+	}
+	d.evict(before)
 	return true
 }
 
@@ -197,10 +218,15 @@ func (d *Listener) forget(v *visitor) {
 		return
 	}
 	delete(d.open, v)
+	d.uncount(v)
+	d.settle(v)
+}
+
+// uncount counts a connection no longer for its client. d.mu is held.
+func (d *Listener) uncount(v *visitor) {
 	if d.of[v.from]--; d.of[v.from] == 0 {
 		delete(d.of, v.from)
 	}
-	d.settle(v)
 }
 
 // settle removes a connection from those without a whole request. d.mu is held.

@@ -38,7 +38,12 @@ type serving struct {
 
 func serve(t *testing.T, kind string, listener net.Listener) *serving {
 	t.Helper()
-	cfg := Config{HTTPServer: kind}.WithDefaults()
+	return serveAs(t, Config{HTTPServer: kind}, listener)
+}
+
+func serveAs(t *testing.T, cfg Config, listener net.Listener) *serving {
+	t.Helper()
+	cfg = cfg.WithDefaults()
 	s := &serving{metrics: NewMetrics(prometheus.NewRegistry()), listener: listener, ended: make(chan error, 1)}
 	all := &http.Server{ReadHeaderTimeout: time.Minute, WriteTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,6 +53,7 @@ func serve(t *testing.T, kind string, listener net.Listener) *serving {
 			r = Watch(r)
 			body, _ := io.ReadAll(r.Body)
 			v := r.Context().Value(visitorKey{}).(*visitor)
+			w.Header().Set("Seen", Client(r)+" "+r.RemoteAddr)
 			fmt.Fprint(w, r.Method, " ", r.URL.Path, " ", string(body), " ", v.known.Load())
 		})}
 	s.Server = NewServer(context.Background(), all, New(listener, cfg, s.metrics), cfg)
