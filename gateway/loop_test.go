@@ -2,12 +2,8 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -15,39 +11,20 @@ import (
 // TestLoop: a gateway refuses its own requests, and operators are told why a server that is the
 // gateway itself is down, by which name it may be known.
 func TestLoop(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + l.Addr().String() + "/mcp"
-	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
+	c := onListener(t)
+	url := "http://" + c.listener.Addr().String() + "/mcp"
 	// The configuration does not tell that this is the gateway, as behind a balancer.
-	text := fmt.Sprintf("admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\nupstreams: [{name: up, url: %q}, {name: self, url: %q}]\n",
-		newSite(t, true, one("work", saying("x"))).url, url)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	g, err := New(Options{ConfigFile: file, Listener: l, Version: "1.2.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.Start()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := g.Stop(ctx); err != nil {
-			t.Errorf("stopping: %v", err)
-		}
-	})
-	waitReady(t, g)
-	if tools := g.graph().catalog.Tools("self"); len(tools) != 0 {
+	text := "admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\nupstreams: [{name: up, url: %q}, {name: self, url: %q}]\n"
+	c.write(t, fmt.Sprintf(text, newSite(t, true, one("work", saying("x"))).url, url))
+	c.run(t)
+	if tools := c.graph().catalog.Tools("self"); len(tools) != 0 {
 		t.Errorf("its own tools are listed: %v", tools)
 	}
-	_, found := ask(t, g.AdminAddr().String(), "/api/v1/findings")
+	_, found := ask(t, c.AdminAddr().String(), "/api/v1/findings")
 	if !strings.Contains(found, `"subject":"self"`) || !strings.Contains(found, "this is the gateway itself") {
 		t.Errorf("the findings are %s", found)
 	}
-	for via, want := range map[string]int{"1.1 " + g.services.hop: http.StatusLoopDetected, "1.0 proxy, 1.1 " + g.services.hop + " (x)": http.StatusLoopDetected, "1.1 gatehouse-other": http.StatusOK} {
+	for via, want := range map[string]int{"1.1 " + c.services.hop: http.StatusLoopDetected, "1.0 proxy, 1.1 " + c.services.hop + " (x)": http.StatusLoopDetected, "1.1 gatehouse-other": http.StatusOK} {
 		r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)))
 		if err != nil {
 			t.Fatal(err)

@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,21 +23,10 @@ func TestAccountsOfUsers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	site := newSite(t, true, one("work", saying("x")))
-	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
-	defer issuer.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
+	c, issuer := withIssuer(t)
 	c.write(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: wiki, url: %q, auth: {type: user_oauth}}]\npublic_url: %q\npolicy: {default: allow}\naccounts: {sign_in: {client_id: pages}}\nauth: {mode: oauth, issuers: [{url: %q}]}\n",
 		site.url, issuer.Audience, issuer.URL))
-	if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
-		t.Fatal(err)
-	}
-	c.Start()
-	defer c.Stop(ctx)
+	c.run(t)
 	for _, user := range []string{"ann", "bob"} {
 		err := c.services.vault.Keep(ctx, vault.Owner{Issuer: issuer.URL, User: user}, "wiki", vault.Grant{AccessToken: "of-" + user, URL: site.url, Expires: time.Now().Add(time.Hour)})
 		if err != nil {

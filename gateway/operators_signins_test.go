@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -35,20 +34,9 @@ func TestFailedSignIns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	site := newSite(t, true, one("work", saying("x")))
-	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
-	defer issuer.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
+	c, issuer := withIssuer(t)
 	c.write(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\npublic_url: %q\npolicy: {default: allow}\nauth: {mode: oauth, issuers: [{url: %q}]}\n", site.url, issuer.Audience, issuer.URL))
-	if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
-		t.Fatal(err)
-	}
-	c.Start()
-	defer c.Stop(ctx)
+	c.run(t)
 	expired := issuer.Token(map[string]any{"exp": time.Now().Add(-time.Hour).Unix(), "iat": time.Now().Add(-2 * time.Hour).Unix()})
 	elsewhere := issuer.Token(map[string]any{"aud": "https://other.example.com"})
 	for _, one := range []struct{ agent, token string }{
@@ -144,19 +132,13 @@ func TestTestedTokens(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	site := newSite(t, true, one("work", saying("x")))
-	issuer, other := mcptest.NewIssuer(mcptest.IssuerOptions{}), mcptest.NewIssuer(mcptest.IssuerOptions{})
-	defer issuer.Close()
+	c, issuer := withIssuer(t)
+	other := mcptest.NewIssuer(mcptest.IssuerOptions{})
 	defer other.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := "http://" + listener.Addr().String()
-	issuer.Audience = base + "/mcp"
+	base := strings.TrimSuffix(issuer.Audience, "/mcp")
 	signing, sign := ownTokens(t)
 	key, id := apikey.New()
 	records := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
 	c.write(t, operatorsConfig+fmt.Sprintf(`upstreams: [{name: up, url: %q}]
 public_url: %q
 policy: {default: deny, rules: [{name: staff, who: {groups: [staff]}, allow: ["tools:up/*"]}, {name: others, who: {groups: [others]}, allow: ["tools:up/*"]}]}
@@ -169,11 +151,8 @@ auth:
   server: {enabled: true, client_id: gatehouse, signing_key: "${file:%s}", clients: [{id: web, name: Web, redirect_uris: ["https://app.example/cb"]}]}
 audit: {sinks: [{type: file, path: %q}]}
 `, site.url, issuer.Audience, issuer.URL, id, apikey.Hash(key), signing, records))
-	if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}); err != nil {
-		t.Fatal(err)
-	}
-	c.Start()
-	defer c.Stop(ctx)
+	c.level = slog.LevelDebug
+	c.run(t)
 	// A token of the gateway's own is good while what its user gave the client is there.
 	issuer.LetSignIn()
 	app := &mcptest.OAuthApp{Endpoint: issuer.Audience, ID: "web", Redirect: "https://app.example/cb"}

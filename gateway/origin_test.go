@@ -3,30 +3,18 @@ package gateway
 import (
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // TestOriginIsRecorded: records and the log say from which address a request came, and what its
 // client calls itself, and so does the record of one without a token.
 func TestOriginIsRecorded(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
-	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
-	defer issuer.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
+	c, issuer := withIssuer(t)
 	records := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
 	c.write(t, fmt.Sprintf(`upstreams: [{name: up, url: %q}]
 public_url: %q
 auth: {mode: oauth, issuers: [{url: %q}]}
@@ -34,10 +22,7 @@ connections: {proxies: [127.0.0.1]}
 policy: {default: allow}
 audit: {sinks: [{type: file, path: %q}]}
 `, site.url, issuer.Audience, issuer.URL, records))
-	if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
-		t.Fatal(err)
-	}
-	c.Start()
+	c.run(t)
 	token := issuer.Token(map[string]any{"sub": "alice"})
 	for _, tt := range []struct {
 		token, agent, host string
@@ -94,14 +79,8 @@ audit: {sinks: [{type: file, path: %q}]}
 // floods the authorization server through it with made-up clients and with registrations.
 func TestStrangersKeepNoClientOut(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
-	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
-	defer issuer.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := "http://" + listener.Addr().String()
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
+	c, issuer := withIssuer(t)
+	at := strings.TrimSuffix(issuer.Audience, "/mcp")
 	c.write(t, fmt.Sprintf(`upstreams: [{name: up, url: %q}]
 public_url: %q
 auth:
@@ -110,13 +89,8 @@ auth:
   server: {enabled: true, client_id: gatehouse, registration: {cimd: {allow: [localhost]}, dcr: {enabled: true}}}
 connections: {proxies: [127.0.0.1]}
 policy: {default: allow}
-`, site.url, at+"/mcp", issuer.URL))
-	c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Start()
-	defer c.Stop(t.Context())
+`, site.url, issuer.Audience, issuer.URL))
+	c.run(t)
 	says := func(from, method, path, body string) string {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, at+path, strings.NewReader(body))

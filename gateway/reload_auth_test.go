@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,32 +28,13 @@ func TestReloadAuth(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			p := newSite(t, true, one("work", saying("x")))
-			issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
-			defer issuer.Close()
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
+			c, issuer := withIssuer(t)
 			text := fmt.Sprintf("upstreams: [{name: a, url: %q}]\npublic_url: %q\npolicy: {default: allow}\nauth: {mode: oauth, issuers: [{url: %q}]%%s}\n",
 				p.url, issuer.Audience, issuer.URL)
-			c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
 			c.write(t, fmt.Sprintf(text, ""))
-			if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
-				t.Fatal(err)
-			}
-			c.Start()
-			defer c.Stop(ctx)
-			waitReady(t, c.Gateway)
+			c.run(t)
 
-			client := mcptest.NewClient(c.URL(), wire.Lookup(revision))
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			client.HTTP = &http.Client{Transport: transport}
-			client.Header = http.Header{"Authorization": {"Bearer " + issuer.Token(map[string]any{"sub": "ann"})}}
-			if err := client.Open(ctx); err != nil {
-				t.Fatal(err)
-			}
+			client := c.signedIn(ctx, t, revision, issuer.Token(map[string]any{"sub": "ann"}))
 			listen := func() (*mcptest.Exchange, error) {
 				if client.Revision.Stateful {
 					return client.Get(ctx, "")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -97,7 +99,11 @@ type configured struct {
 	*Gateway
 	file string
 	log  *mcptest.Log
-	look time.Duration // how often it looks at its file
+	// level is the least level of the log.
+	level slog.Level
+	look  time.Duration // how often it looks at its file
+	// listener is nil for a port of the gateway's own choice.
+	listener net.Listener
 }
 
 // lookSoon makes a gateway apply a changed file while a test waits.
@@ -127,9 +133,33 @@ func startUnwatched(t *testing.T, text string) *configured {
 	return c
 }
 
+// withIssuer returns a gateway that is not started yet, and an issuer of tokens for it. Their
+// addresses are known before the configuration is written.
+func withIssuer(t *testing.T) (*configured, *mcptest.Issuer) {
+	t.Helper()
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	t.Cleanup(issuer.Close)
+	c := onListener(t)
+	issuer.Audience = "http://" + c.listener.Addr().String() + "/mcp"
+	return c, issuer
+}
+
+// onListener returns a gateway that is not started yet. It does not watch its file.
+func onListener(t *testing.T) *configured {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &configured{
+		file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour, listener: listener,
+	}
+}
+
 func (c *configured) run(t *testing.T) {
 	t.Helper()
-	g, err := New(Options{ConfigFile: c.file, Log: slog.New(slog.NewTextHandler(c.log, nil))})
+	log := slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: c.level}))
+	g, err := New(Options{ConfigFile: c.file, Listener: c.listener, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +174,20 @@ func (c *configured) run(t *testing.T) {
 		}
 	})
 	waitReady(t, g)
+}
+
+// signedIn returns a client with a token, its connections and its session.
+func (c *configured) signedIn(ctx context.Context, t *testing.T, revision, token string) *mcptest.Client {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := mcptest.NewClient(c.URL(), wire.Lookup(revision))
+	client.HTTP = &http.Client{Transport: transport}
+	client.Header = http.Header{"Authorization": {"Bearer " + token}}
+	if err := client.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // write replaces a configuration, as editors do.

@@ -3,10 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -89,32 +86,14 @@ func TestReloadViewsEndNothing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			p := newSite(t, true, one("work", saying("x")))
-			issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
-			defer issuer.Close()
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
+			c, issuer := withIssuer(t)
 			text := fmt.Sprintf("public_url: %q\npolicy: {default: allow}\nauth: {mode: oauth, issuers: [{url: %q}]}\nupstreams:\n- {name: a, url: %q}\n", issuer.Audience, issuer.URL, p.url)
-			c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
 			c.write(t, text)
-			if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
-				t.Fatal(err)
-			}
-			c.Start()
-			defer c.Stop(ctx)
-			waitReady(t, c.Gateway)
+			c.run(t)
 
-			client := mcptest.NewClient(c.URL(), wire.Lookup(revision))
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			client.HTTP = &http.Client{Transport: transport}
-			client.Header = http.Header{"Authorization": {"Bearer " + issuer.Token(map[string]any{"sub": "ann"})}}
-			if err := client.Open(ctx); err != nil {
-				t.Fatal(err)
-			}
+			client := c.signedIn(ctx, t, revision, issuer.Token(map[string]any{"sub": "ann"}))
 			var stream *mcptest.Exchange
+			var err error
 			if client.Revision.Stateful {
 				stream, err = client.Get(ctx, "")
 			} else {
@@ -137,7 +116,7 @@ func TestReloadViewsEndNothing(t *testing.T) {
 			document := func() int {
 				t.Helper()
 				_, path, _ := strings.Cut(strings.TrimPrefix(at, "http://"), "/")
-				resp, err := client.HTTP.Get("http://" + listener.Addr().String() + "/.well-known/oauth-protected-resource/" + path)
+				resp, err := client.HTTP.Get("http://" + c.listener.Addr().String() + "/.well-known/oauth-protected-resource/" + path)
 				if err != nil {
 					t.Fatal(err)
 				}
