@@ -26,23 +26,19 @@ const (
 // the digest of one call of one user. The call uses it up, unless the rule lets approvals
 // last for a time.
 func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
-	round, err := openState(c.State)
-	if err != nil {
-		return nil, err
-	}
-	digest := digestOf(c, target)
-	switch round.kind {
-	case approved:
+	round, digest := roundOf(c), digestOf(c, target)
+	switch {
+	case round.kind == mcp.FrameApproved:
 		ok, err := g.recall(ctx, c, round, digest)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			return nil, expired()
+			return nil, mcp.ErrRound()
 		}
 		return g.pass(ctx, c, next, target, round, digest)
-	case relayed: // it began when the rules let it pass without being asked
-		return nil, expired()
+	case round.kind == "" && len(round.inner) > 0: // it began when the rules let it pass without being asked
+		return nil, mcp.ErrRound()
 	}
 	if !d.asksUser() {
 		return g.second(ctx, c, next, target, d, round, digest)
@@ -57,7 +53,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 			return g.pass(ctx, c, next, target, round, digest)
 		}
 	}
-	if round.kind != asked {
+	if round.kind != mcp.FrameAsked {
 		return g.askUser(ctx, c, target, d, digest)
 	}
 	ok, err := g.recall(ctx, c, round, digest)
@@ -197,7 +193,7 @@ func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d D
 		approval(c, "impossible")
 		return cannotAsk(c)
 	}
-	state, err := g.remember(ctx, c, asked, digest, "")
+	round, err := g.remember(ctx, c, mcp.FrameAsked, digest, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +204,7 @@ func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d D
 		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","default":true}},"required":["`+approveMember+`"]}`))
 	return &mcp.Reply{Ask: &mcp.Ask{
 		Requests: []mcp.InputRequest{{Key: approvalKey, Method: mcp.MethodElicit, Params: params}},
-		State:    state,
+		Round:    round,
 	}}, nil
 }
 

@@ -58,7 +58,7 @@ func (a *asking) asks(c *mcp.Call) *mcp.Ask {
 // retry is the call again, with an answer to a question.
 func retry(c *mcp.Call, asked *mcp.Ask, answer string) *mcp.Call {
 	again := c.Clone()
-	again.State, again.Answers, again.Refused = asked.State, nil, nil
+	again.Round, again.Answers, again.Refused = asked.Round, nil, nil
 	if answer != "" {
 		again.Answers = map[string]mcp.Raw{asked.Requests[0].Key: mcp.Raw(answer)}
 	}
@@ -80,7 +80,7 @@ func TestApproval(t *testing.T) {
 		if string(reply.Result) != `{"ok":true}` || len(a.shelves.reached()) != 1 {
 			t.Fatalf("got %+v", reply)
 		}
-		if got := a.shelves.calls[0]; got.Answers != nil || got.State != "" {
+		if got := a.shelves.calls[0]; got.Answers != nil || got.Round != nil {
 			t.Errorf("the upstream got our answer: %+v", got)
 		}
 		a.asks(retry(c, asked, yes)) // the approval is used up
@@ -173,8 +173,8 @@ func TestApprovalIsBound(t *testing.T) {
 		"other capabilities": func(c *mcp.Call) { c.Caps = mcp.Raw(`{"elicitation":{},"sampling":{}}`) },
 		"no arguments":       func(c *mcp.Call) { c.Params = mcp.Raw(`{"name":"prod__execute"}`) },
 		"another tool":       func(c *mcp.Call) { c.Name = "prod__other" },
-		"no state":           func(c *mcp.Call) { c.State = "" },
-		"another state":      func(c *mcp.Call) { c.State = asked + "ABCDEFGHIJKLMNOPQRSTUVWXYZ:" },
+		"no state":           func(c *mcp.Call) { c.Round = nil },
+		"another state":      func(c *mcp.Call) { c.Round = mcp.NewRound(mcp.FrameAsked, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
@@ -184,11 +184,11 @@ func TestApprovalIsBound(t *testing.T) {
 				again := retry(c, a.asks(c), yes)
 				change(again)
 				a.asks(again)
-				if holds > 0 && again.State != "" {
+				if holds > 0 && len(again.Round) > 0 {
 					a.handle(retry(c, a.asks(c), yes)) // now alice's very call is approved of
 					changed := c.Clone()
 					change(changed)
-					changed.State = ""
+					changed.Round = nil
 					if changed.Params != nil && name != "another state" {
 						a.asks(changed)
 					}
@@ -236,14 +236,14 @@ func TestApprovalExpires(t *testing.T) {
 // TestApprovalRounds: what the user approved of may ask questions of its own, and is not
 // asked about again; each round is come back to once.
 func TestApprovalRounds(t *testing.T) {
-	for _, state := range []string{"", "upstream-state", "p1aNONCE:x", "p1q:"} {
-		t.Run("state "+state, func(t *testing.T) {
+	for _, below := range []mcp.Round{nil, mcp.NewRound(mcp.FrameServer, "its state"), mcp.NewRound(mcp.FrameParked, "handle")} {
+		t.Run("round "+below.String(), func(t *testing.T) {
 			a := newAsking(t, 0)
 			a.shelves.answer = func(c *mcp.Call) (*mcp.Reply, error) {
 				if c.Answers["mine"] != nil {
 					return &mcp.Reply{Result: mcp.Raw(`{"done":true}`)}, nil
 				}
-				return &mcp.Reply{Ask: &mcp.Ask{State: state, Here: true, Requests: []mcp.InputRequest{{Key: "mine", Method: mcp.MethodElicit}}}}, nil
+				return &mcp.Reply{Ask: &mcp.Ask{Round: below, Here: true, Requests: []mcp.InputRequest{{Key: "mine", Method: mcp.MethodElicit}}}}, nil
 			}
 			c := execute(user("alice"), `{}`)
 			reply := a.handle(retry(c, a.asks(c), yes))
@@ -262,7 +262,7 @@ func TestApprovalRounds(t *testing.T) {
 			if string(done.Result) != `{"done":true}` {
 				t.Fatalf("got %+v", done)
 			}
-			if got := a.shelves.calls[len(a.shelves.calls)-1]; got.State != state || got.Answers["mine"] == nil {
+			if got := a.shelves.calls[len(a.shelves.calls)-1]; got.Round.String() != below.String() || got.Answers["mine"] == nil {
 				t.Errorf("the upstream got %+v", got)
 			}
 			for _, again := range []*mcp.Call{next, other} {
@@ -274,48 +274,39 @@ func TestApprovalRounds(t *testing.T) {
 	}
 }
 
-// TestStateIsAlwaysWrapped: an upstream cannot make a state that is taken for ours.
-func TestStateIsAlwaysWrapped(t *testing.T) {
+// TestRoundsOfServers: what a server's question brings back is no approval, and reaches the server as
+// it was. None is invented where there was none.
+func TestRoundsOfServers(t *testing.T) {
 	s := newShelves(tool("u", "open"), tool("prod", "execute"))
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/*"}}, {Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}}}}, s)
-	for _, state := range []string{"x", "p1r:", "p1r:x", "p1aX:", "p1qX:", ":", "p1lX:p1r:"} {
+	h := guardForTest(t, Config{Rules: []Rule{
+		{Name: "a", Allow: []string{"tools:u/*"}},
+		{Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}},
+	}}, s)
+	c := callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open"}`, user("alice"))
+	for _, round := range []mcp.Round{nil, mcp.NewRound(mcp.FrameServer, `[{"k":"approved","v":"X"}]`), mcp.NewRound(mcp.FrameParked, "x")} {
 		s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
-			if c.State != "" {
-				return &mcp.Reply{Result: mcp.String(c.State)}, nil
+			if c.Answers != nil {
+				return &mcp.Reply{Result: mcp.String(c.Round.String())}, nil
 			}
-			return &mcp.Reply{Ask: &mcp.Ask{State: state}}, nil
+			return &mcp.Reply{Ask: &mcp.Ask{Round: round, Requests: []mcp.InputRequest{{Key: "k"}}}}, nil
 		}
-		c := callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open"}`, user("alice"))
 		reply, err := h.Handle(t.Context(), c)
-		if err != nil || reply.Ask == nil || reply.Ask.State != "p1r:"+state {
-			t.Fatalf("%q: got %+v, %v", state, reply, err)
+		if err != nil || reply.Ask == nil || reply.Ask.Round.String() != round.String() {
+			t.Fatalf("%s: got %+v, %v", round, reply, err)
 		}
 		again := c.Clone()
-		again.State = reply.Ask.State
+		again.Round, again.Answers = reply.Ask.Round, map[string]mcp.Raw{"k": mcp.Raw("{}")}
 		reply, err = h.Handle(t.Context(), again)
-		if err != nil || reply.Result.Text() != state {
-			t.Errorf("%q: came back as %v, %v", state, reply, err)
+		if err != nil || reply.Result.Text() != round.String() {
+			t.Errorf("%s: came back as %v, %v", round, reply, err)
 		}
-		// For a tool that needs approval it is no approval.
+		if round == nil {
+			continue
+		}
 		forged := execute(user("alice"), `{}`)
-		forged.State = again.State
+		forged.Round = again.Round
 		if _, err := h.Handle(t.Context(), forged); !mcp.HasCode(err, mcp.CodeInvalidParams) {
-			t.Errorf("%q: as an approval: got %v", state, err)
-		}
-	}
-	// None is invented where the upstream gave none.
-	s.answer = func(*mcp.Call) (*mcp.Reply, error) {
-		return &mcp.Reply{Ask: &mcp.Ask{Requests: []mcp.InputRequest{{Key: "k"}}}}, nil
-	}
-	reply, err := h.Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open"}`, user("alice")))
-	if err != nil || reply.Ask.State != "" {
-		t.Errorf("got %+v, %v", reply, err)
-	}
-	for _, state := range []string{"x", "p1", "p1r", "p1rX:", "p1a:", "p1q:", "p2r:x"} { // never given out
-		c := callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open"}`, user("alice"))
-		c.State = state
-		if _, err := h.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeInvalidParams) {
-			t.Errorf("%q: got %v", state, err)
+			t.Errorf("%s: as an approval: got %v", round, err)
 		}
 	}
 }
@@ -370,12 +361,12 @@ func TestApprovalsUnavailable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, state := range []string{"", asked + "X:", approved + "X:"} {
+		for _, round := range []mcp.Round{nil, mcp.NewRound(mcp.FrameAsked, "X"), mcp.NewRound(mcp.FrameApproved, "X")} {
 			c := execute(user("alice"), `{}`)
-			c.State, c.Answers = state, map[string]mcp.Raw{approvalKey: mcp.Raw(yes)}
+			c.Round, c.Answers = round, map[string]mcp.Raw{approvalKey: mcp.Raw(yes)}
 			_, err := g.Middleware(s).Handle(t.Context(), c)
 			if !mcp.HasCode(err, mcp.CodeStoreUnavailable) || strings.Contains(err.Error(), "10.0.0.1") {
-				t.Errorf("%q: got %v", state, err)
+				t.Errorf("%s: got %v", round, err)
 			}
 		}
 	}

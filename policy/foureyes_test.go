@@ -298,10 +298,10 @@ func TestSecondRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecond(t)
 		s.shelves.answer = func(c *mcp.Call) (*mcp.Reply, error) {
-			if c.State == "mine" {
+			if c.Round.Top().Value == "mine" {
 				return &mcp.Reply{Result: mcp.Raw(`{"done":true}`)}, nil
 			}
-			return &mcp.Reply{Ask: &mcp.Ask{State: "mine", Requests: []mcp.InputRequest{{Key: "k", Method: mcp.MethodElicit}}}}, nil
+			return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "mine"), Requests: []mcp.InputRequest{{Key: "k", Method: mcp.MethodElicit}}}}, nil
 		}
 		c := execute(user("alice"), `{}`)
 		heard := s.begin(t.Context(), c)

@@ -123,19 +123,3 @@ func FuzzWhen(f *testing.F) {
 		}
 	})
 }
-
-// FuzzState: what comes back is what was wrapped.
-func FuzzState(f *testing.F) {
-	f.Add("x")
-	f.Add("p1aX:y")
-	f.Fuzz(func(t *testing.T, state string) {
-		for _, r := range []round{{kind: relayed, inner: state}, {asked, "N", state}, {approved, "N", state}} {
-			if got, err := openState(r.String()); err != nil || got != r {
-				t.Errorf("%q: got %+v, %v", r, got, err)
-			}
-		}
-		if r, err := openState(state); err == nil && state != "" && r.String() != state {
-			t.Errorf("%q: read as %+v", state, r)
-		}
-	})
-}

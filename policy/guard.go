@@ -182,11 +182,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	g.decided(c, target, decision, explained...)
 	switch decision.Effect {
 	case Allow:
-		round, err := openState(c.State)
-		if err != nil {
-			return nil, err
-		}
-		return g.pass(ctx, c, next, target, round, "")
+		return g.pass(ctx, c, next, target, roundOf(c), "")
 	case Ask:
 		if !mcp.CanAsk(c.Method) {
 			return g.withoutAsking(ctx, c, next, target, decision)
@@ -267,11 +263,7 @@ func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 	if !ok || !g.policy.Visible(&c.Caller, target) {
 		return g.unknown(ctx, c, next)
 	}
-	round, err := openState(c.State)
-	if err != nil {
-		return nil, err
-	}
-	return g.pass(ctx, c, next, target, round, "")
+	return g.pass(ctx, c, next, target, roundOf(c), "")
 }
 
 // mayFollow reports whether the caller may hear of a task.

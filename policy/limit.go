@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -83,18 +82,11 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	return l, nil
 }
 
-// countedState begins the State of a call that was counted; a nonce follows. The round that
-// returns with it, once, is not counted again.
-const countedState = "p1l"
-
 // Middleware puts the limiter in front of the guard.
 func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 	if len(l.limits) == 0 {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			inner, _, err := l.comeBack(ctx, c) // a call may have been counted before a reload
-			if err != nil {
-				return nil, err
-			}
+			inner, _ := l.comeBack(ctx, c) // a call may have been counted before a reload
 			return next.Handle(ctx, inner)
 		})
 	}
@@ -103,47 +95,37 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 		if kind == "" {
 			return next.Handle(ctx, c)
 		}
-		inner, counted, err := l.comeBack(ctx, c)
-		if err != nil {
-			return nil, err
-		}
+		inner, counted := l.comeBack(ctx, c)
 		if !counted && ctx.Err() == nil { // without a caller nothing runs
 			if err := l.count(ctx, c, kind); err != nil {
 				return nil, err
 			}
 		}
 		reply, err := next.Handle(ctx, inner)
-		if err != nil || reply == nil || reply.Ask == nil || reply.Ask.State == "" {
+		if err != nil || reply == nil || reply.Ask == nil || len(reply.Ask.Round) == 0 {
 			return reply, err
 		}
 		ask := *reply.Ask
 		nonce := rand.Text()
 		// If this fails, the next round counts as a call.
 		_ = l.rounds.Put(ctx, c.Caller.User(), nonce, "", roundLife)
-		ask.State = countedState + nonce + ":" + ask.State
+		ask.Round = ask.Round.Push(mcp.FrameCounted, nonce)
 		return &mcp.Reply{Ask: &ask, Release: reply.Release}, nil
 	})
 }
 
-// comeBack removes the limiter's part of the State and reports whether the call is a further
-// round of a counted one.
-func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, counted bool, err error) {
-	if c.State == "" {
-		return c, false, nil
-	}
-	rest, ours := strings.CutPrefix(c.State, countedState)
-	nonce, state, found := strings.Cut(rest, ":")
+// comeBack takes the limiter's frame off the Round and reports whether the call is a further round
+// of a counted one, to which it can return once.
+func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, counted bool) {
+	nonce, below, ours := c.Round.Pop(mcp.FrameCounted)
 	if !ours { // the first round came before a reload that added limits
-		return c, false, nil
-	}
-	if !found {
-		return nil, false, expired()
+		return c, false
 	}
 	// If the store fails, the round counts as a call.
 	_, counted, _ = l.rounds.Take(ctx, c.Caller.User(), nonce)
 	inner = c.Clone()
-	inner.State = state
-	return inner, counted, nil
+	inner.Round = below
+	return inner, counted
 }
 
 // count takes the call from the allowances of all limits that apply, or from none of them.

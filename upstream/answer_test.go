@@ -102,7 +102,7 @@ func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
 	u := start(t, upstream.Config{URL: f.URL})
 	wantOK(t, u, asked("a"))
 	c := asked("a")
-	c.State, c.Refused = "s", map[string]*mcp.Error{"q": mcp.Relayed(-1, "no", nil)}
+	c.Round, c.Refused = mcp.NewRound(mcp.FrameServer, "s"), map[string]*mcp.Error{"q": mcp.Relayed(-1, "no", nil)}
 	result := mustDo(t, u, c).Result
 	if failed, _ := result.Member("isError"); !failed.IsTrue() {
 		t.Errorf("the result is %s", result)
@@ -145,7 +145,7 @@ func TestWithdrawnQuestionsAreTold(t *testing.T) {
 		t.Errorf("heard %s %s", e.Method, e.Params)
 	}
 	again := c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	wantOK(t, u, again)
 }
 

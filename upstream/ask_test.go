@@ -67,26 +67,26 @@ func testRounds(t *testing.T) {
 	// One answer is missing, one malformed: both are asked for again, and nothing invalid
 	// is sent.
 	again := c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"perhaps"}`), "extra": mcp.Raw(`{}`)}
 	reply = mustDo(t, u, again)
-	if reply.Ask == nil || len(reply.Ask.Requests) != 2 || reply.Ask.State == ask.State {
+	if reply.Ask == nil || len(reply.Ask.Requests) != 2 || reply.Ask.Round.Top() == ask.Round.Top() {
 		t.Fatalf("P9/103 reply %+v, want the open questions under a new state", reply.Ask)
 	}
 	ask = reply.Ask
 
 	again = c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{"a":1.0}}`)}
 	again.Refused = map[string]*mcp.Error{ask.Requests[1].Key: mcp.Relayed(-1, "rejected", nil)}
 	reply = mustDo(t, u, again)
 	if reply.Ask == nil || len(reply.Ask.Requests) != 1 || reply.Ask.Requests[0].Method != mcp.MethodRootsList {
 		t.Fatalf("P9/100 reply %+v, want the second round", reply)
 	}
-	used := again.State
+	used := again.Round
 
 	again = c.Clone()
-	again.State = reply.Ask.State
+	again.Round = reply.Ask.Round
 	again.Answers = map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"roots":[]}`)}
 	reply = mustDo(t, u, again)
 	said, _ := reply.Result.Member("said")
@@ -95,7 +95,7 @@ func testRounds(t *testing.T) {
 		t.Errorf("the server got %s, want %s", said.Text(), want)
 	}
 
-	again.State = used
+	again.Round = used
 	_, err := do(t, u, again)
 	wantExpired(t, "P9/102 a state that was used", err)
 }
@@ -119,14 +119,15 @@ func testForeignState(t *testing.T) {
 	c := asked("a")
 	ask := mustDo(t, u, c).Ask
 	again := c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
 	for name, change := range map[string]func(*mcp.Call){
 		"another user":    func(c *mcp.Call) { c.Caller = mcp.NewCaller(mcp.Caller{Subject: "eve"}) },
 		"another session": func(c *mcp.Call) { c.Session = "eve:s" },
 		"another tool":    func(c *mcp.Call) { c.Name = "b" },
 		"another method":  func(c *mcp.Call) { c.Method = mcp.MethodPromptsGet },
-		"made up":         func(c *mcp.Call) { c.State = "AAAA" },
+		"of a server":     func(c *mcp.Call) { c.Round = mcp.NewRound(mcp.FrameServer, c.Round.Top().Value) },
+		"made up":         func(c *mcp.Call) { c.Round = mcp.NewRound(mcp.FrameParked, "AAAA") },
 	} {
 		other := again.Clone()
 		change(other)
@@ -155,7 +156,7 @@ func testParkedCallExpires(t *testing.T) {
 		t.Errorf("the server was answered %v", got)
 	}
 	again := c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	_, err := do(t, u, again)
 	wantExpired(t, "after the time limit", err)
 	if n := u.Status().Parked; n != 0 {
@@ -272,7 +273,7 @@ func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
 		t.Errorf("reply %+v", reply)
 	}
 	again := c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
 	wantOK(t, u, again) // its result came while it was parked, and was kept
 }
@@ -327,7 +328,7 @@ func wantOKUnanswered(t *testing.T, u *upstream.Upstream, c *mcp.Call) {
 	reply, err := u.Handle(t.Context(), c)
 	for err == nil && reply.Ask != nil {
 		again := c.Clone()
-		again.State = reply.Ask.State
+		again.Round = reply.Ask.Round
 		reply, err = u.Handle(t.Context(), again)
 	}
 	if err != nil || string(reply.Result) != okResult {
@@ -378,7 +379,7 @@ func TestParkedCallIsLetGo(t *testing.T) {
 	}()
 	f.await(t, mcp.MethodToolsCall, 2)
 	again := c.Clone()
-	again.State = reply.Ask.State
+	again.Round = reply.Ask.Round
 	reply.Ask.Drop("nobody is there")
 	if answer := f.awaitAnswer(t, "one"); !strings.Contains(answer, "cancel") {
 		t.Errorf("the question was answered %s", answer)
@@ -424,7 +425,7 @@ func TestProgressFlowsWhileACallIsParked(t *testing.T) {
 	}
 	step <- struct{}{}
 	again := c.Clone()
-	again.State = reply.Ask.State
+	again.Round = reply.Ask.Round
 	again.Answers = map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
 	wantOK(t, u, again)
 }
@@ -448,7 +449,7 @@ func TestWithdrawnQuestion(t *testing.T) {
 	f.awaitAnswer(t, "after")
 	close(finish)
 	again := c.Clone()
-	again.State = ask.State
+	again.Round = ask.Round
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
 	wantOK(t, u, again)
 	for _, s := range f.requests("") {

@@ -575,7 +575,7 @@ func TestAnswerRefused(t *testing.T) {
 	if ask == nil {
 		t.Fatal("no question")
 	}
-	c.State, c.Answers = ask.State, map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
+	c.Round, c.Answers = ask.Round, map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
 	_, err := do(t, u, c)
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
 }

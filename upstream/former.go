@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // former holds the replaced Upstreams whose calls may still be taken up by their users.
@@ -22,9 +22,9 @@ func (f *former) busy() []*Upstream {
 }
 
 // of returns the Upstream that holds a call, nil for none.
-func (f *former) of(state dialect.State) *Upstream {
+func (f *former) of(round mcp.Round) *Upstream {
 	for _, u := range f.busy() {
-		if u.stateful.Waits(state) {
+		if u.stateful.Waits(round) {
 			return u
 		}
 	}

@@ -383,7 +383,7 @@ func TestQuestionBeforeTheResponse(t *testing.T) {
 			t.Fatalf("asks %+v, want one question", ask)
 		}
 		again := c.Clone()
-		again.State = ask.State
+		again.Round = ask.Round
 		return f, u, again, ask
 	}
 	bubble := func(name string, test func(t *testing.T)) {

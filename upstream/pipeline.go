@@ -5,7 +5,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/unfold"
 )
 
@@ -40,18 +39,16 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 }
 
 // again takes retries to the calls that wait for them, and makes calls anew whose users were sent
-// to a page. It stands above the
-// queue, because calls in the queue may be waiting for these.
+// to a page. It stands above the queue, because calls in the queue may be waiting for these.
 func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		if c.State == "" || c.Method == mcp.MethodListen {
+		if len(c.Round) == 0 || c.Method == mcp.MethodListen {
 			return next.Handle(ctx, c)
 		}
-		state := dialect.ParseState(c.State)
-		if older := u.former.of(state); older != nil {
+		if older := u.former.of(c.Round); older != nil {
 			return older.Handle(ctx, c)
 		}
-		if state.Kind == dialect.AnewState {
+		if c.Round.Top().Kind == mcp.FramePages {
 			fresh, reply, err := u.stateful.Anew(ctx, c)
 			if fresh == nil {
 				return reply, err

@@ -130,7 +130,7 @@ func testNobodyToAskForRoots(t *testing.T) {
 	ask("two")
 	q := mustDo(t, u, c).Ask
 	again := c.Clone()
-	again.State, again.Refused = q.State, map[string]*mcp.Error{q.Requests[0].Key: mcp.Relayed(-1, "no", nil)}
+	again.Round, again.Refused = q.Round, map[string]*mcp.Error{q.Requests[0].Key: mcp.Relayed(-1, "no", nil)}
 	wantOK(t, u, again)
 	if got := f.answered("two"); !strings.Contains(got, `"code":-1`) {
 		t.Errorf("it was answered %q", got)

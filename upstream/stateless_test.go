@@ -261,12 +261,12 @@ func TestStatelessRounds(t *testing.T) {
 			`"z key":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{}}},"a":{"method":"roots/list"}}}`)
 	})
 	reply := mustDo(t, u, asked("a"))
-	if reply.Ask == nil || reply.Ask.State != "é\x00\"" || reply.Ask.Here || len(reply.Ask.Requests) != 2 ||
+	if reply.Ask == nil || reply.Ask.Round.Top() != (mcp.Frame{Kind: mcp.FrameServer, Value: "é\x00\""}) || reply.Ask.Here || len(reply.Ask.Requests) != 2 ||
 		reply.Ask.Requests[0].Key != "z key" || reply.Ask.Requests[1].Method != mcp.MethodRootsList {
 		t.Fatalf("ask %+v", reply.Ask)
 	}
 	again := asked("a")
-	again.State = reply.Ask.State
+	again.Round = reply.Ask.Round
 	again.Answers = map[string]mcp.Raw{"z key": mcp.Raw(`{"action":"decline"}`), "a": mcp.Raw(`{"roots":[]}`)}
 	mustDo(t, u, again)
 	noState := asked("a")

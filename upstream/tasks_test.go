@@ -409,7 +409,7 @@ func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
 			t.Errorf("for a task that nobody waits for: %s", got)
 		}
 		again := waiting("t2")
-		again.State, again.Answers = reply.Ask.State, map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
+		again.Round, again.Answers = reply.Ask.Round, map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
 		go func() { _, _ = u.Handle(ctx, again) }()
 		if got := f.awaitAnswer(t, "q2"); got != `{"action":"accept","content":{}}` {
 			t.Errorf("answered %s", got)
@@ -432,7 +432,7 @@ func TestP9_105_StatesThatLookLikeOurs(t *testing.T) {
 		})
 		u := start(t, upstream.Config{URL: f.URL})
 		c := tool("a")
-		c.State = mustDo(t, u, c).Ask.State
+		c.Round = mustDo(t, u, c).Ask.Round
 		wantOK(t, u, c)
 		got, _ := mcp.Raw(f.requests(mcp.MethodToolsCall)[1].Params).Member("requestState")
 		if got.Text() != state || len(f.requests(mcp.MethodTasksGet)) > 0 {
@@ -472,7 +472,7 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 			t.Fatalf("asked %+v", first)
 		}
 		again := c.Clone()
-		again.State, again.Answers = first.State, map[string]mcp.Raw{"a": mcp.Raw(`{"action":"accept","content":{}}`), "b": mcp.Raw(`{"action":"decline"}`)}
+		again.Round, again.Answers = first.Round, map[string]mcp.Raw{"a": mcp.Raw(`{"action":"accept","content":{}}`), "b": mcp.Raw(`{"action":"decline"}`)}
 		second := mustDo(t, u, again).Ask
 		if second == nil || len(second.Requests) != 1 || second.Requests[0].Key != "c" {
 			t.Fatalf("asked %+v", second)
@@ -483,11 +483,11 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 			t.Errorf("the server got %s", update.Params)
 		}
 		last := c.Clone()
-		last.State, last.Answers = second.State, map[string]mcp.Raw{"c": mcp.Raw(`{"action":"cancel"}`)}
+		last.Round, last.Answers = second.Round, map[string]mcp.Raw{"c": mcp.Raw(`{"action":"cancel"}`)}
 		wantOK(t, u, last)
 
 		refused := c.Clone()
-		refused.State, refused.Refused = first.State, map[string]*mcp.Error{"a": mcp.Relayed(-1, "no", nil), "b": mcp.Relayed(-1, "no", nil)}
+		refused.Round, refused.Refused = first.Round, map[string]*mcp.Error{"a": mcp.Relayed(-1, "no", nil), "b": mcp.Relayed(-1, "no", nil)}
 		reply := mustDo(t, u, refused)
 		if failed, _ := reply.Result.Member("isError"); !failed.IsTrue() {
 			t.Errorf("a client that refuses: %s", reply.Result)

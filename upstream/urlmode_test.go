@@ -61,7 +61,7 @@ func elicitationID(t *testing.T, params mcp.Raw) string {
 // answerTo makes the retry of a call with the same answer to all questions.
 func answerTo(c *mcp.Call, ask *mcp.Ask, answer string) *mcp.Call {
 	again := c.Clone()
-	again.State, again.Answers = ask.State, map[string]mcp.Raw{}
+	again.Round, again.Answers = ask.Round, map[string]mcp.Raw{}
 	for _, q := range ask.Requests {
 		again.Answers[q.Key] = mcp.Raw(answer)
 	}
@@ -187,7 +187,7 @@ func testAURLIsRequired(t *testing.T) {
 	u := f.start(t, upstream.Config{})
 	c := asked("a")
 	ask := mustDo(t, u, c).Ask
-	if ask == nil || !ask.Anew || ask.Here || len(ask.Requests) != 1 || ask.State == "" {
+	if ask == nil || !ask.Anew || ask.Here || len(ask.Requests) != 1 || len(ask.Round) == 0 {
 		t.Fatalf("asked %+v, want one question about a call that is to be made anew", ask)
 	}
 	params := ask.Requests[0].Params
@@ -225,7 +225,7 @@ func testAURLIsRequired(t *testing.T) {
 			}
 		}
 		refused := c.Clone()
-		refused.State, refused.Refused = ask.State, map[string]*mcp.Error{ask.Requests[0].Key: mcp.Relayed(-1, "no", nil)}
+		refused.Round, refused.Refused = ask.Round, map[string]*mcp.Error{ask.Requests[0].Key: mcp.Relayed(-1, "no", nil)}
 		if reply := mustDo(t, u, refused); reply.Result == nil {
 			t.Errorf("the reply is %+v", reply)
 		}

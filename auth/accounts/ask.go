@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -12,10 +11,8 @@ import (
 )
 
 const (
-	// signInKey is the key of the question, statePrefix begins the states of calls that wait for it:
-	// states of servers, which have any text, come by here, too.
-	signInKey   = mcp.OwnKey + "sign-in"
-	statePrefix = signInKey + ":"
+	// signInKey is the key of the question.
+	signInKey = mcp.OwnKey + "sign-in"
 	// mostSignIns is how often one call has its user sign in.
 	mostSignIns = 3
 )
@@ -25,7 +22,7 @@ const (
 // that asks. Lists never ask: they are without the server until then.
 func (a *Accounts) Middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		if text, ours := strings.CutPrefix(c.State, statePrefix); ours {
+		if text, _, ours := c.Round.Pop(mcp.FrameSignIn); ours {
 			return a.again(ctx, c, text, next)
 		}
 		reply, err := next.Handle(ctx, c)
@@ -44,8 +41,8 @@ func (a *Accounts) ask(c *mcp.Call, why error, before int) (*mcp.Reply, error) {
 	}
 	t, text := a.newTicket(vault.OwnerOf(c.Caller), c.Target.Upstream, before)
 	link := a.PublicURL + linkPath + text
-	// A call that waits at the server with a state of its own would be lost with the question.
-	if c.State == "" && mcp.CanAskInSession(c.Method) && mcp.ReadDeclared(c.Caps).URL {
+	// A call that waits at the server with a round of its own would be lost with the question.
+	if len(c.Round) == 0 && mcp.CanAskInSession(c.Method) && mcp.ReadDeclared(c.Caps).URL {
 		return question(t, text, link), nil
 	}
 	return nil, say(t.Server, fmt.Sprintf("Upstream %s needs the user to sign in there first, so this did not run. Show the user this link, to be opened in a browser. "+
@@ -59,7 +56,7 @@ func question(t ticket, text, link string) *mcp.Reply {
 			"mode", mcp.String("url"),
 			"message", mcp.String("Sign in at "+t.Server+", so that the gateway can use it in your name. What you asked for goes on when you have."),
 			"url", mcp.String(link))}},
-		State: statePrefix + text, Expires: t.Until,
+		Round: mcp.NewRound(mcp.FrameSignIn, text), Expires: t.Until,
 	}}
 }
 
@@ -93,7 +90,7 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 	}
 	a.Changed(t.Server, &c.Caller)
 	fresh := c.Clone()
-	fresh.State, fresh.Answers, fresh.Refused = "", nil, nil
+	fresh.Round, fresh.Answers, fresh.Refused = nil, nil, nil
 	reply, err := next.Handle(ctx, fresh)
 	e, ok := errors.AsType[*mcp.Error](err)
 	switch asked := t.Before + 1; {

@@ -86,14 +86,14 @@ func (s *stage) do(t *testing.T, c *mcp.Call) *mcp.Reply {
 // answer is the call again, with an answer to a question.
 func answer(c *mcp.Call, asked *mcp.Ask, action string) *mcp.Call {
 	next := c.Clone()
-	next.State, next.Answers = asked.State, map[string]mcp.Raw{asked.Requests[0].Key: mcp.Object("action", mcp.String(action))}
+	next.Round, next.Answers = asked.Round, map[string]mcp.Raw{asked.Requests[0].Key: mcp.Object("action", mcp.String(action))}
 	return next
 }
 
 // signIn is what the pages do when the user of a question has signed in.
 func (s *stage) signIn(t *testing.T, asked *mcp.Ask) {
 	t.Helper()
-	ticket, err := s.openTicket(strings.TrimPrefix(asked.State, statePrefix))
+	ticket, err := s.openTicket(asked.Round.Top().Value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestAsk(t *testing.T) {
 			if reply := <-beside; reply.Result == nil || time.Since(began) > look {
 				t.Errorf("the other call: %+v after %s", reply, time.Since(began))
 			}
-			if last := s.calls[len(s.calls)-1]; last.State != "" || last.Answers != nil || s.changed != 2 {
+			if last := s.calls[len(s.calls)-1]; last.Round != nil || last.Answers != nil || s.changed != 2 {
 				t.Errorf("the call that went on: %+v; lists changed %d times", last, s.changed)
 			}
 			if reply := other.do(t, call(method)); reply.Result == nil {
@@ -207,15 +207,15 @@ func TestNotAsked(t *testing.T) {
 	}
 }
 
-// TestStateOfServer: a server's own state comes back to it, whatever word it begins with.
+// TestStateOfServer: a server's own state comes back to it.
 func TestStateOfServer(t *testing.T) {
 	t.Parallel()
 	s := alone(t)
 	_ = s.vault.Keep(t.Context(), vault.Owner{Issuer: issuer, User: "alice"}, "crm", vault.Grant{AccessToken: "x"})
 	c := call(mcp.MethodToolsCall)
-	c.State = "account:7"
+	c.Round = mcp.NewRound(mcp.FrameServer, "sign-in")
 	s.do(t, c)
-	if len(s.calls) != 1 || s.calls[0].State != "account:7" {
+	if len(s.calls) != 1 || s.calls[0].Round.Top() != c.Round.Top() {
 		t.Errorf("the server got %+v", s.calls)
 	}
 }
@@ -228,7 +228,7 @@ func TestDeclined(t *testing.T) {
 	refusal := answer(c, asked, "accept")
 	refusal.Answers, refusal.Refused = nil, map[string]*mcp.Error{signInKey: mcp.Relayed(-1, "no", nil)}
 	calls := []*mcp.Call{answer(c, asked, "decline"), answer(c, asked, "cancel"), refusal}
-	ticket, _ := s.openTicket(strings.TrimPrefix(asked.State, statePrefix))
+	ticket, _ := s.openTicket(asked.Round.Top().Value)
 	for i, c := range append(calls, answer(c, asked, "accept")) {
 		if i == len(calls) { // at the server's authorization server
 			_ = s.gaveUp(t.Context(), ticket.owner(), ticket.Server, ticket.ID)
@@ -251,7 +251,7 @@ func TestStateOfAnotherUser(t *testing.T) {
 	stolen := answer(c, asked, "accept")
 	stolen.Caller = mcp.NewCaller(mcp.Caller{Issuer: issuer, Subject: "mallory"})
 	forged := answer(c, asked, "accept")
-	forged.State = statePrefix + "x"
+	forged.Round = mcp.NewRound(mcp.FrameSignIn, "x")
 	for _, c := range []*mcp.Call{stolen, forged} {
 		if _, err := s.handler.Handle(t.Context(), c); mcp.FailureOf(err) != failure.StateInvalid {
 			t.Errorf("got %v", err)

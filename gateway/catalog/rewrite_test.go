@@ -96,7 +96,7 @@ func TestP9_178_URIsInResults(t *testing.T) {
 
 func TestURIsInAsks(t *testing.T) {
 	link := `{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"resource_link","uri":"file:///a"},{"type":"tool_result","content":{"type":"resource_link","uri":"deep"}}]}]}],"maxTokens":1}`
-	ask := &mcp.Ask{State: "s", Here: true, Requests: []mcp.InputRequest{
+	ask := &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: true, Requests: []mcp.InputRequest{
 		{Key: "a", Method: mcp.MethodElicit, Params: mcp.Raw(`{"url":"https://a","messages":[{"content":{"type":"resource_link","uri":"x"}}]}`)},
 		{Key: "b", Method: mcp.MethodCreateMessage, Params: mcp.Raw(link)},
 	}}
@@ -104,7 +104,7 @@ func TestURIsInAsks(t *testing.T) {
 	if want := strings.Replace(link, "file:///a", "crm+file:///a", 1); string(got.Requests[1].Params) != want {
 		t.Errorf("got  %s\nwant %s", got.Requests[1].Params, want)
 	}
-	if string(got.Requests[0].Params) != string(ask.Requests[0].Params) || got.State != "s" || !got.Here || got.Requests[1].Key != "b" {
+	if string(got.Requests[0].Params) != string(ask.Requests[0].Params) || got.Round.Top().Value != "s" || !got.Here || got.Requests[1].Key != "b" {
 		t.Errorf("something else changed: %+v", got)
 	}
 	if string(ask.Requests[1].Params) != link {
@@ -170,7 +170,7 @@ func TestForwarding(t *testing.T) {
 	t.Run("P9/181 the call goes out under its original name, and else as it came", func(t *testing.T) {
 		s.on(mcp.MethodPromptsGet, nil)
 		in := decided(t.Context(), c, call(mcp.MethodPromptsGet, "crm__p", `{"name":"crm__p","arguments":{"a":"1"}}`))
-		in.LogLevel, in.State, in.Caps = "debug", "st", mcp.Raw(`{"roots":{}}`)
+		in.LogLevel, in.Round, in.Caps = "debug", mcp.NewRound(mcp.FrameServer, "st"), mcp.Raw(`{"roots":{}}`)
 		wantResult(t, do(t, c, in), `{"from":"crm","name":"p"}`)
 		got := s.last(t, mcp.MethodPromptsGet).Clone()
 		if got.Name != "p" || in.Name != "crm__p" {

@@ -292,13 +292,13 @@ func TestURIsInTasks(t *testing.T) {
 		s.on(mcp.MethodTasksResult, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progress":1,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`)})
 			c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progress":2,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"2"}}}`)})
-			return &mcp.Reply{Ask: &mcp.Ask{State: "s", Here: true, Requests: []mcp.InputRequest{{Key: "g1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"m"}`)}, {Key: "g2", Method: mcp.MethodRootsList}}}}, nil
+			return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: true, Requests: []mcp.InputRequest{{Key: "g1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"m"}`)}, {Key: "g2", Method: mcp.MethodRootsList}}}}, nil
 		})
 		in := inForm(mcp.CoreTasks, mcp.MethodTasksResult, id)
 		var events []string
 		in.Notify = func(e mcp.Event) { events = append(events, string(e.Params)) }
 		ask := do(t, c, in).Ask
-		if ask.State != "s" || !ask.Here || len(ask.Requests) != 2 {
+		if ask.Round.Top().Value != "s" || !ask.Here || len(ask.Requests) != 2 {
 			t.Errorf("asked %+v", ask)
 		}
 		for _, q := range ask.Requests {

@@ -62,7 +62,7 @@ func TestSwitch(t *testing.T) {
 	u.entered = nil
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := g.Handle(left, &mcp.Call{Method: mcp.MethodToolsCall, State: "parked"}); !errors.Is(err, context.Canceled) {
+	if _, err := g.Handle(left, &mcp.Call{Method: mcp.MethodToolsCall, Round: mcp.NewRound(mcp.FrameParked, "x")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("whoever has left releases what waits for them: %v", err)
 	}
 	s.Enable()

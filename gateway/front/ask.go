@@ -69,7 +69,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 		}
 		r.call.Trail.NextRound()
 		next := call.Clone()
-		next.State, next.Answers, next.Refused = asked.State, got.Given, got.Refused
+		next.Round, next.Answers, next.Refused = asked.Round, got.Given, got.Refused
 		if got.From != nil {
 			next.Caller = *got.From
 			ctx = mcp.WithCaller(ctx, next.Caller)

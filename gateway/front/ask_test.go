@@ -256,7 +256,7 @@ func exchangeOf(f *Front, user, client, params string) *exchange {
 func TestP9_101_102_H065_State(t *testing.T) {
 	b := newBench(t, Config{})
 	const asked = `{"name":"t","arguments":{"a":1,"b":[2]},"_meta":{"x":1}}`
-	state := exchangeOf(b.front, "u", "c", asked).sealState(&mcp.Ask{State: "the server's", Here: true})
+	state := exchangeOf(b.front, "u", "c", asked).sealState(&mcp.Ask{Round: mcp.NewRound(mcp.FrameParked, "x"), Here: true})
 	expired := func() string {
 		x := exchangeOf(b.front, "u", "c", asked)
 		old, err := json.Marshal(requestState{Method: x.call.Method, Name: "t", Digest: paramsDigest(x.call.Params), Expires: time.Now().Add(-time.Second).Unix()})
@@ -288,14 +288,14 @@ func TestP9_101_102_H065_State(t *testing.T) {
 			x := exchangeOf(b.front, c.user, c.client, c.params)
 			err := x.retry(params{state: mcp.String(c.state)})
 			if c.reason == "" {
-				if err != nil || x.call.State != "the server's" {
-					t.Errorf("state %q, %v", x.call.State, err)
+				if err != nil || x.call.Round.Top() != (mcp.Frame{Kind: mcp.FrameParked, Value: "x"}) {
+					t.Errorf("round %s, %v", x.call.Round, err)
 				}
 				return
 			}
 			e, ok := err.(*mcp.Error)
-			if !ok || e.Code != mcp.CodeInvalidParams || string(e.Data) != `{"reason":"`+c.reason+`"}` || x.call.State != "" {
-				t.Errorf("state %q, %v", x.call.State, err)
+			if !ok || e.Code != mcp.CodeInvalidParams || string(e.Data) != `{"reason":"`+c.reason+`"}` || x.call.Round != nil {
+				t.Errorf("round %s, %v", x.call.Round, err)
 			}
 		})
 	}

@@ -124,7 +124,7 @@ func (x *exchange) run(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err 
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			x.f.guests.giveUp(c.Session, asked.State)
+			x.f.guests.giveUp(c.Session, asked.Round.String())
 			asked.Dropped(x.whyEnded(ctx, err)) // the client does not see the question
 		}
 	}

@@ -136,14 +136,14 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder) {
 func FuzzState(f *testing.F) {
 	front, _ := fuzzFront(f)
 	x := exchangeOf(front, "u", "c", `{"name":"t"}`)
-	good := x.sealState(&mcp.Ask{State: "s"})
+	good := x.sealState(&mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s")})
 	f.Add(good)
 	f.Add("")
 	f.Add(good[:len(good)-1])
 	f.Fuzz(func(t *testing.T, state string) {
 		x := exchangeOf(front, "u", "c", `{"name":"t"}`)
 		err := x.retry(params{state: mcp.String(state)})
-		if (err == nil) != (state == good) || (x.call.State != "") != (state == good) {
+		if (err == nil) != (state == good) || (len(x.call.Round) > 0) != (state == good) {
 			t.Errorf("state %q: %v", state, err)
 		}
 	})

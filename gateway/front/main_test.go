@@ -176,7 +176,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		reply.Ask.Here, reply.Ask.Drop = true, func(reason string) { s.dropped <- reason }
 		return reply, err
 	case "ask-late", "approve-late":
-		if c.State != "" {
+		if len(c.Round) > 0 {
 			return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers")
 		}
 		reply, err := s.ask(c)
@@ -189,7 +189,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case "ask-twice":
 		return askTwice(c)
 	case "patience":
-		return &mcp.Reply{Ask: &mcp.Ask{State: c.State + "+"}}, nil
+		return &mcp.Reply{Ask: &mcp.Ask{Round: c.Round.Push(mcp.FrameServer, "+")}}, nil
 	case "panic":
 		panic("on purpose")
 	case "panic-late":
@@ -220,7 +220,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 func (s *script) ask(c *mcp.Call) (*mcp.Reply, error) {
 	if c.Answers == nil && c.Refused == nil {
 		q := mcp.InputRequest{Key: "q.1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"name?","requestedSchema":{"type":"object"}}`)}
-		state := "st-1"
+		round := mcp.NewRound(mcp.FrameServer, "st-1")
 		switch c.Name {
 		case "ask-url":
 			q.Params = mcp.Raw(`{"mode":"url","message":"go","url":"https://a.example"}`)
@@ -231,16 +231,16 @@ func (s *script) ask(c *mcp.Call) (*mcp.Reply, error) {
 		case "ask-odd":
 			q.Method = "ping"
 		case "ask-keys":
-			state = ""
+			round = nil
 		}
-		return &mcp.Reply{Ask: &mcp.Ask{Requests: []mcp.InputRequest{q}, State: state, Here: c.Name == "ask-wait"}}, nil
+		return &mcp.Reply{Ask: &mcp.Ask{Requests: []mcp.InputRequest{q}, Round: round, Here: c.Name == "ask-wait"}}, nil
 	}
 	refused := "none"
 	if e := c.Refused["q.1"]; e != nil {
 		refused = e.Message
 	}
 	return result(fmt.Sprintf(`{"content":[],"structuredContent":{"answer":%s,"state":%q,"refused":%q}}`,
-		orNull(c.Answers["q.1"]), c.State, refused)), nil
+		orNull(c.Answers["q.1"]), c.Round.Top().Value, refused)), nil
 }
 
 // askTwice asks one question, and then two more.
@@ -249,14 +249,14 @@ func askTwice(c *mcp.Call) (*mcp.Reply, error) {
 		return mcp.InputRequest{Key: key, Method: mcp.MethodElicit, Params: mcp.Object("message", mcp.String(key))}
 	}
 	c.Notify(progress("1")) // the same in each round
-	switch c.State {
+	switch c.Round.Top().Value {
 	case "":
-		return &mcp.Reply{Ask: &mcp.Ask{State: "1", Requests: []mcp.InputRequest{q("a")}}}, nil
+		return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "1"), Requests: []mcp.InputRequest{q("a")}}}, nil
 	case "1":
 		if c.Answers["a"] == nil {
 			return nil, mcp.Errorf(failure.InvalidParams, "no answer to a")
 		}
-		return &mcp.Reply{Ask: &mcp.Ask{State: "2", Requests: []mcp.InputRequest{q("b"), q("c")}}}, nil
+		return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "2"), Requests: []mcp.InputRequest{q("b"), q("c")}}}, nil
 	}
 	return result(fmt.Sprintf(`{"content":[],"structuredContent":{"b":%s,"c":%s}}`, orNull(c.Answers["b"]), orNull(c.Answers["c"]))), nil
 }

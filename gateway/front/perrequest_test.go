@@ -147,8 +147,8 @@ func TestP9_124_EachRetryReachesTheHandler(t *testing.T) {
 		m, _, err := c.Call(t.Context(), "tools/call",
 			fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"q.1":{"action":%q}}}`, state, answer))
 		got := b.script.last("tools/call")
-		if err != nil || got.State != "st-1" || !strings.Contains(string(got.Answers["q.1"]), answer) || !strings.Contains(m.Text, answer) {
-			t.Errorf("%s: the call has %v in %q, the answer is %s, %v", answer, got.Answers, got.State, m.Text, err)
+		if err != nil || got.Round.Top().Value != "st-1" || !strings.Contains(string(got.Answers["q.1"]), answer) || !strings.Contains(m.Text, answer) {
+			t.Errorf("%s: the call has %v in %s, the answer is %s, %v", answer, got.Answers, got.Round, m.Text, err)
 		}
 	}
 }

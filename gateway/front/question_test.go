@@ -25,7 +25,7 @@ func askThis(c *mcp.Call) (*mcp.Reply, error) {
 		refused, _ := json.Marshal(c.Refused)
 		return result(fmt.Sprintf(`{"content":[],"structuredContent":{"answers":%s,"refused":%s}}`, answers, refused)), nil
 	}
-	ask := &mcp.Ask{State: "s", Here: flag("here"), Anew: flag("anew")}
+	ask := &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: flag("here"), Anew: flag("anew")}
 	questions, _ := arguments.Member("questions")
 	questions.Each(func(key string, q mcp.Raw) bool {
 		method, _ := q.Member("method")
@@ -182,8 +182,8 @@ func TestP9_116_CallsThatAreToBeMadeAnew(t *testing.T) {
 		if err != nil || !strings.Contains(m.Text, `"answers":{"q":{"action":"accept"}}`) {
 			t.Errorf("got %s %v", m.Text, err)
 		}
-		if got := b.script.last("tools/call"); got.State != "s" {
-			t.Errorf("the state came back as %q", got.State)
+		if got := b.script.last("tools/call"); got.Round.Top().Value != "s" {
+			t.Errorf("the round came back as %s", got.Round)
 		}
 	})
 }

@@ -18,17 +18,17 @@ const (
 	// stateLife is how long a stateless client may take to answer a question.
 	stateLife = 10 * time.Minute
 	// stateBound distinguishes what is sealed here from anything else.
-	stateBound = "requestState"
+	stateBound = "requestState, with a Round"
 )
 
 // requestState is what is sealed into the requestState of an input_required result. It is
 // bound to its user, client and view (2026-07-28 basic/patterns/mrtr).
 type requestState struct {
-	State   string `json:"state"`
-	Method  string `json:"method"`
-	Name    string `json:"name"`
-	Digest  string `json:"digest"`
-	Expires int64  `json:"expires"` // Unix seconds
+	Round   mcp.Round `json:"round"`
+	Method  string    `json:"method"`
+	Name    string    `json:"name"`
+	Digest  string    `json:"digest"`
+	Expires int64     `json:"expires"` // Unix seconds
 	// Replica is where the call waits for the answer, "" if it does not wait.
 	Replica string `json:"replica,omitempty"`
 }
@@ -61,7 +61,7 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 	if len(ask.Requests) > 0 {
 		result = result.With("inputRequests", requests)
 	}
-	if ask.State != "" || ask.Here { // none is invented if the server gave none
+	if len(ask.Round) > 0 || ask.Here { // none is invented if the server gave none
 		result = result.With("requestState", mcp.String(x.sealState(ask)))
 	} else if len(ask.Requests) == 0 {
 		return nil, mcp.Errorf(failure.UpstreamBadAnswer, "the server asked for input but not for what")
@@ -72,7 +72,7 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 func (x *exchange) sealState(ask *mcp.Ask) string {
 	limit := askLimit(stateLife, ask.Expires)
 	state := requestState{
-		State:   ask.State,
+		Round:   ask.Round,
 		Method:  x.call.Method,
 		Name:    x.call.Name,
 		Digest:  paramsDigest(x.call.Params),
@@ -80,7 +80,7 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 	}
 	if ask.Here {
 		state.Replica = x.f.prefix
-		x.f.guests.waits(x.call.Session, ask.State, limit)
+		x.f.guests.waits(x.call.Session, ask.Round.String(), limit)
 	}
 	plain, _ := json.Marshal(state) // strings and an integer always marshal
 	return x.f.deps.Seal.Seal(plain, x.boundTo()...)
@@ -120,7 +120,7 @@ func (x *exchange) retry(p params) error {
 	case state.Method != x.call.Method || state.Name != x.call.Name || state.Digest != paramsDigest(x.call.Params):
 		return badState("mismatch", "requestState belongs to a request with other params")
 	}
-	x.call.State, x.waitsAt = state.State, state.Replica
+	x.call.Round, x.waitsAt = state.Round, state.Replica
 	return nil
 }
 

@@ -60,14 +60,14 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 	var waited waiting
 	home := cluster.Home{User: p.caller.User(), ID: client}
 	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.deps.Cluster.Exists(p.r.Context(), home)) {
-		p.anywhere = x.call.State == "" && x.call.Answers == nil
+		p.anywhere = len(x.call.Round) == 0 && x.call.Answers == nil
 		_, _, came := cluster.Forwarded(p.r)
 		var leave func()
 		if came && f.Leaving() {
 			leave = func() { f.deps.Leave(x.call.Session) }
 		}
 		ok := false
-		if waited, ok = f.guests.enter(x.call.Session, x.call.State, leave); !ok {
+		if waited, ok = f.guests.enter(x.call.Session, x.call.Round.String(), leave); !ok {
 			cluster.Moved(p.w)
 			return nil
 		}

@@ -292,8 +292,8 @@ func TestP9_109_Patience(t *testing.T) {
 			http.Header{wire.HeaderSession: {record.ID}})
 		defer cancel()
 		<-done
-		if state := s.last("tools/call").State; state != "+++" || time.Since(begun) != 7*emptyWait || !strings.Contains(w.String(), `"error"`) {
-			t.Errorf("after %s and the states %q: %s", time.Since(begun), state, w)
+		if round := s.last("tools/call").Round; len(round) != 3 || time.Since(begun) != 7*emptyWait || !strings.Contains(w.String(), `"error"`) {
+			t.Errorf("after %s and the round %s: %s", time.Since(begun), round, w)
 		}
 		w, cancel, done = serve(f, "POST", call("1", "patience"), modern("tools/call", "patience"))
 		defer cancel()

@@ -15,7 +15,7 @@ var errPushed = errors.New("hooks: nobody waits for it")
 // stopped returns what of a call was stopped, and whether the call has run.
 func (r *run) stopped(to side, kind string) (what string, ran mcp.Executed) {
 	switch {
-	case kind == kindArguments && r.call.State != "": // it began before it asked
+	case kind == kindArguments && len(r.call.Round) > 0: // it began before it asked
 		return "these arguments", mcp.ExecutedUnknown
 	case kind == kindArguments:
 		return "these arguments", mcp.ExecutedNo

@@ -170,7 +170,7 @@ func TestArguments(t *testing.T) {
 // TestMidCall: what is said while a call runs is looked at, too, in both directions.
 func TestMidCall(t *testing.T) {
 	dropped := ""
-	question := &mcp.Ask{Drop: func(reason string) { dropped = reason }, State: "s", Requests: []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"SECRET?","url":"https://a.example/SECRET"}`)}}}
+	question := &mcp.Ask{Drop: func(reason string) { dropped = reason }, Round: mcp.NewRound(mcp.FrameServer, "s"), Requests: []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"SECRET?","url":"https://a.example/SECRET"}`)}}}
 	w := &world{hooks: Config{finds("yes")}}
 	w.serve = func(c *mcp.Call) (*mcp.Reply, error) {
 		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":"SECRET","progress":1,"message":"SECRET"}`)})
@@ -178,7 +178,7 @@ func TestMidCall(t *testing.T) {
 		return &mcp.Reply{Ask: question}, nil
 	}
 	reply, err := w.handle(t, call(mcp.MethodToolsCall, `{}`))
-	if err != nil || string(reply.Ask.Requests[0].Params) != `{"message":"*?","url":"https://a.example/SECRET"}` || reply.Ask.State != "s" {
+	if err != nil || string(reply.Ask.Requests[0].Params) != `{"message":"*?","url":"https://a.example/SECRET"}` || reply.Ask.Round.Top().Value != "s" {
 		t.Errorf("the question is %v, %v", reply, err)
 	}
 	want := []mcp.Event{
@@ -200,7 +200,7 @@ func TestMidCall(t *testing.T) {
 		return nil, mcp.Relayed(-1, "SECRET", mcp.Raw(`{"SECRET":"SECRET"}`))
 	}
 	again := call(mcp.MethodToolsCall, `{}`)
-	again.State = "s2"
+	again.Round = mcp.NewRound(mcp.FrameServer, "s2")
 	again.Answers, again.Refused = map[string]mcp.Raw{"q": mcp.Raw(`{"action":"accept","content":{"a":"SECRET"}}`)}, map[string]*mcp.Error{"r": mcp.Relayed(1, "SECRET", nil)}
 	_, err = w.handle(t, again)
 	wantRefused(t, err, "unknown")

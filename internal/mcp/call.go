@@ -65,10 +65,10 @@ type Call struct {
 	Tasks TaskForm
 	Task  Raw
 	// On a retry, Answers are the answers to Ask.Requests by key, Refused the errors that a
-	// stateful client answered instead, and State is the matching Ask.State.
+	// stateful client answered instead, and Round is the matching Ask.Round.
 	Answers map[string]Raw
 	Refused map[string]*Error
-	State   string
+	Round   Round
 	// Trace is the trace that the call belongs to, nil if none is known or traces are off.
 	Trace *Trace
 	// Trail, if not nil, is told where the time of the call goes, and of its messages.
@@ -144,14 +144,14 @@ type Item struct {
 }
 
 // Ask is a request for input: the client answers the questions, and the same Call is made
-// again with Answers and State. 2026-07-28 calls it an InputRequiredResult
+// again with Answers and Round. 2026-07-28 calls it an InputRequiredResult
 // (basic/patterns/mrtr).
 type Ask struct {
 	// Requests are in the order of the server. They are empty if the server only wants the
 	// call to be made again.
 	Requests []InputRequest
-	// State is opaque and returns with the answers; "" if there is none.
-	State string
+	// Round returns with the answers.
+	Round Round
 	// Here says that only this replica can take the answers.
 	Here bool
 	// Drop, if set, frees what waits for the answers, which will not come, and tells its server

@@ -178,6 +178,12 @@ func ErrDisabled(upstream string) *Error {
 		"Upstream %s is disabled by the gateway's operator, who has to enable it before it can be used", upstream)
 }
 
+// ErrRound is the error for a call whose Round does not wait for answers any more.
+func ErrRound() *Error {
+	return Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call from the beginning").
+		WithData(Object("reason", String("expired")))
+}
+
 // ErrUnknown is the error for a name that does not exist, and for one that the caller may not
 // use: clients must not be able to tell the two apart.
 func ErrUnknown(method, name string) *Error {

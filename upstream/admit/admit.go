@@ -93,7 +93,7 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 			}
 			return reply, err
 		}
-		user, begins := User(&c.Caller), c.State == "" && c.Method != mcp.MethodDiscover
+		user, begins := User(&c.Caller), len(c.Round) == 0 && c.Method != mcp.MethodDiscover
 		if begins {
 			if wait := a.retries.left(user, time.Now()); wait > 0 {
 				return nil, a.Limited(wait)

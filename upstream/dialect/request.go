@@ -75,9 +75,9 @@ func (o *Request) Encode() []byte {
 		out.name("inputResponses")
 		out.dst = appendAnswers(out.dst, c.Answers)
 	}
-	if state := ParseState(c.State); o.Answers && state.Kind == ServerState && state.Value != "" {
+	if state, _, ok := c.Round.Pop(mcp.FrameServer); ok && o.Answers {
 		out.name("requestState")
-		out.dst = mcp.AppendString(out.dst, state.Value)
+		out.dst = mcp.AppendString(out.dst, state)
 	}
 	if !hasMeta && (o.Meta != "" || c.Trace.Spanned()) {
 		out.name("_meta")

@@ -52,7 +52,7 @@ func FuzzRequest(f *testing.F) {
 		call := &mcp.Call{Method: mcp.MethodToolsCall, Name: name, Params: m.Params}
 		out := Request{ID: 7, Call: call, Rev: wire.NewestStateful()}
 		if stateless {
-			out.Rev, out.Answers, out.Meta, call.State = wire.Stateless(), true, `"a":1`, "s"
+			out.Rev, out.Answers, out.Meta, call.Round = wire.Stateless(), true, `"a":1`, mcp.NewRound(mcp.FrameServer, "s")
 		}
 		body := out.Encode()
 		if !json.Valid(body) {

@@ -173,6 +173,6 @@ func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 func inner(c *mcp.Call, method, name string, params mcp.Raw) *mcp.Call {
 	inner := c.Clone()
 	inner.Method, inner.Name, inner.Params = method, name, params
-	inner.Task, inner.State, inner.Answers, inner.Refused, inner.ParamHeaders = nil, "", nil, nil, nil
+	inner.Task, inner.Round, inner.Answers, inner.Refused, inner.ParamHeaders = nil, nil, nil, nil, nil
 	return inner
 }

@@ -61,7 +61,7 @@ type exchange struct {
 // call makes a call, after the question for roots if one has to come first. It releases the
 // session, unless the call is parked.
 func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if c.State != "" {
+	if len(c.Round) > 0 {
 		s.roots.give(c)
 	} else if reply := s.roots.before(c); reply != nil {
 		s.release()

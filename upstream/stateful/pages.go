@@ -43,7 +43,7 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 		})
 		return len(ids) < maxQuestions
 	})
-	ask.State = dialect.State{Kind: dialect.AnewState, Value: strings.Join(ids, ",")}.String()
+	ask.Round = mcp.NewRound(mcp.FramePages, strings.Join(ids, ","))
 	asks := x.s.declared.URL && c.Session != "" // the gateway itself opens no page
 	switch {
 	case mcp.CanAsk(c.Method) && refused != nil:
@@ -62,12 +62,12 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	return dialect.Unasked(env.Upstream, c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", env.Upstream)
 }
 
-// Anew prepares a call with an AnewState to be made anew. If fresh is nil, the reply or the
+// Anew prepares a call with a FramePages to be made from the beginning. If fresh is nil, the reply or the
 // error is the answer: the user declined.
 func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
 	timer := time.NewTimer(pageWait)
 	defer timer.Stop()
-	for id := range strings.SplitSeq(dialect.ParseState(c.State).Value, ",") {
+	for id := range strings.SplitSeq(c.Round.Top().Value, ",") {
 		if c.Refused[id] != nil || c.Answers[id] != nil && c.Answers[id].At("action").Text() != "accept" {
 			reply, err = dialect.Unasked(d.env.Upstream, c, "The user did not open the page that upstream %s needs for this call", d.env.Upstream)
 			return nil, reply, err
@@ -87,7 +87,7 @@ func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply
 		}
 	}
 	fresh = c.Clone()
-	fresh.State, fresh.Answers, fresh.Refused = "", nil, nil
+	fresh.Round, fresh.Answers, fresh.Refused = nil, nil, nil
 	return fresh, nil, nil
 }
 

@@ -134,18 +134,23 @@ func (x *exchange) park() (*mcp.Reply, error) {
 		return nil, mcp.UpstreamError(failure.UpstreamBusy, x.s.env.Upstream, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", x.s.env.Upstream)
 	}
-	state := dialect.State{Kind: dialect.ParkedState, Value: handle}.String()
 	drop := func(reason string) {
 		if d.parks.Remove(handle, x) {
 			x.release(reason)
 		}
 	}
-	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: state, Here: true, Expires: expires, Drop: drop}}, nil
+	return &mcp.Reply{Ask: &mcp.Ask{
+		Requests: requests, Round: mcp.NewRound(mcp.FrameParked, handle), Here: true, Expires: expires, Drop: drop,
+	}}, nil
 }
 
 // takeParked takes the parked call that a retry belongs to, if session and user match.
 func (d *Dialect) takeParked(c *mcp.Call) (*exchange, bool) {
-	return d.parks.Take(dialect.ParseState(c.State).Value, func(x *exchange) bool {
+	handle, _, ok := c.Round.Pop(mcp.FrameParked)
+	if !ok { // it began when the server spoke another revision
+		return nil, false
+	}
+	return d.parks.Take(handle, func(x *exchange) bool {
 		was := x.call
 		if was.Session != c.Session || was.Caller.User() != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
 			return false
@@ -155,18 +160,18 @@ func (d *Dialect) takeParked(c *mcp.Call) (*exchange, bool) {
 	})
 }
 
-// Waits reports whether a call is parked here for the retry with this state.
-func (d *Dialect) Waits(state dialect.State) bool {
-	_, ok := d.parks.Find(state.Value)
-	return ok && state.Kind == dialect.ParkedState
+// Waits reports whether a call is parked here for the retry with this Round.
+func (d *Dialect) Waits(round mcp.Round) bool {
+	handle, _, parked := round.Pop(mcp.FrameParked)
+	_, ok := d.parks.Find(handle)
+	return ok && parked
 }
 
 // retry resumes a parked call: it sends the answers and waits for what comes next.
 func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x, ok := d.takeParked(c)
 	if !ok {
-		return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call anew").
-			WithData(mcp.Object("reason", mcp.String("expired")))
+		return nil, mcp.ErrRound()
 	}
 	c.Reached()
 	x.life.Resume(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
@@ -197,7 +202,7 @@ func (x *exchange) pass(answers [][]byte) error {
 		case errors.Is(err, transport.ErrSessionGone):
 			x.s.lose()
 			return mcp.UpstreamError(failure.UpstreamSessionLost, name, mcp.ExecutedUnknown,
-				"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
+				"Upstream %s lost the session while the call waited for an answer; make the call from the beginning", name)
 		case err != nil: // the call itself was sent, whatever became of the answer
 			return fmt.Errorf("%w: the answer of the user was not taken: %v", transport.ErrBroken, err)
 		}

@@ -112,7 +112,7 @@ func (r *roots) before(c *mcp.Call) *mcp.Reply {
 	r.holdFor(limit + askGrace)
 	return &mcp.Reply{Ask: &mcp.Ask{
 		Requests: []mcp.InputRequest{{Key: rootsKey, Method: mcp.MethodRootsList}},
-		State:    dialect.State{Kind: dialect.RootsState}.String(), Expires: time.Now().Add(limit),
+		Round:    mcp.NewRound(mcp.FrameRoots, ""), Expires: time.Now().Add(limit),
 	}}
 }
 

@@ -92,7 +92,7 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 	case mcp.MethodListen:
 		return d.listen(ctx, e, c)
 	}
-	if c.State != "" && dialect.ParseState(c.State).Kind != dialect.RootsState {
+	if len(c.Round) > 0 && c.Round.Top().Kind != mcp.FrameRoots {
 		return d.retry(ctx, c)
 	}
 	for lost := 1; ; lost++ {

@@ -80,8 +80,10 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 		return nil, err
 	}
 	state, hasState := result.Member("requestState")
-	ask.State = dialect.State{Kind: dialect.ServerState, Value: state.Text()}.String()
-	if !hasRequests && !hasState {
+	switch {
+	case hasState:
+		ask.Round = mcp.NewRound(mcp.FrameServer, state.Text())
+	case !hasRequests:
 		return nil, transport.Garbage("an input_required result without inputRequests and requestState")
 	}
 	return &mcp.Reply{Ask: ask}, nil

@@ -52,9 +52,9 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		return d.listen(ctx, l.Conn, e.Rev, c)
 	}
 	reply, err := d.call(ctx, l.Conn, e, c)
-	if err == nil && reply.Ask != nil && dialect.ParseState(reply.Ask.State).Kind == dialect.TaskState {
+	if err == nil && reply.Ask != nil && reply.Ask.Round.Top().Kind == mcp.FrameTask {
 		task := c.Clone()
-		task.State = reply.Ask.State
+		task.Round = reply.Ask.Round
 		reply.Ask.Drop = func(string) { d.env.Spawn(func() { d.cancelTask(e, task) }) } // no revision has a reason here
 	}
 	return reply, err
@@ -62,16 +62,20 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 
 // call makes a call on a connection.
 func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
-	rev, state := e.Rev, dialect.ParseState(c.State)
+	rev, waits := e.Rev, c.Round.Top().Kind
 	if mcp.IsTaskMethod(c.Method) && c.Tasks != mcp.ExtensionTasks {
 		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
 	}
-	if len(c.Refused) > 0 && state.Kind != dialect.TaskState {
+	if len(c.Refused) > 0 && waits != mcp.FrameTask {
 		// This dialect cannot tell a server that the client refused to answer.
 		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", d.env.Upstream)
 	}
-	if state.Kind == dialect.TaskState {
+	switch waits {
+	case "", mcp.FrameServer:
+	case mcp.FrameTask:
 		return d.waiting(conn, rev, c).resume(ctx)
+	default: // it began when the server spoke another revision
+		return nil, mcp.ErrRound()
 	}
 	declared := dialect.Declare(c.Caps, rev)
 	if c.Session == "" && !mcp.CanAsk(c.Method) {

@@ -70,7 +70,7 @@ func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire
 }
 
 // taskWait is a call that waits for its task. Between two rounds of questions nothing of it
-// is stored here: everything is in the state.
+// is stored here: everything is in the Round.
 type taskWait struct {
 	d        *Dialect
 	conn     transport.Conn
@@ -84,17 +84,17 @@ type taskWait struct {
 	progress int64
 }
 
-// state encodes the task's id and the answered keys in JSON.
-func (w *taskWait) state() string {
+// round encodes the task's id and the answered keys in JSON.
+func (w *taskWait) round() mcp.Round {
 	ids, _ := json.Marshal(append([]string{w.id}, w.answered...)) // strings always have a form in JSON
-	return dialect.State{Kind: dialect.TaskState, Value: string(ids)}.String()
+	return mcp.NewRound(mcp.FrameTask, string(ids))
 }
 
-// waiting returns the wait that the state of a call describes.
+// waiting returns the wait that the Round of a call describes.
 func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) *taskWait {
 	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: dialect.Declare(c.Caps, rev).WithTasks()}
 	var ids []string
-	_ = json.Unmarshal([]byte(dialect.ParseState(c.State).Value), &ids) // it is what state has made
+	_ = json.Unmarshal([]byte(c.Round.Top().Value), &ids) // it is what round has made
 	if len(ids) > 0 {
 		w.id, w.answered = ids[0], ids[1:]
 	}
@@ -193,7 +193,7 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 		w.cancel()
 		return nil, w.d.env.Admit.AskedTooMuch()
 	}
-	ask.State = w.state()
+	ask.Round = w.round()
 	return reply, nil
 }
 
@@ -243,7 +243,7 @@ func (w *taskWait) sayCancel() {
 	}
 }
 
-// cancelTask cancels the task in the state of a call, for whose questions there will be no answer.
+// cancelTask cancels the task in the Round of a call, for whose questions there will be no answer.
 func (d *Dialect) cancelTask(e *dialect.Era, c *mcp.Call) {
 	ctx, stop := d.env.Goodbye()
 	defer stop()

@@ -205,7 +205,7 @@ func (s *stage) of(tool string) (uri string, described bool) {
 // again checks whether a call was refused because its description was not read in its
 // session. If so, it reads that and makes the call once more: it has not run.
 func (s *stage) again(ctx context.Context, c *mcp.Call, uri string, reply *mcp.Reply, err error) (*mcp.Reply, error) {
-	if c.State != "" || c.Answers != nil || c.Refused != nil || !wantsDescription(reply, err) {
+	if len(c.Round) > 0 || c.Answers != nil || c.Refused != nil || !wantsDescription(reply, err) {
 		return reply, err
 	}
 	if _, unread := s.read(ctx, c, selection(uri, []string{c.Name})); unread != nil {

@@ -291,7 +291,7 @@ func testAsk(t *testing.T, b *bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply.Ask == nil || len(reply.Ask.Requests) != 1 || reply.Ask.State == "" {
+	if reply.Ask == nil || len(reply.Ask.Requests) != 1 || len(reply.Ask.Round) == 0 {
 		t.Fatalf("reply %+v, want a question", reply)
 	}
 	q := reply.Ask.Requests[0]
@@ -302,7 +302,7 @@ func testAsk(t *testing.T, b *bench) {
 		t.Errorf("here %v", reply.Ask.Here)
 	}
 	again := c.Clone()
-	again.State = reply.Ask.State
+	again.Round = reply.Ask.Round
 	again.Answers = map[string]mcp.Raw{q.Key: mcp.Raw(`{"action":"accept","content":{"colour":"blue"}}`)}
 	if got := b.text(t, again); got != "accept blue" {
 		t.Errorf("got %q", got)

@@ -31,10 +31,10 @@ func (s stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 }
 
 // goesOn reports whether the call is a later round of a call that was passed on. Clients
-// without sessions prove that with a state sealed for them; for other clients the front end
+// without sessions prove that with a requestState sealed for them; for other clients the front end
 // itself comes back.
 func goesOn(c *mcp.Call) bool {
-	return c.State != "" || c.Refused != nil || c.Answers != nil && !c.Ephemeral
+	return len(c.Round) > 0 || c.Refused != nil || c.Answers != nil && !c.Ephemeral
 }
 
 // check returns the refusal of a call whose tool is not described yet, nil for a call that

@@ -351,8 +351,8 @@ func TestRoundsAreNotCheckedAgain(t *testing.T) {
 		passes bool
 	}{
 		{"no round", func(*mcp.Call) {}, false},
-		{"a state", func(c *mcp.Call) { c.State = "s" }, true},
-		{"a state of a client without sessions", func(c *mcp.Call) { c.State, c.Ephemeral = "s", true }, true},
+		{"a state", func(c *mcp.Call) { c.Round = mcp.NewRound(mcp.FrameServer, "s") }, true},
+		{"a state of a client without sessions", func(c *mcp.Call) { c.Round, c.Ephemeral = mcp.NewRound(mcp.FrameServer, "s"), true }, true},
 		{"answers of a session", func(c *mcp.Call) { c.Answers = map[string]mcp.Raw{} }, true},
 		{"let go", func(c *mcp.Call) { c.Refused = map[string]*mcp.Error{} }, true},
 		{"answers that nobody asked for", func(c *mcp.Call) { c.Answers, c.Ephemeral = map[string]mcp.Raw{}, true }, false},
