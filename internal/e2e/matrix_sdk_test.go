@@ -206,8 +206,12 @@ func tryLogs(t *testing.T, p *pair) {
 		} else if err := p.sdk.SetLoggingLevel(deadline(t), &sdk.SetLoggingLevelParams{Level: level}); err != nil {
 			t.Fatal(err)
 		}
+		params.SetProgressToken("logs")
 		if result, err := p.sdk.CallTool(deadline(t), params); err != nil || result.IsError {
 			t.Fatal(result, err)
+		}
+		for range 2 { // then the messages before it were heard, too
+			receive(t, "progress", p.sdk.progress)
 		}
 	}
 	if p.nameless() {
