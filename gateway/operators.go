@@ -60,9 +60,12 @@ func newAPI(g *Gateway) *admin.API {
 		Series:  g.series,
 		Self:    g.services.cluster.Self(),
 		Trails:  g.services.trails,
-		Record:  func(r *record.Record) { g.journal.Put(r) },
-		Origin:  originOf,
-		Log:     g.log,
+		CallAt: func(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
+			return callAt(ctx, g, replica, id, roles)
+		},
+		Record: func(r *record.Record) { g.journal.Put(r) },
+		Origin: originOf,
+		Log:    g.log,
 
 		Upstreams:  desk.Upstreams,
 		Server:     desk.Server,

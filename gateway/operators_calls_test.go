@@ -195,8 +195,8 @@ func TestQuestionIsShown(t *testing.T) {
 	for _, s := range call.Steps {
 		rounds[s.Step] = max(rounds[s.Step], s.Round)
 	}
-	if len(call.Rounds) != 1 || rounds["policy"] != 2 || rounds["user"] != 1 || rounds["server"] != 2 {
-		t.Errorf("%d rounds, steps %+v", len(call.Rounds), call.Steps)
+	if rounds["policy"] != 2 || rounds["user"] != 1 || rounds["server"] != 2 {
+		t.Errorf("steps %+v", call.Steps)
 	}
 
 	// A stateless client answers in a call of its own.

@@ -7,9 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
@@ -216,7 +219,28 @@ func asked(g *Gateway) http.Handler {
 	mux.HandleFunc("DELETE "+sessions.Path+"/{session}", func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
 	mux.HandleFunc("POST "+useraccounts.Path, func(w http.ResponseWriter, r *http.Request) { accountsOf(g).Told(w, r) })
 	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { deskOf(g).Asked(w, r) })
+	mux.HandleFunc("GET "+admin.CallPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
+		if g.recent == nil {
+			http.NotFound(w, r)
+			return
+		}
+		newAPI(g).AnswerCall(w, r)
+	})
 	return mux
+}
+
+// callAt asks the replica that ran a call what it has of it.
+func callAt(ctx context.Context, g *Gateway, replica, id string, roles []string) ([]byte, error) {
+	path := admin.CallPath + url.PathEscape(id) + "?" + url.Values{"role": roles}.Encode()
+	switch a := g.services.cluster.AskOne(ctx, replica, http.MethodGet, path); {
+	case a.Err != nil:
+		g.log.Debug("a replica does not answer an operator", "replica", replica, "error", a.Err)
+		return nil, fmt.Errorf("replica %s, which alone has its steps and messages, is away", replica)
+	case a.Status != http.StatusOK:
+		return nil, fmt.Errorf("replica %s, which ran it, has nothing of it any more", replica)
+	default:
+		return a.Body, nil
+	}
 }
 
 // replicas returns the other replicas.

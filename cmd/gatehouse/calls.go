@@ -226,15 +226,11 @@ func showWhy(ctx context.Context, cmd *cobra.Command, o *operator, id string) er
 		return cmp.Or(err, failed)
 	}
 	noteMissing(cmd.ErrOrStderr(), call.Partial)
-	var texts [][]byte
-	for _, one := range call.Rounds {
-		texts = append(texts, one)
+	records, err := decode(call.Record)
+	if err != nil {
+		return err
 	}
-	rounds, err := decode(texts...)
-	if err != nil || len(rounds) == 0 {
-		return cmp.Or(err, fmt.Errorf("the gateway knows nothing of %s", id))
-	}
-	now, last := time.Now(), &rounds[len(rounds)-1]
+	now, last := time.Now(), &records[0]
 	result, colour := resultOf(last)
 	t := newTable(w, "call "+call.ID)
 	t.widths = make([]int, 2)
@@ -251,10 +247,6 @@ func showWhy(ctx context.Context, cmd *cobra.Command, o *operator, id string) er
 	}
 	if last.Arguments != nil {
 		t.add(cell{"arguments", dim}, cell{string(last.Arguments), plain})
-	}
-	for i := range rounds[:len(rounds)-1] {
-		word, colour := resultOf(&rounds[i])
-		t.add(cell{fmt.Sprintf("round %d", i+1), dim}, cell{word + " at " + rounds[i].Time.Local().Format("15:04:05.000"), colour})
 	}
 	if last.Error != "" {
 		t.add(cell{"more", dim}, cell{"docs/errors.md#" + strings.ToLower(last.Error), plain})

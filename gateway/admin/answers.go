@@ -41,15 +41,15 @@ type Decision struct {
 // Call is the answer of /calls/{id}.
 type Call struct {
 	ID string `json:"id"`
-	// Rounds are the records of the call, oldest first: see Decision.
-	Rounds []mcp.Raw `json:"rounds"`
-	// Layers are what each part of the gateway said of the last round, from the outside in.
+	// Record is that of the call: see Decision.
+	Record mcp.Raw `json:"record"`
+	// Layers are what each part of the gateway said of it, from the outside in.
 	Layers []Layer `json:"layers"`
 	// Now is what policy would decide now; nil if that cannot be told.
 	Now *Answer `json:"now,omitempty"`
-	// Steps are where its time went, and Messages what was said at both edges, as far as this
-	// replica has kept it; NoTrail is why it has not. Values says that the messages have the values
-	// that people, clients and servers chose, Missed how many messages were too many to keep.
+	// Steps are where its time went, and Messages what was said at both edges, as far as the replica
+	// that ran it has them; NoTrail is why there are none. Values says that the messages have the
+	// values that people, clients and servers chose, Missed how many messages had no room.
 	Steps    []Step    `json:"steps"`
 	Messages []Message `json:"messages"`
 	Values   bool      `json:"values"`

@@ -19,8 +19,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
-// Path is where the API begins.
-const Path = "/api/"
+// Path is where the API begins, CallPath where replicas ask each other about one call, too.
+const (
+	Path     = "/api/"
+	CallPath = Path + "v1/calls/"
+)
 
 // Errors of EndSession and Reload.
 var (
@@ -44,6 +47,9 @@ type Deps struct {
 	Self string
 	// Trails have the steps and messages of the last calls.
 	Trails *trail.Trails
+	// CallAt returns what another replica answers an operator with these roles about a call. The
+	// error says why it does not.
+	CallAt func(ctx context.Context, replica, id string, roles []string) ([]byte, error)
 	// Record takes records of what operators do.
 	Record func(*record.Record)
 	// Origin returns where a request comes from; nil if nobody wants to know.
@@ -121,7 +127,7 @@ type route struct {
 var routes = []route{
 	{"GET /api/v1/decisions", RoleViewer, (*API).decisions},
 	{"GET /api/v1/decisions/live", RoleViewer, (*API).live},
-	{"GET /api/v1/calls/{id}", RoleViewer, (*API).call},
+	{"GET " + CallPath + "{id}", RoleViewer, (*API).call},
 	{"GET /api/v1/upstreams", RoleViewer, func(a *API, x *exchange) error { return x.answer(upstreams{some(a.deps.Upstreams())}) }},
 	{"GET /api/v1/upstreams/{name}", RoleViewer, oneServer},
 	{"POST /api/v1/upstreams/{name}/probe", RoleOperator, act(Probe, "upstream probed")},

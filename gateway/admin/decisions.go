@@ -179,38 +179,50 @@ func (a *API) call(x *exchange) error {
 		}
 		return refusal(http.StatusNotFound, failure.AdminNotFound, message)
 	}
-	slices.Reverse(found.Items)
-	answer := Call{ID: id, Rounds: x.shown(found.Items), Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
-	rounds := make([]Decision, len(found.Items))
-	for i, item := range found.Items {
-		if err := json.Unmarshal(item.JSON(x.seesArguments()), &rounds[i]); err != nil {
-			return err
-		}
-	}
-	last := &rounds[len(rounds)-1]
-	answer.Layers = layers(last)
-	answer.Now = a.now(x, last)
+	item := found.Items[0]
 	walked, ok := a.deps.Trails.Find(id)
+	unknown := forgotten
+	if !ok && item.Replica != a.deps.Self {
+		text, err := a.deps.CallAt(x.r.Context(), item.Replica, id, x.who.Roles)
+		if err == nil {
+			return x.write(http.StatusOK, text)
+		}
+		unknown = err.Error()
+	}
+	answer := Call{ID: id, Record: item.JSON(x.seesArguments()), Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
+	var d Decision
+	if err := json.Unmarshal(answer.Record, &d); err != nil {
+		return err
+	}
+	answer.Layers = layers(&d)
+	answer.Now = a.now(x, &d)
 	if ok {
-		answer.tell(walked, rounds, x.seesArguments())
+		answer.tell(walked, &d, x.seesArguments())
 	} else {
-		answer.NoTrail = noTrail
+		answer.NoTrail = unknown
 	}
 	var arguments mcp.Raw
 	if answer.Values {
 		arguments = sentArguments(walked)
 	}
-	answer.Curl, answer.Arguments = curl(a.deps.State(), last, arguments), arguments != nil
-	answer.Similar = some(x.shown(a.similar(x, last)))
+	answer.Curl, answer.Arguments = curl(a.deps.State(), &d, arguments), arguments != nil
+	answer.Similar = some(x.shown(a.similar(x, &d)))
 	return x.answer(answer)
 }
 
-const (
-	// mostSimilar bounds how many similar calls are shown.
-	mostSimilar = 10
-	// mostRounds is how many rounds a call has at most.
-	mostRounds = 100
-)
+// AnswerCall answers another replica with what an operator there, who has some roles, may see of a call.
+func (a *API) AnswerCall(w http.ResponseWriter, r *http.Request) {
+	var who Operator
+	for _, role := range r.URL.Query()["role"] {
+		if slices.Contains(Roles, role) {
+			who.Roles = append(who.Roles, role)
+		}
+	}
+	a.As(who).ServeHTTP(w, r)
+}
+
+// mostSimilar bounds how many similar calls are shown.
+const mostSimilar = 10
 
 // similar finds the last other calls of what a call used.
 func (a *API) similar(x *exchange, d *Decision) (others []*recent.Item) {
@@ -219,7 +231,7 @@ func (a *API) similar(x *exchange, d *Decision) (others []*recent.Item) {
 		return nil
 	}
 	found := a.deps.Recent.Find(x.r.Context(), recent.Query{
-		Filter: record.Filter{Kinds: []string{record.KindCall}, Upstream: d.Upstream, Name: name}, Limit: mostSimilar + mostRounds,
+		Filter: record.Filter{Kinds: []string{record.KindCall}, Upstream: d.Upstream, Name: name}, Limit: mostSimilar + 1,
 	})
 	for _, item := range found.Items {
 		if item.Entry().ID != d.ID && len(others) < mostSimilar {

@@ -7,15 +7,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
-// noTrail says why there are neither steps nor messages.
-const noTrail = "steps and messages are kept by the replica that ran the call, of its last 500 calls, until it restarts"
+// forgotten says why there are neither steps nor messages of a call.
+const forgotten = "other calls have taken the room of its steps and messages; those of failed and slow calls stay longest"
 
 // Step is what one part of the gateway did for a call.
 type Step struct {
 	// Step is the part, Of which hook or server.
 	Step string `json:"step"`
 	Of   string `json:"of,omitempty"`
-	// Round is that of Rounds, counted from 1.
+	// Round is that of its questions, counted from 1.
 	Round int `json:"round"`
 	// Start is when it began after the request had arrived, in milliseconds, as is Duration.
 	Start    float64 `json:"start_ms"`
@@ -49,17 +49,14 @@ type Header struct {
 }
 
 // tell adds the trail of the call to an answer.
-func (c *Call) tell(v trail.View, rounds []Decision, full bool) {
+func (c *Call) tell(v trail.View, d *Decision, full bool) {
 	for _, s := range v.Steps {
-		if s.Name == "policy" && s.Result == "" && s.Round <= len(rounds) {
-			s.Result = rounds[s.Round-1].Decision
+		if s.Name == "policy" && s.Result == "" {
+			s.Result = d.Decision
 		}
 		c.Steps = append(c.Steps, Step{s.Name, s.Of, s.Round, millis(s.Start), millis(s.Took), s.Result, s.Open})
 	}
-	var known []string // names that viewers see anyway
-	for _, r := range rounds {
-		known = append(known, r.Name, r.Original)
-	}
+	known := []string{d.Name, d.Original} // viewers see these anyway
 	c.Values = full && v.Mode == trail.ModeFull
 	for _, m := range v.Messages {
 		said := Message{

@@ -2,7 +2,6 @@ package console
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strconv"
 	"time"
@@ -16,8 +15,8 @@ var callPage = page{path: "/calls/{id}", title: "Call", look: "call", role: admi
 
 type callData struct {
 	admin.Call
-	Last    admin.Decision // its last round
-	Rounds  []admin.Decision
+	Record  admin.Decision
+	Rounds  int // of its steps
 	Similar []admin.Decision
 	More    string // the URL of more similar ones
 	Steps   []stepRow
@@ -48,26 +47,23 @@ func showCall(v *visit) (any, error) {
 	if err := v.get("/calls/"+url.PathEscape(v.r.PathValue("id")), nil, &d.Call); err != nil {
 		return nil, err
 	}
-	for _, list := range []struct {
-		from []json.RawMessage
-		to   *[]admin.Decision
-	}{{raws(d.Call.Rounds), &d.Rounds}, {raws(d.Call.Similar), &d.Similar}} {
-		for _, text := range list.from {
-			var one admin.Decision
-			if err := json.Unmarshal(text, &one); err != nil {
-				return nil, err
-			}
-			*list.to = append(*list.to, one)
+	if err := json.Unmarshal(d.Call.Record, &d.Record); err != nil {
+		return nil, err
+	}
+	for _, text := range d.Call.Similar {
+		var one admin.Decision
+		if err := json.Unmarshal(text, &one); err != nil {
+			return nil, err
 		}
+		d.Similar = append(d.Similar, one)
 	}
-	if len(d.Rounds) == 0 {
-		return nil, fmt.Errorf("call %s has no rounds", d.ID)
-	}
-	d.Last = d.Rounds[len(d.Rounds)-1]
-	d.More = query(Root+"/calls", "upstream", d.Last.Upstream, "name", d.Last.Name)
+	d.More = query(Root+"/calls", "upstream", d.Record.Upstream, "name", d.Record.Name)
 	d.Steps, d.Total = stepRows(d.Call.Steps)
-	client := edge{Title: "Between client and gateway", Other: "client", Speaks: d.Last.Revision}
-	server := edge{Title: "Between gateway and server", Other: "server", Speaks: d.Last.UpstreamRevision}
+	for _, s := range d.Steps {
+		d.Rounds = max(d.Rounds, s.Round)
+	}
+	client := edge{Title: "Between client and gateway", Other: "client", Speaks: d.Record.Revision}
+	server := edge{Title: "Between gateway and server", Other: "server", Speaks: d.Record.UpstreamRevision}
 	for _, m := range d.Messages {
 		if m.Edge == server.Other {
 			server.Messages = append(server.Messages, m)

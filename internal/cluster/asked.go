@@ -31,12 +31,10 @@ func (c *Cluster) Ask(ctx context.Context, method, path string) []Answer {
 	if c.members == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.members.times.patience)
-	defer cancel()
 	var mu sync.Mutex
 	var all []Answer
 	c.members.eachPeer(func(p *peer) {
-		answer := p.askFor(ctx, method, askedPath+path)
+		answer := p.askFor(ctx, method, path)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, answer)
@@ -45,10 +43,29 @@ func (c *Cluster) Ask(ctx context.Context, method, path string) []Answer {
 	return all
 }
 
+// AskOne is Ask for one replica.
+func (c *Cluster) AskOne(ctx context.Context, replica, method, path string) Answer {
+	if c.members == nil {
+		return Answer{Replica: replica, Err: errEnded}
+	}
+	p := c.members.peer(replica)
+	if p == nil { // it may have just started
+		looking, cancel := context.WithTimeout(ctx, c.members.times.greet)
+		defer cancel()
+		c.members.lookAgain(looking)
+		if p = c.members.peer(replica); p == nil {
+			return Answer{Replica: replica, Err: errEnded}
+		}
+	}
+	return p.askFor(ctx, method, path)
+}
+
 // askFor makes one request of Ask.
 func (p *peer) askFor(ctx context.Context, method, path string) (a Answer) {
 	a.Replica = p.name
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.name+path, nil)
+	ctx, cancel := context.WithTimeout(ctx, p.times.patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.name+askedPath+path, nil)
 	if err != nil {
 		a.Err = fmt.Errorf("cluster: %w", err)
 		return a

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
@@ -13,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -113,5 +115,80 @@ func TestReplicasOperators(t *testing.T) {
 	stops[1]()
 	if owners, missing := list(0); len(owners) != 1 || len(missing) > 0 {
 		t.Errorf("after the stop of a replica, the owners are %v, missing %v", owners, missing)
+	}
+}
+
+// TestReplicasTrail: whichever replica an operator asks, a call has its steps and messages, with the
+// values that the operator's role may see. The replica that ran it is missed in a sentence.
+func TestReplicasTrail(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	server := scripted(t, statefulServer)
+	server.Tools("work")
+	server.Tool("work", func(c *mcptest.Call) { c.Text("done") })
+	const canary, auditor = "C4N4RY", "0123456789abcdef0123456789abcdef"
+	cfg := gateway.Config{
+		Sessions: session.Config{Store: session.StoreRedis, Key: "0123456789abcdef0123456789abcdef"},
+		Replicas: cluster.Config{Listen: "127.0.0.1:0"},
+		Admin: config.Admin{Listen: "127.0.0.1:0", API: admin.Config{
+			Loopback: admin.RoleViewer, Messages: "full",
+			Tokens: []admin.Token{{Name: "amy", Role: admin.RoleAuditor, Secret: auditor}},
+		}},
+		Upstreams: []upstream.Config{{Name: "up", URL: server.URL}},
+	}
+	cfg.Sessions.Redis.URL = mcp.Secret(redis.URL())
+	var replicas []*gateway.Gateway
+	var stop func()
+	for range 2 {
+		g, end, err := run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(end)
+		replicas, stop = append(replicas, g), end
+	}
+	ask := func(path, token string, answer any) bool {
+		url := "http://" + replicas[0].AdminAddr().String() + "/api/v1" + path
+		req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := ownClient(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK && json.NewDecoder(resp.Body).Decode(answer) == nil
+	}
+	m, _, err := raw(t, replicas[1].URL(), statefulClient).Call(deadline(t), "tools/call", `{"name":"up__work","arguments":{"who":"`+canary+`"}}`)
+	if err != nil || m.Error != nil {
+		t.Fatal(m.Text, err)
+	}
+	var id string
+	eventually(t, "the other replica knows the call", func() bool {
+		var page struct{ Decisions []admin.Decision }
+		if ask("/decisions?kind=call&name=work", "", &page) && len(page.Decisions) == 1 {
+			id = page.Decisions[0].ID
+		}
+		return id != ""
+	})
+	for token, values := range map[string]bool{"": false, auditor: true} {
+		var call admin.Call
+		if !ask("/calls/"+id, token, &call) || len(call.Steps) == 0 || len(call.Messages) != 4 || call.NoTrail != "" || call.Values != values || call.Arguments != values {
+			t.Fatalf("auditor %v: %+v", values, call)
+		}
+		for _, m := range call.Messages[:2] {
+			if strings.Contains(m.Text, canary) != values {
+				t.Errorf("auditor %v: %s", values, m.Text)
+			}
+		}
+	}
+	stop()
+	var call admin.Call
+	if !ask("/calls/"+id, auditor, &call) || len(call.Steps) > 0 || !strings.HasSuffix(call.NoTrail, "is away") || !call.Record.IsObject() {
+		t.Errorf("without the replica that ran it: %+v", call)
 	}
 }
