@@ -203,7 +203,8 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		return err
 	}
 	if cfg.Admin.Operated() {
-		g.services.servers, g.services.trails = servers.NewBook(), trail.New(cfg.Admin.API.Kept())
+		g.services.servers = servers.NewBook()
+		g.services.trails = trail.New(cfg.Admin.API.Kept(), cfg.Admin.API.TrailBytes())
 	}
 	g.observer = &observe.Observer{Log: g.log, Metrics: count.Calls, Recorder: newRecorder(g)}
 	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})

@@ -34,7 +34,7 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 	if !cfg.Admin.Operated() {
 		return
 	}
-	deps := recent.Deps{Replica: shared.cluster.Self(), Log: g.log, Metrics: metrics}
+	deps := recent.Deps{Replica: shared.cluster.Self(), Most: cfg.Admin.API.RecordBytes(), Log: g.log, Metrics: metrics}
 	if shared.redis != nil {
 		deps.DB, deps.Key = shared.redis, shared.key("recent records")
 	}
@@ -46,6 +46,14 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 			flows:  shared.key("sign-ins that have begun"),
 			ended:  signin.NewEnded(shared.redis),
 		}
+	}
+}
+
+// keepRecent changes how much of what has happened is kept for operators.
+func keepRecent(g *Gateway, cfg admin.Config) {
+	g.services.trails.Keep(cfg.Kept(), cfg.TrailBytes())
+	if g.recent != nil {
+		g.recent.Bound(cfg.RecordBytes())
 	}
 }
 

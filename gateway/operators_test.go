@@ -190,7 +190,8 @@ pinning: {file: %q}
 
 	status, answer := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/"+denied[0].ID, "")
 	var call admin.Call
-	if status != http.StatusOK || json.Unmarshal([]byte(answer), &call) != nil || !call.Record.IsObject() || call.Now != nil || strings.Contains(answer, "not recorded") {
+	if status != http.StatusOK || json.Unmarshal([]byte(answer), &call) != nil || !call.Record.IsObject() ||
+		call.Now != nil || strings.Contains(answer, "not recorded") {
 		t.Fatalf("%d %s", status, answer)
 	}
 	said := make(map[string]string)

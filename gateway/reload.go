@@ -176,7 +176,7 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	}
 	g.replace(before, next)
 	g.services.cluster.Revised(l.Revision)
-	g.services.trails.Keep(next.cfg.Admin.API.Kept())
+	keepRecent(g, next.cfg.Admin.API)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
 	return nil

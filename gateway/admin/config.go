@@ -37,10 +37,26 @@ type Config struct {
 	// shape for messages whose values are replaced by their type and size, full for all that they
 	// say, which the role auditor alone sees. Default: shape. Changes apply to calls that begin later.
 	Messages string `yaml:"messages"`
+	// RecentBytes is how much memory the last records have at each replica, and the steps and messages of
+	// the last calls, which have a quarter of it. When it is full, calls that went well and fast go
+	// first, and what users have beyond a sixteenth of it. At least 1MiB. Default: 64MiB.
+	RecentBytes int64 `yaml:"recent_bytes"`
 }
+
+// The bounds of RecentBytes.
+const (
+	leastRecent   = 1 << 20
+	defaultRecent = 64 << 20
+)
 
 // Kept is which messages of calls are kept.
 func (c Config) Kept() trail.Mode { return trail.Mode(cmp.Or(c.Messages, string(trail.ModeShape))) }
+
+// TrailBytes is what steps and messages may have of RecentBytes.
+func (c Config) TrailBytes() int64 { return cmp.Or(c.RecentBytes, defaultRecent) / 4 }
+
+// RecordBytes is what records may have of RecentBytes.
+func (c Config) RecordBytes() int64 { return cmp.Or(c.RecentBytes, defaultRecent) - c.TrailBytes() }
 
 // Token lets somebody use the API.
 type Token struct {
@@ -155,6 +171,7 @@ func (c Config) Validate() error {
 	if modes := []trail.Mode{trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes, c.Kept()) {
 		found.Add("messages: %q: want off, shape or full", c.Messages)
 	}
+	found.When(c.RecentBytes != 0 && c.RecentBytes < leastRecent, "recent_bytes: %d: want at least 1MiB", c.RecentBytes)
 	found.When(c.Loopback != "" && !slices.Contains(Roles, c.Loopback),
 		"loopback: %q: want viewer, operator or auditor, or leave it out", c.Loopback)
 	return found.Err()

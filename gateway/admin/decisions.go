@@ -173,7 +173,7 @@ func (a *API) call(x *exchange) error {
 	id := x.r.PathValue("id")
 	found := a.deps.Recent.Find(x.r.Context(), recent.Query{Filter: record.Filter{ID: id, Kinds: []string{record.KindCall}}})
 	if len(found.Items) == 0 {
-		message := fmt.Sprintf("no call %q is kept: there are the last %d records of at most a day", id, recent.MostRecords)
+		message := fmt.Sprintf("no call %q is kept any more: admin.api.recent_bytes says how much is", id)
 		if found.Partial != nil {
 			message = partial(found.Partial)
 		}
@@ -189,7 +189,10 @@ func (a *API) call(x *exchange) error {
 		}
 		unknown = err.Error()
 	}
-	answer := Call{ID: id, Record: item.JSON(x.seesArguments()), Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
+	answer := Call{
+		ID: id, Record: item.JSON(x.seesArguments()), Steps: []Step{}, Messages: []Message{},
+		Partial: partial(found.Partial),
+	}
 	var d Decision
 	if err := json.Unmarshal(answer.Record, &d); err != nil {
 		return err
@@ -231,7 +234,8 @@ func (a *API) similar(x *exchange, d *Decision) (others []*recent.Item) {
 		return nil
 	}
 	found := a.deps.Recent.Find(x.r.Context(), recent.Query{
-		Filter: record.Filter{Kinds: []string{record.KindCall}, Upstream: d.Upstream, Name: name}, Limit: mostSimilar + 1,
+		Filter: record.Filter{Kinds: []string{record.KindCall}, Upstream: d.Upstream, Name: name},
+		Limit:  mostSimilar + 1,
 	})
 	for _, item := range found.Items {
 		if item.Entry().ID != d.ID && len(others) < mostSimilar {

@@ -8,7 +8,8 @@ import (
 )
 
 // forgotten says why there are neither steps nor messages of a call.
-const forgotten = "other calls have taken the room of its steps and messages; those of failed and slow calls stay longest"
+const forgotten = "other calls have taken the room of its steps and messages; " +
+	"those of failed and slow calls stay longest"
 
 // Step is what one part of the gateway did for a call.
 type Step struct {

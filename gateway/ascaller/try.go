@@ -66,7 +66,7 @@ func Try(ctx context.Context, deps TryDeps, caller mcp.Caller, t admin.Trial) (d
 	if err = deps.Own(ctx, call); err == nil {
 		reply, err = deps.Observe(ctx, call, deps.Calls)
 	}
-	deps.Trails.End(call.Trail)
+	deps.Trails.End(call.Trail, caller.Subject, err != nil)
 	done.Took = float64(time.Since(began).Microseconds()) / 1000
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):

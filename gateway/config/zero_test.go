@@ -17,6 +17,8 @@ import (
 
 // zeroKeys are all keys with numbers, durations or rates, each with a file that sets the key.
 var zeroKeys = map[string]string{
+	"admin.api.recent_bytes": "admin: {listen: \"127.0.0.1:9090\", api: {loopback: viewer, %s}}",
+
 	"audit.queue":             "audit: {sinks: [{type: stdout}], %s}",
 	"audit.sinks[].keep":      "audit: {sinks: [{type: file, path: a, %s}]}",
 	"audit.sinks[].max_age":   "audit: {sinks: [{type: file, path: a, %s}]}",

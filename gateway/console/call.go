@@ -75,13 +75,6 @@ func showCall(v *visit) (any, error) {
 	return d, nil
 }
 
-func raws[T ~[]byte](list []T) (all []json.RawMessage) {
-	for _, one := range list {
-		all = append(all, json.RawMessage(one))
-	}
-	return all
-}
-
 // whole is the width of a bar that takes all of the time.
 const whole = 1000
 

@@ -11,7 +11,11 @@ import (
 )
 
 const oneCall = `{"id":"r-1","layers":[{"layer":"policy","said":` + hostileJSON + `}],"values":false,"curl_arguments":false,"missed":3,
-"record":{"time":"2026-11-23T10:00:01Z","kind":"call","id":"r-1","user":` + hostileJSON + `,"groups":[` + hostileJSON + `],"method":"tools/call","name":` + hostileJSON + `,"upstream":"up","original":"work","decision":"allow","rule":` + hostileJSON + `,"outcome":"ok","duration_ms":12.5,"revision":"2026-07-28","upstream_revision":"2025-11-25","trace":"4bf92f3577b34da6a3ce929d0e0e4736"},
+"record":{"time":"2026-11-23T10:00:01Z","kind":"call","id":"r-1","user":` + hostileJSON + `,
+	"groups":[` + hostileJSON + `],
+	"method":"tools/call","name":` + hostileJSON + `,"upstream":"up","original":"work","decision":"allow",
+	"rule":` + hostileJSON + `,"outcome":"ok","duration_ms":12.5,"revision":"2026-07-28","upstream_revision":"2025-11-25",
+	"trace":"4bf92f3577b34da6a3ce929d0e0e4736"},
 "steps":[{"step":"identity","round":1,"start_ms":0,"duration_ms":0.5},{"step":"policy","round":1,"start_ms":0.5,"duration_ms":0.1,"result":"GH-X"},
 	{"step":"server","of":` + hostileJSON + `,"round":2,"start_ms":50,"duration_ms":50,"result":` + hostileJSON + `},{"step":"answer","round":2,"start_ms":100,"duration_ms":0,"open":true}],
 "messages":[{"edge":"client","received":true,"round":1,"at_ms":0,"headers":[{"name":"Mcp-Name","value":` + hostileJSON + `}],"text":` + hostileJSON + `,"bytes":100,"cut":true},
@@ -130,7 +134,8 @@ func TestCall(t *testing.T) {
 	if t.Failed() {
 		t.Log(page)
 	}
-	d.api.answers["GET /calls/r-2"] = `{"id":"r-2","record":{"kind":"call","method":"tools/list"},"layers":[],"steps":[],"messages":[],"no_trail":"other replicas have it","similar":[]}`
+	d.api.answers["GET /calls/r-2"] = `{"id":"r-2","record":{"kind":"call","method":"tools/list"},"layers":[],` +
+		`"steps":[],"messages":[],"no_trail":"other replicas have it","similar":[]}`
 	if page := d.get("/calls/r-2").Body.String(); strings.Count(page, "other replicas have it") != 2 || strings.Contains(page, "Make it again") {
 		t.Errorf("a call without a trail:\n%s", page)
 	}

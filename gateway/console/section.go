@@ -57,6 +57,8 @@ func (a Section) Check(with Around) (found problems.List) {
 	found.At("admin.api", a.API.Validate())
 	found.When(a.API.Messages != "" && !a.Operated(),
 		"admin.api.messages: nobody could see them: add tokens, loopback or a console, or leave it out")
+	found.When(a.API.RecentBytes != 0 && !a.Operated(),
+		"admin.api.recent_bytes: nobody could see them: add tokens, loopback or a console, or leave it out")
 	found.At("admin.console", a.Console.Validate())
 	found.At("admin.rules", a.Rules.Validate())
 	if a.URL != "" || !a.Console.SignIn.IsZero() {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -17,7 +19,7 @@ const (
 	refusalsRecorded = 8
 	// refusalsInAll is how many records there are in a minute, of all addresses.
 	refusalsInAll = 300
-	// mostShares bounds the addresses that are counted; further ones share one count.
+	// mostShares bounds the addresses that are counted.
 	mostShares = 4096
 	// networkBits is the part of an IPv6 address that identifies a client.
 	networkBits = 64
@@ -28,8 +30,7 @@ type ration struct {
 	mu     sync.Mutex // guards the fields below
 	minute time.Time  // that is counted
 	n      int        // of records
-	of     map[netip.Addr]*share
-	forgot time.Time // when there was last made room
+	of     *simplelru.LRU[netip.Addr, *share]
 }
 
 // share is what an address has of a ration.
@@ -78,35 +79,16 @@ func (r *ration) share(address string, now time.Time) *share {
 	if network, err := from.Prefix(networkBits); err == nil && from.Is6() {
 		from = network.Addr()
 	}
-	if r.of[from] == nil && len(r.of) >= mostShares {
-		r.forget(now)
-		if len(r.of) >= mostShares {
-			from = netip.Addr{}
-		}
+	if r.of == nil {
+		r.of, _ = simplelru.NewLRU[netip.Addr, *share](mostShares, nil) // it has room for one
 	}
-	s := r.of[from]
-	if s == nil {
+	s, known := r.of.Get(from)
+	if !known {
 		s = &share{minute: now}
-		if r.of == nil {
-			r.of = make(map[netip.Addr]*share)
-		}
-		r.of[from] = s
+		r.of.Add(from, s)
 	}
 	if now.Sub(s.minute) >= time.Minute {
 		s.minute, s.n = now, 0
 	}
 	return s
-}
-
-// forget makes room, at most once a second, for other addresses. The caller holds mu.
-func (r *ration) forget(now time.Time) {
-	if now.Sub(r.forgot) < time.Second {
-		return
-	}
-	r.forgot = now
-	for from, s := range r.of {
-		if now.Sub(s.minute) >= time.Minute {
-			delete(r.of, from)
-		}
-	}
 }

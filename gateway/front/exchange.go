@@ -104,7 +104,8 @@ func (x *exchange) serve(ctx context.Context) {
 	x.span.Call(&x.call, x.id)
 	reply, err := x.f.observe(ctx, &x.call, mcp.HandlerFunc(x.run))
 	x.span.Outcome(ctx, reply, err)
-	x.f.deps.Trails.End(walked) // whoever has the answer can look at it
+	// Whoever has the answer can look at it.
+	x.f.deps.Trails.End(walked, x.call.Caller.Subject, err != nil || x.verdict.ToolError)
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)
 	answering.End("")
@@ -140,7 +141,7 @@ func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.span.Outcome(context.Background(), nil, errNoReply)
 		x.span.End()
-		x.f.deps.Trails.End(x.call.Trail)
+		x.f.deps.Trails.End(x.call.Trail, x.call.Caller.Subject, true)
 		x.f.recovered(cause, x.call.ID)
 		x.refuse(refuse.Internal(x.call.ID))
 	}

@@ -51,7 +51,8 @@ var layers = []layer{
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "internal/kept", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
-	{level: 2, dir: "internal/recent", ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal"}}, // redisdb and seal for what replicas share
+	{level: 2, dir: "internal/recent", // redisdb and seal for what replicas share, trail for what goes first
+		ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal", "internal/trail"}},
 	{level: 2, dir: "internal/series", ours: []string{"internal/record"}},
 	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
 	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
@@ -119,7 +120,7 @@ var layers = []layer{
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}}, // pin for what people cannot see
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1", "internal/problems"}, third: []string{"github.com/pires/go-proxyproto"}},
-	{level: 5, dir: "gateway/events", ours: []string{"0-4"}},
+	{level: 5, dir: "gateway/events", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
 	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/health", "gateway/settings"}},

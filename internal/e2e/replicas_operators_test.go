@@ -163,7 +163,8 @@ func TestReplicasTrail(t *testing.T) {
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK && json.NewDecoder(resp.Body).Decode(answer) == nil
 	}
-	m, _, err := raw(t, replicas[1].URL(), statefulClient).Call(deadline(t), "tools/call", `{"name":"up__work","arguments":{"who":"`+canary+`"}}`)
+	const work = `{"name":"up__work","arguments":{"who":"` + canary + `"}}`
+	m, _, err := raw(t, replicas[1].URL(), statefulClient).Call(deadline(t), "tools/call", work)
 	if err != nil || m.Error != nil {
 		t.Fatal(m.Text, err)
 	}
@@ -177,7 +178,8 @@ func TestReplicasTrail(t *testing.T) {
 	})
 	for token, values := range map[string]bool{"": false, auditor: true} {
 		var call admin.Call
-		if !ask("/calls/"+id, token, &call) || len(call.Steps) == 0 || len(call.Messages) != 4 || call.NoTrail != "" || call.Values != values || call.Arguments != values {
+		if !ask("/calls/"+id, token, &call) || len(call.Steps) == 0 || len(call.Messages) != 4 || call.NoTrail != "" ||
+			call.Values != values || call.Arguments != values {
 			t.Fatalf("auditor %v: %+v", values, call)
 		}
 		for _, m := range call.Messages[:2] {
@@ -188,7 +190,8 @@ func TestReplicasTrail(t *testing.T) {
 	}
 	stop()
 	var call admin.Call
-	if !ask("/calls/"+id, auditor, &call) || len(call.Steps) > 0 || !strings.HasSuffix(call.NoTrail, "is away") || !call.Record.IsObject() {
+	if !ask("/calls/"+id, auditor, &call) || len(call.Steps) > 0 || !call.Record.IsObject() ||
+		!strings.HasSuffix(call.NoTrail, "is away") {
 		t.Errorf("without the replica that ran it: %+v", call)
 	}
 }

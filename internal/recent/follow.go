@@ -57,7 +57,7 @@ func (r *Records) Follow(ctx context.Context, filter record.Filter, after Cursor
 		before, n = r.items[at:], mostPending
 	}
 	for i := len(before) - 1; i >= 0 && len(f.pending) < n; i-- {
-		if item := before[i]; item.Cursor != after && filter.Fits(item.Entry()) && !slices.Contains(r.fresh, item) {
+		if item := before[i]; item.Cursor != after && item.fits(&filter) && !slices.Contains(r.fresh, item) {
 			f.pending = append(f.pending, item)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // Cursor is the place of a record among those of all replicas. Its zero value is before all.
@@ -43,8 +44,10 @@ func (c Cursor) compare(other Cursor) int {
 	return cmp.Or(cmp.Compare(c.Micros, other.Micros), strings.Compare(c.Replica, other.Replica), cmp.Compare(c.Seq, other.Seq))
 }
 
-// compareTo is compare for slices.BinarySearchFunc.
+// compareTo is compare for slices.BinarySearchFunc, order for sorting.
 func (i *Item) compareTo(c Cursor) int { return i.compare(c) }
+
+func (i *Item) order(other *Item) int { return i.compare(other.Cursor) }
 
 // Item is a record that is kept. It does not change.
 type Item struct {
@@ -76,6 +79,14 @@ func (i *Item) Entry() *record.Entry {
 	return i.entry
 }
 
+// fits reports whether the item is wanted.
+func (i *Item) fits(f *record.Filter) bool {
+	if i.own != nil {
+		return f.FitsRecord(i.own)
+	}
+	return f.Fits(i.entry)
+}
+
 // record returns the record as an object.
 func (i *Item) record() mcp.Raw {
 	if i.own != nil {
@@ -98,11 +109,36 @@ func (i *Item) JSON(arguments bool) mcp.Raw {
 }
 
 // size is about how much memory the item takes.
-func (i *Item) size() int {
+func (i *Item) size() int64 {
 	if i.own != nil {
-		return i.own.Size() + 64
+		return int64(i.own.Size() + 64)
 	}
-	return 2*len(i.text) + 640
+	return int64(2*len(i.text) + 640)
+}
+
+// about is what decides how long the item stays.
+func (i *Item) about() trail.Memory {
+	m := trail.Memory{Bytes: i.size()}
+	if r := i.own; r != nil {
+		m.Owner, m.Ordinary = r.User, ordinary(r.Kind, r.Outcome, r.Event) && r.Duration < trail.Slow
+		return m
+	}
+	e, fast := i.entry, float64(trail.Slow.Milliseconds())
+	m.Owner, m.Ordinary = e.User, ordinary(e.Kind, e.Outcome, e.Event) && e.Duration < fast
+	return m
+}
+
+// ordinary reports whether a record says that nothing special has happened.
+func ordinary(kind, outcome, event string) bool {
+	switch kind {
+	case record.KindCall:
+		return outcome == "ok" || outcome == "ask"
+	case record.KindSignIn:
+		return event == "ok"
+	case record.KindCredential:
+		return event == "obtained"
+	}
+	return kind == record.KindSession
 }
 
 // at is the time of the record.

@@ -1,6 +1,7 @@
 package recent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -10,12 +11,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 const (
-	// MostRecords and mostBytes bound what is kept in memory.
-	MostRecords = 10_000
-	mostBytes   = 32 << 20
+	// defaultMost is how many bytes the records have by default.
+	defaultMost = 48 << 20
 	// gather is the time between two deliveries to followers, and between two writes to Redis.
 	gather = 100 * time.Millisecond
 	// lookEvery is how often Redis is asked for the records of others while somebody follows.
@@ -28,6 +29,8 @@ const (
 type Deps struct {
 	// Replica is the name of this process, different at each start.
 	Replica string
+	// Most is how many bytes the records have, 0 for the default; see Bound.
+	Most int64
 	// DB is what replicas share, and Key seals what stands there; nil for a gateway alone.
 	DB  *redisdb.DB
 	Key *seal.Key
@@ -49,7 +52,8 @@ type Records struct {
 	mu        sync.Mutex // guards the fields below
 	seq       uint64
 	items     []*Item // oldest first
-	bytes     int
+	most      int64
+	bytes     int64
 	followers map[*Follower]bool
 	fresh     []*Item // for followers
 	missed    int64   // by followers, for lack of room in fresh
@@ -64,7 +68,10 @@ func New(deps Deps) *Records {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
-	r := &Records{deps: deps, wake: make(chan struct{}, 1), done: make(chan struct{}), followers: make(map[*Follower]bool)}
+	r := &Records{
+		deps: deps, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		followers: make(map[*Follower]bool), most: cmp.Or(deps.Most, defaultMost),
+	}
 	if deps.DB != nil {
 		r.shared = newShared(deps)
 	}
@@ -73,6 +80,13 @@ func New(deps Deps) *Records {
 	r.stop, r.give = stop, give
 	go r.run(ctx, writing)
 	return r
+}
+
+// Bound changes how many bytes the records have. Those in Redis have a quarter of these.
+func (r *Records) Bound(most int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.most = most
 }
 
 // Put keeps a record, which must have a time and not change afterwards. It never waits. A nil
@@ -88,6 +102,11 @@ func (r *Records) Put(rec *record.Record) {
 	}
 	r.seq++
 	item := ownItem(rec, r.deps.Replica, r.seq)
+	at := len(r.items)
+	for at > 0 && r.items[at-1].compare(item.Cursor) > 0 { // of calls at a time, which come in any order
+		at--
+	}
+	r.items = slices.Insert(r.items, at, item)
 	r.keep(item)
 	waits := len(r.fresh) > 0
 	if r.shared != nil {
@@ -101,27 +120,21 @@ func (r *Records) Put(rec *record.Record) {
 	}
 }
 
-// keep adds an item, and forgets the oldest ones beyond the bounds. The caller holds mu.
-func (r *Records) keep(item *Item) {
-	at := len(r.items)
-	if at > 0 && r.items[at-1].compare(item.Cursor) > 0 { // as of other replicas, which come late
-		at, _ = slices.BinarySearchFunc(r.items, item.Cursor, (*Item).compareTo)
+// keep makes room for items that have been added, and has followers hear of them. The caller holds mu.
+func (r *Records) keep(items ...*Item) {
+	for _, item := range items {
+		r.bytes += item.size()
+		switch {
+		case len(r.followers) == 0:
+		case len(r.fresh) >= mostFresh:
+			r.missed++
+		default:
+			r.fresh = append(r.fresh, item)
+		}
 	}
-	r.items = slices.Insert(r.items, at, item)
-	r.bytes += item.size()
-	for len(r.items) > MostRecords || r.bytes > mostBytes && len(r.items) > 1 {
-		r.bytes -= r.items[0].size()
-		r.items[0] = nil
-		r.items = r.items[1:]
+	if r.bytes > r.most {
+		r.items = trail.Trim(r.items, r.most, (*Item).about, func(i *Item) { r.bytes -= i.size() })
 	}
-	if len(r.followers) == 0 {
-		return
-	}
-	if len(r.fresh) >= mostFresh {
-		r.missed++
-		return
-	}
-	r.fresh = append(r.fresh, item)
 }
 
 // Query says which records are wanted.
@@ -154,7 +167,7 @@ func (r *Records) Find(ctx context.Context, q Query) (p Page) {
 		if !q.Since.IsZero() && item.at().Before(q.Since) {
 			break
 		}
-		if !q.Fits(item.Entry()) {
+		if !item.fits(&q.Filter) {
 			continue
 		}
 		if q.Limit > 0 && len(p.Items) == q.Limit {
@@ -181,8 +194,12 @@ func (r *Records) look(ctx context.Context) error {
 	news, err := r.shared.read(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, item := range news {
-		r.keep(item)
+	if len(news) > 0 { // these come late
+		oldest := slices.MinFunc(news, (*Item).order)
+		from, _ := slices.BinarySearchFunc(r.items, oldest, (*Item).order)
+		r.items = append(r.items, news...)
+		slices.SortFunc(r.items[from:], (*Item).order)
+		r.keep(news...)
 	}
 	if len(r.fresh) > 0 {
 		select {
@@ -213,7 +230,7 @@ func (r *Records) run(ctx, writing context.Context) {
 		}
 		r.deliver()
 		if r.shared != nil {
-			r.shared.write(writing)
+			r.shared.write(writing, r.room())
 		}
 		pause.Reset(gather)
 		select { // more may come, to be delivered together
@@ -222,8 +239,15 @@ func (r *Records) run(ctx, writing context.Context) {
 		}
 	}
 	if r.shared != nil {
-		r.shared.write(writing)
+		r.shared.write(writing, r.room())
 	}
+}
+
+// room is how many bytes there are in Redis.
+func (r *Records) room() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most / 4
 }
 
 // Close ends everything: followers, and the goroutine once it has written what waits, or ctx

@@ -78,21 +78,56 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestBounds: one user does not displace what others did, ordinary calls make room for others, and the
+// newest records are there, whatever they are. What comes late is in its place.
 func TestBounds(t *testing.T) {
-	r := open(t, Deps{})
-	for i := range MostRecords + 5 {
-		r.Put(call(i, "alice"))
+	const most = 256 << 10 // room for about 300
+	r := open(t, Deps{Most: most})
+	for i := range 3000 {
+		one := call(i, "busy")
+		one.Outcome = "ok"
+		switch {
+		case i < 10:
+			one.User = "quiet"
+		case i%100 == 50:
+			one.Outcome = "upstream"
+		case i%100 == 60:
+			one.Duration = time.Minute
+		}
+		r.Put(one)
 	}
 	all := r.all()
-	if len(all) != MostRecords || all[0].Entry().ID != "c-5" {
-		t.Errorf("%d are kept, from %s on", len(all), all[0].Entry().ID)
+	of := map[string]int{}
+	for at, item := range all {
+		e := item.Entry()
+		of[e.User+" "+e.Outcome]++
+		of[fmt.Sprint(e.Duration > 0)]++
+		if at > 0 && all[at-1].compare(item.Cursor) >= 0 {
+			t.Fatalf("%d is out of order", at)
+		}
 	}
-	large := call(MostRecords+10, "alice")
-	large.Arguments = mcp.String(strings.Repeat("x", mostBytes/2))
-	r.Put(large)
-	r.Put(large)
-	if all := r.all(); len(all) != 1 {
-		t.Errorf("%d are kept with a large one", len(all))
+	if of["quiet ok"] != 10 || of["busy upstream"] != 30 || of["true"] != 30 || of["busy ok"] < 100 ||
+		all[len(all)-1].Entry().ID != "c-2999" || r.bytes > most {
+		t.Errorf("%d records, %d bytes: %v", len(all), r.bytes, of)
+	}
+	for i := range 3000 { // failures alone do not keep out what is ordinary
+		one := call(3000+i, "busy")
+		one.Outcome = "upstream"
+		r.Put(one)
+	}
+	ok := call(6000, "quiet")
+	ok.Outcome = "ok"
+	r.Put(ok)
+	for i := range 30 {
+		r.Put(call(6001+i, "busy"))
+	}
+	if p := r.Find(t.Context(), Query{Filter: record.Filter{ID: "c-6000"}}); len(p.Items) != 1 || r.bytes > most {
+		t.Errorf("an ordinary call is not found after many that failed; %d bytes", r.bytes)
+	}
+	r.Bound(most / 4)
+	r.Put(call(6100, "busy"))
+	if r.bytes > most/4 {
+		t.Errorf("%d bytes with a smaller bound", r.bytes)
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// sharedRecords and sharedBytes bound what stands in Redis, and keptFor how long.
-	sharedRecords = MostRecords
-	sharedBytes   = 8 << 20
+	// sharedRecords bounds what stands in Redis, which another replica has to read, and keptFor how long.
+	sharedRecords = 100_000
 	keptFor       = 24 * time.Hour
 	// partBytes is the size of a part at which another one is begun. A record has less.
 	partBytes = 64 << 10
@@ -36,7 +35,7 @@ type shared struct {
 
 	mu       sync.Mutex // guards the fields below
 	outgoing []*Item
-	bytes    int
+	bytes    int64
 
 	reading chan struct{} // holds one token: taken to read
 	last    int64         // the number of the last part that was read; of the reader only
@@ -114,8 +113,9 @@ type part struct {
 	First   uint64 `json:"first"` // seq of the first record; the others follow
 }
 
-// write writes what waits. What Redis does not take at once is given up and counted.
-func (s *shared) write(ctx context.Context) {
+// write writes what waits, and removes the oldest beyond most bytes. What Redis does not take at
+// once is given up and counted.
+func (s *shared) write(ctx context.Context, most int64) {
 	s.mu.Lock()
 	waiting := s.outgoing
 	s.outgoing, s.bytes = nil, 0
@@ -133,7 +133,7 @@ func (s *shared) write(ctx context.Context) {
 		if i+1 < len(waiting) && text.Len() < partBytes && waiting[i+1].Seq == item.Seq+1 {
 			continue
 		}
-		if err := s.writePart(ctx, text.Bytes(), count); err != nil {
+		if err := s.writePart(ctx, text.Bytes(), count, most); err != nil {
 			s.deps.Metrics.unshared.Add(float64(len(waiting) - i - 1 + count))
 			return
 		}
@@ -142,10 +142,11 @@ func (s *shared) write(ctx context.Context) {
 	}
 }
 
-func (s *shared) writePart(ctx context.Context, text []byte, count int) error {
+func (s *shared) writePart(ctx context.Context, text []byte, count int, most int64) error {
 	ctx, cancel := context.WithTimeout(ctx, slow)
 	defer cancel()
-	_, err := s.deps.DB.Run(ctx, s.add, s.keys, s.deps.Key.SealBytes(text, s.keys[1]), count, sharedRecords, sharedBytes, keptFor.Milliseconds())
+	sealed := s.deps.Key.SealBytes(text, s.keys[1])
+	_, err := s.deps.DB.Run(ctx, s.add, s.keys, sealed, count, sharedRecords, most, keptFor.Milliseconds())
 	return err
 }
 

@@ -114,12 +114,12 @@ func TestSharedBounds(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	r := replica(t, "one", redis.URL())
-	const size = 60 << 10
+	const size, sharedBytes = 60 << 10, 8 << 20
 	for i := range 3 * sharedBytes / size {
 		rec := call(i, "alice")
 		rec.Arguments = mcp.String(strings.Repeat("x", size))
 		r.shared.put(ownItem(rec, "one", uint64(i+1)))
-		r.shared.write(t.Context())
+		r.shared.write(t.Context(), sharedBytes)
 	}
 	client := redis.Client()
 	defer client.Close()
@@ -147,7 +147,7 @@ func TestSharedBounds(t *testing.T) {
 	}
 	client.Del(t.Context(), r.shared.keys...)
 	r.shared.put(ownItem(call(100_000, "alice"), "one", 100_000))
-	r.shared.write(t.Context())
+	r.shared.write(t.Context(), sharedBytes)
 	if p := other.Find(t.Context(), Query{Limit: 1}); ids(p.Items) != "c-100000" {
 		t.Errorf("after the log was lost: %q", ids(p.Items))
 	}
@@ -175,7 +175,7 @@ func TestRedisAway(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	r.shared.write(ctx)
+	r.shared.write(ctx, 8<<20)
 	if n := unshared(t, r); n != 8+mostOutgoing {
 		t.Errorf("when Redis is slow, %v are counted", n)
 	}

@@ -22,8 +22,11 @@ func (r *Record) AppendJSON(dst []byte, more ...string) []byte {
 func Cut(text string) bool { return len(text) >= maxText && strings.HasSuffix(text, cutEnd) }
 
 // Entry is what would be read of the record.
-func (r *Record) Entry() *Entry {
-	return &Entry{
+func (r *Record) Entry() *Entry { return new(r.entry()) }
+
+// entry is Entry without an allocation.
+func (r *Record) entry() Entry {
+	return Entry{
 		Time: r.Time.Truncate(time.Microsecond), Kind: r.Kind, ID: r.ID, Event: r.Event, Reason: r.Reason,
 		User: r.User, Client: r.Client, Agent: r.Agent, View: r.View, Session: r.Session, ClientAddress: r.ClientAddress, UserAgent: r.UserAgent, Method: r.Method, Name: r.Name, Upstream: r.Upstream, Original: r.Original,
 		Decision: r.Decision, Rule: r.Rule, RuleAt: r.RuleAt, Approval: r.Approval, Approver: r.Approver, Limit: r.Limit,

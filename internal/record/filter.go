@@ -98,10 +98,17 @@ func (f Filter) Fits(e *Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	oneOf := func(want []string, got string) bool { return len(want) == 0 || slices.Contains(want, got) }
 	return is(f.User, e.User) && is(f.ID, e.ID) && is(f.Session, e.Session) && is(f.Upstream, e.Upstream) && is(f.Rule, e.Rule) &&
-		within(f.ClientAddress, e.ClientAddress) && strings.Contains(strings.ToLower(e.UserAgent), strings.ToLower(f.UserAgent)) &&
+		within(f.ClientAddress, e.ClientAddress) &&
+		(f.UserAgent == "" || strings.Contains(strings.ToLower(e.UserAgent), strings.ToLower(f.UserAgent))) &&
 		(f.Name == "" || f.Name == e.Name || f.Name == e.Original || f.Name == e.Upstream+"/"+e.Original) &&
 		oneOf(f.Kinds, e.Kind) && oneOf(f.Decisions, e.Decision) && oneOf(f.Outcomes, e.Outcome) &&
 		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
+}
+
+// FitsRecord is Fits for a record that has not been written.
+func (f Filter) FitsRecord(r *Record) bool {
+	e := r.entry()
+	return f.Fits(&e)
 }
 
 // CheckAddress returns an error if a text is neither an address nor a network.

@@ -1,7 +1,8 @@
 // Package trail is what operators can look at of a recent call: where its time went, and its
 // messages as they were on the wire at both edges of the gateway.
 //
-// It owns the trail of a call that runs, those of the last calls, and the bounds of both. It
+// It owns the trail of a call that runs, those of the last calls, the bounds of both, and which of what
+// operators can look at goes first. It
 // leaves to the stages of a call what they note, to internal/shape what of a message may be shown,
 // and to gateway/admin to whom. It keeps everything in the memory of this process, and starts
 // no goroutine.
@@ -9,4 +10,5 @@
 //	trail.go    the steps of a call
 //	message.go  its messages
 //	trails.go   the trails of the last calls
+//	trim.go     what makes room for others
 package trail

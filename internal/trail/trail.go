@@ -11,12 +11,12 @@ const mostSteps = 128
 // Trail is where the time of a call went, and its messages. Its methods are safe for concurrent
 // use. A nil Trail, of a call that nobody can look at, notes nothing.
 type Trail struct {
-	of      *Trails
-	id      string
-	began   time.Time
-	mode    Mode
-	ended   bool  // guarded by the mu of Trails, as is the next field
-	counted int64 // its bytes when it ended
+	of    *Trails
+	id    string
+	began time.Time
+	mode  Mode
+	ended bool   // guarded by the mu of Trails, as is the next field
+	about Memory // when it ended
 
 	mu       sync.Mutex // guards the fields below
 	round    int

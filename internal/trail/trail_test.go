@@ -13,9 +13,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
+// most is how many bytes trails have in these tests.
+const most = 16 << 20
+
 func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := trail.New(trail.ModeShape)
+		all := trail.New(trail.ModeShape, most)
 		walked := all.Begin("a-1", time.Now())
 		wait := func() { <-time.After(time.Second) }
 		came := time.Now()
@@ -35,8 +38,8 @@ func TestSteps(t *testing.T) {
 		limits.End("late")
 		walked.NextRound()
 		walked.Begin("user", "")
-		all.End(walked)
-		all.End(walked)
+		all.End(walked, "alice", false)
+		all.End(walked, "alice", false)
 		v, ok := all.Find("a-1")
 		got := ""
 		for _, s := range v.Steps {
@@ -69,7 +72,7 @@ func TestNobodyLooks(t *testing.T) {
 		walked.FromServer(body)
 		walked.NextRound()
 		step.End("")
-		none.End(walked)
+		none.End(walked, "alice", false)
 	})
 	if _, ok := none.Find("a-1"); ok || allocs != 0 {
 		t.Errorf("%v, %v allocations", ok, allocs)
@@ -77,7 +80,7 @@ func TestNobodyLooks(t *testing.T) {
 }
 
 func TestMessages(t *testing.T) {
-	all := trail.New(trail.ModeFull)
+	all := trail.New(trail.ModeFull, most)
 	walked := all.Begin("a-1", time.Now())
 	header := http.Header{"Mcp-Method": {"tools/call"}, "Authorization": {"C4N4RY"}, "Cookie": {"C4N4RY"}, "Mcp-Session-Id": {"C4N4RY"}, "Mcp-Param-Region": {"eu"}}
 	text := []byte(`{"id":1}`)
@@ -87,7 +90,7 @@ func TestMessages(t *testing.T) {
 	for range 100 {
 		walked.FromServer([]byte("{}"))
 	}
-	all.End(walked)
+	all.End(walked, "alice", false)
 	v, _ := all.Find("a-1")
 	first, second := v.Messages[0], v.Messages[1]
 	if string(first.Text) != `{"id":1}` || first.Edge != trail.Client || !first.In || strings.Contains(fmt.Sprint(first.Headers), "C4N4RY") || len(first.Headers) != 2 {
@@ -99,7 +102,7 @@ func TestMessages(t *testing.T) {
 	if len(v.Messages)+v.Missed != 102 || len(v.Messages) != 24 {
 		t.Errorf("%d messages, %d missed", len(v.Messages), v.Missed)
 	}
-	all.Keep(trail.ModeOff)
+	all.Keep(trail.ModeOff, most)
 	if unkept := all.Begin("a-2", time.Now()); unkept.Messages() || !walked.Messages() {
 		t.Error("off keeps messages")
 	}
@@ -108,7 +111,7 @@ func TestMessages(t *testing.T) {
 // TestRunningCallsForgetNothing: what calls say that still run takes nothing from those that have
 // ended.
 func TestRunningCallsForgetNothing(t *testing.T) {
-	all := trail.New(trail.ModeFull)
+	all := trail.New(trail.ModeFull, most)
 	large := bytes.Repeat([]byte("x"), 1<<20)
 	for i := range 60 { // more than all ended calls may have together
 		running := all.Begin(fmt.Sprint("running", i), time.Now())
@@ -117,7 +120,7 @@ func TestRunningCallsForgetNothing(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		all.End(all.Begin(fmt.Sprint("ended", i), time.Now()))
+		all.End(all.Begin(fmt.Sprint("ended", i), time.Now()), "alice", false)
 	}
 	for i := range 3 {
 		if _, ok := all.Find(fmt.Sprint("ended", i)); !ok {
@@ -129,9 +132,9 @@ func TestRunningCallsForgetNothing(t *testing.T) {
 // TestTrailsAreBounded: many calls at the same time, with as much as they can say, take a bounded
 // memory, and the last ones can be found.
 func TestTrailsAreBounded(t *testing.T) {
-	all := trail.New(trail.ModeFull)
+	all := trail.New(trail.ModeFull, most)
 	large := bytes.Repeat([]byte("x"), 1<<20)
-	const workers, calls = 4, trail.MostTrails * 2 / 5
+	const workers, calls = 4, 200
 	var done sync.WaitGroup
 	for w := range workers {
 		done.Go(func() {
@@ -141,7 +144,7 @@ func TestTrailsAreBounded(t *testing.T) {
 					walked.ToClient(0, large)
 					walked.Begin("hook", "x")
 				}
-				all.End(walked)
+				all.End(walked, "alice", false)
 				walked.FromServer(large) // late
 				all.Find(fmt.Sprint(w, "-", i/2))
 			}
@@ -163,10 +166,34 @@ func TestTrailsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if kept == 0 || kept > trail.MostTrails || size > 16<<20 || size == 0 {
+	if kept == 0 || size > most || size == 0 {
 		t.Errorf("%d calls, %d bytes", kept, size)
 	}
 	if v, ok := all.Find(fmt.Sprint(0, "-", calls-1)); ok && len(v.Steps) == 0 {
 		t.Error("a call that is kept has no steps")
+	}
+}
+
+// TestOrdinaryCallsGoFirst: calls that failed or were slow stay longest, those of others stay beside
+// a user who makes many, and the newest call is there.
+func TestOrdinaryCallsGoFirst(t *testing.T) {
+	all := trail.New(trail.ModeOff, 1<<20)
+	now := time.Now()
+	end := func(id, user string, began time.Time, failed bool) { all.End(all.Begin(id, began), user, failed) }
+	for i := range 3 {
+		end(fmt.Sprint("failed", i), "busy", now, true)
+		end(fmt.Sprint("slow", i), "busy", now.Add(-time.Minute), false)
+		end(fmt.Sprint("ok", i), "busy", now, false)
+		end(fmt.Sprint("quiet", i), "quiet", now, false)
+	}
+	for i := range 5000 {
+		end(fmt.Sprint("more", i), "busy", now, false)
+	}
+	for id, want := range map[string]bool{
+		"failed0": true, "slow0": true, "ok0": false, "quiet0": true, "more1": false, "more4999": true,
+	} {
+		if _, ok := all.Find(id); ok != want {
+			t.Errorf("%s is found: %v", id, ok)
+		}
 	}
 }

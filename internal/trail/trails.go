@@ -7,14 +7,8 @@ import (
 	"time"
 )
 
-const (
-	// MostTrails is how many calls are kept after they have ended.
-	MostTrails = 500
-	// mostBytes bounds the messages of all calls, and keptBytes those of calls that have ended:
-	// the rest is for calls that run.
-	mostBytes = 16 << 20
-	keptBytes = 8 << 20
-)
+// trailSize is about what a trail takes in addition to its messages.
+const trailSize = 1 << 10
 
 // Mode says which messages are kept, and for whom.
 type Mode string
@@ -29,6 +23,7 @@ const (
 // Trails are the trails of the calls that run, and of the last calls. A nil Trails keeps none.
 type Trails struct {
 	mode  atomic.Value // a Mode
+	most  atomic.Int64 // bytes
 	bytes atomic.Int64 // of the messages of all trails
 
 	mu    sync.Mutex // guards the fields below
@@ -36,17 +31,19 @@ type Trails struct {
 	kept  int64      // bytes of those
 }
 
-// New makes Trails.
-func New(mode Mode) *Trails {
+// New makes Trails; see Keep.
+func New(mode Mode, most int64) *Trails {
 	ts := &Trails{}
-	ts.Keep(mode)
+	ts.Keep(mode, most)
 	return ts
 }
 
-// Keep changes which messages are kept of the calls that begin from now on.
-func (ts *Trails) Keep(mode Mode) {
+// Keep changes which messages are kept of the calls that begin from now on, and how many bytes all
+// trails may have. Calls that have ended have half of these: the rest is for calls that run.
+func (ts *Trails) Keep(mode Mode, most int64) {
 	if ts != nil {
 		ts.mode.Store(mode)
+		ts.most.Store(most)
 	}
 }
 
@@ -58,9 +55,9 @@ func (ts *Trails) Begin(id string, at time.Time) *Trail {
 	return &Trail{of: ts, id: id, began: at, mode: ts.mode.Load().(Mode), round: 1}
 }
 
-// End keeps the trail of a call that has ended, and forgets the oldest ones beyond the bounds. It
+// End keeps the trail of a call of a user that has ended, and makes room for it (see Trim). It
 // may be called twice, and more may be noted afterwards.
-func (ts *Trails) End(t *Trail) {
+func (ts *Trails) End(t *Trail, user string, failed bool) {
 	if t == nil {
 		return
 	}
@@ -69,14 +66,15 @@ func (ts *Trails) End(t *Trail) {
 	if t.ended {
 		return
 	}
-	t.ended, t.counted = true, t.size()
-	ts.kept += t.counted
+	ordinary := !failed && time.Since(t.began) < Slow
+	t.ended, t.about = true, Memory{Bytes: t.size() + trailSize, Owner: user, Ordinary: ordinary}
+	ts.kept += t.about.Bytes
 	ts.ended = append(ts.ended, t)
-	for len(ts.ended) > MostTrails || ts.kept > keptBytes && len(ts.ended) > 1 {
-		ts.kept -= ts.ended[0].counted
-		ts.bytes.Add(-ts.ended[0].forget())
-		ts.ended[0] = nil
-		ts.ended = ts.ended[1:]
+	if most := ts.most.Load() / 2; ts.kept > most {
+		ts.ended = Trim(ts.ended, most, func(t *Trail) Memory { return t.about }, func(t *Trail) {
+			ts.kept -= t.about.Bytes
+			ts.bytes.Add(-t.forget())
+		})
 	}
 }
 
@@ -97,7 +95,7 @@ func (t *Trail) forget() int64 {
 
 // take takes room for a message.
 func (ts *Trails) take(n int64) bool {
-	if ts.bytes.Add(n) <= mostBytes {
+	if ts.bytes.Add(n) <= ts.most.Load() {
 		return true
 	}
 	ts.bytes.Add(-n)
