@@ -158,7 +158,9 @@ func TestReplicaKilled(t *testing.T) {
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
-	s := replicate(t, fmt.Sprintf("http: {stream_after: 1m}\nupstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: shop, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
+	s := replicate(t, fmt.Sprintf("http: {stream_after: 1m}\naudit: {sinks: [{type: stdout}]}\n"+
+		"upstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n"+
+		"- {name: shop, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
 		old.URL, told.URL, shop, program), "old", "told", "shop", "book")
 	killed, paused, alive := s.replicas[0], s.replicas[1], s.replicas[2]
 	ofKilled, ofPaused, ofAlive := settle(t, s, "killed", 0), settle(t, s, "paused", 1), settle(t, s, "alive", 2)
@@ -290,4 +292,15 @@ func TestReplicaKilled(t *testing.T) {
 		}
 	}
 	within(t, afterLease, "H/238 the leases of who has left end", func() bool { return len(leases()) == 0 })
+	lost := map[string]string{"shown": ""}
+	for _, key := range []string{"killed-silent", "paused-silent", "stateless-silent", "stateless-streams"} {
+		lost[key] = ""
+	}
+	for _, h := range []*house{ofKilled, ofPaused} {
+		for _, x := range []begun{h.running, h.asked, h.carried} {
+			part := strings.Split(x.last, "-") // c-REPLICA-NUMBER-...
+			lost[x.id] = part[1] + "-" + part[2]
+		}
+	}
+	s.recordedTruly(t, old, lost)
 }

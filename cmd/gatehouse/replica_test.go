@@ -81,6 +81,7 @@ func wantWithin(t *testing.T, what string, limit time.Duration, since time.Time)
 // replica is a gateway in its own process, one of several with the same configuration.
 type replica struct {
 	config    string
+	records   string   // its standard output: records, if the configuration has them there
 	upstreams []string // it must know these before it gets requests
 
 	mu     sync.Mutex // guards the fields below
@@ -155,7 +156,12 @@ func (r *replica) start(t *testing.T) {
 	cmd, log, exited := r.cmd, r.log, r.exited
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
-		err = cmd.Start()
+		var records *os.File
+		if records, err = os.OpenFile(r.records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+			cmd.Stdout = records
+			err = cmd.Start()
+			records.Close()
+		}
 	}
 	r.mu.Unlock()
 	if err != nil {
@@ -251,8 +257,9 @@ func replicate(t *testing.T, config string, upstreams ...string) *several {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		s.replicas = append(s.replicas, &replica{config: file, upstreams: upstreams})
+	for i := range 3 {
+		records := fmt.Sprintf("%s.%d.jsonl", file, i)
+		s.replicas = append(s.replicas, &replica{config: file, records: records, upstreams: upstreams})
 	}
 	t.Cleanup(func() {
 		for i, r := range s.replicas {

@@ -22,6 +22,7 @@ type Decision struct {
 	record.Entry
 	Cursor           string   `json:"cursor"`
 	Replica          string   `json:"replica"`
+	Continues        string   `json:"continues"`
 	Issuer           string   `json:"issuer"`
 	Groups           []string `json:"groups"`
 	Revision         string   `json:"revision"`

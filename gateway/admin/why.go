@@ -22,7 +22,8 @@ func layers(d *Decision) (all []Layer) {
 		who = "nobody is asked to sign in"
 	}
 	add("identity", who, labelled("groups ", strings.Join(d.Groups, " ")), labelled("client ", d.Client), labelled("of ", d.Issuer), labelled("at the view ", d.View))
-	add("front", strings.TrimSpace(d.Method+" "+d.Name), labelled("revision ", d.Revision), d.Era)
+	add("front", strings.TrimSpace(d.Method+" "+d.Name), labelled("revision ", d.Revision), d.Era,
+		labelled("continues the call ", d.Continues))
 	add("policy", append(decided(d), d.Explained...)...)
 	if d.Approval != "" {
 		add("approval", d.Approval, labelled("by ", d.Approver))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -75,7 +77,7 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.deps.Handler}
 	x.room = f.deps.Memory.Room(p.caller)
 	x.call = mcp.Call{
-		ID:     f.callID(),
+		ID:     f.idOf(p),
 		Method: p.message.Method,
 		Params: p.message.Params,
 		Caller: p.caller,
@@ -92,6 +94,15 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 		x.stream, x.shared = p.on.stream, true
 	}
 	return x
+}
+
+// idOf returns the id of a call: that which another replica has given it, else a new one.
+func (f *Front) idOf(p *posted) string {
+	id := p.r.Header.Get(callHeader)
+	if _, _, came := cluster.Forwarded(p.r); came && strings.HasPrefix(id, f.prefix+"-") {
+		return id
+	}
+	return f.callID()
 }
 
 // serve makes the call and writes the answer. A question ends the exchange of a stateless

@@ -6,19 +6,24 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// forward makes the owner answer a request. It returns nil if the caller should look up the
+// callHeader tells the owner of a session the id of a call, which its records and those here share.
+const callHeader = "Gatehouse-Call"
+
+// forward makes the owner of a session answer a request. It returns nil if the caller should look up the
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
-func (f *Front) forward(p *posted, owner cluster.Owner) *refuse.Refusal {
+func (f *Front) forward(p *posted, owner cluster.Owner, key string) *refuse.Refusal {
 	caller, err := f.deps.Callers.Write(p.caller)
 	if err != nil {
 		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
@@ -36,12 +41,18 @@ func (f *Front) forward(p *posted, owner cluster.Owner) *refuse.Refusal {
 		defer context.AfterFunc(f.draining, cancel)()
 	}
 	r := p.r.WithContext(ctx)
+	call := owner.Replica + "-" + strings.Replace(f.callID(), "-", "", 1)
+	r.Header = p.r.Header.Clone()
+	r.Header.Del(callHeader)
+	if p.message.Kind == wire.Request {
+		r.Header.Set(callHeader, call)
+	}
 	if p.body != nil {
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.body)), nil } // what a stopping owner did not accept is sent again
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(p.body))
 	}
-	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer}
+	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer, call: call, key: key}
 	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
 	case err == nil:
 		return forwarded
@@ -59,11 +70,14 @@ func (f *Front) forward(p *posted, owner cluster.Owner) *refuse.Refusal {
 	switch lost := errors.Is(err, cluster.ErrLost); {
 	case lost && !p.runs() && p.r.Method != http.MethodDelete && len(p.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil
-	case lost && p.awaited() != nil:
-		f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), "", p.revision()))
-		return forwarded
 	case lost && p.runs():
-		return refuse.Lost()
+		f.lostRequests(p, call, key)
+		if p.awaited() != nil {
+			f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), call, p.revision()))
+		} else {
+			f.refuse(p.w, p.message.ID, refuse.Lost())
+		}
+		return forwarded
 	}
 	return f.refuseSession(session.ErrUnavailable)
 }
@@ -81,12 +95,46 @@ func (f *Front) endRelayed(p *posted, w *relayed) bool {
 	case stopping:
 		return true
 	case p.awaited() != nil && len(p.r.Header[wire.HeaderSession]) == 0:
-		last = f.lostAnswer(p.awaited(), "", p.revision())
+		f.lostRequests(p, w.call, w.key)
+		last = f.lostAnswer(p.awaited(), w.call, p.revision())
 	default:
 		return false
 	}
 	_, err := w.Write(wire.AppendEvent(nil, "", "", last))
 	return err == nil
+}
+
+// lostRequests records the requests that went with the owner of their session. call is the id there
+// of a single one, key the session's.
+func (f *Front) lostRequests(p *posted, call, key string) {
+	for i := range p.batch {
+		if one, ref := p.member(i, nil); ref == nil {
+			f.lostRequests(one, f.callID(), key)
+		}
+	}
+	if p.batch != nil || p.message.Kind != wire.Request || p.message.Method == mcp.MethodPing {
+		return
+	}
+	c := mcp.Call{
+		ID: call, Method: p.message.Method, Params: p.message.Params,
+		Caller: p.caller, Revision: p.revision().Name, Session: key,
+	}
+	c.Name, _ = p.params.routingName(c.Method) // "" for what the owner refuses
+	f.lostCall(p.r.Context(), &c)
+}
+
+// lostCall records a call that ran at a replica which has gone.
+func (f *Front) lostCall(ctx context.Context, c *mcp.Call) {
+	c.Verdict = &mcp.Verdict{}
+	_, _ = f.observe(ctx, c, mcp.HandlerFunc(lost)) // the error is in the record
+}
+
+// lost is the handler of a call that ran at a replica which has gone. Of some only the id is known.
+func lost(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if c.Name != "" || c.Method == "" {
+		c.Verdict.Executed = mcp.ExecutedUnknown
+	}
+	return nil, refuse.LostError()
 }
 
 // relayed is the answer of another replica on its way to the client. Each write gets the same
@@ -95,6 +143,8 @@ type relayed struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
 	writer *stream.Writer
+	call   string // the id of a single call
+	key    string // the session's
 	stream bool   // it is an event stream
 	last   []byte // the last bytes that were written of it
 }

@@ -23,7 +23,7 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	}
 	if _, _, came := cluster.Forwarded(p.r); !came {
 		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
-			return cmp.Or(f.forward(p, cluster.Owner{Replica: replica}), refuse.NoStream()) // its streams go with it
+			return cmp.Or(f.forward(p, cluster.Owner{Replica: replica}, ""), refuse.NoStream()) // its streams go with it
 		}
 	}
 	f.mu.Lock()

@@ -64,7 +64,7 @@ func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 			cluster.Moved(p.w)
 			return forwarded
 		}
-		if ref := f.forward(p, owner); ref != nil {
+		if ref := f.forward(p, owner, home.Key()); ref != nil {
 			return ref
 		}
 		last = owner.Replica

@@ -73,7 +73,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		case r.ended && r.gap && len(r.events) == 0: // the response itself is missing
 			request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), after.Name)
 			if err == nil && request != nil {
-				g.stream.Force("", g.f.lostAnswer(request, after.Name, g.rev))
+				g.stream.Force("", g.f.lostAnswer(request, stream.CallOf(after.Name), g.rev))
 			}
 			fallthrough
 		case r.ended && !r.gap:
@@ -115,7 +115,10 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	case request == nil:
 		err = log.End(ctx, key, name)
 	default:
-		_, err = log.Finish(ctx, key, name, g.f.lostAnswer(request, name, g.rev))
+		call := stream.CallOf(name)
+		if _, err = log.Finish(ctx, key, name, g.f.lostAnswer(request, call, g.rev)); err == nil {
+			g.f.lostCall(ctx, &mcp.Call{ID: call, Caller: g.caller, Revision: g.rev.Name, Session: key})
+		}
 	}
 	if err != nil && !errors.Is(err, session.ErrNotFound) {
 		return later()
@@ -125,10 +128,9 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	return done
 }
 
-// lostAnswer is the response to a request whose own response is lost. name is that of its stream,
-// "" if it is not known.
-func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []byte {
-	return wire.AppendError(nil, request, f.readable(rev, "", stream.CallOf(name), refuse.LostError()))
+// lostAnswer is the response to a request whose own response is lost. call is the id of the call.
+func (f *Front) lostAnswer(request mcp.Raw, call string, rev *wire.Revision) []byte {
+	return wire.AppendError(nil, request, f.readable(rev, "", call, refuse.LostError()))
 }
 
 // later is closed when it is time to retry what the session store could not do.

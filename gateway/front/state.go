@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,6 +30,8 @@ type requestState struct {
 	Name    string    `json:"name"`
 	Digest  string    `json:"digest"`
 	Expires int64     `json:"expires"` // Unix seconds
+	// Call is the id of the first call, for records.
+	Call string `json:"call,omitempty"`
 	// Replica is where the call waits for the answer, "" if it does not wait.
 	Replica string `json:"replica,omitempty"`
 }
@@ -77,6 +80,7 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 		Name:    x.call.Name,
 		Digest:  paramsDigest(x.call.Params),
 		Expires: time.Now().Add(limit).Unix(),
+		Call:    cmp.Or(x.call.Continues, x.call.ID),
 	}
 	if ask.Here {
 		state.Replica = x.f.prefix
@@ -120,7 +124,7 @@ func (x *exchange) retry(p params) error {
 	case state.Method != x.call.Method || state.Name != x.call.Name || state.Digest != paramsDigest(x.call.Params):
 		return badState("mismatch", "requestState belongs to a request with other params")
 	}
-	x.call.Round, x.waitsAt = state.Round, state.Replica
+	x.call.Round, x.call.Continues, x.waitsAt = state.Round, state.Call, state.Replica
 	return nil
 }
 

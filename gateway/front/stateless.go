@@ -78,7 +78,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 				return ref
 			}
 		case x.waitsAt != f.prefix && !came: // whoever owns the home by now: the call waits there
-			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}); ref != nil {
+			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}, x.call.Session); ref != nil {
 				return ref
 			}
 		}
@@ -88,7 +88,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 	}
 	defer f.done()
 	if waited.lost || x.waitsAt != "" && x.waitsAt != f.prefix {
-		x.handler = failing(refuse.LostError())
+		x.handler = mcp.HandlerFunc(lost)
 		x.serve(p.r.Context())
 		return nil
 	}

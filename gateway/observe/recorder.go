@@ -40,7 +40,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 	known, _ := errors.AsType[*mcp.Error](err)
 	v := c.Verdict
 	out := &record.Record{
-		Time: end.at, Kind: record.KindCall, ID: c.ID,
+		Time: end.at, Kind: record.KindCall, ID: c.ID, Continues: c.Continues,
 		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
 		ClientAddress: c.Caller.From.Address, UserAgent: c.Caller.From.Agent,
 		Revision: c.Revision, Era: eras[eraOf(c)],
@@ -94,7 +94,7 @@ func eraName(stateful bool) string {
 // executedOf says whether a call has run at its server, "" for calls that run nothing.
 func executedOf(c *mcp.Call) string {
 	if c.Name == "" {
-		return ""
+		return string(c.Verdict.Executed)
 	}
 	return string(cmp.Or(c.Verdict.Executed, mcp.ExecutedNo))
 }

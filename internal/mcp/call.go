@@ -12,6 +12,9 @@ type Call struct {
 	// ID is the gateway's id of the request, the same in each of its rounds, for logs and
 	// traces. It is never sent as a JSON-RPC id.
 	ID string
+	// Continues is the ID of the first of the requests that this one continues with the answers
+	// of a stateless client, "" if it is the first.
+	Continues string
 	// Method is the method's name, such as "tools/call".
 	Method string
 	// Name is the routing key of the method: the name of a tool or prompt, the URI of a

@@ -18,6 +18,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.time("time", r.Time)
 	w.text("kind", r.Kind)
 	w.text("id", r.ID)
+	w.text("continues", r.Continues)
 	w.text("event", r.Event)
 	w.text("reason", r.Reason)
 	w.text("issuer", r.Issuer)
