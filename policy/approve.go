@@ -63,7 +63,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 	if !ok {
 		return g.askUser(ctx, c, target, d, digest)
 	}
-	switch answerOf(c) {
+	switch answer := answerOf(c); answer {
 	case accepted:
 		g.metrics.approved.Inc()
 		approval(c, "approved")
@@ -76,10 +76,15 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 			return g.second(ctx, c, next, target, d, round, digest)
 		}
 		return g.pass(ctx, c, next, target, round, digest)
-	case declined:
-		g.metrics.declined.Inc()
-		approval(c, "declined")
-		return refuse(failure.ApprovalDeclined, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
+	case declined, dismissed:
+		said, count := "declined", g.metrics.declined
+		if answer == dismissed {
+			said, count = "unanswered", g.metrics.unanswered
+		}
+		count.Inc()
+		approval(c, said)
+		return refuse(failure.ApprovalDeclined, "The user did not approve of this call, so it did not run. "+
+			"Do not make it again unless the user asks for it.", said)
 	}
 	return g.askUser(ctx, c, target, d, digest)
 }
@@ -247,18 +252,21 @@ const (
 	unanswered answer = iota // or the answer is malformed
 	accepted
 	declined
+	dismissed // without a choice, or not answered in time
 )
 
 // answerOf reads the answer to the gateway's question. Only a clear yes counts as accepted.
 func answerOf(c *mcp.Call) answer {
 	if c.Refused[approvalKey] != nil {
-		return declined
+		return dismissed
 	}
 	result := c.Answers[approvalKey]
 	action, _ := result.Member("action")
 	switch action.Text() {
-	case "decline", "cancel":
+	case "decline":
 		return declined
+	case "cancel":
+		return dismissed
 	case "accept":
 	default:
 		return unanswered

@@ -12,6 +12,7 @@ type counter = prometheus.Counter
 type Metrics struct {
 	allowed, denied, asking, unknown  counter // decisions
 	asked, approved, declined, cannot counter // approvals
+	unanswered                        counter // likewise
 	refusedByPolicy, refusedByLimits  counter
 	limits                            *prometheus.CounterVec
 }
@@ -25,7 +26,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}, []string{"effect"})
 	approvals := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_policy_approvals_total",
-		Help: "Questions whether a call may run: asked, approved, declined, or impossible where the client cannot ask.",
+		Help: "Questions whether a call may run: asked, approved, declined, unanswered, or impossible where the client" +
+			" cannot ask.",
 	}, []string{"answer"})
 	refused := func(stage string) counter {
 		return with.NewCounter(prometheus.CounterOpts{
@@ -38,6 +40,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		asking: decisions.WithLabelValues("ask"), unknown: decisions.WithLabelValues("unknown"),
 		asked: approvals.WithLabelValues("asked"), approved: approvals.WithLabelValues("approved"),
 		declined: approvals.WithLabelValues("declined"), cannot: approvals.WithLabelValues("impossible"),
+		unanswered:      approvals.WithLabelValues("unanswered"),
 		refusedByPolicy: refused("policy"), refusedByLimits: refused("limits"),
 		limits: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_limit_refusals_total",

@@ -18,8 +18,8 @@ type Verdict struct {
 	// Rule is the name of the deciding rule, "" for the default.
 	Rule string
 	// Approval is what became of a question to the user: "asked", "approved", "held" (an
-	// earlier approval holds), "declined", or "impossible" for a client that cannot ask; or to
-	// somebody else: "waiting", "approved", "refused", or "expired" if nobody decided in time.
+	// earlier approval holds), "declined", "unanswered", or "impossible" for a client that cannot
+	// ask; or to somebody else: "waiting", "approved", "refused", or "expired" if nobody decided in time.
 	// "" if there was none.
 	Approval string
 	// Approver is the somebody else who decided, a subject.

@@ -171,6 +171,9 @@ func (d *Dialect) Waits(round mcp.Round) bool {
 func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x, ok := d.takeParked(c)
 	if !ok {
+		if c.Verdict != nil && c.Verdict.Executed == "" {
+			c.Verdict.Executed = mcp.ExecutedUnknown // its server asked while it ran
+		}
 		return nil, mcp.ErrRound()
 	}
 	c.Reached()
