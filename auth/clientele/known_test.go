@@ -77,8 +77,14 @@ var sent = map[string]struct {
 	"Perplexity":      {},
 	"Windsurf":        {redirects: []string{"http://127.0.0.1:50000/callback"}},
 	"JetBrains":       {redirects: []string{"http://localhost:63342/oauth"}},
-	"n8n":             {redirects: []string{"https://chat.example.com/rest/oauth2-credential/callback"}, register: `"token_endpoint_auth_method":"client_secret_basic",`},
-	"LibreChat":       {redirects: []string{"https://chat.example.com/api/mcp/gatehouse/oauth/callback"}},
+	"n8n": {
+		redirects: []string{"https://chat.example.com/rest/oauth2-credential/callback"},
+		register:  `"grant_types":["authorization_code","refresh_token"],"response_types":["code"],"client_uri":"https://n8n.io/",`,
+	},
+	"LibreChat": {
+		redirects: []string{"https://chat.example.com/api/mcp/gatehouse/oauth/callback"},
+		register:  `"response_types":["code"],"token_endpoint_auth_method":"client_secret_basic","scope":"mcp",`,
+	},
 }
 
 // TestKnownClients: each known client gets in by its document and by registering itself, as it does

@@ -10,8 +10,10 @@ type SignIn struct {
 	// Registers says that it registers itself (DCR), Typed that its users can type in an id.
 	Registers, Typed bool
 	// Redirects are its redirect URIs, as its document or its registration has them. On a loopback
-	// address it uses any port. Without any, they depend on the installation, or are not known.
+	// address it uses any port. Without any, it has one at the host where it is installed, with this Path,
+	// or they are not known.
 	Redirects []string
+	Path      string
 	// Public says that it uses its document only if the server's metadata have the method none.
 	Public bool
 	// PerConnection says that it has another document, at the same host, for each connection with a
@@ -42,8 +44,8 @@ var SignIns = []SignIn{
 	{Client: "Perplexity", Registers: true, Typed: true, Redirects: []string{"https://www.perplexity.ai/rest/connections/oauth_callback"}},
 	{Client: "Windsurf", Registers: true, Typed: true},
 	{Client: "JetBrains", Registers: true, Typed: true},
-	{Client: "n8n", Registers: true, Typed: true},
-	{Client: "LibreChat", Registers: true, Typed: true},
+	{Client: "n8n", Registers: true, Typed: true, Path: "/rest/oauth2-credential/callback"},
+	{Client: "LibreChat", Registers: true, Typed: true, Path: "/api/mcp/gatehouse/oauth/callback"},
 }
 
 // Server is how clients get in at an authorization server.
@@ -80,6 +82,12 @@ func (w Way) String() string {
 	return w.Client + ": " + w.How + ": " + w.Change
 }
 
+const (
+	// anywhere stands for a redirect URI that is not known.
+	anywhere  = "https://anywhere.example/callback"
+	elsewhere = "auth.server.registration.dcr.redirects needs the host that it is sent back to, unless that is the user's own machine"
+)
+
 // Ways says how each known client gets in at a server.
 func Ways(server Server) (ways []Way) {
 	for _, s := range SignIns {
@@ -104,7 +112,10 @@ func (s SignIn) at(server Server) Way {
 	}
 	if s.Registers {
 		err := server.Register(s.Redirects)
-		if err == nil {
+		switch {
+		case err == nil && len(s.Redirects) == 0 && server.Ours && server.Register([]string{anywhere}) != nil:
+			return Way{How: "registers itself", Change: elsewhere}
+		case err == nil:
 			return Way{In: true, How: "registers itself"}
 		}
 		changes = append(changes, err.Error())
@@ -113,8 +124,11 @@ func (s SignIn) at(server Server) Way {
 		return Way{In: true, How: "its users type in the id " + id}
 	}
 	redirects := "the redirect URI that it shows"
-	if len(s.Redirects) > 0 {
+	switch {
+	case len(s.Redirects) > 0:
 		redirects = strings.Join(s.Redirects, " and ")
+	case s.Path != "":
+		redirects = "https://{its host}" + s.Path
 	}
 	switch {
 	case server.Ours && s.Typed:

@@ -28,6 +28,14 @@ func TestWays(t *testing.T) {
 	documents.Document = func(string) error { return nil }
 	registers.Register = func([]string) error { return nil }
 	ours.Ours = true
+	some, all := ours, ours
+	all.Register = func([]string) error { return nil }
+	some.Register = func(redirects []string) error {
+		if len(redirects) > 0 {
+			return no("no such host")
+		}
+		return nil
+	}
 	known.Known = func(redirects []string) string {
 		if slices.Contains(redirects, "http://localhost:8787/callback") {
 			return "the-cursor"
@@ -43,7 +51,13 @@ func TestWays(t *testing.T) {
 		want         string
 	}{
 		{"nothing", "Cursor", nothing, false, "its users type in an id: make a client at the issuer, with http://localhost:8787/callback and https://www.cursor.com/agents/mcp/oauth/callback and cursor://anysphere.cursor-mcp/oauth/callback"},
-		{"nothing", "n8n", nothing, false, "its users type in an id: make a client at the issuer, with the redirect URI that it shows"},
+		{"nothing", "JetBrains", nothing, false, "its users type in an id: make a client at the issuer, with the redirect URI that it shows"},
+		{"nothing", "n8n", nothing, false, "its users type in an id: make a client at the issuer, with https://{its host}/rest/oauth2-credential/callback"},
+		{"registers", "n8n", registers, true, "registers itself"},
+		{"ours, some hosts", "n8n", some, false, "registers itself: " + elsewhere},
+		{"ours, some hosts", "LibreChat", some, false, "registers itself: " + elsewhere},
+		{"ours, some hosts", "JetBrains", some, false, "registers itself: " + elsewhere},
+		{"ours, all hosts", "n8n", all, true, "registers itself"},
 		{"nothing", "Zed", nothing, false, "not at all: the issuer would have to let it register, or auth.server to be on"},
 		{"registers", "Cursor", registers, true, "registers itself"},
 		{"registers", "Zed", registers, true, "registers itself"},
@@ -91,7 +105,11 @@ func TestSignInsAreDocumented(t *testing.T) {
 		if s.Document == "" {
 			document = "none"
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Client, strings.Join(ways, ", "), document, code(slices.Clone(s.Redirects)...))
+		redirects := code(slices.Clone(s.Redirects)...)
+		if s.Path != "" {
+			redirects = code("https://{its host}" + s.Path)
+		}
+		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Client, strings.Join(ways, ", "), document, redirects)
 	}
 	_, table, _ := strings.Cut(string(page), "| client | registration | URL of its document | redirects to |\n|---|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")

@@ -27,6 +27,14 @@ func metadataOf(t *testing.T, s clients.SignIn, front string) string {
 	return fmt.Sprintf(`{%s"client_name":%q,"redirect_uris":%s,"grant_types":["authorization_code","refresh_token"],"token_endpoint_auth_method":"none"}`, front, s.Client, uris)
 }
 
+// hosted are the registrations of clients with a host of their own, which ask for scopes that there are not.
+var hosted = map[string]string{
+	"n8n": `{"client_name":"n8n","client_uri":"https://n8n.io/","response_types":["code"],"token_endpoint_auth_method":"none",
+		"grant_types":["authorization_code","refresh_token"],"redirect_uris":["https://chat.example/rest/oauth2-credential/callback"]}`,
+	"LibreChat": `{"client_name":"LibreChat MCP Client","response_types":["code"],"token_endpoint_auth_method":"client_secret_basic",
+		"grant_types":["authorization_code","refresh_token"],"redirect_uris":["https://chat.example/api/mcp/gatehouse/oauth/callback"]}`,
+}
+
 // TestKnownClientsSignIn: each known client signs its user in at the gateway's own authorization
 // server, by a document or by registering itself, with a browser and a provider, over real HTTP.
 func TestKnownClientsSignIn(t *testing.T) {
@@ -69,6 +77,11 @@ func TestKnownClientsSignIn(t *testing.T) {
 		redirect := "http://localhost:4711/own"
 		if len(one.Redirects) > 0 {
 			redirect = strings.Replace(strings.Replace(one.Redirects[0], "http://localhost/", "http://localhost:4711/", 1), "http://127.0.0.1/", "http://127.0.0.1:4711/", 1)
+		}
+		if one.Path != "" {
+			redirect = "https://chat.example" + one.Path
+			signIn(&mcptest.OAuthApp{Registration: hosted[one.Client], Redirect: redirect, Scope: "openid"}, one.Client)
+			continue
 		}
 		if one.Document != "" {
 			signIn(&mcptest.OAuthApp{ID: one.Document, Redirect: redirect}, one.Client)
