@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ func transportNames() string {
 }
 
 func (c Config) overHTTP(deps Deps) streamable.Config {
-	return streamable.Config{URL: c.URL, Headers: c.Headers, Version: cmp.Or(deps.Version, "dev"), Hop: deps.Hop, HTTP: deps.HTTP, HTTPFor: deps.HTTPFor, Credentials: deps.Credentials}
+	return streamable.Config{URL: c.URL, Headers: c.Headers, Hop: deps.Hop, HTTP: deps.HTTP, HTTPFor: deps.HTTPFor, Credentials: deps.Credentials}
 }
 
 // NewTransport makes the HTTP transport that sends the requests of an upstream with a URL.

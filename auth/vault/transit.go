@@ -107,6 +107,7 @@ func (t *transit) ask(ctx context.Context, what string, params map[string]any) (
 		return answer, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", mcp.UserAgent())
 	req.Header.Set("X-Vault-Token", token)
 	req.Header.Set("X-Vault-Request", "true")
 	if t.cfg.Namespace != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // checkFlags are the flags of the command.
@@ -131,7 +132,7 @@ func (c *checked) warn(stderr io.Writer, warnings []config.Problem) {
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
 func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, cfg gateway.Config, w, stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(buildVersion(), log), cfg, flags.view)
+	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(mcp.Version(), log), cfg, flags.view)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // demoFlags are the flags of the command.
@@ -82,7 +83,9 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: buildVersion(), Listener: listener, Admin: admin, Log: log})
+	g, err := gateway.New(gateway.Options{
+		ConfigFile: file, Version: mcp.Version(), Listener: listener, Admin: admin, Log: log,
+	})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // initFlags are the flags of the command.
@@ -297,7 +298,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeout)
 	defer cancel()
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, doubts, err := trial.Text(ctx, gateway.Inspector(buildVersion(), log), flags.config, []byte(text), "", env)
+	reports, doubts, err := trial.Text(ctx, gateway.Inspector(mcp.Version(), log), flags.config, []byte(text), "", env)
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		fmt.Fprintln(out, "\nThe servers were not tried:")
 		for _, p := range bad.Problems {

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func newLock() *cobra.Command {
@@ -54,7 +55,7 @@ func newLock() *cobra.Command {
 			if running {
 				found, err = reviewSeen(ctx, file, cfg)
 			} else {
-				found, err = trial.Lock(ctx, gateway.Inspector(buildVersion(), log), cfg)
+				found, err = trial.Lock(ctx, gateway.Inspector(mcp.Version(), log), cfg)
 			}
 			if err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func main() {
@@ -53,7 +54,7 @@ func newRoot() *cobra.Command {
 		Use:           "gatehouse",
 		Short:         "One MCP endpoint in front of many MCP servers",
 		Long:          "Gatehouse is one MCP endpoint in front of many MCP servers: clients and servers of\nevery revision, one URL, one list of tools.",
-		Version:       buildVersion(),
+		Version:       mcp.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func newServe() *cobra.Command {
@@ -23,7 +24,7 @@ func newServe() *cobra.Command {
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			tuneGC()
-			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: buildVersion()})
+			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: mcp.Version()})
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func newTokens() *cobra.Command {
@@ -38,7 +39,7 @@ func newTokens() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			reports, own, err := trial.Tokens(ctx, gateway.Inspector(buildVersion(), log), cfg, view)
+			reports, own, err := trial.Tokens(ctx, gateway.Inspector(mcp.Version(), log), cfg, view)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func newVersion() *cobra.Command {
@@ -21,17 +23,7 @@ func newVersion() *cobra.Command {
 }
 
 func versionLine() string {
-	return fmt.Sprintf("gatehouse %s (revision %s, %s)\n", buildVersion(), buildRevision(), runtime.Version())
-}
-
-// buildVersion returns the version of the module that the program was built from, "dev" for
-// a checkout.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "dev"
-	}
-	return info.Main.Version
+	return fmt.Sprintf("gatehouse %s (revision %s, %s)\n", mcp.Version(), buildRevision(), runtime.Version())
 }
 
 // buildRevision returns the commit that the program was built from, "unknown" if the build

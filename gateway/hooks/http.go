@@ -36,7 +36,7 @@ type remote struct {
 func newRemote(c HTTP) (*remote, error) {
 	r := &remote{
 		url: c.URL, most: cmp.Or(c.MaxBytes, defaultBytes), open: c.OnFailure == Passed,
-		header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"gatehouse"}},
+		header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {mcp.UserAgent()}},
 	}
 	for name, value := range c.Headers {
 		r.header.Set(name, string(value))

@@ -35,7 +35,7 @@ var layers = []layer{
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 1, dir: "internal/safehttp", ours: []string{"internal/loopback"}},
+	{level: 1, dir: "internal/safehttp", ours: []string{"internal/loopback", "internal/mcp"}},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
 	{level: 1, dir: "internal/webpage"},
 	{level: 1, dir: "internal/http1"},
@@ -142,7 +142,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/problems", "internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

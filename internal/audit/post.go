@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/retryafter"
@@ -47,7 +48,7 @@ type poster struct {
 }
 
 func newPoster(s Sink, contentType string) (*poster, error) {
-	p := &poster{url: s.URL, header: http.Header{"Content-Type": {contentType}, "User-Agent": {"gatehouse"}}}
+	p := &poster{url: s.URL, header: http.Header{"Content-Type": {contentType}, "User-Agent": {mcp.UserAgent()}}}
 	for name, value := range s.Headers {
 		p.header.Set(name, string(value))
 	}

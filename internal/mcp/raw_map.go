@@ -1,5 +1,10 @@
 package mcp
 
+import (
+	"bytes"
+	"strings"
+)
+
 // Map replaces the parts of a value by fn's results: the members of an object, with their
 // names as written, or the elements of an array, with a nil name. Everything else keeps its
 // text. If fn changes no part, Map returns r itself.
@@ -45,4 +50,19 @@ func (r Raw) elements(fn func(name []byte, start, end int)) {
 			i = skipSpace(r, i+1)
 		}
 	}
+}
+
+// Named reports whether some reader could take a member's name, as written in JSON, for this
+// name: with escapes decoded and without regard to case, as in Go's encoding/json.
+func Named(written []byte, name string) bool {
+	switch {
+	case string(written) == name:
+		return true
+	case len(written) < len(name): // escapes, and letters equal but for case, are no shorter
+		return false
+	case bytes.IndexByte(written, '\\') < 0:
+		return bytes.EqualFold(written, []byte(name))
+	}
+	plain, ok := unescape(written)
+	return ok && strings.EqualFold(plain, name)
 }

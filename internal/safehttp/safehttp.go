@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // Defaults of Options.
@@ -67,6 +68,7 @@ type Response struct {
 type Client struct {
 	timeout  time.Duration
 	maxBytes int64
+	agent    string
 	trusted  map[string]bool // by origin
 
 	// Each pool of connections has its own rule for addresses, so no connection is used
@@ -78,7 +80,7 @@ type Client struct {
 
 // New makes a Client.
 func New(opts Options) (*Client, error) {
-	c := &Client{timeout: opts.Timeout, maxBytes: opts.MaxBytes, trusted: make(map[string]bool)}
+	c := &Client{timeout: opts.Timeout, maxBytes: opts.MaxBytes, agent: mcp.UserAgent(), trusted: make(map[string]bool)}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -124,7 +126,7 @@ func (c *Client) Do(req *http.Request) (*Response, error) {
 		out.Header = make(http.Header)
 	}
 	if out.Header.Get("User-Agent") == "" {
-		out.Header.Set("User-Agent", "gatehouse")
+		out.Header.Set("User-Agent", c.agent)
 	}
 	// A RoundTripper, unlike an http.Client, follows no redirects and keeps no cookies.
 	resp, err := transport.RoundTrip(out)

@@ -73,7 +73,7 @@ func TestDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.Status != http.StatusTeapot || string(resp.Body) != "hello" || resp.Header.Get("X-Seen") != "POST gatehouse a=b" {
+	if resp.Status != http.StatusTeapot || string(resp.Body) != "hello" || resp.Header.Get("X-Seen") != "POST gatehouse/dev a=b" {
 		t.Errorf("got %d %q %q", resp.Status, resp.Body, resp.Header)
 	}
 	if len(req.Header) != 0 {

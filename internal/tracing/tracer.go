@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 const (
@@ -124,7 +126,7 @@ func (t *Tracer) Plan(cfg Config) (apply func(), err error) {
 
 // options say everything, so that no OTEL_ variable of the environment does.
 func (c Config) options(over http.RoundTripper) []otlptracehttp.Option {
-	headers := make(map[string]string, len(c.Headers))
+	headers := map[string]string{"User-Agent": mcp.UserAgent()}
 	for name, value := range c.Headers {
 		headers[name] = string(value)
 	}

@@ -31,8 +31,8 @@ type Config struct {
 	URL string
 	// Headers go with every request; those of the protocol itself win.
 	Headers map[string]mcp.Secret
-	// Version is that of the gateway, for User-Agent, and Hop its name in Via, "" for none.
-	Version, Hop string
+	// Hop is the name of the gateway in Via, "" for none.
+	Hop string
 	// HTTP sends the requests. Required.
 	HTTP http.RoundTripper
 	// HTTPFor returns what sends those that have the credential of a user
@@ -60,7 +60,7 @@ func New(env transport.Env, cfg Config) *Transport {
 	header["Accept"] = []string{acceptBoth}
 	header["Accept-Encoding"] = []string{"identity"}
 	if header["User-Agent"] == nil {
-		header["User-Agent"] = []string{"gatehouse/" + cfg.Version}
+		header["User-Agent"] = []string{mcp.UserAgent()}
 	}
 	if cfg.Hop != "" {
 		header["Via"] = []string{"1.1 " + cfg.Hop}
