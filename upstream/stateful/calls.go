@@ -62,15 +62,33 @@ func (c *calls) only() *exchange {
 	return all[0]
 }
 
+// asker returns the call that a question belongs to that does not say it, nil for none: the newest
+// one that can be asked outside of its own stream. A call that waits for a task comes last, because a
+// task's questions name their task.
+func (c *calls) asker() (asker *exchange) {
+	for _, x := range c.list() {
+		switch {
+		case !x.elsewhere || !mcp.CanAsk(x.call.Method) || x.over():
+		case asker == nil, x.task == "" && asker.task != "", (x.task == "") == (asker.task == "") && x.number > asker.number:
+			asker = x
+		}
+	}
+	return asker
+}
+
 // ofTask returns the call that waits for the task that a message names (2025-11-25
 // basic/utilities/tasks#related-task-metadata), nil for none.
 func (c *calls) ofTask(m wire.Message) *exchange {
-	task, ok := m.Params.At("_meta").Member(wire.MetaRelatedTask)
-	if !ok {
+	if !namesTask(m) {
 		return nil
 	}
-	id := mcp.TaskID(task)
+	id := mcp.TaskID(m.Params.At("_meta", wire.MetaRelatedTask))
 	return c.find(func(x *exchange) bool { return x.task != "" && x.task == id })
+}
+
+func namesTask(m wire.Message) bool {
+	_, ok := m.Params.At("_meta").Member(wire.MetaRelatedTask)
+	return ok
 }
 
 // level returns the least severe log level that a call wants, "" for none. The session has

@@ -11,25 +11,23 @@ import (
 
 // deliver handles a message that came outside of a call's own stream.
 func (s *session) deliver(m wire.Message) {
-	var x *exchange // that a message without a reference to a call is for; nil if that is unclear
-	if !s.shared() {
-		x = s.calls.only()
-	}
 	switch m.Kind {
 	case wire.Request:
-		if x != nil && !x.elsewhere {
-			x = nil // its caller reads its own stream and cannot be interrupted
-		}
-		if (x == nil || s.unattributed.recent()) && s.unattributed.keep(m) {
-			return
+		x := s.calls.ofTask(m)
+		if !namesTask(m) {
+			x = s.calls.asker()
 		}
 		if x != nil {
 			dialect.Saw(x.follows(), m)
 		}
-		s.serve(m, x)
+		s.serve(m, x, false)
 	case wire.Notification:
-		if m.Method == mcp.NoteProgress {
+		var x *exchange // nil if it is unclear
+		switch {
+		case m.Method == mcp.NoteProgress:
 			x = s.calls.find(func(x *exchange) bool { return x.owns(m) })
+		case !s.shared():
+			x = s.calls.only()
 		}
 		s.note(m, x)
 	}
@@ -55,7 +53,6 @@ func (s *session) note(m wire.Message, x *exchange) {
 		for _, x := range s.calls.list() {
 			x.withdraw(id)
 		}
-		s.unattributed.withdraw(id)
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
 	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
@@ -68,10 +65,11 @@ func (s *session) note(m wire.Message, x *exchange) {
 	}
 }
 
-// serve answers a request of the server, or makes it a question of a call.
-func (s *session) serve(m wire.Message, x *exchange) {
+// serve answers a request of the server, or makes it a question of a call. certain says that no
+// other call can have asked it.
+func (s *session) serve(m wire.Message, x *exchange, certain bool) {
 	if waits := s.calls.ofTask(m); waits != nil {
-		x = waits
+		x, certain = waits, true
 	}
 	if m.Method == mcp.MethodPing {
 		s.post(wire.AppendResult(nil, m.ID, nil))
@@ -90,7 +88,7 @@ func (s *session) serve(m wire.Message, x *exchange) {
 		s.post(unrelated(m.ID))
 		return
 	default:
-		why = x.ask(m, false)
+		why = x.ask(m, certain)
 	}
 	if why != nil {
 		s.post(wire.AppendError(nil, m.ID, why))

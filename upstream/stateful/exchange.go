@@ -169,7 +169,7 @@ func (x *exchange) read() {
 			}
 		}
 	case m.Kind == wire.Request:
-		x.s.serve(m, x)
+		x.s.serve(m, x, true)
 	case m.Method != mcp.NoteProgress || x.owns(m):
 		x.s.note(m, x)
 	}
@@ -228,13 +228,16 @@ func (x *exchange) end(result mcp.Raw, err error) {
 	if x.done {
 		return
 	}
-	if unanswered(err) && x.mayAsk() {
-		x.s.unattributed.leaves()
-	}
 	x.done, x.result, x.err = true, result, err
 	for _, q := range x.open { // nobody needs to answer these any more
 		x.tellWithdrawn(q)
 	}
+}
+
+// unanswered reports whether a call that ended with err got no answer from the server.
+func unanswered(err error) bool {
+	_, answered := errors.AsType[*mcp.Error](err)
+	return err != nil && !answered
 }
 
 func (x *exchange) over() bool {
@@ -316,8 +319,9 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 				switch {
 				case q.request.Method == mcp.MethodRootsList:
 					x.s.roots.ask(q.id)
-				case q.guessed != nil:
-					x.s.unattributed.giveBack(x, q)
+				case q.params != nil && !unanswered(err): // another call has asked it
+					x.s.calls.remove(x)
+					x.s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.params})
 				default:
 					x.s.post(unrelated(q.id))
 				}
@@ -361,7 +365,6 @@ func (x *exchange) free() {
 	x.mu.Lock()
 	x.room.Free()
 	x.mu.Unlock()
-	x.s.unattributed.released(x.err)
 	x.s.release()
 }
 

@@ -34,15 +34,13 @@ const cancelWait = 500 * time.Millisecond
 type question struct {
 	id      mcp.Raw // the server's
 	request mcp.InputRequest
-	changes int // how often the roots had changed when it was asked
-	// guessed is the question's original params if it may belong to another call; otherwise
-	// nil.
-	guessed mcp.Raw
+	changes int     // how often the roots had changed when it was asked
+	params  mcp.Raw // the server's, if another call may have asked it
 }
 
-// ask accepts a question of the server. guess says that the question may belong to another
-// call. The error says why the question is refused.
-func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
+// ask accepts a question of the server; certain says that no other call can have asked it. The error
+// says why the question is refused.
+func (x *exchange) ask(m wire.Message, certain bool) *mcp.Error {
 	if !mcp.CanAsk(x.call.Method) {
 		return mcp.Errorf(failure.QuestionRefused, "the client cannot be asked during %s", x.call.Method).WithCode(mcp.CodeInvalidParams)
 	}
@@ -73,8 +71,8 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
 		changes: x.s.state.Roots.Changes(),
 	}
-	if guess {
-		q.guessed = bytes.Clone(m.Params)
+	if !certain {
+		q.params = bytes.Clone(m.Params)
 	}
 	x.open = append(x.open, q)
 	x.signal()

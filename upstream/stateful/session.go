@@ -42,11 +42,10 @@ type session struct {
 	setting chan struct{} // holds one while logging/setLevel is under way
 	level   atomic.Pointer[string]
 
-	calls        calls
-	getStream    getStream
-	roots        roots
-	unattributed unattributed
-	doubt        doubt
+	calls     calls
+	getStream getStream
+	roots     roots
+	doubt     doubt
 }
 
 func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) *session {
@@ -70,7 +69,6 @@ func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) 
 	}
 	s.getStream.mayAsk.Store(dialect.Piped(conn))
 	s.roots = roots{env: d.env, known: &s.state.Roots, declared: s.declared, post: s.post, answer: s.answer, over: s.over}
-	s.unattributed.s = s
 	s.doubt.s, s.doubt.looking = s, make(chan struct{}, 1)
 	return s
 }

@@ -15,7 +15,6 @@
 //	exchange.go      a call under way
 //	questions.go     a call's questions, and parking the call
 //	roots.go         questions for roots outside of a call
-//	unattributed.go  questions whose call is not clear yet
 //	pages.go         questions that send the user to a URL
 //	listen.go        subscriptions
 //	getstream.go     the stream outside of calls
