@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -94,6 +95,23 @@ func TestLogLevelOfAnyClient(t *testing.T) {
 		if got := string(params.At("_meta", "io.modelcontextprotocol/logLevel")); got != tt.want {
 			t.Errorf("%+v: the server reads the level %s", tt, got)
 		}
+	}
+}
+
+// TestListsChangedInACall: a server without subscriptions tells of changed lists on the stream of a call.
+func TestListsChangedInACall(t *testing.T) {
+	_, u := statelessFake(t, func(w http.ResponseWriter, _ *http.Request, m rpc) {
+		for _, method := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourceUpdated} {
+			events(w, `data: {"jsonrpc":"2.0","method":"`+method+`","params":{}}`+"\n\n")
+		}
+		events(w, event(m, "", okResult))
+	})
+	var told []string
+	c := tool("t")
+	c.Notify = func(e mcp.Event) { told = append(told, e.Method) }
+	wantOK(t, u, c)
+	if want := []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
 	}
 }
 

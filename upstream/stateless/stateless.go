@@ -149,8 +149,10 @@ func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revi
 	}
 	c.Trail.ToServer(request.Header, request.Body)
 	m, stream, err := dialect.Exchange(conn, request, func(m wire.Message) {
-		// This dialect has no requests of servers; other messages do not concern us.
-		if m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)) {
+		// This dialect has no requests of servers; other messages do not concern us. Servers without
+		// subscriptions tell of changed lists here.
+		if m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || mcp.ListsChanged(m.Method) != 0 ||
+			m.Method == mcp.NoteProgress && dialect.HasToken(m, id)) {
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
 	})
