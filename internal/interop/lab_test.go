@@ -30,6 +30,8 @@ type lab struct {
 	node     rig.Node
 	python1  string // with mcp 1.x
 	python2  string // with mcp 2.x
+	fastmcp  string // python with FastMCP
+	mcpgo    string // binary of internal/interop/mcpgo
 	gateway  string // binary
 	files    string // folder that the filesystem server serves
 }
@@ -37,7 +39,7 @@ type lab struct {
 // newLab installs and builds everything, in parallel where possible.
 func newLab(t *testing.T) *lab { return lay(t, true) }
 
-// nodeLab returns a lab without Python.
+// nodeLab returns a lab without Python and mcp-go.
 func nodeLab(t *testing.T) *lab { return lay(t, false) }
 
 func lay(t *testing.T, python bool) *lab {
@@ -74,6 +76,14 @@ func lay(t *testing.T, python bool) *lab {
 		})
 		install("mcp 2.x", func() (err error) {
 			l.python2, err = checkout.InstallPython(ctx, "v2", here("python", "requirements-v2.txt"))
+			return err
+		})
+		install("FastMCP", func() (err error) {
+			l.fastmcp, err = checkout.InstallPython(ctx, "fastmcp", here("python", "requirements-fastmcp.txt"))
+			return err
+		})
+		install("mcp-go", func() (err error) {
+			l.mcpgo, err = checkout.BuildOther(ctx, here("mcpgo"), ".")
 			return err
 		})
 	}
@@ -129,6 +139,11 @@ type step struct {
 	Params      map[string]any `json:"params,omitempty"`
 	Progress    bool           `json:"progress,omitempty"`
 	CancelAfter int            `json:"cancelAfter,omitempty"`
+	// Await is a notification that has to come, too, and About is what it names. Listed is a tool that
+	// a list has to name that is fetched after the notification of its change.
+	Await  string `json:"await,omitempty"`
+	About  string `json:"about,omitempty"`
+	Listed string `json:"listed,omitempty"`
 }
 
 // report is the output of a client program.
@@ -152,6 +167,7 @@ type exchange struct {
 // outcome is the result of one step.
 type outcome struct {
 	Progress []struct{ Progress, Total float64 }
+	Noticed  bool // what the step awaits has come
 	Error    *struct {
 		Code    int
 		Message string
@@ -187,12 +203,19 @@ func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
-	args := []string{"client.mjs", c.sdk, c.mode, url}
-	if c.user != "" {
-		args = append(args, c.user)
+	cmd := exec.CommandContext(ctx, l.node.Binary, "client.mjs", c.sdk, c.mode, url)
+	switch c.sdk {
+	case "mcp-go":
+		cmd = exec.CommandContext(ctx, l.mcpgo, "connect", c.version, url)
+	case "fastmcp":
+		script := l.checkout.Path("internal", "interop", "python", "fastmcp_client.py")
+		cmd = exec.CommandContext(ctx, l.fastmcp, script, c.version, url)
+	default:
+		cmd.Dir = l.node.Dir
+		if c.user != "" {
+			cmd.Args = append(cmd.Args, c.user)
+		}
 	}
-	cmd := exec.CommandContext(ctx, l.node.Binary, args...)
-	cmd.Dir = l.node.Dir
 	// The filesystem server serves the client's roots as soon as it has them, and the time
 	// when it asks for them varies. So the roots are the folder that it serves anyway.
 	cmd.Env = append(os.Environ(), "ROOT=file://"+l.files)

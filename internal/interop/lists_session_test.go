@@ -24,7 +24,7 @@ func TestListsOfASession(t *testing.T) {
 	l := nodeLab(t)
 	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
 	defer cancel()
-	binary, err := l.checkout.BuildTool(ctx, l.checkout.Path("internal", "interop", "github"))
+	binary, err := l.checkout.BuildOther(ctx, l.checkout.Path("internal", "interop", "github"), "tool")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,8 @@ const (
 	github                 // github.com/github/github-mcp-server
 	python                 // internal/interop/python/server.py
 	typescript             // internal/interop/server
+	mcpgo                  // internal/interop/mcpgo
+	fastmcp                // internal/interop/python/fastmcp_server.py
 )
 
 // Revisions that clients must negotiate.
@@ -59,7 +61,7 @@ func (u upstream) tools() []string {
 		return []string{"read_text_file", "list_directory", "write_file", "search_files", "list_allowed_directories"}
 	case github:
 		return []string{"enable_toolset", "get_toolset_tools", "list_available_toolsets"}
-	case typescript:
+	case typescript, mcpgo, fastmcp:
 		return []string{"echo", "count", "confirm", "sample", "roots"}
 	default:
 		return []string{"add", "count", "hang", "cancelled", "fail", "greet"}

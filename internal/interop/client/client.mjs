@@ -11,6 +11,34 @@ const steps = JSON.parse(await text(process.stdin));
 
 const account = user === 'browser' ? await Desktop.open(document) : user && new Account(user);
 const logs = [];
+const changed = 'notifications/tools/list_changed';
+
+// notes are the notifications that have come, and next is settled by the next of them.
+const notes = [];
+let tell;
+let next;
+const expect = () => (next = new Promise((resolve) => (tell = resolve)));
+expect();
+const note = async ({ method, params }) => {
+  notes.push({ method, params });
+  tell();
+  expect();
+};
+const found = (from, method, about = '') =>
+  notes.slice(from).filter((n) => n.method === method && JSON.stringify(n.params ?? {}).includes(about));
+
+// until waits until a test of what has come holds.
+async function until(test) {
+  const late = AbortSignal.timeout(5000);
+  const over = new Promise((resolve) => late.addEventListener('abort', resolve, { once: true }));
+  for (;;) {
+    const coming = next; // and may come during the test
+    if (await test()) return true;
+    if (late.aborted) return false;
+    await Promise.race([coming, over]);
+  }
+}
+
 const peer = await connect(
   url,
   mode,
@@ -20,7 +48,11 @@ const peer = await connect(
     elicit: async ({ params }) => ({ action: 'accept', ...(params.mode !== 'url' && { content: { name: 'Ada' } }) }),
     sample: async () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'sampled' } }),
     roots: async () => ({ roots: [{ uri: process.env.ROOT, name: 'files' }] }),
-    log: async (note) => void logs.push(note.params),
+    log: async (message) => {
+      logs.push(message.params);
+      await note(message);
+    },
+    other: note,
   },
   account,
 );
@@ -57,8 +89,9 @@ const operations = {
   'resources/read': (step) => client.readResource(step.params),
   'prompts/get': (step) => client.getPrompt(step.params),
   'completion/complete': (step) => client.complete(step.params),
-  'logging/setLevel': (step) => client.setLoggingLevel(step.params.level),
+  'logging/setLevel': (step) => peer.level(step.params.level),
   ping: () => client.ping(),
+  listen: (step) => peer.listen(step.params.uris),
   // The SDKs have no types for these.
   'skills/list': (step) => peer.request(step.method, step.params ?? {}),
   'skills/get': (step) => peer.request(step.method, step.params),
@@ -70,10 +103,21 @@ const operations = {
 const outcomes = [];
 for (const step of steps) {
   const outcome = { progress: [] };
+  const from = notes.length;
   try {
     outcome.result = await operations[step.method](step, outcome.progress);
   } catch (error) {
     outcome.error = { code: Number.isInteger(error.code) ? error.code : 0, message: String(error.message ?? error) };
+  }
+  if (step.await) outcome.noticed = await until(() => found(from, step.await, step.about).length > 0);
+  if (step.listed) {
+    let seen = 0;
+    outcome.noticed = await until(async () => {
+      const notices = found(from, changed).length;
+      if (notices === seen) return false;
+      seen = notices; // a list that is fetched after a notification has to name the tool
+      return (await operations['tools/list']()).tools.some((tool) => tool.name === step.listed);
+    });
   }
   outcomes.push(outcome);
 }

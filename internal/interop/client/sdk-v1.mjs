@@ -17,6 +17,7 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
   client.setRequestHandler(CreateMessageRequestSchema, handlers.sample);
   client.setRequestHandler(ListRootsRequestSchema, handlers.roots);
   client.setNotificationHandler(LoggingMessageNotificationSchema, handlers.log);
+  client.fallbackNotificationHandler = handlers.other;
   // mode: "sse" for HTTP+SSE, a revision to offer, or both; else the SDK's own.
   const Transport = mode.startsWith('sse') ? SSEClientTransport : StreamableHTTPClientTransport;
   const [revision] = /\d{4}-\d\d-\d\d/.exec(mode) ?? [];
@@ -43,6 +44,11 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
     client,
     version: transport.protocolVersion ?? transport._protocolVersion, // of SSE, which does not show it
     call: (params, options) => client.callTool(params, undefined, options),
+    level: (level) => client.setLoggingLevel(level),
+    listen: async (uris) => {
+      for (const uri of uris) await client.subscribeResource({ uri });
+      return {};
+    },
     request: (method, params) => client.request({ method, params }, looseObject({})),
     close: async () => {
       await transport.terminateSession?.();

@@ -11,6 +11,7 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
   client.setRequestHandler('sampling/createMessage', handlers.sample);
   client.setRequestHandler('roots/list', handlers.roots);
   client.setNotificationHandler('notifications/message', handlers.log);
+  client.fallbackNotificationHandler = handlers.other;
   const dial = () => new StreamableHTTPClientTransport(new URL(url), account && { authProvider: account, fetch: account.fetch });
   let transport = dial();
   try {
@@ -21,10 +22,22 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
     transport = dial();
     await client.connect(transport);
   }
+  const sessions = Boolean(transport.sessionId);
+  let _meta; // without sessions, each call says what it wants logged
   return {
     client,
     version: client.getNegotiatedProtocolVersion(),
-    call: (params, options) => client.callTool(params, options),
+    call: (params, options) => client.callTool({ ...params, ...(_meta && { _meta }) }, options),
+    level: async (level) => {
+      if (sessions) return client.setLoggingLevel(level);
+      _meta = { 'io.modelcontextprotocol/logLevel': level };
+      return {};
+    },
+    listen: async (uris) => {
+      if (!sessions) await client.listen({ toolsListChanged: true, resourceSubscriptions: uris });
+      else for (const uri of uris) await client.subscribeResource({ uri });
+      return {};
+    },
     request: (method, params) => client.request({ method, params }, looseObject({})),
     close: async () => {
       if (transport.sessionId) await transport.terminateSession();

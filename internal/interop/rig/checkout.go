@@ -71,11 +71,11 @@ func (c Checkout) BuildModule(ctx context.Context, module, pkg string) (string, 
 	return binary, run(install)
 }
 
-// BuildTool compiles the tool that the module in a folder of this checkout names, and returns
-// the path of its binary. The module pins what it needs, which is not ours.
-func (c Checkout) BuildTool(ctx context.Context, module string) (string, error) {
+// BuildOther compiles a command of the module in a folder of this checkout, or with "tool" the tool
+// that it names, and returns the path of its binary. The module pins what it needs, which is not ours.
+func (c Checkout) BuildOther(ctx context.Context, module, pkg string) (string, error) {
 	binary := c.Cache("bin", filepath.Base(module))
-	return binary, c.command(ctx, "go", "build", "-C", module, "-o", binary, "tool")
+	return binary, c.command(ctx, "go", "build", "-C", module, "-o", binary, pkg)
 }
 
 func (c Checkout) command(ctx context.Context, name string, args ...string) error {
