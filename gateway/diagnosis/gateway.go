@@ -119,7 +119,7 @@ func refusedReload(f Facts) []admin.Finding {
 	if first.Line > 0 {
 		found.Cause = fmt.Sprintf("Line %d, column %d: %s", first.Line, first.Column, found.Cause)
 		found.Next = fmt.Sprintf("Correct line %d of %s: the file is read again by itself.", first.Line, first.File)
-		found.Excerpt = strictyaml.Excerpt(f.Line, first.Column, first.Message)
+		found.Excerpt = strictyaml.Excerpt(f.Line, first.Column)
 	}
 	if more := len(problems) - 1; more > 0 {
 		found.Cause += fmt.Sprintf(" There %s more.", count(int64(more), "is one", "are %d"))
