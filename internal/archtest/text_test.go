@@ -108,8 +108,8 @@ func checkSkip(m *module) (problems []string) {
 
 // topLevel is everything that the root of the repository may hold.
 var topLevel = []string{
-	".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "auth", "cmd", "config.example.yaml", "deploy", "docs",
-	"gateway", "go.mod", "go.sum", "internal", "policy", "session", "upstream",
+	".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "auth", "cmd",
+	"config.example.yaml", "deploy", "docs", "gateway", "go.mod", "go.sum", "internal", "policy", "session", "upstream",
 }
 
 func checkTopLevel(m *module) (problems []string) {
