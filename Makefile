@@ -18,7 +18,7 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test redis valkey check systems archtest fuzz interop browser conformance bench soak clean
+.PHONY: help build run test redis valkey check systems archtest size fuzz interop browser conformance bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ systems: ## compile the program and its tests for SYSTEMS
 		GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 go build ./... && \
 		GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 go vet ./... || exit 1; \
 	done
+
+size: ## print how many lines of code each room has
+	go test -count=1 -v -run "^TestSize$$$$" ./internal/archtest
 
 archtest: ## the rules of the architecture alone
 	go test ./internal/archtest
