@@ -67,7 +67,7 @@ func (a *Auth) authenticate(r *http.Request, view string, from mcp.Origin) (mcp.
 	}
 	if a.keyring.has(token) {
 		if proven {
-			return mcp.Caller{}, a.proofs.check(r, token, "", proven)
+			return mcp.Caller{}, a.proofs.check(r, token, "", "", proven)
 		}
 		return a.byKey(token, view, from)
 	}
@@ -82,7 +82,7 @@ func (a *Auth) authenticate(r *http.Request, view string, from mcp.Origin) (mcp.
 		return mcp.Caller{}, ref
 	}
 	if id.bound != "" || proven || a.proofs.mode == DPoPRequired { // last, since a proof is good once
-		if ref := a.proofs.check(r, token, id.bound, proven); ref != nil {
+		if ref := a.proofs.check(r, token, id.bound, id.caller.User(), proven); ref != nil {
 			return mcp.Caller{}, ref
 		}
 	}

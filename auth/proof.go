@@ -54,8 +54,9 @@ func (p *proofs) on() bool { return p.mode == DPoPAccepted || p.mode == DPoPRequ
 
 // check refuses a request whose token is not sent as it has to be: one that is bound to a key with
 // a proof of that key, in the scheme DPoP, and another one in the scheme Bearer. bound is the key's
-// thumbprint, "" for a token that is bound to none.
-func (p *proofs) check(r *http.Request, token, bound string, proven bool) *refusal {
+// thumbprint, "" for a token that is bound to none. Of the proofs of one user a share is known in memory, so
+// that nobody has the gateway forget those of others.
+func (p *proofs) check(r *http.Request, token, bound, user string, proven bool) *refusal {
 	switch {
 	case bound == "" && proven:
 		return badToken("the token is bound to no key of its client: send it as Authorization: Bearer", nil)
@@ -92,7 +93,7 @@ func (p *proofs) check(r *http.Request, token, bound string, proven bool) *refus
 	}
 	// Last, so that only who has the key makes the gateway keep something. It is kept for longer than
 	// this clock wants, since that of another replica may be slow.
-	first, err := p.used.Add(r.Context(), bound+" "+shown.id, []byte{1}, shown.made.Add(proofLife+2*p.leeway).Sub(now)+time.Second)
+	first, err := p.used.AddOf(r.Context(), user, bound+" "+shown.id, []byte{1}, shown.made.Add(proofLife+2*p.leeway).Sub(now)+time.Second)
 	switch {
 	case err != nil:
 		return noJudgement("proofs cannot be checked now: try again", retryMin, err)

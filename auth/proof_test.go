@@ -171,6 +171,25 @@ func TestDPoPReplay(t *testing.T) {
 	}
 }
 
+// TestDPoPShares: proofs of one user, however many, do not make those of another good again.
+func TestDPoPShares(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := startGate(t, auth.Deps{Proofs: kept.New(nil, nil, "dpop", 100)}, withDPoP(auth.DPoPAccepted), issuer)
+	h := newHolder("ES256")
+	alices := issuer.Token(map[string]any{"sub": "alice", "cnf": h.cnf(t)})
+	bobs := issuer.Token(map[string]any{"sub": "bob", "cnf": h.cnf(t)})
+	shown := h.prove(alices, nil, nil)
+	if a := g.show("DPoP "+alices, shown); a.Code != http.StatusOK {
+		t.Fatal(a.Body)
+	}
+	for range 150 {
+		if a := g.show("DPoP "+bobs, h.prove(bobs, nil, nil)); a.Code != http.StatusOK {
+			t.Fatal(a.Body)
+		}
+	}
+	g.show("DPoP "+alices, shown).refused(t, "again", "invalid_dpop_proof")
+}
+
 // TestDPoPProof: what a proof has to say.
 func TestDPoPProof(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})

@@ -178,7 +178,7 @@ func (a *Accounts) comeBack(v *visit) {
 		return
 	}
 	if e.ticket != "" {
-		first, err := a.Store.Add(ctx, usedRoom+e.ticket, nil, outcomeLife)
+		first, err := a.Store.AddOf(ctx, account(who, ""), usedRoom+e.ticket, nil, outcomeLife)
 		switch {
 		case err != nil:
 			a.away(v.w, err)

@@ -36,7 +36,7 @@ func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[str
 	if g.Resource, err = s.targetOf(r.PostForm["resource"], said.Resource); err != nil {
 		return nil, err
 	}
-	fresh, err := s.deps.State.codes.Add(ctx, "assertion:"+said.ID, []byte("1"), time.Until(said.Until))
+	fresh, err := s.deps.State.codes.AddOf(ctx, g.caller().User(), "assertion:"+said.ID, []byte("1"), time.Until(said.Until))
 	if err != nil {
 		return nil, err
 	}

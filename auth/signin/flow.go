@@ -86,7 +86,9 @@ type SignedIn struct {
 	Refresh mcp.Secret
 }
 
-// mostEnded bounds the sign-ins that have ended and that are known to have, without Redis.
+// mostEnded bounds the sign-ins that have ended and that are known to have, without Redis. A stranger who
+// has others forgotten gains nothing: each belongs to a cookie that its browser has dropped, and its code
+// is good once at the issuer.
 const mostEnded = 10_000
 
 // Ended are the sign-ins that have ended, at any replica, or at this one while Redis does not answer.

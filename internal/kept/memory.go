@@ -3,8 +3,6 @@ package kept
 import (
 	"bytes"
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,18 +17,36 @@ type entry struct {
 
 // memory keeps values for this process alone.
 type memory struct {
-	mu  sync.Mutex // guards the fields below
-	all *simplelru.LRU[string, entry]
-	of  *simplelru.LRU[string, []string] // by owner, the oldest first
+	mu     sync.Mutex // guards the fields below
+	all    *simplelru.LRU[string, entry]
+	owners map[string]string                           // by name; of values that have one
+	of     map[string]*simplelru.LRU[string, struct{}] // the names of an owner, the oldest first
 }
 
 func newMemory(most int) *memory {
-	all, err := simplelru.NewLRU[string, entry](most, nil)
-	of, ownersErr := simplelru.NewLRU[string, []string](most, nil)
-	if err = errors.Join(err, ownersErr); err != nil {
+	m := &memory{owners: make(map[string]string), of: make(map[string]*simplelru.LRU[string, struct{}])}
+	m.all = newLRU(most, func(name string, _ entry) { m.disown(name) })
+	return m
+}
+
+func newLRU[V any](most int, gone func(string, V)) *simplelru.LRU[string, V] {
+	l, err := simplelru.NewLRU(most, gone)
+	if err != nil {
 		panic("kept: a store needs room for a value: " + err.Error())
 	}
-	return &memory{all: all, of: of}
+	return l
+}
+
+// disown takes a value away from its owner, if it has one. The caller holds mu.
+func (m *memory) disown(name string) {
+	owner, has := m.owners[name]
+	if !has {
+		return
+	}
+	delete(m.owners, name)
+	if m.of[owner].Remove(name); m.of[owner].Len() == 0 {
+		delete(m.of, owner)
+	}
 }
 
 // find returns a value that has not ended. The caller holds mu.
@@ -94,18 +110,25 @@ func (m *memory) swap(_ context.Context, name string, old, value []byte, life ti
 func (m *memory) claim(_ context.Context, owner, name string, each int, _ time.Duration) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mine, _ := m.of.Get(owner)
-	mine = slices.DeleteFunc(mine, func(one string) bool { return one == name || !m.all.Contains(one) })
-	mine = append(mine, name)
-	over := max(0, len(mine)-each)
-	gone := slices.Clone(mine[:over])
-	m.of.Add(owner, mine[over:])
-	return gone, nil
+	m.disown(name)
+	mine := m.of[owner]
+	if mine == nil {
+		mine = newLRU[struct{}](each+1, nil)
+		m.of[owner] = mine
+	}
+	mine.Add(name, struct{}{})
+	m.owners[name] = owner
+	if mine.Len() <= each {
+		return nil, nil
+	}
+	oldest, _, _ := mine.GetOldest()
+	return []string{oldest}, nil
 }
 
 func (m *memory) drop(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all.Remove(name)
+	m.disown(name) // it may not have been there yet
 	return nil
 }

@@ -75,16 +75,21 @@ func (s *Store) Put(ctx context.Context, name string, value []byte, life time.Du
 // PutOf is Put for a value of an owner, such as a user. A further one replaces the owner's oldest, so that
 // nobody takes the room of others.
 func (s *Store) PutOf(ctx context.Context, owner, name string, value []byte, life time.Duration) error {
+	if err := s.claim(ctx, owner, name, life); err != nil {
+		return err
+	}
+	return s.Put(ctx, name, value, life)
+}
+
+// claim counts a value for its owner, and drops what is beyond the owner's share.
+func (s *Store) claim(ctx context.Context, owner, name string, life time.Duration) error {
 	gone, err := s.of.claim(ctx, s.id("of "+owner), s.id(name), s.each, life)
 	for _, id := range gone {
 		if err == nil {
 			err = s.at.drop(ctx, id)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return s.Put(ctx, name, value, life)
+	return err
 }
 
 // Add keeps a value unless there is one. It reports whether there was none.
@@ -94,6 +99,16 @@ func (s *Store) Add(ctx context.Context, name string, value []byte, life time.Du
 		return false, err
 	}
 	return s.at.add(ctx, id, sealed, life)
+}
+
+// AddOf is Add for a value of an owner. In memory, a further one replaces the owner's oldest; in Redis, which
+// keeps all until they end, nobody takes the room of others.
+func (s *Store) AddOf(ctx context.Context, owner, name string, value []byte, life time.Duration) (bool, error) {
+	added, err := s.Add(ctx, name, value, life)
+	if added && err == nil && s.db == nil {
+		err = s.claim(ctx, owner, name, life)
+	}
+	return added, err
 }
 
 // Get returns a value. The error is ErrNone, or that of Redis.

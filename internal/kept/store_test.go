@@ -313,3 +313,34 @@ func TestFile(t *testing.T) {
 		t.Error("a file that cannot be read is written over")
 	}
 }
+
+// TestShareOfAdded: of what one owner adds in memory a share is there, and what has gone takes no share.
+func TestShareOfAdded(t *testing.T) {
+	ctx, s := t.Context(), kept.New(nil, nil, "m", 100) // each owner has two
+	add := func(owner, name string) bool {
+		t.Helper()
+		added, err := s.AddOf(ctx, owner, name, []byte{1}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added
+	}
+	if !add("bob", "bob's") {
+		t.Error("it is not added")
+	}
+	for i := range 1000 {
+		add("alice", fmt.Sprint("alice's ", i))
+	}
+	if add("bob", "bob's") || add("alice", "alice's 999") || add("alice", "alice's 998") {
+		t.Error("it is added twice")
+	}
+	if err := s.Drop(ctx, "alice's 999"); err != nil {
+		t.Fatal(err)
+	}
+	if !add("alice", "alice's last") || add("alice", "alice's 998") {
+		t.Error("what was dropped takes a share")
+	}
+	if !add("alice", "alice's 1") || !add("alice", "alice's 998") {
+		t.Error("the oldest is there beyond the share")
+	}
+}
