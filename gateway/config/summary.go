@@ -136,7 +136,8 @@ func (c Config) Summary() Summary {
 		s.Console = c.Admin.At() + "/console/"
 	}
 	if c.Auth.Server.Enabled {
-		s.OwnServer = fmt.Sprintf("%s, users sign in at %s", accounts.Origin(c.PublicURL), c.Auth.Server.Provider)
+		provider := c.Auth.Server.WithDefaults(c.Auth, c.PublicURL).Provider
+		s.OwnServer = fmt.Sprintf("%s, users sign in at %s", accounts.Origin(c.PublicURL), provider)
 	}
 	if names := WithAccounts(c.Upstreams); names != nil {
 		s.Accounts = fmt.Sprintf("at %s, users see theirs at %s", strings.Join(names, ", "), accounts.Origin(c.PublicURL)+accounts.Root)
