@@ -154,7 +154,7 @@ audit: {sinks: [{type: file, path: %q}]}
 	c.level = slog.LevelDebug
 	c.run(t)
 	// A token of the gateway's own is good while what its user gave the client is there.
-	issuer.LetSignIn()
+	issuer.LetSignIn(nil)
 	app := &mcptest.OAuthApp{Endpoint: issuer.Audience, ID: "web", Redirect: "https://app.example/cb"}
 	given := app.SignIn(ctx, t, mcptest.NewTab(t, "ann"), func(*mcptest.Page) string { return "allow" })
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(given.Access, ".")[1])

@@ -91,7 +91,7 @@ func newSite(t *testing.T) *site {
 	s := &site{remote: mcptest.NewAccounts(nil), issuer: mcptest.NewIssuer(mcptest.IssuerOptions{}), vault: &vaultOf{}}
 	t.Cleanup(s.remote.Close)
 	t.Cleanup(s.issuer.Close)
-	s.issuer.LetSignIn()
+	s.issuer.LetSignIn(nil)
 	a, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: s.issuer.URL}}}, auth.Deps{PublicURL: s.issuer.Audience})
 	if err != nil {
 		t.Fatal(err)

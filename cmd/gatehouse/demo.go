@@ -29,13 +29,13 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a gateway with everything embedded, and show how to use it",
-		Long: "Runs a gateway in front of three embedded MCP servers, with an OAuth issuer for\n" +
-			"development whose users have different rights, and prints commands to try it with.",
+		Long: "Runs a gateway in front of three embedded MCP servers, with users who have different\n" +
+			"rights and a page to sign in as one of them, and prints commands to try it with.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error { return runDemo(cmd, flags) }),
 	}
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the endpoint, on this machine")
-	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without issuer, users and policy: everyone may use everything")
+	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without sign-in and policy: everyone may use everything")
 	cmd.Flags().BoolVar(&flags.offline, "offline", false, "clients register; their metadata documents on the web are not read")
 	cmd.Flags().BoolVar(&flags.quiet, "no-clients", false, "without the clients of other users that call something now and then, for the console to show")
 	cmd.Flags().BoolVar(&flags.short, "progressive", false, "tools are listed in short, and described in full when a model asks")

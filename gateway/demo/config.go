@@ -24,8 +24,11 @@ func (d *Demo) newConfig() ([]byte, error) {
 		Listen, Notes, Ops, Skills, Admin string
 		Handbook                          []string
 		SignIn                            *signIn
-		Progressive                       bool
-	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, d.opts.Admin, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn, d.opts.Progressive})
+		Progressive, Offline              bool
+	}{
+		d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, d.opts.Admin,
+		append([]string{d.opts.Executable}, d.opts.Args...), d.signIn, d.opts.Progressive, d.opts.Offline,
+	})
 	return text.Bytes(), err
 }
 

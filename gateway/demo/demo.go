@@ -34,11 +34,11 @@ type Options struct {
 	Listen string
 	// Admin is the address of the console in Config, on this machine; "" for no console.
 	Admin string
-	// SignIn makes everyone sign in with a development issuer, and gives its users
-	// different rights. Tokens are for one URL, so Listen must then be a loopback IP
-	// address with its port.
+	// SignIn makes everyone sign in at the gateway's own authorization server, behind which a
+	// page of users stands in for an identity provider, and gives users different rights. Tokens
+	// are for one URL, so Listen must then be a loopback IP address with its port.
 	SignIn bool
-	// Offline stops the issuer from fetching clients' metadata documents; such clients have
+	// Offline stops the gateway from fetching clients' metadata documents; such clients have
 	// to register instead.
 	Offline bool
 	// Progressive lists tools in short; they are described in full when a model asks.
@@ -104,7 +104,7 @@ func (d *Demo) start(ctx context.Context) error {
 		if err := d.startSignIn(); err != nil {
 			return err
 		}
-		protect = d.signIn.protect(d.urls["ops"])
+		protect = d.signIn.protect
 	}
 	notes, ops := newNotes(wire.Stateless().Name), newOps(opsRevision().Name)
 	d.serve("notes", notesListener,
@@ -191,9 +191,6 @@ func (d *Demo) Close() {
 		}
 		for _, l := range d.listeners { // those that nobody serves yet, if the start failed
 			l.Close()
-		}
-		if d.signIn != nil {
-			d.signIn.close()
 		}
 		if d.dir != "" {
 			if err := os.RemoveAll(d.dir); err != nil {

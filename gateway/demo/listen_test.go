@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestIssuerKeepsItsPlace: users who were signed in find the issuer again after a restart
-// of the demo; a port that is taken does not prevent the start.
-func TestIssuerKeepsItsPlace(t *testing.T) {
+// TestPagesKeepTheirPlace: they are at the same port after a restart of the demo; a port that is taken does
+// not prevent the start.
+func TestPagesKeepTheirPlace(t *testing.T) {
 	for range 20 { // another process may take the next port
 		gateway, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -17,12 +17,12 @@ func TestIssuerKeepsItsPlace(t *testing.T) {
 		defer gateway.Close()
 		at := netip.MustParseAddrPort(gateway.Addr().String())
 		for range 2 {
-			issuer, err := listenNextTo(at, 1)
+			page, err := listenNextTo(at, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			port := netip.MustParseAddrPort(issuer.Addr().String()).Port()
-			issuer.Close()
+			port := netip.MustParseAddrPort(page.Addr().String()).Port()
+			page.Close()
 			if port != at.Port()+1 {
 				at = netip.AddrPort{}
 				break
@@ -43,5 +43,5 @@ func TestIssuerKeepsItsPlace(t *testing.T) {
 		other.Close()
 		return
 	}
-	t.Error("the issuer never had the port after the gateway's")
+	t.Error("the page never had the port after the gateway's")
 }

@@ -98,7 +98,6 @@ type deployOutput struct {
 	Service  service  `json:"service"`
 	Previous string   `json:"previous" jsonschema:"the version that ran before"`
 	Steps    []string `json:"steps"`
-	By       string   `json:"by,omitempty" jsonschema:"who asked for it, where that is known"`
 }
 
 func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInput) (*sdk.CallToolResult, deployOutput, error) {
@@ -139,15 +138,7 @@ func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInp
 	if err := o.server.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: now.uri()}); err != nil {
 		return nil, deployOutput{}, err
 	}
-	return nil, deployOutput{Service: now, Previous: previous, Steps: steps, By: by(req)}, nil
-}
-
-// by returns the user whose token the request carries, "" without one.
-func by(req *sdk.CallToolRequest) string {
-	if req.Extra == nil || req.Extra.TokenInfo == nil {
-		return ""
-	}
-	return req.Extra.TokenInfo.UserID
+	return nil, deployOutput{Service: now, Previous: previous, Steps: steps}, nil
 }
 
 // confirm asks the user during the call.

@@ -67,10 +67,12 @@ type client struct {
 
 func signedIn(t *testing.T, d *demo.Demo, url, revision, user, answer string) client {
 	t.Helper()
-	token, err := d.Token(user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return connected(t, url, revision, d.Key(user), answer)
+}
+
+// connected has a token or a key.
+func connected(t *testing.T, url, revision, token, answer string) client {
+	t.Helper()
 	c := client{asked: make(chan string, 10)}
 	impl := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
@@ -80,6 +82,7 @@ func signedIn(t *testing.T, d *demo.Demo, url, revision, user, answer string) cl
 	})
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
+	var err error
 	c.ClientSession, err = impl.Connect(t.Context(), &sdk.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: withToken{transport, token}},
 	}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
@@ -88,6 +91,19 @@ func signedIn(t *testing.T, d *demo.Demo, url, revision, user, answer string) cl
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// names returns the names of the tools.
+func (c client) names(t *testing.T) (tools []string) {
+	t.Helper()
+	for tool, err := range c.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools = append(tools, tool.Name)
+	}
+	slices.Sort(tools)
+	return tools
 }
 
 // withToken adds a token to each request.
@@ -119,14 +135,8 @@ func TestRights(t *testing.T) {
 			alice, bob := signedIn(t, d, url, revision, "alice", "accept"), signedIn(t, d, url, revision, "bob", "accept")
 			wants := map[string][]string{"alice": engineers, "bob": reads}
 			for user, c := range map[string]client{"alice": alice, "bob": bob} {
-				var tools, templates []string
-				for tool, err := range c.Tools(t.Context(), nil) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					tools = append(tools, tool.Name)
-				}
-				if slices.Sort(tools); !slices.Equal(tools, wants[user]) {
+				var templates []string
+				if tools := c.names(t); !slices.Equal(tools, wants[user]) {
 					t.Errorf("%s has %v, want %v", user, tools, wants[user])
 				}
 				for template, err := range c.ResourceTemplates(t.Context(), nil) {

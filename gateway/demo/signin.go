@@ -1,9 +1,8 @@
 package demo
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
+	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,38 +10,33 @@ import (
 	"slices"
 	"time"
 
-	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
-
-	"github.com/gatehouse-mcp/gatehouse/gateway/demo/issuer"
-	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 )
 
-const (
-	// tokenLifetime is the lifetime of printed tokens: a day's work.
-	tokenLifetime = 12 * time.Hour
-	// signInLifetime is the lifetime of clients' tokens, which they refresh.
-	signInLifetime = time.Hour
-	// maxDocument bounds metadata documents of clients, in bytes.
-	maxDocument = 64 << 10
-)
+// keyLifetime is longer than a demo runs, and than gatehouse check warns of keys that end soon.
+const keyLifetime = 90 * 24 * time.Hour
 
-// signIn holds the sign-in of a demo: the issuer, and how it knows the gateway and a
-// script. The templates use the exported fields.
-type signIn struct {
-	Issuer   string
-	TokenURL string
-	Scope    string
-	Users    []issuer.User
-	Gateway  issuer.Client
-	Script   issuer.Client
-	Secret   string // the file with the gateway's secret
-
-	endpoint string // of the gateway
-	issuer   *issuer.Issuer
-	outside  *safehttp.Client
+// user is a person or a script that calls the gateway.
+type user struct {
+	Subject, Name string
+	Groups        []string
+	About         string // what policy lets them do
 }
 
-// startSignIn starts the issuer. The servers must have their URLs already.
+// signIn holds the sign-in of a demo. The templates use the exported fields.
+type signIn struct {
+	Provider *provider
+	Users    []user // those of the texts
+	Scope    string
+	Keys     map[string]string // everyone's API keys, by subject
+	Entries  []apikey.Entry    // of these
+	// Secret is the file with the gateway's secret at the provider, OpsToken that with its token at ops.
+	Secret, OpsToken string
+
+	opsToken string
+}
+
+// startSignIn starts the provider.
 func (d *Demo) startSignIn() error {
 	at, err := netip.ParseAddrPort(d.opts.Listen)
 	if err != nil || !at.Addr().IsLoopback() || at.Port() == 0 {
@@ -53,48 +47,45 @@ func (d *Demo) startSignIn() error {
 		return err
 	}
 	d.listeners = append(d.listeners, listener)
-	url := "http://" + listener.Addr().String()
-	s := &signIn{Issuer: url, TokenURL: url + "/token", Scope: "mcp", endpoint: "http://" + at.String() + "/mcp"}
-	s.Users = []issuer.User{
-		{Subject: "alice", Name: "Alice", Email: "alice@example.com", Groups: []string{"engineering"}, About: "deploys; writes notes after a yes"},
-		{Subject: "bob", Name: "Bob", Email: "bob@example.com", Groups: []string{"support"}, About: "reads notes and handbook"},
+	people := []user{
+		{"alice", "Alice", []string{"engineering"}, "deploys; writes notes after a yes"},
+		{"bob", "Bob", []string{"support"}, "reads notes and handbook"},
 	}
-	s.Gateway = issuer.Client{ID: "gateway", Secret: rand.Text(), Resource: s.endpoint, Exchange: []string{d.urls["ops"]}}
-	s.Script = issuer.Client{ID: "ci", Secret: rand.Text(), Groups: []string{"automation"}, Audiences: []string{s.endpoint}}
-	if s.Secret, err = d.write("gateway.secret", []byte(s.Gateway.Secret)); err != nil {
-		return err
+	script := user{"ci", "", []string{"automation"}, "a script: deploys to staging"}
+	s := &signIn{
+		Users: append(slices.Clone(people), script),
+		Scope: "mcp", Keys: make(map[string]string), opsToken: rand.Text(),
 	}
-	deps := issuer.Deps{Log: d.opts.Log}
-	if !d.opts.Offline {
-		if s.outside, err = safehttp.New(safehttp.Options{MaxBytes: maxDocument}); err != nil {
-			return err
-		}
-		deps.Fetch = s.fetch
-	}
-	users := slices.Clone(s.Users)
-	for _, v := range visitors {
-		users = append(users, v.user)
-	}
-	s.issuer, err = issuer.New(issuer.Config{
-		URL:           url,
-		Resources:     []string{s.endpoint},
-		Scopes:        []issuer.Scope{{Name: s.Scope, Means: "use what the gateway's policy gives you"}},
-		Users:         users,
-		Clients:       []issuer.Client{s.Gateway, s.Script},
-		Lifetime:      signInLifetime,
-		TokenLifetime: tokenLifetime,
-	}, deps)
+	s.Provider, err = newProvider("http://"+listener.Addr().String(), "http://"+at.String()+"/oauth/callback", people)
 	if err != nil {
 		return err
 	}
+	if s.Secret, err = d.write("gateway.secret", []byte(s.Provider.secret)); err != nil {
+		return err
+	}
+	if s.OpsToken, err = d.write("ops.token", []byte(s.opsToken)); err != nil {
+		return err
+	}
+	everyone := slices.Clone(s.Users)
+	for _, v := range visitors {
+		everyone = append(everyone, v.user)
+	}
+	expires := time.Now().Add(keyLifetime).UTC().Format(time.RFC3339)
+	for _, u := range everyone {
+		key, id := apikey.New()
+		s.Keys[u.Subject] = key
+		s.Entries = append(s.Entries, apikey.Entry{
+			ID: id, Hash: apikey.Hash(key), Expires: expires,
+			User: u.Subject, Groups: u.Groups, Scopes: []string{s.Scope},
+		})
+	}
 	d.signIn = s
-	d.serve("issuer", listener, s.issuer)
+	d.serve("provider", listener, s.Provider.handler())
 	return nil
 }
 
-// listenNextTo listens so many ports after the gateway's. Clients remember their issuer, and
-// people the console, so they have to be at the same address when the demo starts again. If that
-// port is taken, it uses any other.
+// listenNextTo listens so many ports after the gateway's: who forwards ports, or keeps a link to the
+// console, finds it there when the demo starts again. If that port is taken, it uses any other.
 func listenNextTo(gateway netip.AddrPort, after uint16) (net.Listener, error) {
 	next := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), gateway.Port()+after)
 	if listener, err := net.Listen("tcp", next.String()); err == nil {
@@ -112,46 +103,23 @@ func ListenBeside(gateway net.Addr) (net.Listener, error) {
 	return listenNextTo(at, 2)
 }
 
-func (s *signIn) close() {
-	if s.outside != nil {
-		s.outside.Close()
-	}
-}
-
-// fetch reads a client's metadata document.
-func (s *signIn) fetch(ctx context.Context, url string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Accept", "application/json")
-	response, err := s.outside.Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("%w (gatehouse demo --offline has clients register instead)", err)
-	}
-	if response.Status != http.StatusOK {
-		return nil, fmt.Errorf("the answer is %d", response.Status)
-	}
-	return response.Body, nil
-}
-
-// protect passes only requests with a token for the server at url: those of the gateway, on
-// behalf of a user. It refuses tokens that were issued for the gateway.
-func (s *signIn) protect(url string) func(http.Handler) http.Handler {
-	verify := func(_ context.Context, token string, _ *http.Request) (*sdkauth.TokenInfo, error) {
-		who, err := s.issuer.Verify(token, url)
-		if err != nil {
-			return nil, errors.Join(sdkauth.ErrInvalidToken, err)
+// protect passes only requests of the gateway to ops. Clients' tokens and keys are no good there.
+func (s *signIn) protect(next http.Handler) http.Handler {
+	want := []byte("Bearer " + s.opsToken)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "ops wants the gateway's own token", http.StatusUnauthorized)
+			return
 		}
-		return &sdkauth.TokenInfo{UserID: who.Subject, Scopes: who.Scopes, Expiration: who.Expires}, nil
-	}
-	return sdkauth.RequireBearerToken(verify, nil)
+		next.ServeHTTP(w, r)
+	})
 }
 
-// Token returns an access token for a user, "" without sign-in.
-func (d *Demo) Token(user string) (string, error) {
+// Key returns the API key of a user, "" without sign-in.
+func (d *Demo) Key(subject string) string {
 	if d.signIn == nil {
-		return "", nil
+		return ""
 	}
-	return d.signIn.issuer.Token(user, d.signIn.endpoint, d.signIn.Scope)
+	return d.signIn.Keys[subject]
 }

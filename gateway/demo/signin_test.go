@@ -2,17 +2,13 @@ package demo
 
 import (
 	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"gopkg.in/yaml.v3"
 )
 
@@ -57,6 +53,9 @@ func TestSignInConfig(t *testing.T) {
 		Auth struct {
 			Mode    string
 			Issuers []struct{ URL string }
+			Server  struct {
+				Secret string `yaml:"client_secret"`
+			}
 		}
 		Policy struct {
 			Default string
@@ -70,23 +69,32 @@ func TestSignInConfig(t *testing.T) {
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if config.Auth.Mode != "oauth" || config.Auth.Issuers[0].URL != d.signIn.Issuer || config.Policy.Default != "deny" || len(config.Policy.Rules) != 5 {
+	if config.Auth.Mode != "oauth" || config.Auth.Issuers[0].URL != d.signIn.Provider.URL ||
+		config.Policy.Default != "deny" || len(config.Policy.Rules) != 5 {
 		t.Errorf("config %+v\n%s", config, text)
 	}
 	for _, u := range config.Upstreams {
 		if (u.Auth != nil) != (u.Name == "ops") {
 			t.Errorf("%s: auth %v", u.Name, u.Auth)
 		}
-		if secret, ok := strings.CutPrefix(u.Auth["client_secret"], "${file:"); u.Name == "ops" {
-			content, err := os.ReadFile(strings.TrimSuffix(secret, "}"))
-			if !ok || err != nil || string(content) != d.signIn.Gateway.Secret || bytes.Contains(text, content) {
-				t.Errorf("the secret: %v\n%s", err, text)
-			}
+		if u.Name == "ops" {
+			checkSecret(t, text, u.Auth["token"], d.signIn.opsToken)
 		}
 	}
+	checkSecret(t, text, config.Auth.Server.Secret, d.signIn.Provider.secret)
 	d.Close()
 	if _, err := os.Stat(filepath.Dir(file)); !os.IsNotExist(err) {
 		t.Errorf("files stay behind: %v", err)
+	}
+}
+
+// checkSecret expects a value of the configuration to name a file with a secret.
+func checkSecret(t *testing.T, config []byte, value, secret string) {
+	t.Helper()
+	file, ok := strings.CutPrefix(value, "${file:")
+	content, err := os.ReadFile(strings.TrimSuffix(file, "}"))
+	if !ok || err != nil || string(content) != secret || bytes.Contains(config, content) {
+		t.Errorf("the secret: %v\n%s", err, config)
 	}
 }
 
@@ -100,7 +108,7 @@ func TestSignInWelcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		endpoint, d.signIn.Issuer, d.file, "\nALICE=", "\nBOB=", "engineering", "support", "bin/gatehouse explain",
+		endpoint, d.file, "\nALICE=ghk_", "\nBOB=ghk_", "\nCI=ghk_", "engineering", "support", "bin/gatehouse explain",
 		"2026-07-28", "2025-11-25", "--no-auth", "claude mcp add", "inspector",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -108,7 +116,7 @@ func TestSignInWelcome(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(out.String()) {
-		if strings.Contains(line, d.dir) || strings.Contains(line, d.signIn.Script.Secret) {
+		if strings.Contains(line, d.dir) {
 			continue // its width depends on the system's directory for temporary files
 		}
 		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 {
@@ -118,46 +126,24 @@ func TestSignInWelcome(t *testing.T) {
 	if strings.Contains(out.String(), "\n\n\n") || strings.Contains(out.String(), "\x1b") {
 		t.Error("empty lines follow each other, or there is bold type that nobody asked for")
 	}
-	if strings.Contains(out.String(), d.signIn.Gateway.Secret) {
-		t.Error("the gateway's own secret is shown")
+	if strings.Contains(out.String(), d.signIn.Provider.secret) || strings.Contains(out.String(), d.signIn.opsToken) {
+		t.Error("the gateway's own secrets are shown")
 	}
 	if t.Failed() {
 		t.Log(out.String())
 	}
 }
 
-func TestFolded(t *testing.T) {
-	word := strings.Repeat("0123456789", 30)
-	got := folded(6, word)
-	if strings.ReplaceAll(got, "\\\n", "") != word {
-		t.Errorf("%q", got)
-	}
-	for i, line := range strings.Split(got, "\n") {
-		if width := len(line); width > 99 || i == 0 && width > 93 {
-			t.Errorf("%d columns wide: %s", width, line)
-		}
-	}
-	if got := folded(6, "short"); got != "short" {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestOpsWantsItsOwnTokens: a client's token for the gateway is useless at the server; only
-// the token that the gateway gets for it in exchange works.
-func TestOpsWantsItsOwnTokens(t *testing.T) {
+// TestOpsWantsTheGateway: a user's key is no good at the server, only the gateway's own token is.
+func TestOpsWantsTheGateway(t *testing.T) {
 	d := startSignIn(t, true)
-	ofAlice, err := d.Token("alice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exchanged := exchange(t, d, ofAlice)
 	for _, tt := range []struct {
 		name, token string
 		want        int
 	}{
 		{"nothing", "", http.StatusUnauthorized},
-		{"P9/223 the client's token", ofAlice, http.StatusUnauthorized},
-		{"the one from the exchange", exchanged, http.StatusOK},
+		{"a user's key", d.Key("alice"), http.StatusUnauthorized},
+		{"the gateway's token", d.signIn.opsToken, http.StatusOK},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
@@ -167,9 +153,7 @@ func TestOpsWantsItsOwnTokens(t *testing.T) {
 			}
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Accept", "application/json, text/event-stream")
-			if tt.token != "" {
-				r.Header.Set("Authorization", "Bearer "+tt.token)
-			}
+			r.Header.Set("Authorization", "Bearer "+tt.token)
 			response, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -180,84 +164,21 @@ func TestOpsWantsItsOwnTokens(t *testing.T) {
 			}
 		})
 	}
-	client := &http.Client{Transport: bearer(exchanged)}
-	defer client.CloseIdleConnections()
-	s := connect(t, &sdk.StreamableClientTransport{Endpoint: d.urls["ops"], HTTPClient: client}, "", nil)
-	deployed := call(t, s, "deploy", map[string]any{"service": "web", "version": "2", "environment": "staging", "pace_ms": 0})
-	if !strings.Contains(string(deployed), `"by":"alice"`) {
-		t.Errorf("the server does not know for whom it is: %s", deployed)
-	}
-}
-
-func TestNoTokensWithoutSignIn(t *testing.T) {
-	if token, err := start(t).Token("alice"); token != "" || err != nil {
-		t.Errorf("%q, %v", token, err)
-	}
-}
-
-func TestMetadataDocumentsAreReadUnlessOffline(t *testing.T) {
-	for _, offline := range []bool{true, false} {
-		d := startSignIn(t, offline)
-		response, err := http.Get(d.signIn.Issuer + "/.well-known/oauth-authorization-server")
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || strings.Contains(string(body), `"client_id_metadata_document_supported":true`) == offline {
-			t.Errorf("offline %t: %s, %v", offline, body, err)
-		}
-		if offline {
-			continue
-		}
-		// A document on this machine is not fetched (P9/231), and the page says what to do.
-		q := url.Values{"client_id": {"https://127.0.0.1/client"}, "redirect_uri": {"http://localhost/cb"}, "response_type": {"code"}}
-		response, err = http.Get(d.signIn.Issuer + "/authorize?" + q.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err = io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "--offline") {
-			t.Errorf("%d %s, %v", response.StatusCode, body, err)
-		}
-	}
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// bearer adds a token to each request.
-type bearer string
-
-func (token bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(token))
-	return http.DefaultTransport.RoundTrip(r)
+// TestOffline: without the web, clients have no documents there.
+func TestOffline(t *testing.T) {
+	for _, offline := range []bool{true, false} {
+		config := startSignIn(t, offline).Config()
+		if bytes.Contains(config, []byte("cimd:")) == offline || !bytes.Contains(config, []byte("dcr:")) {
+			t.Errorf("offline %t:\n%s", offline, config)
+		}
+	}
 }
 
-// exchange exchanges a client's token as the gateway does.
-func exchange(t *testing.T, d *Demo, token string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.signIn.TokenURL, strings.NewReader(url.Values{
-		"grant_type":         {"urn:ietf:params:oauth:grant-type:token-exchange"},
-		"subject_token":      {token},
-		"subject_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
-		"resource":           {d.urls["ops"]},
-	}.Encode()))
-	if err != nil {
-		t.Fatal(err)
+func TestNoKeysWithoutSignIn(t *testing.T) {
+	if key := start(t).Key("alice"); key != "" {
+		t.Error(key)
 	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.SetBasicAuth(d.signIn.Gateway.ID, d.signIn.Gateway.Secret)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var got struct {
-		AccessToken string `json:"access_token"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK {
-		t.Fatal(response.Status, err)
-	}
-	return got.AccessToken
 }

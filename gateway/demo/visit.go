@@ -9,8 +9,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/gatehouse-mcp/gatehouse/gateway/demo/issuer"
 )
 
 const (
@@ -24,25 +22,41 @@ const (
 // visitor is a client that calls something now and then, so that the console has something to show. Its
 // user is nobody whom the welcome text names, and it changes nothing of what that shows.
 type visitor struct {
-	user   issuer.User
+	user   user
 	client sdk.Implementation
 	calls  []sdk.CallToolParams // in turn
 }
 
 // visitors call what works, what fails, what policy refuses, and what nobody offers.
 var visitors = []visitor{
-	{issuer.User{Subject: "dora", Name: "Dora", Email: "dora@example.com", Groups: []string{"engineering"}}, sdk.Implementation{Name: "demo-desktop", Version: "1.4.0"}, []sdk.CallToolParams{
-		{Name: "ops__services"},
-		{Name: "notes__search", Arguments: map[string]any{"query": "release"}},
-		{Name: "ops__deploy", Arguments: map[string]any{"service": "search", "version": "0.9.8", "environment": "staging"}},
-		{Name: "ops__deploy", Arguments: map[string]any{"service": "billing", "version": "2.5.0", "environment": "staging"}}, // frozen
-	}},
-	{issuer.User{Subject: "erik", Name: "Erik", Email: "erik@example.com", Groups: []string{"support"}}, sdk.Implementation{Name: "demo-editor", Version: "0.9.2"}, []sdk.CallToolParams{
-		{Name: "notes__search", Arguments: map[string]any{"query": "on-call"}},
-		{Name: "ops__deploy", Arguments: map[string]any{"service": "search", "version": "9.9.9", "environment": "production"}}, // not for support
-		{Name: "notes__read", Arguments: map[string]any{"number": 404}},
-		{Name: "handbook__nothing"},
-	}},
+	{
+		user:   user{Subject: "dora", Groups: []string{"engineering"}},
+		client: sdk.Implementation{Name: "demo-desktop", Version: "1.4.0"},
+		calls: []sdk.CallToolParams{
+			{Name: "ops__services"},
+			{Name: "notes__search", Arguments: map[string]any{"query": "release"}},
+			{Name: "ops__deploy", Arguments: map[string]any{
+				"service": "search", "version": "0.9.8", "environment": "staging",
+			}},
+			// Frozen.
+			{Name: "ops__deploy", Arguments: map[string]any{
+				"service": "billing", "version": "2.5.0", "environment": "staging",
+			}},
+		},
+	},
+	{
+		user:   user{Subject: "erik", Groups: []string{"support"}},
+		client: sdk.Implementation{Name: "demo-editor", Version: "0.9.2"},
+		calls: []sdk.CallToolParams{
+			{Name: "notes__search", Arguments: map[string]any{"query": "on-call"}},
+			// Not for support.
+			{Name: "ops__deploy", Arguments: map[string]any{
+				"service": "search", "version": "9.9.9", "environment": "production",
+			}},
+			{Name: "notes__read", Arguments: map[string]any{"number": 404}},
+			{Name: "handbook__nothing"},
+		},
+	},
 }
 
 // Visit has clients of the demo call the gateway until ctx ends, if the demo has users. The function that it
@@ -54,12 +68,8 @@ func (d *Demo) Visit(ctx context.Context, endpoint string) (wait func()) {
 		if d.signIn == nil {
 			break
 		}
-		token, err := d.Token(v.user.Subject)
-		if err != nil {
-			d.opts.Log.Warn("demo: a client has no token", "user", v.user.Subject, "error", err)
-			continue
-		}
-		all.Go(func() { v.visit(ctx, endpoint, token, visitEvery+time.Duration(i)*time.Second) })
+		key := d.Key(v.user.Subject)
+		all.Go(func() { v.visit(ctx, endpoint, key, visitEvery+time.Duration(i)*time.Second) })
 	}
 	return func() {
 		stop()
@@ -68,10 +78,10 @@ func (d *Demo) Visit(ctx context.Context, endpoint string) (wait func()) {
 }
 
 // visit calls one thing after the other, in a new session now and then.
-func (v visitor) visit(ctx context.Context, endpoint, token string, every time.Duration) {
+func (v visitor) visit(ctx context.Context, endpoint, key string, every time.Duration) {
 	next := time.NewTicker(every)
 	defer next.Stop()
-	with := withToken{token, &http.Transport{}}
+	with := withKey{key, &http.Transport{}}
 	defer with.over.CloseIdleConnections()
 	for tick(ctx, next) {
 		session, err := sdk.NewClient(&v.client, nil).Connect(ctx, &sdk.StreamableClientTransport{
@@ -132,17 +142,15 @@ func (h withoutVisitors) WithGroup(name string) slog.Handler {
 	return withoutVisitors{h.Handler.WithGroup(name)}
 }
 
-// withToken sends a token, "" for none, with each request.
-type withToken struct {
-	token string
-	over  *http.Transport
+// withKey sends an API key with each request.
+type withKey struct {
+	key  string
+	over *http.Transport
 }
 
 // RoundTrip sends a request.
-func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	if w.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+w.token)
-	}
+func (w withKey) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+w.key)
 	return w.over.RoundTrip(r)
 }

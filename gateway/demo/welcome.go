@@ -19,17 +19,6 @@ func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	p := newPage(endpoint)
 	p.bold = d.opts.Bold
 	p.Admin, p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.opts.Admin, d.offers, d.signIn, d.opts.Command, d.file, d.opts.Progressive
-	if d.signIn != nil {
-		p.Hours = int(tokenLifetime.Hours())
-		for _, u := range d.signIn.Users {
-			token, err := d.Token(u.Subject)
-			if err != nil {
-				return err
-			}
-			name := strings.ToUpper(u.Subject) + "="
-			p.Tokens = append(p.Tokens, name+folded(len(name), token))
-		}
-	}
 	return fill(w, "welcome.txt", p)
 }
 
@@ -45,7 +34,7 @@ func Curl(endpoint string) (stateless, stateful string, err error) {
 	return one.String(), other.String(), nil
 }
 
-// page is the data of the texts. The fields from SignIn on are for a demo with sign-in.
+// page is the data of the texts. SignIn and File are for a demo with sign-in.
 type page struct {
 	URL                 string
 	Admin               string // the console's address; "" for none
@@ -56,9 +45,7 @@ type page struct {
 	bold                bool
 
 	SignIn *signIn
-	File   string   // of the configuration
-	Tokens []string // quoted for the shell
-	Hours  int      // their lifetime
+	File   string // of the configuration
 }
 
 func newPage(endpoint string) page {
@@ -73,6 +60,7 @@ func fill(w io.Writer, name string, data any) error {
 	}
 	t, err := template.New("").Funcs(template.FuncMap{
 		"names": publicNames, "uris": publicURIs, "quote": quote, "quoteFile": quoteFile, "bold": bold,
+		"upper": strings.ToUpper,
 	}).ParseFS(textFiles, "text/*.txt")
 	if err != nil {
 		return fmt.Errorf("demo: texts: %w", err)
@@ -91,17 +79,4 @@ func joined(prefix string, names []string) string {
 		return "none"
 	}
 	return prefix + strings.Join(names, ", "+prefix)
-}
-
-// folded breaks a long word into lines that the shell joins again; the first line leaves
-// room for what precedes it.
-func folded(before int, word string) string {
-	const width = 98
-	var b strings.Builder
-	room := width - before
-	for len(word) > room {
-		b.WriteString(word[:room] + "\\\n")
-		word, room = word[room:], width
-	}
-	return b.String() + word
 }

@@ -138,8 +138,8 @@ var layers = []layer{
 	{level: 5, dir: "gateway/ascaller", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "policy", "gateway/admin", "gateway/catalog", "gateway/clients", "gateway/servers"}}, // catalog for the states of lists, wire to check a call as those of clients are
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
 	{level: 5, dir: "gateway/diagnosis", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/deceits", "gateway/servers"}}, // admin for the form of servers, pins and findings
-	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/problems", "internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
+	{level: 5, dir: "gateway/demo", ours: []string{"0-4"},
+		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read

@@ -1,5 +1,5 @@
 // What the scripts that look at pages in Chromium have in common. What is wrong is reported, a line
-// each. Their argument is a file: {base, issuer, user, chromium, modules, out} and what each needs.
+// each. Their argument is a file: {base, issuer, chromium, modules, out} and what each needs.
 import { readFileSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 

@@ -3,7 +3,6 @@
 package browser
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
-	"github.com/gatehouse-mcp/gatehouse/gateway/demo/issuer"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // hostile is what a server may call a tool, or say of it.
@@ -49,7 +48,7 @@ admin:
     - {who: {users: [alice]}, role: operator}
     - {who: {users: [alice]}, role: auditor}
   console:
-    sign_in: {client_id: %[7]q}
+    sign_in: {client_id: console}
     save: true
 `
 
@@ -87,23 +86,13 @@ func newServer(t *testing.T, tools map[string]string) string {
 	return url(l) + "/mcp"
 }
 
-// register registers a client at an authorization server.
-func register(t *testing.T, at, name string, redirects ...string) (id string) {
+// newIssuer runs an issuer that signs the browser in as alice, with these claims.
+func newIssuer(t *testing.T, audience string, claims map[string]any) *mcptest.Issuer {
 	t.Helper()
-	body, _ := json.Marshal(map[string]any{"client_name": name, "redirect_uris": redirects, "token_endpoint_auth_method": "none"})
-	r, err := http.Post(at+"/register", "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	var answer struct {
-		ID  string `json:"client_id"`
-		Why string `json:"error_description"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.ID == "" {
-		t.Fatalf("registering: %d %s %v", r.StatusCode, answer.Why, err)
-	}
-	return answer.ID
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{Audience: audience})
+	t.Cleanup(issuer.Close)
+	issuer.LetSignIn(claims)
+	return issuer
 }
 
 // run runs a gateway until the test ends.
@@ -154,27 +143,15 @@ func look(t *testing.T, script string, order map[string]any) {
 
 // TestConsole: see the comment of the package.
 func TestConsole(t *testing.T) {
-	endpoint, desk, login := listen(t), listen(t), listen(t)
+	endpoint, desk := listen(t), listen(t)
 	resource := url(endpoint) + "/mcp"
-	iss, err := issuer.New(issuer.Config{
-		URL: url(login), Resources: []string{resource}, Scopes: []issuer.Scope{{Name: "mcp", Means: "use the gateway"}},
-		Users: []issuer.User{
-			{Subject: "alice", Name: "Alice", Groups: []string{"engineering"}, About: "operates"},
-			{Subject: "bob", Name: "Bob", Groups: []string{"support"}},
-		},
-		Lifetime: time.Hour,
-	}, issuer.Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, login, iss)
+	issuer := newIssuer(t, resource, map[string]any{"scope": "mcp", "groups": "engineering"})
 	crm := newServer(t, map[string]string{"find": "Finds customers.", "drop": "Drops a customer.", "close": "Closes an account."})
 	odd := newServer(t, map[string]string{"odd": strings.Repeat(hostile, 1<<20/len(hostile)), "plain": "A plain tool."})
 	dir := t.TempDir()
 	lock := filepath.Join(dir, "gatehouse.lock")
 	file := filepath.Join(dir, "gatehouse.yaml")
-	client := register(t, url(login), "Gatehouse console", url(desk)+"/console/sign-in/callback")
-	text := fmt.Sprintf(config, resource, url(login), lock, crm, odd, desk.Addr(), client)
+	text := fmt.Sprintf(config, resource, issuer.URL, lock, crm, odd, desk.Addr())
 	if err := os.WriteFile(lock, []byte("{\"version\": 1, \"upstreams\": {}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -182,14 +159,10 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, gateway.Options{ConfigFile: file, Version: "test", Listener: endpoint, Admin: desk, Log: slog.New(slog.DiscardHandler)})
-	token := func(user string) string {
-		token, err := iss.Token(user, resource, "mcp")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
-	traffic(t, resource, token("bob"))
+	bob := issuer.Token(map[string]any{
+		"sub": "bob", "scope": "mcp", "groups": "support", "exp": time.Now().Add(time.Hour).Unix(),
+	})
+	traffic(t, resource, bob)
 	// What a page says comes from the traffic and the configuration of this test, but for replay.
 	pages := []map[string]string{
 		{"name": "now", "path": "/console/", "says": "gone"}, {"name": "calls", "path": "/console/calls", "says": "crm__find"},
@@ -205,7 +178,7 @@ func TestConsole(t *testing.T) {
 		{"name": "first-run", "path": "/console/first-run", "says": resource},
 	}
 	look(t, "look.mjs", map[string]any{
-		"base": url(desk), "endpoint": resource, "issuer": url(login), "token": token("bob"), "user": "Alice", "pages": pages,
+		"base": url(desk), "endpoint": resource, "issuer": issuer.URL, "token": bob, "pages": pages,
 	})
 }
 

@@ -39,7 +39,7 @@ func newPersonal(t *testing.T, server string, replicas int) *personal {
 	s.On("tools/call", func(c *mcptest.Call) { c.Text("done as " + c.Header.Get("Authorization")[:14]) })
 	p := &personal{issuer: newIssuer(t), remote: mcptest.NewAccounts(s)}
 	t.Cleanup(p.remote.Close)
-	p.issuer.LetSignIn()
+	p.issuer.LetSignIn(nil)
 	cfg := gateway.Config{
 		Auth:      auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: p.issuer.URL}}},
 		Accounts:  accounts.Config{SignIn: accounts.SignIn{ClientID: "pages"}},

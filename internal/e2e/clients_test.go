@@ -53,7 +53,7 @@ func TestKnownClientsSignIn(t *testing.T) {
 		server.Clients = append(server.Clients, clientele.Fixed{ID: one.Document, Document: file})
 	}
 	g := guard(t, gateway.Config{Auth: auth.Config{Server: server}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
-	g.issuer.LetSignIn()
+	g.issuer.LetSignIn(nil)
 	signIn := func(app *mcptest.OAuthApp, name string) {
 		t.Helper()
 		app.Endpoint = g.url

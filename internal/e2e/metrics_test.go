@@ -297,7 +297,7 @@ func signInNumbers(t *testing.T) numbers {
 	cfg.Auth.Server = auth.ServerConfig{Enabled: true, ClientID: "gatehouse", Clients: []clientele.Fixed{{ID: "web", RedirectURIs: []string{"https://app.example/cb"}}}}
 	cfg.Accounts.SignIn.ClientID = "pages"
 	g := guard(t, cfg)
-	g.issuer.LetSignIn()
+	g.issuer.LetSignIn(nil)
 	p := &personal{urls: []string{g.url}, issuer: g.issuer, remote: remote}
 	m, _, err := p.client(t, g.url, stateless, `{}`).Call(deadline(t), "tools/call", callA)
 	if err != nil {

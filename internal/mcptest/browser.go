@@ -1,7 +1,9 @@
 package mcptest
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -11,18 +13,22 @@ import (
 // userHeader is how a browser of NewBrowser says who has signed in at an Issuer.
 const userHeader = "Mcptest-User"
 
-// LetSignIn has the issuer sign browsers in, each as its user, at once.
-func (i *Issuer) LetSignIn() {
+// LetSignIn has the issuer sign browsers in at once, each as its user and one that is not of NewBrowser as
+// alice, with tokens that have these claims, too.
+func (i *Issuer) LetSignIn(claims map[string]any) {
 	i.SetMetadata("authorization_response_iss_parameter_supported", true)
 	i.Handle("/authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		answer := url.Values{"code": {"code-of-" + r.Header.Get(userHeader)}, "state": {q.Get("state")}, "iss": {i.URL}}
+		user := cmp.Or(r.Header.Get(userHeader), "alice")
+		answer := url.Values{"code": {"code-of-" + user}, "state": {q.Get("state")}, "iss": {i.URL}}
 		http.Redirect(w, r, q.Get("redirect_uri")+"?"+answer.Encode(), http.StatusSeeOther)
 	})
 	i.Handle("/token", func(w http.ResponseWriter, r *http.Request) {
-		user := strings.TrimPrefix(r.PostFormValue("code"), "code-of-")
+		all := map[string]any{"sub": strings.TrimPrefix(r.PostFormValue("code"), "code-of-")}
+		maps.Copy(all, claims)
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": i.Token(map[string]any{"sub": user}), "token_type": "Bearer", "expires_in": 300})
+		answer := map[string]any{"access_token": i.Token(all), "token_type": "Bearer", "expires_in": 300}
+		_ = json.NewEncoder(w).Encode(answer)
 	})
 }
 
