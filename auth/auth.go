@@ -42,10 +42,10 @@ type Deps struct {
 	Metrics *Metrics
 	// Proofs are the proofs of DPoP that were used, of all replicas; nil for those of this Auth.
 	Proofs *kept.Store
-	// Judged is told of each token that was verified anew, and of each request that was refused;
-	// nil for nobody. It must not block.
+	// Judged is told of each token that was verified again, and of each request that was refused;
+	// may be nil. It must not block.
 	Judged func(Judgement)
-	// Origin returns where a request comes from, for Caller.From; nil if nobody wants to know.
+	// Origin returns where a request comes from, for Caller.From; may be nil.
 	Origin func(*http.Request) mcp.Origin
 	// Local is the gateway's own authorization server, if Config has one. Without it nobody has
 	// tokens of that server: nil where nobody is served.
@@ -170,7 +170,7 @@ type endpoints struct {
 	views     []string           // the URLs of views
 }
 
-// SetViews takes other views, by their names. Tokens are verified anew, since one may be for a view.
+// SetViews takes other views, by their names. Tokens are verified again, since one may be for a view.
 func (a *Auth) SetViews(urls map[string]string) {
 	if !a.asks {
 		return

@@ -111,7 +111,7 @@ func (a *Auth) byKey(key, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 }
 
 // Holds reports whether a caller, whom this or an earlier Auth has identified, would be found to be
-// the same now, with the same rights. As long as nobody can tell, it does.
+// the same now, with the same rights. While that is not known, it does.
 func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
 	if !a.asks {
 		return c.Issuer == ""

@@ -25,7 +25,7 @@ const fromPrefix = "from "
 // The text is a list of fields, each after its length: issuer, subject, client, view, token,
 // claims, the expiry (time.Time.MarshalBinary), the number of groups, the groups, the scopes, and
 // where the request came from. A gateway that does not know the last one takes it for a scope,
-// which nobody can ask for or be granted, since it has spaces.
+// which cannot be asked for or granted, since it has spaces.
 func WriteCaller(c mcp.Caller) ([]byte, error) {
 	expires, err := c.Expires.MarshalBinary()
 	if err != nil {

@@ -82,7 +82,7 @@ type server interface {
 	Close(ctx context.Context) error
 }
 
-// holds reports whether a caller is still good, and may still use the view whose endpoint they came to.
+// holds reports whether a caller is still good, and may still use the view that they came to.
 func (g *graph) holds(ctx context.Context, c *mcp.Caller) bool {
 	_, err := config.ViewNamed(g.cfg, c.View)
 	return err == nil && !g.refuses(c) && g.auth.Holds(ctx, c)
@@ -107,7 +107,7 @@ type services struct {
 	trails  *trail.Trails    // nil for none
 	events  *events.Recorder // records what is no call
 	lookout *deceits.Lookout // records what deceives
-	waiting *foureyes.Table  // calls that wait for somebody else's approval; nil when nobody is served
+	waiting *foureyes.Table  // calls that wait for somebody else's approval; nil for a graph that serves no calls
 	servers *servers.Book    // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)

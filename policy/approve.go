@@ -116,7 +116,7 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	defer end()
 	reign, stop := context.WithCancelCause(reign)
 	defer stop(nil)
-	defer context.AfterFunc(g.reign, func() { stop(foureyes.ErrAnew) })()
+	defer context.AfterFunc(g.reign, func() { stop(foureyes.ErrRestart) })()
 	waiting := c.Trail.Begin("approval", "")
 	verdict, err := g.fourEyes.Wait(reign, c.Caller.User(), waits, d.FourEyes.left(c), func() {
 		// Fractions leave the whole numbers to the progress of the server.
@@ -133,7 +133,7 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 		return nil, notRun(mcp.Errorf(failure.TooManyApprovals, "Too many calls wait for approval: try again when some of them have ended"))
 	case errors.Is(err, foureyes.ErrClosed):
 		return nil, notRun(mcp.Errorf(failure.Stopping, "the gateway is stopping: try again"))
-	case errors.Is(err, foureyes.ErrAnew):
+	case errors.Is(err, foureyes.ErrRestart):
 		return nil, mcp.UpstreamError(failure.UpstreamClosing, target.Upstream, mcp.ExecutedNo, "the configuration has changed: try again")
 	case err != nil && context.Cause(reign) == mcp.ErrOver:
 		approval(c, "expired")

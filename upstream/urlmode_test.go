@@ -105,7 +105,7 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 		t.Fatal("no question")
 	}
 	id := elicitationID(t, ask.Requests[0].Params)
-	if ask.Anew || !ask.Here || ask.Expires.IsZero() {
+	if ask.Restart || !ask.Here || ask.Expires.IsZero() {
 		t.Errorf("it is asked as %+v", ask)
 	}
 	wantOK(t, u, answerTo(c, ask, `{"action":"accept"}`))
@@ -187,7 +187,7 @@ func testAURLIsRequired(t *testing.T) {
 	u := f.start(t, upstream.Config{})
 	c := asked("a")
 	ask := mustDo(t, u, c).Ask
-	if ask == nil || !ask.Anew || ask.Here || len(ask.Requests) != 1 || len(ask.Round) == 0 {
+	if ask == nil || !ask.Restart || ask.Here || len(ask.Requests) != 1 || len(ask.Round) == 0 {
 		t.Fatalf("asked %+v, want one question about a call that is to be made anew", ask)
 	}
 	params := ask.Requests[0].Params

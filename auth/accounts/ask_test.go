@@ -112,7 +112,7 @@ func TestAsk(t *testing.T) {
 			s, other := newStage(t, key, store, accounts), newStage(t, key, store, accounts)
 			c := call(method)
 			asked := s.do(t, c).Ask
-			if asked == nil || len(asked.Requests) != 1 || asked.Requests[0].Method != mcp.MethodElicit || asked.Here || asked.Anew {
+			if asked == nil || len(asked.Requests) != 1 || asked.Requests[0].Method != mcp.MethodElicit || asked.Here || asked.Restart {
 				t.Fatalf("%+v", asked)
 			}
 			params := asked.Requests[0].Params

@@ -52,7 +52,7 @@ type Deps struct {
 	CallAt func(ctx context.Context, replica, id string, roles []string) ([]byte, error)
 	// Record takes records of what operators do.
 	Record func(*record.Record)
-	// Origin returns where a request comes from; nil if nobody wants to know.
+	// Origin returns where a request comes from; may be nil.
 	Origin func(*http.Request) mcp.Origin
 
 	Upstreams func() []Upstream

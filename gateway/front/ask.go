@@ -55,7 +55,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 		}
 		asked = reply.Ask
 		r.tellDone(asked.Requests)
-		if asked.Anew {
+		if asked.Restart {
 			return r.notAsked(r.urlRequired(asked.Requests))
 		}
 		got := live.NewAnswers(asked.Here)

@@ -83,7 +83,7 @@ type Deps struct {
 	Memory *mcp.Memory
 	// Metrics count what happens at the endpoint.
 	Metrics *Metrics
-	// Observe makes a call of a client by a handler, and records how it went; nil for nobody to know.
+	// Observe makes a call of a client by a handler, and records how it went; may be nil.
 	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
 	// Tracer makes the SERVER spans; nil for none.
 	Tracer *tracing.Tracer

@@ -25,7 +25,7 @@ func askThis(c *mcp.Call) (*mcp.Reply, error) {
 		refused, _ := json.Marshal(c.Refused)
 		return result(fmt.Sprintf(`{"content":[],"structuredContent":{"answers":%s,"refused":%s}}`, answers, refused)), nil
 	}
-	ask := &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: flag("here"), Anew: flag("anew")}
+	ask := &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: flag("here"), Restart: flag("anew")}
 	questions, _ := arguments.Member("questions")
 	questions.Each(func(key string, q mcp.Raw) bool {
 		method, _ := q.Member("method")

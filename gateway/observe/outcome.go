@@ -16,7 +16,7 @@ const (
 	outcomeToolError                  // with a result of the tool that says isError
 	outcomeAsk                        // the client was asked, and makes another request to answer
 	outcomeCancelled                  // its caller has left
-	outcomeNotApproved                // whoever had to approve of it has not
+	outcomeNotApproved                // it was not approved
 	outcomeSignIn                     // its user has to sign in at the upstream first
 	outcomeInvalid                    // the caller's error: invalid params, or a name that does not exist for the caller
 	outcomeLimited                    // by a limit of ours or of the upstream

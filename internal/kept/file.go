@@ -48,7 +48,7 @@ func (f *file) change(name string, decide func(now *written) *written) error {
 		case err != nil:
 			return err
 		case json.Unmarshal(text, &f.all) != nil || f.all == nil:
-			return fmt.Errorf("%s cannot be read: take it away to begin anew", f.path)
+			return fmt.Errorf("%s cannot be read: take it away to begin again", f.path)
 		}
 	}
 	var now *written
@@ -78,7 +78,7 @@ func (f *file) change(name string, decide func(now *written) *written) error {
 	return err
 }
 
-// replace writes a file for its owner alone. Whoever reads it meanwhile sees the old or the new one.
+// replace writes a file for its owner alone. Readers see the old or the new one.
 func replace(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

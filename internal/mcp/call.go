@@ -161,10 +161,10 @@ type Ask struct {
 	// the reason. It returns at once, and does nothing once the answers were taken or the wait
 	// has ended.
 	Drop func(reason string)
-	// Anew says that the server has ended the call with these questions, all of which send
+	// Restart says that the server has ended the call with these questions, all of which send
 	// the user to a URL. When the user is done, the call is made from the beginning.
 	// 2025-11-25 expresses it by the error URLElicitationRequired (client/elicitation).
-	Anew bool
+	Restart bool
 	// Expires is the time after which nobody waits for the answers, zero for never.
 	Expires time.Time
 }

@@ -157,7 +157,7 @@ func (l *Lasting) WhileIt(ctx context.Context, holds func(context.Context) bool)
 	}
 }
 
-// Ask ends everything whose credential is not good any more.
+// Ask ends everything that runs with a credential which is not good any more.
 func (l *Lasting) Ask(ctx context.Context) {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.all))

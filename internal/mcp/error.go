@@ -178,7 +178,7 @@ func ErrDisabled(upstream string) *Error {
 		"Upstream %s is disabled by the gateway's operator, who has to enable it before it can be used", upstream)
 }
 
-// ErrRound is the error for a call whose Round does not wait for answers any more.
+// ErrRound is the error for a Round that does not wait for answers any more.
 func ErrRound() *Error {
 	return Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call from the beginning").
 		WithData(Object("reason", String("expired")))

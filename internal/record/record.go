@@ -54,7 +54,7 @@ type Record struct {
 	Kind string
 	// ID is that of the call, the same in each of its rounds, in the log and in errors.
 	ID string
-	// Continues is the ID of the call whose question this one answers, the first of several.
+	// Continues is the ID of the call that asked what this one answers, the first of several.
 	Continues string
 	// Event is what happened, for kinds other than calls; Reason says why.
 	Event  string

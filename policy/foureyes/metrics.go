@@ -40,7 +40,7 @@ func (m *Metrics) ended(err error) {
 		m.full.Inc()
 	case errors.Is(err, ErrExpired):
 		m.expired.Inc()
-	case errors.Is(err, ErrClosed), errors.Is(err, ErrAnew):
+	case errors.Is(err, ErrClosed), errors.Is(err, ErrRestart):
 		m.stopped.Inc()
 	default:
 		m.cancelled.Inc()

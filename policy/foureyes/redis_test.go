@@ -130,8 +130,8 @@ func TestDecideAtAnotherReplica(t *testing.T) {
 			if _, err := a.Decide(t.Context(), "3", "d-3", Verdict{carol, false, ""}); !errors.Is(err, ErrUnknown) {
 				t.Errorf("a second verdict: %v", err)
 			}
-			anew(ErrAnew)
-			if got := <-late; got != ` false "" `+ErrAnew.Error() {
+			anew(ErrRestart)
+			if got := <-late; got != ` false "" `+ErrRestart.Error() {
 				t.Errorf("got %s", got)
 			}
 			// It is for this wait alone, even if the same call waits again.

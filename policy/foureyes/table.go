@@ -26,9 +26,9 @@ var (
 	ErrFull    = errors.New("foureyes: too many calls wait")
 	ErrExpired = errors.New("foureyes: nobody has decided in time")
 	ErrClosed  = errors.New("foureyes: closed")
-	// ErrAnew says that rules have changed: the call has to be decided anew. It is the cause with
+	// ErrRestart says that rules have changed: the call has to be decided anew. It is the cause with
 	// which a caller of Wait ends its context.
-	ErrAnew = errors.New("foureyes: rules have changed")
+	ErrRestart = errors.New("foureyes: rules have changed")
 )
 
 // Deps are the dependencies of a Table.
@@ -113,8 +113,8 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 
 // endOf is why a context has ended, nil if it has not.
 func endOf(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), ErrAnew) {
-		return ErrAnew
+	if errors.Is(context.Cause(ctx), ErrRestart) {
+		return ErrRestart
 	}
 	return ctx.Err()
 }

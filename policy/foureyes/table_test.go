@@ -157,7 +157,7 @@ func TestEnds(t *testing.T) {
 	}{
 		{"expired", func(*Table, context.CancelCauseFunc) {}, ErrExpired.Error()},
 		{"cancelled", func(_ *Table, cancel context.CancelCauseFunc) { cancel(errors.New("the client has left")) }, "context canceled"},
-		{"anew", func(_ *Table, cancel context.CancelCauseFunc) { cancel(ErrAnew) }, ErrAnew.Error()},
+		{"anew", func(_ *Table, cancel context.CancelCauseFunc) { cancel(ErrRestart) }, ErrRestart.Error()},
 		{"closed", func(t *Table, _ context.CancelCauseFunc) { t.Close() }, ErrClosed.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

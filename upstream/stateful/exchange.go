@@ -355,7 +355,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	return dialect.ReadList(x.call.Method, result)
 }
 
-// free ends the exchange. Nobody reads its streams any more.
+// free ends the exchange. Its streams are not read any more.
 func (x *exchange) free() {
 	x.s.calls.remove(x)
 	x.leave()

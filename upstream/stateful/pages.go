@@ -22,7 +22,7 @@ const pageWait = 20 * time.Second
 // client/elicitation#url-elicitation-required-error).
 func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	env, c := x.s.env, x.call
-	ask := &mcp.Ask{Anew: true, Expires: time.Now().Add(env.Timeout.Ask)}
+	ask := &mcp.Ask{Restart: true, Expires: time.Now().Add(env.Timeout.Ask)}
 	var ids []string
 	var refused *mcp.Error
 	e.Data.At("elicitations").Elements(func(params mcp.Raw) bool {
@@ -62,9 +62,9 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	return dialect.Unasked(env.Upstream, c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", env.Upstream)
 }
 
-// Anew prepares a call with a FramePages to be made from the beginning. If fresh is nil, the reply or the
+// Restart prepares a call to be made from the beginning, after its FramePages. If fresh is nil, the reply or the
 // error is the answer: the user declined.
-func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
+func (d *Dialect) Restart(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
 	timer := time.NewTimer(pageWait)
 	defer timer.Stop()
 	for id := range strings.SplitSeq(c.Round.Top().Value, ",") {

@@ -243,7 +243,7 @@ func (w *taskWait) sayCancel() {
 	}
 }
 
-// cancelTask cancels the task in the Round of a call, for whose questions there will be no answer.
+// cancelTask cancels the task in the Round of a call that gets no answers to its questions.
 func (d *Dialect) cancelTask(e *dialect.Era, c *mcp.Call) {
 	ctx, stop := d.env.Goodbye()
 	defer stop()
