@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -205,7 +206,7 @@ func (a *Auth) verify(r *http.Request, token string, d digest) (identity, *refus
 		if a.aside {
 			id, ref = a.opaque.examine(ctx, token)
 		} else {
-			id, ref = a.opaque.verify(ctx, token, d, r.RemoteAddr)
+			id, ref = a.opaque.verify(ctx, token, d, cmp.Or(a.origin(r).Address, r.RemoteAddr))
 		}
 		generation = iss.keys.generation.Load() // no key was used: any will do
 	default:

@@ -36,7 +36,8 @@ func newGate(t testing.TB, change func(*auth.Config), issuers ...*mcptest.Issuer
 // network.
 func newBubbleGate(t testing.TB, change func(*auth.Config), issuers ...*mcptest.Issuer) *gate {
 	t.Helper()
-	return startGate(t, auth.Deps{NewClient: func(trust []string) (auth.Client, error) {
+	origin := func(r *http.Request) mcp.Origin { return mcp.Origin{Address: r.Header.Get("From-Address")} }
+	return startGate(t, auth.Deps{Origin: origin, NewClient: func(trust []string) (auth.Client, error) {
 		for _, issuer := range issuers {
 			if issuer.URL == trust[0] {
 				return direct{issuer}, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -289,13 +290,25 @@ func TestIntrospectionOutlivesItsClient(t *testing.T) {
 // Who makes up opaque tokens has the issuer asked about one at a time after the first few,
 // and keeps nobody waiting who comes from elsewhere. In a bubble of synctest.
 func TestMadeUpOpaqueTokens(t *testing.T) {
+	t.Run("direct", func(t *testing.T) {
+		checkMadeUpOpaqueTokens(t, func(r *http.Request, remote string) { r.RemoteAddr = remote })
+	})
+	t.Run("a proxy names them", func(t *testing.T) {
+		checkMadeUpOpaqueTokens(t, func(r *http.Request, remote string) {
+			r.RemoteAddr = "10.0.0.1:1"
+			r.Header.Set("From-Address", netip.MustParseAddrPort(remote).Addr().String())
+		})
+	})
+}
+
+func checkMadeUpOpaqueTokens(t *testing.T, comes func(r *http.Request, remote string)) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		g := newBubbleGate(t, asks(issuer), issuer)
 		synctest.Wait()
 		from := func(remote, token string) int {
 			r := httptest.NewRequest(http.MethodPost, publicURL, untouchable{})
-			r.RemoteAddr = remote
+			comes(r, remote)
 			r.Header.Set("Authorization", "Bearer "+token)
 			return g.do(r).Code
 		}

@@ -42,13 +42,16 @@ func newSuspects() (*suspects, error) {
 	return &suspects{counts, make(chan struct{}, maxQueued), make(chan struct{}, 1)}, err
 }
 
-// networkOf is the address, or network, that a remote address counts as.
+// networkOf is the address, or network, that a remote address counts as, with or without a port.
 func networkOf(remote string) netip.Prefix {
-	at, err := netip.ParseAddrPort(remote)
+	addr, err := netip.ParseAddr(remote)
+	if at, portErr := netip.ParseAddrPort(remote); portErr == nil {
+		addr, err = at.Addr(), nil
+	}
 	if err != nil {
 		return netip.Prefix{} // all of these together
 	}
-	addr := at.Addr().Unmap().WithZone("")
+	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = networkBits

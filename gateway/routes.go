@@ -52,7 +52,7 @@ func (g *Gateway) setRoutes(under *graph) {
 			pages = fromHere(pages)
 			g.log.Info("you sign in at servers with accounts on a page", "url", accounts.Origin(under.cfg.PublicURL)+accounts.Root, "upstreams", config.WithAccounts(under.cfg.Upstreams))
 		}
-		routes = withPages(recoverer(g.log, pages), routes) // which have a recoverer
+		routes = withPages(recoverer(g.log, withOrigin(pages)), routes) // which have a recoverer
 	}
 	g.routes.Store(&routes)
 }

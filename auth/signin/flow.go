@@ -171,7 +171,7 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	case len(answer["code"]) != 1 || answer.Get("code") == "":
 		return in, &RefusedError{"The answer of the issuer has no code."}
 	}
-	token, err := f.redeem(ctx, at, r.RemoteAddr, answer.Get("code"), b.Verifier)
+	token, err := f.redeem(ctx, at, cmp.Or(mcp.OriginFrom(ctx).Address, r.RemoteAddr), answer.Get("code"), b.Verifier)
 	if err != nil {
 		return in, err
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -233,6 +234,22 @@ func TestMadeUpCodes(t *testing.T) {
 // issuer asked about one at a time after the first ones, and keeps nobody waiting elsewhere. Where
 // somebody has signed in, nobody has to wait: many people may share the address.
 func TestManyMadeUpCodes(t *testing.T) {
+	t.Run("direct", func(t *testing.T) {
+		checkManyMadeUpCodes(t, func(r *http.Request, remote string) *http.Request {
+			r.RemoteAddr = remote
+			return r
+		})
+	})
+	t.Run("a proxy names them", func(t *testing.T) {
+		checkManyMadeUpCodes(t, func(r *http.Request, remote string) *http.Request {
+			r.RemoteAddr = "10.0.0.1:1"
+			from := mcp.Origin{Address: netip.MustParseAddrPort(remote).Addr().String()}
+			return r.WithContext(mcp.WithOrigin(r.Context(), from))
+		})
+	})
+}
+
+func checkManyMadeUpCodes(t *testing.T, comes func(r *http.Request, remote string) *http.Request) {
 	w := newWorld(t)
 	w.claims = map[string]any{}
 	var asked atomic.Int64
@@ -254,9 +271,8 @@ func TestManyMadeUpCodes(t *testing.T) {
 		answer := w.good(query)
 		answer.Set("code", code)
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, redirect+"?"+answer.Encode(), nil)
-		r.RemoteAddr = remote
 		r.AddCookie(cookie)
-		_, _, err := w.End(httptest.NewRecorder(), r)
+		_, _, err := w.End(httptest.NewRecorder(), comes(r, remote))
 		return err
 	}
 	var all sync.WaitGroup
