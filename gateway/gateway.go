@@ -198,8 +198,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(count.Registry)); err != nil {
 		return err
 	}
-	tell := func(session string, e mcp.Event) { g.front.Tell(session, e) } // the front begins sessions, so it is there
-	if g.services, err = newServices(shared, version, tell, g.journal, g.log); err != nil {
+	if g.services, err = newServices(shared, version, g.journal, g.log); err != nil {
 		return err
 	}
 	if cfg.Admin.Operated() {
@@ -214,7 +213,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		return err
 	}
 	g.undo.OnStop("traces", g.services.tracer.Close)
-	g.services.lists = g.sessionLists
+	g.services.tell, g.services.lists = g.tell, g.sessionLists
 	g.services.waiting = foureyes.New(foureyes.Deps{
 		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
 		Shared:  shared.fourEyes,
@@ -299,13 +298,6 @@ func (g *Gateway) endSession(r session.Record) {
 		u.EndSession(key, true)
 	}
 	g.leaveHome(key)
-}
-
-// sessionLists passes news of the lists of a client's own session at an upstream to the catalog.
-func (g *Gateway) sessionLists(upstream string, news mcp.SessionLists) {
-	if now := g.graph(); now != nil { // sessions may end with a process that could not start
-		now.catalog.HearSession(upstream, news)
-	}
 }
 
 // rootsChanged tells the upstreams that the roots of a session's client have changed.

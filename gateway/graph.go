@@ -93,7 +93,8 @@ type services struct {
 	stores
 	version string
 	log     *slog.Logger
-	tell    func(session string, e mcp.Event) // takes the events of upstreams for a client's session that belong to none of its calls; nil drops them
+	// tell takes the events of upstreams for a client's session that belong to none of its calls.
+	tell func(upstream, session string, e mcp.Event)
 	// lists takes news of the lists of clients' own sessions at an upstream.
 	lists   func(upstream string, news mcp.SessionLists)
 	cursors *seal.Key
@@ -117,11 +118,13 @@ type services struct {
 	accounts *accounts.Accounts
 }
 
-func newServices(shared *stores, version string, tell func(session string, e mcp.Event), journal *audit.Journal, log *slog.Logger) (l services, err error) {
+func newServices(shared *stores, version string, journal *audit.Journal, log *slog.Logger) (l services, err error) {
 	l = services{
-		stores: *shared, version: version, log: log, listed: log, tell: tell, events: events.New(journal), lookout: deceits.NewLookout(journal),
-		lists:   func(string, mcp.SessionLists) {}, // as long as nobody is served
-		lasting: mcp.NewLasting(nil),               // as long as nobody is served
+		stores: *shared, version: version, log: log, listed: log,
+		events: events.New(journal), lookout: deceits.NewLookout(journal),
+		tell:    func(string, string, mcp.Event) {}, // as long as nobody is served, like the next ones
+		lists:   func(string, mcp.SessionLists) {},
+		lasting: mcp.NewLasting(nil),
 		proofs:  kept.New(shared.redis, nil, "dpop", auth.MaxProofs),
 		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
 	}
@@ -286,7 +289,7 @@ func newMember(c upstream.Config, with services, before *member, oneUser bool) (
 		Credentials: credentials,
 		Version:     with.version,
 		Hop:         with.hop,
-		Tell:        with.tell,
+		Tell:        func(session string, e mcp.Event) { with.tell(c.Name, session, e) },
 		Lists:       func(news mcp.SessionLists) { with.lists(c.Name, news) },
 		Changed:     reports.Called,
 		Before:      former,
@@ -372,4 +375,21 @@ func closeAll(ctx context.Context, members []*member) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// tell passes an event of an upstream to a client's session: log messages by the way of what the
+// client listens to, so that they are looked at, and what is the gateway's own at once.
+func (g *Gateway) tell(upstream, session string, e mcp.Event) {
+	if now := g.graph(); e.Method != mcp.NoteMessage {
+		g.front.Tell(session, e) // the front begins sessions, so it is there
+	} else if now != nil {
+		now.catalog.HearMessage(upstream, session, e)
+	}
+}
+
+// sessionLists passes news of the lists of a client's own session at an upstream to the catalog.
+func (g *Gateway) sessionLists(upstream string, news mcp.SessionLists) {
+	if now := g.graph(); now != nil { // sessions may end with a process that could not start
+		now.catalog.HearSession(upstream, news)
+	}
 }

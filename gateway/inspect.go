@@ -17,7 +17,7 @@ import (
 // such as the last output of a program that ended, go to log.
 func Inspector(version string, log *slog.Logger) trial.Inspect {
 	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition), look func(trial.Seen) error) error {
-		with, err := newServices(inMemory(metrics.New(version, false)), version, nil, nil, log)
+		with, err := newServices(inMemory(metrics.New(version, false)), version, nil, log)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func Buildable(cfg config.Config) error {
 		return err
 	}
 	accounts.Close()
-	with, err := newServices(inMemory(metrics.New("", false)), "", nil, nil, log)
+	with, err := newServices(inMemory(metrics.New("", false)), "", nil, log)
 	if err != nil {
 		return err
 	}

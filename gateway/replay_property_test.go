@@ -114,7 +114,7 @@ func (w *replayWorld) replay(ctx context.Context, one *record.Record) (*replay.R
 
 // decisions makes all calls to a gateway, and returns what it records.
 func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*record.Record, err error) {
-	with, err := newServices(inMemory(metrics.New("test", false)), "test", nil, nil, slog.New(slog.DiscardHandler))
+	with, err := newServices(inMemory(metrics.New("test", false)), "test", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

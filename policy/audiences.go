@@ -127,6 +127,18 @@ func (r *Reach) Has(caller *mcp.Caller, t mcp.Target) bool {
 	if !spelled.fits(r.what, Deny) && (!spelled.refused || !slices.ContainsFunc(r.what, about)) {
 		return false
 	}
+	return r.hasCaller(caller)
+}
+
+// HasSome reports whether the restriction applies to anything of an upstream that a caller may use.
+func (r *Reach) HasSome(caller *mcp.Caller, upstream string) bool {
+	kinds := []string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills}
+	what := Selection{patterns: r.what}
+	about := func(kind string) bool { return what.About(kind, upstream) }
+	return slices.ContainsFunc(kinds, about) && r.hasCaller(caller)
+}
+
+func (r *Reach) hasCaller(caller *mcp.Caller) bool {
 	if r.who == nil {
 		return true
 	}

@@ -71,6 +71,9 @@ type listener struct {
 	user    string   // mcp.Caller.User
 	session string   // Call.Session
 	own     *changes // what upstreams have told of the session's own lists, which are to be fetched
+
+	mu     sync.Mutex      // guards notify
+	notify func(mcp.Event) // Call.Notify; nil when it stops listening
 }
 
 // everyone stands for all users.
@@ -78,7 +81,9 @@ const everyone = ""
 
 // join returns a new listener; pass it to leave when it stops listening.
 func (h *hub) join(sees visible, call *mcp.Call) *listener {
-	l := &listener{changes: newChanges(), sees: sees, user: call.Caller.User(), session: call.Session, own: newChanges()}
+	l := &listener{
+		changes: newChanges(), sees: sees, user: call.Caller.User(), session: call.Session, own: newChanges(), notify: call.Notify,
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
@@ -90,8 +95,29 @@ func (h *hub) join(sees visible, call *mcp.Call) *listener {
 
 func (h *hub) leave(l *listener) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	delete(h.listeners, l)
+	h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notify = nil
+}
+
+// say passes an event of an upstream to a listener of a client's session.
+func (h *hub) say(source int, session string, e mcp.Event) {
+	var to *listener // a second one of the session takes the place of the first
+	h.each(source, everyKind, func(l *listener) {
+		if l.session == session {
+			to = l
+		}
+	})
+	if to == nil {
+		return
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.notify != nil {
+		to.notify(e)
+	}
 }
 
 // announce reports that lists of an upstream have changed, for a user or for everyone.

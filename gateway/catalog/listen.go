@@ -159,6 +159,18 @@ func (c *Catalog) HearSession(upstream string, news mcp.SessionLists) {
 	c.sessions.hear(upstream, news)
 }
 
+// HearMessage takes a log message of an upstream in a client's own session, outside of calls.
+func (c *Catalog) HearMessage(upstream, session string, e mcp.Event) {
+	at := c.sessions.sourceOf(upstream)
+	if at < 0 {
+		return
+	}
+	if e, fits := c.sources[at].naming.event(e); fits {
+		e.Upstream = upstream
+		c.hub.say(at, session, e)
+	}
+}
+
 // Arrived says that a client's session has come to this process, and that another one may have
 // owned it.
 func (c *Catalog) Arrived(session string) { c.sessions.arrived(session) }

@@ -182,11 +182,22 @@ func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
 }
 
 // listening returns a call of subscriptions/listen that hears of tasks what the hooks of their
-// tools leave.
+// tools leave, and of log messages what those leave that look at anything of their server.
 func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 	inner := c.Clone()
 	inner.Notify = func(e mcp.Event) {
-		if e.Method != mcp.NoteTask {
+		switch e.Method {
+		case mcp.NoteTask:
+		case mcp.NoteMessage:
+			r := &run{Hooks: all, ctx: ctx, call: c}
+			for _, h := range all.hooks {
+				if h.reach.HasSome(&c.Caller, e.Upstream) {
+					r.hooks = append(r.hooks, h)
+				}
+			}
+			r.notify(e)
+			return
+		default:
 			c.Notify(e)
 			return
 		}

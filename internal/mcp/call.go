@@ -116,6 +116,8 @@ type Event struct {
 	// Failed has, for NoteAcknowledged, the known reasons why resources are not honoured, by
 	// URI. The front does not send it.
 	Failed map[string]error
+	// Upstream is who says it, for log messages outside of calls. The front does not send it.
+	Upstream string
 }
 
 // Reply is the answer to a Call. Exactly one of Result, List and Ask is set.

@@ -37,17 +37,17 @@ func (s *session) deliver(m wire.Message) {
 func (s *session) note(m wire.Message, x *exchange) {
 	switch m.Method {
 	case mcp.NoteProgress, mcp.NoteMessage:
-		if x == nil {
-			if m.Method == mcp.NoteMessage && s.shared() {
-				dialect.LogOnly(s.d.said, m)
-			}
-			return
+		e := mcp.Event{Method: m.Method, Params: m.Params}
+		if x != nil && x.ours { // its caller knows of no task
+			e.Params = unrelate(e.Params)
 		}
-		params := m.Params
-		if x.ours { // its caller knows of no task
-			params = unrelate(params)
+		switch {
+		case x != nil && x.tell(e), m.Method == mcp.NoteProgress:
+		case s.shared():
+			dialect.LogOnly(s.d.said, m)
+		default: // the session is one client's alone
+			s.tell(e)
 		}
-		x.tell(mcp.Event{Method: m.Method, Params: params})
 	case mcp.NoteCancelled:
 		id, _ := m.Params.Member("requestId")
 		for _, x := range s.calls.list() {
@@ -124,8 +124,14 @@ func (s *session) completed(m wire.Message) {
 	if x := s.calls.find(func(x *exchange) bool { return x.id == request }); x != nil && x.tell(event) {
 		return
 	}
+	s.tell(event)
+}
+
+// tell passes on an event to the session of the client whose session at the server this is, if both
+// have one.
+func (s *session) tell(e mcp.Event) {
 	if tell := s.d.cfg.Tell; tell != nil && !s.shared() && !s.at.Sweeps {
-		tell(s.at.Key.session, event)
+		tell(s.at.Key.session, e)
 	}
 }
 

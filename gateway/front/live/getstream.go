@@ -128,6 +128,8 @@ func (s *Session) event(e mcp.Event) {
 	case s.gone.Err() != nil:
 	case e.Method == mcp.NoteTask:
 		s.send(mcp.Event{Method: wire.NoteTaskStatus, Params: wire.NewestStateful().Event(e.Method, e.Params)})
+	case e.Method == mcp.NoteMessage: // a client without a stream misses it
+		s.send(e)
 	case e.Method == mcp.NoteResourceUpdated, e.Method == mcp.NoteElicitationComplete, mcp.ListsChanged(e.Method) != 0:
 		s.deliver(e)
 	}

@@ -63,13 +63,23 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 		Caps:    r.Caps,
 		Tasks:   tasks,
 	}
-	call.Notify = func(e mcp.Event) { n.hear(ctx, call, e) }
+	call.Notify = func(e mcp.Event) {
+		if e.Method != mcp.NoteMessage || s.wants(ctx, r, e.Params) {
+			n.hear(ctx, call, e)
+		}
+	}
 	go func() {
 		defer s.deps.Done()
 		defer cancel()
 		n.run(ctx, call)
 	}()
 	return n
+}
+
+// wants reports whether a log message is severe enough for the session's client.
+func (s *Session) wants(ctx context.Context, r session.Record, message mcp.Raw) bool {
+	r, err := s.deps.Store.Get(ctx, r.User, r.ID)
+	return err == nil && (r.LogLevel == "" || wire.LogLevelAtLeast(message.At("level").Text(), r.LogLevel))
 }
 
 // hear takes an event of the call. After a time without a listener, everything that is
