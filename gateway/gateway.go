@@ -92,7 +92,7 @@ type Gateway struct {
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
 	listener *doorway.Listener
-	server   *doorway.Server
+	server   *http.Server
 	failed   chan error // receives why the server stopped by itself
 
 	lookEvery time.Duration // lookAtFile; shorter in tests
@@ -319,16 +319,17 @@ func (g *Gateway) Start() {
 
 	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())
-	g.server = doorway.NewServer(base, newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
 			w.Header()["Connection"] = []string{"close"} // the client then makes a new connection
 		}
 		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
-	}), g.log), g.listener, first.cfg.Connections)
+	}), g.log)
+	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := g.server.Serve(); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.listener.Serve(g.server); !errors.Is(err, http.ErrServerClosed) {
 			g.failed <- fmt.Errorf("serving: %w", err)
 		}
 	})

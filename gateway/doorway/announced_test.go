@@ -2,7 +2,6 @@ package doorway
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -76,66 +75,60 @@ func TestProxyProtocol(t *testing.T) {
 		"version 2, from no proxy": {elsewhere, header(t, 2, "192.0.2.7:5000"), 400, ""},
 		"none, from no proxy":      {elsewhere, "", 200, ""},
 	} {
-		for _, kind := range []string{serverOwn, serverStandard} {
-			for _, request := range []string{plainRequest, otherRequest} {
-				t.Run(fmt.Sprintf("%s, %s, %.4s", name, kind, request), func(t *testing.T) {
-					s := serveAs(t, Config{HTTPServer: kind, Proxies: tt.proxies, ProxyProtocol: true}, listen(t))
-					conn, in := connect(t, s.listener)
-					if tt.status == 0 {
-						io.WriteString(conn, tt.header+request)
-						if text, _ := io.ReadAll(in); len(text) > 0 {
-							t.Errorf("an answer: %.100q", text)
-						}
-						return
-					}
-					answer, body := answerTo(t, conn, in, tt.header+request)
-					if answer.StatusCode != tt.status {
-						t.Fatalf("%s %.200q", answer.Status, body)
-					}
-					switch want := tt.seen; {
-					case tt.status != 200:
-						if name == "none" && !strings.Contains(body, "connections.proxy_protocol") {
-							t.Errorf("%q", body)
-						}
-						return
-					case want == "":
-						want = "127.0.0.1 " + conn.LocalAddr().String()
-						fallthrough
-					default:
-						if got := answer.Header.Get("Seen"); got != want {
-							t.Errorf("seen: %s, want %s", got, want)
-						}
-					}
-					if answer, _ = answerTo(t, conn, in, request); answer.StatusCode != 200 {
-						t.Errorf("the second request: %s", answer.Status)
-					}
-				})
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, listen(t), Config{Proxies: tt.proxies, ProxyProtocol: true})
+			conn, in := connect(t, s.listener)
+			if tt.status == 0 {
+				io.WriteString(conn, tt.header+plainRequest)
+				if text, _ := io.ReadAll(in); len(text) > 0 {
+					t.Errorf("an answer: %.100q", text)
+				}
+				return
 			}
-		}
+			answer, body := answerTo(t, conn, in, tt.header+plainRequest)
+			if answer.StatusCode != tt.status {
+				t.Fatalf("%s %.200q", answer.Status, body)
+			}
+			switch want := tt.seen; {
+			case tt.status != 200:
+				if name == "none" && !strings.Contains(body, "connections.proxy_protocol") {
+					t.Errorf("%q", body)
+				}
+				return
+			case want == "":
+				want = "127.0.0.1 " + conn.LocalAddr().String()
+				fallthrough
+			default:
+				if got := answer.Header.Get("Seen"); got != want {
+					t.Errorf("seen: %s, want %s", got, want)
+				}
+			}
+			if answer, _ = answerTo(t, conn, in, plainRequest); answer.StatusCode != 200 {
+				t.Errorf("the second request: %s", answer.Status)
+			}
+		})
 	}
 }
 
 // TestProxyProtocolShares: a client has its own share of the connections behind a proxy, and one that
 // says nothing keeps nobody waiting.
 func TestProxyProtocolShares(t *testing.T) {
-	for _, kind := range []string{serverOwn, serverStandard} {
-		s := serveAs(t, Config{HTTPServer: kind, PerAddress: 2, Proxies: []string{"127.0.0.1"}, ProxyProtocol: true}, listen(t))
-		connect(t, s.listener) // says nothing
-		for i := range 2 {
-			conn, in := connect(t, s.listener)
-			if answer, _ := answerTo(t, conn, in, header(t, 2, "192.0.2.7:5000")+plainRequest); answer.StatusCode != 200 {
-				t.Fatalf("%s: connection %d: %s", kind, i, answer.Status)
-			}
-		}
+	s := serve(t, listen(t), Config{PerAddress: 2, Proxies: []string{"127.0.0.1"}, ProxyProtocol: true})
+	connect(t, s.listener) // says nothing
+	for i := range 2 {
 		conn, in := connect(t, s.listener)
-		io.WriteString(conn, header(t, 2, "192.0.2.7:5000")+plainRequest)
-		if text, _ := io.ReadAll(in); len(text) > 0 || value(t, s.metrics.refused) != 1 {
-			t.Errorf("%s: a third connection of a client is answered: %.100q", kind, text)
+		if answer, _ := answerTo(t, conn, in, header(t, 2, "192.0.2.7:5000")+plainRequest); answer.StatusCode != 200 {
+			t.Fatalf("connection %d: %s", i, answer.Status)
 		}
-		conn, in = connect(t, s.listener)
-		if answer, _ := answerTo(t, conn, in, header(t, 2, "192.0.2.8:5000")+plainRequest); answer.StatusCode != 200 {
-			t.Errorf("%s: another client: %s", kind, answer.Status)
-		}
+	}
+	conn, in := connect(t, s.listener)
+	io.WriteString(conn, header(t, 2, "192.0.2.7:5000")+plainRequest)
+	if text, _ := io.ReadAll(in); len(text) > 0 || value(t, s.metrics.refused) != 1 {
+		t.Errorf("a third connection of a client is answered: %.100q", text)
+	}
+	conn, in = connect(t, s.listener)
+	if answer, _ := answerTo(t, conn, in, header(t, 2, "192.0.2.8:5000")+plainRequest); answer.StatusCode != 200 {
+		t.Errorf("another client: %s", answer.Status)
 	}
 }
 

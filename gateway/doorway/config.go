@@ -12,12 +12,6 @@ import (
 // DefaultIdleTimeout is how long connections may be without a request.
 const DefaultIdleTimeout = 60 * time.Second
 
-// The values of HTTPServer.
-const (
-	serverOwn      = "own"
-	serverStandard = "standard"
-)
-
 const (
 	defaultMax = 10_000
 	// networkBits is the part of an IPv6 address that identifies a client: whoever has one
@@ -50,10 +44,6 @@ type Config struct {
 	// IdleTimeout is how long a connection may be without a request before it is closed.
 	// Default 60s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// HTTPServer says who reads requests: "own" has small plain ones read by the gateway itself,
-	// which takes less CPU, and all others by net/http; "standard" has all read by net/http.
-	// Default own.
-	HTTPServer string `yaml:"http_server"`
 }
 
 // Validate returns everything that is wrong.
@@ -68,8 +58,6 @@ func (c Config) Validate() error {
 	}
 	found.When(c.ProxyProtocol && len(c.Proxies) == 0, "proxy_protocol: proxies names none that could send it")
 	found.At("idle_timeout", problems.Negative(c.IdleTimeout))
-	found.When(c.HTTPServer != "" && c.HTTPServer != serverOwn && c.HTTPServer != serverStandard,
-		"http_server: %q: want %s or %s", c.HTTPServer, serverOwn, serverStandard)
 	return found.Err()
 }
 
@@ -78,7 +66,6 @@ func (c Config) WithDefaults() Config {
 	c.Max = cmp.Or(c.Max, defaultMax)
 	c.PerAddress = cmp.Or(c.PerAddress, (c.Max+1)/2)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
-	c.HTTPServer = cmp.Or(c.HTTPServer, serverOwn)
 	return c
 }
 

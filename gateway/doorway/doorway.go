@@ -27,6 +27,7 @@ type Listener struct {
 	most, mostOf int // in total, and of one address
 	proxies      []netip.Prefix
 	headers      bool // of the PROXY protocol
+	idleTimeout  time.Duration
 	metrics      *Metrics
 
 	vacant  chan struct{} // holds one token: there may be a free place again
@@ -51,27 +52,16 @@ type visitor struct {
 	proxy bool          // other clients than its peer use it, too
 	fresh *list.Element // in door.fresh; nil after the first request
 	known atomic.Bool   // a request has come
-	idle  atomic.Int64  // when it became idle, in nanoseconds after door.began; 0 if it is in use
-
-	// Set before net/http gets a connection from internal/http1.
-	unread  []byte // what comes first
-	counted bool   // among those that are open
+	idle  atomic.Int64  // since when, in nanoseconds after door.began; 0 while a request runs
 }
 
-// Read reads what the one who had the connection before has left, and then from the connection.
+// Read reads, and tells a proxy when it has left out its header.
 func (v *visitor) Read(p []byte) (int, error) {
-	if len(v.unread) == 0 {
-		n, err := v.Conn.Read(p)
-		if errors.Is(err, proxyproto.ErrNoProxyProtocol) {
-			v.refuse()
-		}
-		return n, err
+	n, err := v.Conn.Read(p)
+	if errors.Is(err, proxyproto.ErrNoProxyProtocol) {
+		v.refuse()
 	}
-	n := copy(p, v.unread)
-	if v.unread = v.unread[n:]; len(v.unread) == 0 {
-		v.unread = nil // all of it
-	}
-	return n, nil
+	return n, err
 }
 
 // New returns a listener that bounds the connections of another one. The configuration has its
@@ -79,10 +69,18 @@ func (v *visitor) Read(p []byte) (int, error) {
 func New(l net.Listener, c Config, m *Metrics) *Listener {
 	m.most.Set(float64(c.Max))
 	return &Listener{
-		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(), headers: c.ProxyProtocol, metrics: m,
+		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(), headers: c.ProxyProtocol,
+		idleTimeout: c.IdleTimeout, metrics: m,
 		vacant: make(chan struct{}, 1), closing: make(chan struct{}), began: time.Now(),
 		open: make(map[*visitor]struct{}), of: make(map[netip.Addr]int), fresh: list.New(),
 	}
+}
+
+// Serve has a server serve the connections until it is shut down. It sets the server's hooks and
+// idle timeout.
+func (d *Listener) Serve(server *http.Server) error {
+	server.ConnState, server.ConnContext, server.IdleTimeout = d.state, d.context, d.idleTimeout
+	return server.Serve(d)
 }
 
 // Accept returns the next connection that has a place. After an error the server waits before
@@ -119,10 +117,22 @@ func (d *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends listening, and the wait for a place.
+// Close ends listening, the wait for a place, and connections on which no request has begun: for
+// these, net/http's Shutdown would wait for seconds.
 func (d *Listener) Close() error {
 	d.once.Do(func() { close(d.closing) })
+	defer d.endUnused()
 	return d.Listener.Close()
+}
+
+func (d *Listener) endUnused() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for e := d.fresh.Front(); e != nil; e = e.Next() {
+		if v := e.Value.(*visitor); v.idle.Load() > 0 {
+			v.Conn.Close() // its server notices
+		}
+	}
 }
 
 // admit finds a place for a connection. It returns false if the connection has to wait. A
@@ -146,6 +156,7 @@ func (d *Listener) admit(v *visitor) bool {
 	d.open[v] = struct{}{}
 	d.of[v.from]++
 	v.fresh = d.fresh.PushBack(v)
+	v.rest()
 	return true
 }
 
@@ -260,18 +271,19 @@ func (d *Listener) wake() {
 // state is the server's ConnState hook.
 func (d *Listener) state(conn net.Conn, state http.ConnState) {
 	v := conn.(*visitor)
-	if state != http.StateNew || !v.counted {
-		d.metrics.count(state)
-	}
+	d.metrics.count(state)
 	switch state {
 	case http.StateActive:
 		v.idle.Store(0)
 	case http.StateIdle:
 		v.brought() // and was answered
-		v.idle.Store(max(1, int64(time.Since(d.began))))
+		v.rest()
 		d.wake()
 	}
 }
+
+// rest records that no request runs.
+func (v *visitor) rest() { v.idle.Store(max(1, int64(time.Since(v.door.began)))) }
 
 // brought records that a whole request has come.
 func (v *visitor) brought() {

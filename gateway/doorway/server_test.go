@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -28,24 +29,20 @@ func value(t *testing.T, of prometheus.Metric) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 }
 
-// serving is a Server of a test. Its handler answers with the method, the path and the body.
+// serving is a server of a test. Its handler answers with the method, the path and the body.
 type serving struct {
-	*Server
+	*http.Server
 	listener net.Listener
 	metrics  *Metrics
 	ended    chan error
 }
 
-func serve(t *testing.T, kind string, listener net.Listener) *serving {
-	t.Helper()
-	return serveAs(t, Config{HTTPServer: kind}, listener)
-}
-
-func serveAs(t *testing.T, cfg Config, listener net.Listener) *serving {
+func serve(t *testing.T, listener net.Listener, cfg Config) *serving {
 	t.Helper()
 	cfg = cfg.WithDefaults()
 	s := &serving{metrics: NewMetrics(prometheus.NewRegistry()), listener: listener, ended: make(chan error, 1)}
-	all := &http.Server{ReadHeaderTimeout: time.Minute, WriteTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+	quiet := log.New(io.Discard, "", 0)
+	s.Server = &http.Server{ReadHeaderTimeout: time.Minute, WriteTimeout: time.Minute, ErrorLog: quiet,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/panic" {
 				panic("oh")
@@ -56,8 +53,7 @@ func serveAs(t *testing.T, cfg Config, listener net.Listener) *serving {
 			w.Header().Set("Seen", Client(r)+" "+r.RemoteAddr)
 			fmt.Fprint(w, r.Method, " ", r.URL.Path, " ", string(body), " ", v.known.Load())
 		})}
-	s.Server = NewServer(context.Background(), all, New(listener, cfg, s.metrics), cfg)
-	go func() { s.ended <- s.Serve() }()
+	go func() { s.ended <- New(listener, cfg, s.metrics).Serve(s.Server) }()
 	t.Cleanup(func() {
 		if err := s.Shutdown(context.Background()); err != nil {
 			t.Error(err)
@@ -94,44 +90,31 @@ func connect(t *testing.T, l net.Listener) (net.Conn, *bufio.Reader) {
 // TestServer: requests of all kinds are answered on one connection, in their order, and the
 // connection counts once.
 func TestServer(t *testing.T) {
-	const plain = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
-	large := strings.Repeat("x", 100_000)
+	const chunked = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+	text := strings.Repeat("x", 100_000)
+	large := fmt.Sprintf("POST /d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	steps := []struct{ in, want string }{
-		{plain, "POST /a hi true"},
-		{plain, "POST /a hi true"},
+		{plainRequest, "POST /a hi true"},
 		{"GET /b HTTP/1.1\r\nHost: x\r\n\r\n", "GET /b  true"},
-		{plain, "POST /a hi true"},
-		{"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", "POST /c hi true"},
-		{fmt.Sprintf("POST /d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(large), large), "POST /d " + large + " true"},
+		{plainRequest, "POST /a hi true"},
+		{chunked, "POST /c hi true"},
+		{large, "POST /d " + text + " true"},
 	}
-	for _, kind := range []string{serverOwn, serverStandard} {
-		for first := range steps {
-			t.Run(fmt.Sprintf("%s from %d on", kind, first), func(t *testing.T) {
-				s := serve(t, kind, listen(t))
-				conn, in := connect(t, s.listener)
-				for _, step := range steps[first:] {
-					if _, err := io.WriteString(conn, step.in); err != nil {
-						t.Fatal(err)
-					}
-					resp, err := http.ReadResponse(in, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if body, err := io.ReadAll(resp.Body); string(body) != step.want || err != nil {
-						t.Errorf("%.80q: %.80q, error %v", step.in, body, err)
-					}
-					if n := value(t, s.metrics.open); n != 1 {
-						t.Errorf("%v connections are counted", n)
-					}
-				}
-			})
+	s := serve(t, listen(t), Config{})
+	conn, in := connect(t, s.listener)
+	for _, step := range steps {
+		if _, body := answerTo(t, conn, in, step.in); body != step.want {
+			t.Errorf("%.80q: %.80q", step.in, body)
+		}
+		if n := value(t, s.metrics.open); n != 1 {
+			t.Errorf("%v connections are counted", n)
 		}
 	}
 }
 
 // TestServerPipelines: requests that come together are all answered.
 func TestServerPipelines(t *testing.T) {
-	s := serve(t, serverOwn, listen(t))
+	s := serve(t, listen(t), Config{})
 	conn, in := connect(t, s.listener)
 	const n = 50
 	go io.WriteString(conn, strings.Repeat("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi", n))
@@ -148,7 +131,7 @@ func TestServerPipelines(t *testing.T) {
 
 // TestServerPanics: a panic ends its connection alone.
 func TestServerPanics(t *testing.T) {
-	s := serve(t, serverOwn, listen(t))
+	s := serve(t, listen(t), Config{})
 	for range 2 {
 		conn, in := connect(t, s.listener)
 		if _, err := io.WriteString(conn, "POST /panic HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"); err != nil {
@@ -181,7 +164,7 @@ func (l *failing) Accept() (net.Conn, error) {
 
 // TestServerFailures: while no connection can be accepted, the server tries again.
 func TestServerFailures(t *testing.T) {
-	s := serve(t, serverOwn, &failing{listen(t), 3})
+	s := serve(t, &failing{listen(t), 3}, Config{})
 	conn, in := connect(t, s.listener)
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -196,7 +179,7 @@ func TestServerFailures(t *testing.T) {
 
 // TestServerFails: a listener that somebody else has closed ends the server.
 func TestServerFails(t *testing.T) {
-	s := serve(t, serverOwn, listen(t))
+	s := serve(t, listen(t), Config{})
 	s.listener.Close()
 	err := <-s.ended
 	if !errors.Is(err, net.ErrClosed) {
@@ -205,19 +188,42 @@ func TestServerFails(t *testing.T) {
 	s.ended <- http.ErrServerClosed // for the end of the test
 }
 
-// TestServerEnds: a connection that comes to net/http after the end is closed.
+// TestServerEnds: the end does not wait for connections on which no request has begun, and a request
+// that has begun is answered.
 func TestServerEnds(t *testing.T) {
-	s := serve(t, serverOwn, listen(t))
-	s.door.Close()
-	if err := <-s.ended; err == nil {
-		t.Error("no error")
+	s := serve(t, listen(t), Config{})
+	begun, in := connect(t, s.listener)
+	if answer, _ := answerTo(t, begun, in, otherRequest); answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status)
 	}
-	theirs, ours := net.Pipe()
-	v := &visitor{Conn: ours, door: s.door}
-	s.metrics.open.Inc()
-	s.other(v, nil)
-	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("read %v", err)
+	io.WriteString(begun, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+		t.Fatalf("%q, error %v", line, err)
 	}
-	s.ended <- http.ErrServerClosed // for the end of the test
+	silent, _ := connect(t, s.listener)
+	half, _ := connect(t, s.listener)
+	io.WriteString(half, plainRequest[:20])
+	for value(t, s.metrics.open) != 3 {
+		runtime.Gosched()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(t.Context()) }()
+	for _, unused := range []net.Conn{silent, half} {
+		_ = unused.SetReadDeadline(time.Now().Add(3 * time.Second)) // net/http waits for five
+		if _, err := unused.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a connection without a request is open")
+		}
+	}
+	if len(ended) > 0 {
+		t.Error("it has not waited for the request")
+	}
+	if _, err := in.ReadString('\n'); err != nil { // behind 100
+		t.Fatal(err)
+	}
+	if answer, body := answerTo(t, begun, in, "hi"); !answer.Close || !strings.HasPrefix(body, "POST /a hi") {
+		t.Errorf("%s %q", answer.Status, body)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

@@ -119,7 +119,7 @@ var layers = []layer{
 	{level: 2, dir: "gateway/configtext", ours: []string{"internal/redact", "internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}}, // pin for what people cannot see
-	{level: 2, dir: "gateway/doorway", ours: []string{"internal/http1", "internal/problems"}, third: []string{"github.com/pires/go-proxyproto"}},
+	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"}, third: []string{"github.com/pires/go-proxyproto"}},
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},

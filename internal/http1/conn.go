@@ -75,11 +75,6 @@ func (c *conn) fill() error {
 		}
 		c.r, c.w, c.in = 0, copy(in, c.in[c.r:c.w]), in
 	}
-	return c.more()
-}
-
-// more is fill where there is room. What is consumed stays, too: Clients.Other may need it.
-func (c *conn) more() error {
 	n, err := c.nc.Read(c.in[c.w:])
 	c.w += n
 	switch {

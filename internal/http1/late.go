@@ -36,8 +36,7 @@ func (l *late) begin(c *serving, cancel func()) {
 	l.armed = true
 }
 
-// end says that the request has ended, or is not ours any more. It returns false if the
-// connection is watched.
+// end says that the request has ended. It returns false if the connection is watched.
 func (l *late) end(c *serving) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

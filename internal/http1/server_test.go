@@ -263,18 +263,3 @@ func FuzzServe(f *testing.F) {
 		}
 	})
 }
-
-// TestServerKeeps: a handler cannot take the connection of a Transport.
-func TestServerKeeps(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _, err := http.NewResponseController(w).Hijack()
-		fmt.Fprint(w, errors.Is(err, http.ErrNotSupported))
-	})
-	resp, err := s.RoundTrip(post(t, s.url, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := io.ReadAll(resp.Body); string(body) != "true" || err != nil {
-		t.Errorf("%q, error %v", body, err)
-	}
-}

@@ -1,11 +1,7 @@
 package http1
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,15 +16,12 @@ var errAnswer = errors.New("http1: the handler's answer has a malformed header, 
 // not known when it is flushed or has become large. What is small waits until it is flushed.
 type writer struct {
 	c       *serving
-	clients *Clients
 	header  http.Header
 	status  int
 	waiting *[]byte // of the body, not sent yet; nil for nothing
 	begun   bool    // the head was sent
 	chunked bool
 	length  int64 // of the body so far
-	bounded bool  // the handler has set a deadline
-	last    bool  // the connection ends with the answer
 }
 
 // Header implements http.ResponseWriter.
@@ -76,29 +69,7 @@ func (w *writer) FlushError() error {
 func (w *writer) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline is for http.ResponseController.
-func (w *writer) SetWriteDeadline(t time.Time) error {
-	w.bounded = true
-	return w.c.nc.SetWriteDeadline(t)
-}
-
-// Hijack implements http.Hijacker, for connections of clients: those of Transports belong to who
-// called Serve. The head is sent if there is one.
-func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.clients == nil {
-		return nil, nil, http.ErrNotSupported
-	}
-	if w.status != 0 {
-		if err := w.FlushError(); err != nil {
-			return nil, nil, err
-		}
-	}
-	if err := w.c.hijack(); err != nil {
-		return nil, nil, err
-	}
-	w.clients.tell(w.c.nc, http.StateHijacked)
-	rest := io.MultiReader(bytes.NewReader(w.c.in[w.c.r:w.c.w]), w.c.nc)
-	return w.c.nc, bufio.NewReadWriter(bufio.NewReader(rest), bufio.NewWriter(w.c.nc)), nil
-}
+func (w *writer) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
 
 // finish sends the rest of the answer. After an error the connection cannot be used again.
 func (w *writer) finish() error {
@@ -122,10 +93,6 @@ func (w *writer) send(p []byte, last bool) error {
 	out := *buf
 	if !w.begun {
 		w.begun, w.chunked = true, w.header["Content-Length"] == nil
-		w.last = w.clients != nil && ends(w.header)
-		if w.clients != nil && !w.bounded {
-			_ = w.c.nc.SetWriteDeadline(time.Now().Add(w.clients.Write)) // an error comes again when it is written
-		}
 		if out = w.appendHead(out); out == nil {
 			return errAnswer
 		}
@@ -188,20 +155,5 @@ func (w *writer) appendHead(out []byte) []byte {
 	if w.chunked {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
-	if w.last {
-		out = append(out, "Connection: close\r\n"...)
-	}
-	if w.clients != nil && w.header["Date"] == nil {
-		out = append(append(append(out, "Date: "...), w.c.date.now()...), crlf...)
-	}
 	return append(out, crlf...)
-}
-
-// ends reports whether a handler has asked that the connection ends with its answer.
-func ends(header http.Header) bool {
-	f := framing{length: -1}
-	for _, value := range header["Connection"] {
-		_ = f.read("Connection", value) // which is never malformed
-	}
-	return f.close
 }
