@@ -34,6 +34,7 @@ func (f *Front) batch(p *posted) *refuse.Refusal {
 		}
 	}
 	if bodies == nil {
+		f.writer.Deadline(p.rc) // the server's deadline may be over by now
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
 	}

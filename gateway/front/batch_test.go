@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -29,6 +30,28 @@ func TestBatches(t *testing.T) {
 		{name: "P9/75 of a later revision", header: later, body: `[` + ping + `]`, status: 400, want: []string{`-32600`}},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+}
+
+// TestBatchesLate: a batch without an answer is accepted also after the server's own deadline.
+func TestBatchesLate(t *testing.T) {
+	b := newBench(t, Config{})
+	late := httptest.NewUnstartedServer(b)
+	late.Config.WriteTimeout = time.Nanosecond
+	late.Start()
+	defer late.Close()
+	note := `[{"jsonrpc":"2.0","method":"notifications/x"}]`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, late.URL, strings.NewReader(note))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{wire.HeaderSession: {b.client(v2503).Session}, "Content-Type": {"application/json"}}
+	resp, err := late.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
+		t.Error(resp.Status)
 	}
 }
 

@@ -150,9 +150,9 @@ type relayed struct {
 }
 
 func (w *relayed) WriteHeader(status int) {
+	w.writer.Deadline(w.rc) // no body may follow
 	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == stream.ContentType
 	if w.stream {
-		w.writer.Deadline(w.rc)
 		w.Header().Del("Content-Length") // if it breaks off, endRelayed writes another end
 	}
 	w.ResponseWriter.WriteHeader(status)

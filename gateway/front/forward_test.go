@@ -84,6 +84,26 @@ func TestEndRelayedOfKnownLength(t *testing.T) {
 	}
 }
 
+// TestRelayedLate: an answer without a body reaches the client also after the server's own deadline.
+func TestRelayedLate(t *testing.T) {
+	f := newBench(t, Config{}).front
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.writer}
+		if err := w.rc.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
+		t.Error(resp.Status)
+	}
+}
+
 // TestGuests: a replica that stops gives up the home of a stateless client when nothing of the
 // client is under way. A call that waits for an answer counts as running until the answer's own
 // request does.
