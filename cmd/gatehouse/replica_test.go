@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -157,7 +158,7 @@ func (r *replica) start(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		var records *os.File
-		if records, err = os.OpenFile(r.records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+		if records, err = os.OpenFile(cmp.Or(r.records, os.DevNull), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
 			cmd.Stdout = records
 			err = cmd.Start()
 			records.Close()
