@@ -403,3 +403,19 @@ func TestReload(t *testing.T) {
 		t.Error("a token of keys that are gone")
 	}
 }
+
+// TestConsentPagesOfOthers: however often one user is asked for consent, the pages of others are there.
+func TestConsentPagesOfOthers(t *testing.T) {
+	w := newWorld(t, nil)
+	bob := w.browser()
+	w.set(func() { w.user = "bob" })
+	page := text(bob.signedIn(bob.authorize(t, asks("web", web))))
+	w.set(func() { w.user = "alice" })
+	for range 2100 {
+		b := w.browser()
+		if resp := b.signedIn(b.authorize(t, asks("web", web))); resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status)
+		}
+	}
+	answered(t, bob.decide(page, "allow"), web)
+}
