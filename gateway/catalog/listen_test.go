@@ -327,3 +327,28 @@ func TestListenRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestHubSays: one listener of a session that may know of the upstream gets what it says, and none
+// once it has left.
+func TestHubSays(t *testing.T) {
+	var h hub
+	var heard []string // only one listener at a time writes it
+	join := func(name, session string, sees visible) *listener {
+		return h.join(sees, &mcp.Call{Caller: someone("ann"), Session: session, Notify: func(e mcp.Event) {
+			heard = append(heard, name+" "+string(e.Params))
+		}})
+	}
+	join("of another session", "ann:2", nil)
+	join("of a stranger", "ann:1", visible{false, true})
+	before := join("of it", "ann:1", nil)
+	say := func(text string) { h.say(0, "ann:1", mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(text)}) }
+	say("1")
+	var all sync.WaitGroup
+	all.Go(func() { say("2") })
+	h.leave(before)
+	here := len(heard)
+	all.Wait()
+	if len(heard) != here || heard[0] != "of it 1" {
+		t.Errorf("heard %q, after it left %q", heard[:here], heard[here:])
+	}
+}
