@@ -1,15 +1,22 @@
 package console
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -196,6 +203,59 @@ func TestWithin(t *testing.T) {
 	} {
 		if got := within(to); got != want {
 			t.Errorf("%q: %q", to, got)
+		}
+	}
+}
+
+// TestNoSessionWithoutRole: whoever has no role signs in in vain, and takes no room of operators.
+func TestNoSessionWithoutRole(t *testing.T) {
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	t.Cleanup(issuer.Close)
+	issuer.SetMetadata("authorization_endpoint", issuer.URL+"/authorize")
+	issuer.SetMetadata("token_endpoint", issuer.URL+"/token")
+	var groups []string
+	issuer.Handle("/token", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		token := issuer.Token(map[string]any{"groups": groups})
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer"})
+	})
+	cfg := auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}}
+	a, err := auth.New(cfg, auth.Deps{PublicURL: issuer.Audience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	key, err := seal.NewRandom("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t, "", nil)
+	d.cfg.SignIn.ClientID = "console"
+	flow := &signin.Flow{
+		Issuer: issuer.URL, ClientID: "console", Scopes: []string{"mcp"}, Resource: issuer.Audience,
+		Redirect: d.guard.url + CallbackPath, Cookie: "flow", Path: CallbackPath,
+		Key: key, Ended: signin.NewEnded(nil), Issuers: a,
+	}
+	d.deps.Flow = func() *signin.Flow { return flow }
+	for role, status := range map[string]int{"viewer": http.StatusSeeOther, "": http.StatusForbidden} {
+		groups = strings.Fields(role)
+		w := httptest.NewRecorder()
+		at, err := flow.Begin(w, httptest.NewRequest(http.MethodGet, startPath, nil), Root+"/calls")
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, _ := url.Parse(at)
+		answer := url.Values{"code": {"good"}, "state": {to.Query().Get("state")}, "iss": {issuer.URL}}
+		r := httptest.NewRequest(http.MethodGet, d.guard.url+CallbackPath+"?"+answer.Encode(), nil)
+		r.AddCookie(w.Result().Cookies()[0])
+		w = httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		began := slices.ContainsFunc(w.Result().Cookies(), func(c *http.Cookie) bool { return c.Name == cookieName })
+		if w.Code != status || began != (role != "") {
+			t.Errorf("the role %q: %d, a session: %t: %s", role, w.Code, began, w.Body)
 		}
 	}
 }
