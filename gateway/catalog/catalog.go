@@ -118,6 +118,7 @@ type Catalog struct {
 	warm    chan struct{} // closed when lists no longer have to wait
 	warmed  sync.Once
 	done    chan struct{} // closed when Run ends: long-lived calls end then
+	turns   chan struct{} // has one for each listener that is being told
 }
 
 // source is one upstream. One goroutine runs its watch, unless the source is per user.
@@ -173,6 +174,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
 		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, turned: deps.Turned, published: deps.Published, publisher: newPublisher[sourceState](),
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
+		turns: make(chan struct{}, atOnce),
 	}
 	names := make(map[string]bool)
 	for i, s := range sources {

@@ -10,8 +10,8 @@
 // upstream last said, and which is swapped atomically. Run starts one goroutine for each
 // upstream, which keeps that upstream's state up to date, one more while it listens to the
 // upstream, and one that makes the snapshots, of all states that arrived since the last one. A
-// subscriptions/listen call starts one for each upstream that it subscribes at. Each
-// goroutine's starter waits for it.
+// subscriptions/listen call starts one for each upstream that it subscribes at; it begins, and tells of
+// events, on another one. Each goroutine's starter waits for it.
 //
 // Upstreams that get the user's own credential are asked on behalf of each user, when the
 // user calls, by a goroutine that may outlive the call and that Run waits for. What they

@@ -10,14 +10,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// upstreamWait is how long upstreams have to acknowledge subscriptions.
-const upstreamWait = 5 * time.Second
+const (
+	// upstreamWait is how long upstreams have to acknowledge subscriptions.
+	upstreamWait = 5 * time.Second
+	// atOnce is how many listeners are told of something at a time, and turnWait how long one waits
+	// for others, which may read lists of servers that hang.
+	atOnce   = 32
+	turnWait = time.Second
+)
 
 // listen answers subscriptions/listen. Changes of lists come from our own watches, changes
 // of resources from one listen call to each upstream. It ends with ctx, or normally with
 // the catalog.
 func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	l, err := c.beginListening(ctx, call)
+	var l *subscription
+	var err error
+	mcp.Aside(func() { l, err = c.beginListening(ctx, call) })
 	if err != nil {
 		return nil, err
 	}
@@ -25,9 +33,26 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	return l.tellAll()
 }
 
-// subscription is a call of subscriptions/listen. The start of the call is a separate
-// function, because the stack of the rest stays in memory while somebody listens, and there
-// are many listeners.
+// turn waits until few others are told of something, because a change concerns all listeners at the
+// same time. The caller ends it.
+func (c *Catalog) turn() (end func()) {
+	end = func() { <-c.turns }
+	select {
+	case c.turns <- struct{}{}:
+		return end
+	default:
+	}
+	late := time.NewTimer(turnWait)
+	defer late.Stop()
+	select {
+	case c.turns <- struct{}{}:
+		return end
+	case <-late.C:
+		return func() {}
+	}
+}
+
+// subscription is a call of subscriptions/listen.
 type subscription struct {
 	c        *Catalog
 	call     *mcp.Call
@@ -87,6 +112,7 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 		l.end()
 		return nil, err
 	}
+	defer c.turn()()
 	call.Notify(acknowledgement(want, upstreams))
 	close(open)
 	return l, nil
@@ -138,8 +164,13 @@ func (l *subscription) renew() {
 }
 
 func (l *subscription) tell(kinds kindSet) {
-	for _, event := range (kinds.lists() & l.want).Events() {
-		l.call.Notify(event)
+	if events := (kinds.lists() & l.want).Events(); len(events) > 0 {
+		defer l.c.turn()()
+		mcp.Aside(func() {
+			for _, event := range events {
+				l.call.Notify(event)
+			}
+		})
 	}
 }
 

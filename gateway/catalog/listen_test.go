@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,28 @@ func TestP9_92_ListChanges(t *testing.T) {
 		if n := len(crm.open(true)) + len(crm.open(false)); n != 0 {
 			t.Errorf("%d streams stand", n)
 		}
+	})
+	bubble(t, "few are told at a time, unless these hang", func(t *testing.T) {
+		c := start(t)
+		var told atomic.Int64
+		end := make(chan struct{})
+		for range 3 * atOnce {
+			go func() {
+				defer c.turn()()
+				told.Add(1)
+				<-end
+			}()
+		}
+		synctest.Wait()
+		if n := told.Load(); n != atOnce {
+			t.Errorf("%d at a time", n)
+		}
+		<-time.After(turnWait)
+		synctest.Wait()
+		if n := told.Load(); n != 3*atOnce {
+			t.Errorf("%d do not wait for others that hang", n)
+		}
+		close(end)
 	})
 	bubble(t, "a listener that is slow takes no more room", func(t *testing.T) {
 		var h hub

@@ -32,7 +32,9 @@ func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply,
 		if ctx.Err() != nil || next == way {
 			return reply, err
 		}
-		if !next.Holds(ctx, &c.Caller) {
+		holds := false
+		mcp.Aside(func() { holds = next.Holds(ctx, &c.Caller) })
+		if !holds {
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		}
 		if l.acked != nil {
@@ -107,10 +109,11 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 // compare tells the client which lists look different on the new Way. Changes of resources
 // in between are unknown, so each resource counts as updated.
 func (l *listening) compare(ctx context.Context, before, way *Way, acked mcp.Raw) {
+	reader := listchange.NewReader(l.call)
 	for _, change := range l.acked.Lists.Events() {
 		list := mcp.ListsChanged(change.Method)
-		was, knownBefore := listchange.Sum(ctx, before.Lists, l.call, list)
-		is, known := listchange.Sum(ctx, way.Lists, l.call, list)
+		was, knownBefore := reader.Sum(ctx, before.Lists, list)
+		is, known := reader.Sum(ctx, way.Lists, list)
 		if !known || !knownBefore || was != is {
 			l.call.Notify(change)
 		}

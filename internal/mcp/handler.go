@@ -24,3 +24,16 @@ func Chain(h Handler, middlewares ...Middleware) Handler {
 	}
 	return h
 }
+
+// Aside runs a function on another stack than that of its caller, for callers that then wait for long:
+// a stack stays as large as it was needed, and there are many that wait.
+func Aside(do func()) {
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		do()
+	}()
+	if cause := <-done; cause != nil {
+		panic(cause)
+	}
+}

@@ -36,15 +36,16 @@ func Middleware(sight Sight) mcp.Middleware {
 
 // watched returns a call that drops events about lists that did not change for its caller.
 func watched(ctx context.Context, next mcp.Handler, c *mcp.Call) *mcp.Call {
-	w := &watch{call: c, next: next, last: make(map[mcp.Lists]mcp.ListSum)}
+	w := &watch{next: next, last: make(map[mcp.Lists]mcp.ListSum)}
 	inner := c.Clone()
 	inner.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {
 			honoured, _ := mcp.FilterOf(e.Params)
+			reader := NewReader(c)
 			for _, change := range honoured.Lists.Events() {
-				w.changed(ctx, mcp.ListsChanged(change.Method))
+				w.changed(ctx, reader, mcp.ListsChanged(change.Method))
 			}
-		} else if list := mcp.ListsChanged(e.Method); list != 0 && !w.changed(ctx, list) {
+		} else if list := mcp.ListsChanged(e.Method); list != 0 && !w.changed(ctx, NewReader(c), list) {
 			return
 		}
 		c.Notify(e)
@@ -54,7 +55,6 @@ func watched(ctx context.Context, next mcp.Handler, c *mcp.Call) *mcp.Call {
 
 // watch remembers the lists that a caller listens to, as the caller last saw them.
 type watch struct {
-	call *mcp.Call
 	next mcp.Handler
 
 	mu   sync.Mutex // guards last; not held while a list is read
@@ -63,8 +63,8 @@ type watch struct {
 
 // changed reports whether a list looks different from the last time, and true when in
 // doubt.
-func (w *watch) changed(ctx context.Context, list mcp.Lists) bool {
-	now, ok := Sum(ctx, w.next, w.call, list)
+func (w *watch) changed(ctx context.Context, reader Reader, list mcp.Lists) bool {
+	now, ok := reader.Sum(ctx, w.next, list)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, known := w.last[list]
@@ -76,14 +76,23 @@ func (w *watch) changed(ctx context.Context, list mcp.Lists) bool {
 	return !known || now != before
 }
 
-// Sum computes the checksum of lists as the caller of a call reads them from a handler. A
-// list that does not exist counts as empty; ok is false if a list cannot be read.
-func Sum(ctx context.Context, from mcp.Handler, as *mcp.Call, lists mcp.Lists) (sum mcp.ListSum, ok bool) {
+// Reader reads lists as the caller of a call, one after another.
+type Reader struct{ call *mcp.Call }
+
+// NewReader returns a Reader for the caller of a call.
+func NewReader(as *mcp.Call) Reader {
+	c := as.Clone()
+	c.Params, c.Notify = nil, func(mcp.Event) {}
+	return Reader{c}
+}
+
+// Sum computes the checksum of lists as a handler answers them. A list that does not exist counts
+// as empty; ok is false if a list cannot be read.
+func (r Reader) Sum(ctx context.Context, from mcp.Handler, lists mcp.Lists) (sum mcp.ListSum, ok bool) {
 	for _, method := range lists.Methods() {
 		sum = sum.Then()
-		c := as.Clone()
-		c.Method, c.Params, c.Notify = method, nil, func(mcp.Event) {}
-		for page, err := range mcp.Pages(ctx, from, c, math.MaxInt) {
+		r.call.Method = method
+		for page, err := range mcp.Pages(ctx, from, r.call, math.MaxInt) {
 			if mcp.HasCode(err, mcp.CodeMethodNotFound) {
 				break
 			}

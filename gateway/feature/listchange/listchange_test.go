@@ -142,8 +142,8 @@ func BenchmarkListChanged(b *testing.B) {
 	h := guarded(b, policy.Config{Rules: []policy.Rule{{Name: "open", Allow: []string{"tools:u/open*"}}}}, func(*mcp.Call) (*mcp.Reply, error) {
 		return &mcp.Reply{List: l}, nil
 	})
-	w := &watch{call: &mcp.Call{Method: mcp.MethodListen, Caller: alice()}, next: h, last: map[mcp.Lists]mcp.ListSum{}}
+	w := &watch{next: h, last: map[mcp.Lists]mcp.ListSum{}}
 	for b.Loop() {
-		w.changed(b.Context(), mcp.ToolLists)
+		w.changed(b.Context(), NewReader(&mcp.Call{Method: mcp.MethodListen, Caller: alice()}), mcp.ToolLists)
 	}
 }
