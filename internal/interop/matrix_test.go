@@ -102,7 +102,7 @@ func (u upstream) typescript(c client) []expectation {
 			}
 		}
 	}
-	return []expectation{
+	return append(u.memos(), []expectation{
 		{"lists", step{Method: "tools/list"}, func(t *testing.T, o outcome) {
 			o.noError(t)
 			var have []string
@@ -125,6 +125,15 @@ func (u upstream) typescript(c client) []expectation {
 			}
 		}},
 		{"progress", progress(callTool(u.tool("count"), object{"to": 3})), wantProgress(c, 3, "counted to 3")},
+		{"elicitation", callTool(u.tool("confirm"), nil), confirm},
+		{"sampling", callTool(u.tool("sample"), nil), wantText("sampled")},
+		{"roots", callTool(u.tool("roots"), nil), wantText("files")},
+	}...)
+}
+
+// memos returns the steps that read: the memos of such a server, its prompt and its completion.
+func (u upstream) memos() []expectation {
+	return []expectation{
 		{"read", readResource(u.uri("memo://today")), func(t *testing.T, o outcome) {
 			o.wantContents(t, u.uri("memo://today"), "nothing to do")
 		}},
@@ -140,8 +149,5 @@ func (u upstream) typescript(c client) []expectation {
 				t.Error("no error")
 			}
 		}},
-		{"elicitation", callTool(u.tool("confirm"), nil), confirm},
-		{"sampling", callTool(u.tool("sample"), nil), wantText("sampled")},
-		{"roots", callTool(u.tool("roots"), nil), wantText("files")},
 	}
 }

@@ -47,22 +47,8 @@ func (u upstream) sdkExpectations(c client, way string) []expectation {
 		{"cancel", cancelled(callTool(u.tool("hang"), id)), wantCancelled},
 		{reached, callTool(u.tool("cancelled"), id), wantText("yes")},
 		{"list changed", listing(callTool(u.tool("grow"), object{"name": another}), u.tool(another)), wantNotice("grown")},
-		{"read", readResource(u.uri("memo://today")), func(t *testing.T, o outcome) {
-			o.wantContents(t, u.uri("memo://today"), "nothing to do")
-		}},
-		{"read by template", readResource(u.uri("memo://day/monday")), func(t *testing.T, o outcome) {
-			o.wantContents(t, u.uri("memo://day/monday"), "memo of monday")
-		}},
-		{"prompt", getPrompt(u.tool("review"), object{"code": "x = 1"}), wantMessage("Please review: x = 1")},
-		{"complete", step{Method: "completion/complete", Params: object{
-			"ref": object{"type": "ref/prompt", "name": u.tool("review")}, "argument": object{"name": "code", "value": "x"},
-		}}, wantValues("x!")},
-		{"unknown resource", readResource(u.uri("memo://nothing")), func(t *testing.T, o outcome) {
-			if o.Error == nil {
-				t.Error("no error")
-			}
-		}},
 	}
+	all = append(all, u.memos()...)
 	if u.kind == mcpgo && u.revision == stateful { // the others tell of no updates, to any client
 		all = append(all, expectation{"update", awaiting(callTool(u.tool("touch"), object{"uri": followed}),
 			"notifications/resources/updated", u.uri(followed)), wantNotice("touched")})
