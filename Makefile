@@ -66,7 +66,7 @@ systems: ## compile the program and its tests for SYSTEMS
 	done
 
 size: ## print how many lines of code each room has
-	go test -count=1 -v -run "^TestSize$$$$" ./internal/archtest
+	go test -count=1 -v -run '^TestSize$$' ./internal/archtest
 
 archtest: ## the rules of the architecture alone
 	go test ./internal/archtest
