@@ -96,7 +96,7 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 			return next.Handle(ctx, c)
 		}
 		inner, counted := l.comeBack(ctx, c)
-		if !counted && ctx.Err() == nil { // without a caller nothing runs
+		if !counted {
 			if err := l.count(ctx, c, kind); err != nil {
 				return nil, err
 			}

@@ -65,10 +65,9 @@ type guarded struct {
 // Name returns the name of the server.
 func (g guarded) Name() string { return g.server.Name() }
 
-// Handle makes a call, unless the server is disabled. A caller who has left only releases what
-// waits for them.
+// Handle makes a call, unless the server is disabled.
 func (g guarded) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if g.by.Off() != nil && ctx.Err() == nil {
+	if g.by.Off() != nil {
 		return nil, mcp.ErrDisabled(g.Name())
 	}
 	if c.Method != mcp.MethodListen {
