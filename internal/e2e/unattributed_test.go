@@ -108,6 +108,9 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					}
 					all.Wait()
 				})
+				if !c.Revision.Stateful { // has the question in an answer, which cannot be taken back
+					return
+				}
 				t.Run("an older one asks", func(t *testing.T) {
 					began, asks, asked, ended := make(chan string), make(chan string), make(chan string), make(chan string)
 					asking := s.put(t, func(call *mcptest.Call) {
@@ -141,10 +144,8 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 						t.Fatal(err)
 					}
 					receive(t, "its question", asked)
-					if c.Revision.Stateful {
-						if _, err := c.Notify(deadline(t), "notifications/cancelled", `{"requestId":"leaves"}`); err != nil {
-							t.Fatal(err)
-						}
+					if _, err := c.Notify(deadline(t), "notifications/cancelled", `{"requestId":"leaves"}`); err != nil {
+						t.Fatal(err)
 					}
 					y.Close()
 					receive(t, "the end of who asked", left)

@@ -88,7 +88,10 @@ func (s *session) serve(m wire.Message, x *exchange, certain bool) {
 		s.post(unrelated(m.ID))
 		return
 	default:
-		why = x.ask(m, certain)
+		if why = x.ask(m, certain); why != nil && !certain && x.over() { // it has ended just now
+			s.deliver(m)
+			return
+		}
 	}
 	if why != nil {
 		s.post(wire.AppendError(nil, m.ID, why))
