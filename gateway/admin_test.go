@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -23,7 +23,7 @@ import (
 type readiness struct {
 	Ready         bool
 	Reasons       []string
-	Upstreams     []health.Upstream
+	Upstreams     []diagnose.Upstream
 	Configuration *struct{ Problems []string }
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 )
 
 // The parts of Kubernetes objects that deploy/kubernetes uses.
@@ -240,7 +240,7 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	if out := net.Egress[1]; out.Ports[0].Port != link.Ports[0].Port || !maps.Equal(out.To[0].Pods.MatchLabels, net.Pods.MatchLabels) || !maps.Equal(link.From[0].Pods.MatchLabels, net.Pods.MatchLabels) {
 		t.Errorf("replicas do not reach each other, or others reach them: %+v, %+v", link, out)
 	}
-	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + health.ExcludeStore: c.Readiness} {
+	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + diagnose.ExcludeStore: c.Readiness} {
 		if p.Get.Path != want || at[p.Get.Port] != cfg.Admin.Listen {
 			t.Errorf("the probe asks %+v, want %s", p.Get, want)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -263,7 +263,7 @@ func checkBalancer(t *testing.T, cfg Config, proxy string) {
 	t.Helper()
 	for _, want := range []string{
 		"health_port " + strings.TrimPrefix(cfg.Admin.Listen, "0.0.0.0:") + "\n",
-		"health_uri /readyz?exclude=" + health.ExcludeStore + "\n",
+		"health_uri /readyz?exclude=" + diagnose.ExcludeStore + "\n",
 		"lb_policy round_robin\n", "flush_interval -1\n", "{$SITE} {",
 	} {
 		if !strings.Contains(proxy, want) {

@@ -17,12 +17,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
@@ -102,7 +102,7 @@ type Gateway struct {
 	journal    *audit.Journal
 	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; none without a file
 	admin      net.Listener                      // nil for none
-	health     *health.Desk
+	health     *diagnose.Readiness
 	console    visitors
 	recent     *recent.Records      // for operators; nil for none
 	series     *series.Series       // likewise
@@ -233,7 +233,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	g.undo.OnStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.OnStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
-	g.health = health.NewDesk(health.Deps{
+	g.health = diagnose.NewReadiness(diagnose.ReadinessDeps{
 		Stopping: g.draining.Load, Heard: func() bool { return g.graph().catalog.Heard() }, Redis: shared.redis,
 		Upstreams: g.Health, Issuers: func() []auth.Status { return g.graph().auth.Status() }, Replicas: g.replicas, Configuration: g.ReloadStatus,
 	})
@@ -311,7 +311,7 @@ func (g *Gateway) rootsChanged(key string) {
 func (g *Gateway) Start() {
 	g.serveAdmin() // until the end of a stop
 	first := g.graph()
-	first.watch(g.services.lookout)
+	first.watch(g.services.spoofs)
 	g.undo.OnStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
 	g.stopAuth = lifecycle.Run(first.auth.Run)
 	g.undo.OnStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
@@ -461,12 +461,12 @@ func (g *Gateway) WaitReady(ctx context.Context) error {
 }
 
 // Health returns the state of each upstream, in the order of the configuration.
-func (g *Gateway) Health() []health.Upstream {
+func (g *Gateway) Health() []diagnose.Upstream {
 	now := g.graph()
 	views := now.catalog.Status()
-	all := make([]health.Upstream, len(views))
+	all := make([]diagnose.Upstream, len(views))
 	for i, view := range views { // in the order of the upstreams
-		all[i] = health.Of(view, now.members[i].Status())
+		all[i] = diagnose.UpstreamOf(view, now.members[i].Status())
 	}
 	return all
 }

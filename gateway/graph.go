@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
@@ -104,12 +104,12 @@ type services struct {
 	memory  *mcp.Memory   // nil for no bound, when nobody is served
 	lasting *mcp.Lasting  // what outlives its request
 
-	tracer  *tracing.Tracer  // nil for none
-	trails  *trail.Trails    // nil for none
-	events  *events.Recorder // records what is no call
-	lookout *deceits.Lookout // records what deceives
-	waiting *foureyes.Table  // calls that wait for somebody else's approval; nil for a graph that serves no calls
-	servers *servers.Book    // what operators do to servers and see of them; nil for no operators
+	tracer  *tracing.Tracer    // nil for none
+	trails  *trail.Trails      // nil for none
+	events  *events.Recorder   // records what is no call
+	spoofs  *diagnose.SpoofLog // records what may deceive
+	waiting *foureyes.Table    // calls that wait for somebody else's approval; nil for a graph that serves no calls
+	servers *servers.Book      // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
 	// listed is the log of what lists show.
@@ -121,7 +121,7 @@ type services struct {
 func newServices(shared *stores, version string, journal *audit.Journal, log *slog.Logger) (l services, err error) {
 	l = services{
 		stores: *shared, version: version, log: log, listed: log,
-		events: events.New(journal), lookout: deceits.NewLookout(journal),
+		events: events.New(journal), spoofs: diagnose.NewSpoofLog(journal),
 		tell:    func(string, string, mcp.Event) {}, // as long as nobody is served, like the next ones
 		lists:   func(string, mcp.SessionLists) {},
 		lasting: mcp.NewLasting(nil),
@@ -212,7 +212,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		}
 		sources = append(sources, source)
 	}
-	deps := catalog.Deps{Views: views, Log: with.listed, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.lookout.Changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.listed, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.spoofs.Changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -336,23 +336,23 @@ func (g *graph) has(m *member) bool {
 	return same != nil && same.server == m.server
 }
 
-// watch runs the catalog's watches, and a lookout unless it is nil, until stop. Then hooks need no
+// watch runs the catalog's watches, and a SpoofLog unless it is nil, until stop. Then hooks need no
 // connections any more, except those of calls that still run.
-func (g *graph) watch(l *deceits.Lookout) {
+func (g *graph) watch(l *diagnose.SpoofLog) {
 	g.stop = lifecycle.Run(func(ctx context.Context) error {
 		defer g.looks.Close()
 		if l != nil {
 			var search sync.WaitGroup
 			defer search.Wait()
-			search.Go(func() { l.Run(ctx, g.sight()) })
+			search.Go(func() { l.Run(ctx, g.surface()) })
 		}
 		return g.catalog.Run(ctx)
 	})
 }
 
 // sight is what clients see.
-func (g *graph) sight() deceits.Sight {
-	return deceits.Sight{Config: g.cfg, Tools: g.catalog.Tools, Shown: g.catalog.Shown}
+func (g *graph) surface() diagnose.Surface {
+	return diagnose.Surface{Config: g.cfg, Tools: g.catalog.Tools, Shown: g.catalog.Shown}
 }
 
 // discard closes what a graph that was never used does not share with before.

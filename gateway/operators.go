@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
@@ -80,7 +80,7 @@ func newAPI(g *Gateway) *admin.API {
 		Act:        desk.Act,
 		Pins:       desk.Pins,
 		Approve:    desk.Approve,
-		Findings:   diagnosis.NewDesk(func(ctx context.Context) diagnosis.Facts { return factsOf(ctx, g) }).Findings,
+		Findings:   diagnose.NewFinder(func(ctx context.Context) diagnose.Facts { return factsOf(ctx, g) }).Findings,
 		Policy:     settings.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
@@ -226,12 +226,12 @@ func deskOf(g *Gateway) servers.Desk {
 }
 
 // factsOf collects what findings are about.
-func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
+func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	now, desk, state := g.graph(), deskOf(g), settingsOf(g).State()
-	f := diagnosis.Facts{
+	f := diagnose.Facts{
 		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: g.health.StoreAway(ctx), State: state,
-		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnosis.CertificatesOf(now.cfg), Hooks: now.looks.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
-		Deceits: g.services.lookout.Found(), Broken: diagnosis.BrokenOf(now.now()), Issuers: now.auth.Status(),
+		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.looks.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Spoofs: g.services.spoofs.Found(), Broken: diagnose.BrokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
 				all = append(all, item.Entry())
@@ -243,7 +243,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnosis.Facts {
 		f.Line = settingsOf(g).Line(state.Problems[0])
 	}
 	for _, m := range g.services.cluster.Missing() {
-		f.Missing = append(f.Missing, diagnosis.Missing(m))
+		f.Missing = append(f.Missing, diagnose.Missing(m))
 	}
 	return f
 }

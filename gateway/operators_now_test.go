@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/diagnosis"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 )
 
 // TestFindingsComeAndGo: a refused file is found at its line, without the secrets in it; and
@@ -15,7 +15,7 @@ func TestFindingsComeAndGo(t *testing.T) {
 	good := operatorsConfig + fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url)
 	c := startUnwatched(t, good)
 	found := func() (text string) {
-		for _, one := range diagnosis.Of(factsOf(t.Context(), c.Gateway)) {
+		for _, one := range diagnose.Of(factsOf(t.Context(), c.Gateway)) {
 			text += fmt.Sprintf("%s\n%s\n%s\n%s\n", one.Kind, one.Cause, one.Next, one.Excerpt)
 		}
 		return text

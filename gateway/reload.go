@@ -256,7 +256,7 @@ func (g *Gateway) replace(before, next *graph) {
 	if err := before.stop(ctx); err != nil {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)
 	}
-	next.watch(g.services.lookout)
+	next.watch(g.services.spoofs)
 	if next.auth != before.auth {
 		if err := stopAuth(ctx); err != nil {
 			g.log.Warn("authentication of the configuration before still ends", failure.ReloadLeftovers.Attr(), "error", err)

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
@@ -244,9 +244,9 @@ func callAt(ctx context.Context, g *Gateway, replica, id string, roles []string)
 }
 
 // replicas returns the other replicas.
-func (g *Gateway) replicas() (all []health.Replica) {
+func (g *Gateway) replicas() (all []diagnose.Replica) {
 	for _, p := range g.services.cluster.Peers() {
-		h := health.Replica{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
+		h := diagnose.Replica{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
 		if p.Err != nil {
 			h.Error = p.Err.Error()
 		}

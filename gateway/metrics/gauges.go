@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -55,7 +55,7 @@ func (write sample) all(now Facts) {
 func (write sample) upstreams(all []Upstream) {
 	for _, u := range all {
 		name, view, status := u.Listed.Name, u.Listed, u.Status
-		shown := health.Of(view, status)
+		shown := diagnose.UpstreamOf(view, status)
 		for _, state := range upstreamStates {
 			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled, per user.", truth(shown.State == state), "upstream", name, "state", string(state))
 		}

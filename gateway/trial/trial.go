@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -30,7 +30,7 @@ type Inspect func(ctx context.Context, cfg config.Config, collect func(upstream 
 type Seen struct {
 	Config    config.Config              // with defaults
 	Servers   []Server                   // those that are enabled, in the order of the configuration
-	Sight     deceits.Sight              // what clients see
+	Surface   diagnose.Surface           // what clients see
 	Targets   []mcp.Target               // everything that is listed
 	Kept      func(view string) []string // the names that a view could not shorten
 	Described *disclosure.Disclosure
@@ -80,7 +80,7 @@ func Connect(ctx context.Context, inspect Inspect, cfg config.Config, view strin
 	err = inspect(ctx, cfg, nil, func(s Seen) error {
 		reports, doubts = s.reports(), slices.Concat(s.idleRules(), s.doubts())
 		if view != "" {
-			shown = s.Sight.Shown(view)
+			shown = s.Surface.Shown(view)
 		}
 		return nil
 	})
@@ -94,7 +94,7 @@ func (s Seen) doubts() (doubts []error) {
 		if !config.Enabled(u) {
 			continue
 		}
-		tools := s.Sight.Tools(u.Name)
+		tools := s.Surface.Tools(u.Name)
 		all += len(tools)
 		for _, doubt := range clients.Doubts(tools, s.Config.ShowsInFull(u)) {
 			doubts = append(doubts, fmt.Errorf("%s: %s", config.UpstreamKey(i, u), doubt))
@@ -104,7 +104,7 @@ func (s Seen) doubts() (doubts []error) {
 		doubts = append(doubts, fmt.Errorf("upstreams: %s", doubt))
 	}
 	for i, v := range s.Config.Views {
-		for _, list := range s.Sight.Shown(v.Name) {
+		for _, list := range s.Surface.Shown(v.Name) {
 			if list.List != mcp.KindTools {
 				continue
 			}
@@ -113,7 +113,7 @@ func (s Seen) doubts() (doubts []error) {
 			}
 		}
 	}
-	for _, d := range s.Sight.Deceits() {
+	for _, d := range s.Surface.Spoofs() {
 		doubts = append(doubts, d)
 	}
 	return doubts

@@ -123,21 +123,19 @@ var layers = []layer{
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
-	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/health", "gateway/settings"}},
-	{level: 5, dir: "gateway/health", ours: []string{"0-4", "gateway/admin", "gateway/servers", "gateway/settings"}}, // admin for the form of failures
+	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/diagnose", "gateway/settings"}},
 	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                     // admin for the form of questions and answers
-	{level: 5, dir: "gateway/deceits", ours: []string{"0-4", "gateway/config"}},
 	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
 	{level: 5, dir: "gateway/useraccounts", ours: []string{"auth/vault", "internal/failure", "internal/mcp", "gateway/admin", "gateway/config"}},
 	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "policy", "gateway/admin", "gateway/config", "gateway/configtext"}},
-	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/deceits", "gateway/pinning/review", "gateway/servers", "gateway/settings"}}, // admin for the form of what operators try
+	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/servers", "gateway/settings"}}, // admin for the form of what operators try
 	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},                                // admin for the form of what a gateway has seen
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
 	{level: 5, dir: "gateway/ascaller", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "policy", "gateway/admin", "gateway/catalog", "gateway/clients", "gateway/servers"}}, // catalog for the states of lists, wire to check a call as those of clients are
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
-	{level: 5, dir: "gateway/diagnosis", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/deceits", "gateway/servers"}}, // admin for the form of servers, pins and findings
+	{level: 5, dir: "gateway/diagnose", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/servers", "gateway/settings"}}, // admin for the form of failures, servers, pins and findings
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4"},
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
-	"github.com/gatehouse-mcp/gatehouse/gateway/health"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -171,7 +171,7 @@ func (s *scene) undisturbed(t *testing.T) {
 	}
 }
 
-func (s *scene) health(t *testing.T, name string) health.Upstream {
+func (s *scene) health(t *testing.T, name string) diagnose.Upstream {
 	t.Helper()
 	for _, h := range s.g.Health() {
 		if h.Name == name {

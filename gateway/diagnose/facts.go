@@ -1,4 +1,4 @@
-package diagnosis
+package diagnose
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package health
+package diagnose
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 // and still serve what needs no session.
 const ExcludeStore = "store"
 
-// Deps are what health is told from. All but Redis are required.
-type Deps struct {
+// ReadinessDeps are what a Readiness is told from. All but Redis are required.
+type ReadinessDeps struct {
 	// Stopping reports whether the gateway takes no new sessions any more, and Heard whether each
 	// upstream has answered or failed once.
 	Stopping, Heard func() bool
@@ -33,24 +33,24 @@ type Deps struct {
 	Redis           *redisdb.DB // the session store; nil for memory
 }
 
-// Desk answers whoever asks whether this replica is ready. It is safe for concurrent use.
-type Desk struct {
-	deps    Deps
+// Readiness answers probes that ask whether this replica is ready (/readyz). It is safe for concurrent use.
+type Readiness struct {
+	deps    ReadinessDeps
 	warm    atomic.Bool // lists were there once
 	reached atomic.Bool // an issuer has answered once
 }
 
-// NewDesk returns a desk.
-func NewDesk(deps Deps) *Desk { return &Desk{deps: deps} }
+// NewReadiness returns a Readiness.
+func NewReadiness(deps ReadinessDeps) *Readiness { return &Readiness{deps: deps} }
 
 // ServeHTTP tells whether this replica takes new sessions: 200, or 503 with the reasons. Only those
 // who ask on this machine learn more.
-func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	reasons := append(d.notReady(), d.noIssuer()...)
-	excluded, told := r.URL.Query().Get("exclude") == ExcludeStore, loopback.Sent(r)
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	reasons := append(r.notReady(), r.noIssuer()...)
+	excluded, told := req.URL.Query().Get("exclude") == ExcludeStore, loopback.Sent(req)
 	away := ""
 	if !excluded || told {
-		away = d.StoreAway(r.Context())
+		away = r.StoreAway(req.Context())
 	}
 	if !excluded && away != "" {
 		reasons = append(reasons, away)
@@ -60,13 +60,13 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Reasons       []string       `json:"reasons,omitempty"`
 		Upstreams     []Upstream     `json:"upstreams,omitempty"`
 		Issuers       []Issuer       `json:"issuers,omitempty"`
-		Store         *store         `json:"store,omitempty"`
+		Store         *sessionStore  `json:"store,omitempty"`
 		Replicas      []Replica      `json:"replicas,omitempty"` // the other replicas
 		Configuration *configuration `json:"configuration,omitempty"`
 	}{Ready: len(reasons) == 0, Reasons: reasons}
 	if told {
-		answer.Upstreams, answer.Issuers, answer.Replicas = d.deps.Upstreams(), d.issuers(), d.deps.Replicas()
-		answer.Store, answer.Configuration = &store{Kind: d.kind(), Ready: away == "", Reason: away}, d.configuration()
+		answer.Upstreams, answer.Issuers, answer.Replicas = r.deps.Upstreams(), r.issuers(), r.deps.Replicas()
+		answer.Store, answer.Configuration = &sessionStore{Kind: r.kind(), Ready: away == "", Reason: away}, r.configuration()
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if !answer.Ready {
@@ -76,46 +76,46 @@ func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // notReady returns why this replica takes no new sessions, nil if it does.
-func (d *Desk) notReady() (reasons []string) {
-	if d.deps.Stopping() {
+func (r *Readiness) notReady() (reasons []string) {
+	if r.deps.Stopping() {
 		reasons = append(reasons, "the gateway is stopping")
 	}
-	if !d.warm.Load() && !d.deps.Heard() {
+	if !r.warm.Load() && !r.deps.Heard() {
 		reasons = append(reasons, "the gateway has just started and waits for its upstreams")
 	}
-	d.warm.Store(len(reasons) == 0 || d.warm.Load())
+	r.warm.Store(len(reasons) == 0 || r.warm.Load())
 	return reasons
 }
 
 // noIssuer returns why nobody can sign in: no issuer has been reached since the start. An issuer that
 // was reached once is enough, since its keys are kept.
-func (d *Desk) noIssuer() []string {
-	if d.reached.Load() {
+func (r *Readiness) noIssuer() []string {
+	if r.reached.Load() {
 		return nil
 	}
-	all := d.deps.Issuers()
+	all := r.deps.Issuers()
 	if len(all) == 0 || slices.ContainsFunc(all, func(s auth.Status) bool { return !s.Fetched.IsZero() }) {
-		d.reached.Store(true)
+		r.reached.Store(true)
 		return nil
 	}
 	return []string{"no issuer of tokens has been reached yet"}
 }
 
-func (d *Desk) issuers() (all []Issuer) {
-	for _, s := range d.deps.Issuers() {
+func (r *Readiness) issuers() (all []Issuer) {
+	for _, s := range r.deps.Issuers() {
 		all = append(all, Issuer{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys, Fetched: s.Fetched})
 	}
 	return all
 }
 
 // StoreAway returns why no replica takes new sessions, "" if the store can keep one.
-func (d *Desk) StoreAway(ctx context.Context) string {
-	if d.deps.Redis == nil {
+func (r *Readiness) StoreAway(ctx context.Context) string {
+	if r.deps.Redis == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	switch err := d.deps.Redis.Room(ctx); {
+	switch err := r.deps.Redis.Room(ctx); {
 	case err == nil:
 		return ""
 	case errors.Is(err, redisdb.ErrFull):
@@ -124,15 +124,15 @@ func (d *Desk) StoreAway(ctx context.Context) string {
 	return "the session store does not answer, or takes no changes"
 }
 
-func (d *Desk) kind() string {
-	if d.deps.Redis == nil {
+func (r *Readiness) kind() string {
+	if r.deps.Redis == nil {
 		return session.StoreMemory
 	}
 	return session.StoreRedis
 }
 
-func (d *Desk) configuration() *configuration {
-	c := &configuration{Status: d.deps.Configuration()}
+func (r *Readiness) configuration() *configuration {
+	c := &configuration{Status: r.deps.Configuration()}
 	if c.Err != nil {
 		c.Problems = strings.Split(c.Err.Error(), "\n")
 	}

@@ -1,4 +1,4 @@
-package health
+package diagnose
 
 import (
 	"net/http"
@@ -16,7 +16,7 @@ import (
 func TestReadiness(t *testing.T) {
 	var stopping, heard bool
 	issuer := auth.Status{Issuer: "https://login.example.com"}
-	d := NewDesk(Deps{
+	d := NewReadiness(ReadinessDeps{
 		Stopping: func() bool { return stopping }, Heard: func() bool { return heard },
 		Upstreams: func() []Upstream { return []Upstream{{Name: "hidden"}} }, Issuers: func() []auth.Status { return []auth.Status{issuer} },
 		Replicas: func() []Replica { return nil }, Configuration: func() settings.Status { return settings.Status{} },

@@ -1,4 +1,4 @@
-package diagnosis
+package diagnose
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
@@ -40,8 +39,8 @@ type Facts struct {
 	// Broken are what clients cannot be shown of servers.
 	Broken []Broken
 	Pins   []admin.Pin
-	// Deceits are texts and names that may deceive people or models.
-	Deceits []deceits.Deceit
+	// Spoofs are texts and names that may deceive people or models.
+	Spoofs []Spoof
 
 	Hooks        []hooks.Outage
 	Issuers      []auth.Status

@@ -1,4 +1,4 @@
-package health
+package diagnose
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestOf: what calls show and what lists show make one state.
-func TestOf(t *testing.T) {
+// TestUpstreamOf: what calls show and what lists show make one state.
+func TestUpstreamOf(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	for _, tt := range []struct {
 		name  string
@@ -26,7 +26,7 @@ func TestOf(t *testing.T) {
 		{"old lists are served", catalog.StateFailing, upstream.StateDown, upstream.StateDown, upstream.StageCall},
 		{"of each user", catalog.StatePerUser, upstream.StateConnecting, upstream.StatePerUser, upstream.StageCall},
 	} {
-		h := Of(catalog.UpstreamView{State: tt.lists, Since: late, LastError: "list"},
+		h := UpstreamOf(catalog.UpstreamView{State: tt.lists, Since: late, LastError: "list"},
 			upstream.Status{State: tt.calls, Since: early, Last: upstream.Failure{At: early, Stage: upstream.StageCall, Error: "call"}})
 		if h.State != tt.want || h.LastFailure.Stage != tt.stage {
 			t.Errorf("%s: %+v %+v", tt.name, h, h.LastFailure)

@@ -1,4 +1,4 @@
-package diagnosis
+package diagnose
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -151,7 +150,7 @@ func pins(f Facts) []admin.Finding {
 
 // deceiving finds what may deceive people or models.
 func deceiving(f Facts) []admin.Finding {
-	return byServer(f.Deceits, func(d deceits.Deceit) string { return d.Upstream }, func(server string, found []deceits.Deceit) admin.Finding {
+	return byServer(f.Spoofs, func(d Spoof) string { return d.Upstream }, func(server string, found []Spoof) admin.Finding {
 		var texts []string
 		for _, d := range found {
 			texts = append(texts, d.Text)

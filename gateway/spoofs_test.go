@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestDeceits: check warns of what people cannot see, and of names that look alike.
-func TestDeceits(t *testing.T) {
+// TestSpoofs: check warns of what people cannot see, and of names that look alike.
+func TestSpoofs(t *testing.T) {
 	crm, evil := newSite(t, true, nil), newSite(t, true, nil)
 	crm.describe("send_mail", "Sends a mail.")
 	crm.describe("export", "Exports.")
@@ -48,8 +48,8 @@ func TestDeceits(t *testing.T) {
 	}
 }
 
-// TestDeceitsAreRecorded: a gateway that runs records each deceit once, also over a reload.
-func TestDeceitsAreRecorded(t *testing.T) {
+// TestSpoofsAreRecorded: a gateway that runs records each spoof once, also over a reload.
+func TestSpoofsAreRecorded(t *testing.T) {
 	site := newSite(t, true, nil)
 	site.describe("export", "Exports.\u200b And more.")
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -67,7 +67,7 @@ func TestDeceitsAreRecorded(t *testing.T) {
 	if err := c.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	c.services.lookout.Record(c.graph().sight().Deceits())
+	c.services.spoofs.Record(c.graph().surface().Spoofs())
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

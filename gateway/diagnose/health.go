@@ -1,4 +1,4 @@
-package health
+package diagnose
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Upstream is the state of one upstream. It contains no secrets.
+// Upstream is the health of one upstream. It contains no secrets.
 type Upstream struct {
 	Name string `json:"name"`
 	// State is connecting, ready, degraded, needs-login, down, disabled or per user.
@@ -26,8 +26,8 @@ type Upstream struct {
 	UsersNeedLogin int `json:"users_need_login,omitempty"`
 }
 
-// Of combines what calls have shown with what lists have shown.
-func Of(view catalog.UpstreamView, status upstream.Status) Upstream {
+// UpstreamOf combines what calls have shown with what lists have shown.
+func UpstreamOf(view catalog.UpstreamView, status upstream.Status) Upstream {
 	state, since, last := servers.StateOf(view, status)
 	return Upstream{
 		Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last),
@@ -59,8 +59,8 @@ type Issuer struct {
 	Fetched time.Time `json:"fetched,omitzero"`
 }
 
-// store is the state of the session store.
-type store struct {
+// sessionStore is the state of the session store.
+type sessionStore struct {
 	Kind   string `json:"kind"` // memory or redis
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`

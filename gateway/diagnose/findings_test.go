@@ -1,4 +1,4 @@
-package diagnosis
+package diagnose
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/deceits"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
@@ -123,7 +122,7 @@ func TestFindings(t *testing.T) {
 		{"deceiving pin", func(f *Facts) {
 			f.Pins = []admin.Pin{{Upstream: "crm", List: "tools", Name: "a", Deceives: []string{"x"}}}
 		}, "critical pin crm ", "1 thing ", "people cannot see", "before anybody uses"},
-		{"deceit", func(f *Facts) { f.Deceits = []deceits.Deceit{{Upstream: "crm", Text: "tool a: hidden"}} }, "warning deceit crm ", "may deceive", "tool a: hidden.", "deny it in policy"},
+		{"deceit", func(f *Facts) { f.Spoofs = []Spoof{{Upstream: "crm", Text: "tool a: hidden"}} }, "warning deceit crm ", "may deceive", "tool a: hidden.", "deny it in policy"},
 		{"left out", func(f *Facts) {
 			f.Broken = []Broken{{"crm", "tool", "a", "no schema", 0}, {"crm", "tool", "b", "x", 0}, {"crm", "tool", "c", "x", 0}, {"crm", "tool", "d", "x", 0}}
 		}, "notice left-out crm ", "4 items of crm", "tool a (no schema), tool b (x), tool c (x) and 1 other.", "corrected"},

@@ -1,4 +1,4 @@
-package deceits
+package diagnose
 
 import (
 	"context"
@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// pause is from a change of lists to the search for deceits: more changes may come.
-	pause = time.Second
-	// mostKnown bounds how many deceits are remembered as recorded. Those beyond it have no
-	// record.
-	mostKnown = 10_000
+	// spoofPause is from a change of lists to the search: more changes may come.
+	spoofPause = time.Second
+	// mostSpoofs bounds how many are remembered as recorded. Those beyond it have no record.
+	mostSpoofs = 10_000
 )
 
-// What deceives, as events of records.
+// Kinds of spoofs, as events of records.
 const (
 	hiddenText   = "hidden_text"
 	mixedLetters = "mixed_letters"
 	lookAlike    = "look_alike"
 )
 
-// Deceit is something that may deceive people or models: a text of a tool that people cannot see,
+// Spoof is something that may deceive people or models: a text of a tool that people cannot see,
 // or a name that looks like another one.
-type Deceit struct {
+type Spoof struct {
 	Upstream, Name string // of the tool
 	At             string // the path of its key in the configuration
 	Text           string
@@ -39,18 +38,18 @@ type Deceit struct {
 	event string
 }
 
-// Error is the deceit as gatehouse check reports it.
-func (d Deceit) Error() string { return d.At + ": " + d.Text }
+// Error is the spoof as gatehouse check reports it.
+func (d Spoof) Error() string { return d.At + ": " + d.Text }
 
-// Sight is what clients of a configuration see.
-type Sight struct {
+// Surface is what clients of a configuration see.
+type Surface struct {
 	Config config.Config
 	Tools  func(upstream string) []mcp.Item
 	Shown  func(view string) []catalog.Shown
 }
 
-// Deceits returns what may deceive people or models.
-func (s Sight) Deceits() (all []Deceit) {
+// Spoofs returns what may deceive people or models.
+func (s Surface) Spoofs() (all []Spoof) {
 	var names []pin.Named
 	places := make(map[string]string) // of upstreams
 	for i, u := range s.Config.Upstreams {
@@ -62,15 +61,15 @@ func (s Sight) Deceits() (all []Deceit) {
 		for _, tool := range s.Tools(u.Name) {
 			names = append(names, pin.Named{Upstream: u.Name, Name: tool.Name})
 			for _, hidden := range pin.Hidden(tool.Raw) {
-				all = append(all, Deceit{event: hiddenText, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %q: %s: models read what people do not see", pin.Visible(tool.Name), hidden)})
+				all = append(all, Spoof{event: hiddenText, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %q: %s: models read what people do not see", pin.Visible(tool.Name), hidden)})
 			}
 			if pin.Mixed(tool.Name) {
-				all = append(all, Deceit{event: mixedLetters, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %+q: the name mixes letters that look alike", tool.Name)})
+				all = append(all, Spoof{event: mixedLetters, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %+q: the name mixes letters that look alike", tool.Name)})
 			}
 		}
 	}
 	for _, pair := range pin.LookAlikes(names) {
-		all = append(all, Deceit{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: places[pair.B.Upstream], Text: fmt.Sprintf("tool %+q looks like %+q of %s", pair.B.Name, pair.A.Name, pair.A.Upstream)})
+		all = append(all, Spoof{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: places[pair.B.Upstream], Text: fmt.Sprintf("tool %+q looks like %+q of %s", pair.B.Name, pair.A.Name, pair.A.Upstream)})
 	}
 	for i, v := range s.Config.Views {
 		if v.DropPrefixes {
@@ -78,7 +77,7 @@ func (s Sight) Deceits() (all []Deceit) {
 				if pair.A.Name == pair.B.Name {
 					continue // such names keep their prefixes, of which check warns
 				}
-				all = append(all, Deceit{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: config.ViewKey(i, v), Text: fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike", pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)})
+				all = append(all, Spoof{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: config.ViewKey(i, v), Text: fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike", pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)})
 			}
 		}
 	}
@@ -86,7 +85,7 @@ func (s Sight) Deceits() (all []Deceit) {
 }
 
 // ownNames returns the servers' own names of the tools of a view.
-func (s Sight) ownNames(view string) (names []pin.Named) {
+func (s Surface) ownNames(view string) (names []pin.Named) {
 	for _, list := range s.Shown(view) {
 		for _, t := range list.Targets {
 			if list.List == mcp.KindTools {
@@ -97,23 +96,23 @@ func (s Sight) ownNames(view string) (names []pin.Named) {
 	return names
 }
 
-// Lookout records deceits while the gateway serves, each once.
-type Lookout struct {
+// SpoofLog records spoofs while the gateway serves, each once.
+type SpoofLog struct {
 	journal *audit.Journal
 	shown   chan struct{} // holds a token: lists have changed since the last search
 
 	mu    sync.Mutex // guards the fields below
-	known map[Deceit]bool
-	now   []Deceit // of the last search
+	known map[Spoof]bool
+	now   []Spoof // of the last search
 }
 
-// NewLookout returns a lookout that records into a journal, which may be nil.
-func NewLookout(journal *audit.Journal) *Lookout {
-	return &Lookout{journal: journal, shown: make(chan struct{}, 1), known: make(map[Deceit]bool)}
+// NewSpoofLog returns a SpoofLog that records into a journal, which may be nil.
+func NewSpoofLog(journal *audit.Journal) *SpoofLog {
+	return &SpoofLog{journal: journal, shown: make(chan struct{}, 1), known: make(map[Spoof]bool)}
 }
 
 // Changed says that lists have changed. It does not block.
-func (l *Lookout) Changed() {
+func (l *SpoofLog) Changed() {
 	select {
 	case l.shown <- struct{}{}:
 	default:
@@ -121,7 +120,7 @@ func (l *Lookout) Changed() {
 }
 
 // Run searches whenever lists have changed, until ctx ends.
-func (l *Lookout) Run(ctx context.Context, s Sight) {
+func (l *SpoofLog) Run(ctx context.Context, s Surface) {
 	l.Changed() // since the last search, of another configuration
 	for {
 		select {
@@ -130,30 +129,30 @@ func (l *Lookout) Run(ctx context.Context, s Sight) {
 			return
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(spoofPause):
 		case <-ctx.Done():
 			return
 		}
 		if l.journal.Enabled() {
-			l.Record(s.Deceits())
+			l.Record(s.Spoofs())
 		}
 	}
 }
 
 // Found returns what the last search has found.
-func (l *Lookout) Found() []Deceit {
+func (l *SpoofLog) Found() []Spoof {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
 
 // Record records what is not known yet.
-func (l *Lookout) Record(all []Deceit) {
+func (l *SpoofLog) Record(all []Spoof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = all
 	for _, d := range all {
-		if l.known[d] || len(l.known) >= mostKnown {
+		if l.known[d] || len(l.known) >= mostSpoofs {
 			continue
 		}
 		l.known[d] = true

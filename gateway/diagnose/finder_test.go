@@ -1,4 +1,4 @@
-package diagnosis
+package diagnose
 
 import (
 	"context"
@@ -15,7 +15,7 @@ func TestFindingsWhileRedisHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
 		store := make(chan struct{}) // answers when it is closed
-		desk := NewDesk(func(ctx context.Context) Facts {
+		desk := NewFinder(func(ctx context.Context) Facts {
 			looks++
 			select {
 			case <-store:
