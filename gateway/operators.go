@@ -12,14 +12,13 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/ascaller"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -91,20 +90,20 @@ func newAPI(g *Gateway) *admin.API {
 		Replicas:   func() []admin.Replica { return shownReplicas(g) },
 		Reload:     func() (admin.Reload, error) { return reloaded(g) },
 		Explain: func(ctx context.Context, q admin.Question) (admin.Answer, error) {
-			answer, err := explain.Explain(ctx, g.graph().cfg, q)
+			answer, err := whatif.Explain(ctx, g.graph().cfg, q)
 			answer.RuleAt = g.ruleAt(answer.Rule)
 			return answer, err
 		},
 		Replay: func(ctx context.Context, d admin.Draft) (*replay.Report, error) { return replayRecent(ctx, g, d) },
 		Lists: func(ctx context.Context, q admin.ListQuestion) (admin.ListAnswer, error) {
-			return ascaller.Lists(ctx, listsOf(g), q)
+			return whatif.Lists(ctx, listsOf(g), q)
 		},
 		Try: func(ctx context.Context, caller mcp.Caller, t admin.Trial) (admin.Tried, error) {
-			return ascaller.Try(ctx, triesOf(g), caller, t)
+			return whatif.Try(ctx, triesOf(g), caller, t)
 		},
 		Examine: func(ctx context.Context, token, view string) (admin.Examined, error) {
 			now := g.graph()
-			return explain.ExamineWith(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
+			return whatif.ExamineWith(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
 		},
 		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		State: settings.State,
@@ -132,10 +131,10 @@ func tries(g *Gateway) trial.Desk {
 }
 
 // listsOf returns what the lists of callers are made of.
-func listsOf(g *Gateway) ascaller.ListDeps {
+func listsOf(g *Gateway) whatif.ListDeps {
 	now := g.graph()
 	alone := !now.cfg.Auth.Identifies()
-	return ascaller.ListDeps{
+	return whatif.ListDeps{
 		Caller: func(q admin.ListQuestion) (mcp.Caller, error) {
 			if _, err := config.ViewNamed(now.cfg, q.View); err != nil {
 				return mcp.Caller{}, err
@@ -143,7 +142,7 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 			if alone {
 				return mcp.NewCaller(mcp.Caller{View: q.View}), nil
 			}
-			return explain.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
+			return whatif.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
 		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
 		Now: now.now, Rules: now.rules, RuleAt: g.ruleAt,
@@ -151,9 +150,9 @@ func listsOf(g *Gateway) ascaller.ListDeps {
 }
 
 // triesOf returns what tries tools.
-func triesOf(g *Gateway) ascaller.TryDeps {
+func triesOf(g *Gateway) whatif.TryDeps {
 	now := g.graph()
-	return ascaller.TryDeps{
+	return whatif.TryDeps{
 		Calls: g.calls, Observe: g.observer.Observe, Refused: now.refuses, Memory: g.services.memory, Trails: g.services.trails, Self: g.services.cluster.Self(),
 		HasView: func(name string) bool { _, err := config.ViewNamed(now.cfg, name); return err == nil },
 		Own: func(ctx context.Context, c *mcp.Call) error {
@@ -186,7 +185,7 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 	}
 	d.Filter.Kinds = []string{record.KindCall}
 	found := g.recent.Find(ctx, recent.Query{Filter: d.Filter})
-	r, err := explain.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, settingsOf(g).InForce())
+	r, err := whatif.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, settingsOf(g).InForce())
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -254,7 +254,7 @@ pinning: {file: %q}
 	}
 
 	question := `{"method":"tools/call","name":"up/work","args":{"later":1}}`
-	want, err := explain.Explain(t.Context(), c.graph().cfg, admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
+	want, err := whatif.Explain(t.Context(), c.graph().cfg, admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

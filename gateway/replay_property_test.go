@@ -13,13 +13,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -98,7 +98,7 @@ func viewGone(c Config, name string) bool {
 
 // replay replays one record.
 func (w *replayWorld) replay(ctx context.Context, one *record.Record) (*replay.Report, error) {
-	r, err := explain.NewReplay(replay.Config{}, config.Loaded{Config: w.draft}, &config.Loaded{Config: w.current})
+	r, err := whatif.NewReplay(replay.Config{}, config.Loaded{Config: w.draft}, &config.Loaded{Config: w.current})
 	if err != nil {
 		return nil, err
 	}

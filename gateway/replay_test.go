@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -72,11 +72,11 @@ policy:
 			if err := os.WriteFile(draft, []byte(strings.Replace(text, tt.old, tt.new, 1)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			q := explain.Recorded{Draft: draft, Current: c.file}
+			q := whatif.Recorded{Draft: draft, Current: c.file}
 			if tt.key != "" {
 				q.Key = []byte(tt.key)
 			}
-			report, err := explain.Replay(t.Context(), q)
+			report, err := whatif.Replay(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 )
 
 // mostToken bounds what is read as a token, in bytes.
@@ -70,7 +70,7 @@ func newAuthTest() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return testUser(cmd.OutOrStdout(), explain.Known(cfg, user), o.asJSON)
+				return testUser(cmd.OutOrStdout(), whatif.Known(cfg, user), o.asJSON)
 			case file == "" && from != "-":
 				return errors.New("--token: write - and give the token on standard input: command lines end up in histories")
 			}
@@ -107,7 +107,7 @@ func examine(ctx context.Context, o *operator, running bool, p admin.PastedToken
 		if err != nil {
 			return found, err
 		}
-		return explain.Examine(ctx, cfg, p.Text, p.View)
+		return whatif.Examine(ctx, cfg, p.Text, p.View)
 	}
 	if err := o.find(); err != nil {
 		return found, err
@@ -200,7 +200,7 @@ func orNone(names []string) string {
 }
 
 // testUser prints what is known of a user.
-func testUser(w io.Writer, k explain.KnownUser, asJSON bool) error {
+func testUser(w io.Writer, k whatif.KnownUser, asJSON bool) error {
 	switch {
 	case asJSON:
 		if err := json.NewEncoder(w).Encode(k); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 )
 
 // Exit codes of explain, in addition to those of every command.
@@ -65,7 +65,7 @@ func printAnswer(cmd *cobra.Command, file string, asJSON bool, q admin.Question)
 	if err != nil {
 		return &problemError{err}
 	}
-	answer, err := explain.Explain(cmd.Context(), cfg, q)
+	answer, err := whatif.Explain(cmd.Context(), cfg, q)
 	if err != nil {
 		return &problemError{err}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 )
 
 // exitChanged is the exit code of a replay that has found what --fail-on names.
@@ -33,7 +33,7 @@ func newPolicy() *cobra.Command {
 
 // replayFlags are the flags of policy replay.
 type replayFlags struct {
-	question          explain.Recorded
+	question          whatif.Recorded
 	since, until, key string
 	failOn            []string
 	asJSON            bool
@@ -85,7 +85,7 @@ func (f *replayFlags) run(cmd *cobra.Command) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return &problemError{err}
 	}
-	report, err := explain.Replay(cmd.Context(), f.question)
+	report, err := whatif.Replay(cmd.Context(), f.question)
 	if err != nil {
 		return &problemError{err}
 	}

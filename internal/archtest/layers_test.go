@@ -124,23 +124,22 @@ var layers = []layer{
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
 	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/diagnose", "gateway/settings"}},
-	{level: 5, dir: "gateway/explain", ours: []string{"0-4", "gateway/admin", "gateway/config"}},                     // admin for the form of questions and answers
+	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config", "gateway/servers"}}, // admin for the form of questions and answers
 	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
 	{level: 5, dir: "gateway/useraccounts", ours: []string{"auth/vault", "internal/failure", "internal/mcp", "gateway/admin", "gateway/config"}},
 	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "policy", "gateway/admin", "gateway/config", "gateway/configtext"}},
 	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/servers", "gateway/settings"}}, // admin for the form of what operators try
-	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},                                // admin for the form of what a gateway has seen
+	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},                                 // admin for the form of what a gateway has seen
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
-	{level: 5, dir: "gateway/ascaller", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "policy", "gateway/admin", "gateway/catalog", "gateway/clients", "gateway/servers"}}, // catalog for the states of lists, wire to check a call as those of clients are
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
 	{level: 5, dir: "gateway/diagnose", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/servers", "gateway/settings"}}, // admin for the form of failures, servers, pins and findings
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4"},
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "internal/record/files", "gateway/config", "gateway/explain", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "internal/record/files", "gateway/config", "gateway/whatif", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

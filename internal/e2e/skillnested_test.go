@@ -9,7 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/explain"
+	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -118,12 +118,12 @@ func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 		{Method: "skills/get", Name: "skill://pb/outer/inner/SKILL.md"},
 		{Method: "resources/read", Name: "skill://pb/outer/inner/SKILL.md"},
 	} {
-		a, err := explain.Explain(context.Background(), cfg, q)
+		a, err := whatif.Explain(context.Background(), cfg, q)
 		if err != nil || a.Effect != "deny" {
 			t.Errorf("%s %s: %s, %v, want deny", q.Method, q.Name, a.Effect, err)
 		}
 	}
-	if a, err := explain.Explain(context.Background(), cfg, admin.Question{Method: "resources/read", Name: "skill://pb/outer/SKILL.md"}); err != nil || a.Effect != "allow" {
+	if a, err := whatif.Explain(context.Background(), cfg, admin.Question{Method: "resources/read", Name: "skill://pb/outer/SKILL.md"}); err != nil || a.Effect != "allow" {
 		t.Errorf("%s, %v, want allow", a.Effect, err)
 	}
 }

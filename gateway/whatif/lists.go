@@ -1,4 +1,4 @@
-package ascaller
+package whatif
 
 import (
 	"context"
