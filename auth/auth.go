@@ -15,8 +15,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -41,7 +41,7 @@ type Deps struct {
 	// Metrics count tokens; nil for none.
 	Metrics *Metrics
 	// Proofs are the proofs of DPoP that were used, of all replicas; nil for those of this Auth.
-	Proofs *kept.Store
+	Proofs *expiring.Store
 	// Judged is told of each token that was verified again, and of each request that was refused;
 	// may be nil. It must not block.
 	Judged func(Judgement)

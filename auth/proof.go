@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -36,16 +36,16 @@ type proofs struct {
 	mode   string
 	origin string // of the endpoints, as clients know them
 	leeway time.Duration
-	used   *kept.Store // proofs that have been used
+	used   *expiring.Store // proofs that have been used
 }
 
-func newProofs(cfg Config, publicURL string, used *kept.Store) *proofs {
+func newProofs(cfg Config, publicURL string, used *expiring.Store) *proofs {
 	p := &proofs{mode: cfg.DPoP, leeway: *cfg.Leeway, used: used}
 	if u, err := url.Parse(publicURL); err == nil {
 		p.origin = u.Scheme + "://" + u.Host
 	}
 	if used == nil && p.on() {
-		p.used = kept.New(nil, nil, "dpop", MaxProofs)
+		p.used = expiring.New(nil, nil, "dpop", MaxProofs)
 	}
 	return p
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -99,10 +99,10 @@ type services struct {
 	lists   func(upstream string, news mcp.SessionLists)
 	cursors *seal.Key
 	tasks   *seal.Key
-	oauth   *grants.State // of the gateway's own authorization server
-	proofs  *kept.Store   // proofs of tokens that were used (DPoP)
-	memory  *mcp.Memory   // nil for no bound, when nobody is served
-	lasting *mcp.Lasting  // what outlives its request
+	oauth   *grants.State   // of the gateway's own authorization server
+	proofs  *expiring.Store // proofs of tokens that were used (DPoP)
+	memory  *mcp.Memory     // nil for no bound, when nobody is served
+	lasting *mcp.Lasting    // what outlives its request
 
 	tracer  *tracing.Tracer    // nil for none
 	trails  *trail.Trails      // nil for none
@@ -125,7 +125,7 @@ func newServices(shared *stores, version string, journal *audit.Journal, log *sl
 		tell:    func(string, string, mcp.Event) {}, // as long as nobody is served, like the next ones
 		lists:   func(string, mcp.SessionLists) {},
 		lasting: mcp.NewLasting(nil),
-		proofs:  kept.New(shared.redis, nil, "dpop", auth.MaxProofs),
+		proofs:  expiring.New(shared.redis, nil, "dpop", auth.MaxProofs),
 		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
 	}
 	if l.vault == nil {

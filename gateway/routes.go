@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -68,7 +68,7 @@ func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
 		Vault: shared.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
 		Changed: desk.Lists, Others: desk.Tell,
-		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: kept.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
+		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: expiring.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
 		People:  signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
 		OneUser: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		SignIn: func() *signin.Flow {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -32,7 +32,7 @@ type stage struct {
 
 const issuer = "https://login.example.com"
 
-func newStage(t *testing.T, key *seal.Key, store *kept.Store, accounts *vaultOf) *stage {
+func newStage(t *testing.T, key *seal.Key, store *expiring.Store, accounts *vaultOf) *stage {
 	t.Helper()
 	s := &stage{vault: accounts}
 	a, err := New(Deps{
@@ -63,7 +63,7 @@ func newStage(t *testing.T, key *seal.Key, store *kept.Store, accounts *vaultOf)
 
 func alone(t *testing.T) *stage {
 	key := newKey(t)
-	return newStage(t, key, kept.New(nil, key, "accounts", 100), &vaultOf{})
+	return newStage(t, key, expiring.New(nil, key, "accounts", 100), &vaultOf{})
 }
 
 // call is a call of alice, whose client opens pages.
@@ -108,7 +108,7 @@ func TestAsk(t *testing.T) {
 	for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead} {
 		synctest.Test(t, func(t *testing.T) {
 			key := newKey(t)
-			store, accounts := kept.New(nil, key, "accounts", 100), &vaultOf{}
+			store, accounts := expiring.New(nil, key, "accounts", 100), &vaultOf{}
 			s, other := newStage(t, key, store, accounts), newStage(t, key, store, accounts)
 			c := call(method)
 			asked := s.do(t, c).Ask

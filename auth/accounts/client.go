@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -75,7 +75,7 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 			return known, nil
 		}
 	}
-	if err != nil && !errors.Is(err, kept.ErrNone) {
+	if err != nil && !errors.Is(err, expiring.ErrNone) {
 		return client{}, problem(err, "The gateway's store does not answer")
 	}
 	return f.register(ctx, by, s, p, at)

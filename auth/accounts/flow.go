@@ -16,7 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -39,7 +39,7 @@ type Flow struct {
 	// PublicURL is the origin of the gateway for browsers, without a path.
 	PublicURL string
 	// Store keeps sign-ins that have begun, and what the gateway is registered as.
-	Store *kept.Store
+	Store *expiring.Store
 	// Key seals states.
 	Key *seal.Key
 	// RootCAs may sign the certificates of authorization servers; nil for those of the system.
@@ -160,7 +160,7 @@ func (f *Flow) end(ctx context.Context, server string, answer url.Values, who va
 	value, err := f.Store.Take(ctx, stateRoom+string(id))
 	var b begun
 	switch {
-	case errors.Is(err, kept.ErrNone):
+	case errors.Is(err, expiring.ErrNone):
 		return e, problem(nil, "This sign-in is over, or it began too long ago. Begin again")
 	case err != nil:
 		return e, problem(err, "The gateway's store does not answer")

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Accounts: mcptest.NewAccounts(nil)}
 	t.Cleanup(w.Accounts.Close)
-	w.Flow = &Flow{PublicURL: public, Store: kept.New(nil, newKey(t), "accounts", 100), Key: newKey(t)}
+	w.Flow = &Flow{PublicURL: public, Store: expiring.New(nil, newKey(t), "accounts", 100), Key: newKey(t)}
 	w.server = Server{Name: "crm", URL: w.Accounts.URL}
 	return w
 }

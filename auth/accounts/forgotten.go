@@ -11,7 +11,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
@@ -30,7 +30,7 @@ func (f *Flow) unknown(ctx context.Context, server, issuer, id string) error {
 	if err == nil && json.Unmarshal(value, &known) == nil && known.ID == id {
 		err = f.Store.Drop(ctx, f.registration(server, issuer))
 	}
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return nil
 	}
 	return err
@@ -50,7 +50,7 @@ func (f *Flow) sent(who vault.Owner, server, issuer string) string {
 // code that is none. It looks at the client first (RFC 6749 §5.2). Errors are those of the store.
 func (f *Flow) forgotten(ctx context.Context, by web, s Server, p *place, known client, who vault.Owner) (bool, error) {
 	with, err := f.Store.Get(ctx, f.sent(who, s.Name, p.issuer))
-	if errors.Is(err, kept.ErrNone) || err == nil && string(with) != known.ID {
+	if errors.Is(err, expiring.ErrNone) || err == nil && string(with) != known.ID {
 		return false, nil
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -106,7 +106,7 @@ func newSite(t *testing.T) *site {
 	key, ended := newKey(t), signin.NewEnded(nil)
 	servers := []Server{{Name: "crm", URL: s.remote.URL}, {Name: "secret", URL: "https://secret.example.com/mcp"}}
 	s.Accounts, err = New(Deps{
-		Flow:  Flow{PublicURL: s.url, Store: kept.New(nil, key, "accounts", 100), Key: key},
+		Flow:  Flow{PublicURL: s.url, Store: expiring.New(nil, key, "accounts", 100), Key: key},
 		Vault: s.vault, People: signin.NewSessions(nil, key), Log: slog.New(slog.DiscardHandler),
 		OneUser: func() bool { return false }, SignIn: func() *signin.Flow {
 			return &signin.Flow{

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
 // ticket says who was asked to sign in where. It is sealed into a link, of which it is the end: a
@@ -75,7 +75,7 @@ func (a *Accounts) openTicket(text string) (t ticket, err error) {
 // used reports whether a ticket has been used.
 func (a *Accounts) used(ctx context.Context, t ticket) (bool, error) {
 	_, err := a.Store.Get(ctx, usedRoom+t.ID)
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return false, nil
 	}
 	return err == nil, err
@@ -91,12 +91,12 @@ func (a *Accounts) outcome(ctx context.Context, t ticket) (outcome, error) {
 			return signedIn, nil
 		}
 	}
-	if err == nil || errors.Is(err, kept.ErrNone) {
+	if err == nil || errors.Is(err, expiring.ErrNone) {
 		if _, err = a.Store.Get(ctx, refusedRoom+t.ID); err == nil {
 			return refused, nil
 		}
 	}
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		err = nil
 	}
 	return pending, err

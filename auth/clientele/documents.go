@@ -16,7 +16,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
@@ -30,7 +30,7 @@ const (
 )
 
 // MaxDocuments bounds the documents that are kept where there is no Redis. Those who ask for them have
-// shares: see kept.Store.PutOf.
+// shares: see expiring.Store.PutOf.
 const MaxDocuments = 2_000
 
 // How much is asked for, in all and for one address: anybody can ask for any client_id.
@@ -50,7 +50,7 @@ const (
 type documents struct {
 	fetch  Fetcher
 	log    *slog.Logger
-	kept   *kept.Store
+	kept   *expiring.Store
 	pace   *pace
 	slots  chan struct{}
 	group  singleflight.Group

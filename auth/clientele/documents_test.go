@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -397,7 +397,7 @@ func TestDocumentOutlives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, db := range map[string]*redisdb.DB{"memory": nil, "redis": db} {
-		store := kept.New(db, key, "d", 10)
+		store := expiring.New(db, key, "d", 10)
 		good, down := &web{}, &web{}
 		good.set(claude, page{})
 		down.set(claude, page{status: 503})

@@ -11,7 +11,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -45,7 +45,7 @@ type Deps struct {
 	// Fetch gets documents of clients. Nil for requests to public addresses only.
 	Fetch Fetcher
 	// Documents keeps those that were good. Nil for memory, up to MaxDocuments.
-	Documents *kept.Store
+	Documents *expiring.Store
 	// Shared reports whether many clients come from an address, as from that of a proxy. Nil for no.
 	Shared func(netip.Addr) bool
 	// Log takes who registers and whose documents cannot be used. Nil for nobody.
@@ -70,7 +70,7 @@ func New(cfg Config, deps Deps) (*Registry, error) {
 		deps.Fetch = public{}
 	}
 	if deps.Documents == nil {
-		deps.Documents = kept.New(nil, nil, "documents", MaxDocuments)
+		deps.Documents = expiring.New(nil, nil, "documents", MaxDocuments)
 	}
 	cfg.Registration.DCR.Lifetime = cmp.Or(cfg.Registration.DCR.Lifetime, DefaultLifetime)
 	r := &Registry{cfg: cfg, deps: deps, fixed: make(map[string]Client), documents: newDocuments(deps)}

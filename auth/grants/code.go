@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -35,7 +35,7 @@ type code struct {
 func (s endpoint) redeem(ctx context.Context, client string, form url.Values) (id string, g grant, err error) {
 	value := form.Get("code")
 	text, err := s.deps.State.codes.Take(ctx, "code:"+value)
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return "", g, s.usedAgain(ctx, value)
 	}
 	var c code
@@ -74,7 +74,7 @@ func sameTarget(form url.Values, g grant) error {
 func (s endpoint) usedAgain(ctx context.Context, value string) error {
 	bad := fail(codeInvalidGrant, "the code is not good, or not any more")
 	name, err := s.deps.State.codes.Get(ctx, "of:"+value)
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return bad
 	}
 	if err == nil { // it may be given just now: see byCode

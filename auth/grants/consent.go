@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
@@ -71,7 +71,7 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, req request, in
 		switch _, err := s.deps.State.consents.Get(r.Context(), s.consentName(in.Caller, req)); {
 		case err == nil:
 			return s.give(w, r, req, b)
-		case !errors.Is(err, kept.ErrNone):
+		case !errors.Is(err, expiring.ErrNone):
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 	}
 	b, err := s.begun(r, r.PostForm.Get("id"))
 	if err != nil {
-		if errors.Is(err, kept.ErrNone) {
+		if errors.Is(err, expiring.ErrNone) {
 			err = again
 		}
 		s.turnBack(w, r, request{}, err)
@@ -166,11 +166,11 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 // begun returns what waits for this browser's consent, once.
 func (s *Server) begun(r *http.Request, id string) (b begun, err error) {
 	if len(id) < 8 {
-		return b, kept.ErrNone
+		return b, expiring.ErrNone
 	}
 	cookie, err := r.Cookie(s.cookie("gatehouse-consent-" + id[:8]))
 	if err != nil || cookie.Value == "" {
-		return b, kept.ErrNone
+		return b, expiring.ErrNone
 	}
 	text, err := s.deps.State.begun.Take(r.Context(), id+cookie.Value)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
 // The life of a key. It is published before it signs, since others may have kept the key set, and
@@ -78,7 +78,7 @@ func (k *signingKey) jwk() jose.JSONWebKey {
 
 // ring are the keys that replicas share, oldest first.
 type ring struct {
-	kept *kept.Store
+	kept *expiring.Store
 
 	mu   sync.Mutex // guards the fields below
 	keys []*signingKey
@@ -111,7 +111,7 @@ func (g *ring) all(ctx context.Context, fresh bool) ([]*signingKey, error) {
 func (g *ring) load(ctx context.Context, now time.Time) ([]*signingKey, error) {
 	for attempt := range 3 {
 		old, err := g.kept.Get(ctx, ringName)
-		if err != nil && !errors.Is(err, kept.ErrNone) {
+		if err != nil && !errors.Is(err, expiring.ErrNone) {
 			return nil, err
 		}
 		keys, err := parseRing(old)

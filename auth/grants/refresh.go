@@ -13,7 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -33,7 +33,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 	ctx := r.Context()
 	id, secret, _ := strings.Cut(r.PostForm.Get("refresh_token"), ".")
 	name := nameOf(id)
-	if _, err := s.deps.State.grants.Get(ctx, name); errors.Is(err, kept.ErrNone) { // nobody waits for what there is not
+	if _, err := s.deps.State.grants.Get(ctx, name); errors.Is(err, expiring.ErrNone) { // nobody waits for what there is not
 		return nil, fail(codeInvalidGrant, "the refresh token is not good, or not any more")
 	}
 	free, err := s.busy(ctx, name)
@@ -47,7 +47,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 	defer cancel()
 	r = r.WithContext(ctx)
 	old, err := s.deps.State.grants.Get(ctx, name)
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return nil, fail(codeInvalidGrant, "the refresh token is not good, or not any more")
 	}
 	var g grant
@@ -198,7 +198,7 @@ func (s endpoint) revokeOf(ctx context.Context, client, token string) error {
 		return err
 	}
 	text, err := s.deps.State.grants.Get(ctx, name)
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return nil
 	}
 	var g grant

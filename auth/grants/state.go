@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 // Bounds of what is kept in memory, where there is no Redis. What was used least recently goes first. A
-// user has a share of each, also in Redis: see kept.Store.PutOf.
+// user has a share of each, also in Redis: see expiring.Store.PutOf.
 const (
 	mostBegun    = 2_000  // that wait for consent
 	mostCodes    = 10_000 // with what remembers that they were used
@@ -32,16 +32,16 @@ const (
 // State is what all replicas share. It outlives configurations. What anybody can begin without
 // having signed in is not kept here, but sealed in a cookie of their browser.
 type State struct {
-	flows    *seal.Key     // seals these cookies
-	over     *signin.Ended // sign-ins that have ended
-	clients  *seal.Key     // seals registrations of clients, which a reload must not end
-	begun    *kept.Store   // by users who have signed in and are asked for consent
-	codes    *kept.Store
-	grants   *kept.Store
-	consents *kept.Store
+	flows    *seal.Key       // seals these cookies
+	over     *signin.Ended   // sign-ins that have ended
+	clients  *seal.Key       // seals registrations of clients, which a reload must not end
+	begun    *expiring.Store // by users who have signed in and are asked for consent
+	codes    *expiring.Store
+	grants   *expiring.Store
+	consents *expiring.Store
 	ring     *ring
 	// documents are of clients, by those who have asked for them.
-	documents *kept.Store
+	documents *expiring.Store
 }
 
 // NewState keeps everything in Redis, sealed, or in memory if db is nil. key makes the key for a
@@ -56,12 +56,12 @@ func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*Sta
 	}
 	s.flows, s.clients = newKey("sign-ins that have begun"), newKey("clients that have registered")
 	s.over = signin.NewEnded(db)
-	s.begun = kept.New(db, newKey("consent that is asked for"), "oauth-begun", mostBegun)
-	s.codes = kept.New(db, newKey("codes"), "oauth-codes", mostCodes)
-	s.grants = kept.New(db, newKey("grants"), "oauth-grants", mostGrants)
-	s.consents = kept.New(db, newKey("consents"), "oauth-consents", mostConsents)
-	s.documents = kept.New(db, newKey("documents of clients"), "oauth-documents", clientele.MaxDocuments)
-	s.ring = &ring{kept: kept.New(db, newKey("signing keys"), "oauth-keys", 1)}
+	s.begun = expiring.New(db, newKey("consent that is asked for"), "oauth-begun", mostBegun)
+	s.codes = expiring.New(db, newKey("codes"), "oauth-codes", mostCodes)
+	s.grants = expiring.New(db, newKey("grants"), "oauth-grants", mostGrants)
+	s.consents = expiring.New(db, newKey("consents"), "oauth-consents", mostConsents)
+	s.documents = expiring.New(db, newKey("documents of clients"), "oauth-documents", clientele.MaxDocuments)
+	s.ring = &ring{kept: expiring.New(db, newKey("signing keys"), "oauth-keys", 1)}
 	return s, errors.Join(errs...)
 }
 
@@ -69,7 +69,7 @@ func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*Sta
 func (s *State) ClientsKey() *seal.Key { return s.clients }
 
 // Documents is that of clientele.Deps.
-func (s *State) Documents() *kept.Store { return s.documents }
+func (s *State) Documents() *expiring.Store { return s.documents }
 
 // grant is what a user has given a client.
 type grant struct {
@@ -110,7 +110,7 @@ func (s *State) end(ctx context.Context, name string) error { return s.grants.Dr
 // ended reports whether a grant has ended, or never was.
 func (s *State) ended(ctx context.Context, name string) (bool, error) {
 	_, err := s.grants.Get(ctx, name)
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return true, nil
 	}
 	return false, err

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
 // endpoint is where clients come themselves: tokens and their revocation.
@@ -101,7 +101,7 @@ func (s endpoint) byCode(r *http.Request, client clientele.Client) (map[string]a
 		return nil, err
 	}
 	// The code may have been used again since it was taken.
-	if _, err := s.deps.State.codes.Get(ctx, "twice:"+name); !errors.Is(err, kept.ErrNone) {
+	if _, err := s.deps.State.codes.Get(ctx, "twice:"+name); !errors.Is(err, expiring.ErrNone) {
 		return nil, s.over(ctx, name, g, "its code was used twice", err)
 	}
 	s.deps.Recorded(ctx, Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -92,11 +92,11 @@ type SignedIn struct {
 const mostEnded = 10_000
 
 // Ended are the sign-ins that have ended, at any replica, or at this one while Redis does not answer.
-type Ended struct{ shared, here *kept.Store }
+type Ended struct{ shared, here *expiring.Store }
 
 // NewEnded makes an Ended, in Redis or, if db is nil, in memory.
 func NewEnded(db *redisdb.DB) *Ended {
-	return &Ended{kept.New(db, nil, "sign-ins-ended", mostEnded), kept.New(nil, nil, "sign-ins-ended", mostEnded)}
+	return &Ended{expiring.New(db, nil, "sign-ins-ended", mostEnded), expiring.New(nil, nil, "sign-ins-ended", mostEnded)}
 }
 
 // end ends a sign-in. It reports whether it had not ended.

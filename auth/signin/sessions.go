@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -19,7 +19,7 @@ const (
 	Life = 8 * time.Hour
 	Idle = time.Hour
 	// most bounds the sessions in memory; further sign-ins end the one that was used least recently. Of one
-	// person there is a share of them: see kept.Store.PutOf.
+	// person there is a share of them: see expiring.Store.PutOf.
 	most = 1000
 	// renewAfter is how old the record of the last request may be.
 	renewAfter = time.Minute
@@ -43,8 +43,8 @@ func (p Person) over(now time.Time) bool {
 // Sessions are those of browsers, by a random id that only the browser knows. They are safe for
 // concurrent use.
 type Sessions struct {
-	people *kept.Store
-	beside *kept.Store // those that began while Redis did not answer, at this replica alone
+	people *expiring.Store
+	beside *expiring.Store // those that began while Redis did not answer, at this replica alone
 }
 
 // besidePrefix begins the ids of sessions beside Redis.
@@ -52,11 +52,11 @@ const besidePrefix = "beside-"
 
 // NewSessions keeps sessions in Redis, sealed, or in memory if db is nil.
 func NewSessions(db *redisdb.DB, key *seal.Key) *Sessions {
-	return &Sessions{kept.New(db, key, "people", most), kept.New(nil, key, "people", most)}
+	return &Sessions{expiring.New(db, key, "people", most), expiring.New(nil, key, "people", most)}
 }
 
 // of returns where a session is kept.
-func (s *Sessions) of(id string) *kept.Store {
+func (s *Sessions) of(id string) *expiring.Store {
 	if strings.HasPrefix(id, besidePrefix) {
 		return s.beside
 	}
@@ -84,7 +84,7 @@ func (s *Sessions) Who(ctx context.Context, id string) (Person, error) {
 	people := s.of(id)
 	value, err := people.Get(ctx, id)
 	var p Person
-	if errors.Is(err, kept.ErrNone) || err == nil && json.Unmarshal(value, &p) != nil {
+	if errors.Is(err, expiring.ErrNone) || err == nil && json.Unmarshal(value, &p) != nil {
 		return Person{}, ErrNone
 	}
 	if err != nil {

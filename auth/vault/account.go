@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -147,7 +147,7 @@ func (v *Vault) current(ctx context.Context, a *account, now time.Time) (*known,
 // read returns what the store has of an account, nil for none.
 func (v *Vault) read(ctx context.Context, a *account) (*known, error) {
 	raw, err := v.grants.Get(ctx, a.name())
-	if errors.Is(err, kept.ErrNone) {
+	if errors.Is(err, expiring.ErrNone) {
 		return nil, nil
 	}
 	if err != nil {

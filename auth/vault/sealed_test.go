@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
@@ -38,7 +38,7 @@ func TestRedisReader(t *testing.T) {
 			}
 		}
 	}
-	store := kept.New(redis, nil, "accounts", 1)
+	store := expiring.New(redis, nil, "accounts", 1)
 	stolen, err := store.Get(t.Context(), place{alice, "crm"}.name())
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
@@ -152,9 +152,9 @@ const (
 type Vault struct {
 	deps    Deps
 	sealer  *sealer
-	grants  *kept.Store // sealed by sealer
-	locks   *kept.Store // who refreshes
-	uses    *kept.Store // when they were last used
+	grants  *expiring.Store // sealed by sealer
+	locks   *expiring.Store // who refreshes
+	uses    *expiring.Store // when they were last used
 	metrics *Metrics
 
 	base context.Context // of what runs without a caller; ends with Close
@@ -188,12 +188,12 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 	}
 	v := &Vault{
 		deps: deps, sealer: sealer, metrics: cmp.Or(deps.Metrics, NewMetrics(nil)),
-		grants: kept.New(deps.Redis, nil, "accounts", mostKept),
-		locks:  kept.New(deps.Redis, nil, "account-locks", mostKept),
-		uses:   kept.New(deps.Redis, nil, "account-uses", mostKept),
+		grants: expiring.New(deps.Redis, nil, "accounts", mostKept),
+		locks:  expiring.New(deps.Redis, nil, "account-locks", mostKept),
+		uses:   expiring.New(deps.Redis, nil, "account-uses", mostKept),
 	}
 	if deps.Redis == nil && cfg.Directory != "" {
-		v.grants = kept.NewFile(filepath.Join(cfg.Directory, accountsFile+fileName.ReplaceAllString(deps.Name, "-")+".json"), "accounts", mostKept)
+		v.grants = expiring.NewFile(filepath.Join(cfg.Directory, accountsFile+fileName.ReplaceAllString(deps.Name, "-")+".json"), "accounts", mostKept)
 	}
 	v.base, v.stop = context.WithCancel(context.Background())
 	if v.known, err = lru.New[place, *account](mostKnown); err != nil {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -133,7 +133,7 @@ type source struct {
 	byClass  bool
 	// hasSession is Source.HasSession.
 	hasSession func(context.Context, *mcp.Call) bool
-	looks      *looks.Table
+	classes    *classes.Table
 	items      int  // see Source.Items
 	inherits   bool // its first state comes from the previous catalog
 	asked      asked
@@ -192,7 +192,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[strings.ToLower(name)] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, classes: classes.New(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}
@@ -222,7 +222,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		if state, ok := inherited(s, c.plan, before); ok {
 			states[i], s.inherits = state, true
 			for class := range state.classes {
-				s.looks.Want(class, true)
+				s.classes.Want(class, true)
 			}
 			continue
 		}
@@ -382,7 +382,7 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	if !s.varies || s.settled(call.Caps) {
 		return nil
 	}
-	class, timer := looks.ClassOf(call.Caps), time.NewTimer(classWait)
+	class, timer := classes.Of(call.Caps), time.NewTimer(classWait)
 	defer timer.Stop()
 	settled := true
 	for i, from := range c.sources {
@@ -392,10 +392,10 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 		}
 		_, known := state.classes[class]
 		settled = settled && known
-		if call.Aside && !known && !from.looks.Room() {
+		if call.Aside && !known && !from.classes.Room() {
 			continue
 		}
-		done := from.looks.Want(class, known)
+		done := from.classes.Want(class, known)
 		if done == nil {
 			continue
 		}
@@ -403,7 +403,7 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 		case <-done:
 		case <-timer.C:
 			timer.Reset(0)
-			from.looks.Leave(class)
+			from.classes.Leave(class)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

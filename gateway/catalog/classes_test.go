@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -119,7 +119,7 @@ func TestClasses(t *testing.T) {
 			t.Error("a class was looked at again")
 		}
 		s := c.snap.Load()
-		if s.as(mcp.Raw("{}")).lists[prompts] != s.lists[prompts] || s.states[0].classes[looks.Nothing].lists[prompts] != s.states[0].lists[prompts] {
+		if s.as(mcp.Raw("{}")).lists[prompts] != s.lists[prompts] || s.states[0].classes[classes.Nothing].lists[prompts] != s.states[0].lists[prompts] {
 			t.Error("an equal list is kept twice")
 		}
 		for range 3 {
@@ -138,16 +138,16 @@ func TestClasses(t *testing.T) {
 		crm := byClass(newServer("crm"))
 		c := start(t, classed(crm))
 		caps := func(i int) string { return fmt.Sprintf(`{"elicitation":{},"extensions":{"x%d":{}}}`, i) }
-		for i := range looks.Most {
+		for i := range classes.Most {
 			if got := seenAs(t, c, caps(i)); got != "crm__ask crm__echo crm__view" {
 				t.Errorf("class %d sees %q", i, got)
 			}
 		}
-		if got := seenAs(t, c, caps(looks.Most)); got != "crm__echo crm__type" {
+		if got := seenAs(t, c, caps(classes.Most)); got != "crm__echo crm__type" {
 			t.Errorf("a class too many sees %q", got)
 		}
-		after(2 * looks.Idle)
-		if got := seenAs(t, c, caps(looks.Most)); got != "crm__ask crm__echo crm__view" {
+		after(2 * classes.Idle)
+		if got := seenAs(t, c, caps(classes.Most)); got != "crm__ask crm__echo crm__view" {
 			t.Errorf("in the place of a class of which nobody has called it sees %q", got)
 		}
 	})
@@ -162,7 +162,7 @@ func TestClasses(t *testing.T) {
 		if seenAs(t, c, form); !settled() {
 			t.Error("a class as which all have been looked at is not settled")
 		}
-		if after(looks.Idle / 2); settled() {
+		if after(classes.Idle / 2); settled() {
 			t.Error("a class stays settled without a word to the upstreams")
 		}
 	})
@@ -248,7 +248,7 @@ func TestClassesChange(t *testing.T) {
 			t.Errorf("with a look: %q", got)
 		}
 		crm.on(mcp.MethodToolsList, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-			if call.Caps != nil && string(call.Caps) != looks.Nothing {
+			if call.Caps != nil && string(call.Caps) != classes.Nothing {
 				return nil, mcp.Errorf(failure.Internal, "no")
 			}
 			return answer(ctx, call)
@@ -257,7 +257,7 @@ func TestClassesChange(t *testing.T) {
 			t.Errorf("a class that cannot be looked at sees %q", got)
 		}
 		crm.on(mcp.MethodToolsList, answer)
-		after(looks.Retry)
+		after(classes.Retry)
 		if got := seenAs(t, c, form); got != "crm__ask crm__echo" {
 			t.Errorf("later it sees %q", got)
 		}

@@ -19,7 +19,7 @@
 //
 // Where an upstream does not show the same to all clients, those that declare the same have
 // a form of the snapshot, of what the upstream's watch has seen as such a client; see
-// gateway/catalog/looks.
+// gateway/catalog/classes.
 //
 // What a server shows in a client's own session is laid over the snapshot that its client would
 // see otherwise; see session_lists.go and gateway/catalog/sessionlists.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -161,17 +161,17 @@ func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 	if !w.s.byClass || which == 0 {
 		return
 	}
-	bare, same, err := w.lookAs(ctx, looks.Nothing, which)
+	bare, same, err := w.lookAs(ctx, classes.Nothing, which)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil && w.state.classes != nil:
-		bare = w.state.classes[looks.Nothing]
+		bare = w.state.classes[classes.Nothing]
 	case err != nil, same: // after an error, until the next look
 		w.showToAll()
 		return
 	}
-	w.lookAsEach(ctx, map[string]*sourceState{looks.Nothing: bare}, w.s.looks.Classes(true), which)
+	w.lookAsEach(ctx, map[string]*sourceState{classes.Nothing: bare}, w.s.classes.Classes(true), which)
 }
 
 // lookAsNew looks at the upstream as those classes for which somebody waits.
@@ -180,13 +180,13 @@ func (w *watch) lookAsNew(ctx context.Context) {
 		w.showToAll()
 		return
 	}
-	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.looks.Classes(false), w.state.offers.kinds)
+	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.classes.Classes(false), w.state.offers.kinds)
 }
 
 // lookAsEach adds to what is known of classes what some of them see now, and shows it.
-func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, classes []string, which kindSet) {
+func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, each []string, which kindSet) {
 	failed := make(map[string]error)
-	for _, class := range classes {
+	for _, class := range each {
 		_, _, err := w.lookAs(ctx, class, which)
 		own := w.state.classes[class]
 		if err == nil {
@@ -203,9 +203,9 @@ func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, c
 	}
 	maps.DeleteFunc(w.aside, func(class string, _ *watch) bool { return known[class] == nil })
 	w.showClasses(known)
-	w.s.looks.Over(looks.Nothing, nil)
-	for _, class := range classes {
-		w.s.looks.Over(class, failed[class])
+	w.s.classes.Over(classes.Nothing, nil)
+	for _, class := range each {
+		w.s.classes.Over(class, failed[class])
 	}
 }
 
@@ -266,7 +266,7 @@ func (w *watch) showToAll() {
 	if w.state.classed() {
 		w.showClasses(nil)
 	}
-	w.s.looks.Clear()
+	w.s.classes.Clear()
 }
 
 // showClasses makes what classes see visible to their clients, and tells listeners if that

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -366,7 +366,7 @@ const maxForms = 256
 func (s *snapshot) settled(caps mcp.Raw) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.forms.settled[string(caps)]) < looks.Idle/10
+	return time.Since(s.forms.settled[string(caps)]) < classes.Idle/10
 }
 
 // settle records that all upstreams have been looked at as the class of clients with these
@@ -394,7 +394,7 @@ func (s *snapshot) as(caps mcp.Raw) *snapshot {
 	if f.byCaps == nil || len(f.byCaps) >= maxForms {
 		f.byCaps = make(map[string]*form)
 	}
-	class := looks.ClassOf(caps)
+	class := classes.Of(caps)
 	seen := make([]*sourceState, len(s.states))
 	for i := range s.states {
 		seen[i] = s.states[i].seenBy(class)

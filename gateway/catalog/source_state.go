@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -175,7 +175,7 @@ func (k *sourceState) seenBy(class string) *sourceState {
 	if own, ok := k.classes[class]; ok {
 		return own
 	}
-	return k.classes[looks.Nothing]
+	return k.classes[classes.Nothing]
 }
 
 // every returns the lists of a kind that some class sees, each once.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -56,13 +56,13 @@ func (u *users) keyOf(c *mcp.Call) userKey {
 	return userKey{c.Caller.User(), c.Caller.ClientID, u.classOf(c)}
 }
 
-// classOf is looks.ClassOf where some upstream may show something else to clients that declare
+// classOf is classes.ClassOf where some upstream may show something else to clients that declare
 // less, else "".
 func (u *users) classOf(c *mcp.Call) string {
 	if !u.c.byClass {
 		return ""
 	}
-	return looks.ClassOf(c.Caps)
+	return classes.Of(c.Caps)
 }
 
 func newUsers(c *Catalog) *users {

@@ -213,7 +213,7 @@ func (w *watch) follow(ctx context.Context) error {
 			now = told
 		case <-timer.C:
 			now = w.dueNow()
-		case <-w.s.looks.Wake():
+		case <-w.s.classes.Wake():
 			w.lookAsNew(ctx)
 		}
 		if err = w.fetch(ctx, now); err == nil {

@@ -50,23 +50,23 @@ var layers = []layer{
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"}, third: []string{"github.com/redis/go-redis/v9"}},
-	{level: 2, dir: "internal/kept", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
+	{level: 2, dir: "internal/expiring", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 2, dir: "internal/recent", // redisdb and seal for what replicas share, trail for what goes first
 		ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal", "internal/trail"}},
 	{level: 2, dir: "internal/series", ours: []string{"internal/record"}},
 	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
-	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/kept", "internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
+	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/expiring", "internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/kept", "internal/loopback", "internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/expiring", "internal/loopback", "internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/problems", "internal/retryafter", "internal/safehttp", "auth/vault"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
-	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/kept", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
+	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/expiring", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
+	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/expiring", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
-	{level: 2, dir: "auth/clientele", ours: []string{"internal/kept", "internal/mcp", "internal/problems", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/clientele", ours: []string{"internal/expiring", "internal/mcp", "internal/problems", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
-	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/kept", "internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
+	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/expiring", "internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
@@ -99,10 +99,10 @@ var layers = []layer{
 	{level: 3, dir: "gateway/replay", ours: []string{"internal/mcp", "internal/record", "policy"}},
 	{level: 1, dir: "gateway/clients", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/fit", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 1, dir: "gateway/catalog/looks", ours: []string{"internal/mcp"}},
+	{level: 1, dir: "gateway/catalog/classes", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/sessionlists", ours: []string{"internal/mcp"}, third: []string{"github.com/hashicorp/golang-lru"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/catalog/looks", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/catalog/classes", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},

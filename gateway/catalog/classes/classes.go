@@ -1,10 +1,10 @@
-// Package looks knows as which classes of clients an upstream has to be looked at.
+// Package classes holds the classes of clients for which the lists of an upstream are fetched.
 //
 // Some servers show some of their tools only to clients that can be asked, or that have an
 // extension. All clients that declare the same are one class. The package owns what a class
 // is, and when the look as one is due. It leaves the looks, and what is seen, to
 // gateway/catalog. It starts no goroutine.
-package looks
+package classes
 
 import (
 	"sync"
@@ -26,9 +26,9 @@ const (
 // Nothing is the class of clients that declare nothing.
 const Nothing = "{}"
 
-// ClassOf returns the class of a client with these capabilities, in the form of such
+// Of returns the class of a client with these capabilities, in the form of such
 // capabilities. That its roots may change does not matter for lists.
-func ClassOf(caps mcp.Raw) string {
+func Of(caps mcp.Raw) string {
 	declared := mcp.ReadDeclared(caps)
 	declared.RootsChange = false
 	return string(declared.Object())

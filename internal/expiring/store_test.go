@@ -1,4 +1,4 @@
-package kept_test
+package expiring_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/kept"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -54,23 +54,23 @@ const (
 func TestStore(t *testing.T) {
 	t.Parallel()
 	db := open(t, redistest.Start(t).URL())
-	for name, s := range map[string]*kept.Store{
-		"memory":        kept.New(nil, nil, "m", 100),
-		"sealed memory": kept.New(nil, newKey(t, secret), "sm", 100),
-		"file":          kept.NewFile(filepath.Join(t.TempDir(), "new", "file"), "f", 100),
-		"redis":         kept.New(db, nil, "r", 1),
-		"sealed redis":  kept.New(db, newKey(t, secret), "sr", 1),
+	for name, s := range map[string]*expiring.Store{
+		"memory":        expiring.New(nil, nil, "m", 100),
+		"sealed memory": expiring.New(nil, newKey(t, secret), "sm", 100),
+		"file":          expiring.NewFile(filepath.Join(t.TempDir(), "new", "file"), "f", 100),
+		"redis":         expiring.New(db, nil, "r", 1),
+		"sealed redis":  expiring.New(db, newKey(t, secret), "sr", 1),
 	} {
 		t.Run(name, func(t *testing.T) { check(t, s) })
 	}
 }
 
-func check(t *testing.T, s *kept.Store) {
+func check(t *testing.T, s *expiring.Store) {
 	ctx := t.Context()
 	is := func(what, name, want string) {
 		t.Helper()
 		got, err := s.Get(ctx, name)
-		if want == "" && !errors.Is(err, kept.ErrNone) || want != "" && (err != nil || string(got) != want) {
+		if want == "" && !errors.Is(err, expiring.ErrNone) || want != "" && (err != nil || string(got) != want) {
 			t.Errorf("%s: %q %v, want %q", what, got, err, want)
 		}
 	}
@@ -103,13 +103,13 @@ func check(t *testing.T, s *kept.Store) {
 	if got, err := s.Take(ctx, "a"); err != nil || string(got) != "three" {
 		t.Errorf("taken: %q %v", got, err)
 	}
-	if _, err := s.Take(ctx, "a"); !errors.Is(err, kept.ErrNone) {
+	if _, err := s.Take(ctx, "a"); !errors.Is(err, expiring.ErrNone) {
 		t.Errorf("taken twice: %v", err)
 	}
 	no("drop", s.Drop(ctx, "b"))
 	no("drop nothing", s.Drop(ctx, "b"))
 	is("dropped", "b", "")
-	if err := s.Put(ctx, "large", make([]byte, kept.MaxValue+1), time.Hour); err == nil {
+	if err := s.Put(ctx, "large", make([]byte, expiring.MaxValue+1), time.Hour); err == nil {
 		t.Error("a value has no bound")
 	}
 	// What is returned belongs to the caller.
@@ -150,14 +150,14 @@ func check(t *testing.T, s *kept.Store) {
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := kept.New(nil, nil, "m", 2)
+		s := expiring.New(nil, nil, "m", 2)
 		s.Put(t.Context(), "a", []byte("a"), time.Minute)
 		time.Sleep(time.Minute - 1)
 		if _, err := s.Get(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Nanosecond)
-		if _, err := s.Get(t.Context(), "a"); !errors.Is(err, kept.ErrNone) {
+		if _, err := s.Get(t.Context(), "a"); !errors.Is(err, expiring.ErrNone) {
 			t.Errorf("after its life: %v", err)
 		}
 		if ok, _ := s.Add(t.Context(), "a", []byte("b"), time.Minute); !ok {
@@ -167,7 +167,7 @@ func TestLife(t *testing.T) {
 		s.Put(t.Context(), "b", []byte("b"), time.Minute)
 		s.Get(t.Context(), "a")
 		s.Put(t.Context(), "c", []byte("c"), time.Minute)
-		if _, err := s.Get(t.Context(), "b"); !errors.Is(err, kept.ErrNone) {
+		if _, err := s.Get(t.Context(), "b"); !errors.Is(err, expiring.ErrNone) {
 			t.Errorf("beyond the bound: %v", err)
 		}
 		if _, err := s.Get(t.Context(), "a"); err != nil {
@@ -175,7 +175,7 @@ func TestLife(t *testing.T) {
 		}
 	})
 	server := redistest.Start(t)
-	s := kept.New(open(t, server.URL()), nil, "r", 1)
+	s := expiring.New(open(t, server.URL()), nil, "r", 1)
 	client := server.Client()
 	defer client.Close()
 	if err := s.Put(t.Context(), "a", []byte("a"), time.Minute); err != nil {
@@ -195,9 +195,9 @@ func TestForged(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
 	db := open(t, server.URL())
-	s := kept.New(db, newKey(t, secret), "room", 1)
-	rotated := kept.New(db, newKey(t, other, []byte(secret)), "room", 1)
-	stranger := kept.New(db, newKey(t, other), "room", 1)
+	s := expiring.New(db, newKey(t, secret), "room", 1)
+	rotated := expiring.New(db, newKey(t, other, []byte(secret)), "room", 1)
+	stranger := expiring.New(db, newKey(t, other), "room", 1)
 	client := server.Client()
 	defer client.Close()
 	put := func(name string) (key string, value []byte) {
@@ -212,7 +212,7 @@ func TestForged(t *testing.T) {
 		return key, value
 	}
 	first, value := put("alice")
-	if _, err := stranger.Get(ctx, "alice"); !errors.Is(err, kept.ErrNone) {
+	if _, err := stranger.Get(ctx, "alice"); !errors.Is(err, expiring.ErrNone) {
 		t.Errorf("with another key: %v", err)
 	}
 	if got, err := rotated.Get(ctx, "alice"); err != nil || string(got) != "plain of alice" {
@@ -224,11 +224,11 @@ func TestForged(t *testing.T) {
 	client.Del(ctx, first)
 	second, _ := put("bob")
 	client.Set(ctx, second, value, time.Hour)
-	if got, err := s.Get(ctx, "bob"); !errors.Is(err, kept.ErrNone) {
+	if got, err := s.Get(ctx, "bob"); !errors.Is(err, expiring.ErrNone) {
 		t.Errorf("moved: %q %v", got, err)
 	}
 	client.Set(ctx, second, "forged", time.Hour)
-	if got, err := s.Take(ctx, "bob"); !errors.Is(err, kept.ErrNone) {
+	if got, err := s.Take(ctx, "bob"); !errors.Is(err, expiring.ErrNone) {
 		t.Errorf("forged: %q %v", got, err)
 	}
 }
@@ -237,9 +237,9 @@ func TestForged(t *testing.T) {
 func TestShare(t *testing.T) {
 	t.Parallel()
 	const most = 100 // so that each owner has two
-	for where, s := range map[string]*kept.Store{
-		"memory": kept.New(nil, nil, "m", most),
-		"redis":  kept.New(open(t, redistest.Start(t).URL()), newKey(t, secret), "r", most),
+	for where, s := range map[string]*expiring.Store{
+		"memory": expiring.New(nil, nil, "m", most),
+		"redis":  expiring.New(open(t, redistest.Start(t).URL()), newKey(t, secret), "r", most),
 	} {
 		ctx := t.Context()
 		put := func(owner, name string) {
@@ -267,17 +267,17 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
 	path := filepath.Join(dir, "values.json")
-	s := kept.NewFile(path, "f", 2)
+	s := expiring.NewFile(path, "f", 2)
 	for name, life := range map[string]time.Duration{"a": time.Hour, "over": -1} {
 		if err := s.Put(ctx, name, []byte(name), life); err != nil {
 			t.Fatal(err)
 		}
 	}
-	again := kept.NewFile(path, "f", 2)
+	again := expiring.NewFile(path, "f", 2)
 	if got, err := again.Get(ctx, "a"); err != nil || string(got) != "a" {
 		t.Errorf("after a restart: %q %v", got, err)
 	}
-	if _, err := again.Get(ctx, "over"); !errors.Is(err, kept.ErrNone) {
+	if _, err := again.Get(ctx, "over"); !errors.Is(err, expiring.ErrNone) {
 		t.Errorf("after its life: %v", err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -305,8 +305,8 @@ func TestFile(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	spoiled := kept.NewFile(bad, "f", 2)
-	if _, err := spoiled.Get(ctx, "a"); err == nil || errors.Is(err, kept.ErrNone) {
+	spoiled := expiring.NewFile(bad, "f", 2)
+	if _, err := spoiled.Get(ctx, "a"); err == nil || errors.Is(err, expiring.ErrNone) {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 	if err := spoiled.Put(ctx, "a", nil, time.Hour); err == nil {
@@ -316,7 +316,7 @@ func TestFile(t *testing.T) {
 
 // TestShareOfAdded: of what one owner adds in memory a share is there, and what has gone takes no share.
 func TestShareOfAdded(t *testing.T) {
-	ctx, s := t.Context(), kept.New(nil, nil, "m", 100) // each owner has two
+	ctx, s := t.Context(), expiring.New(nil, nil, "m", 100) // each owner has two
 	add := func(owner, name string) bool {
 		t.Helper()
 		added, err := s.AddOf(ctx, owner, name, []byte{1}, time.Hour)

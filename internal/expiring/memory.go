@@ -1,4 +1,4 @@
-package kept
+package expiring
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func newMemory(most int) *memory {
 func newLRU[V any](most int, gone func(string, V)) *simplelru.LRU[string, V] {
 	l, err := simplelru.NewLRU(most, gone)
 	if err != nil {
-		panic("kept: a store needs room for a value: " + err.Error())
+		panic("expiring: a store needs room for a value: " + err.Error())
 	}
 	return l
 }
