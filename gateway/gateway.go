@@ -229,7 +229,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	}
 	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
 	g.undo.OnStopSlow("upstreams", processesEnd, g.closeUpstreams)
-	g.calls = handover.New(&g.current.way)
+	g.calls = handover.New(&g.current.pipe)
 	g.undo.OnStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.OnStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 

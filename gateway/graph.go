@@ -222,7 +222,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		return g, err
 	}
 	g.stages, err = pipeline(cfg, g.catalog, with)
-	g.way.Holds = g.holds
+	g.pipe.Holds = g.holds
 	return g, err
 }
 
@@ -340,7 +340,7 @@ func (g *graph) has(m *member) bool {
 // connections any more, except those of calls that still run.
 func (g *graph) watch(l *diagnose.SpoofLog) {
 	g.stop = lifecycle.Run(func(ctx context.Context) error {
-		defer g.looks.Close()
+		defer g.guardrails.Close()
 		if l != nil {
 			var search sync.WaitGroup
 			defer search.Wait()

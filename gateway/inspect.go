@@ -52,13 +52,13 @@ func Buildable(cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	g.looks.Close()
+	g.guardrails.Close()
 	g.discard(nil)
 	return nil
 }
 
 func (g *graph) seen() trial.Seen {
-	s := trial.Seen{Config: g.cfg, Surface: g.surface(), Targets: g.catalog.Targets(), Kept: g.catalog.Kept, Described: g.described, Lists: g.way.Lists}
+	s := trial.Seen{Config: g.cfg, Surface: g.surface(), Targets: g.catalog.Targets(), Kept: g.catalog.Kept, Described: g.described, Lists: g.pipe.Lists}
 	for i, view := range g.catalog.Status() { // in the order of the members
 		s.Servers = append(s.Servers, trial.Server{Config: g.members[i].cfg, Status: g.members[i].Status(), Listed: view})
 	}

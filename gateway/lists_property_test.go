@@ -162,7 +162,7 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 		return nil, nil, err
 	}
 	made, err := pipeline(cfg, last, with)
-	return made.way.Handler, last, err
+	return made.pipe.Handler, last, err
 }
 
 // call is a call of the client.

@@ -58,7 +58,7 @@ func keepRecent(g *Gateway, cfg admin.Config) {
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
-	desk, settings := deskOf(g), settingsOf(g)
+	service, settings := serversOf(g), settingsOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
 		Trusted: loopback.Sent,
@@ -74,11 +74,11 @@ func newAPI(g *Gateway) *admin.API {
 		Origin: originOf,
 		Log:    g.log,
 
-		Upstreams:  desk.Upstreams,
-		Server:     desk.Server,
-		Act:        desk.Act,
-		Pins:       desk.Pins,
-		Approve:    desk.Approve,
+		Upstreams:  service.Upstreams,
+		Server:     service.Server,
+		Act:        service.Act,
+		Pins:       service.Pins,
+		Approve:    service.Approve,
 		Findings:   diagnose.NewFinder(func(ctx context.Context) diagnose.Facts { return factsOf(ctx, g) }).Findings,
 		Policy:     settings.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
@@ -121,9 +121,9 @@ func (g *graph) refuses(caller *mcp.Caller) bool {
 }
 
 // tries returns what operators try servers with.
-func tries(g *Gateway) trial.Desk {
+func tries(g *Gateway) trial.Service {
 	now := g.graph().cfg
-	d := trial.Desk{Inspect: Inspector(g.services.version, slog.New(slog.DiscardHandler)), Configured: now.Upstreams}
+	d := trial.Service{Inspect: Inspector(g.services.version, slog.New(slog.DiscardHandler)), Configured: now.Upstreams}
 	if g.file != nil && now.Admin.Console.Save {
 		d.File = g.file.Path
 	}
@@ -144,7 +144,7 @@ func listsOf(g *Gateway) whatif.ListDeps {
 			}
 			return whatif.Caller(now.cfg, admin.Question{Issuer: q.Issuer, User: q.User, Groups: q.Groups, Scopes: q.Scopes, Client: q.Client, Claims: q.Claims, View: q.View})
 		},
-		Alone: alone, Refused: now.refuses, Lists: now.way.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
+		Alone: alone, Refused: now.refuses, Lists: now.pipe.Lists, Offered: now.catalog.Offered, Everything: now.catalog.Everything,
 		Now: now.now, Rules: now.rules, RuleAt: g.ruleAt,
 	}
 }
@@ -204,8 +204,8 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 }
 
 // settingsOf answers operators who ask for the configuration.
-func settingsOf(g *Gateway) settings.Desk {
-	return settings.Desk{
+func settingsOf(g *Gateway) settings.Service {
+	return settings.Service{
 		File: g.file, History: g.history, Apply: g.Save,
 		Now:    func() config.Config { return g.graph().cfg },
 		Status: g.ReloadStatus,
@@ -213,9 +213,9 @@ func settingsOf(g *Gateway) settings.Desk {
 	}
 }
 
-// deskOf answers operators who ask for servers.
-func deskOf(g *Gateway) servers.Desk {
-	return servers.Desk{
+// serversOf answers operators who ask for servers.
+func serversOf(g *Gateway) servers.Service {
+	return servers.Service{
 		Book: g.services.servers, Replica: g.services.cluster.Self(), Log: g.log,
 		Others:  func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
 		Now:     func() servers.Now { return g.graph().now() },
@@ -226,10 +226,10 @@ func deskOf(g *Gateway) servers.Desk {
 
 // factsOf collects what findings are about.
 func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
-	now, desk, state := g.graph(), deskOf(g), settingsOf(g).State()
+	now, service, state := g.graph(), serversOf(g), settingsOf(g).State()
 	f := diagnose.Facts{
 		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: g.health.StoreAway(ctx), State: state,
-		Upstreams: desk.Upstreams(), Pins: desk.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.looks.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Upstreams: service.Upstreams(), Pins: service.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.guardrails.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
 		Spoofs: g.services.spoofs.Found(), Broken: diagnose.BrokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {

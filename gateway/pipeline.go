@@ -19,13 +19,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// stages are what pipeline makes: the way of calls, and those of its stages that others ask, too.
+// stages are what pipeline makes: the pipeline of calls, and those of its stages that others ask, too.
 type stages struct {
-	way       handover.Way
-	rules     *policy.Policy
-	guard     *policy.Guard
-	described *disclosure.Disclosure
-	looks     *hooks.Hooks
+	pipe       handover.Pipeline
+	rules      *policy.Policy
+	guard      *policy.Guard
+	described  *disclosure.Disclosure
+	guardrails *hooks.Hooks
 }
 
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
@@ -45,7 +45,7 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 	if err != nil {
 		return p, err
 	}
-	looks, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.Hooks})
+	guardrails, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.Hooks})
 	if err != nil {
 		return p, err
 	}
@@ -53,8 +53,8 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 	if err != nil {
 		return p, err
 	}
-	p.guard, p.looks = guard, looks
-	p.way.Lists = mcp.Chain(last,
+	p.guard, p.guardrails = guard, guardrails
+	p.pipe.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
 		p.described.Middleware, // what it refuses was not called, and is not counted
 		shortened(cfg, last, p.rules, with),
@@ -64,10 +64,10 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 		limiter.Middleware,
 		observe.Step("policy"),
 		guard.Middleware,
-		looks.Middleware,
+		guardrails.Middleware,
 		asksSignIn(with.accounts, cfg.Upstreams), // in place of servers that cannot ask
 	)
-	p.way.Handler = with.metrics.Calls.Running(p.way.Lists)
+	p.pipe.Handler = with.metrics.Calls.Running(p.pipe.Lists)
 	return p, nil
 }
 

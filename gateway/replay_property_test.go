@@ -147,7 +147,7 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 	for _, c := range w.calls {
 		own := c.Clone()
 		own.Verdict = &mcp.Verdict{}
-		_, _ = observer.Observe(ctx, own, made.way.Handler) // the record says how it went
+		_, _ = observer.Observe(ctx, own, made.pipe.Handler) // the record says how it went
 	}
 	if len(records) != len(w.calls) {
 		return nil, fmt.Errorf("%d records of %d calls", len(records), len(w.calls))

@@ -190,9 +190,9 @@ func (s *stores) newKey(purpose string) (*seal.Key, error) {
 }
 
 // sessionsOf answers operators who ask for sessions.
-func sessionsOf(g *Gateway) sessions.Desk {
+func sessionsOf(g *Gateway) sessions.Service {
 	s := g.services
-	return sessions.Desk{
+	return sessions.Service{
 		Log: g.log, Self: s.cluster.Self(), List: s.list, End: s.sessions.Delete, Load: g.front.LoadOf, OwnLists: g.graph().catalog.OwnLists,
 		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
 			for _, a := range s.cluster.Ask(ctx, method, path) {
@@ -203,8 +203,8 @@ func sessionsOf(g *Gateway) sessions.Desk {
 }
 
 // accountsOf answers operators who ask for users' accounts at servers.
-func accountsOf(g *Gateway) useraccounts.Desk {
-	return useraccounts.Desk{
+func accountsOf(g *Gateway) useraccounts.Service {
+	return useraccounts.Service{
 		Vault: g.services.vault, Log: g.log, Config: func() config.Config { return g.graph().cfg },
 		Lists:  func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
 		Others: func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
@@ -218,7 +218,7 @@ func asked(g *Gateway) http.Handler {
 	mux.HandleFunc("GET "+sessions.Path, func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
 	mux.HandleFunc("DELETE "+sessions.Path+"/{session}", func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
 	mux.HandleFunc("POST "+useraccounts.Path, func(w http.ResponseWriter, r *http.Request) { accountsOf(g).Told(w, r) })
-	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { deskOf(g).Asked(w, r) })
+	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { serversOf(g).Asked(w, r) })
 	mux.HandleFunc("GET "+admin.CallPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
 		if g.recent == nil {
 			http.NotFound(w, r)

@@ -63,11 +63,11 @@ const mostAccounts = 10_000
 
 // openAccounts makes what has users sign in at servers with accounts of their own.
 func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
-	key, desk, ended := shared.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(shared.redis)
+	key, service, ended := shared.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(shared.redis)
 	g.services.accounts, err = accounts.New(accounts.Deps{
 		Vault: shared.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
-		Changed: desk.Lists, Others: desk.Tell,
+		Changed: service.Lists, Others: service.Tell,
 		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: expiring.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
 		People:  signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
 		OneUser: func() bool { return !g.graph().cfg.Auth.Identifies() },

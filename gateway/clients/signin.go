@@ -64,8 +64,8 @@ type Server struct {
 	Ours bool
 }
 
-// Way is how a client gets in at a server.
-type Way struct {
+// Entry is how a client gets in at a server.
+type Entry struct {
 	Client string `json:"client"`
 	// In says that it gets in, How in which way.
 	In  bool   `json:"in"`
@@ -75,7 +75,7 @@ type Way struct {
 }
 
 // String returns a line for people.
-func (w Way) String() string {
+func (w Entry) String() string {
 	if w.Change == "" {
 		return w.Client + ": " + w.How
 	}
@@ -88,23 +88,23 @@ const (
 	elsewhere = "auth.server.registration.dcr.redirects needs the host that it is sent back to, unless that is the user's own machine"
 )
 
-// Ways says how each known client gets in at a server.
-func Ways(server Server) (ways []Way) {
+// Entries says how each known client gets in at a server.
+func Entries(server Server) (entries []Entry) {
 	for _, s := range SignIns {
-		way := s.at(server)
-		way.Client = s.Client
-		ways = append(ways, way)
+		entry := s.at(server)
+		entry.Client = s.Client
+		entries = append(entries, entry)
 	}
-	return ways
+	return entries
 }
 
-// at tries the ways of the client, first those for which its user has to do nothing.
-func (s SignIn) at(server Server) Way {
+// at tries the entries of the client, first those for which its user has to do nothing.
+func (s SignIn) at(server Server) Entry {
 	var changes []string
 	if s.Document != "" {
 		err := server.Document(s.Document)
 		if err == nil && (server.Public || !s.Public) {
-			return Way{In: true, How: "by its document, " + s.document(server)}
+			return Entry{In: true, How: "by its document, " + s.document(server)}
 		}
 		if err != nil {
 			changes = append(changes, err.Error())
@@ -114,14 +114,14 @@ func (s SignIn) at(server Server) Way {
 		err := server.Register(s.Redirects)
 		switch {
 		case err == nil && len(s.Redirects) == 0 && server.Ours && server.Register([]string{anywhere}) != nil:
-			return Way{How: "registers itself", Change: elsewhere}
+			return Entry{How: "registers itself", Change: elsewhere}
 		case err == nil:
-			return Way{In: true, How: "registers itself"}
+			return Entry{In: true, How: "registers itself"}
 		}
 		changes = append(changes, err.Error())
 	}
 	if id := server.Known(s.Redirects); id != "" && s.Typed {
-		return Way{In: true, How: "its users type in the id " + id}
+		return Entry{In: true, How: "its users type in the id " + id}
 	}
 	redirects := "the redirect URI that it shows"
 	switch {
@@ -134,11 +134,11 @@ func (s SignIn) at(server Server) Way {
 	case server.Ours && s.Typed:
 		changes = append(changes, "name it in auth.server.clients, with "+redirects+", and have its users type in the id")
 	case s.Typed:
-		return Way{How: "its users type in an id", Change: "make a client at the issuer, with " + redirects}
+		return Entry{How: "its users type in an id", Change: "make a client at the issuer, with " + redirects}
 	case !server.Ours:
 		changes = []string{"the issuer would have to let it register, or auth.server to be on"}
 	}
-	return Way{How: "not at all", Change: strings.Join(changes, "; or ")}
+	return Entry{How: "not at all", Change: strings.Join(changes, "; or ")}
 }
 
 // document returns the id that the client has there.

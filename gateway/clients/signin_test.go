@@ -11,14 +11,14 @@ import (
 )
 
 // wayOf returns how one client gets in.
-func wayOf(t *testing.T, server Server, client string) Way {
+func wayOf(t *testing.T, server Server, client string) Entry {
 	t.Helper()
-	ways := Ways(server)
-	at := slices.IndexFunc(ways, func(w Way) bool { return strings.HasPrefix(w.Client, client) })
-	if at < 0 || len(ways) != len(SignIns) {
-		t.Fatalf("%s is not among %d clients", client, len(ways))
+	entries := Entries(server)
+	at := slices.IndexFunc(entries, func(w Entry) bool { return strings.HasPrefix(w.Client, client) })
+	if at < 0 || len(entries) != len(SignIns) {
+		t.Fatalf("%s is not among %d clients", client, len(entries))
 	}
-	return ways[at]
+	return entries[at]
 }
 
 func TestWays(t *testing.T) {
@@ -71,8 +71,8 @@ func TestWays(t *testing.T) {
 		{"ours", "Le Chat", ours, false, "not at all: no registration; or name it in auth.server.clients, with https://callback.mistral.ai/v1/integrations_auth/oauth2_callback, and have its users type in the id"},
 		{"known", "Cursor", known, true, "its users type in the id the-cursor"},
 	} {
-		if way := wayOf(t, tt.server, tt.client); way.In != tt.in || way.String() != way.Client+": "+tt.want {
-			t.Errorf("%s: %s: %t, %q", tt.name, tt.client, way.In, way)
+		if entry := wayOf(t, tt.server, tt.client); entry.In != tt.in || entry.String() != entry.Client+": "+tt.want {
+			t.Errorf("%s: %s: %t, %q", tt.name, tt.client, entry.In, entry)
 		}
 	}
 }
@@ -85,15 +85,15 @@ func TestSignInsAreDocumented(t *testing.T) {
 	}
 	var rows strings.Builder
 	for _, s := range SignIns {
-		var ways []string
+		var entries []string
 		if s.Document != "" {
-			ways = append(ways, "CIMD")
+			entries = append(entries, "CIMD")
 		}
 		if s.Registers {
-			ways = append(ways, "DCR")
+			entries = append(entries, "DCR")
 		}
 		if s.Typed {
-			ways = append(ways, "fixed")
+			entries = append(entries, "fixed")
 		}
 		code := func(texts ...string) string {
 			if texts = slices.DeleteFunc(texts, func(s string) bool { return s == "" }); len(texts) == 0 {
@@ -109,7 +109,7 @@ func TestSignInsAreDocumented(t *testing.T) {
 		if s.Path != "" {
 			redirects = code("https://{its host}" + s.Path)
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Client, strings.Join(ways, ", "), document, redirects)
+		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Client, strings.Join(entries, ", "), document, redirects)
 	}
 	_, table, _ := strings.Cut(string(page), "| client | registration | URL of its document | redirects to |\n|---|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")

@@ -43,7 +43,7 @@ type Summary struct {
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
 	Redirects []Redirect `json:"redirects,omitempty"`
 	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
-	Clients []clients.Way `json:"clients,omitempty"`
+	Clients []clients.Entry `json:"clients,omitempty"`
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
 	// of their agents should say. Both are "" if everything is described in full.
 	Disclosure string `json:"disclosure,omitempty"`
@@ -167,7 +167,7 @@ func (c Config) Summary() Summary {
 		}
 	}
 	if c.Auth.Server.Enabled {
-		s.Clients = clients.Ways(ownServer(c.Auth.Server))
+		s.Clients = clients.Entries(ownServer(c.Auth.Server))
 	}
 	urls := ViewURLs(c)
 	for _, v := range c.Views {

@@ -99,7 +99,7 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 // idOf returns the id of a call: that which another replica has given it, else a new one.
 func (f *Front) idOf(p *posted) string {
 	id := p.r.Header.Get(callHeader)
-	if _, _, came := cluster.Forwarded(p.r); came && strings.HasPrefix(id, f.prefix+"-") {
+	if _, _, fromReplica := cluster.Forwarded(p.r); fromReplica && strings.HasPrefix(id, f.prefix+"-") {
 		return id
 	}
 	return f.callID()

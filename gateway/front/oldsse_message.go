@@ -21,7 +21,7 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	if ids := p.r.URL.Query()[queryConn]; len(ids) == 1 {
 		id = ids[0]
 	}
-	if _, _, came := cluster.Forwarded(p.r); !came {
+	if _, _, fromReplica := cluster.Forwarded(p.r); !fromReplica {
 		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
 			return cmp.Or(f.forward(p, cluster.Owner{Replica: replica}, ""), refuse.NoStream()) // its streams go with it
 		}

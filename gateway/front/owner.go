@@ -32,8 +32,8 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // p may be served anywhere. Any other request was answered by its owner (forwarded), or is
 // refused.
 func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
-	_, _, came := cluster.Forwarded(p.r)
-	if came && !p.inBatch && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) { // the other replica can have it
+	_, _, fromReplica := cluster.Forwarded(p.r)
+	if fromReplica && !p.inBatch && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) { // the other replica can have it
 		cluster.Moved(p.w)
 		return forwarded
 	}
@@ -60,7 +60,7 @@ func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 			return nil
 		case p.inBatch: // the batch was for this replica, and only a whole one can be sent to another
 			return f.refuseSession(session.ErrMoved)
-		case came: // a forwarded request is never forwarded again
+		case fromReplica: // a forwarded request is never forwarded again
 			cluster.Moved(p.w)
 			return forwarded
 		}

@@ -69,7 +69,7 @@ func (f *Front) session(p *posted) (session.Record, *wire.Revision, *refuse.Refu
 func (f *Front) record(p *posted, id string) (record session.Record, ref *refuse.Refusal) {
 	user := p.caller.User()
 	home := f.homeOf(user, id)
-	if _, _, came := cluster.Forwarded(p.r); !came && f.Leaving() {
+	if _, _, fromReplica := cluster.Forwarded(p.r); !fromReplica && f.Leaving() {
 		context.AfterFunc(p.r.Context(), f.Visit(home.Key()))
 	}
 	var err error

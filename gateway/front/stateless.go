@@ -61,9 +61,9 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 	home := cluster.Home{User: p.caller.User(), ID: client}
 	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.deps.Cluster.Exists(p.r.Context(), home)) {
 		p.anywhere = len(x.call.Round) == 0 && x.call.Answers == nil
-		_, _, came := cluster.Forwarded(p.r)
+		_, _, fromReplica := cluster.Forwarded(p.r)
 		var leave func()
-		if came && f.Leaving() {
+		if fromReplica && f.Leaving() {
 			leave = func() { f.deps.Leave(x.call.Session) }
 		}
 		ok := false
@@ -77,7 +77,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 			if ref := f.own(p, home); ref != nil {
 				return ref
 			}
-		case x.waitsAt != f.prefix && !came: // whoever owns the home by now: the call waits there
+		case x.waitsAt != f.prefix && !fromReplica: // whoever owns the home by now: the call waits there
 			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}, x.call.Session); ref != nil {
 				return ref
 			}

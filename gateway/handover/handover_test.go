@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// way is a pipeline with one list of tools that everybody sees, and one more tool for ann.
-type way struct {
-	*Way
+// pipeline has one list of tools that everybody sees, and one more tool for ann.
+type pipeline struct {
+	*Pipeline
 	tools  []string
 	secret string
 	skills []mcp.Item
@@ -28,13 +28,13 @@ type way struct {
 	params []mcp.Raw // of the listen calls
 }
 
-func newWay(holds bool, secret string, tools ...string) *way {
-	w := &way{tools: tools, secret: secret, over: make(chan struct{})}
-	w.Way = &Way{Handler: w, Lists: w, Holds: func(context.Context, *mcp.Caller) bool { return holds }}
+func newPipeline(holds bool, secret string, tools ...string) *pipeline {
+	w := &pipeline{tools: tools, secret: secret, over: make(chan struct{})}
+	w.Pipeline = &Pipeline{Handler: w, Lists: w, Holds: func(context.Context, *mcp.Caller) bool { return holds }}
 	return w
 }
 
-func (w *way) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+func (w *pipeline) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	switch c.Method {
 	case mcp.MethodToolsList:
 		l := &mcp.List{}
@@ -75,9 +75,9 @@ func (w *way) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 func TestListenersAreHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := newWay(true, "old-secret", "a")
+		first := newPipeline(true, "old-secret", "a")
 		first.grants = []string{"x:1", "x:2"}
-		s := New(first.Way)
+		s := New(first.Pipeline)
 		ctx, cancel := context.WithCancel(t.Context())
 		var clients sync.WaitGroup
 		var mu sync.Mutex
@@ -107,8 +107,8 @@ func TestListenersAreHandedOver(t *testing.T) {
 			heard = map[string][]string{}
 			return got
 		}
-		next := func(old, w *way) *way {
-			s.Set(w.Way)
+		next := func(old, w *pipeline) *pipeline {
+			s.Set(w.Pipeline)
 			close(old.over)
 			return w
 		}
@@ -117,11 +117,11 @@ func TestListenersAreHandedOver(t *testing.T) {
 			t.Fatalf("at first (-want +got):\n%s", diff)
 		}
 		changed := mcp.NoteToolsListChanged + " {}"
-		now := next(first, newWay(true, "old-secret", "a"))
+		now := next(first, newPipeline(true, "old-secret", "a"))
 		if diff := cmp.Diff(map[string][]string{}, take()); diff != "" {
 			t.Errorf("nothing looks different (-want +got):\n%s", diff)
 		}
-		second := newWay(true, "new-secret", "a")
+		second := newPipeline(true, "new-secret", "a")
 		second.grants = []string{"x:2"}
 		now = next(now, second)
 		updated := mcp.NoteResourceUpdated + ` {"uri":"x:2"}`
@@ -133,11 +133,11 @@ func TestListenersAreHandedOver(t *testing.T) {
 				t.Errorf("asked for %s, want what was acknowledged: %s", params, want)
 			}
 		}
-		now = next(now, newWay(true, "new-secret", "a", "b"))
+		now = next(now, newPipeline(true, "new-secret", "a", "b"))
 		if diff := cmp.Diff(map[string][]string{"ann": {changed}, "bob": {changed}}, take()); diff != "" {
 			t.Errorf("one tool more (-want +got):\n%s", diff)
 		}
-		third := newWay(true, "new-secret", "a", "b")
+		third := newPipeline(true, "new-secret", "a", "b")
 		third.skills = []mcp.Item{{Name: "s", Raw: mcp.Raw(`{"name":"s"}`)}}
 		next(now, third)
 		changed = mcp.NoteSkillsListChanged + " {}"
@@ -149,11 +149,11 @@ func TestListenersAreHandedOver(t *testing.T) {
 	})
 }
 
-// TestListenersComeBack: a caller who is no longer good on the new Way does not keep an
+// TestListenersComeBack: a caller who is no longer good on the new Pipeline does not keep an
 // old identity.
 func TestListenersComeBack(t *testing.T) {
-	first := newWay(true, "", "a")
-	s := New(first.Way)
+	first := newPipeline(true, "", "a")
+	s := New(first.Pipeline)
 	ended := make(chan string, 1)
 	acked := make(chan struct{}, 1)
 	go func() {
@@ -161,18 +161,18 @@ func TestListenersComeBack(t *testing.T) {
 		ended <- fmt.Sprintf("%s %v", reply.Result, err)
 	}()
 	<-acked
-	s.Set(newWay(false, "", "a").Way)
+	s.Set(newPipeline(false, "", "a").Pipeline)
 	close(first.over)
 	if got := <-ended; got != "{} <nil>" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// TestLastWayEnds: when the gateway ends, the call ends as its Way ends it.
-func TestLastWayEnds(t *testing.T) {
-	w := newWay(true, "", "a")
+// TestLastPipelineEnds: when the gateway ends, the call ends as its Pipeline ends it.
+func TestLastPipelineEnds(t *testing.T) {
+	w := newPipeline(true, "", "a")
 	close(w.over)
-	reply, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Notify: func(mcp.Event) {}})
+	reply, err := New(w.Pipeline).Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Notify: func(mcp.Event) {}})
 	if err != nil || string(reply.Result) != `{"over":true}` {
 		t.Errorf("got %v, %v", reply, err)
 	}
@@ -180,10 +180,10 @@ func TestLastWayEnds(t *testing.T) {
 
 func TestCallsThatCameTooLate(t *testing.T) {
 	for executed, again := range map[string]bool{"no": true, "unknown": false} {
-		old, now := newWay(true, "", "a"), newWay(true, "", "a")
-		s := New(old.Way)
+		old, now := newPipeline(true, "", "a"), newPipeline(true, "", "a")
+		s := New(old.Pipeline)
 		old.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			s.Set(now.Way) // while the call is on its way
+			s.Set(now.Pipeline) // while the call is on its way
 			return old.Handle(ctx, c)
 		})
 		close(old.over)
@@ -192,20 +192,20 @@ func TestCallsThatCameTooLate(t *testing.T) {
 			t.Errorf("executed %q: got %v", executed, err)
 		}
 	}
-	old, others := newWay(true, "", "a"), newWay(false, "", "a")
-	s := New(old.Way)
+	old, others := newPipeline(true, "", "a"), newPipeline(false, "", "a")
+	s := New(old.Pipeline)
 	old.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		s.Set(others.Way)
+		s.Set(others.Pipeline)
 		return old.Handle(ctx, c)
 	})
 	close(old.over)
 	if _, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
 		t.Error("a call is made again where its caller may not be known any more")
 	}
-	w := newWay(true, "", "a")
+	w := newPipeline(true, "", "a")
 	close(w.over)
-	if _, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
-		t.Error("the only way that there is was tried again")
+	if _, err := New(w.Pipeline).Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
+		t.Error("the only pipeline that there is was tried again")
 	}
 }
 
@@ -213,11 +213,11 @@ func TestCallsThatCameTooLate(t *testing.T) {
 // asked, is subscribed at the server that took its place. Other reasons are passed on.
 func TestSubscribeAtAClosedServer(t *testing.T) {
 	for reason, again := range map[failure.Name]bool{failure.UpstreamClosing: true, failure.UpstreamDown: false} {
-		now := newWay(true, "", "a")
+		now := newPipeline(true, "", "a")
 		now.grants = []string{"x:1"}
 		var s *Switch
-		s = New(&Way{Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			s.Set(now.Way) // while the call is on its way
+		s = New(&Pipeline{Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			s.Set(now.Pipeline) // while the call is on its way
 			c.Notify(mcp.Event{
 				Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", mcp.Raw("{}")),
 				Failed: map[string]error{"x:1": mcp.UpstreamError(reason, "u", mcp.ExecutedNo, "closed")},
@@ -247,7 +247,7 @@ func TestSubscribeAtAClosedServer(t *testing.T) {
 // TestEventsBeforeTheEnd: what a server told before its listener was replaced reaches the client.
 func TestEventsBeforeTheEnd(t *testing.T) {
 	begun := make(chan struct{})
-	s := New(&Way{Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	s := New(&Pipeline{Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		close(begun)
 		<-ctx.Done()
 		c.Notify(mcp.ResourceUpdated("x:1"))

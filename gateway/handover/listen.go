@@ -10,26 +10,26 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// spread is the time over which listening calls move to a new Way, to avoid a burst of work
+// spread is the time over which listening calls move to a new Pipeline, to avoid a burst of work
 // at a reload.
 const spread = 500 * time.Millisecond
 
-// listening is a subscriptions/listen call that moves from Way to Way.
+// listening is a subscriptions/listen call that moves from Pipeline to Pipeline.
 type listening struct {
 	call  *mcp.Call
 	acked *mcp.Filter // the filter acknowledged to the client, nil before
 }
 
-// listen answers subscriptions/listen until the client or the last Way ends it. If its caller is
-// no longer good on a new Way, the call ends normally: the client listens again and authenticates
+// listen answers subscriptions/listen until the client or the last Pipeline ends it. If its caller is
+// no longer good on a new Pipeline, the call ends normally: the client listens again and authenticates
 // anew.
-func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply, error) {
+func (s *Switch) listen(ctx context.Context, c *mcp.Call, pipeline *Pipeline) (*mcp.Reply, error) {
 	l := &listening{call: c}
-	var before *Way
+	var before *Pipeline
 	for {
-		reply, err := s.listenOn(ctx, l, before, way)
+		reply, err := s.listenOn(ctx, l, before, pipeline)
 		next := s.now.Load()
-		if ctx.Err() != nil || next == way {
+		if ctx.Err() != nil || next == pipeline {
 			return reply, err
 		}
 		holds := false
@@ -38,24 +38,24 @@ func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply,
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		}
 		if l.acked != nil {
-			before = way
+			before = pipeline
 			pause(ctx)
 			next = s.now.Load()
 		}
-		way = next
+		pipeline = next
 	}
 }
 
-// listenOn listens on a Way until that ends. If the Way has been replaced, and a server of it was
-// closed before it could be asked, it ends at once: the next Way is asked.
-func (s *Switch) listenOn(ctx context.Context, l *listening, before, way *Way) (*mcp.Reply, error) {
+// listenOn listens on a Pipeline until that ends. If the Pipeline has been replaced, and a server of it was
+// closed before it could be asked, it ends at once: the next Pipeline is asked.
+func (s *Switch) listenOn(ctx context.Context, l *listening, before, pipeline *Pipeline) (*mcp.Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	call := l.on(ctx, before, way)
+	call := l.on(ctx, before, pipeline)
 	notify := call.Notify
 	var closed atomic.Bool
 	call.Notify = func(e mcp.Event) {
-		if e.Method == mcp.NoteAcknowledged && l.acked == nil && s.now.Load() != way && anyClosed(e.Failed) {
+		if e.Method == mcp.NoteAcknowledged && l.acked == nil && s.now.Load() != pipeline && anyClosed(e.Failed) {
 			closed.Store(true)
 			cancel()
 		}
@@ -63,7 +63,7 @@ func (s *Switch) listenOn(ctx context.Context, l *listening, before, way *Way) (
 			notify(e)
 		}
 	}
-	return way.Handler.Handle(ctx, call)
+	return pipeline.Handler.Handle(ctx, call)
 }
 
 // anyClosed reports whether a resource is not honoured because its upstream was being closed.
@@ -85,8 +85,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// on returns the call to make on a Way; before is the previous Way, nil for the first.
-func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
+// on returns the call to make on a Pipeline; before is the previous Pipeline, nil for the first.
+func (l *listening) on(ctx context.Context, before, pipeline *Pipeline) *mcp.Call {
 	call := l.call.Clone()
 	if before != nil { // never more than what was acknowledged
 		call.Params = l.acked.In(call.Params)
@@ -95,7 +95,7 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 		switch {
 		case e.Method != mcp.NoteAcknowledged:
 		case before != nil:
-			l.compare(ctx, before, way, e.Params)
+			l.compare(ctx, before, pipeline, e.Params)
 			return
 		default:
 			acked, _ := mcp.FilterOf(e.Params)
@@ -106,14 +106,14 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 	return call
 }
 
-// compare tells the client which lists look different on the new Way. Changes of resources
+// compare tells the client which lists look different on the new Pipeline. Changes of resources
 // in between are unknown, so each resource counts as updated.
-func (l *listening) compare(ctx context.Context, before, way *Way, acked mcp.Raw) {
+func (l *listening) compare(ctx context.Context, before, pipeline *Pipeline, acked mcp.Raw) {
 	reader := listchange.NewReader(l.call)
 	for _, change := range l.acked.Lists.Events() {
 		list := mcp.ListsChanged(change.Method)
 		was, knownBefore := reader.Sum(ctx, before.Lists, list)
-		is, known := reader.Sum(ctx, way.Lists, list)
+		is, known := reader.Sum(ctx, pipeline.Lists, list)
 		if !known || !knownBefore || was != is {
 			l.call.Notify(change)
 		}

@@ -37,15 +37,15 @@ func Tokens(tool mcp.Item) int {
 func (n Now) measure(tool mcp.Item) (full, short int) { return Tokens(tool), Tokens(n.Short(tool)) }
 
 // Upstreams returns the states of all servers, in the order of the configuration.
-func (d Desk) Upstreams() (all []admin.Upstream) {
-	now := d.Now()
+func (s Service) Upstreams() (all []admin.Upstream) {
+	now := s.Now()
 	for i, m := range now.Members {
-		all = append(all, d.shown(now, m, now.Views[i]))
+		all = append(all, s.shown(now, m, now.Views[i]))
 	}
 	return all
 }
 
-func (d Desk) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream {
+func (s Service) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream {
 	status := m.Server.Status()
 	state, since, last := StateOf(view, status)
 	u := admin.Upstream{
@@ -64,7 +64,7 @@ func (d Desk) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream
 			u.Era = "stateful"
 		}
 	}
-	known := d.Book.Of(view.Name)
+	known := s.Book.Of(view.Name)
 	if known.Off() != nil {
 		state = upstream.StateDisabled
 	}
@@ -82,26 +82,26 @@ func ShownFailure(f upstream.Failure) *admin.Failure {
 }
 
 // Server returns everything about one server. The error is admin.ErrNoServer.
-func (d Desk) Server(name string, page admin.ToolPage) (admin.Server, error) {
-	now := d.Now()
+func (s Service) Server(name string, page admin.ToolPage) (admin.Server, error) {
+	now := s.Now()
 	m, view, ok := now.member(name)
 	if !ok {
 		return admin.Server{}, admin.ErrNoServer
 	}
-	known, status := d.Book.Of(name), m.Server.Status()
-	s := admin.Server{
-		Upstream: d.shown(now, m, view), Replica: d.Replica, Target: m.Target, Prefix: view.Prefix, Templates: view.ResourceTemplates,
+	known, status := s.Book.Of(name), m.Server.Status()
+	shown := admin.Server{
+		Upstream: s.shown(now, m, view), Replica: s.Replica, Target: m.Target, Prefix: view.Prefix, Templates: view.ResourceTemplates,
 		Disabled: (*admin.Disabled)(known.Off()), Timeline: known.timeline(), Probe: m.probed(), Capabilities: status.Capabilities,
 		Credentials: m.credentials(status), Pinning: now.pinning(name, m), Hooks: []admin.LookingHook{}, Tools: now.toolPage(name, page),
 	}
 	for _, h := range now.Hooks.LooksAt(name) {
-		s.Hooks = append(s.Hooks, admin.LookingHook(h))
+		shown.Hooks = append(shown.Hooks, admin.LookingHook(h))
 	}
 	all := Withheld(view, status)
 	n := min(len(all), mostWithheld)
-	s.Withheld, s.WithheldMore = append([]admin.WithheldItem{}, all[:n]...), len(all)-n
-	s.Tools.Tokens, s.Tools.Short = s.Upstream.Tokens, s.Upstream.Short
-	return s, nil
+	shown.Withheld, shown.WithheldMore = append([]admin.WithheldItem{}, all[:n]...), len(all)-n
+	shown.Tools.Tokens, shown.Tools.Short = shown.Upstream.Tokens, shown.Upstream.Short
+	return shown, nil
 }
 
 // timeline returns the last changes as operators see them.

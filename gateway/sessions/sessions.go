@@ -22,8 +22,8 @@ const maxClientName = 256
 // Path is where replicas ask each other for their sessions.
 const Path = "/sessions"
 
-// Desk answers operators who ask for sessions of clients, and other replicas that ask for them.
-type Desk struct {
+// Service answers operators who ask for sessions of clients, and other replicas that ask for them.
+type Service struct {
 	Log  *slog.Logger
 	Self string // the name of this replica
 	List func() []session.Listed
@@ -37,9 +37,9 @@ type Desk struct {
 
 // All returns the sessions of all replicas, the last one that was used first, and the replicas
 // that did not answer.
-func (d Desk) All(ctx context.Context) (all []admin.Session, missing []string) {
-	all = d.here()
-	d.Others(ctx, http.MethodGet, Path, func(replica string, status int, body []byte, err error) {
+func (s Service) All(ctx context.Context) (all []admin.Session, missing []string) {
+	all = s.here()
+	s.Others(ctx, http.MethodGet, Path, func(replica string, status int, body []byte, err error) {
 		var theirs []admin.Session
 		if err != nil || status != http.StatusOK || json.Unmarshal(body, &theirs) != nil {
 			missing = append(missing, replica)
@@ -49,23 +49,23 @@ func (d Desk) All(ctx context.Context) (all []admin.Session, missing []string) {
 	})
 	slices.SortStableFunc(all, func(a, b admin.Session) int { return b.Used.Compare(a.Used) })
 	seen := make(map[string]bool, len(all)) // one that is handed over may be at two replicas
-	return slices.DeleteFunc(all, func(s admin.Session) bool {
-		before := seen[s.Session]
-		seen[s.Session] = true
+	return slices.DeleteFunc(all, func(one admin.Session) bool {
+		before := seen[one.Session]
+		seen[one.Session] = true
 		return before
 	}), missing
 }
 
 // here returns the sessions of this replica.
-func (d Desk) here() []admin.Session {
+func (s Service) here() []admin.Session {
 	all := []admin.Session{}
-	for _, s := range d.List() {
-		load := d.Load(s.Key())
+	for _, one := range s.List() {
+		load := s.Load(one.Key())
 		all = append(all, admin.Session{
-			Calls: load.Calls, Streams: load.Streams, Questions: load.Questions, OwnLists: d.OwnLists(s.Key()),
-			Session: record.Digest(s.Key()), User: s.Subject, Client: s.Client,
-			ClientName: describes(s.Record, "name"), ClientVersion: describes(s.Record, "version"),
-			View: s.View, Revision: s.Revision, Replica: d.Self, Started: s.Created, Used: s.Used,
+			Calls: load.Calls, Streams: load.Streams, Questions: load.Questions, OwnLists: s.OwnLists(one.Key()),
+			Session: record.Digest(one.Key()), User: one.Subject, Client: one.Client,
+			ClientName: describes(one.Record, "name"), ClientVersion: describes(one.Record, "version"),
+			View: one.View, Revision: one.Revision, Replica: s.Self, Started: one.Created, Used: one.Used,
 		})
 	}
 	return all
@@ -81,13 +81,13 @@ func describes(r session.Record, member string) string {
 }
 
 // EndAnywhere ends the session with a digest at the replica that has it.
-func (d Desk) EndAnywhere(ctx context.Context, digest string) error {
-	err := d.endHere(ctx, digest)
+func (s Service) EndAnywhere(ctx context.Context, digest string) error {
+	err := s.endHere(ctx, digest)
 	if !errors.Is(err, admin.ErrNoSession) {
 		return err
 	}
 	ended := false
-	d.Others(ctx, http.MethodDelete, Path+"/"+url.PathEscape(digest), func(_ string, status int, _ []byte, failed error) {
+	s.Others(ctx, http.MethodDelete, Path+"/"+url.PathEscape(digest), func(_ string, status int, _ []byte, failed error) {
 		switch {
 		case failed == nil && status == http.StatusNoContent:
 			ended = true
@@ -102,12 +102,12 @@ func (d Desk) EndAnywhere(ctx context.Context, digest string) error {
 }
 
 // endHere ends the session with a digest, if this replica has it.
-func (d Desk) endHere(ctx context.Context, digest string) error {
-	for _, one := range d.List() {
+func (s Service) endHere(ctx context.Context, digest string) error {
+	for _, one := range s.List() {
 		if record.Digest(one.Key()) != digest {
 			continue
 		}
-		err := d.End(ctx, one.User, one.ID)
+		err := s.End(ctx, one.User, one.ID)
 		if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrMoved) {
 			return admin.ErrNoSession
 		}
@@ -118,17 +118,17 @@ func (d Desk) endHere(ctx context.Context, digest string) error {
 
 // Asked answers another replica: a GET of Path with the sessions here, a DELETE of one below it by
 // ending it.
-func (d Desk) Asked(w http.ResponseWriter, r *http.Request) {
+func (s Service) Asked(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(d.here()) // the other replica has left
+		_ = json.NewEncoder(w).Encode(s.here()) // the other replica has left
 		return
 	}
-	switch err := d.endHere(r.Context(), r.PathValue("session")); {
+	switch err := s.endHere(r.Context(), r.PathValue("session")); {
 	case errors.Is(err, admin.ErrNoSession):
 		w.WriteHeader(http.StatusNotFound)
 	case err != nil:
-		d.Log.Warn("an operator at another replica could not end a session", failure.StoreDown.Attr(), "error", err)
+		s.Log.Warn("an operator at another replica could not end a session", failure.StoreDown.Attr(), "error", err)
 		w.WriteHeader(http.StatusServiceUnavailable)
 	default:
 		w.WriteHeader(http.StatusNoContent)

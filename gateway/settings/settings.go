@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// Desk answers operators who look at the configuration, change it, or try a draft of it.
-type Desk struct {
+// Service answers operators who look at the configuration, change it, or try a draft of it.
+type Service struct {
 	File    *config.File         // nil for none
 	History *admin.ConfigHistory // nil for none, as without a file
 	// Now is the configuration that holds, with its defaults, Status where it comes from, and Places
@@ -47,8 +47,8 @@ type Status struct {
 }
 
 // State returns what the configuration that holds means.
-func (d Desk) State() admin.State {
-	status, state := d.Status(), d.Now().Summary().State
+func (s Service) State() admin.State {
+	status, state := s.Status(), s.Now().Summary().State
 	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
 	state.Pending = Problems(&config.Error{Problems: status.Pending})
 	state.Warnings = Problems(&config.Error{Problems: status.Warnings})
@@ -56,8 +56,8 @@ func (d Desk) State() admin.State {
 }
 
 // Policy returns the rules that hold.
-func (d Desk) Policy() admin.Policy {
-	cfg, places := d.Now().Policy, d.Places()
+func (s Service) Policy() admin.Policy {
+	cfg, places := s.Now().Policy, s.Places()
 	if cfg.IsZero() {
 		return admin.Policy{Open: true, Default: policy.DefaultAllow}
 	}
@@ -73,8 +73,8 @@ func (d Desk) Policy() admin.Policy {
 }
 
 // Line returns the line of a problem, if it is in the file.
-func (d Desk) Line(p admin.Problem) string {
-	if d.File == nil || p.File != d.File.Path || p.Line < 1 {
+func (s Service) Line(p admin.Problem) string {
+	if s.File == nil || p.File != s.File.Path || p.Line < 1 {
 		return ""
 	}
 	text, _, _, err := strictyaml.SeeFile(p.File, config.MaxBytes)
@@ -86,15 +86,15 @@ func (d Desk) Line(p admin.Problem) string {
 }
 
 // Changes returns the readings of the file, nil if none are kept.
-func (d Desk) Changes() []admin.ConfigChange {
-	if d.History == nil {
+func (s Service) Changes() []admin.ConfigChange {
+	if s.History == nil {
 		return nil
 	}
-	return d.History.All()
+	return s.History.All()
 }
 
 // Saves reports whether operators may change the file.
-func (d Desk) Saves() bool { return d.Now().Admin.Console.Save }
+func (s Service) Saves() bool { return s.Now().Admin.Console.Save }
 
 // maskedText returns a text of a configuration without its secrets, or why it is not shown.
 func maskedText(text []byte) (masked, hidden string) {
@@ -109,38 +109,38 @@ func maskedText(text []byte) (masked, hidden string) {
 }
 
 // NoteRead adds a reading of the file to the history.
-func (d Desk) NoteRead(l config.Loaded, changed []string, err error) {
-	if d.History == nil {
+func (s Service) NoteRead(l config.Loaded, changed []string, err error) {
+	if s.History == nil {
 		return
 	}
 	masked, hidden := maskedText(l.Text)
-	d.History.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: Problems(err), Changed: changed}, masked, hidden)
+	s.History.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: Problems(err), Changed: changed}, masked, hidden)
 }
 
 // Text returns the text of the file, without its secrets.
-func (d Desk) Text() (admin.ConfigText, error) {
-	if d.File == nil {
+func (s Service) Text() (admin.ConfigText, error) {
+	if s.File == nil {
 		return admin.ConfigText{}, admin.ErrNoFile
 	}
-	data, _, _, err := strictyaml.SeeFile(d.File.Path, config.MaxBytes)
+	data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes)
 	if err != nil {
-		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", d.File.Path, err)
+		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", s.File.Path, err)
 	}
-	t := admin.ConfigText{File: d.File.Path, Revision: config.RevisionOf(data), Save: d.Now().Admin.Console.Save}
+	t := admin.ConfigText{File: s.File.Path, Revision: config.RevisionOf(data), Save: s.Now().Admin.Console.Save}
 	t.Text, t.Hidden = maskedText(data)
 	t.Masked = t.Hidden == "" && t.Text != string(data)
-	t.InForce = t.Revision == d.Status().Revision
+	t.InForce = t.Revision == s.Status().Revision
 	return t, nil
 }
 
 // Effective returns the configuration that holds, with its defaults.
-func (d Desk) Effective() (admin.EffectiveConfig, error) {
-	if d.History == nil {
+func (s Service) Effective() (admin.EffectiveConfig, error) {
+	if s.History == nil {
 		return admin.EffectiveConfig{}, admin.ErrNoFile
 	}
-	e := admin.EffectiveConfig{Revision: d.Status().Revision}
-	masked, hidden := d.History.Holds()
-	cfg := d.Now()
+	e := admin.EffectiveConfig{Revision: s.Status().Revision}
+	masked, hidden := s.History.Holds()
+	cfg := s.Now()
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i, u := range cfg.Upstreams {
 		if u.Skills == "" {
@@ -159,9 +159,9 @@ func (d Desk) Effective() (admin.EffectiveConfig, error) {
 
 // Check says what is wrong with a text, and what a reload of it would change. With blind, its
 // references are not looked up.
-func (d Desk) Check(draft string, blind bool) (c admin.ConfigCheck) {
+func (s Service) Check(draft string, blind bool) (c admin.ConfigCheck) {
 	text := []byte(draft)
-	before := d.Now()
+	before := s.Now()
 	next, err := config.Loaded{}, error(nil)
 	switch {
 	case MaskProblem(text) != nil:
@@ -171,7 +171,7 @@ func (d Desk) Check(draft string, blind bool) (c admin.ConfigCheck) {
 		err = fmt.Errorf("it has more than %d bytes", config.MaxBytes)
 	case blind:
 		c.Notes = append(c.Notes, "References are not looked up for you: problems on lines that have one are not reported.")
-		if now := d.InForce(); now.Text != nil {
+		if now := s.InForce(); now.Text != nil {
 			before = now.Config.WithDefaults()
 		} else {
 			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
@@ -182,10 +182,10 @@ func (d Desk) Check(draft string, blind bool) (c admin.ConfigCheck) {
 			next.Config, pending = config.UntilRestart(next.Config, before)
 			next.Warnings = append(next.Warnings, strictyaml.Unplaced(pending).Problems...)
 		}
-	case d.File == nil:
+	case s.File == nil:
 		next, err = config.ReadText("", text, &before, os.LookupEnv)
 	default:
-		next, err = config.ReadText(d.File.Path, text, &before, os.LookupEnv)
+		next, err = config.ReadText(s.File.Path, text, &before, os.LookupEnv)
 	}
 	if c.Problems = Problems(err); err != nil {
 		return c
@@ -207,21 +207,21 @@ func MaskProblem(text []byte) []admin.Problem {
 }
 
 // Save writes a text into the file and applies it.
-func (d Desk) Save(draft, revision string) (admin.Reload, error) {
+func (s Service) Save(draft, revision string) (admin.Reload, error) {
 	text := []byte(draft)
 	switch {
-	case d.File == nil:
+	case s.File == nil:
 		return admin.Reload{}, admin.ErrNoFile
-	case !d.Now().Admin.Console.Save:
+	case !s.Now().Admin.Console.Save:
 		return admin.Reload{}, admin.ErrNoSaving
 	case len(text) > config.MaxBytes:
 		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", config.MaxBytes)}}}
 	case MaskProblem(text) != nil:
 		return admin.Reload{}, &admin.BadDraft{Problems: MaskProblem(text)}
 	}
-	err := d.File.Still(revision)
+	err := s.File.Still(revision)
 	if err == nil {
-		err = d.Apply(text, revision)
+		err = s.Apply(text, revision)
 	}
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		return admin.Reload{}, &admin.BadDraft{Problems: Problems(bad)}
@@ -229,22 +229,22 @@ func (d Desk) Save(draft, revision string) (admin.Reload, error) {
 	if err != nil && !errors.Is(err, admin.ErrFileChanged) {
 		err = fmt.Errorf("nothing was changed: %w", err)
 	}
-	state := d.State()
+	state := s.State()
 	return admin.Reload{Applied: err == nil, Revision: state.Revision, Pending: state.Pending}, err
 }
 
 // InForce returns the configuration that holds. If it is still in its file, references in it are
 // read as in a draft, so that both can be compared.
-func (d Desk) InForce() *config.Loaded {
-	if d.File != nil {
-		if data, _, _, err := strictyaml.SeeFile(d.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == d.Status().Revision {
-			if l, err := config.ReadBlindly(d.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
+func (s Service) InForce() *config.Loaded {
+	if s.File != nil {
+		if data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == s.Status().Revision {
+			if l, err := config.ReadBlindly(s.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
 				l.Text = data
 				return &l
 			}
 		}
 	}
-	return &config.Loaded{Config: d.Now(), Places: d.Places()}
+	return &config.Loaded{Config: s.Now(), Places: s.Places()}
 }
 
 // Problems returns what is wrong, a problem for each line of a configuration.

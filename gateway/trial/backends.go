@@ -26,8 +26,8 @@ type Backend struct {
 	Found string `json:"found,omitempty"` // its answer
 	Error string `json:"error,omitempty"` // why it cannot be used and what to do, "" if it can
 	// Clients say how known clients get in at an issuer. Unknown is why nobody can say it.
-	Clients []clients.Way `json:"clients,omitempty"`
-	Unknown string        `json:"unknown,omitempty"`
+	Clients []clients.Entry `json:"clients,omitempty"`
+	Unknown string          `json:"unknown,omitempty"`
 }
 
 // Backends tries the session store and every issuer. It returns when each has answered or
@@ -93,7 +93,7 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 		} else if p, err := a.Provider(ctx, s.Issuer); err != nil {
 			r.Unknown = err.Error()
 		} else {
-			r.Clients = clients.Ways(offers(p))
+			r.Clients = clients.Entries(offers(p))
 		}
 		reports = append(reports, r)
 	}

@@ -18,8 +18,8 @@ import (
 // (cluster.Cluster.Ask).
 const Path = "/accounts"
 
-// Desk answers operators who ask for users' accounts or end one.
-type Desk struct {
+// Service answers operators who ask for users' accounts or end one.
+type Service struct {
 	Vault *vault.Vault
 	// Config returns the configuration that holds.
 	Config func() config.Config
@@ -32,21 +32,21 @@ type Desk struct {
 
 // Of returns the accounts of a user of an issuer, or of all issuers if it is "". Errors: those of
 // vault.Vault.States.
-func (d Desk) Of(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
-	cfg := d.Config()
+func (s Service) Of(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
+	cfg := s.Config()
 	issuers := cfg.Issuers()
 	if issuer != "" {
 		issuers = []string{issuer}
 	}
 	for _, issuer := range issuers {
-		states, err := d.Vault.States(ctx, vault.Owner{Issuer: issuer, User: user}, config.WithAccounts(cfg.Upstreams))
+		states, err := s.Vault.States(ctx, vault.Owner{Issuer: issuer, User: user}, config.WithAccounts(cfg.Upstreams))
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range states {
+		for _, state := range states {
 			all = append(all, admin.Account{
-				Issuer: issuer, User: user, Server: s.Server, State: s.State, Why: s.Why, Since: s.Since, Used: s.Used, Expires: s.Expires,
-				AuthServer: s.AuthServer, Scope: s.Scope, Wanted: s.Wanted,
+				Issuer: issuer, User: user, Server: state.Server, State: state.State, Why: state.Why, Since: state.Since, Used: state.Used, Expires: state.Expires,
+				AuthServer: state.AuthServer, Scope: state.Scope, Wanted: state.Wanted,
 			})
 		}
 	}
@@ -55,8 +55,8 @@ func (d Desk) Of(ctx context.Context, issuer, user string) (all []admin.Account,
 
 // End ends a user's account at a server. The issuer may be "" if there is only one. Errors:
 // admin.ErrNoServer, admin.ErrSomeIssuer, and those of vault.Vault.Forget.
-func (d Desk) End(ctx context.Context, issuer, user, server string) error {
-	cfg := d.Config()
+func (s Service) End(ctx context.Context, issuer, user, server string) error {
+	cfg := s.Config()
 	issuers := cfg.Issuers()
 	switch {
 	case !slices.Contains(config.WithAccounts(cfg.Upstreams), server):
@@ -68,28 +68,28 @@ func (d Desk) End(ctx context.Context, issuer, user, server string) error {
 		issuer = issuers[0]
 	}
 	who := vault.Owner{Issuer: issuer, User: user}
-	if err := d.Vault.Forget(ctx, who, server); err != nil {
+	if err := s.Vault.Forget(ctx, who, server); err != nil {
 		return err
 	}
-	d.Lists(server, &mcp.Caller{Issuer: issuer, Subject: user})
-	d.Tell(context.WithoutCancel(ctx), who, server)
+	s.Lists(server, &mcp.Caller{Issuer: issuer, Subject: user})
+	s.Tell(context.WithoutCancel(ctx), who, server)
 	return nil
 }
 
 // Tell tells all other replicas that a user has signed in at a server or out of it.
-func (d Desk) Tell(ctx context.Context, who vault.Owner, server string) {
+func (s Service) Tell(ctx context.Context, who vault.Owner, server string) {
 	about := url.Values{"issuer": {who.Issuer}, "user": {who.User}, "server": {server}}
-	if missing := d.Others(ctx, Path+"?"+about.Encode()); len(missing) > 0 {
-		d.Log.Warn("replicas could not be told that a user has signed in at a server or out of it: they find out themselves, within seconds",
+	if missing := s.Others(ctx, Path+"?"+about.Encode()); len(missing) > 0 {
+		s.Log.Warn("replicas could not be told that a user has signed in at a server or out of it: they find out themselves, within seconds",
 			failure.ReplicaUnreachable.Attr(), "upstream", server, "replicas", missing)
 	}
 }
 
 // Told takes what another replica tells.
-func (d Desk) Told(w http.ResponseWriter, r *http.Request) {
+func (s Service) Told(w http.ResponseWriter, r *http.Request) {
 	about := r.URL.Query()
 	who, server := vault.Owner{Issuer: about.Get("issuer"), User: about.Get("user")}, about.Get("server")
-	d.Vault.Changed(who, server)
-	d.Lists(server, &mcp.Caller{Issuer: who.Issuer, Subject: who.User})
+	s.Vault.Changed(who, server)
+	s.Lists(server, &mcp.Caller{Issuer: who.Issuer, Subject: who.User})
 	w.WriteHeader(http.StatusNoContent)
 }

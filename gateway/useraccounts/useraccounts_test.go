@@ -38,8 +38,8 @@ func TestOperatorEndsAnAccount(t *testing.T) {
 		return v
 	}
 	log := &mcptest.Log{}
-	there := Desk{Vault: open(), Lists: lists("there")}
-	desk := Desk{
+	there := Service{Vault: open(), Lists: lists("there")}
+	desk := Service{
 		Vault: open(), Lists: lists("here"), Log: slog.New(slog.NewTextHandler(log, nil)),
 		Others: func(_ context.Context, path string) []string {
 			answer := httptest.NewRecorder()

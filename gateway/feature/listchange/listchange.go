@@ -15,18 +15,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Sight tells whose lists are complete; policy.Guard implements it.
-type Sight interface {
+// Visibility tells whose lists are complete; policy.Guard implements it.
+type Visibility interface {
 	// SeesAll reports whether the caller may know of everything.
 	SeesAll(caller *mcp.Caller) bool
 }
 
 // Middleware drops notifications of changed lists if the list looks the same to a caller
 // who may not know of everything. It passes everything else through.
-func Middleware(sight Sight) mcp.Middleware {
+func Middleware(visible Visibility) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			if c.Method != mcp.MethodListen || sight.SeesAll(&c.Caller) {
+			if c.Method != mcp.MethodListen || visible.SeesAll(&c.Caller) {
 				return next.Handle(ctx, c)
 			}
 			return next.Handle(ctx, watched(ctx, next, c))

@@ -13,7 +13,7 @@ import (
 
 const record = `{"name":"pb__a","dependencies":{"tools":["crm__a","crm__b"]},"uri":"skill://pb/a/SKILL.md","resources":"dynamic"}`
 
-// sees is a skills.Sight of names that contain one of these strings.
+// sees is a skills.Visibility of names that contain one of these strings.
 type sees []string
 
 func (s sees) SeesAll(*mcp.Caller) bool { return false }
@@ -22,7 +22,7 @@ func (s sees) Sees(_ context.Context, _ *mcp.Call, kind, public string) bool {
 	return slices.ContainsFunc(s, func(one string) bool { return strings.Contains(kind+":"+public, one) })
 }
 
-// seesAll is a Sight of everything.
+// seesAll is a Visibility of everything.
 type seesAll struct{ sees }
 
 func (seesAll) SeesAll(*mcp.Caller) bool { return true }
@@ -57,10 +57,10 @@ func TestChangesThatAreSeen(t *testing.T) {
 	})
 	without := func(name string) string { return strings.ReplaceAll(record, `"`+name+`"`, `"none"`) }
 	for _, of := range []struct {
-		name  string
-		sight skills.Sight
-		caps  string
-		want  string // of each step
+		name    string
+		visible skills.Visibility
+		caps    string
+		want    string // of each step
 	}{
 		{"who sees the tool", sees{"tools:crm__a"}, `{}`, "101 11 1 10"},
 		{"who does not", sees{"prompts:"}, `{}`, "000 10 1 10"},
@@ -75,7 +75,7 @@ func TestChangesThatAreSeen(t *testing.T) {
 					heard = "1"
 				}
 			}}
-			if _, err := mcp.Chain(next, Middleware(of.sight), skills.Middleware(of.sight)).Handle(t.Context(), c); err != nil {
+			if _, err := mcp.Chain(next, Middleware(of.visible), skills.Middleware(of.visible)).Handle(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
 			got := ""

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Sight tells whether a caller may know of the item with a public name or URI; policy.Guard
+// Visibility tells whether a caller may know of the item with a public name or URI; policy.Guard
 // implements it. Kind is one of the mcp.Kind constants.
-type Sight interface {
+type Visibility interface {
 	Sees(ctx context.Context, c *mcp.Call, kind, public string) bool
 	// SeesAll reports whether the caller may know of everything.
 	SeesAll(caller *mcp.Caller) bool
@@ -18,7 +18,7 @@ type Sight interface {
 
 // Middleware shapes the answers to skills/list, skills/get and resources/directory/read,
 // and passes everything else through.
-func Middleware(sight Sight) mcp.Middleware {
+func Middleware(visible Visibility) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			switch c.Method {
@@ -33,7 +33,7 @@ func Middleware(sight Sight) mcp.Middleware {
 			if err != nil || reply == nil {
 				return reply, err
 			}
-			s := shaper{ctx: ctx, call: c, sight: sight, short: mcp.DeclaresSkills(c.Caps)}
+			s := shaper{ctx: ctx, call: c, visible: visible, short: mcp.DeclaresSkills(c.Caps)}
 			switch {
 			case reply.Result != nil && c.Method == mcp.MethodDirectoryRead:
 				result := s.files(reply.Result, "resources")
@@ -55,7 +55,7 @@ func Middleware(sight Sight) mcp.Middleware {
 type shaper struct {
 	ctx     context.Context
 	call    *mcp.Call
-	sight   Sight
+	visible Visibility
 	short   bool // only the members of SEP-2640
 	trimmed bool // something was left out because of the caller
 }
@@ -101,12 +101,12 @@ func (s *shaper) record(record mcp.Raw) mcp.Raw {
 // always covers its SKILL.md, too.
 func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 	all, ok := object.Member(member)
-	if !ok || !all.IsArray() || s.sight.SeesAll(&s.call.Caller) {
+	if !ok || !all.IsArray() || s.visible.SeesAll(&s.call.Caller) {
 		return object
 	}
 	hidden := false
 	seen := all.Filter(func(file mcp.Raw) mcp.Raw {
-		if uri, _ := file.Member("uri"); s.sight.Sees(s.ctx, s.call, mcp.KindResources, uri.Text()) {
+		if uri, _ := file.Member("uri"); s.visible.Sees(s.ctx, s.call, mcp.KindResources, uri.Text()) {
 			return file
 		}
 		hidden = true
@@ -157,7 +157,7 @@ func (s *shaper) seen(dependencies mcp.Raw) mcp.Raw {
 			if of.member != "" {
 				public, _ = one.Member(of.member)
 			}
-			if s.sight.Sees(s.ctx, s.call, of.kind, public.Text()) {
+			if s.visible.Sees(s.ctx, s.call, of.kind, public.Text()) {
 				return one
 			}
 			s.trimmed = true

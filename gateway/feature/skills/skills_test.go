@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// sees is a Sight of names that contain one of these strings.
+// sees is a Visibility of names that contain one of these strings.
 type sees []string
 
 func (s sees) SeesAll(*mcp.Caller) bool { return false }
@@ -27,10 +27,10 @@ const record = `{"name":"pb__a","title":"A","description":"d","version":"1","tag
 	`"dependencies":{"tools":["crm__a","crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},` +
 	`"uri":"skill://pb/a/SKILL.md","frontmatter":{"name":"a","dependencies":1},"resources":"dynamic","_meta":{"k":1}}`
 
-func answer(t *testing.T, sight Sight, c *mcp.Call, reply *mcp.Reply) (*mcp.Reply, error) {
+func answer(t *testing.T, visible Visibility, c *mcp.Call, reply *mcp.Reply) (*mcp.Reply, error) {
 	t.Helper()
 	next := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil })
-	return Middleware(sight)(next).Handle(t.Context(), c)
+	return Middleware(visible)(next).Handle(t.Context(), c)
 }
 
 func TestSpellings(t *testing.T) {
@@ -41,10 +41,10 @@ func TestSpellings(t *testing.T) {
 	}
 	short := `{"uri":"skill://pb/a/SKILL.md","frontmatter":{"name":"a","dependencies":1},"resources":"dynamic","_meta":{"k":1}}`
 	tests := []struct {
-		name  string
-		sight sees
-		caps  string
-		want  string
+		name    string
+		visible sees
+		caps    string
+		want    string
 	}{
 		{"all members for whoever declares nothing", everything, `{}`, record},
 		{"those of the extension for whoever declares it", everything, `{"extensions":{"io.modelcontextprotocol/skills":{}}}`, short},
@@ -57,7 +57,7 @@ func TestSpellings(t *testing.T) {
 			expires := time.Now()
 			next := "c"
 			list := &mcp.List{Items: []mcp.Item{{Name: "pb__a", Raw: mcp.Raw(record)}}, Next: &next, Expires: expires}
-			reply, err := answer(t, tt.sight, &mcp.Call{Method: mcp.MethodSkillsList, Caps: mcp.Raw(tt.caps)}, &mcp.Reply{List: list})
+			reply, err := answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsList, Caps: mcp.Raw(tt.caps)}, &mcp.Reply{List: list})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestSpellings(t *testing.T) {
 					t.Errorf("private: %t", reply.List.Private)
 				}
 			}
-			reply, err = answer(t, tt.sight, &mcp.Call{Method: mcp.MethodSkillsGet, Caps: mcp.Raw(tt.caps), Params: mcp.Raw(`{"uri":"x"}`)}, &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(record))})
+			reply, err = answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsGet, Caps: mcp.Raw(tt.caps), Params: mcp.Raw(`{"uri":"x"}`)}, &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(record))})
 			if err != nil || string(reply.Result) != `{"skill":`+tt.want+`}` {
 				t.Errorf("P9/194 get %s, %v", reply.Result, err)
 			}
@@ -112,24 +112,24 @@ func TestGetByName(t *testing.T) {
 // TestFilesThatAreHidden: hidden files appear in no list of files.
 func TestFilesThatAreHidden(t *testing.T) {
 	const files, less = `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/secret"},{"uri":"x:y"},{}]`, `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"x:y"}]`
-	sight := sees{"SKILL.md", "x:y"}
+	visible := sees{"SKILL.md", "x:y"}
 	for _, tt := range []struct{ method, params, result, want string }{
 		{mcp.MethodSkillsGet, `{"uri":"x"}`, `{"skill":{"resources":` + files + `}}`, `{"skill":{"resources":` + less + `}}`},
 		{mcp.MethodSkillsGet, `{"name":"x"}`, `{"instructions":"i","files":` + files + `}`, `{"instructions":"i","files":` + less + `}`},
 		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":` + files + `,"more":1}`, `{"resources":` + less + `,"more":1}`},
 		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":[]}`, `{"resources":[]}`},
 	} {
-		reply, err := answer(t, sight, &mcp.Call{Method: tt.method, Params: mcp.Raw(tt.params)}, &mcp.Reply{Result: mcp.Raw(tt.result)})
+		reply, err := answer(t, visible, &mcp.Call{Method: tt.method, Params: mcp.Raw(tt.params)}, &mcp.Reply{Result: mcp.Raw(tt.result)})
 		if err != nil || string(reply.Result) != tt.want {
 			t.Errorf("H/209 %s %s: got %s, %v, want %s", tt.method, tt.params, reply.Result, err, tt.want)
 		}
 	}
 	hidden := &mcp.Reply{Result: mcp.Raw(`{"resources":[{"uri":"skill://pb/a/secret"}]}`)}
-	if reply, err := answer(t, sight, &mcp.Call{Method: mcp.MethodDirectoryRead, Name: "x", Params: mcp.Raw(`{"uri":"x"}`)}, hidden); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+	if reply, err := answer(t, visible, &mcp.Call{Method: mcp.MethodDirectoryRead, Name: "x", Params: mcp.Raw(`{"uri":"x"}`)}, hidden); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 		t.Errorf("a directory of hidden files: got %+v, %v", reply, err)
 	}
 	list := &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(`{"resources":` + files + `}`)}}}
-	reply, err := answer(t, sight, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: list})
+	reply, err := answer(t, visible, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: list})
 	if err != nil || string(reply.List.Items[0].Raw) != `{"resources":`+less+`}` || !reply.List.Private {
 		t.Errorf("H/209 listed %+v, %v", reply.List, err)
 	}

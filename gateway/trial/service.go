@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Desk tries servers for operators. Where operators may not change the file, what they try reads
+// Service tries servers for operators. Where operators may not change the file, what they try reads
 // neither files nor the environment of this machine, starts no programs, and reaches no services of
 // the host itself. Other URLs are as for any upstream.
-type Desk struct {
+type Service struct {
 	Inspect Inspect
 	// File is the path of the configuration file if operators may change it, else "".
 	File string
@@ -25,7 +25,7 @@ type Desk struct {
 
 // Probe makes an attempt. Errors: *admin.BadDraft for a text that cannot be tried, and those of
 // Inspect.
-func (d Desk) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, error) {
+func (s Service) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, error) {
 	given := func(name string) (string, bool) { value, has := p.Values[name]; return value, has }
 	known := func(name string) (string, bool) {
 		if value, has := given(name); has {
@@ -40,10 +40,10 @@ func (d Desk) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, error) 
 	var reports []Report
 	var doubts []config.Problem
 	var err error
-	if d.File != "" {
-		reports, doubts, err = Text(ctx, d.Inspect, d.File, text, p.Server, known)
+	if s.File != "" {
+		reports, doubts, err = Text(ctx, s.Inspect, s.File, text, p.Server, known)
 	} else {
-		reports, doubts, err = blindly(ctx, d.Inspect, text, p.Server, d.Configured, given)
+		reports, doubts, err = blindly(ctx, s.Inspect, text, p.Server, s.Configured, given)
 	}
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		return admin.Probed{}, &admin.BadDraft{Problems: settings.Problems(bad)}

@@ -20,9 +20,9 @@ import (
 // Path is where replicas tell each other to disable and enable servers.
 const Path = "/servers"
 
-// Desk answers operators who ask for servers, and does what they want done to them. All fields
+// Service answers operators who ask for servers, and does what they want done to them. All fields
 // are required.
-type Desk struct {
+type Service struct {
 	Book    *Book
 	Replica string // that answers
 	// Now returns what the configuration that holds has made.
@@ -81,46 +81,46 @@ func (n Now) member(name string) (Member, catalog.UpstreamView, bool) {
 }
 
 // Act does something to a server. Errors are those of admin.Deps.Act.
-func (d Desk) Act(ctx context.Context, a admin.Action) (done admin.Acted, err error) {
-	m, _, ok := d.Now().member(a.Upstream)
+func (s Service) Act(ctx context.Context, a admin.Action) (done admin.Acted, err error) {
+	m, _, ok := s.Now().member(a.Upstream)
 	if !ok {
 		return done, admin.ErrNoServer
 	}
 	done.Changed = true
 	switch a.What {
 	case admin.Disable, admin.Enable:
-		done.Changed, done.Probe = d.toggle(a), m.probed()
-		done.Missing = d.Others(ctx, Path+"/"+url.PathEscape(a.Upstream)+"/"+a.What+"?by="+url.QueryEscape(a.By))
+		done.Changed, done.Probe = s.toggle(a), m.probed()
+		done.Missing = s.Others(ctx, Path+"/"+url.PathEscape(a.Upstream)+"/"+a.What+"?by="+url.QueryEscape(a.By))
 	case admin.Reconnect:
-		if d.Book.Of(a.Upstream).Off() != nil {
+		if s.Book.Of(a.Upstream).Off() != nil {
 			return done, &admin.NotNow{Why: "the server is disabled: enable it first"}
 		}
 		if m.MCP == nil {
 			return done, &admin.NotNow{Why: "it is a directory of skills, which has no connections: a probe reads it again"}
 		}
-		if err := d.Rebuild(ctx, a.Upstream, a.By); err != nil {
+		if err := s.Rebuild(ctx, a.Upstream, a.By); err != nil {
 			return done, err
 		}
-		m, _, _ = d.Now().member(a.Upstream)
-		done.Probe, done.Failure, err = d.probe(ctx, m)
+		m, _, _ = s.Now().member(a.Upstream)
+		done.Probe, done.Failure, err = s.probe(ctx, m)
 	default:
-		done.Probe, done.Failure, err = d.probe(ctx, m)
+		done.Probe, done.Failure, err = s.probe(ctx, m)
 	}
 	if err != nil {
 		return done, err
 	}
-	now := d.Now()
+	now := s.Now()
 	m, view, ok := now.member(a.Upstream)
 	if !ok {
 		return done, admin.ErrNoServer // a reload has just removed it
 	}
-	done.Upstream = d.shown(now, m, view)
+	done.Upstream = s.shown(now, m, view)
 	return done, nil
 }
 
 // probe has a server probed, and its lists fetched again. failed is why the probe found nothing.
-func (d Desk) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
-	defer func() { d.Refresh(m.Config.Name) }()
+func (s Service) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
+	defer func() { s.Refresh(m.Config.Name) }()
 	if m.MCP == nil {
 		return m.steps(nil), nil, nil
 	}
@@ -137,44 +137,44 @@ func (d Desk) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, fai
 }
 
 // toggle disables or enables a server here. It reports whether it was not so before.
-func (d Desk) toggle(a admin.Action) (changed bool) {
-	known := d.Book.Of(a.Upstream)
+func (s Service) toggle(a admin.Action) (changed bool) {
+	known := s.Book.Of(a.Upstream)
 	if a.What == admin.Disable {
 		changed = known.Disable(a.By)
 	} else {
 		changed = known.Enable(a.By)
 	}
 	if changed {
-		d.Refresh(a.Upstream)
+		s.Refresh(a.Upstream)
 	}
 	return changed
 }
 
 // Asked disables or enables a server for an operator at another replica, by the path values name
 // and what.
-func (d Desk) Asked(w http.ResponseWriter, r *http.Request) {
+func (s Service) Asked(w http.ResponseWriter, r *http.Request) {
 	a := admin.Action{Upstream: r.PathValue("name"), What: r.PathValue("what"), By: r.URL.Query().Get("by")}
-	if d.Book == nil || a.What != admin.Disable && a.What != admin.Enable {
+	if s.Book == nil || a.What != admin.Disable && a.What != admin.Enable {
 		w.WriteHeader(http.StatusNotImplemented)
 		return
 	}
-	if _, _, ok := d.Now().member(a.Upstream); !ok {
+	if _, _, ok := s.Now().member(a.Upstream); !ok {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	if d.toggle(a) {
-		d.Log.Info("an operator acted at another replica", "event", a.What, "operator", a.By, "upstream", a.Upstream)
+	if s.toggle(a) {
+		s.Log.Info("an operator acted at another replica", "event", a.What, "operator", a.By, "upstream", a.Upstream)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // Approve approves what was seen: the lock file as it is now, with these definitions, is written,
 // and in force here. Other replicas take it up as any new lock file. The error is an *admin.NotNow.
-func (d Desk) Approve(wanted admin.PinApproval) (admin.Approved, error) {
-	d.Book.approving.Lock()
-	defer d.Book.approving.Unlock()
-	now := d.Now()
-	lock, err := d.ReadLock()
+func (s Service) Approve(wanted admin.PinApproval) (admin.Approved, error) {
+	s.Book.approving.Lock()
+	defer s.Book.approving.Unlock()
+	now := s.Now()
+	lock, err := s.ReadLock()
 	if err != nil {
 		return admin.Approved{}, &admin.NotNow{Why: "nothing was approved, because the lock file cannot be read: " + err.Error() + ": gatehouse lock writes a new one"}
 	}
@@ -192,15 +192,15 @@ func (d Desk) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	if err := pinning.Approve(lock, now.LockFile, seen, all); err != nil {
 		return admin.Approved{}, &admin.NotNow{Why: err.Error()}
 	}
-	if err := d.Rebuild(context.Background(), "", ""); err != nil {
+	if err := s.Rebuild(context.Background(), "", ""); err != nil {
 		return admin.Approved{}, &admin.NotNow{Why: now.LockFile + " is written, and not in force yet: " + err.Error()}
 	}
 	return admin.Approved{Approved: len(all), File: now.LockFile}, nil
 }
 
 // Pins returns what was seen that is not approved, of one upstream or, with "", of all.
-func (d Desk) Pins(upstream string) (all []admin.Pin) {
-	now := d.Now()
+func (s Service) Pins(upstream string) (all []admin.Pin) {
+	now := s.Now()
 	for _, guard := range now.Guards {
 		if upstream != "" && guard.Name() != upstream {
 			continue
