@@ -1,4 +1,4 @@
-// Package accounts has users sign in at servers with accounts of their own.
+// Package accounts signs users in at servers with accounts of their own.
 //
 // It owns how the authorization server of a server is found and asked (discover.go, client.go,
 // flow.go: RFC 9728, RFC 8414, OAuth 2.1), the links that users are sent to, and who may use them

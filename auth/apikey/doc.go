@@ -1,5 +1,4 @@
-// Package apikey makes API keys, for callers without a browser such as CI and cron, and finds out
-// whose a key is.
+// Package apikey makes and verifies API keys, for callers without a browser such as CI and cron.
 //
 // It owns the form of a key, what the configuration says of keys (inline or in a file of their
 // own) and the table in which a key is found. A key itself is nowhere: what is kept is its digest.

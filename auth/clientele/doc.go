@@ -1,4 +1,4 @@
-// Package clientele knows who may be a client of the gateway's own authorization server.
+// Package clientele decides who may be a client of the gateway's own authorization server.
 //
 // It owns three ways in: clients that the configuration names, clients whose id is the URL of a
 // document about them (client ID metadata documents, CIMD), and clients that register themselves

@@ -1,4 +1,4 @@
-// Package outbound has the gateway's own credentials towards upstreams.
+// Package outbound holds the gateway's own credentials for upstreams.
 //
 // A Credentials authenticates the requests to one upstream: with a fixed header, with
 // a token of the gateway (client credentials, RFC 6749 §4.4), with one of the user

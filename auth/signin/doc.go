@@ -1,5 +1,4 @@
-// Package signin has people sign in at an issuer of the gateway with their browser, and keeps who
-// has signed in.
+// Package signin signs people in at an issuer of the gateway with their browser, and keeps their sessions.
 //
 // It owns the authorization code flow (flow.go) and the sessions of browsers (sessions.go). A flow
 // ends with an access token for the gateway, which auth verifies as that of any client and which is

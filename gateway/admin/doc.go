@@ -1,5 +1,4 @@
-// Package admin is the API for operators: what has happened and why, the state of everything,
-// and the few things that an operator does to a gateway that runs.
+// Package admin serves the API for operators: what happened and why, states, and a few actions.
 //
 // It owns the paths below /api/v1/, who may use them, the form of their answers, and their
 // description in openapi.json, which a test compares with both. It leaves the listener to

@@ -1,4 +1,4 @@
-// Package clients knows what known clients read, cut or refuse of what they are told.
+// Package clients holds what known clients read, cut or refuse, and how they sign in.
 //
 // It owns the table of their limits, the warnings about what exceeds them, and the merging of
 // instructions, so that what matters is where every client reads. It leaves names and lists to

@@ -1,5 +1,5 @@
-// Package config is the configuration of the gateway as a whole: all sections, read from a file or
-// made in code, with its defaults, everything that is wrong or doubtful in it, and what it means.
+// Package config holds the whole configuration: its sections, defaults, errors, doubts and meaning. It
+// is read from a file or made in code.
 //
 // It owns what no section knows alone: which sections fit together, paths and hosts of endpoints, which
 // changes need a restart, the revision of a file and whether it has changed, and the summary for people.

@@ -1,4 +1,4 @@
-// Package configtext is the text of the configuration as operators see and change it.
+// Package configtext shows operators the text of the configuration, and changes it.
 //
 // It owns what of the text is a secret and its mask, the text with defaults filled in, the
 // differences between two texts, and the way in which a changed text gets into its file. It

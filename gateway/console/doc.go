@@ -1,5 +1,4 @@
-// Package console is what operators look at in a browser: pages about the state of the gateway,
-// and forms to change it.
+// Package console serves operators' pages in a browser: the state of the gateway, and forms to change it.
 //
 // It owns the pages (a file of Go and a template in pages/ for each), how they look (static/), and
 // who may open them: a person who has signed in at one of the gateway's issuers and has a role by

@@ -1,5 +1,5 @@
-// Package doorway is where clients come in. Its Listener bounds their connections, in total and of each
-// address, and closes unused ones to make room, so that those who only connect keep nobody out.
+// Package doorway accepts the connections of clients. Its Listener bounds them, in total and of each
+// address, and closes unused ones to make room for clients that make requests.
 //
 // It owns the section connections, who counts as one client, also behind proxies, and which connection has
 // to go. It leaves HTTP to net/http, the time limits of requests to its caller, and what a request may hold

@@ -1,5 +1,5 @@
-// Package fit makes fit for clients what they check before they use it: the definitions on
-// lists, completions and notifications. Official clients refuse a whole list because of one entry.
+// Package fit completes or withholds what clients check: definitions on lists, completions and
+// notifications. Official clients refuse a whole list because of one entry.
 //
 // It owns what these clients accept, leaves out null members, and completes what can be
 // completed in only one way. Everything else keeps its bytes. It leaves names and URIs, and

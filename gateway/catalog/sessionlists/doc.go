@@ -1,7 +1,7 @@
-// Package sessionlists knows which clients' own sessions at servers show other lists than
-// those that all clients see, and when these have to be fetched.
+// Package sessionlists tracks clients' own sessions at servers that show other lists than usual, and when
+// these have to be fetched.
 //
-// A server may add a tool to one session, and tell that session, or nobody, of it. The package
+// A server may add a tool to one session, and may tell that session of it. The package
 // owns what is remembered of such sessions, with its bounds, and the rule when their lists are
 // outdated:
 //

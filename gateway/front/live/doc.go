@@ -1,4 +1,4 @@
-// Package live is what the owner of a session holds of it in memory.
+// Package live holds the running part of sessions in the memory of their owner.
 //
 // For each session it owns the calls in flight and the questions of their servers to its
 // client, the GET streams and the events that wait for one, the client's roots, and the

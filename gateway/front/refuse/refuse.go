@@ -1,5 +1,4 @@
-// Package refuse is the one place that knows which HTTP status an error has and what its body
-// looks like.
+// Package refuse maps errors to HTTP statuses and bodies, in one place.
 //
 // It owns the answers to requests that do not become calls (Refusal), the errors that the
 // endpoint itself makes, and what a client may read of any other error (Readable). It leaves
