@@ -26,8 +26,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -119,7 +118,7 @@ type Gateway struct {
 	mu       sync.Mutex // guards the fields below
 	current  *graph
 	retired  []*member // upstreams of earlier graphs, until nothing runs there
-	reloaded settings.Status
+	reloaded operate.ConfigStatus
 }
 
 // New reads and validates the configuration, builds everything and binds the port. It makes no
@@ -153,14 +152,14 @@ func New(opts Options) (*Gateway, error) {
 
 func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	now := time.Now()
-	g.reloaded = settings.Status{Loaded: now, Tried: now}
+	g.reloaded = operate.ConfigStatus{Loaded: now, Tried: now}
 	if g.file != nil {
 		l, err := g.file.Load(nil)
 		g.reloaded.Revision, g.reloaded.Warnings = l.Revision, l.Doubts
 		g.rulePlaces.Store(&l.Places)
 		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}
-			settingsOf(g).NoteRead(l, nil, nil)
+			configurationOf(g).NoteRead(l, nil, nil)
 		}
 		return l.Config.WithDefaults(), l.Warnings, err
 	}
@@ -202,7 +201,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		return err
 	}
 	if cfg.Admin.Operated() {
-		g.services.servers = servers.NewBook()
+		g.services.servers = operate.NewBook()
 		g.services.trails = trail.New(cfg.Admin.API.Kept(), cfg.Admin.API.TrailBytes())
 	}
 	g.observer = &observe.Observer{Log: g.log, Metrics: count.Calls, Recorder: newRecorder(g)}

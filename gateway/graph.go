@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
@@ -61,7 +61,7 @@ type graph struct {
 // member is an upstream and what belongs to it alone.
 type member struct {
 	server
-	reports     *servers.Reports   // take its states
+	reports     *operate.Reports   // take its states
 	renewed     bool               // the next graph makes it anew; Gateway.reloading guards it
 	counted     catalog.Upstream   // the same upstream, for the catalog
 	mcp         *upstream.Upstream // the server; nil, like the next two fields, for a directory of skills
@@ -109,7 +109,7 @@ type services struct {
 	events  *events.Recorder   // records what is no call
 	spoofs  *diagnose.SpoofLog // records what may deceive
 	waiting *foureyes.Table    // calls that wait for somebody else's approval; nil for a graph that serves no calls
-	servers *servers.Book      // what operators do to servers and see of them; nil for no operators
+	servers *operate.Book      // what operators do to servers and see of them; nil for no operators
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
 	// listed is the log of what lists show.

@@ -14,9 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -58,7 +57,7 @@ func keepRecent(g *Gateway, cfg admin.Config) {
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
-	service, settings := serversOf(g), settingsOf(g)
+	servers, configuration := serversOf(g), configurationOf(g)
 	return admin.New(admin.Deps{
 		Config:  func() admin.Config { return g.graph().cfg.Admin.API },
 		Trusted: loopback.Sent,
@@ -74,13 +73,13 @@ func newAPI(g *Gateway) *admin.API {
 		Origin: originOf,
 		Log:    g.log,
 
-		Upstreams:  service.Upstreams,
-		Server:     service.Server,
-		Act:        service.Act,
-		Pins:       service.Pins,
-		Approve:    service.Approve,
+		Upstreams:  servers.Upstreams,
+		Server:     servers.Server,
+		Act:        servers.Act,
+		Pins:       servers.Pins,
+		Approve:    servers.Approve,
 		Findings:   diagnose.NewFinder(func(ctx context.Context) diagnose.Facts { return factsOf(ctx, g) }).Findings,
-		Policy:     settings.Policy,
+		Policy:     configuration.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
 		Accounts:   admin.Accounts{Of: accountsOf(g).Of, End: accountsOf(g).End},
@@ -106,9 +105,9 @@ func newAPI(g *Gateway) *admin.API {
 			return whatif.ExamineWith(ctx, now.cfg, now.auth, token, view) // knows tokens of the gateway's own authorization server, too
 		},
 		Alone: func() bool { return !g.graph().cfg.Auth.Identifies() },
-		State: settings.State,
+		State: configuration.State,
 		Settings: admin.Settings{
-			Text: settings.Text, Effective: settings.Effective, History: settings.Changes, Check: settings.Check, Save: settings.Save, Saves: settings.Saves,
+			Text: configuration.Text, Effective: configuration.Effective, History: configuration.Changes, Check: configuration.Check, Save: configuration.Save, Saves: configuration.Saves,
 			Probe: func(ctx context.Context, p admin.Attempt) (admin.Probed, error) { return tries(g).Probe(ctx, p) },
 		},
 	})
@@ -181,11 +180,11 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 		err = fmt.Errorf("policy.rules: %d are more than %d: let gatehouse policy replay try them, with files of records", n, mostDraftRules)
 	}
 	if err != nil {
-		return nil, &admin.BadDraft{Problems: settings.Problems(err)}
+		return nil, &admin.BadDraft{Problems: operate.Problems(err)}
 	}
 	d.Filter.Kinds = []string{record.KindCall}
 	found := g.recent.Find(ctx, recent.Query{Filter: d.Filter})
-	r, err := whatif.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, settingsOf(g).InForce())
+	r, err := whatif.NewReplay(replay.Config{Key: g.journal.Key(), NoArguments: !d.Arguments}, draft, configurationOf(g).InForce())
 	if err != nil {
 		return nil, err
 	}
@@ -203,9 +202,9 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 	return r.Report(), nil
 }
 
-// settingsOf answers operators who ask for the configuration.
-func settingsOf(g *Gateway) settings.Service {
-	return settings.Service{
+// configurationOf answers operators who ask for the configuration.
+func configurationOf(g *Gateway) operate.Configuration {
+	return operate.Configuration{
 		File: g.file, History: g.history, Apply: g.Save,
 		Now:    func() config.Config { return g.graph().cfg },
 		Status: g.ReloadStatus,
@@ -214,11 +213,11 @@ func settingsOf(g *Gateway) settings.Service {
 }
 
 // serversOf answers operators who ask for servers.
-func serversOf(g *Gateway) servers.Service {
-	return servers.Service{
+func serversOf(g *Gateway) operate.Servers {
+	return operate.Servers{
 		Book: g.services.servers, Replica: g.services.cluster.Self(), Log: g.log,
 		Others:  func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
-		Now:     func() servers.Now { return g.graph().now() },
+		Now:     func() operate.Now { return g.graph().now() },
 		Refresh: func(upstream string) { g.graph().catalog.Refresh(upstream) },
 		Rebuild: g.rebuild, ReadLock: func() (pin.Lock, error) { return config.ReadLock(g.graph().cfg) },
 	}
@@ -226,10 +225,10 @@ func serversOf(g *Gateway) servers.Service {
 
 // factsOf collects what findings are about.
 func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
-	now, service, state := g.graph(), serversOf(g), settingsOf(g).State()
+	now, servers, state := g.graph(), serversOf(g), configurationOf(g).State()
 	f := diagnose.Facts{
 		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: g.health.StoreAway(ctx), State: state,
-		Upstreams: service.Upstreams(), Pins: service.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.guardrails.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Upstreams: servers.Upstreams(), Pins: servers.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.guardrails.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
 		Spoofs: g.services.spoofs.Found(), Broken: diagnose.BrokenOf(now.now()), Issuers: now.auth.Status(),
 		Records: func(filter record.Filter) (all []*record.Entry) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
@@ -239,7 +238,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 		},
 	}
 	if len(state.Problems) > 0 {
-		f.Line = settingsOf(g).Line(state.Problems[0])
+		f.Line = configurationOf(g).Line(state.Problems[0])
 	}
 	for _, m := range g.services.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnose.Missing(m))
@@ -259,13 +258,13 @@ func postOthers(ctx context.Context, g *Gateway, path string) (missing []string)
 }
 
 // now is what operators see of a graph.
-func (g *graph) now() servers.Now {
-	now := servers.Now{
+func (g *graph) now() operate.Now {
+	now := operate.Now{
 		Views: g.catalog.Status(), Tools: g.catalog.Tools, Short: g.described.Short, Shortens: g.described,
 		Hooks: g.cfg.Hooks, Guards: g.guards, Lock: g.lock, LockFile: config.LockFile(g.cfg),
 	}
 	for _, m := range g.members { // in the order of Views
-		now.Members = append(now.Members, servers.Member{
+		now.Members = append(now.Members, operate.Member{
 			Server: m, MCP: m.mcp, Config: m.cfg, Transport: config.TransportOf(m.cfg), Target: g.cfg.Target(m.cfg), Pinning: config.PinMode(g.cfg, m.cfg),
 		})
 	}
@@ -286,6 +285,6 @@ func reloaded(g *Gateway) (admin.Reload, error) {
 	if errors.Is(err, admin.ErrNoFile) || errors.Is(err, ErrNotRunning) {
 		return admin.Reload{}, err
 	}
-	state := settingsOf(g).State()
-	return admin.Reload{Applied: err == nil, Revision: state.Revision, Problems: settings.Problems(err), Pending: state.Pending}, nil
+	state := configurationOf(g).State()
+	return admin.Reload{Applied: err == nil, Revision: state.Revision, Problems: operate.Problems(err), Pending: state.Pending}, nil
 }

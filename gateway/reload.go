@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -40,7 +40,7 @@ const (
 var ErrNotRunning = errors.New("the gateway does not run")
 
 // ReloadStatus returns how the last reload went.
-func (g *Gateway) ReloadStatus() settings.Status {
+func (g *Gateway) ReloadStatus() operate.ConfigStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.reloaded
@@ -77,7 +77,7 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 		g.reloaded.Warnings = l.Doubts
 	}
 	g.mu.Unlock()
-	settingsOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)
+	configurationOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)
 	g.services.metrics.Reload(err)
 }
 

@@ -18,9 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
-	"github.com/gatehouse-mcp/gatehouse/gateway/sessions"
-	"github.com/gatehouse-mcp/gatehouse/gateway/useraccounts"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -190,9 +188,9 @@ func (s *stores) newKey(purpose string) (*seal.Key, error) {
 }
 
 // sessionsOf answers operators who ask for sessions.
-func sessionsOf(g *Gateway) sessions.Service {
+func sessionsOf(g *Gateway) operate.Sessions {
 	s := g.services
-	return sessions.Service{
+	return operate.Sessions{
 		Log: g.log, Self: s.cluster.Self(), List: s.list, End: s.sessions.Delete, Load: g.front.LoadOf, OwnLists: g.graph().catalog.OwnLists,
 		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
 			for _, a := range s.cluster.Ask(ctx, method, path) {
@@ -203,8 +201,8 @@ func sessionsOf(g *Gateway) sessions.Service {
 }
 
 // accountsOf answers operators who ask for users' accounts at servers.
-func accountsOf(g *Gateway) useraccounts.Service {
-	return useraccounts.Service{
+func accountsOf(g *Gateway) operate.Accounts {
+	return operate.Accounts{
 		Vault: g.services.vault, Log: g.log, Config: func() config.Config { return g.graph().cfg },
 		Lists:  func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
 		Others: func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
@@ -215,10 +213,10 @@ func accountsOf(g *Gateway) useraccounts.Service {
 // whose accounts have changed there.
 func asked(g *Gateway) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+sessions.Path, func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
-	mux.HandleFunc("DELETE "+sessions.Path+"/{session}", func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
-	mux.HandleFunc("POST "+useraccounts.Path, func(w http.ResponseWriter, r *http.Request) { accountsOf(g).Told(w, r) })
-	mux.HandleFunc("POST "+servers.Path+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { serversOf(g).Asked(w, r) })
+	mux.HandleFunc("GET "+operate.SessionsPath, func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
+	mux.HandleFunc("DELETE "+operate.SessionsPath+"/{session}", func(w http.ResponseWriter, r *http.Request) { sessionsOf(g).Asked(w, r) })
+	mux.HandleFunc("POST "+operate.AccountsPath, func(w http.ResponseWriter, r *http.Request) { accountsOf(g).Told(w, r) })
+	mux.HandleFunc("POST "+operate.ServersPath+"/{name}/{what}", func(w http.ResponseWriter, r *http.Request) { serversOf(g).Asked(w, r) })
 	mux.HandleFunc("GET "+admin.CallPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
 		if g.recent == nil {
 			http.NotFound(w, r)

@@ -4,13 +4,13 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 )
 
 // BrokenOf returns what of servers no client can be shown.
-func BrokenOf(now servers.Now) (all []Broken) {
+func BrokenOf(now operate.Now) (all []Broken) {
 	for i, view := range now.Views {
-		for n, w := range servers.Withheld(view, now.Members[i].Server.Status()) {
+		for n, w := range operate.Withheld(view, now.Members[i].Server.Status()) {
 			one := Broken{Upstream: view.Name, What: w.List, Name: w.Name, Reason: w.Reason}
 			if n < len(view.Withheld) {
 				one.Behind = view.Withheld[n].Behind

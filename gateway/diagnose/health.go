@@ -5,8 +5,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -28,9 +27,9 @@ type Upstream struct {
 
 // UpstreamOf combines what calls have shown with what lists have shown.
 func UpstreamOf(view catalog.UpstreamView, status upstream.Status) Upstream {
-	state, since, last := servers.StateOf(view, status)
+	state, since, last := operate.StateOf(view, status)
 	return Upstream{
-		Name: view.Name, State: state, Since: since, LastFailure: servers.ShownFailure(last),
+		Name: view.Name, State: state, Since: since, LastFailure: operate.ShownFailure(last),
 		RefusedUntil: status.Refused, UsersNeedLogin: status.UsersNeedLogin,
 	}
 }
@@ -68,7 +67,7 @@ type sessionStore struct {
 
 // configuration is the state of the configuration file.
 type configuration struct {
-	settings.Status
+	operate.ConfigStatus
 	Problems []string `json:"problems,omitempty"`        // why the current file is not in use
 	Pending  []string `json:"pending_restart,omitempty"` // the keys of the file that wait for a restart
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -20,8 +20,8 @@ func TestUpstreamOf(t *testing.T) {
 		stage string
 	}{
 		{"all well", catalog.StateUp, upstream.StateReady, upstream.StateReady, upstream.StageCall},
-		{"a list does not come", catalog.StateFailing, upstream.StateReady, upstream.StateDegraded, servers.StageList},
-		{"no list comes", catalog.StateDown, upstream.StateReady, upstream.StateDegraded, servers.StageList},
+		{"a list does not come", catalog.StateFailing, upstream.StateReady, upstream.StateDegraded, operate.StageList},
+		{"no list comes", catalog.StateDown, upstream.StateReady, upstream.StateDegraded, operate.StageList},
 		{"lists are still to come", catalog.StateConnecting, upstream.StateReady, upstream.StateConnecting, upstream.StageCall},
 		{"old lists are served", catalog.StateFailing, upstream.StateDown, upstream.StateDown, upstream.StageCall},
 		{"of each user", catalog.StatePerUser, upstream.StateConnecting, upstream.StatePerUser, upstream.StageCall},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -29,7 +29,7 @@ type ReadinessDeps struct {
 	Upstreams       func() []Upstream
 	Issuers         func() []auth.Status
 	Replicas        func() []Replica // the other ones
-	Configuration   func() settings.Status
+	Configuration   func() operate.ConfigStatus
 	Redis           *redisdb.DB // the session store; nil for memory
 }
 
@@ -132,11 +132,11 @@ func (r *Readiness) kind() string {
 }
 
 func (r *Readiness) configuration() *configuration {
-	c := &configuration{Status: r.deps.Configuration()}
+	c := &configuration{ConfigStatus: r.deps.Configuration()}
 	if c.Err != nil {
 		c.Problems = strings.Split(c.Err.Error(), "\n")
 	}
-	for _, p := range c.Status.Pending {
+	for _, p := range c.ConfigStatus.Pending {
 		c.Pending = append(c.Pending, p.Path)
 	}
 	return c

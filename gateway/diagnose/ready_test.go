@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 )
 
 // TestReadiness: a replica is ready once its upstreams and an issuer have answered, stays so when they
@@ -19,7 +19,7 @@ func TestReadiness(t *testing.T) {
 	d := NewReadiness(ReadinessDeps{
 		Stopping: func() bool { return stopping }, Heard: func() bool { return heard },
 		Upstreams: func() []Upstream { return []Upstream{{Name: "hidden"}} }, Issuers: func() []auth.Status { return []auth.Status{issuer} },
-		Replicas: func() []Replica { return nil }, Configuration: func() settings.Status { return settings.Status{} },
+		Replicas: func() []Replica { return nil }, Configuration: func() operate.ConfigStatus { return operate.ConfigStatus{} },
 	})
 	for _, step := range []struct {
 		name string

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -68,8 +68,8 @@ var stages = map[string]string{
 	upstream.StageLogin:     "It did not accept the credential",
 	upstream.StageHandshake: "It did not answer as an MCP server",
 	upstream.StageCall:      "A call failed",
-	servers.StageList:       "It does not answer lists",
-	servers.StageBound:      "It lists more than it may",
+	operate.StageList:       "It does not answer lists",
+	operate.StageBound:      "It lists more than it may",
 }
 
 // nextFor is the next step after a failure at a stage.
@@ -80,7 +80,7 @@ func nextFor(u admin.Upstream, stage string) string {
 		return "Run its command by hand on this machine: it does not start, or ends at once."
 	case stage == upstream.StageConnect:
 		return "Start the server, or correct its url: nothing answers there."
-	case stage == servers.StageBound:
+	case stage == operate.StageBound:
 		return "Raise limits.items of the upstream if its clients need all of it."
 	case stage == upstream.StageResolve:
 		return "Correct the host in its url: this machine does not know it."

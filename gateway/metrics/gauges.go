@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -31,7 +31,7 @@ type Facts struct {
 	Issuers   []auth.Status
 	Sessions  int // that this process knows
 	Front     live.Load
-	Config    settings.Status
+	Config    operate.ConfigStatus
 	Draining  bool // no new sessions are taken
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/settings"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -34,7 +34,7 @@ func (s Service) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, erro
 		return os.LookupEnv(name)
 	}
 	text := []byte(p.Config)
-	if problems := settings.MaskProblem(text); problems != nil {
+	if problems := operate.MaskProblem(text); problems != nil {
 		return admin.Probed{}, &admin.BadDraft{Problems: problems}
 	}
 	var reports []Report
@@ -46,12 +46,12 @@ func (s Service) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, erro
 		reports, doubts, err = blindly(ctx, s.Inspect, text, p.Server, s.Configured, given)
 	}
 	if bad, ok := errors.AsType[*config.Error](err); ok {
-		return admin.Probed{}, &admin.BadDraft{Problems: settings.Problems(bad)}
+		return admin.Probed{}, &admin.BadDraft{Problems: operate.Problems(bad)}
 	}
 	if err != nil {
 		return admin.Probed{}, err
 	}
-	found := admin.Probed{Warnings: settings.Problems(&config.Error{Problems: doubts})}
+	found := admin.Probed{Warnings: operate.Problems(&config.Error{Problems: doubts})}
 	for _, r := range reports {
 		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
 		for _, w := range r.Withheld {

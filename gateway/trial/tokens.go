@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
@@ -19,7 +19,7 @@ type TokenReport struct {
 	Name  string `json:"name"`
 	Tools int    `json:"tools"`
 	// Full and Short are the estimated tokens of their descriptions, in full and in short: see
-	// servers.Tokens.
+	// operate.Tokens.
 	Full  int `json:"full"`
 	Short int `json:"short"`
 	// Problem is why the numbers are unknown, "" if they are known.
@@ -37,7 +37,7 @@ func Tokens(ctx context.Context, inspect Inspect, cfg config.Config, view string
 		reports, err = s.tokens(ctx, view)
 		return err
 	})
-	return reports, servers.Tokens(disclosure.OwnTool()), err
+	return reports, operate.Tokens(disclosure.OwnTool()), err
 }
 
 // open returns the configuration for a caller who may see everything, and sees it in full.
@@ -78,8 +78,8 @@ func (s Seen) tokens(ctx context.Context, view string) ([]TokenReport, error) {
 	for _, tool := range tools {
 		r := &reports[places[tool.Target.Upstream]]
 		r.Tools++
-		r.Full += servers.Tokens(tool)
-		r.Short += servers.Tokens(s.Described.Short(tool))
+		r.Full += operate.Tokens(tool)
+		r.Short += operate.Tokens(s.Described.Short(tool))
 	}
 	return reports, nil
 }

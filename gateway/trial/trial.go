@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -135,7 +135,7 @@ func Skills(ctx context.Context, cfg config.Config) (reports []Report, err error
 		} else if r.Skills == 0 {
 			r.Hint = noSkills
 		}
-		r.Withheld = servers.Withheld(catalog.UpstreamView{}, d.Status())
+		r.Withheld = operate.Withheld(catalog.UpstreamView{}, d.Status())
 		reports = append(reports, r)
 	}
 	return reports, nil
@@ -162,7 +162,7 @@ func (s Seen) reports() []Report {
 			Resources: view.Resources,
 			Templates: view.ResourceTemplates,
 			Skills:    view.Skills,
-			Withheld:  servers.Withheld(view, status),
+			Withheld:  operate.Withheld(view, status),
 			Login:     status.State == upstream.StateNeedsLogin,
 		}
 		if view.LastError != "" {

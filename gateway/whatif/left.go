@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 )
 
 // left is an entry of a server that nobody gets.
@@ -15,9 +15,9 @@ type left struct {
 
 // leftOut returns the entries of servers that nobody gets: what cannot be offered, and what is not
 // approved.
-func leftOut(now servers.Now) (all []left) {
+func leftOut(now operate.Now) (all []left) {
 	for i, view := range now.Views {
-		for _, w := range servers.Withheld(view, now.Members[i].Server.Status()) {
+		for _, w := range operate.Withheld(view, now.Members[i].Server.Status()) {
 			all = append(all, left{view.Name, w.List, w.Name, "server", "It is left out for all: " + w.Reason + "."})
 		}
 	}
@@ -36,7 +36,7 @@ func leftOut(now servers.Now) (all []left) {
 }
 
 // unknown says whose lists are not known.
-func unknown(now servers.Now) (notes []string) {
+func unknown(now operate.Now) (notes []string) {
 	for _, view := range now.Views {
 		switch view.State {
 		case catalog.StateUp:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
-	"github.com/gatehouse-mcp/gatehouse/gateway/servers"
+	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
@@ -27,7 +27,7 @@ type ListDeps struct {
 	// Everything returns what servers have on the list of a method, for clients that declare everything.
 	Everything func(method string) []mcp.Item
 	// Now returns the servers.
-	Now    func() servers.Now
+	Now    func() operate.Now
 	Rules  *policy.Policy
 	RuleAt func(rule string) string
 }
@@ -56,7 +56,7 @@ type row struct {
 type lister struct {
 	ListDeps
 	caller  mcp.Caller
-	now     servers.Now
+	now     operate.Now
 	refused bool // at the view
 	tools   bool
 	whole   bool                   // with definitions
@@ -233,7 +233,7 @@ func (l *lister) entry(ctx context.Context, r row) admin.ListEntry {
 
 // tokens estimates what a tool takes.
 func (l *lister) tokens(r row) *admin.ListTokens {
-	return &admin.ListTokens{Listed: servers.Tokens(r.item), Full: servers.Tokens(r.whole()), Short: l.short(r)}
+	return &admin.ListTokens{Listed: operate.Tokens(r.item), Full: operate.Tokens(r.whole()), Short: l.short(r)}
 }
 
 // whole is the entry with its whole description.
@@ -242,9 +242,9 @@ func (r row) whole() mcp.Item { return mcp.Item{Name: r.item.Name, Raw: r.full, 
 // short estimates what a tool takes with a short description.
 func (l *lister) short(r row) int {
 	if r.item.Target.Upstream == "" || len(r.full) != len(r.item.Raw) { // it is short already
-		return servers.Tokens(r.item)
+		return operate.Tokens(r.item)
 	}
-	return servers.Tokens(l.now.Short(r.whole()))
+	return operate.Tokens(l.now.Short(r.whole()))
 }
 
 // mostShort bounds the short descriptions that are made for a total, since each takes a while. Of
@@ -256,7 +256,7 @@ func (l *lister) total(rows []row) *admin.ListTokens {
 	t, made := &admin.ListTokens{}, 0
 	step := max(1, (len(rows)+mostShort-1)/mostShort)
 	for i, r := range rows {
-		t.Listed, t.Full = t.Listed+servers.Tokens(r.item), t.Full+servers.Tokens(r.whole())
+		t.Listed, t.Full = t.Listed+operate.Tokens(r.item), t.Full+operate.Tokens(r.whole())
 		if i%step == 0 {
 			t.Short += l.short(r)
 			made++

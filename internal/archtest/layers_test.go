@@ -106,7 +106,6 @@ var layers = []layer{
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
-	{level: 1, dir: "gateway/disable", ours: []string{"internal/mcp"}},
 	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/problems", "internal/redact", "internal/tracing", "policy"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
@@ -123,18 +122,15 @@ var layers = []layer{
 	{level: 5, dir: "gateway/events", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
-	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/diagnose", "gateway/settings"}},
-	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config", "gateway/servers"}}, // admin for the form of questions and answers
-	{level: 5, dir: "gateway/sessions", ours: []string{"internal/record", "session", "gateway/admin", "gateway/front/live"}},
-	{level: 5, dir: "gateway/useraccounts", ours: []string{"auth/vault", "internal/failure", "internal/mcp", "gateway/admin", "gateway/config"}},
-	{level: 5, dir: "gateway/settings", ours: []string{"internal/strictyaml", "policy", "gateway/admin", "gateway/config", "gateway/configtext"}},
-	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/servers", "gateway/settings"}}, // admin for the form of what operators try
-	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},                                 // admin for the form of what a gateway has seen
+	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/diagnose", "gateway/operate"}},
+	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config", "gateway/operate"}},                           // admin for the form of questions and answers
+	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/operate"}}, // admin for the form of what operators try
+	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},             // admin for the form of what a gateway has seen
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
-	{level: 5, dir: "gateway/servers", ours: []string{"0-4", "gateway/admin"}},
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
-	{level: 5, dir: "gateway/diagnose", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/servers", "gateway/settings"}}, // admin for the form of failures, servers, pins and findings
+	{level: 5, dir: "gateway/operate", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/configtext", "gateway/front/live"}}, // admin for the form of answers
+	{level: 5, dir: "gateway/diagnose", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/operate"}},                         // admin for the form of failures, servers, pins and findings
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4"},
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},

@@ -1,4 +1,4 @@
-package useraccounts
+package operate
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Path is where replicas tell each other that a user has signed in at a server or out of it
+// AccountsPath is where replicas tell each other that a user has signed in at a server or out of it
 // (cluster.Cluster.Ask).
-const Path = "/accounts"
+const AccountsPath = "/accounts"
 
-// Service answers operators who ask for users' accounts or end one.
-type Service struct {
+// Accounts answers operators who ask for users' accounts or end one.
+type Accounts struct {
 	Vault *vault.Vault
 	// Config returns the configuration that holds.
 	Config func() config.Config
@@ -32,7 +32,7 @@ type Service struct {
 
 // Of returns the accounts of a user of an issuer, or of all issuers if it is "". Errors: those of
 // vault.Vault.States.
-func (s Service) Of(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
+func (s Accounts) Of(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
 	cfg := s.Config()
 	issuers := cfg.Issuers()
 	if issuer != "" {
@@ -55,7 +55,7 @@ func (s Service) Of(ctx context.Context, issuer, user string) (all []admin.Accou
 
 // End ends a user's account at a server. The issuer may be "" if there is only one. Errors:
 // admin.ErrNoServer, admin.ErrSomeIssuer, and those of vault.Vault.Forget.
-func (s Service) End(ctx context.Context, issuer, user, server string) error {
+func (s Accounts) End(ctx context.Context, issuer, user, server string) error {
 	cfg := s.Config()
 	issuers := cfg.Issuers()
 	switch {
@@ -77,16 +77,16 @@ func (s Service) End(ctx context.Context, issuer, user, server string) error {
 }
 
 // Tell tells all other replicas that a user has signed in at a server or out of it.
-func (s Service) Tell(ctx context.Context, who vault.Owner, server string) {
+func (s Accounts) Tell(ctx context.Context, who vault.Owner, server string) {
 	about := url.Values{"issuer": {who.Issuer}, "user": {who.User}, "server": {server}}
-	if missing := s.Others(ctx, Path+"?"+about.Encode()); len(missing) > 0 {
+	if missing := s.Others(ctx, AccountsPath+"?"+about.Encode()); len(missing) > 0 {
 		s.Log.Warn("replicas could not be told that a user has signed in at a server or out of it: they find out themselves, within seconds",
 			failure.ReplicaUnreachable.Attr(), "upstream", server, "replicas", missing)
 	}
 }
 
 // Told takes what another replica tells.
-func (s Service) Told(w http.ResponseWriter, r *http.Request) {
+func (s Accounts) Told(w http.ResponseWriter, r *http.Request) {
 	about := r.URL.Query()
 	who, server := vault.Owner{Issuer: about.Get("issuer"), User: about.Get("user")}, about.Get("server")
 	s.Vault.Changed(who, server)

@@ -1,4 +1,4 @@
-package settings
+package operate
 
 import (
 	"bytes"
@@ -17,21 +17,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// Service answers operators who look at the configuration, change it, or try a draft of it.
-type Service struct {
+// Configuration answers operators who look at the configuration, change it, or try a draft of it.
+type Configuration struct {
 	File    *config.File         // nil for none
 	History *admin.ConfigHistory // nil for none, as without a file
 	// Now is the configuration that holds, with its defaults, Status where it comes from, and Places
 	// those of its rules.
 	Now    func() config.Config
-	Status func() Status
+	Status func() ConfigStatus
 	Places func() map[string]string
 	// Apply applies a text and writes it into the file, which must still have a revision.
 	Apply func(text []byte, revision string) error
 }
 
-// Status is the state of the configuration file, also as /readyz shows it.
-type Status struct {
+// ConfigStatus is the state of the configuration file, also as /readyz shows it.
+type ConfigStatus struct {
 	// Revision is the first 12 hex digits of the SHA-256 of the current file, the same for all
 	// replicas if all is well; "" without a file.
 	Revision string `json:"revision,omitempty"`
@@ -47,7 +47,7 @@ type Status struct {
 }
 
 // State returns what the configuration that holds means.
-func (s Service) State() admin.State {
+func (s Configuration) State() admin.State {
 	status, state := s.Status(), s.Now().Summary().State
 	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
 	state.Pending = Problems(&config.Error{Problems: status.Pending})
@@ -56,7 +56,7 @@ func (s Service) State() admin.State {
 }
 
 // Policy returns the rules that hold.
-func (s Service) Policy() admin.Policy {
+func (s Configuration) Policy() admin.Policy {
 	cfg, places := s.Now().Policy, s.Places()
 	if cfg.IsZero() {
 		return admin.Policy{Open: true, Default: policy.DefaultAllow}
@@ -73,7 +73,7 @@ func (s Service) Policy() admin.Policy {
 }
 
 // Line returns the line of a problem, if it is in the file.
-func (s Service) Line(p admin.Problem) string {
+func (s Configuration) Line(p admin.Problem) string {
 	if s.File == nil || p.File != s.File.Path || p.Line < 1 {
 		return ""
 	}
@@ -86,7 +86,7 @@ func (s Service) Line(p admin.Problem) string {
 }
 
 // Changes returns the readings of the file, nil if none are kept.
-func (s Service) Changes() []admin.ConfigChange {
+func (s Configuration) Changes() []admin.ConfigChange {
 	if s.History == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (s Service) Changes() []admin.ConfigChange {
 }
 
 // Saves reports whether operators may change the file.
-func (s Service) Saves() bool { return s.Now().Admin.Console.Save }
+func (s Configuration) Saves() bool { return s.Now().Admin.Console.Save }
 
 // maskedText returns a text of a configuration without its secrets, or why it is not shown.
 func maskedText(text []byte) (masked, hidden string) {
@@ -109,7 +109,7 @@ func maskedText(text []byte) (masked, hidden string) {
 }
 
 // NoteRead adds a reading of the file to the history.
-func (s Service) NoteRead(l config.Loaded, changed []string, err error) {
+func (s Configuration) NoteRead(l config.Loaded, changed []string, err error) {
 	if s.History == nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (s Service) NoteRead(l config.Loaded, changed []string, err error) {
 }
 
 // Text returns the text of the file, without its secrets.
-func (s Service) Text() (admin.ConfigText, error) {
+func (s Configuration) Text() (admin.ConfigText, error) {
 	if s.File == nil {
 		return admin.ConfigText{}, admin.ErrNoFile
 	}
@@ -134,7 +134,7 @@ func (s Service) Text() (admin.ConfigText, error) {
 }
 
 // Effective returns the configuration that holds, with its defaults.
-func (s Service) Effective() (admin.EffectiveConfig, error) {
+func (s Configuration) Effective() (admin.EffectiveConfig, error) {
 	if s.History == nil {
 		return admin.EffectiveConfig{}, admin.ErrNoFile
 	}
@@ -159,7 +159,7 @@ func (s Service) Effective() (admin.EffectiveConfig, error) {
 
 // Check says what is wrong with a text, and what a reload of it would change. With blind, its
 // references are not looked up.
-func (s Service) Check(draft string, blind bool) (c admin.ConfigCheck) {
+func (s Configuration) Check(draft string, blind bool) (c admin.ConfigCheck) {
 	text := []byte(draft)
 	before := s.Now()
 	next, err := config.Loaded{}, error(nil)
@@ -207,7 +207,7 @@ func MaskProblem(text []byte) []admin.Problem {
 }
 
 // Save writes a text into the file and applies it.
-func (s Service) Save(draft, revision string) (admin.Reload, error) {
+func (s Configuration) Save(draft, revision string) (admin.Reload, error) {
 	text := []byte(draft)
 	switch {
 	case s.File == nil:
@@ -235,7 +235,7 @@ func (s Service) Save(draft, revision string) (admin.Reload, error) {
 
 // InForce returns the configuration that holds. If it is still in its file, references in it are
 // read as in a draft, so that both can be compared.
-func (s Service) InForce() *config.Loaded {
+func (s Configuration) InForce() *config.Loaded {
 	if s.File != nil {
 		if data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == s.Status().Revision {
 			if l, err := config.ReadBlindly(s.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {

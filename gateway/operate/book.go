@@ -1,4 +1,4 @@
-package servers
+package operate
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/disable"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -61,7 +60,7 @@ func (b *Book) Keep(names []string) {
 }
 
 // Guard returns a server that refuses calls while it is disabled; of a nil Book, the server.
-func (b *Book) Guard(server disable.Server) disable.Server {
+func (b *Book) Guard(server Upstream) Upstream {
 	if b == nil {
 		return server
 	}
@@ -82,7 +81,7 @@ type Change struct {
 // Server remembers nothing.
 type Server struct {
 	// Switch disables the server; see Disable and Enable for operators.
-	Switch disable.Switch
+	Switch Switch
 
 	mu      sync.Mutex // guards the fields below
 	reports *Reports   // whose states count
@@ -164,7 +163,7 @@ func (s *Server) did(by, what string) {
 }
 
 // Off returns who has disabled the server, nil while it is enabled.
-func (s *Server) Off() *disable.Off {
+func (s *Server) Off() *Off {
 	if s == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package useraccounts
+package operate
 
 import (
 	"context"
@@ -38,8 +38,8 @@ func TestOperatorEndsAnAccount(t *testing.T) {
 		return v
 	}
 	log := &mcptest.Log{}
-	there := Service{Vault: open(), Lists: lists("there")}
-	desk := Service{
+	there := Accounts{Vault: open(), Lists: lists("there")}
+	desk := Accounts{
 		Vault: open(), Lists: lists("here"), Log: slog.New(slog.NewTextHandler(log, nil)),
 		Others: func(_ context.Context, path string) []string {
 			answer := httptest.NewRecorder()

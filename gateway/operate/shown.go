@@ -1,4 +1,4 @@
-package servers
+package operate
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ func Tokens(tool mcp.Item) int {
 func (n Now) measure(tool mcp.Item) (full, short int) { return Tokens(tool), Tokens(n.Short(tool)) }
 
 // Upstreams returns the states of all servers, in the order of the configuration.
-func (s Service) Upstreams() (all []admin.Upstream) {
+func (s Servers) Upstreams() (all []admin.Upstream) {
 	now := s.Now()
 	for i, m := range now.Members {
 		all = append(all, s.shown(now, m, now.Views[i]))
@@ -45,7 +45,7 @@ func (s Service) Upstreams() (all []admin.Upstream) {
 	return all
 }
 
-func (s Service) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream {
+func (s Servers) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstream {
 	status := m.Server.Status()
 	state, since, last := StateOf(view, status)
 	u := admin.Upstream{
@@ -82,7 +82,7 @@ func ShownFailure(f upstream.Failure) *admin.Failure {
 }
 
 // Server returns everything about one server. The error is admin.ErrNoServer.
-func (s Service) Server(name string, page admin.ToolPage) (admin.Server, error) {
+func (s Servers) Server(name string, page admin.ToolPage) (admin.Server, error) {
 	now := s.Now()
 	m, view, ok := now.member(name)
 	if !ok {

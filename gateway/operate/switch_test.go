@@ -1,4 +1,4 @@
-package disable
+package operate
 
 import (
 	"context"

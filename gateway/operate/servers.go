@@ -1,4 +1,4 @@
-package servers
+package operate
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Path is where replicas tell each other to disable and enable servers.
-const Path = "/servers"
+// ServersPath is where replicas tell each other to disable and enable servers.
+const ServersPath = "/servers"
 
-// Service answers operators who ask for servers, and does what they want done to them. All fields
+// Servers answers operators who ask for servers, and does what they want done to them. All fields
 // are required.
-type Service struct {
+type Servers struct {
 	Book    *Book
 	Replica string // that answers
 	// Now returns what the configuration that holds has made.
@@ -81,7 +81,7 @@ func (n Now) member(name string) (Member, catalog.UpstreamView, bool) {
 }
 
 // Act does something to a server. Errors are those of admin.Deps.Act.
-func (s Service) Act(ctx context.Context, a admin.Action) (done admin.Acted, err error) {
+func (s Servers) Act(ctx context.Context, a admin.Action) (done admin.Acted, err error) {
 	m, _, ok := s.Now().member(a.Upstream)
 	if !ok {
 		return done, admin.ErrNoServer
@@ -90,7 +90,7 @@ func (s Service) Act(ctx context.Context, a admin.Action) (done admin.Acted, err
 	switch a.What {
 	case admin.Disable, admin.Enable:
 		done.Changed, done.Probe = s.toggle(a), m.probed()
-		done.Missing = s.Others(ctx, Path+"/"+url.PathEscape(a.Upstream)+"/"+a.What+"?by="+url.QueryEscape(a.By))
+		done.Missing = s.Others(ctx, ServersPath+"/"+url.PathEscape(a.Upstream)+"/"+a.What+"?by="+url.QueryEscape(a.By))
 	case admin.Reconnect:
 		if s.Book.Of(a.Upstream).Off() != nil {
 			return done, &admin.NotNow{Why: "the server is disabled: enable it first"}
@@ -119,7 +119,7 @@ func (s Service) Act(ctx context.Context, a admin.Action) (done admin.Acted, err
 }
 
 // probe has a server probed, and its lists fetched again. failed is why the probe found nothing.
-func (s Service) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
+func (s Servers) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
 	defer func() { s.Refresh(m.Config.Name) }()
 	if m.MCP == nil {
 		return m.steps(nil), nil, nil
@@ -137,7 +137,7 @@ func (s Service) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, 
 }
 
 // toggle disables or enables a server here. It reports whether it was not so before.
-func (s Service) toggle(a admin.Action) (changed bool) {
+func (s Servers) toggle(a admin.Action) (changed bool) {
 	known := s.Book.Of(a.Upstream)
 	if a.What == admin.Disable {
 		changed = known.Disable(a.By)
@@ -152,7 +152,7 @@ func (s Service) toggle(a admin.Action) (changed bool) {
 
 // Asked disables or enables a server for an operator at another replica, by the path values name
 // and what.
-func (s Service) Asked(w http.ResponseWriter, r *http.Request) {
+func (s Servers) Asked(w http.ResponseWriter, r *http.Request) {
 	a := admin.Action{Upstream: r.PathValue("name"), What: r.PathValue("what"), By: r.URL.Query().Get("by")}
 	if s.Book == nil || a.What != admin.Disable && a.What != admin.Enable {
 		w.WriteHeader(http.StatusNotImplemented)
@@ -170,7 +170,7 @@ func (s Service) Asked(w http.ResponseWriter, r *http.Request) {
 
 // Approve approves what was seen: the lock file as it is now, with these definitions, is written,
 // and in force here. Other replicas take it up as any new lock file. The error is an *admin.NotNow.
-func (s Service) Approve(wanted admin.PinApproval) (admin.Approved, error) {
+func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	s.Book.approving.Lock()
 	defer s.Book.approving.Unlock()
 	now := s.Now()
@@ -199,7 +199,7 @@ func (s Service) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 }
 
 // Pins returns what was seen that is not approved, of one upstream or, with "", of all.
-func (s Service) Pins(upstream string) (all []admin.Pin) {
+func (s Servers) Pins(upstream string) (all []admin.Pin) {
 	now := s.Now()
 	for _, guard := range now.Guards {
 		if upstream != "" && guard.Name() != upstream {

@@ -1,4 +1,4 @@
-package disable
+package operate
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Server is what a switch stands in front of.
-type Server interface {
+// Upstream is what a switch stands in front of.
+type Upstream interface {
 	mcp.Handler
 	// Name is the configured name.
 	Name() string
@@ -55,10 +55,10 @@ func (s *Switch) Enable() bool { return s.off.Swap(nil) != nil }
 func (s *Switch) Off() *Off { return s.off.Load() }
 
 // Guard returns a server that refuses calls while it is disabled.
-func (s *Switch) Guard(server Server) Server { return guarded{server, s} }
+func (s *Switch) Guard(server Upstream) Upstream { return guarded{server, s} }
 
 type guarded struct {
-	server Server
+	server Upstream
 	by     *Switch
 }
 

@@ -1,4 +1,4 @@
-package sessions
+package operate
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 // maxClientName bounds what is shown of a text with which a client describes itself, in bytes.
 const maxClientName = 256
 
-// Path is where replicas ask each other for their sessions.
-const Path = "/sessions"
+// SessionsPath is where replicas ask each other for their sessions.
+const SessionsPath = "/sessions"
 
-// Service answers operators who ask for sessions of clients, and other replicas that ask for them.
-type Service struct {
+// Sessions answers operators who ask for sessions of clients, and other replicas that ask for them.
+type Sessions struct {
 	Log  *slog.Logger
 	Self string // the name of this replica
 	List func() []session.Listed
@@ -37,9 +37,9 @@ type Service struct {
 
 // All returns the sessions of all replicas, the last one that was used first, and the replicas
 // that did not answer.
-func (s Service) All(ctx context.Context) (all []admin.Session, missing []string) {
+func (s Sessions) All(ctx context.Context) (all []admin.Session, missing []string) {
 	all = s.here()
-	s.Others(ctx, http.MethodGet, Path, func(replica string, status int, body []byte, err error) {
+	s.Others(ctx, http.MethodGet, SessionsPath, func(replica string, status int, body []byte, err error) {
 		var theirs []admin.Session
 		if err != nil || status != http.StatusOK || json.Unmarshal(body, &theirs) != nil {
 			missing = append(missing, replica)
@@ -57,7 +57,7 @@ func (s Service) All(ctx context.Context) (all []admin.Session, missing []string
 }
 
 // here returns the sessions of this replica.
-func (s Service) here() []admin.Session {
+func (s Sessions) here() []admin.Session {
 	all := []admin.Session{}
 	for _, one := range s.List() {
 		load := s.Load(one.Key())
@@ -81,13 +81,13 @@ func describes(r session.Record, member string) string {
 }
 
 // EndAnywhere ends the session with a digest at the replica that has it.
-func (s Service) EndAnywhere(ctx context.Context, digest string) error {
+func (s Sessions) EndAnywhere(ctx context.Context, digest string) error {
 	err := s.endHere(ctx, digest)
 	if !errors.Is(err, admin.ErrNoSession) {
 		return err
 	}
 	ended := false
-	s.Others(ctx, http.MethodDelete, Path+"/"+url.PathEscape(digest), func(_ string, status int, _ []byte, failed error) {
+	s.Others(ctx, http.MethodDelete, SessionsPath+"/"+url.PathEscape(digest), func(_ string, status int, _ []byte, failed error) {
 		switch {
 		case failed == nil && status == http.StatusNoContent:
 			ended = true
@@ -102,7 +102,7 @@ func (s Service) EndAnywhere(ctx context.Context, digest string) error {
 }
 
 // endHere ends the session with a digest, if this replica has it.
-func (s Service) endHere(ctx context.Context, digest string) error {
+func (s Sessions) endHere(ctx context.Context, digest string) error {
 	for _, one := range s.List() {
 		if record.Digest(one.Key()) != digest {
 			continue
@@ -116,9 +116,9 @@ func (s Service) endHere(ctx context.Context, digest string) error {
 	return admin.ErrNoSession
 }
 
-// Asked answers another replica: a GET of Path with the sessions here, a DELETE of one below it by
+// Asked answers another replica: a GET of SessionsPath with the sessions here, a DELETE of one below it by
 // ending it.
-func (s Service) Asked(w http.ResponseWriter, r *http.Request) {
+func (s Sessions) Asked(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s.here()) // the other replica has left
