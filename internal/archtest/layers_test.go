@@ -78,7 +78,6 @@ var layers = []layer{
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
-	{level: 3, dir: "upstream/park"},
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
 	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
@@ -90,7 +89,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
-	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
+	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
 		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems", "internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},

@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
-	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -41,7 +40,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	about := mcp.Object("taskId", mcp.String(c.Name))
 	switch c.Method {
 	case mcp.MethodTasksUpdate:
-		if x, ok := s.d.parks.Find(s.handle(c.Name)); ok {
+		if x, ok := s.d.parks.find(s.handle(c.Name)); ok {
 			answers, _ := x.settle(c)
 			for _, body := range answers {
 				x.s.post(body)
@@ -56,7 +55,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if err != nil {
 			return nil, s.refusal(err)
 		}
-		if x, ok := s.d.parks.Take(s.handle(c.Name), func(*exchange) bool { return true }); ok {
+		if x, ok := s.d.parks.take(s.handle(c.Name), func(*exchange) bool { return true }); ok {
 			x.release("the client cancelled the task")
 		}
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
@@ -145,7 +144,7 @@ func (s *session) handle(task string) string { return s.at.Data.id + " " + task 
 // heldTask returns the request that holds the questions of a task, and makes one if there
 // is none. Its time limit starts anew.
 func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
-	x, err := s.d.parks.Park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask, func() (*exchange, error) {
+	x, err := s.d.parks.park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask, func() (*exchange, error) {
 		life, err := s.env.Life(context.WithoutCancel(s.base), true)
 		if err != nil {
 			return nil, err
@@ -164,9 +163,9 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 		return x, nil
 	})
 	switch {
-	case errors.Is(err, park.ErrClosed):
+	case errors.Is(err, errParkingClosed):
 		return nil, admit.ErrDraining
-	case errors.Is(err, park.ErrFull):
+	case errors.Is(err, errParkingFull):
 		return nil, mcp.UpstreamError(failure.UpstreamBusy, s.env.Upstream, mcp.ExecutedNo,
 			"Too many tasks of upstream %s wait for an answer of this user", s.env.Upstream)
 	}
@@ -180,7 +179,7 @@ func (x *exchange) readHeld() {
 	x.pump(&transport.Request{
 		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: message.Encode(),
 	})
-	if x.s.d.parks.Remove(x.s.handle(x.task), x) { // otherwise whoever removed it frees it
+	if x.s.d.parks.drop(x.s.handle(x.task), x) { // otherwise whoever removed it frees it
 		for _, q := range x.forget() {
 			x.s.post(unrelated(q.id))
 		}

@@ -127,13 +127,13 @@ func (x *exchange) park() (*mcp.Reply, error) {
 		limit += askGrace
 	}
 	begin := func() (*exchange, error) { return x, nil }
-	if _, err := d.parks.Park(handle, x.call.Caller.User(), d.cfg.Asks(&x.call.Caller), limit, begin); err != nil {
+	if _, err := d.parks.park(handle, x.call.Caller.User(), d.cfg.Asks(&x.call.Caller), limit, begin); err != nil {
 		x.giveUp("too many calls wait for an answer of this user")
 		return nil, mcp.UpstreamError(failure.UpstreamBusy, x.s.env.Upstream, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", x.s.env.Upstream)
 	}
 	drop := func(reason string) {
-		if d.parks.Remove(handle, x) {
+		if d.parks.drop(handle, x) {
 			x.release(reason)
 		}
 	}
@@ -148,7 +148,7 @@ func (d *Dialect) takeParked(c *mcp.Call) (*exchange, bool) {
 	if !ok { // it began when the server spoke another revision
 		return nil, false
 	}
-	return d.parks.Take(handle, func(x *exchange) bool {
+	return d.parks.take(handle, func(x *exchange) bool {
 		was := x.call
 		if was.Session != c.Session || was.Caller.User() != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
 			return false
@@ -161,7 +161,7 @@ func (d *Dialect) takeParked(c *mcp.Call) (*exchange, bool) {
 // Waits reports whether a call is parked here for the retry with this Round.
 func (d *Dialect) Waits(round mcp.Round) bool {
 	handle, _, parked := round.Pop(mcp.FrameParked)
-	_, ok := d.parks.Find(handle)
+	_, ok := d.parks.find(handle)
 	return ok && parked
 }
 

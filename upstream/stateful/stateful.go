@@ -5,7 +5,7 @@
 // It owns the sessions and everything that runs in them, the calls that wait for their
 // users, and what another replica needs to resume a session. It leaves to upstream when to
 // call and what the server speaks, to upstream/stateful/restore what outlives a session,
-// and to upstream/pool and upstream/park the tables of sessions and of parked calls.
+// and to upstream/pool the table of sessions.
 //
 //	stateful.go      the Dialect
 //	pool.go          its sessions
@@ -13,7 +13,8 @@
 //	session.go       a session: handshake and requests
 //	deliver.go       messages outside of calls, and news of a session's lists
 //	exchange.go      a call under way
-//	questions.go     a call's questions, and parking the call
+//	questions.go     a call's questions
+//	park.go          the calls that wait for answers
 //	roots.go         questions for roots outside of a call
 //	pages.go         questions that send the user to a URL
 //	listen.go        subscriptions
@@ -34,7 +35,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
-	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -71,14 +71,14 @@ type Dialect struct {
 	pool *pool.Pool[key, *place, *session]
 	// parks holds the calls, and the tasks, that wait for their users' answers. Each holds
 	// a stream and one goroutine that reads it.
-	parks *park.Table[*exchange]
+	parks *parking
 }
 
 // New returns a Dialect.
 func New(env *dialect.Env, cfg Config) *Dialect {
 	d := &Dialect{env: env, cfg: cfg, said: transport.NewChatter(env.Log), kept: keeper{cfg.Keeper, cfg.Server}}
 	d.pool = dialect.NewPool(env, (*session).over, d.bury)
-	d.parks = park.New((*exchange).release)
+	d.parks = newParking((*exchange).release)
 	return d
 }
 
@@ -139,7 +139,7 @@ func (d *Dialect) EndSession(session string, forget bool) {
 	if session == "" {
 		return
 	}
-	d.parks.GiveUp("the session has ended", func(x *exchange) bool { return x.call.Session == session })
+	d.parks.dropAll("the session has ended", func(x *exchange) bool { return x.call.Session == session })
 	// Calls are cancelled, and the server hears of that, before the session ends: at many
 	// servers the end of a session does not end its calls.
 	d.pool.End(forget, func(at *entry) bool {
@@ -167,7 +167,7 @@ func (d *Dialect) RootsChanged(session string) {
 
 // Drain gives up everything that waits for users, and ends all listening.
 func (d *Dialect) Drain() {
-	d.parks.Close()
+	d.parks.close()
 	for at := range d.pool.All() {
 		at.Data.state.End(dialect.ErrClosed)
 	}
@@ -183,4 +183,4 @@ func (d *Dialect) Reset() { d.pool.Reset() }
 func (d *Dialect) Sessions() int { return d.pool.Len() }
 
 // Parked returns how many calls wait for their users.
-func (d *Dialect) Parked() int { return d.parks.Len() }
+func (d *Dialect) Parked() int { return d.parks.count() }
