@@ -60,11 +60,6 @@ func IsTaskMethod(method string) bool {
 	return false
 }
 
-// TaskEnded reports whether the state of a task is final.
-func TaskEnded(state string) bool {
-	return state == TaskCompleted || state == TaskFailed || state == TaskCancelled
-}
-
 // TaskID returns the id of a task object, "" if it has no acceptable one.
 func TaskID(task Raw) string {
 	raw, _ := task.Member("taskId")
