@@ -310,7 +310,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	}
 	x.mu.Lock()
 	result, err := x.result, x.err
-	open := x.open
+	open, answered := x.open, !unanswered(x.err)
 	x.notify, x.open = nil, nil
 	x.mu.Unlock()
 	if len(open) > 0 { // the server did not wait for the answers, but still gets them
@@ -319,7 +319,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 				switch {
 				case q.request.Method == mcp.MethodRootsList:
 					x.s.roots.ask(q.id)
-				case q.params != nil && !unanswered(err): // another call has asked it
+				case q.params != nil && answered: // another call has asked it
 					x.s.calls.remove(x)
 					x.s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.params})
 				default:
