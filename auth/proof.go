@@ -55,7 +55,7 @@ func (p *proofs) on() bool { return p.mode == DPoPAccepted || p.mode == DPoPRequ
 // check refuses a request whose token is not sent as it has to be: one that is bound to a key with
 // a proof of that key, in the scheme DPoP, and another one in the scheme Bearer. bound is the key's
 // thumbprint, "" for a token that is bound to none. Of the proofs of one user a share is known in memory, so
-// that nobody has the gateway forget those of others.
+// that no user displaces those of others.
 func (p *proofs) check(r *http.Request, token, bound, user string, proven bool) *refusal {
 	switch {
 	case bound == "" && proven:

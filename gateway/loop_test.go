@@ -14,7 +14,8 @@ func TestLoop(t *testing.T) {
 	c := onListener(t)
 	url := "http://" + c.listener.Addr().String() + "/mcp"
 	// The configuration does not tell that this is the gateway, as behind a balancer.
-	text := "admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\nupstreams: [{name: up, url: %q}, {name: self, url: %q}]\n"
+	text := "admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\n" +
+		"upstreams: [{name: up, url: %q}, {name: self, url: %q}]\n"
 	c.write(t, fmt.Sprintf(text, newSite(t, true, one("work", saying("x"))).url, url))
 	c.run(t)
 	if tools := c.graph().catalog.Tools("self"); len(tools) != 0 {
@@ -24,7 +25,11 @@ func TestLoop(t *testing.T) {
 	if !strings.Contains(found, `"subject":"self"`) || !strings.Contains(found, "this is the gateway itself") {
 		t.Errorf("the findings are %s", found)
 	}
-	for via, want := range map[string]int{"1.1 " + c.services.hop: http.StatusLoopDetected, "1.0 proxy, 1.1 " + c.services.hop + " (x)": http.StatusLoopDetected, "1.1 gatehouse-other": http.StatusOK} {
+	for via, want := range map[string]int{
+		"1.1 " + c.services.hop:                     http.StatusLoopDetected,
+		"1.0 proxy, 1.1 " + c.services.hop + " (x)": http.StatusLoopDetected,
+		"1.1 gatehouse-other":                       http.StatusOK,
+	} {
 		r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)))
 		if err != nil {
 			t.Fatal(err)

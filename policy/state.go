@@ -30,7 +30,9 @@ func roundOf(c *mcp.Call) round {
 }
 
 // remember makes a round to which the same call can return once.
-func (g *Guard) remember(ctx context.Context, c *mcp.Call, kind mcp.FrameKind, digest string, inner mcp.Round) (mcp.Round, error) {
+func (g *Guard) remember(
+	ctx context.Context, c *mcp.Call, kind mcp.FrameKind, digest string, inner mcp.Round,
+) (mcp.Round, error) {
 	nonce := rand.Text()
 	if err := g.approvals.Put(ctx, c.Caller.User(), string(kind)+nonce, digest, roundLife); err != nil {
 		return nil, unavailable(err)

@@ -33,7 +33,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 	ctx := r.Context()
 	id, secret, _ := strings.Cut(r.PostForm.Get("refresh_token"), ".")
 	name := nameOf(id)
-	if _, err := s.deps.State.grants.Get(ctx, name); errors.Is(err, expiring.ErrNone) { // nobody waits for what there is not
+	if _, err := s.deps.State.grants.Get(ctx, name); errors.Is(err, expiring.ErrNone) { // no wait for what does not exist
 		return nil, fail(codeInvalidGrant, "the refresh token is not good, or not any more")
 	}
 	free, err := s.busy(ctx, name)

@@ -207,7 +207,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestNoSessionWithoutRole: whoever has no role signs in in vain, and takes no room of operators.
+// TestNoSessionWithoutRole: a user without a role gets no session, and takes no room of operators.
 func TestNoSessionWithoutRole(t *testing.T) {
 	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
 	t.Cleanup(issuer.Close)

@@ -21,7 +21,7 @@ import (
 // and still serve what needs no session.
 const ExcludeStore = "store"
 
-// ReadinessDeps are what a Readiness is told from. All but Redis are required.
+// ReadinessDeps are what readiness depends on. All but Redis are required.
 type ReadinessDeps struct {
 	// Stopping reports whether the gateway takes no new sessions any more, and Heard whether each
 	// upstream has answered or failed once.

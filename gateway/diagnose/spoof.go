@@ -61,15 +61,19 @@ func (s Surface) Spoofs() (all []Spoof) {
 		for _, tool := range s.Tools(u.Name) {
 			names = append(names, pin.Named{Upstream: u.Name, Name: tool.Name})
 			for _, hidden := range pin.Hidden(tool.Raw) {
-				all = append(all, Spoof{event: hiddenText, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %q: %s: models read what people do not see", pin.Visible(tool.Name), hidden)})
+				text := fmt.Sprintf("tool %q: %s: models read what people do not see", pin.Visible(tool.Name), hidden)
+				all = append(all, Spoof{event: hiddenText, Upstream: u.Name, Name: tool.Name, At: path, Text: text})
 			}
 			if pin.Mixed(tool.Name) {
-				all = append(all, Spoof{event: mixedLetters, Upstream: u.Name, Name: tool.Name, At: path, Text: fmt.Sprintf("tool %+q: the name mixes letters that look alike", tool.Name)})
+				text := fmt.Sprintf("tool %+q: the name mixes letters that look alike", tool.Name)
+				all = append(all, Spoof{event: mixedLetters, Upstream: u.Name, Name: tool.Name, At: path, Text: text})
 			}
 		}
 	}
 	for _, pair := range pin.LookAlikes(names) {
-		all = append(all, Spoof{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: places[pair.B.Upstream], Text: fmt.Sprintf("tool %+q looks like %+q of %s", pair.B.Name, pair.A.Name, pair.A.Upstream)})
+		text := fmt.Sprintf("tool %+q looks like %+q of %s", pair.B.Name, pair.A.Name, pair.A.Upstream)
+		at := places[pair.B.Upstream]
+		all = append(all, Spoof{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: at, Text: text})
 	}
 	for i, v := range s.Config.Views {
 		if v.DropPrefixes {
@@ -77,7 +81,10 @@ func (s Surface) Spoofs() (all []Spoof) {
 				if pair.A.Name == pair.B.Name {
 					continue // such names keep their prefixes, of which check warns
 				}
-				all = append(all, Spoof{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: config.ViewKey(i, v), Text: fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike", pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)})
+				text := fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike",
+					pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)
+				at := config.ViewKey(i, v)
+				all = append(all, Spoof{event: lookAlike, Upstream: pair.B.Upstream, Name: pair.B.Name, At: at, Text: text})
 			}
 		}
 	}

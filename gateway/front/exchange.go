@@ -115,7 +115,7 @@ func (x *exchange) serve(ctx context.Context) {
 	x.span.Call(&x.call, x.id)
 	reply, err := x.f.observe(ctx, &x.call, mcp.HandlerFunc(x.run))
 	x.span.Outcome(ctx, reply, err)
-	// Whoever has the answer can look at it.
+	// Before the answer: a client that has it finds the trail complete.
 	x.f.deps.Trails.End(walked, x.call.Caller.Subject, err != nil || x.verdict.ToolError)
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)

@@ -33,7 +33,8 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // refused.
 func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
 	_, _, fromReplica := cluster.Forwarded(p.r)
-	if fromReplica && !p.inBatch && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) { // the other replica can have it
+	// The other replica can have it.
+	if fromReplica && !p.inBatch && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) {
 		cluster.Moved(p.w)
 		return forwarded
 	}

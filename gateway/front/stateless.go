@@ -77,7 +77,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 			if ref := f.own(p, home); ref != nil {
 				return ref
 			}
-		case x.waitsAt != f.prefix && !fromReplica: // whoever owns the home by now: the call waits there
+		case x.waitsAt != f.prefix && !fromReplica: // the call waits there, whichever replica owns the home now
 			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}, x.call.Session); ref != nil {
 				return ref
 			}

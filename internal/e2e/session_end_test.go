@@ -94,7 +94,7 @@ func newEndings(t *testing.T, shared, idle bool) *endings {
 			c.Progress(1)
 			c.Hang()
 		case "ask":
-			if _, err := c.Ask("elicitation/create", `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`); err == nil {
+			if _, err := c.Ask("elicitation/create", elicitOf("?")); err == nil {
 				c.Text("answered")
 				return
 			}
@@ -200,7 +200,8 @@ func (w *endings) loading(t *testing.T) (done func()) {
 		if len(w.redis) > 1 {
 			w.redis[1].Pass()
 		}
-		good := err == nil && (x.Status == http.StatusNotFound || strings.Contains(answer, d.at) || strings.Contains(answer, `"executed":"`))
+		good := err == nil && (x.Status == http.StatusNotFound || strings.Contains(answer, d.at) ||
+			strings.Contains(answer, `"executed":"`))
 		if !good {
 			t.Errorf("a request that came while its session ended: %+v %s, %v", x, answer, err)
 		}

@@ -73,7 +73,7 @@ func (s *Store) Put(ctx context.Context, name string, value []byte, life time.Du
 }
 
 // PutOf is Put for a value of an owner, such as a user. A further one replaces the owner's oldest, so that
-// nobody takes the room of others.
+// no owner takes the room of others.
 func (s *Store) PutOf(ctx context.Context, owner, name string, value []byte, life time.Duration) error {
 	if err := s.claim(ctx, owner, name, life); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *Store) Add(ctx context.Context, name string, value []byte, life time.Du
 }
 
 // AddOf is Add for a value of an owner. In memory, a further one replaces the owner's oldest; in Redis, which
-// keeps all until they end, nobody takes the room of others.
+// keeps all until they end, no owner takes the room of others.
 func (s *Store) AddOf(ctx context.Context, owner, name string, value []byte, life time.Duration) (bool, error) {
 	added, err := s.Add(ctx, name, value, life)
 	if added && err == nil && s.db == nil {

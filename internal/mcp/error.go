@@ -180,7 +180,8 @@ func ErrDisabled(upstream string) *Error {
 
 // ErrRound is the error for a Round that does not wait for answers any more.
 func ErrRound() *Error {
-	return Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call from the beginning").
+	return Errorf(failure.StateInvalid,
+		"Invalid params: requestState is not one that waits for answers; make the call from the beginning").
 		WithData(Object("reason", String("expired")))
 }
 

@@ -19,7 +19,7 @@ type Verdict struct {
 	Rule string
 	// Approval is what became of a question to the user: "asked", "approved", "held" (an
 	// earlier approval holds), "declined", "unanswered", or "impossible" for a client that cannot
-	// ask; or to somebody else: "waiting", "approved", "refused", or "expired" if nobody decided in time.
+	// ask; or to somebody else: "waiting", "approved", "refused", or "expired" without a decision in time.
 	// "" if there was none.
 	Approval string
 	// Approver is the somebody else who decided, a subject.

@@ -22,7 +22,8 @@ const (
 )
 
 var (
-	token = regexp.MustCompile(AWSKey + "|" + GitHubToken + "|" + SlackToken + "|" + GoogleKey + "|" + others + "|" + PrivateKey)
+	token = regexp.MustCompile(
+		AWSKey + "|" + GitHubToken + "|" + SlackToken + "|" + GoogleKey + "|" + others + "|" + PrivateKey)
 	// assigned matches the value that follows the name of a secret, a bearer token after its scheme.
 	assigned = regexp.MustCompile(`(?i)((?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|` +
 		`authorization|cookie|credentials?)["']?\s*[=:]\s*)` +

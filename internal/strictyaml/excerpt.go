@@ -14,7 +14,7 @@ var keyLine = regexp.MustCompile(`^[\t ]*(?:- )?[\pL_][\pL\pN_.-]{0,63}:(?:[\t ]
 
 // Excerpt shows the line of a problem to people who may not know secrets, and under it a caret at
 // the problem's column, counted from 1; 0 for none. It shows the first key alone: what follows may be
-// a secret, whose key may be misspelt.
+// a secret under a misspelt key.
 func Excerpt(line string, column int) string {
 	if strings.TrimSpace(line) == "" {
 		return ""

@@ -26,7 +26,7 @@ var (
 	ErrFull    = errors.New("foureyes: too many calls wait")
 	ErrExpired = errors.New("foureyes: nobody has decided in time")
 	ErrClosed  = errors.New("foureyes: closed")
-	// ErrRestart says that rules have changed: the call has to be decided anew. It is the cause with
+	// ErrRestart says that rules have changed: the call has to be decided again. It is the cause with
 	// which a caller of Wait ends its context.
 	ErrRestart = errors.New("foureyes: rules have changed")
 )

@@ -179,7 +179,7 @@ func (x *exchange) readHeld() {
 	x.pump(&transport.Request{
 		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: message.Encode(),
 	})
-	if x.s.d.parks.drop(x.s.handle(x.task), x) { // otherwise whoever removed it frees it
+	if x.s.d.parks.drop(x.s.handle(x.task), x) { // otherwise its remover frees it
 		for _, q := range x.forget() {
 			x.s.post(unrelated(q.id))
 		}

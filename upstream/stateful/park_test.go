@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// numbered are calls with numbers, of which each method knows the number alone.
+// numbered parks calls that tests know by their numbers.
 type numbered struct{ *parking }
 
 // newNumbered returns an empty parking. given returns the numbers of calls that were given up since it was
@@ -27,7 +27,8 @@ func newNumbered() (calls numbered, given func() []int) {
 }
 
 func (n numbered) parks(handle string, user string, call int) error {
-	_, err := n.park(handle, user, 2, time.Minute, func() (*exchange, error) { return &exchange{number: int64(call)}, nil })
+	begin := func() (*exchange, error) { return &exchange{number: int64(call)}, nil }
+	_, err := n.park(handle, user, 2, time.Minute, begin)
 	return err
 }
 
@@ -80,7 +81,8 @@ func TestWhatCannotBeginIsNotParked(t *testing.T) {
 	calls, _ := newNumbered()
 	broken := errors.New("broken")
 	for range 3 { // more than a user may have
-		if _, err := calls.park("a", "ann", 2, time.Minute, func() (*exchange, error) { return nil, broken }); !errors.Is(err, broken) {
+		begin := func() (*exchange, error) { return nil, broken }
+		if _, err := calls.park("a", "ann", 2, time.Minute, begin); !errors.Is(err, broken) {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +113,7 @@ func TestParkingTime(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := given(); !slices.Equal(got, []int{1}) {
-			t.Errorf("%d are given up, want the one that nobody came for", got)
+			t.Errorf("%d are given up, want the one without an answer", got)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Visibility tells whose lists are complete; policy.Guard implements it.
+// Visibility reports which callers see complete lists; policy.Guard implements it.
 type Visibility interface {
 	// SeesAll reports whether the caller may know of everything.
 	SeesAll(caller *mcp.Caller) bool
