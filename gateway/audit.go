@@ -12,7 +12,7 @@ import (
 func openAudit(g *Gateway, cfg config.Config, replica, version string, metrics *audit.Metrics) (err error) {
 	deps := audit.Deps{Replica: replica, Version: version, Log: g.log, Metrics: metrics}
 	if g.recent != nil {
-		deps.Also = func(r *record.Record) { g.recent.Put(r); g.series.Put(r) }
+		deps.Also = g.recent.Put
 	}
 	g.journal, err = audit.New(cfg.Audit, deps)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
-	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // recorded returns the records of one kind in a file, whose chain must be intact.
 func recorded(t *testing.T, path, kind string) []map[string]any {
 	t.Helper()
-	reports, err := files.Verify([]string{path}, nil, nil)
+	reports, err := record.VerifyFiles([]string{path}, nil, nil)
 	if err != nil || len(reports) != 1 || !reports[0].OK() {
 		t.Fatal(reports, err)
 	}

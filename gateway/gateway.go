@@ -32,10 +32,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -104,7 +102,6 @@ type Gateway struct {
 	health     *diagnose.Readiness
 	console    visitors
 	recent     *recent.Records      // for operators; nil for none
-	series     *series.Series       // likewise
 	history    *admin.ConfigHistory // likewise; nil without a file, too
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
@@ -202,7 +199,6 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	}
 	if cfg.Admin.Operated() {
 		g.services.servers = operate.NewBook()
-		g.services.trails = trail.New(cfg.Admin.API.Kept(), cfg.Admin.API.TrailBytes())
 	}
 	g.observer = &observe.Observer{Log: g.log, Metrics: count.Calls, Recorder: newRecorder(g)}
 	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
@@ -275,7 +271,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		Metrics:         front.NewMetrics(count.Registry),
 		Observe:         g.observer.Observe,
 		Tracer:          g.services.tracer,
-		Trails:          g.services.trails,
+		Trails:          g.recent.Trails(),
 	})
 	if err == nil {
 		err = count.Observe(func() metrics.Facts { return measured(g) })

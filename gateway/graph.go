@@ -17,10 +17,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
-	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
+	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -30,7 +30,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -105,8 +104,7 @@ type services struct {
 	lasting *mcp.Lasting    // what outlives its request
 
 	tracer  *tracing.Tracer    // nil for none
-	trails  *trail.Trails      // nil for none
-	events  *events.Recorder   // records what is no call
+	events  *observe.Events    // records what is no call
 	spoofs  *diagnose.SpoofLog // records what may deceive
 	waiting *foureyes.Table    // calls that wait for somebody else's approval; nil for a graph that serves no calls
 	servers *operate.Book      // what operators do to servers and see of them; nil for no operators
@@ -121,7 +119,7 @@ type services struct {
 func newServices(shared *stores, version string, journal *audit.Journal, log *slog.Logger) (l services, err error) {
 	l = services{
 		stores: *shared, version: version, log: log, listed: log,
-		events: events.New(journal), spoofs: diagnose.NewSpoofLog(journal),
+		events: observe.NewEvents(journal), spoofs: diagnose.NewSpoofLog(journal),
 		tell:    func(string, string, mcp.Event) {}, // as long as nobody is served, like the next ones
 		lists:   func(string, mcp.SessionLists) {},
 		lasting: mcp.NewLasting(nil),

@@ -24,7 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // openOperators keeps what operators can ask for, if they can. Replicas have records in common.
@@ -32,11 +32,17 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 	if !cfg.Admin.Operated() {
 		return
 	}
-	deps := recent.Deps{Replica: shared.cluster.Self(), Most: cfg.Admin.API.RecordBytes(), Log: g.log, Metrics: metrics}
+	deps := recent.Deps{
+		Replica:  shared.cluster.Self(),
+		Most:     cfg.Admin.API.RecentBytes,
+		Messages: trail.Mode(cfg.Admin.API.Messages),
+		Log:      g.log,
+		Metrics:  metrics,
+	}
 	if shared.redis != nil {
 		deps.DB, deps.Key = shared.redis, shared.key("recent records")
 	}
-	g.recent, g.series = recent.New(deps), series.New(time.Now())
+	g.recent = recent.New(deps)
 	g.undo.OnStop("recent records", g.recent.Close)
 	if !cfg.Admin.Console.IsZero() {
 		g.console = visitors{
@@ -44,14 +50,6 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 			flows:  shared.key("sign-ins that have begun"),
 			ended:  signin.NewEnded(shared.redis),
 		}
-	}
-}
-
-// keepRecent changes how much of what has happened is kept for operators.
-func keepRecent(g *Gateway, cfg admin.Config) {
-	g.services.trails.Keep(cfg.Kept(), cfg.TrailBytes())
-	if g.recent != nil {
-		g.recent.Bound(cfg.RecordBytes())
 	}
 }
 
@@ -63,9 +61,7 @@ func newAPI(g *Gateway) *admin.API {
 		Trusted: loopback.Sent,
 		Recent:  g.recent,
 		Lasting: g.services.lasting,
-		Series:  g.series,
 		Self:    g.services.cluster.Self(),
-		Trails:  g.services.trails,
 		CallAt: func(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
 			return callAt(ctx, g, replica, id, roles)
 		},
@@ -152,7 +148,7 @@ func listsOf(g *Gateway) whatif.ListDeps {
 func triesOf(g *Gateway) whatif.TryDeps {
 	now := g.graph()
 	return whatif.TryDeps{
-		Calls: g.calls, Observe: g.observer.Observe, Refused: now.refuses, Memory: g.services.memory, Trails: g.services.trails, Self: g.services.cluster.Self(),
+		Calls: g.calls, Observe: g.observer.Observe, Refused: now.refuses, Memory: g.services.memory, Trails: g.recent.Trails(), Self: g.services.cluster.Self(),
 		HasView: func(name string) bool { _, err := config.ViewNamed(now.cfg, name); return err == nil },
 		Own: func(ctx context.Context, c *mcp.Call) error {
 			if !g.services.cluster.Shared() || !now.catalog.Keeps(c) {
@@ -195,9 +191,7 @@ func replayRecent(ctx context.Context, g *Gateway, d admin.Draft) (*replay.Repor
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err := r.Line(ctx, item.JSON(d.Arguments)); err != nil {
-			r.Problem(replay.Problem{Message: err.Error()})
-		}
+		r.Record(ctx, item.Shown(d.Arguments))
 	}
 	return r.Report(), nil
 }
@@ -228,11 +222,11 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	now, servers, state := g.graph(), serversOf(g), configurationOf(g).State()
 	f := diagnose.Facts{
 		Now: time.Now(), Stopping: g.draining.Load(), Replicas: shownReplicas(g), Store: g.health.StoreAway(ctx), State: state,
-		Upstreams: servers.Upstreams(), Pins: servers.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.guardrails.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.series,
+		Upstreams: servers.Upstreams(), Pins: servers.Pins(""), Sinks: g.journal.Status(), Certificates: diagnose.CertificatesOf(now.cfg), Hooks: now.guardrails.Outages(), Keys: now.cfg.Auth.Keys.All(), Series: g.recent.Series,
 		Spoofs: g.services.spoofs.Found(), Broken: diagnose.BrokenOf(now.now()), Issuers: now.auth.Status(),
-		Records: func(filter record.Filter) (all []*record.Entry) {
+		Records: func(filter record.Filter) (all []*record.Record) {
 			for _, item := range g.recent.Find(ctx, recent.Query{Filter: filter}).Items {
-				all = append(all, item.Entry())
+				all = append(all, item.Record)
 			}
 			return all
 		},

@@ -226,11 +226,11 @@ func TestTry(t *testing.T) {
 		}
 	}
 	if len(calls.Decisions) != 2 || len(acts.Decisions) != 2 {
-		t.Fatalf("recorded: %s and %s", calls.Decisions, acts.Decisions)
+		t.Fatalf("recorded: %+v and %+v", calls.Decisions, acts.Decisions)
 	}
 	for i, act := range acts.Decisions {
-		if act.At("event").Text() != "tried" || act.At("id").Text() == "" || act.At("id").Text() != calls.Decisions[i].At("id").Text() {
-			t.Errorf("recorded: %s of %s", act, calls.Decisions[i])
+		if act.Event != "tried" || act.ID == "" || act.ID != calls.Decisions[i].ID {
+			t.Errorf("recorded: %+v of %+v", act, calls.Decisions[i])
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 const (
@@ -176,7 +177,7 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	}
 	g.replace(before, next)
 	g.services.cluster.Revised(l.Revision)
-	keepRecent(g, next.cfg.Admin.API)
+	g.recent.Keep(trail.Mode(next.cfg.Admin.API.Messages), next.cfg.Admin.API.RecentBytes)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/events"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -27,7 +27,7 @@ type place struct {
 	path   string
 	view   string            // "" for none
 	users  *policy.Audiences // who may use the view; nil for none
-	events *events.Recorder  // take who may not; nil for none
+	events *observe.Events   // take who may not; nil for none
 	behind func(authenticate func(http.Handler) http.Handler) http.Handler
 }
 
@@ -93,7 +93,7 @@ func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 
 // only lets those callers pass who may use a view. That the view exists is no secret, since
 // everybody can read its metadata.
-func only(users *policy.Audiences, refused *events.Recorder, next http.Handler) http.Handler {
+func only(users *policy.Audiences, refused *observe.Events, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
 			refused.Judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users", Name: failure.ViewRefused})

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	recordfiles "github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 func newAudit() *cobra.Command {
@@ -64,7 +63,7 @@ func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []str
 	if err != nil {
 		return err
 	}
-	reports, err := recordfiles.Verify(files, key, wanted)
+	reports, err := record.VerifyFiles(files, key, wanted)
 	if err != nil {
 		return err
 	}

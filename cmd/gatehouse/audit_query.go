@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	recordfiles "github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 func newAuditQuery() *cobra.Command {
@@ -80,7 +79,7 @@ func readTime(flag, text string, now time.Time) (time.Time, error) {
 
 func queryAudit(w io.Writer, files []string, filter record.Filter, asJSON bool) error {
 	out := bufio.NewWriter(w)
-	err := recordfiles.Query(files, filter, func(line []byte, e *record.Entry) error {
+	err := record.QueryFiles(files, filter, func(line []byte, e *record.Record) error {
 		if asJSON {
 			_, err := fmt.Fprintf(out, "%s\n", line)
 			return err

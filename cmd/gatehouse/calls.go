@@ -89,30 +89,23 @@ func showCalls(cmd *cobra.Command, o *operator, f *callsFlags) error {
 		return err
 	}
 	slices.Reverse(page.Decisions)
-	var texts [][]byte
-	for _, one := range page.Decisions {
-		texts = append(texts, one)
-	}
-	all, err := decode(texts...)
-	if err != nil {
-		return err
-	}
 	noteMissing(cmd.ErrOrStderr(), page.Partial)
 	if o.asJSON {
-		for _, text := range texts {
+		for _, d := range page.Decisions {
+			text, _ := d.MarshalJSON() // cannot fail
 			if _, err := fmt.Fprintf(w, "%s\n", text); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if len(all) == 0 {
+	if len(page.Decisions) == 0 {
 		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "no such calls")
 		return err
 	}
 	t := newCallTable(w)
-	for i := range all {
-		t.add(callRow(&all[i], time.Now())...)
+	for i := range page.Decisions {
+		t.add(callRow(&page.Decisions[i], time.Now())...)
 	}
 	return t.flush()
 }
@@ -143,11 +136,11 @@ func followCalls(cmd *cobra.Command, o *operator, q url.Values, last int) error 
 			_, err := fmt.Fprintf(w, "%s\n", data)
 			return err
 		}
-		all, err := decode(data)
-		if err != nil {
+		var d admin.Decision
+		if err := d.UnmarshalJSON(data); err != nil {
 			return err
 		}
-		t.add(callRow(&all[0], time.Now())...)
+		t.add(callRow(&d, time.Now())...)
 		return t.flush()
 	})
 }
@@ -174,7 +167,7 @@ func callRow(d *admin.Decision, now time.Time) []cell {
 	}
 	return []cell{
 		{clock(d.Time, now), dim}, {d.ID, plain}, {short(cmp.Or(d.User, "-"), 12), plain}, {result, colour},
-		{fmt.Sprintf("%6.0f", d.Duration), plain}, {what, plain},
+		{fmt.Sprintf("%6.0f", float64(d.Duration)/float64(time.Millisecond)), plain}, {what, plain},
 	}
 }
 
@@ -226,11 +219,7 @@ func showWhy(ctx context.Context, cmd *cobra.Command, o *operator, id string) er
 		return cmp.Or(err, failed)
 	}
 	noteMissing(cmd.ErrOrStderr(), call.Partial)
-	records, err := decode(call.Record)
-	if err != nil {
-		return err
-	}
-	now, last := time.Now(), &records[0]
+	now, last := time.Now(), &call.Record
 	result, colour := resultOf(last)
 	t := newTable(w, "call "+call.ID)
 	t.widths = make([]int, 2)

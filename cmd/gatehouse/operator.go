@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
@@ -199,16 +198,4 @@ func (o *operator) follow(ctx context.Context, path string, query url.Values, do
 		return fmt.Errorf("the stream broke: %w", err)
 	}
 	return errors.New("the gateway has ended the stream")
-}
-
-// decode reads records.
-func decode(texts ...[]byte) (all []admin.Decision, err error) {
-	for _, text := range texts {
-		var d admin.Decision
-		if err := json.Unmarshal(text, &d); err != nil {
-			return nil, err
-		}
-		all = append(all, d)
-	}
-	return all, nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
@@ -30,7 +29,7 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 	t.Cleanup(func() { kept.Close(context.Background()) })
 	var records []record.Record
 	return New(Deps{
-		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept, Series: series.New(time.Now()), Self: "a", Policy: func() Policy { return Policy{} },
+		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept, Self: "a", Policy: func() Policy { return Policy{} },
 		Findings:  func(context.Context) ([]Finding, error) { return nil, nil },
 		Record:    func(r *record.Record) { records = append(records, *r) },
 		Upstreams: func() []Upstream { return nil }, Sessions: func(context.Context) ([]Session, []string) { return nil, nil }, Replicas: func() []Replica { return nil },

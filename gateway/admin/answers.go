@@ -9,41 +9,35 @@ import (
 
 // Page is the answer of /decisions.
 type Page struct {
-	// Decisions are records, newest first: see Decision.
-	Decisions []mcp.Raw `json:"decisions"`
+	Decisions []Decision `json:"decisions"` // newest first
 	// Next is the parameter "before" of the next page, "" if there is none.
 	Next string `json:"next,omitempty"`
 	// Partial is why records of other replicas may be missing, "" if they are not.
 	Partial string `json:"partial,omitempty"`
 }
 
-// Decision is what a record says, as far as it is shown. docs/audit.md has all members.
+// Decision is a record as it is shown. docs/audit.md has all members.
 type Decision struct {
-	record.Entry
-	Cursor           string   `json:"cursor"`
-	Replica          string   `json:"replica"`
-	Continues        string   `json:"continues"`
-	Issuer           string   `json:"issuer"`
-	Groups           []string `json:"groups"`
-	Revision         string   `json:"revision"`
-	Era              string   `json:"era"`
-	Thing            string   `json:"thing"`
-	File             string   `json:"file"`
-	UpstreamRevision string   `json:"upstream_revision"`
-	UpstreamEra      string   `json:"upstream_era"`
-	Code             int      `json:"code"`
-	Error            string   `json:"error_code"`
-	RequestBytes     int      `json:"request_bytes"`
-	ReplyBytes       int      `json:"reply_bytes"`
-	Trace            string   `json:"trace"`
-	Arguments        mcp.Raw  `json:"arguments"`
+	record.Record
+	Cursor string // its place among all
+}
+
+// MarshalJSON writes the members of the record, and the cursor.
+func (d Decision) MarshalJSON() ([]byte, error) {
+	return mcp.Raw(d.AppendJSON(nil)).With("cursor", mcp.String(d.Cursor)), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (d *Decision) UnmarshalJSON(text []byte) error {
+	cursor, _ := mcp.Raw(text).Member("cursor")
+	d.Cursor = cursor.Text()
+	return d.Record.UnmarshalJSON(text)
 }
 
 // Call is the answer of /calls/{id}.
 type Call struct {
-	ID string `json:"id"`
-	// Record is that of the call: see Decision.
-	Record mcp.Raw `json:"record"`
+	ID     string   `json:"id"`
+	Record Decision `json:"record"`
 	// Layers are what each part of the gateway said of it, from the outside in.
 	Layers []Layer `json:"layers"`
 	// Now is what policy would decide now; nil if that cannot be told.
@@ -60,9 +54,9 @@ type Call struct {
 	// arguments are in it.
 	Curl      string `json:"curl,omitempty"`
 	Arguments bool   `json:"curl_arguments"`
-	// Similar are the last other calls of the same thing, newest first: see Decision.
-	Similar []mcp.Raw `json:"similar"`
-	Partial string    `json:"partial,omitempty"`
+	// Similar are the last other calls of the same thing, newest first.
+	Similar []Decision `json:"similar"`
+	Partial string     `json:"partial,omitempty"`
 }
 
 // Layer is what a part of the gateway said of a call.

@@ -14,8 +14,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
@@ -41,12 +39,8 @@ type Deps struct {
 	Recent  *recent.Records
 	// Lasting ends what somebody follows with the token that it is followed with.
 	Lasting *mcp.Lasting
-	// Series counts what is recorded.
-	Series *series.Series
 	// Self is the name of this replica.
 	Self string
-	// Trails have the steps and messages of the last calls.
-	Trails *trail.Trails
 	// CallAt returns what another replica answers an operator with these roles about a call. The
 	// error says why it does not.
 	CallAt func(ctx context.Context, replica, id string, roles []string) ([]byte, error)

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -43,20 +42,8 @@ type Config struct {
 	RecentBytes int64 `yaml:"recent_bytes"`
 }
 
-// The bounds of RecentBytes.
-const (
-	leastRecent   = 1 << 20
-	defaultRecent = 64 << 20
-)
-
-// Kept is which messages of calls are kept.
-func (c Config) Kept() trail.Mode { return trail.Mode(cmp.Or(c.Messages, string(trail.ModeShape))) }
-
-// TrailBytes is what steps and messages may have of RecentBytes.
-func (c Config) TrailBytes() int64 { return cmp.Or(c.RecentBytes, defaultRecent) / 4 }
-
-// RecordBytes is what records may have of RecentBytes.
-func (c Config) RecordBytes() int64 { return cmp.Or(c.RecentBytes, defaultRecent) - c.TrailBytes() }
+// leastRecent bounds RecentBytes.
+const leastRecent = 1 << 20
 
 // Token lets somebody use the API.
 type Token struct {
@@ -168,7 +155,7 @@ func (c Config) Validate() error {
 		found.At(fmt.Sprintf("tokens[%d]", i), inToken...)
 		names[t.Name], tokens[string(t.Secret)] = i, i
 	}
-	if modes := []trail.Mode{trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes, c.Kept()) {
+	if modes := []trail.Mode{"", trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes, trail.Mode(c.Messages)) {
 		found.Add("messages: %q: want off, shape or full", c.Messages)
 	}
 	found.When(c.RecentBytes != 0 && c.RecentBytes < leastRecent, "recent_bytes: %d: want at least 1MiB", c.RecentBytes)

@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -53,7 +52,7 @@ func signIns(a *API, x *exchange) error {
 	most := cmp.Or(q.Limit, defaultFailed)
 	q.Kinds, q.Limit = []string{record.KindSignIn, record.KindCredential, record.KindAdmin}, 0
 	found := a.deps.Recent.Find(x.r.Context(), q)
-	failed := slices.DeleteFunc(found.Items, func(i *recent.Item) bool { return !signInFailed(i.Entry()) })
+	failed := slices.DeleteFunc(found.Items, func(i *recent.Item) bool { return !signInFailed(i.Record) })
 	answer := SignIns{Last: some(x.shown(failed[:min(len(failed), most)])), Partial: partial(found.Partial)}
 	answer.Failures, answer.LeftOut = failures(failed)
 	answer.Failures = some(answer.Failures)
@@ -98,10 +97,17 @@ func examine(a *API, x *exchange) error {
 	return x.answer(e)
 }
 
+// decision returns a record as the client may read it.
+func (x *exchange) decision(i *recent.Item) Decision {
+	d := Decision{*i.Shown(x.seesArguments()), i.Cursor.String()}
+	d.Replica = i.Replica
+	return d
+}
+
 // shown returns records as the client may read them.
-func (x *exchange) shown(items []*recent.Item) (all []mcp.Raw) {
+func (x *exchange) shown(items []*recent.Item) (all []Decision) {
 	for _, i := range items {
-		all = append(all, i.JSON(x.seesArguments()))
+		all = append(all, x.decision(i))
 	}
 	return all
 }
@@ -180,7 +186,7 @@ func (a *API) call(x *exchange) error {
 		return refusal(http.StatusNotFound, failure.AdminNotFound, message)
 	}
 	item := found.Items[0]
-	walked, ok := a.deps.Trails.Find(id)
+	walked, ok := item.Record.Trail.View()
 	unknown := forgotten
 	if !ok && item.Replica != a.deps.Self {
 		text, err := a.deps.CallAt(x.r.Context(), item.Replica, id, x.who.Roles)
@@ -189,14 +195,8 @@ func (a *API) call(x *exchange) error {
 		}
 		unknown = err.Error()
 	}
-	answer := Call{
-		ID: id, Record: item.JSON(x.seesArguments()), Steps: []Step{}, Messages: []Message{},
-		Partial: partial(found.Partial),
-	}
-	var d Decision
-	if err := json.Unmarshal(answer.Record, &d); err != nil {
-		return err
-	}
+	d := x.decision(item)
+	answer := Call{ID: id, Record: d, Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
 	answer.Layers = layers(&d)
 	answer.Now = a.now(x, &d)
 	if ok {
@@ -238,7 +238,7 @@ func (a *API) similar(x *exchange, d *Decision) (others []*recent.Item) {
 		Limit:  mostSimilar + 1,
 	})
 	for _, item := range found.Items {
-		if item.Entry().ID != d.ID && len(others) < mostSimilar {
+		if item.Record.ID != d.ID && len(others) < mostSimilar {
 			others = append(others, item)
 		}
 	}

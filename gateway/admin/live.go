@@ -101,7 +101,8 @@ func (x *exchange) events(items []*recent.Item, missed int64) (text []byte) {
 		text = fmt.Appendf(text, "event: missed\ndata: {\"missed\":%d}\n\n", missed)
 	}
 	for _, i := range items {
-		text = fmt.Appendf(text, "event: decision\nid: %s\ndata: %s\n\n", i.Cursor, i.JSON(x.seesArguments()))
+		record, _ := x.decision(i).MarshalJSON() // cannot fail
+		text = fmt.Appendf(text, "event: decision\nid: %s\ndata: %s\n\n", i.Cursor, record)
 	}
 	return text
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
 // Series is what happened over time, at this replica since it was started.
@@ -21,8 +21,8 @@ type Series struct {
 	Counting time.Time `json:"counting"`
 	// Step is how long each point is, such as 1m0s. The last one has not ended.
 	Step   string         `json:"step"`
-	Points []series.Point `json:"points"` // oldest first
-	Total  series.Point   `json:"total"`
+	Points []recent.Point `json:"points"` // oldest first
+	Total  recent.Point   `json:"total"`
 	// Upstreams are the totals of each server with calls, by name; only without Upstream.
 	Upstreams []UpstreamTotal `json:"upstreams,omitempty"`
 }
@@ -30,7 +30,7 @@ type Series struct {
 // UpstreamTotal is what happened at a server.
 type UpstreamTotal struct {
 	Name string `json:"name"`
-	series.Point
+	recent.Point
 }
 
 // Policy is the rules that hold, and how often each decided on a call at this replica.
@@ -71,24 +71,24 @@ func overTime(a *API, x *exchange) error {
 	if err := onlyOnce(values, "upstream", "last", "step"); err != nil {
 		return err
 	}
-	last, step := time.Hour, series.Coarse
+	last, step := time.Hour, recent.Coarse
 	if text := values.Get("last"); text != "" {
 		var err error
-		if last, err = time.ParseDuration(text); err != nil || last < series.Fine || last > series.Longest {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("last: %q: want %s to %s, such as 1h", text, series.Fine, series.Longest))
+		if last, err = time.ParseDuration(text); err != nil || last < recent.Fine || last > recent.Longest {
+			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("last: %q: want %s to %s, such as 1h", text, recent.Fine, recent.Longest))
 		}
 	}
 	switch values.Get("step") {
 	case "", "1m":
 	case "10s":
-		step = series.Fine
-		if last > series.LongestFine {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("step: steps of 10s are kept for %s: ask for last=10m at most", series.LongestFine))
+		step = recent.Fine
+		if last > recent.LongestFine {
+			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("step: steps of 10s are kept for %s: ask for last=10m at most", recent.LongestFine))
 		}
 	default:
 		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("step: %q: want 1m or 10s", values.Get("step")))
 	}
-	s, now := a.deps.Series, time.Now()
+	s, now := a.deps.Recent, time.Now()
 	answer := Series{
 		Replica: a.deps.Self, Upstream: values.Get("upstream"), Counting: s.Started(), Step: step.String(),
 		Points: some(s.Points(values.Get("upstream"), step, now.Add(-last), now)),
@@ -108,7 +108,7 @@ func overTime(a *API, x *exchange) error {
 // rules answers with the rules of policy.
 func rules(a *API, x *exchange) error {
 	p := a.deps.Policy()
-	decided, since := a.deps.Series.Rules()
+	decided, since := a.deps.Recent.Rules()
 	read := func(rule string) (int64, *time.Time) {
 		d, found := decided[rule]
 		if !found {

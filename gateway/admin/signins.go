@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -18,8 +17,7 @@ type SignIns struct {
 	// Failures are counted by client and reason, the latest first; LeftOut is how many more there are.
 	Failures []SignInFailure `json:"failures"`
 	LeftOut  int             `json:"left_out,omitempty"`
-	// Last are the last ones, newest first: see Decision.
-	Last []mcp.Raw `json:"last"`
+	Last     []Decision      `json:"last"` // newest first
 	// Partial is why records of other replicas may be missing, "" if they are not.
 	Partial string `json:"partial,omitempty"`
 }
@@ -42,24 +40,24 @@ type SignInFailure struct {
 
 // signInFailed reports whether a record is of a token that was refused, or of a person who could not
 // sign in at the gateway, at a server or at the console.
-func signInFailed(e *record.Entry) bool {
-	return e.Event == "sign-in refused" || e.Kind == record.KindSignIn && strings.HasSuffix(e.Event, "refused")
+func signInFailed(r *record.Record) bool {
+	return r.Event == "sign-in refused" || r.Kind == record.KindSignIn && strings.HasSuffix(r.Event, "refused")
 }
 
 // failures counts records, newest first, by client and reason.
 func failures(items []*recent.Item) (all []SignInFailure, leftOut int) {
 	at := make(map[SignInFailure]int)
 	for _, item := range items {
-		e := item.Entry()
-		what := SignInFailure{Client: e.Client, Agent: e.Agent, Upstream: e.Upstream, Event: e.Event, Reason: e.Reason}
+		r := item.Record
+		what := SignInFailure{Client: r.Client, Agent: r.Agent, Upstream: r.Upstream, Event: r.Event, Reason: r.Reason}
 		i, known := at[what]
 		if !known {
 			i = len(all)
 			at[what] = i
-			what.Remedy, what.Last = auth.Remedy(e.Reason), e.Time
+			what.Remedy, what.Last = auth.Remedy(r.Reason), r.Time
 			all = append(all, what)
 		}
-		all[i].Count += max(e.Count, 1)
+		all[i].Count += max(r.Count, 1)
 	}
 	shown := all[:min(len(all), mostFailures)]
 	return shown, len(all) - len(shown)

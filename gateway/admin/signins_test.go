@@ -57,8 +57,8 @@ func TestFailedSignIns(t *testing.T) {
 	}, got.Failures); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
-	if len(got.Last) != 2 || got.Last[0].At("reason").Text() != "console" || got.Last[1].At("upstream").Text() != "wiki" || got.LeftOut != 0 {
-		t.Errorf("the last ones: %s", got.Last)
+	if len(got.Last) != 2 || got.Last[0].Reason != "console" || got.Last[1].Upstream != "wiki" || got.LeftOut != 0 {
+		t.Errorf("the last ones: %+v", got.Last)
 	}
 	if of, _ := ask("?user=bob"); len(of.Failures) != 1 || of.Failures[0].Upstream != "wiki" {
 		t.Errorf("of bob: %+v", of)

@@ -38,7 +38,7 @@ func layers(d *Decision) (all []Layer) {
 	if d.Code != 0 {
 		code = fmt.Sprintf("code %d", d.Code)
 	}
-	add("answer", d.Outcome, d.Reason, d.Error, code, fmt.Sprintf("after %g ms", d.Duration))
+	add("answer", d.Outcome, d.Reason, d.Error, code, fmt.Sprintf("after %g ms", millis(d.Duration)))
 	return all
 }
 

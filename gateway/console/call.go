@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"net/url"
 	"strconv"
 	"time"
@@ -15,13 +14,11 @@ var callPage = page{path: "/calls/{id}", title: "Call", look: "call", role: admi
 
 type callData struct {
 	admin.Call
-	Record  admin.Decision
-	Rounds  int // of its steps
-	Similar []admin.Decision
-	More    string // the URL of more similar ones
-	Steps   []stepRow
-	Total   time.Duration // to the end of the last step
-	Edges   []edge
+	Rounds int    // of its steps
+	More   string // the URL of more similar ones
+	Steps  []stepRow
+	Total  time.Duration // to the end of the last step
+	Edges  []edge
 }
 
 // stepRow is a step with its bar, in thousandths of the whole width.
@@ -46,16 +43,6 @@ func showCall(v *visit) (any, error) {
 	var d callData
 	if err := v.get("/calls/"+url.PathEscape(v.r.PathValue("id")), nil, &d.Call); err != nil {
 		return nil, err
-	}
-	if err := json.Unmarshal(d.Call.Record, &d.Record); err != nil {
-		return nil, err
-	}
-	for _, text := range d.Call.Similar {
-		var one admin.Decision
-		if err := json.Unmarshal(text, &one); err != nil {
-			return nil, err
-		}
-		d.Similar = append(d.Similar, one)
 	}
 	d.More = query(Root+"/calls", "upstream", d.Record.Upstream, "name", d.Record.Name)
 	d.Steps, d.Total = stepRows(d.Call.Steps)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
 // nowPage is the first page: what is not well, and how much happens.
@@ -32,12 +32,12 @@ type nowData struct {
 
 	Last    string // of the charts: 10m, 1h or 2h
 	Spans   []span
-	Total   series.Point
+	Total   recent.Point
 	Counted time.Time // since when; zero if that is longer ago than Last
 	Charts  []Chart
 	Busy    []admin.UpstreamTotal
 	Servers int // that were called
-	Points  []series.Point
+	Points  []recent.Point
 
 	Endpoint string // of clients; only while there are no calls
 }
@@ -111,11 +111,11 @@ func (d *nowData) count(v *visit) error {
 }
 
 // chartsOf draws what happened over time. How much is shown as of a minute.
-func chartsOf(points []series.Point, step time.Duration) []Chart {
+func chartsOf(points []recent.Point, step time.Duration) []Chart {
 	if len(points) == 0 {
 		return nil
 	}
-	of := func(value func(series.Point) float64) (all []float64) {
+	of := func(value func(recent.Point) float64) (all []float64) {
 		for _, p := range points {
 			all = append(all, value(p))
 		}
@@ -125,18 +125,18 @@ func chartsOf(points []series.Point, step time.Duration) []Chart {
 	first := points[0].At
 	return []Chart{
 		newChart("calls", "Calls per minute", first, step, plainly,
-			numbers{"calls", "line", true, of(func(p series.Point) float64 { return float64(p.Calls) * perMinute })}),
+			numbers{"calls", "line", true, of(func(p recent.Point) float64 { return float64(p.Calls) * perMinute })}),
 		newChart("errors", "Errors and refusals per minute", first, step, plainly,
-			numbers{"refused", "line warn-line", false, of(func(p series.Point) float64 { return float64(p.Refused) * perMinute })},
-			numbers{"errors", "line bad-line", false, of(func(p series.Point) float64 { return float64(p.Errors) * perMinute })}),
+			numbers{"refused", "line warn-line", false, of(func(p recent.Point) float64 { return float64(p.Refused) * perMinute })},
+			numbers{"errors", "line bad-line", false, of(func(p recent.Point) float64 { return float64(p.Errors) * perMinute })}),
 		newChart("latency", "How long calls take", first, step, millis,
-			numbers{"99 of 100", "line warn-line", false, of(func(p series.Point) float64 { return latency(p, p.P99) })},
-			numbers{"half", "line", false, of(func(p series.Point) float64 { return latency(p, p.P50) })}),
+			numbers{"99 of 100", "line warn-line", false, of(func(p recent.Point) float64 { return latency(p, p.P99) })},
+			numbers{"half", "line", false, of(func(p recent.Point) float64 { return latency(p, p.P50) })}),
 	}
 }
 
 // latency is how long calls took, if there were any.
-func latency(p series.Point, took float64) float64 {
+func latency(p recent.Point, took float64) float64 {
 	if p.Slowest == 0 {
 		return none
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
 const quietSeries = `{"replica":"r1","counting":"2026-11-23T10:00:00Z","step":"1m0s","points":[{"at":"2026-11-23T10:00:00Z"},{"at":"2026-11-23T10:01:00Z"}],"total":{}}`
@@ -132,7 +132,7 @@ func TestChart(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	if c := chartsOf([]series.Point{{At: at, Calls: 2}}, 10*time.Second); !strings.Contains(c[0].Text, "now 12") {
+	if c := chartsOf([]recent.Point{{At: at, Calls: 2}}, 10*time.Second); !strings.Contains(c[0].Text, "now 12") {
 		t.Errorf("two calls in ten seconds are %s", c[0].Text)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
 // TestFindingsWhileRedisHangs: one looks for all, each waits no longer than they want to, and the
@@ -19,9 +19,9 @@ func TestFindingsWhileRedisHangs(t *testing.T) {
 			looks++
 			select {
 			case <-store:
-				return Facts{Series: series.New(time.Now()), Stopping: true}
+				return Facts{Series: recent.NewSeries(time.Now()), Stopping: true}
 			case <-ctx.Done():
-				return Facts{Series: series.New(time.Now()), Store: "it does not answer"}
+				return Facts{Series: recent.NewSeries(time.Now()), Store: "it does not answer"}
 			}
 		})
 		ask := func(ctx context.Context) <-chan string {

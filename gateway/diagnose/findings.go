@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
 )
 
 // Most bounds the findings of an answer; the least bad ones are left out.
@@ -48,9 +48,9 @@ type Facts struct {
 	Certificates []Certificate
 	Keys         []apikey.Entry // API keys
 
-	Series *series.Series
+	Series *recent.Series
 	// Records returns recent records that fit.
-	Records func(record.Filter) []*record.Entry
+	Records func(record.Filter) []*record.Record
 }
 
 // Missing is a replica that has gone, and where it was.

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
 )
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -32,8 +32,8 @@ func facts() Facts {
 		Keys: []apikey.Entry{
 			{ID: "later", User: "ci", Expires: noon.Add(15 * 24 * time.Hour).Format(time.RFC3339)}, {ID: "past", User: "ci", Expires: "2026-01-01T00:00:00Z"}, {ID: "gone", User: "ci", Revoked: "2026-01-01T00:00:00Z"},
 		},
-		Series:  series.New(noon.Add(-2 * time.Hour)),
-		Records: func(record.Filter) []*record.Entry { return nil },
+		Series:  recent.NewSeries(noon.Add(-2 * time.Hour)),
+		Records: func(record.Filter) []*record.Record { return nil },
 	}
 }
 
@@ -217,7 +217,7 @@ func TestRises(t *testing.T) {
 		{"few refusals", func(f *Facts) { put(f, now, 9, denied) }, ""},
 		{"refusals as always", func(f *Facts) { put(f, now, 10, denied); put(f, earlier, 120, denied) }, ""},
 		{"tokens", func(f *Facts) { put(f, now, 10, token) }, "turned-away "},
-		{"just started", func(f *Facts) { f.Series = series.New(noon.Add(-time.Minute)); put(f, now, 10, denied) }, "refusals "},
+		{"just started", func(f *Facts) { f.Series = recent.NewSeries(noon.Add(-time.Minute)); put(f, now, 10, denied) }, "refusals "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := facts()
@@ -238,10 +238,10 @@ func TestMostly(t *testing.T) {
 	f := facts()
 	put(&f, time.Second, 12, record.Record{Kind: record.KindCall, Name: "x", Decision: "deny", Outcome: "invalid"})
 	var asked []record.Filter
-	f.Records = func(filter record.Filter) (all []*record.Entry) {
+	f.Records = func(filter record.Filter) (all []*record.Record) {
 		asked = append(asked, filter)
 		for i := range 12 {
-			all = append(all, &record.Entry{Decision: "deny", Rule: "no exports", RuleAt: "g.yaml:7", User: fmt.Sprint("user ", i%4)})
+			all = append(all, &record.Record{Decision: "deny", Rule: "no exports", RuleAt: "g.yaml:7", User: fmt.Sprint("user ", i%4)})
 		}
 		return all
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/series"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 
 // change is what happened lately, and in the hour before.
 type change struct {
-	now, then series.Point
+	now, then recent.Point
 	ago       time.Time     // when lately began
 	over      time.Duration // how much of the hour before was counted
 }
@@ -39,8 +39,8 @@ func (f Facts) change(upstream string) change {
 		from = started
 	}
 	c.over = max(0, c.ago.Sub(from))
-	c.now = f.Series.Total(upstream, series.Fine, c.ago, f.Now.Add(1))
-	c.then = f.Series.Total(upstream, series.Coarse, from, c.ago.Truncate(series.Coarse))
+	c.now = f.Series.Total(upstream, recent.Fine, c.ago, f.Now.Add(1))
+	c.then = f.Series.Total(upstream, recent.Coarse, from, c.ago.Truncate(recent.Coarse))
 	return c
 }
 
@@ -133,7 +133,7 @@ func turnedAway(f Facts) []admin.Finding {
 }
 
 // entry is a record, as it is counted.
-type entry record.Entry
+type entry record.Record
 
 func (e *entry) name() string {
 	if e.Original != "" {

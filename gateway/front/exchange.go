@@ -115,8 +115,6 @@ func (x *exchange) serve(ctx context.Context) {
 	x.span.Call(&x.call, x.id)
 	reply, err := x.f.observe(ctx, &x.call, mcp.HandlerFunc(x.run))
 	x.span.Outcome(ctx, reply, err)
-	// Before the answer: a client that has it finds the trail complete.
-	x.f.deps.Trails.End(walked, x.call.Caller.Subject, err != nil || x.verdict.ToolError)
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)
 	answering.End("")
@@ -152,7 +150,6 @@ func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.span.Outcome(context.Background(), nil, errNoReply)
 		x.span.End()
-		x.f.deps.Trails.End(x.call.Trail, x.call.Caller.Subject, true)
 		x.f.recovered(cause, x.call.ID)
 		x.refuse(refuse.Internal(x.call.ID))
 	}
@@ -450,7 +447,7 @@ func (x *exchange) arrived(p *posted) {
 	if !ok { // another replica knew the caller
 		began = p.since
 	}
-	x.call.Trail = x.f.deps.Trails.Begin(x.call.ID, began)
+	x.call.Trail = x.f.deps.Trails.Begin(began)
 	x.header, x.since = p.r.Header, p.since
 	if ok {
 		x.call.Trail.Was("identity", began, p.since)

@@ -189,26 +189,6 @@ func (m *Metrics) Running(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// run makes a call of a client, if its record has room, and counts it.
-func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler, r *Recorder) (reply *mcp.Reply, how outcome, end ending, err error) {
-	start := time.Now()
-	over := false
-	defer func() {
-		if !over { // a panic, which the client sees as "internal error"
-			m.count(c, outcomeInternal, time.Since(start))
-		}
-	}()
-	if err = r.admit(ctx); err == nil {
-		reply, err = next.Handle(ctx, c)
-	}
-	took := time.Since(start)
-	at := start.Add(took)
-	took -= c.Verdict.Waited
-	over, how = true, outcomeOf(ctx, c, reply, err)
-	m.count(c, how, took)
-	return reply, how, ending{at, took}, err
-}
-
 func (m *Metrics) count(c *mcp.Call, how outcome, took time.Duration) {
 	m.all.count(c, how, took)
 	if c.Caller.View != "" {

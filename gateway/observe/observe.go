@@ -33,17 +33,31 @@ type Observer struct {
 	Recorder *Recorder
 }
 
+// errPanic is the error of a call that ended with a panic, which the client sees as "internal error".
+var errPanic = errors.New("panic: the log has it")
+
 // Observe makes a call by next, which answers it: all its rounds are within. The call must have a
 // Verdict, which is its alone. It repeats what is there, and concludes nothing.
-func (o *Observer) Observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+func (o *Observer) Observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, err error) {
 	logs, records := o.Log.Enabled(ctx, slog.LevelWarn), o.Recorder.enabled()
-	reply, how, end, err := o.Metrics.run(ctx, c, next, o.Recorder)
-	if logs {
-		write(ctx, o.Log, c, how, err, end)
+	start := time.Now()
+	defer func() {
+		took := time.Since(start)
+		end := ending{start.Add(took), took - c.Verdict.Waited}
+		how := outcomeOf(ctx, c, reply, err)
+		o.Metrics.count(c, how, end.took)
+		if logs {
+			write(ctx, o.Log, c, how, err, end)
+		}
+		if records {
+			o.Recorder.record(c, reply, how, err, end)
+		}
+	}()
+	if err = o.Recorder.admit(ctx); err != nil {
+		return nil, err
 	}
-	if records {
-		o.Recorder.record(c, reply, how, err, end)
-	}
+	err = errPanic // unless next returns
+	reply, err = next.Handle(ctx, c)
 	return reply, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -102,6 +103,36 @@ func TestMiddleware(t *testing.T) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
 		})
+	}
+}
+
+// TestPanicIsRecorded: a call that panics has its line, and its record.
+func TestPanicIsRecorded(t *testing.T) {
+	var kept []*record.Record
+	journal, err := audit.New(audit.Config{}, audit.Deps{Also: func(r *record.Record) { kept = append(kept, r) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	recorder := &observe.Recorder{
+		Journal: journal,
+		Server:  func(string) (string, bool) { return "", false },
+	}
+	call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "x", Verdict: &mcp.Verdict{}}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is hidden")
+			}
+		}()
+		handler := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { panic("on purpose") })
+		_, _ = observer(slog.New(slog.NewTextHandler(&out, nil)), nil, recorder)(handler).Handle(t.Context(), call)
+	}()
+	if len(kept) != 1 || kept[0].ID != "c1" || kept[0].Outcome != "internal" || kept[0].Error != "GH-INTERNAL" {
+		t.Errorf("recorded: %+v", kept)
+	}
+	if !strings.Contains(out.String(), "call=c1") || !strings.Contains(out.String(), "outcome=internal") {
+		t.Errorf("logged: %s", out.String())
 	}
 }
 

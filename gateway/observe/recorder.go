@@ -39,16 +39,16 @@ func (r *Recorder) admit(ctx context.Context) error {
 func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error, end ending) {
 	known, _ := errors.AsType[*mcp.Error](err)
 	v := c.Verdict
-	out := &record.Record{
-		Time: end.at, Kind: record.KindCall, ID: c.ID, Continues: c.Continues,
-		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
-		ClientAddress: c.Caller.From.Address, UserAgent: c.Caller.From.Agent,
-		Revision: c.Revision, Era: eras[eraOf(c)],
-		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name, Thing: v.Target.Kind, File: v.Target.File,
-		Decision: v.Effect, Rule: v.Rule, Explained: v.Explained, Approval: v.Approval, Hooks: v.Hooks, Approver: v.Approver,
-		Outcome: outcomes[how], Executed: executedOf(c), Reason: v.Reason, ServerError: record.ServerError(v.ServerError),
-		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c),
-	}
+	out := by(c.Caller, record.KindCall)
+	out.Time, out.Duration, out.Trace, out.Trail = end.at, end.took, traceOf(c), c.Trail
+	out.ID, out.Continues, out.Revision, out.Era = c.ID, c.Continues, c.Revision, eras[eraOf(c)]
+	out.Method, out.Name, out.Upstream, out.Original = c.Method, c.Name, v.Target.Upstream, v.Target.Name
+	out.Thing, out.File = v.Target.Kind, v.Target.File
+	out.Decision, out.Rule, out.Explained = v.Effect, v.Rule, v.Explained
+	out.Approval, out.Approver, out.Hooks = v.Approval, v.Approver, v.Hooks
+	out.Outcome, out.Executed, out.Reason = outcomes[how], executedOf(c), v.Reason
+	out.ServerError = record.ServerError(v.ServerError)
+	out.RequestBytes, out.ReplyBytes = len(c.Params), sizeOf(reply)
 	if c.Session != "" {
 		out.Session = record.Digest(c.Session)
 	}

@@ -44,7 +44,7 @@ type verdict struct {
 
 // decide decides on a call as a gateway with the draft would: who may sign in, which servers
 // there are, and then policy, with views.
-func (r *Replay) decide(ctx context.Context, c *record.Call) verdict {
+func (r *Replay) decide(ctx context.Context, c *record.Record) verdict {
 	untold := func(why string) verdict { return verdict{untold: why} }
 	switch {
 	case c.Decision == "":
@@ -95,7 +95,7 @@ func refused(why string) verdict {
 }
 
 // past is what is known of a call, with rules under which callers sign in or do not.
-func (r *Replay) past(c *record.Call, s *side) policy.Past {
+func (r *Replay) past(c *record.Record, s *side) policy.Past {
 	p := policy.Past{
 		Caller:   mcp.Caller{View: c.View},
 		SignedIn: s.SignIn,
@@ -109,7 +109,7 @@ func (r *Replay) past(c *record.Call, s *side) policy.Past {
 }
 
 // arguments returns those of a call, if the record has all of them.
-func (r *Replay) arguments(c *record.Call) (arguments mcp.Raw, known bool) {
+func (r *Replay) arguments(c *record.Record) (arguments mcp.Raw, known bool) {
 	switch {
 	case c.Thing != mcp.KindTools && c.Thing != mcp.KindPrompts:
 		return nil, true
@@ -128,7 +128,7 @@ func (r *Replay) arguments(c *record.Call) (arguments mcp.Raw, known bool) {
 
 // sameRules reports whether the rules that could decide on a call are those in force, and the one
 // that did is among them. What they say is not known then, but it is what they say now.
-func (r *Replay) sameRules(c *record.Call, now, held *policy.Outlook) bool {
+func (r *Replay) sameRules(c *record.Record, now, held *policy.Outlook) bool {
 	if held == nil || !r.cfg.SameSignIn || slices.Contains(r.draft.Hides, c.Upstream) != slices.Contains(r.current.Hides, c.Upstream) {
 		return false
 	}

@@ -76,17 +76,22 @@ func (r *Replay) Read(ctx context.Context, file string, from io.Reader) error {
 
 // Line replays a record. The error says why it is none.
 func (r *Replay) Line(ctx context.Context, line []byte) error {
-	var c record.Call
+	var c record.Record
 	if err := json.Unmarshal(line, &c); err != nil {
 		return fmt.Errorf("no record: %w", err)
 	}
 	if c.Kind == "" || c.Time.IsZero() {
 		return fmt.Errorf("no record: it has no kind, or no time")
 	}
-	if c.Kind == record.KindCall {
-		r.call(ctx, &c)
-	}
+	r.Record(ctx, &c)
 	return nil
+}
+
+// Record replays a record.
+func (r *Replay) Record(ctx context.Context, c *record.Record) {
+	if c.Kind == record.KindCall {
+		r.call(ctx, c)
+	}
 }
 
 // Problem adds a problem to the report.
@@ -99,7 +104,7 @@ func (r *Replay) Problem(p Problem) {
 }
 
 // call replays a call, once for all of its rounds.
-func (r *Replay) call(ctx context.Context, c *record.Call) {
+func (r *Replay) call(ctx context.Context, c *record.Record) {
 	if !r.cfg.Since.IsZero() && c.Time.Before(r.cfg.Since) || !r.cfg.Until.IsZero() && !c.Time.Before(r.cfg.Until) {
 		return
 	}
@@ -126,7 +131,7 @@ func (r *Replay) call(ctx context.Context, c *record.Call) {
 }
 
 // again reports whether the record is of a later round of a call.
-func (r *Replay) again(c *record.Call) bool {
+func (r *Replay) again(c *record.Record) bool {
 	known := c.ID != "" && r.pending[c.ID]
 	switch {
 	case c.Outcome != "ask":
@@ -138,7 +143,7 @@ func (r *Replay) again(c *record.Call) bool {
 }
 
 // decidedOn reports whether policy decides on calls like this one, each on its own.
-func decidedOn(c *record.Call) bool {
+func decidedOn(c *record.Record) bool {
 	switch c.Method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodSkillsGet, mcp.MethodDirectoryRead:
 	case mcp.MethodResourcesRead:

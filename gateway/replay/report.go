@@ -107,7 +107,7 @@ type rowKey struct {
 }
 
 // count adds a call to the report.
-func (r *Replay) count(c *record.Call, was Side, now verdict) {
+func (r *Replay) count(c *record.Record, was Side, now verdict) {
 	change := changeOf(was, now)
 	if change == "" {
 		r.report.Same++
@@ -160,7 +160,7 @@ func changeOf(was Side, now verdict) string {
 	return ""
 }
 
-func whatOf(c *record.Call) string {
+func whatOf(c *record.Record) string {
 	if c.Upstream == "" || c.Original == "" || c.Thing == "" {
 		return c.Name
 	}

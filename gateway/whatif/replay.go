@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 // Recorded says what to replay.
@@ -29,7 +28,7 @@ type Recorded struct {
 }
 
 // Replay runs a draft of a configuration against recorded calls. Files that cannot be read are
-// problems of the report, too; the error is about configurations, or that there are no files.
+// problems of the report, too; the error is about configurations, or that there are no record.
 func Replay(ctx context.Context, q Recorded) (*replay.Report, error) {
 	draft, err := config.Read(q.Draft, nil)
 	if err != nil {
@@ -65,8 +64,8 @@ func Replay(ctx context.Context, q Recorded) (*replay.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range files.OldestFirst(names) {
-		err := files.Open(name, func(f io.Reader) error { return r.Read(ctx, name, f) })
+	for _, name := range record.OldestFirst(names) {
+		err := record.OpenFile(name, func(f io.Reader) error { return r.Read(ctx, name, f) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

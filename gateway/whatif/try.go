@@ -60,13 +60,12 @@ func Try(ctx context.Context, deps TryDeps, caller mcp.Caller, t admin.Trial) (d
 	room := deps.Memory.Room(caller)
 	defer room.Free()
 	began := time.Now()
-	call.Room, call.Trail = &room, deps.Trails.Begin(call.ID, began)
+	call.Room, call.Trail = &room, deps.Trails.Begin(began)
 	ctx = mcp.WithCaller(ctx, caller)
 	var reply *mcp.Reply
 	if err = deps.Own(ctx, call); err == nil {
 		reply, err = deps.Observe(ctx, call, deps.Calls)
 	}
-	deps.Trails.End(call.Trail, caller.Subject, err != nil)
 	done.Took = float64(time.Since(began).Microseconds()) / 1000
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):

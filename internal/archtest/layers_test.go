@@ -41,8 +41,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
-	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact"}},
-	{level: 2, dir: "internal/record/files", ours: []string{"internal/record"}},
+	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact", "internal/trail"}}, // the record of a call has its trail
 	{level: 1, dir: "internal/clienttls"},
 	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/retryafter", "internal/seal"}}, // seal for what a good secret is
 	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/trail"}, // record for the digest of a session
@@ -51,9 +50,8 @@ var layers = []layer{
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "internal/expiring", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
-	{level: 2, dir: "internal/recent", // redisdb and seal for what replicas share, trail for what goes first
+	{level: 2, dir: "internal/recent", // redisdb and seal for what replicas share
 		ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal", "internal/trail"}},
-	{level: 2, dir: "internal/series", ours: []string{"internal/record"}},
 	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
 	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/expiring", "internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
@@ -107,7 +105,6 @@ var layers = []layer{
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
 	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/problems", "internal/redact", "internal/tracing", "policy"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}}, // clients for how much of a description is read
-	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
@@ -118,10 +115,10 @@ var layers = []layer{
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}}, // pin for what people cannot see
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"}, third: []string{"github.com/pires/go-proxyproto"}},
-	{level: 5, dir: "gateway/events", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
-	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front"}}, // for their sections
+	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
+	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front", "gateway/observe"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
-	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/diagnose", "gateway/operate"}},
+	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/observe", "gateway/diagnose", "gateway/operate"}},
 	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config", "gateway/operate"}},                           // admin for the form of questions and answers
 	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/operate"}}, // admin for the form of what operators try
 	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},             // admin for the form of what a gateway has seen
@@ -134,7 +131,7 @@ var layers = []layer{
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "internal/record/files", "gateway/config", "gateway/whatif", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "gateway/config", "gateway/whatif", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/record/files"
 )
 
 func textOf(t *testing.T, path string) string {
@@ -215,7 +214,7 @@ func TestFileCutBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			given = slices.DeleteFunc(given, func(name string) bool { return strings.HasSuffix(name, ".away") })
-			reports, err := files.Verify(given, secret, nil)
+			reports, err := record.VerifyFiles(given, secret, nil)
 			if err != nil || len(reports) != 1 || !reports[0].Closed {
 				t.Fatal(reports, err)
 			}

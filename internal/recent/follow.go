@@ -57,7 +57,7 @@ func (r *Records) Follow(ctx context.Context, filter record.Filter, after Cursor
 		before, n = r.items[at:], mostPending
 	}
 	for i := len(before) - 1; i >= 0 && len(f.pending) < n; i-- {
-		if item := before[i]; item.Cursor != after && item.fits(&filter) && !slices.Contains(r.fresh, item) {
+		if item := before[i]; item.Cursor != after && filter.Fits(item.Record) && !slices.Contains(r.fresh, item) {
 			f.pending = append(f.pending, item)
 		}
 	}
@@ -105,12 +105,12 @@ func (f *Follower) end() {
 }
 
 // add gives a follower records, as far as there is room.
-func (f *Follower) add(items []*Item, entries []*record.Entry, missed int64) {
+func (f *Follower) add(items []*Item, missed int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.missed += missed
-	for i, item := range items {
-		if !f.filter.Fits(entries[i]) {
+	for _, item := range items {
+		if !f.filter.Fits(item.Record) {
 			continue
 		}
 		if len(f.pending) >= mostPending {
@@ -140,12 +140,8 @@ func (r *Records) deliver() {
 	if len(items) == 0 && missed == 0 {
 		return
 	}
-	entries := make([]*record.Entry, len(items))
-	for i, item := range items {
-		entries[i] = item.Entry()
-	}
 	for _, f := range followers {
-		f.add(items, entries, missed)
+		f.add(items, missed)
 	}
 }
 

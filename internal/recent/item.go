@@ -2,15 +2,12 @@ package recent
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // Cursor is the place of a record among those of all replicas. Its zero value is before all.
@@ -49,97 +46,31 @@ func (i *Item) compareTo(c Cursor) int { return i.compare(c) }
 
 func (i *Item) order(other *Item) int { return i.compare(other.Cursor) }
 
-// Item is a record that is kept. It does not change.
+// Item is a record that is kept.
 type Item struct {
 	Cursor
-	own   *record.Record // of this replica; nil for others
-	text  []byte         // of others: an object
-	entry *record.Entry  // likewise
+	Record *record.Record
+	trail  int64 // bytes of the trail of its call, 0 for none; guarded by the mu of Records
 }
 
-// ownItem is a record of this replica.
-func ownItem(r *record.Record, replica string, seq uint64) *Item {
-	return &Item{Cursor: Cursor{r.Time.UnixMicro(), replica, seq}, own: r}
+// newItem is a record of a replica.
+func newItem(r *record.Record, replica string, seq uint64) *Item {
+	return &Item{Cursor: Cursor{r.Time.UnixMicro(), replica, seq}, Record: r}
 }
 
-// otherItem reads a record of another replica.
-func otherItem(text []byte, replica string, seq uint64) (*Item, error) {
-	var e record.Entry
-	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, err
+// Shown returns the record for those who may, or may not, read the arguments of calls.
+func (i *Item) Shown(arguments bool) *record.Record {
+	if arguments {
+		return i.Record
 	}
-	return &Item{Cursor: Cursor{e.Time.UnixMicro(), replica, seq}, text: text, entry: &e}, nil
+	r := *i.Record
+	r.Arguments, r.ArgumentsDigest, r.ArgumentsOmitted = nil, "", ""
+	r.Explained = record.WithoutValues(r.Explained)
+	return &r
 }
 
-// Entry returns what the record says, as far as it is searched.
-func (i *Item) Entry() *record.Entry {
-	if i.own != nil {
-		return i.own.Entry()
-	}
-	return i.entry
-}
-
-// fits reports whether the item is wanted.
-func (i *Item) fits(f *record.Filter) bool {
-	if i.own != nil {
-		return f.FitsRecord(i.own)
-	}
-	return f.Fits(i.entry)
-}
-
-// record returns the record as an object.
-func (i *Item) record() mcp.Raw {
-	if i.own != nil {
-		return i.own.AppendJSON(nil)
-	}
-	return i.text
-}
-
-// JSON returns the record as an object, with its cursor and its replica. Without arguments,
-// what the record says of those of a call is left out.
-func (i *Item) JSON(arguments bool) mcp.Raw {
-	text := i.record()
-	if !arguments {
-		text = text.Without("arguments").Without("arguments_digest").Without("arguments_omitted")
-		if lines := text.At("explained"); lines != nil {
-			text = text.With("explained", record.WithoutValues(lines))
-		}
-	}
-	return text.With("replica", mcp.String(i.Replica)).With("cursor", mcp.String(i.Cursor.String()))
-}
-
-// size is about how much memory the item takes.
-func (i *Item) size() int64 {
-	if i.own != nil {
-		return int64(i.own.Size() + 64)
-	}
-	return int64(2*len(i.text) + 640)
-}
-
-// about is what decides how long the item stays.
-func (i *Item) about() trail.Memory {
-	m := trail.Memory{Bytes: i.size()}
-	if r := i.own; r != nil {
-		m.Owner, m.Ordinary = r.User, ordinary(r.Kind, r.Outcome, r.Event) && r.Duration < trail.Slow
-		return m
-	}
-	e, fast := i.entry, float64(trail.Slow.Milliseconds())
-	m.Owner, m.Ordinary = e.User, ordinary(e.Kind, e.Outcome, e.Event) && e.Duration < fast
-	return m
-}
-
-// ordinary reports whether a record says that nothing special has happened.
-func ordinary(kind, outcome, event string) bool {
-	switch kind {
-	case record.KindCall:
-		return outcome == "ok" || outcome == "ask"
-	case record.KindSignIn:
-		return event == "ok"
-	case record.KindCredential:
-		return event == "obtained"
-	}
-	return kind == record.KindSession
-}
+// size is about how much memory the item takes, without the trail.
+func (i *Item) size() int64 { return int64(i.Record.Size() + 64) }
 
 // at is the time of the record.
 func (i *Item) at() time.Time { return time.UnixMicro(i.Micros) }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// defaultMost is how many bytes the records have by default.
-	defaultMost = 48 << 20
+	// defaultMost is how many bytes there are by default.
+	defaultMost = 64 << 20
 	// gather is the time between two deliveries to followers, and between two writes to Redis.
 	gather = 100 * time.Millisecond
 	// lookEvery is how often Redis is asked for the records of others while somebody follows.
@@ -29,8 +29,10 @@ const (
 type Deps struct {
 	// Replica is the name of this process, different at each start.
 	Replica string
-	// Most is how many bytes the records have, 0 for the default; see Bound.
-	Most int64
+	// Most is how many bytes there are, 0 for the default, and Messages which messages of calls are
+	// kept, by default their shape; see Keep.
+	Most     int64
+	Messages trail.Mode
 	// DB is what replicas share, and Key seals what stands there; nil for a gateway alone.
 	DB  *redisdb.DB
 	Key *seal.Key
@@ -39,10 +41,13 @@ type Deps struct {
 	Metrics *Metrics
 }
 
-// Records are the last records. They are safe for concurrent use.
+// Records are the last records, with the trails of the last calls and the counts of what happened.
+// They are safe for concurrent use.
 type Records struct {
+	*Series
 	deps   Deps
 	shared *shared // nil for a gateway alone
+	trails *trail.Trails
 
 	wake chan struct{} // holds one token: there is something to deliver
 	stop context.CancelFunc
@@ -52,8 +57,10 @@ type Records struct {
 	mu        sync.Mutex // guards the fields below
 	seq       uint64
 	items     []*Item // oldest first
-	most      int64
-	bytes     int64
+	walked    []*Item // with a trail, in the order in which they came
+	most      int64   // bytes, for all
+	bytes     int64   // of records
+	trailed   int64   // bytes of trails
 	followers map[*Follower]bool
 	fresh     []*Item // for followers
 	missed    int64   // by followers, for lack of room in fresh
@@ -69,9 +76,14 @@ func New(deps Deps) *Records {
 		deps.Metrics = NewMetrics(nil)
 	}
 	r := &Records{
-		deps: deps, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		followers: make(map[*Follower]bool), most: cmp.Or(deps.Most, defaultMost),
+		Series:    NewSeries(time.Now()),
+		deps:      deps,
+		trails:    &trail.Trails{},
+		wake:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		followers: make(map[*Follower]bool),
 	}
+	r.Keep(deps.Messages, deps.Most)
 	if deps.DB != nil {
 		r.shared = newShared(deps)
 	}
@@ -82,26 +94,38 @@ func New(deps Deps) *Records {
 	return r
 }
 
-// Bound changes how many bytes the records have. Those in Redis have a quarter of these.
-func (r *Records) Bound(most int64) {
+// Keep changes which messages are kept of the calls that begin from now on, and how many bytes there
+// are; zero values are the defaults, and nil Records keep nothing. Records have three quarters of these, and in Redis a quarter of that; trails have the rest, of
+// which half is for calls that run.
+func (r *Records) Keep(messages trail.Mode, most int64) {
+	if r == nil {
+		return
+	}
+	most = cmp.Or(most, defaultMost)
+	r.trails.Keep(cmp.Or(messages, trail.ModeShape), most/4)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.most = most
 }
 
-// Put keeps a record, which must have a time and not change afterwards. It never waits. A nil
-// Records keeps nothing.
-func (r *Records) Put(rec *record.Record) {
+// Trails are where calls begin the trails that their records have; nil for nil Records.
+func (r *Records) Trails() *trail.Trails {
 	if r == nil {
-		return
+		return nil
 	}
+	return r.trails
+}
+
+// Put keeps and counts a record, which must have a time and not change afterwards. It never waits.
+func (r *Records) Put(rec *record.Record) {
+	r.Series.Put(rec)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
 	r.seq++
-	item := ownItem(rec, r.deps.Replica, r.seq)
+	item := newItem(rec, r.deps.Replica, r.seq)
 	at := len(r.items)
 	for at > 0 && r.items[at-1].compare(item.Cursor) > 0 { // of calls at a time, which come in any order
 		at--
@@ -120,10 +144,18 @@ func (r *Records) Put(rec *record.Record) {
 	}
 }
 
+// trailSize is about what a trail takes in addition to its messages.
+const trailSize = 1 << 10
+
 // keep makes room for items that have been added, and has followers hear of them. The caller holds mu.
 func (r *Records) keep(items ...*Item) {
 	for _, item := range items {
 		r.bytes += item.size()
+		if t := item.Record.Trail; t != nil {
+			item.trail = t.Size() + trailSize
+			r.trailed += item.trail
+			r.walked = append(r.walked, item)
+		}
 		switch {
 		case len(r.followers) == 0:
 		case len(r.fresh) >= mostFresh:
@@ -132,9 +164,23 @@ func (r *Records) keep(items ...*Item) {
 			r.fresh = append(r.fresh, item)
 		}
 	}
-	if r.bytes > r.most {
-		r.items = trail.Trim(r.items, r.most, (*Item).about, func(i *Item) { r.bytes -= i.size() })
+	if most := r.most - r.most/4; r.bytes > most {
+		r.items = trim(r.items, most, (*Item).size, func(i *Item) {
+			r.bytes -= i.size()
+			r.forget(i)
+		})
+		r.walked = slices.DeleteFunc(r.walked, func(i *Item) bool { return i.trail == 0 })
 	}
+	if most := r.most / 8; r.trailed > most {
+		r.walked = trim(r.walked, most, func(i *Item) int64 { return i.trail }, r.forget)
+	}
+}
+
+// forget drops the trail of an item. The caller holds mu.
+func (r *Records) forget(i *Item) {
+	r.trailed -= i.trail
+	i.trail = 0
+	i.Record.Trail.Forget()
 }
 
 // Query says which records are wanted.
@@ -167,7 +213,7 @@ func (r *Records) Find(ctx context.Context, q Query) (p Page) {
 		if !q.Since.IsZero() && item.at().Before(q.Since) {
 			break
 		}
-		if !item.fits(&q.Filter) {
+		if !q.Fits(item.Record) {
 			continue
 		}
 		if q.Limit > 0 && len(p.Items) == q.Limit {
@@ -247,7 +293,7 @@ func (r *Records) run(ctx, writing context.Context) {
 func (r *Records) room() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.most / 4
+	return (r.most - r.most/4) / 4
 }
 
 // Close ends everything: followers, and the goroutine once it has written what waits, or ctx

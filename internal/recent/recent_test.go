@@ -2,7 +2,6 @@ package recent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,7 +37,7 @@ func open(t *testing.T, deps Deps) *Records {
 func ids(items []*Item) string {
 	var all []string
 	for _, i := range items {
-		all = append(all, i.Entry().ID)
+		all = append(all, i.Record.ID)
 	}
 	return strings.Join(all, " ")
 }
@@ -82,7 +81,7 @@ func TestFind(t *testing.T) {
 // newest records are there, whatever they are. What comes late is in its place.
 func TestBounds(t *testing.T) {
 	const most = 256 << 10 // room for about 300
-	r := open(t, Deps{Most: most})
+	r := open(t, Deps{Most: most * 4 / 3})
 	for i := range 3000 {
 		one := call(i, "busy")
 		one.Outcome = "ok"
@@ -99,7 +98,7 @@ func TestBounds(t *testing.T) {
 	all := r.all()
 	of := map[string]int{}
 	for at, item := range all {
-		e := item.Entry()
+		e := item.Record
 		of[e.User+" "+e.Outcome]++
 		of[fmt.Sprint(e.Duration > 0)]++
 		if at > 0 && all[at-1].compare(item.Cursor) >= 0 {
@@ -107,7 +106,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if of["quiet ok"] != 10 || of["busy upstream"] != 30 || of["true"] != 30 || of["busy ok"] < 100 ||
-		all[len(all)-1].Entry().ID != "c-2999" || r.bytes > most {
+		all[len(all)-1].Record.ID != "c-2999" || r.bytes > most {
 		t.Errorf("%d records, %d bytes: %v", len(all), r.bytes, of)
 	}
 	for i := range 3000 { // failures alone do not keep out what is ordinary
@@ -124,7 +123,7 @@ func TestBounds(t *testing.T) {
 	if p := r.Find(t.Context(), Query{Filter: record.Filter{ID: "c-6000"}}); len(p.Items) != 1 || r.bytes > most {
 		t.Errorf("an ordinary call is not found after many that failed; %d bytes", r.bytes)
 	}
-	r.Bound(most / 4)
+	r.Keep("", most/3)
 	r.Put(call(6100, "busy"))
 	if r.bytes > most/4 {
 		t.Errorf("%d bytes with a smaller bound", r.bytes)
@@ -144,29 +143,17 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// TestJSON: who may not read arguments gets neither them nor a digest.
-func TestJSON(t *testing.T) {
+// TestShown: who may not read arguments gets neither them nor a digest.
+func TestShown(t *testing.T) {
 	rec := call(1, "alice")
-	rec.Arguments, rec.ArgumentsDigest = mcp.Raw(`{"a":1}`), "sha256:00"
-	own := ownItem(rec, "one", 3)
-	other, err := otherItem(own.record(), "one", 3)
-	if err != nil {
-		t.Fatal(err)
+	rec.Arguments, rec.ArgumentsDigest, rec.Explained = mcp.Raw(`{"a":1}`), "sha256:00", []string{"when is true" + record.ValuesFollow + "a=1"}
+	item := newItem(rec, "one", 3)
+	if item.Shown(true) != rec {
+		t.Error("the record is another one")
 	}
-	for _, i := range []*Item{own, other} {
-		var with, without map[string]any
-		if json.Unmarshal(i.JSON(true), &with) != nil || json.Unmarshal(i.JSON(false), &without) != nil {
-			t.Fatalf("%s, %s", i.JSON(true), i.JSON(false))
-		}
-		if with["arguments"] == nil || with["arguments_digest"] == nil || with["cursor"] != i.Cursor.String() || with["replica"] != "one" || with["user"] != "alice" {
-			t.Errorf("with arguments: %v", with)
-		}
-		if without["arguments"] != nil || without["arguments_digest"] != nil || without["cursor"] == nil {
-			t.Errorf("without arguments: %v", without)
-		}
-		if fmt.Sprint(*i.Entry()) != fmt.Sprint(*own.Entry()) {
-			t.Errorf("entry %+v, want %+v", *i.Entry(), *own.Entry())
-		}
+	without := item.Shown(false)
+	if without.Arguments != nil || without.ArgumentsDigest != "" || without.User != "alice" || without.Explained[0] != "when is true" || rec.Arguments == nil {
+		t.Errorf("without arguments: %+v", without)
 	}
 }
 

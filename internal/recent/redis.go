@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -23,8 +24,8 @@ const (
 	mostBehind = 8 << 20
 	// partsAtOnce is how many parts are read at a time.
 	partsAtOnce = 16
-	// slow is how long Redis may take for a part.
-	slow = 2 * time.Second
+	// partTime is how long Redis may take for a part.
+	partTime = 2 * time.Second
 )
 
 // shared is the log in Redis: numbered parts, each a few records of one replica, sealed.
@@ -128,7 +129,7 @@ func (s *shared) write(ctx context.Context, most int64) {
 			text.Write(head)
 		}
 		text.WriteByte('\n')
-		text.Write(item.record())
+		text.Write(item.Record.AppendJSON(nil))
 		count++
 		if i+1 < len(waiting) && text.Len() < partBytes && waiting[i+1].Seq == item.Seq+1 {
 			continue
@@ -143,7 +144,7 @@ func (s *shared) write(ctx context.Context, most int64) {
 }
 
 func (s *shared) writePart(ctx context.Context, text []byte, count int, most int64) error {
-	ctx, cancel := context.WithTimeout(ctx, slow)
+	ctx, cancel := context.WithTimeout(ctx, partTime)
 	defer cancel()
 	sealed := s.deps.Key.SealBytes(text, s.keys[1])
 	_, err := s.deps.DB.Run(ctx, s.add, s.keys, sealed, count, sharedRecords, most, keptFor.Milliseconds())
@@ -177,7 +178,7 @@ func (s *shared) read(ctx context.Context) (news []*Item, err error) {
 
 // readParts returns the next parts, none at the end.
 func (s *shared) readParts(ctx context.Context) (parts []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, slow)
+	ctx, cancel := context.WithTimeout(ctx, partTime)
 	defer cancel()
 	got, err := s.deps.DB.Run(ctx, s.list, s.keys, s.last, partsAtOnce)
 	if err != nil {
@@ -208,8 +209,9 @@ func (s *shared) items(text []byte) (items []*Item) {
 		return nil
 	}
 	for line := range bytes.SplitSeq(rest, []byte("\n")) {
-		if item, err := otherItem(line, p.Replica, p.First); err == nil {
-			items = append(items, item)
+		var r record.Record
+		if json.Unmarshal(line, &r) == nil {
+			items = append(items, newItem(&r, p.Replica, p.First))
 		}
 		p.First++
 	}

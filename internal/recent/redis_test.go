@@ -72,8 +72,8 @@ func TestReplicas(t *testing.T) {
 				t.Fatalf("%d records, %v", len(p.Items), p.Partial)
 			}
 			for i, item := range p.Items {
-				if item.Entry().ID != fmt.Sprint("c-", 199-i) {
-					t.Fatalf("%d is %s", i, item.Entry().ID)
+				if item.Record.ID != fmt.Sprint("c-", 199-i) {
+					t.Fatalf("%d is %s", i, item.Record.ID)
 				}
 			}
 			written(t, other)
@@ -82,8 +82,8 @@ func TestReplicas(t *testing.T) {
 				t.Fatalf("a new replica has %d records", len(again.Items))
 			}
 			for i, item := range again.Items { // so that pages can go on at another replica
-				if item.Cursor != p.Items[i].Cursor || string(item.JSON(true)) != string(p.Items[i].JSON(true)) {
-					t.Fatalf("%s, and elsewhere %s", item.JSON(true), p.Items[i].JSON(true))
+				if item.Cursor != p.Items[i].Cursor || string(item.Record.AppendJSON(nil)) != string(p.Items[i].Record.AppendJSON(nil)) {
+					t.Fatalf("%s, and elsewhere %s", item.Record.AppendJSON(nil), p.Items[i].Record.AppendJSON(nil))
 				}
 			}
 			if p := third.Find(t.Context(), Query{}); len(p.Items) != 200 {
@@ -118,7 +118,7 @@ func TestSharedBounds(t *testing.T) {
 	for i := range 3 * sharedBytes / size {
 		rec := call(i, "alice")
 		rec.Arguments = mcp.String(strings.Repeat("x", size))
-		r.shared.put(ownItem(rec, "one", uint64(i+1)))
+		r.shared.put(newItem(rec, "one", uint64(i+1)))
 		r.shared.write(t.Context(), sharedBytes)
 	}
 	client := redis.Client()
@@ -142,11 +142,11 @@ func TestSharedBounds(t *testing.T) {
 		}
 	}
 	other := replica(t, "other", redis.URL())
-	if p := other.Find(t.Context(), Query{}); len(p.Items) != len(stored) || p.Items[0].Entry().ID != fmt.Sprint("c-", 3*sharedBytes/size-1) {
+	if p := other.Find(t.Context(), Query{}); len(p.Items) != len(stored) || p.Items[0].Record.ID != fmt.Sprint("c-", 3*sharedBytes/size-1) {
 		t.Errorf("%d records of %d", len(p.Items), len(stored))
 	}
 	client.Del(t.Context(), r.shared.keys...)
-	r.shared.put(ownItem(call(100_000, "alice"), "one", 100_000))
+	r.shared.put(newItem(call(100_000, "alice"), "one", 100_000))
 	r.shared.write(t.Context(), sharedBytes)
 	if p := other.Find(t.Context(), Query{Limit: 1}); ids(p.Items) != "c-100000" {
 		t.Errorf("after the log was lost: %q", ids(p.Items))
@@ -168,7 +168,7 @@ func TestRedisAway(t *testing.T) {
 		t.Errorf("%v are counted", n)
 	}
 	for i := range mostOutgoing + 7 {
-		r.shared.put(ownItem(call(i, "alice"), "one", uint64(i)))
+		r.shared.put(newItem(call(i, "alice"), "one", uint64(i)))
 	}
 	if n := unshared(t, r); n != 8 {
 		t.Errorf("with a full queue, %v are counted", n)

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 var testKey = []byte("a secret of thirty-two bytes, 12")
@@ -295,7 +296,13 @@ func fullLine(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r Record
+	r := fullRecord()
+	r.Kind = KindAnchor
+	c := NewChain("alpha.file", key)
+	return bytes.TrimSuffix(c.Append(nil, &r), []byte("\n"))
+}
+
+func fullRecord() (r Record) {
 	v := reflect.ValueOf(&r).Elem()
 	for i := range v.NumField() {
 		switch f := v.Field(i); value := f.Addr().Interface().(type) {
@@ -309,13 +316,33 @@ func fullLine(t *testing.T) []byte {
 			*value = mcp.Raw(`{"a":1}`)
 		case *[]mcp.HookRun:
 			*value = []mcp.HookRun{{Name: "x", On: "results", Action: "pass", Took: time.Second}, {}}
+		case **trail.Trail:
 		default:
 			f.SetInt(1_000_000)
 		}
 	}
-	r.Kind = KindAnchor
-	c := NewChain("alpha.file", key)
-	return bytes.TrimSuffix(c.Append(nil, &r), []byte("\n"))
+	return r
+}
+
+// TestReadAgain: a record that is read again is the one that was written, however often.
+func TestReadAgain(t *testing.T) {
+	long := fullRecord()
+	long.Name, long.Reason = "x"+strings.Repeat("ä", maxText), strings.Repeat("y", maxText+1)
+	for _, r := range []Record{fullRecord(), long} {
+		text := r.AppendJSON(nil)
+		var again Record
+		if err := json.Unmarshal(text, &again); err != nil || string(again.AppendJSON(nil)) != string(text) {
+			t.Errorf("%v: %s, want %s", err, again.AppendJSON(nil), text)
+		}
+	}
+	want, got := fullRecord(), Record{}
+	if err := json.Unmarshal(fullLine(t), &got); err != nil {
+		t.Fatal(err)
+	}
+	got.Time, got.Started, got.Kind = got.Time.Local(), got.Started.Local(), want.Kind
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("read of a line: %+v, want %+v", got, want)
+	}
 }
 
 func TestTextsAreBounded(t *testing.T) {

@@ -2,7 +2,7 @@
 // sign-in, session, reload and so on, in chains that show when somebody has changed them.
 //
 // It owns the members of a record and how they are written (docs/audit.md has them one by
-// one), the chain and its anchors, and reading both again: Verify and Filter. It leaves where
-// records go to internal/audit, and what is in the record of a call to gateway/observe. It
-// does no I/O of its own and starts no goroutines.
+// one), the chain and its anchors, and reading both again: one record, and files of them. It leaves
+// where records go to internal/audit, and what is in them to gateway/observe. It writes nothing
+// itself and starts no goroutines.
 package record

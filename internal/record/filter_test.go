@@ -37,7 +37,7 @@ func TestFilter(t *testing.T) {
 		{Filter{Since: at.Add(2 * time.Minute), Until: at.Add(3 * time.Minute)}, []string{"deny, invalid, executed no"}},
 	} {
 		var got []string
-		err := tt.filter.Read(strings.NewReader(string(text)), func(line []byte, e *Entry) error {
+		err := tt.filter.Read(strings.NewReader(string(text)), func(line []byte, e *Record) error {
 			if !strings.HasPrefix(string(line), seqMember) {
 				t.Errorf("got %s", line)
 			}
@@ -49,7 +49,7 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	if err := (Filter{}).Read(strings.NewReader(string(text)), func([]byte, *Entry) error { return full }); err != full {
+	if err := (Filter{}).Read(strings.NewReader(string(text)), func([]byte, *Record) error { return full }); err != full {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // Kinds of records.
@@ -50,113 +51,114 @@ const maxText = 2048
 // Record is one thing that has happened. Zero fields are not written. A Record must not
 // change once it has been handed on.
 type Record struct {
-	Time time.Time
-	Kind string
+	Time time.Time `json:"time"`
+	Kind string    `json:"kind"`
 	// ID is that of the call, the same in each of its rounds, in the log and in errors.
-	ID string
+	ID string `json:"id"`
 	// Continues is the ID of the call that asked what this one answers, the first of several.
-	Continues string
+	Continues string `json:"continues"`
 	// Event is what happened, for kinds other than calls; Reason says why.
-	Event  string
-	Reason string
+	Event  string `json:"event"`
+	Reason string `json:"reason"`
 
 	// Issuer to View are about who did it. Session is a digest (Digest) of the session's key.
-	Issuer  string
-	User    string
-	Groups  []string
-	Client  string
-	Agent   string // what the client calls itself; nobody has checked it
-	View    string
-	Session string
+	Issuer  string   `json:"issuer"`
+	User    string   `json:"user"`
+	Groups  []string `json:"groups"`
+	Client  string   `json:"client"`
+	Agent   string   `json:"agent"` // what the client calls itself; nobody has checked it
+	View    string   `json:"view"`
+	Session string   `json:"session"`
 	// ClientAddress and UserAgent are those of the request; nobody has checked the latter.
-	ClientAddress string
-	UserAgent     string
+	ClientAddress string `json:"client_address"`
+	UserAgent     string `json:"user_agent"`
 	// Revision and Era are those of the client.
-	Revision string
-	Era      string
+	Revision string `json:"revision"`
+	Era      string `json:"era"`
 
-	Method string
+	Method string `json:"method"`
 	// Name is the public name or URI, Original the server's own.
-	Name     string
-	Upstream string
-	Original string
+	Name     string `json:"name"`
+	Upstream string `json:"upstream"`
+	Original string `json:"original"`
 	// Thing is the kind of what Original names, one of the mcp.Kind constants; File the
 	// server's own URI of a file of a skill.
-	Thing string
-	File  string
+	Thing string `json:"thing"`
+	File  string `json:"file"`
 	// UpstreamRevision and UpstreamEra are those of the server.
-	UpstreamRevision string
-	UpstreamEra      string
+	UpstreamRevision string `json:"upstream_revision"`
+	UpstreamEra      string `json:"upstream_era"`
 
 	// Decision is allow, ask, deny or unknown. RuleAt is the place of the rule, file:line.
-	Decision string
-	Rule     string
-	RuleAt   string
+	Decision string `json:"decision"`
+	Rule     string `json:"rule"`
+	RuleAt   string `json:"rule_at"`
 	// Explained says why conditions on the arguments made the decision what it is.
-	Explained []string
+	Explained []string `json:"explained"`
 	// Approval is what became of the question to the user, or to Approver, who is somebody else;
 	// Limit is the limit that was reached.
-	Approval string
-	Approver string
-	Limit    string
+	Approval string `json:"approval"`
+	Approver string `json:"approver"`
+	Limit    string `json:"limit"`
 
-	Outcome string
+	Outcome string `json:"outcome"`
 	// Code is the JSON-RPC code of an error, or the HTTP status of a refusal, Error its stable name.
-	Code     int
-	Error    string
-	Executed string
+	Code     int    `json:"code"`
+	Error    string `json:"error_code"`
+	Executed string `json:"executed"`
 	// ServerError is the beginning of the server's own error (ServerError).
-	ServerError string
+	ServerError string `json:"server_error"`
 
-	Duration     time.Duration
-	RequestBytes int
-	ReplyBytes   int
-	Trace        string
+	Duration     time.Duration `json:"-"`
+	RequestBytes int           `json:"request_bytes"`
+	ReplyBytes   int           `json:"reply_bytes"`
+	Trace        string        `json:"trace"`
 
 	// ArgumentsDigest is of the arguments as the client wrote them. Arguments are the
 	// arguments that a rule wants recorded, an object; ArgumentsOmitted says why they are
 	// missing.
-	ArgumentsDigest  string
-	Arguments        mcp.Raw
-	ArgumentsOmitted string
+	ArgumentsDigest  string  `json:"arguments_digest"`
+	Arguments        mcp.Raw `json:"arguments"`
+	ArgumentsOmitted string  `json:"arguments_omitted"`
 
 	// Hooks are the hooks that ran.
-	Hooks []mcp.HookRun
+	Hooks []mcp.HookRun `json:"-"`
+
+	// Trail is where the time of a call went; nil for none. It is not written.
+	Trail *trail.Trail `json:"-"`
 
 	// List, Added, Removed and Changed say what is different in a list, or, with Changed only,
 	// in a configuration.
-	List    string
-	Added   []string
-	Removed []string
-	Changed []string
+	List    string   `json:"list"`
+	Added   []string `json:"added"`
+	Removed []string `json:"removed"`
+	Changed []string `json:"changed"`
 
 	// Revised is the revision of a configuration file.
-	Revised string
+	Revised string `json:"config"`
 	// Count is how many things the record stands for.
-	Count int64
+	Count int64 `json:"count"`
 
 	// Replica to Last are for anchors: who writes the chain, since when, in which version, how
 	// many bytes of an incomplete record stand before this one, and the name of the file beside
 	// this one that holds the last anchor.
-	Replica string
-	Started time.Time
-	Version string
-	Torn    int64
-	Last    string
+	Replica string    `json:"replica"`
+	Started time.Time `json:"started"`
+	Version string    `json:"version"`
+	Torn    int64     `json:"torn"`
+	Last    string    `json:"last"`
 }
 
 // ValuesFollow stands in a line of Explained before the values of arguments.
 const ValuesFollow = ", with "
 
-// WithoutValues returns the lines of Explained, an array, without the values of arguments.
-func WithoutValues(lines mcp.Raw) mcp.Raw {
-	var without []string
-	lines.Elements(func(line mcp.Raw) bool {
-		text, _, _ := strings.Cut(line.Text(), ValuesFollow)
+// WithoutValues returns the lines of Explained without the values of arguments.
+func WithoutValues(lines []string) (without []string) {
+	for _, line := range lines {
+		text, _, _ := strings.Cut(line, ValuesFollow)
 		without = append(without, text)
-		return true
-	})
-	return mcp.Strings(without)
+	}
+	return without
 }
 
 // Digest stands for a text that must not be recorded itself but is too random to be guessed.

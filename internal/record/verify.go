@@ -281,10 +281,10 @@ func readAnchor(line []byte) (p anchorPart) {
 	return p
 }
 
-// Begins returns the chain and the number of the first record of a file, for putting files in
+// begins returns the chain and the number of the first record of a file, for putting files in
 // order, and the name of the file with the last anchor if it says so. ok is false if the file
 // does not begin with a record.
-func Begins(from io.Reader) (chain string, seq uint64, beside string, ok bool) {
+func begins(from io.Reader) (chain string, seq uint64, beside string, ok bool) {
 	line, _ := bufio.NewReaderSize(from, 4<<10).ReadString('\n') // what is missing is found by Verify
 	l, ok := linkOf([]byte(strings.TrimSuffix(line, "\n")))
 	first := readAnchor([]byte(line))

@@ -12,11 +12,8 @@ const mostSteps = 128
 // use. A nil Trail, of a call that nobody can look at, notes nothing.
 type Trail struct {
 	of    *Trails
-	id    string
 	began time.Time
 	mode  Mode
-	ended bool   // guarded by the mu of Trails, as is the next field
-	about Memory // when it ended
 
 	mu       sync.Mutex // guards the fields below
 	round    int

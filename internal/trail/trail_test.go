@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +12,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
-// most is how many bytes trails have in these tests.
-const most = 16 << 20
+// kept are trails with messages.
+func kept(mode trail.Mode) *trail.Trails {
+	ts := &trail.Trails{}
+	ts.Keep(mode, 16<<20)
+	return ts
+}
 
 func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := trail.New(trail.ModeShape, most)
-		walked := all.Begin("a-1", time.Now())
+		all := kept(trail.ModeShape)
+		walked := all.Begin(time.Now())
 		wait := func() { <-time.After(time.Second) }
 		came := time.Now()
 		wait()
@@ -38,9 +41,7 @@ func TestSteps(t *testing.T) {
 		limits.End("late")
 		walked.NextRound()
 		walked.Begin("user", "")
-		all.End(walked, "alice", false)
-		all.End(walked, "alice", false)
-		v, ok := all.Find("a-1")
+		v, ok := walked.View()
 		got := ""
 		for _, s := range v.Steps {
 			got += fmt.Sprintf("%d %s%s %v %v %s %v\n", s.Round, s.Name, s.Of, s.Start, s.Took, s.Result, s.Open)
@@ -63,7 +64,7 @@ func TestNobodyLooks(t *testing.T) {
 	var none *trail.Trails
 	header, body := http.Header{"Mcp-Name": {"x"}}, []byte("{}")
 	allocs := testing.AllocsPerRun(100, func() {
-		walked := none.Begin("a-1", time.Time{})
+		walked := none.Begin(time.Time{})
 		walked.Stage("policy").End("")
 		step := walked.Begin("server", "crm")
 		walked.FromClient(header, body)
@@ -72,16 +73,16 @@ func TestNobodyLooks(t *testing.T) {
 		walked.FromServer(body)
 		walked.NextRound()
 		step.End("")
-		none.End(walked, "alice", false)
+		walked.Forget()
 	})
-	if _, ok := none.Find("a-1"); ok || allocs != 0 {
-		t.Errorf("%v, %v allocations", ok, allocs)
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
 	}
 }
 
 func TestMessages(t *testing.T) {
-	all := trail.New(trail.ModeFull, most)
-	walked := all.Begin("a-1", time.Now())
+	all := kept(trail.ModeFull)
+	walked := all.Begin(time.Now())
 	header := http.Header{"Mcp-Method": {"tools/call"}, "Authorization": {"C4N4RY"}, "Cookie": {"C4N4RY"}, "Mcp-Session-Id": {"C4N4RY"}, "Mcp-Param-Region": {"eu"}}
 	text := []byte(`{"id":1}`)
 	walked.FromClient(header, text[:4], text[4:])
@@ -90,8 +91,7 @@ func TestMessages(t *testing.T) {
 	for range 100 {
 		walked.FromServer([]byte("{}"))
 	}
-	all.End(walked, "alice", false)
-	v, _ := all.Find("a-1")
+	v, _ := walked.View()
 	first, second := v.Messages[0], v.Messages[1]
 	if string(first.Text) != `{"id":1}` || first.Edge != trail.Client || !first.In || strings.Contains(fmt.Sprint(first.Headers), "C4N4RY") || len(first.Headers) != 2 {
 		t.Errorf("the first: %+v", first)
@@ -102,98 +102,13 @@ func TestMessages(t *testing.T) {
 	if len(v.Messages)+v.Missed != 102 || len(v.Messages) != 24 {
 		t.Errorf("%d messages, %d missed", len(v.Messages), v.Missed)
 	}
-	all.Keep(trail.ModeOff, most)
-	if unkept := all.Begin("a-2", time.Now()); unkept.Messages() || !walked.Messages() {
+	all.Keep(trail.ModeOff, 16<<20)
+	if unkept := all.Begin(time.Now()); unkept.Messages() || !walked.Messages() {
 		t.Error("off keeps messages")
 	}
-}
-
-// TestRunningCallsForgetNothing: what calls say that still run takes nothing from those that have
-// ended.
-func TestRunningCallsForgetNothing(t *testing.T) {
-	all := trail.New(trail.ModeFull, most)
-	large := bytes.Repeat([]byte("x"), 1<<20)
-	for i := range 60 { // more than all ended calls may have together
-		running := all.Begin(fmt.Sprint("running", i), time.Now())
-		for range 24 {
-			running.ToClient(0, large)
-		}
-	}
-	for i := range 3 {
-		all.End(all.Begin(fmt.Sprint("ended", i), time.Now()), "alice", false)
-	}
-	for i := range 3 {
-		if _, ok := all.Find(fmt.Sprint("ended", i)); !ok {
-			t.Errorf("call %d is forgotten", i)
-		}
-	}
-}
-
-// TestTrailsAreBounded: many calls at the same time, with as much as they can say, take a bounded
-// memory, and the last ones can be found.
-func TestTrailsAreBounded(t *testing.T) {
-	all := trail.New(trail.ModeFull, most)
-	large := bytes.Repeat([]byte("x"), 1<<20)
-	const workers, calls = 4, 200
-	var done sync.WaitGroup
-	for w := range workers {
-		done.Go(func() {
-			for i := range calls {
-				walked := all.Begin(fmt.Sprint(w, "-", i), time.Now())
-				for range 30 {
-					walked.ToClient(0, large)
-					walked.Begin("hook", "x")
-				}
-				all.End(walked, "alice", false)
-				walked.FromServer(large) // late
-				all.Find(fmt.Sprint(w, "-", i/2))
-			}
-		})
-	}
-	done.Wait()
-	kept, size := 0, 0
-	for w := range workers {
-		for i := range calls {
-			v, ok := all.Find(fmt.Sprint(w, "-", i))
-			if ok {
-				kept++
-			}
-			for _, m := range v.Messages {
-				size += len(m.Text)
-			}
-			if len(v.Steps) > 128 {
-				t.Errorf("%d steps", len(v.Steps))
-			}
-		}
-	}
-	if kept == 0 || size > most || size == 0 {
-		t.Errorf("%d calls, %d bytes", kept, size)
-	}
-	if v, ok := all.Find(fmt.Sprint(0, "-", calls-1)); ok && len(v.Steps) == 0 {
-		t.Error("a call that is kept has no steps")
-	}
-}
-
-// TestOrdinaryCallsGoFirst: calls that failed or were slow stay longest, those of others stay beside
-// a user who makes many, and the newest call is there.
-func TestOrdinaryCallsGoFirst(t *testing.T) {
-	all := trail.New(trail.ModeOff, 1<<20)
-	now := time.Now()
-	end := func(id, user string, began time.Time, failed bool) { all.End(all.Begin(id, began), user, failed) }
-	for i := range 3 {
-		end(fmt.Sprint("failed", i), "busy", now, true)
-		end(fmt.Sprint("slow", i), "busy", now.Add(-time.Minute), false)
-		end(fmt.Sprint("ok", i), "busy", now, false)
-		end(fmt.Sprint("quiet", i), "quiet", now, false)
-	}
-	for i := range 5000 {
-		end(fmt.Sprint("more", i), "busy", now, false)
-	}
-	for id, want := range map[string]bool{
-		"failed0": true, "slow0": true, "ok0": false, "quiet0": true, "more1": false, "more4999": true,
-	} {
-		if _, ok := all.Find(id); ok != want {
-			t.Errorf("%s is found: %v", id, ok)
-		}
+	walked.Forget()
+	walked.FromServer([]byte("late"))
+	if v, ok := walked.View(); ok || len(v.Messages) > 0 || walked.Size() != 0 {
+		t.Errorf("what is forgotten: %+v", v)
 	}
 }

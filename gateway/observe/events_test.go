@@ -1,4 +1,4 @@
-package events
+package observe
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func TestManyRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := New(j)
+	e := NewEvents(j)
 	at := func(address string) mcp.Caller {
 		return mcp.Caller{From: mcp.Origin{Address: address, Agent: "curl/8"}}
 	}
@@ -103,7 +103,7 @@ func TestManyRefusals(t *testing.T) {
 			t.Errorf("%s: %d records of %d: %v", event, len(all), counted(all), all[len(all)-1])
 		}
 	}
-	var off Recorder
+	var off Events
 	off.Judged(bad) // records nothing
 	off.TurnedAway(mcp.Caller{}, "", http.StatusForbidden, failure.HTTPHost)
 }
@@ -140,7 +140,7 @@ func TestPinsAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := New(j)
+	e := NewEvents(j)
 	e.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "wipe", New: true})
 	e.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "work", Differ: []string{"description"}, Hidden: []string{"a", "b"}, Blocked: true})
 	if err := j.Close(t.Context()); err != nil {
@@ -153,6 +153,6 @@ func TestPinsAreRecorded(t *testing.T) {
 	if diff := cmp.Diff(want, recorded(t, path, "pin")); diff != "" {
 		t.Error(diff)
 	}
-	var off Recorder
+	var off Events
 	off.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{}) // records nothing
 }

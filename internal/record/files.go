@@ -1,9 +1,4 @@
-// Package files reads records in files: it checks them, searches them, and finds their order.
-//
-// A chain may be in several files, one after the other, and files of several chains may come in any
-// order. What a record and a chain are it leaves to internal/record, and writing to internal/audit.
-// It starts no goroutines.
-package files
+package record
 
 import (
 	"bytes"
@@ -17,21 +12,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // maxFirstRecord bounds what is read of a file to find its place, in bytes.
 const maxFirstRecord = 64 << 10
 
-// Verify checks the chains in files of records, each file as a part of the chain to which
+// VerifyFiles checks the chains in files of records, each file as a part of the chain to which
 // its first record belongs. key is the secret that signs anchors, nil if it is not known.
 // known are records that must be there, for files of one chain only.
-func Verify(files []string, key []byte, known map[uint64]record.Known) ([]*record.Report, error) {
-	var signing *record.Key
+func VerifyFiles(files []string, key []byte, known map[uint64]Known) ([]*Report, error) {
+	var signing *Key
 	var err error
 	if key != nil {
-		if signing, err = record.NewKey(key); err != nil {
+		if signing, err = NewKey(key); err != nil {
 			return nil, err
 		}
 	}
@@ -39,7 +32,7 @@ func Verify(files []string, key []byte, known map[uint64]record.Known) ([]*recor
 	if err != nil {
 		return nil, err
 	}
-	var reports []*record.Report
+	var reports []*Report
 	for len(parts) > 0 {
 		end := slices.IndexFunc(parts, func(p part) bool { return p.chain != parts[0].chain })
 		if end < 0 {
@@ -48,7 +41,7 @@ func Verify(files []string, key []byte, known map[uint64]record.Known) ([]*recor
 		if known != nil && end < len(parts) {
 			return nil, fmt.Errorf("there are files of several chains (%s, %s): what is known of a record has to be checked with the files of its chain alone", parts[0].chain, parts[end].chain)
 		}
-		report, err := verify(parts[:end], signing, known)
+		report, err := verifyChain(parts[:end], signing, known)
 		if err != nil {
 			return nil, err
 		}
@@ -58,21 +51,21 @@ func Verify(files []string, key []byte, known map[uint64]record.Known) ([]*recor
 	return reports, nil
 }
 
-// verify checks the files of one chain.
-func verify(parts []part, key *record.Key, known map[uint64]record.Known) (*record.Report, error) {
+// verifyChain checks the files of one chain.
+func verifyChain(parts []part, key *Key, known map[uint64]Known) (*Report, error) {
 	newest := parts[len(parts)-1]
 	last, besideErr := newest.lastAnchor(key) // before the records: more of these may come
 	compared := besideErr == nil && last.Chain == newest.chain
 	wanted := maps.Clone(known)
 	if _, told := known[last.Seq]; compared && !told {
 		if wanted == nil {
-			wanted = make(map[uint64]record.Known)
+			wanted = make(map[uint64]Known)
 		}
-		wanted[last.Seq] = record.Known{Hash: last.Hash, From: newest.besideName()}
+		wanted[last.Seq] = Known{Hash: last.Hash, From: newest.besideName()}
 	}
-	v := record.NewVerifier(key, wanted)
+	v := NewVerifier(key, wanted)
 	for _, p := range parts {
-		if err := Open(p.file, func(f io.Reader) error { return v.Read(p.file, f) }); err != nil {
+		if err := OpenFile(p.file, func(f io.Reader) error { return v.Read(p.file, f) }); err != nil {
 			return nil, err
 		}
 	}
@@ -89,28 +82,28 @@ func verify(parts []part, key *record.Key, known map[uint64]record.Known) (*reco
 		what = "it is missing, though it says to which record the chain goes"
 	}
 	if what != "" {
-		r.Findings = append(r.Findings, record.Finding{File: newest.beside(), Line: 1, What: what})
+		r.Findings = append(r.Findings, Finding{File: newest.beside(), Line: 1, What: what})
 	}
 	return r, nil
 }
 
-// Query calls do with each record in the files that fits, those of each chain oldest
+// QueryFiles calls do with each record in the files that fits, those of each chain oldest
 // first, until do returns an error.
-func Query(files []string, filter record.Filter, do func(line []byte, e *record.Entry) error) error {
+func QueryFiles(files []string, filter Filter, do func(line []byte, r *Record) error) error {
 	parts, err := partsOf(files)
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
-		if err := Open(p.file, func(f io.Reader) error { return filter.Read(f, do) }); err != nil {
+		if err := OpenFile(p.file, func(f io.Reader) error { return filter.Read(f, do) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Open calls do with what is in a file.
-func Open(name string, do func(io.Reader) error) error {
+// OpenFile calls do with what is in a file.
+func OpenFile(name string, do func(io.Reader) error) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -130,22 +123,22 @@ func (p part) besideName() string {
 	if p.last != "" && p.last == filepath.Base(p.last) {
 		return p.last
 	}
-	return filepath.Base(p.file) + record.LastSuffix
+	return filepath.Base(p.file) + LastSuffix
 }
 
 func (p part) beside() string { return filepath.Join(filepath.Dir(p.file), p.besideName()) }
 
 // renamed reports whether the file was given another name since the gateway wrote to it.
-func (p part) renamed() bool { return p.besideName() != filepath.Base(p.file)+record.LastSuffix }
+func (p part) renamed() bool { return p.besideName() != filepath.Base(p.file)+LastSuffix }
 
 // lastAnchor reads the file with the last anchor.
-func (p part) lastAnchor(key *record.Key) (a record.Anchor, err error) {
-	err = Open(p.beside(), func(f io.Reader) (err error) {
+func (p part) lastAnchor(key *Key) (a Anchor, err error) {
+	err = OpenFile(p.beside(), func(f io.Reader) (err error) {
 		text, err := io.ReadAll(io.LimitReader(f, maxFirstRecord))
 		if err != nil {
 			return err
 		}
-		a, err = record.ReadAnchor(bytes.TrimSuffix(text, []byte("\n")), key)
+		a, err = ReadAnchor(bytes.TrimSuffix(text, []byte("\n")), key)
 		return err
 	})
 	return a, err
@@ -155,8 +148,8 @@ func (p part) lastAnchor(key *record.Key) (a record.Anchor, err error) {
 // anchor of others.
 func partsOf(files []string) (parts []part, err error) {
 	for _, name := range files {
-		err := Open(name, func(f io.Reader) error {
-			chain, seq, last, ok := record.Begins(f)
+		err := OpenFile(name, func(f io.Reader) error {
+			chain, seq, last, ok := begins(f)
 			switch {
 			case !ok:
 				return fmt.Errorf("%s does not begin with a record", name)
@@ -183,8 +176,8 @@ func OldestFirst(files []string) []string {
 	at := make(map[string]part)
 	for _, name := range files {
 		p := part{file: name}
-		_ = Open(name, func(f io.Reader) error { // one that cannot be read comes first
-			p.chain, p.seq, p.last, _ = record.Begins(io.LimitReader(f, maxFirstRecord))
+		_ = OpenFile(name, func(f io.Reader) error { // one that cannot be read comes first
+			p.chain, p.seq, p.last, _ = begins(io.LimitReader(f, maxFirstRecord))
 			return nil
 		})
 		at[name] = p

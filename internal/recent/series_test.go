@@ -1,4 +1,4 @@
-package series
+package recent
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 // noon is the beginning of a minute.
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-func call(after time.Duration, upstream, outcome string, took time.Duration) *record.Record {
+func counted(after time.Duration, upstream, outcome string, took time.Duration) *record.Record {
 	return &record.Record{
 		Time: noon.Add(after), Kind: record.KindCall, Method: "tools/call", Name: "x", Upstream: upstream,
 		Decision: "allow", Rule: "all", Outcome: outcome, Duration: took,
@@ -50,7 +50,7 @@ func TestWhatCounts(t *testing.T) {
 		{"an operator", record.Record{Kind: record.KindAdmin, Event: "refused"}, "0 calls, 0 errors, 0 refused, 0 turned away"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(noon)
+			s := NewSeries(noon)
 			tt.r.Time = noon
 			s.Put(&tt.r)
 			if got := counts(s.Total("", Coarse, noon, noon.Add(1))); got != tt.want {
@@ -65,12 +65,12 @@ func TestWhatCounts(t *testing.T) {
 func TestSteps(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 50 {
-		s := New(noon)
+		s := NewSeries(noon)
 		at, all := time.Duration(0), []time.Duration(nil)
 		for range random.IntN(300) {
 			at += time.Duration(random.IntN(60_000)) * time.Millisecond
 			all = append(all, at)
-			s.Put(call(at, "crm", "ok", time.Millisecond))
+			s.Put(counted(at, "crm", "ok", time.Millisecond))
 		}
 		now := noon.Add(at)
 		for step, kept := range map[time.Duration]int{Fine: fineSteps, Coarse: coarseSteps} {
@@ -101,10 +101,10 @@ func TestSteps(t *testing.T) {
 
 // TestLate: a record that comes after younger ones counts where it belongs, or not at all.
 func TestLate(t *testing.T) {
-	s := New(noon)
-	s.Put(call(3*time.Hour, "", "ok", 0))
-	s.Put(call(3*time.Hour-time.Minute, "", "ok", 0))
-	s.Put(call(time.Minute, "", "ok", 0))
+	s := NewSeries(noon)
+	s.Put(counted(3*time.Hour, "", "ok", 0))
+	s.Put(counted(3*time.Hour-time.Minute, "", "ok", 0))
+	s.Put(counted(time.Minute, "", "ok", 0))
 	now := noon.Add(3 * time.Hour)
 	points := s.Points("", Coarse, now.Add(-Longest), now)
 	if last := points[len(points)-1]; len(points) != coarseSteps || last.Calls != 1 || points[len(points)-2].Calls != 1 || s.Total("", Coarse, noon, now.Add(1)).Calls != 2 {
@@ -119,12 +119,12 @@ func TestLate(t *testing.T) {
 func TestQuantiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for round := range 50 {
-		s := New(noon)
+		s := NewSeries(noon)
 		var all []float64
 		for range 1 + random.IntN(500) {
 			took := time.Duration(math.Exp(random.Float64()*18)) * time.Microsecond // up to 66 s
 			all = append(all, inMS(took))
-			s.Put(call(0, "crm", "ok", took))
+			s.Put(counted(0, "crm", "ok", took))
 		}
 		slices.Sort(all)
 		p := s.Total("crm", Fine, noon, noon.Add(1))
@@ -142,24 +142,24 @@ func TestQuantiles(t *testing.T) {
 
 // TestApprovers: how long people took to approve is not how long calls take.
 func TestApprovers(t *testing.T) {
-	s := New(noon)
-	slow := call(0, "crm", "ok", time.Hour)
+	s := NewSeries(noon)
+	slow := counted(0, "crm", "ok", time.Hour)
 	slow.Approver = "bob"
 	s.Put(slow)
-	s.Put(call(0, "crm", "ok", 4*time.Millisecond))
+	s.Put(counted(0, "crm", "ok", 4*time.Millisecond))
 	if p := s.Total("crm", Fine, noon, noon.Add(1)); p.Calls != 2 || p.Slowest != 4 || p.P99 > 4 {
 		t.Errorf("%+v", p)
 	}
 }
 
 func TestRules(t *testing.T) {
-	s := New(noon)
+	s := NewSeries(noon)
 	for i, rule := range []string{"a", "b", "a", ""} {
-		r := call(time.Duration(i)*time.Second, "crm", "ok", 0)
+		r := counted(time.Duration(i)*time.Second, "crm", "ok", 0)
 		r.Rule = rule
 		s.Put(r)
 	}
-	unknown := call(time.Minute, "", "invalid", 0)
+	unknown := counted(time.Minute, "", "invalid", 0)
 	unknown.Decision, unknown.Rule = "unknown", ""
 	s.Put(unknown)
 	rules, since := s.Rules()
@@ -174,12 +174,12 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestBounds: no more servers and rules are counted than there may be, and servers that are not
+// TestSeriesAreBounded: no more servers and rules are counted than there may be, and servers that are not
 // called any more make room.
-func TestBounds(t *testing.T) {
-	s := New(noon)
+func TestSeriesAreBounded(t *testing.T) {
+	s := NewSeries(noon)
 	for i := range mostUpstreams + 5 {
-		s.Put(call(0, fmt.Sprint("u", i), "ok", 0))
+		s.Put(counted(0, fmt.Sprint("u", i), "ok", 0))
 	}
 	if n := len(s.Totals(Coarse, noon, noon.Add(1))); n != mostUpstreams {
 		t.Errorf("%d servers", n)
@@ -187,12 +187,12 @@ func TestBounds(t *testing.T) {
 	if p := s.Total("", Coarse, noon, noon.Add(1)); p.Calls != mostUpstreams+5 {
 		t.Errorf("%d calls in all", p.Calls)
 	}
-	s.Put(call(Longest+time.Second, "new", "ok", 0))
+	s.Put(counted(Longest+time.Second, "new", "ok", 0))
 	if totals := s.Totals(Coarse, noon.Add(Longest), noon.Add(Longest+time.Minute)); len(totals) != 1 || totals["new"].Calls != 1 {
 		t.Errorf("later: %v", totals)
 	}
 	for i := range mostRules + 5 {
-		r := call(0, "new", "ok", 0)
+		r := counted(0, "new", "ok", 0)
 		r.Rule = fmt.Sprint(i)
 		s.Put(r)
 	}
@@ -203,20 +203,18 @@ func TestBounds(t *testing.T) {
 
 // TestPutCosts: counting a call allocates nothing once its server and rule are known.
 func TestPutCosts(t *testing.T) {
-	s, r := New(noon), call(0, "crm", "ok", time.Millisecond)
+	s, r := NewSeries(noon), counted(0, "crm", "ok", time.Millisecond)
 	s.Put(r)
 	if n := testing.AllocsPerRun(100, func() { s.Put(r) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	var none *Series
-	none.Put(r)
 }
 
 func BenchmarkTotals(b *testing.B) {
-	s := New(noon)
+	s := NewSeries(noon)
 	for i := range mostUpstreams {
 		for minute := range coarseSteps {
-			s.Put(call(time.Duration(minute)*time.Minute, fmt.Sprint("u", i), "ok", time.Millisecond))
+			s.Put(counted(time.Duration(minute)*time.Minute, fmt.Sprint("u", i), "ok", time.Millisecond))
 		}
 	}
 	for b.Loop() {
@@ -225,7 +223,7 @@ func BenchmarkTotals(b *testing.B) {
 }
 
 func BenchmarkPut(b *testing.B) {
-	s, r := New(noon), call(0, "crm", "ok", time.Millisecond)
+	s, r := NewSeries(noon), counted(0, "crm", "ok", time.Millisecond)
 	for b.Loop() {
 		s.Put(r)
 	}

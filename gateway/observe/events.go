@@ -1,4 +1,4 @@
-package events
+package observe
 
 import (
 	"context"
@@ -20,33 +20,43 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-const (
-	// namesRecorded bounds each list of names in a record of changed lists.
-	namesRecorded = 200
-)
+// namesRecorded bounds each list of names in a record of changed lists.
+const namesRecorded = 200
 
-// Recorder records what happens beside calls. Its zero value records nothing. It may be used
+// Events records what happens beside calls: sign-ins, sessions, credentials, accounts, reloads,
+// changed lists, what is not approved, and requests that became no call. Its zero value records nothing. It may be used
 // concurrently.
-type Recorder struct {
+type Events struct {
 	journal *audit.Journal
 
 	// Of records of those that are refused, each its own: one must not silence another.
 	signIns, tokenless, accountSignIns, consoleSignIns, grants, requests ration
 }
 
-// New returns a recorder into a journal, which may be nil.
-func New(journal *audit.Journal) *Recorder { return &Recorder{journal: journal} }
+// NewEvents returns Events into a journal, which may be nil.
+func NewEvents(journal *audit.Journal) *Events { return &Events{journal: journal} }
+
+// by begins the record of something that a caller did.
+func by(c mcp.Caller, kind string) *record.Record {
+	return &record.Record{
+		Kind:          kind,
+		Issuer:        c.Issuer,
+		User:          c.Subject,
+		Groups:        c.Groups,
+		Client:        c.ClientID,
+		View:          c.View,
+		ClientAddress: c.From.Address,
+		UserAgent:     c.From.Agent,
+	}
+}
 
 // Judged records a sign-in: a token that was verified, or refused.
-func (e *Recorder) Judged(j auth.Judgement) {
+func (e *Events) Judged(j auth.Judgement) {
 	if !e.journal.Enabled() {
 		return
 	}
-	r := &record.Record{
-		Kind: record.KindSignIn, Event: "ok", Reason: j.Reason, View: j.View,
-		Issuer: j.Caller.Issuer, User: j.Caller.Subject, Groups: j.Caller.Groups, Client: j.Caller.ClientID, Agent: j.Agent,
-		ClientAddress: j.Caller.From.Address, UserAgent: j.Caller.From.Agent,
-	}
+	r := by(j.Caller, record.KindSignIn)
+	r.Event, r.Reason, r.View, r.Agent = "ok", j.Reason, j.View, j.Agent
 	switch {
 	case j.Name == failure.TokenMissing: // as clients begin that do not know yet where to sign in
 		r.Event, r.Code, r.Error = "no token", j.Status, j.Name.String()
@@ -61,8 +71,9 @@ func (e *Recorder) Judged(j auth.Judgement) {
 }
 
 // ConsoleSignIn records that somebody signed in to the console, or why not.
-func (e *Recorder) ConsoleSignIn(who mcp.Caller, err error) {
-	r := &record.Record{Kind: record.KindAdmin, Event: "signed in", Issuer: who.Issuer, User: who.Subject, Groups: who.Groups, Client: who.ClientID, ClientAddress: who.From.Address, UserAgent: who.From.Agent}
+func (e *Events) ConsoleSignIn(who mcp.Caller, err error) {
+	r := by(who, record.KindAdmin)
+	r.Event, r.View = "signed in", ""
 	if err != nil {
 		r.Event, r.Reason = "sign-in refused", err.Error()
 		e.ration(&e.consoleSignIns, r)
@@ -72,16 +83,14 @@ func (e *Recorder) ConsoleSignIn(who mcp.Caller, err error) {
 }
 
 // Granted records what happened at the gateway's own authorization server.
-func (e *Recorder) Granted(ctx context.Context, g grants.Event) {
+func (e *Events) Granted(ctx context.Context, g grants.Event) {
 	if !e.journal.Enabled() {
 		return
 	}
-	r := &record.Record{
-		Kind: record.KindSignIn, Event: g.Name, Reason: g.Reason, View: g.View,
-		Issuer: g.Caller.Issuer, User: g.Caller.Subject, Groups: g.Caller.Groups, Client: clientele.ShortID(g.Client), Agent: g.Agent,
-	}
-	from := mcp.OriginFrom(ctx)
-	r.ClientAddress, r.UserAgent = from.Address, from.Agent
+	who := g.Caller
+	who.View, who.ClientID, who.From = g.View, clientele.ShortID(g.Client), mcp.OriginFrom(ctx)
+	r := by(who, record.KindSignIn)
+	r.Event, r.Reason, r.Agent = g.Name, g.Reason, g.Agent
 	if g.Reason != "" && g.Name != "token given" { // no record of a token that somebody has may be missing
 		e.ration(&e.grants, r)
 		return
@@ -91,33 +100,36 @@ func (e *Recorder) Granted(ctx context.Context, g grants.Event) {
 
 // TurnedAway records a request that became no call. The caller is empty if it was refused before
 // anybody asked who it was.
-func (e *Recorder) TurnedAway(c mcp.Caller, method string, status int, why failure.Name) {
+func (e *Events) TurnedAway(c mcp.Caller, method string, status int, why failure.Name) {
 	if e.journal.Enabled() {
-		e.ration(&e.requests, &record.Record{
-			Kind: record.KindRefused, View: c.View, Issuer: c.Issuer, User: c.Subject, Groups: c.Groups, Client: c.ClientID,
-			Method: method, Code: status, Error: why.String(), ClientAddress: c.From.Address, UserAgent: c.From.Agent,
-		})
+		r := by(c, record.KindRefused)
+		r.Method, r.Code, r.Error = method, status, why.String()
+		e.ration(&e.requests, r)
 	}
 }
 
 // Reloaded records what became of the configuration file.
-func (e *Recorder) Reloaded(r record.Record) {
+func (e *Events) Reloaded(r record.Record) {
 	r.Kind = record.KindReload
 	e.journal.Put(&r)
 }
 
 // Changed records that a server offers something else.
-func (e *Recorder) Changed(c catalog.Change) {
+func (e *Events) Changed(c catalog.Change) {
 	few := func(names []string) []string { return names[:min(len(names), namesRecorded)] }
 	e.journal.Put(&record.Record{
-		Kind: record.KindLists, Upstream: c.Upstream, List: c.List,
-		Added: few(c.Added), Removed: few(c.Removed), Changed: few(c.Changed),
-		Count: int64(len(c.Added) + len(c.Removed) + len(c.Changed)),
+		Kind:     record.KindLists,
+		Upstream: c.Upstream,
+		List:     c.List,
+		Added:    few(c.Added),
+		Removed:  few(c.Removed),
+		Changed:  few(c.Changed),
+		Count:    int64(len(c.Added) + len(c.Removed) + len(c.Changed)),
 	})
 }
 
 // Fetched records that the gateway asked for a credential.
-func (e *Recorder) Fetched(f outbound.Fetch) {
+func (e *Events) Fetched(f outbound.Fetch) {
 	r := &record.Record{Kind: record.KindCredential, Event: "obtained", Upstream: f.Upstream, Issuer: f.Issuer, User: f.User}
 	if f.Err != nil {
 		r.Event, r.Reason = "refused", f.Err.Error()
@@ -126,7 +138,7 @@ func (e *Recorder) Fetched(f outbound.Fetch) {
 }
 
 // Account records what became of a user's own account at a server.
-func (e *Recorder) Account(a vault.Event) {
+func (e *Events) Account(a vault.Event) {
 	r := &record.Record{Kind: record.KindCredential, Event: a.What, Upstream: a.Server, Issuer: a.Owner.Issuer, User: a.Owner.User}
 	if a.Err != nil {
 		r.Reason = a.Err.Error()
@@ -135,20 +147,25 @@ func (e *Recorder) Account(a vault.Event) {
 }
 
 // AccountRefused records that a user could not sign in at a server.
-func (e *Recorder) AccountRefused(server string, who *mcp.Caller, why error) {
+func (e *Events) AccountRefused(server string, who *mcp.Caller, why error) {
 	e.ration(&e.accountSignIns, &record.Record{
-		Kind: record.KindCredential, Event: "sign-in refused", Upstream: server, Issuer: who.Issuer, User: who.Subject, ClientAddress: who.From.Address, UserAgent: who.From.Agent,
-		Reason: why.Error(), Error: failure.SignInFailed.String(),
+		Kind:          record.KindCredential,
+		Event:         "sign-in refused",
+		Reason:        why.Error(),
+		Error:         failure.SignInFailed.String(),
+		Upstream:      server,
+		Issuer:        who.Issuer,
+		User:          who.Subject,
+		ClientAddress: who.From.Address,
+		UserAgent:     who.From.Agent,
 	})
 }
 
 // SessionEnded records the end of a client's session.
-func (e *Recorder) SessionEnded(r session.Record) {
-	if e.journal.Enabled() && !strings.HasPrefix(r.ID, "~") { // derived sessions of stateless clients do not begin either
-		ended := &record.Record{
-			Kind: record.KindSession, Event: "end", Session: record.Digest(r.Key()), Revision: r.Revision, View: r.View,
-			User: r.Subject, Client: r.Client,
-		}
+func (e *Events) SessionEnded(r session.Record) {
+	if e.journal.Enabled() && !strings.HasPrefix(r.ID, "~") { // those of stateless clients are derived
+		ended := by(mcp.Caller{Subject: r.Subject, ClientID: r.Client, View: r.View}, record.KindSession)
+		ended.Event, ended.Session, ended.Revision = "end", record.Digest(r.Key()), r.Revision
 		if !r.Created.IsZero() {
 			ended.Duration = time.Since(r.Created)
 		}
@@ -159,11 +176,11 @@ func (e *Recorder) SessionEnded(r session.Record) {
 // sessions are those of clients, whose beginnings are recorded.
 type sessions struct {
 	session.Store
-	events *Recorder
+	events *Events
 }
 
 // Sessions returns a store that records the beginnings of sessions.
-func (e *Recorder) Sessions(store session.Store) session.Store { return sessions{store, e} }
+func (e *Events) Sessions(store session.Store) session.Store { return sessions{store, e} }
 
 // Create begins a session; see session.Store.
 func (s sessions) Create(ctx context.Context, r session.Record) (session.Record, error) {
@@ -172,16 +189,15 @@ func (s sessions) Create(ctx context.Context, r session.Record) (session.Record,
 		return created, err
 	}
 	caller, _ := mcp.CallerFrom(ctx)
-	s.events.journal.Put(&record.Record{
-		Kind: record.KindSession, Event: "start", Session: record.Digest(created.Key()), Revision: created.Revision, View: created.View,
-		Issuer: caller.Issuer, User: caller.Subject, Groups: caller.Groups, Client: caller.ClientID,
-		ClientAddress: caller.From.Address, UserAgent: caller.From.Agent,
-	})
+	started := by(caller, record.KindSession)
+	started.Event, started.View = "start", created.View
+	started.Session, started.Revision = record.Digest(created.Key()), created.Revision
+	s.events.journal.Put(started)
 	return created, nil
 }
 
 // NotApproved logs and records what is not approved.
-func (e *Recorder) NotApproved(log *slog.Logger, f pinning.Finding) {
+func (e *Events) NotApproved(log *slog.Logger, f pinning.Finding) {
 	what := "changed"
 	if f.New {
 		what = "new"
@@ -198,8 +214,13 @@ func (e *Recorder) NotApproved(log *slog.Logger, f pinning.Finding) {
 	}
 	log.LogAttrs(context.Background(), slog.LevelWarn, "an upstream offers something that is not approved", attrs...)
 	r := &record.Record{
-		Kind: record.KindPin, Event: "warned", Upstream: f.Upstream, List: string(f.Kind), Original: f.Name,
-		Changed: f.Differ, Reason: strings.Join(f.Hidden, "; "),
+		Kind:     record.KindPin,
+		Event:    "warned",
+		Reason:   strings.Join(f.Hidden, "; "),
+		Upstream: f.Upstream,
+		List:     string(f.Kind),
+		Original: f.Name,
+		Changed:  f.Differ,
 	}
 	if f.New {
 		r.Added = []string{f.Name}

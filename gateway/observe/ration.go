@@ -1,4 +1,4 @@
-package events
+package observe
 
 import (
 	"net/netip"
@@ -41,7 +41,7 @@ type share struct {
 }
 
 // ration records a refusal, unless there were too many of its sort and of its client.
-func (e *Recorder) ration(of *ration, r *record.Record) {
+func (e *Events) ration(of *ration, r *record.Record) {
 	if !e.journal.Enabled() {
 		return
 	}

@@ -1,4 +1,4 @@
-package series
+package recent
 
 import (
 	"maps"
@@ -58,17 +58,13 @@ type Decided struct {
 	Last  time.Time
 }
 
-// New returns Series that begin at a time.
-func New(now time.Time) *Series {
+// NewSeries returns Series that begin at a time.
+func NewSeries(now time.Time) *Series {
 	return &Series{started: now, ruled: now, all: newLine(), upstreams: make(map[string]*line), rules: make(map[string]Decided)}
 }
 
-// Put counts a record, which must have a time. It never waits for anything but other records. Nil
-// Series count nothing.
+// Put counts a record, which must have a time. It waits for other records alone.
 func (s *Series) Put(r *record.Record) {
-	if s == nil {
-		return
-	}
 	event, counts := eventOf(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,10 @@
 package record
 
 import (
+	"encoding/json"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -10,6 +13,39 @@ import (
 
 // timeFormat is RFC 3339 in UTC, with microseconds.
 const timeFormat = "2006-01-02T15:04:05.000000Z"
+
+// AppendJSON writes the record as an object, with the members of docs/audit.md but without
+// those of a chain. Each of more is a member in front: a name and a text.
+func (r *Record) AppendJSON(dst []byte, more ...string) []byte {
+	begin := len(dst)
+	w := members(dst)
+	for i := 0; i+1 < len(more); i += 2 {
+		w.text(more[i], more[i+1])
+	}
+	dst = r.appendMembers(w)
+	dst[begin] = '{' // in place of the first comma: each record has a time
+	return append(dst, '}')
+}
+
+// UnmarshalJSON reads what AppendJSON has written, or a line of a chain.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	type members Record
+	read := struct {
+		*members
+		Duration float64 `json:"duration_ms"`
+		Hooks    []struct {
+			mcp.HookRun
+			Duration float64 `json:"duration_ms"`
+		} `json:"hooks"`
+	}{members: (*members)(r)}
+	err := json.Unmarshal(text, &read)
+	r.Duration = ofMilliseconds(read.Duration)
+	for _, h := range read.Hooks {
+		h.Took = ofMilliseconds(h.Duration)
+		r.Hooks = append(r.Hooks, h.HookRun)
+	}
+	return err
+}
 
 // appendMembers writes the members of a record, each after a comma, in the order of the
 // table in docs/audit.md.
@@ -128,6 +164,10 @@ func milliseconds(dst []byte, d time.Duration) []byte {
 	return strconv.AppendFloat(dst, float64(d.Microseconds())/1000, 'f', -1, 64)
 }
 
+func ofMilliseconds(ms float64) time.Duration {
+	return time.Duration(math.Round(ms*1000)) * time.Microsecond
+}
+
 func (w *members) number(name string, value int64) {
 	if value != 0 {
 		w.name(name)
@@ -147,7 +187,7 @@ const cutEnd = "..."
 
 // Clip shortens a text that is too long for a record, and says so at its end.
 func Clip(text string) string {
-	if len(text) <= maxText {
+	if len(text) <= maxText || Cut(text) && len(text) <= maxText+len(cutEnd) {
 		return text
 	}
 	cut := maxText
@@ -156,3 +196,6 @@ func Clip(text string) string {
 	}
 	return text[:cut] + cutEnd
 }
+
+// Cut reports whether a text of a record may be only the beginning of what it was.
+func Cut(text string) bool { return len(text) >= maxText && strings.HasSuffix(text, cutEnd) }
