@@ -37,27 +37,28 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 	if err != nil {
 		return p, err
 	}
-	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, FourEyes: with.waiting, Lasting: with.lasting, Metrics: with.metrics.Policy})
+	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Approvals: with.approvals, FourEyes: with.waiting, Lasting: with.lasting, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}
-	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: p.rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.Policy})
+	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: p.rules, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}
-	guardrails, err := hooks.New(cfg.Hooks, hooks.Deps{Resolver: last, Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.Hooks})
+	guardrails, err := hooks.New(cfg.Hooks, hooks.Deps{Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.Hooks})
 	if err != nil {
 		return p, err
 	}
-	p.described, err = describe(cfg, last, with)
+	p.described, err = describe(cfg, with)
 	if err != nil {
 		return p, err
 	}
 	p.guard, p.guardrails = guard, guardrails
 	p.pipe.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
+		mcp.Through(last.For),
 		p.described.Middleware, // what it refuses was not called, and is not counted
-		shortened(cfg, last, p.rules, with),
+		shortened(cfg, p.rules, with),
 		listchange.Middleware(guard),
 		skills.Middleware(guard),
 		observe.Step("limits"),
@@ -72,9 +73,9 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 }
 
 // shortened makes the stage that shortens large results of tools.
-func shortened(cfg config.Config, last *catalog.Catalog, rules *policy.Policy, with services) mcp.Middleware {
+func shortened(cfg config.Config, rules *policy.Policy, with services) mcp.Middleware {
 	deps := results.Deps{
-		Store: with.results, Resolver: last, Visible: rules.Visible, Name: with.tasks.Name,
+		Store: with.results, Visible: rules.Visible, Name: with.tasks.Name,
 		Log: with.log, Metrics: with.metrics.Results,
 	}
 	of := make(map[string]largeresults.Settings)
@@ -89,8 +90,8 @@ func shortened(cfg config.Config, last *catalog.Catalog, rules *policy.Policy, w
 }
 
 // describe makes the stage that describes tools.
-func describe(cfg config.Config, names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
-	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.Disclosure, Upstreams: make(map[string]disclosure.Upstream)}
+func describe(cfg config.Config, with services) (*disclosure.Disclosure, error) {
+	deps := disclosure.Deps{Grants: with.grants, Log: with.log, Metrics: with.metrics.Disclosure, Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range cfg.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
 	}

@@ -357,14 +357,14 @@ func (broken) Has(context.Context, string, string) (bool, error) { return false,
 func TestApprovalsUnavailable(t *testing.T) {
 	s := newShelves(tool("prod", "execute"))
 	for _, holds := range []time.Duration{0, time.Hour} {
-		g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"}, Ask: []string{"tools:*"}, ApproveFor: holds}}}), GuardDeps{Resolver: s, Approvals: broken{}})
+		g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"}, Ask: []string{"tools:*"}, ApproveFor: holds}}}), GuardDeps{Approvals: broken{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, round := range []mcp.Round{nil, mcp.NewRound(mcp.FrameAsked, "X"), mcp.NewRound(mcp.FrameApproved, "X")} {
 			c := execute(user("alice"), `{}`)
 			c.Round, c.Answers = round, map[string]mcp.Raw{approvalKey: mcp.Raw(yes)}
-			_, err := g.Middleware(s).Handle(t.Context(), c)
+			_, err := mcp.Chain(s, seeing(s), g.Middleware).Handle(t.Context(), c)
 			if !mcp.HasCode(err, mcp.CodeStoreUnavailable) || strings.Contains(err.Error(), "10.0.0.1") {
 				t.Errorf("%s: got %v", round, err)
 			}

@@ -90,7 +90,7 @@ func startCatalog(t *testing.T, cfg policy.Config, upstreams ...*upstream) mcp.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard, err := policy.NewGuard(p, policy.GuardDeps{Resolver: c})
+	guard, err := policy.NewGuard(p, policy.GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func startCatalog(t *testing.T, cfg policy.Config, upstreams ...*upstream) mcp.H
 		}
 	})
 	c.WaitFirst(ctx)
-	return guard.Middleware(c)
+	return mcp.Chain(c, mcp.Through(c.For), guard.Middleware)
 }
 
 func newCall(method, name, params string) *mcp.Call {

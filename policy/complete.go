@@ -18,11 +18,10 @@ const maxSuggestions = 100
 // complete lets a completion through for everything that the caller can see, since it runs
 // nothing. For a template, it removes suggestions that would name something that is denied.
 func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	kind := kindOf(c)
-	if kind == "" {
+	if c.Kind() == "" {
 		return nil, mcp.Errorf(failure.InvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
 	}
-	target, ok := g.resolver.Resolve(ctx, c, kind, c.Name)
+	target, ok := c.Lens.Target(ctx, c.Kind(), c.Name)
 	if !ok {
 		return g.unknown(ctx, c, next)
 	}
@@ -131,7 +130,7 @@ func (s *suggestions) shows(ctx context.Context, value string) bool {
 func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 	found := false
 	for _, uri := range uris {
-		target, ok := s.guard.resolver.Resolve(ctx, s.call, mcp.KindResources, uri)
+		target, ok := s.call.Lens.Target(ctx, mcp.KindResources, uri)
 		if !ok {
 			continue // nobody can have it
 		}

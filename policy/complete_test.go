@@ -17,9 +17,13 @@ type library struct {
 	calls  int
 }
 
-func (*library) InputSchema(context.Context, *mcp.Call, string) mcp.Raw { return nil }
+func (*library) Schema(context.Context, string) *mcp.Schema { return nil }
 
-func (*library) Resolve(_ context.Context, _ *mcp.Call, _, public string) (mcp.Target, bool) {
+func (*library) Structured(mcp.Target) bool { return true }
+
+func (l *library) Now() mcp.Lens { return l }
+
+func (*library) Target(_ context.Context, _, public string) (mcp.Target, bool) {
 	uri, ok := strings.CutPrefix(public, "u+")
 	for _, key := range []string{"refunds", "payroll"} {
 		if strings.HasPrefix(uri, "skill://"+key+"/") {
@@ -37,13 +41,13 @@ func (l *library) Handle(context.Context, *mcp.Call) (*mcp.Reply, error) {
 func completeWith(t *testing.T, rules []Rule, params, result string) (string, error) {
 	t.Helper()
 	l := &library{result: result}
-	g, err := NewGuard(newForTest(t, Config{Rules: rules}), GuardDeps{Resolver: l})
+	g, err := NewGuard(newForTest(t, Config{Rules: rules}), GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ref, _ := mcp.Raw(params).Member("ref")
 	uri, _ := ref.Member("uri")
-	reply, err := g.Middleware(l).Handle(t.Context(), callOf(mcp.MethodComplete, uri.Text(), params, user("alice")))
+	reply, err := mcp.Chain(l, seeing(l), g.Middleware).Handle(t.Context(), callOf(mcp.MethodComplete, uri.Text(), params, user("alice")))
 	if err != nil {
 		if l.calls > 0 {
 			t.Error("the server was asked all the same")
@@ -137,11 +141,11 @@ func TestCompletionCounts(t *testing.T) {
 		rules := Config{Default: DefaultAllow, Rules: []Rule{{Name: "a", Deny: []string{"tools:u/x", "prompts:u/x"}}}}
 		const as = `{"completion":{"values":["secret"],"total":9}}`
 		l := &library{result: as}
-		g, err := NewGuard(newForTest(t, rules), GuardDeps{Resolver: l})
+		g, err := NewGuard(newForTest(t, rules), GuardDeps{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply, err := g.Middleware(l).Handle(t.Context(), callOf(mcp.MethodComplete, "u+file:///{name}", params, user("alice")))
+		reply, err := mcp.Chain(l, seeing(l), g.Middleware).Handle(t.Context(), callOf(mcp.MethodComplete, "u+file:///{name}", params, user("alice")))
 		if err != nil || string(reply.Result) != as {
 			t.Errorf("got %v, %v", reply, err)
 		}

@@ -44,7 +44,7 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	e := Explanation{Target: target, Listed: partial.visible}
 	judged := &arguments{text: args}
 	if target.Kind == mcp.KindPrompts {
-		judged.schema = p.promptSchema
+		judged.schema = promptSchema
 	}
 	e.Unchecked = target.Kind == mcp.KindTools && slices.ContainsFunc(partial.open, func(r openRule) bool { return r.when.strict && r.when.args })
 	settled := partial.settle(ctx, who, target, judged)

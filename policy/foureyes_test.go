@@ -32,11 +32,11 @@ func newSecond(t *testing.T, more ...Rule) *second {
 	s := newShelves(tool("prod", "execute"), mcp.Target{Kind: mcp.KindSkills, Upstream: "prod", Name: "s"}, resource("prod", "db://x"))
 	p := newForTest(t, Config{Rules: append([]Rule{{Name: "four eyes", Allow: []string{"*:prod/*"}, Ask: []string{"*:prod/*"}, Approvers: changers}}, more...)})
 	table := foureyes.New(foureyes.Deps{May: p.Approves})
-	g, err := NewGuard(p, GuardDeps{Resolver: s, FourEyes: table})
+	g, err := NewGuard(p, GuardDeps{FourEyes: table})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &second{t, s, g.Middleware(s), g, table}
+	return &second{t, s, mcp.Chain(s, seeing(s), g.Middleware), g, table}
 }
 
 // heard is what a client hears.

@@ -12,8 +12,6 @@ import (
 
 // GuardDeps are the dependencies of a Guard.
 type GuardDeps struct {
-	// Resolver is needed.
-	Resolver Resolver
 	// Approvals remember what users were asked and what they approved of; nil for this
 	// process's own memory.
 	Approvals Approvals
@@ -31,7 +29,6 @@ type GuardDeps struct {
 // the user if a rule says so.
 type Guard struct {
 	policy    *Policy
-	resolver  Resolver
 	approvals Approvals
 	fourEyes  *foureyes.Table
 	lasting   *mcp.Lasting
@@ -41,10 +38,10 @@ type Guard struct {
 	retire    context.CancelFunc
 }
 
-// NewGuard makes a Guard of a policy. It fails without a policy or resolver.
+// NewGuard makes a Guard of a policy. It fails without one.
 func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
-	if p == nil || deps.Resolver == nil {
-		return nil, errors.New("policy: a guard needs a policy and a resolver")
+	if p == nil {
+		return nil, errors.New("policy: a guard needs a policy")
 	}
 	if deps.Approvals == nil {
 		deps.Approvals = NewMemory()
@@ -62,7 +59,7 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting, views: views, metrics: deps.Metrics}
+	g := &Guard{policy: p, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting, views: views, metrics: deps.Metrics}
 	g.reign, g.retire = context.WithCancel(context.Background()) // until Retire
 	return g, nil
 }
@@ -111,29 +108,6 @@ func (g *Guard) withVisible(c *mcp.Call) *mcp.Call {
 	return inner
 }
 
-// kindOf returns the kind of the thing that a call names, "" if it names nothing.
-func kindOf(c *mcp.Call) string {
-	switch c.Method {
-	case mcp.MethodToolsCall:
-		return mcp.KindTools
-	case mcp.MethodPromptsGet:
-		return mcp.KindPrompts
-	case mcp.MethodResourcesRead, mcp.MethodDirectoryRead:
-		return mcp.KindResources
-	case mcp.MethodSkillsGet:
-		return mcp.KindSkills
-	case mcp.MethodComplete:
-		ref, _ := c.Params.Member("ref")
-		switch kind, _ := ref.Member("type"); kind.Text() {
-		case "ref/prompt":
-			return mcp.KindPrompts
-		case "ref/resource":
-			return mcp.KindResources
-		}
-	}
-	return ""
-}
-
 func hasArguments(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
 }
@@ -168,14 +142,14 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if err != nil {
 		return nil, err
 	}
-	target, ok := g.resolver.Resolve(ctx, c, kindOf(c), c.Name)
+	target, ok := c.Lens.Target(ctx, c.Kind(), c.Name)
 	if !ok {
 		return g.unknown(ctx, c, next)
 	}
 	if target.Template {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	decision, explained, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
+	decision, explained, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, c)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}
@@ -231,7 +205,7 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 // Sees reports whether the caller of a call may know of the thing with a public name or URI,
 // as lists decide it.
 func (g *Guard) Sees(ctx context.Context, c *mcp.Call, kind, public string) bool {
-	target, ok := g.resolver.Resolve(ctx, c, kind, public)
+	target, ok := c.Lens.Now().Target(ctx, kind, public)
 	return ok && g.policy.Visible(&c.Caller, target)
 }
 
@@ -247,7 +221,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 	g.metrics.unknown.Inc()
 	c.Verdict.Decided(mcp.Verdict{Effect: "unknown"})
 	inner := g.bare(c)
-	inner.Target = mcp.Target{Kind: kindOf(c)}
+	inner.Target = mcp.Target{Kind: c.Kind()}
 	if mcp.IsTaskMethod(c.Method) {
 		inner.Visible = g.policy.upstreams(&c.Caller)
 	}
@@ -259,7 +233,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 // see the tool any more gets the answer for a task that does not exist; the task keeps
 // running.
 func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	target, ok := g.resolver.Resolve(ctx, c, mcp.KindTask, c.Name)
+	target, ok := c.Lens.Target(ctx, mcp.KindTask, c.Name)
 	if !ok || !g.policy.Visible(&c.Caller, target) {
 		return g.unknown(ctx, c, next)
 	}
@@ -268,7 +242,7 @@ func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 
 // mayFollow reports whether the caller may hear of a task.
 func (g *Guard) mayFollow(ctx context.Context, c *mcp.Call, id string) bool {
-	target, ok := g.resolver.Resolve(ctx, c, mcp.KindTask, id)
+	target, ok := c.Lens.Target(ctx, mcp.KindTask, id)
 	return ok && g.policy.Visible(&c.Caller, target)
 }
 
@@ -285,7 +259,7 @@ func (g *Guard) Holds(ctx context.Context, before, after *mcp.Call) error {
 		}
 		who := g.policy.subjectOf(&c.Caller)
 		var judged *arguments
-		tallies[i], judged = g.policy.weigh(ctx, who, g.policy.partialFor(who, c.Target), c.Target, given, g.resolver, c)
+		tallies[i], judged = g.policy.weigh(ctx, who, g.policy.partialFor(who, c.Target), c.Target, given, c)
 		unfit = judged.unfit
 	}
 	if err := ctx.Err(); err != nil {

@@ -38,21 +38,28 @@ func public(t mcp.Target) string {
 	return t.Upstream + "__" + t.Name
 }
 
-func (s *shelves) Resolve(_ context.Context, _ *mcp.Call, kind, public string) (mcp.Target, bool) {
+// seeing puts a lens into calls.
+func seeing(l mcp.Lens) mcp.Middleware { return mcp.Through(func(*mcp.Call) mcp.Lens { return l }) }
+
+func (s *shelves) Now() mcp.Lens { return s }
+
+func (*shelves) Structured(mcp.Target) bool { return true }
+
+func (s *shelves) Target(_ context.Context, kind, public string) (mcp.Target, bool) {
 	t, ok := s.targets[kind+" "+public]
 	return t, ok
 }
 
-func (s *shelves) InputSchema(_ context.Context, _ *mcp.Call, public string) mcp.Raw {
+func (s *shelves) Schema(_ context.Context, public string) *mcp.Schema {
 	if schema, ok := s.schemas[public]; ok {
-		return schema
+		return &mcp.Schema{Text: schema}
 	}
-	return mcp.Raw(`{"type":"object"}`)
+	return &mcp.Schema{Text: mcp.Raw(`{"type":"object"}`)}
 }
 
 func (s *shelves) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	s.calls = append(s.calls, c)
-	if kind := kindOf(c); kind != "" {
+	if kind := c.Kind(); kind != "" {
 		if t, ok := s.targets[kind+" "+c.Name]; !ok || c.Target != t {
 			return nil, mcp.ErrUnknown(c.Method, c.Name)
 		}
@@ -75,11 +82,11 @@ func (s *shelves) reached() (names []string) {
 
 func guardForTest(t testing.TB, cfg Config, s *shelves) mcp.Handler {
 	t.Helper()
-	g, err := NewGuard(newForTest(t, cfg), GuardDeps{Resolver: s})
+	g, err := NewGuard(newForTest(t, cfg), GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Middleware(s)
+	return mcp.Chain(s, seeing(s), g.Middleware)
 }
 
 func callOf(method, name, params string, caller mcp.Caller) *mcp.Call {
@@ -87,11 +94,8 @@ func callOf(method, name, params string, caller mcp.Caller) *mcp.Call {
 }
 
 func TestNewGuardNeedsItsParts(t *testing.T) {
-	if _, err := NewGuard(nil, GuardDeps{Resolver: newShelves()}); err == nil {
+	if _, err := NewGuard(nil, GuardDeps{}); err == nil {
 		t.Error("made without a policy")
-	}
-	if _, err := NewGuard(newForTest(t, Config{}), GuardDeps{}); err == nil {
-		t.Error("made without a resolver")
 	}
 }
 
@@ -189,22 +193,22 @@ type late struct {
 	looks int
 }
 
-func (l *late) Resolve(ctx context.Context, c *mcp.Call, kind, public string) (mcp.Target, bool) {
+func (l *late) Target(ctx context.Context, kind, public string) (mcp.Target, bool) {
 	if l.looks++; l.looks == 1 {
 		return mcp.Target{}, false
 	}
-	return l.shelves.Resolve(ctx, c, kind, public)
+	return l.shelves.Target(ctx, kind, public)
 }
 
 // TestGuardDecidesOnce: what was not there to be decided on does not run because it has
 // come up since.
 func TestGuardDecidesOnce(t *testing.T) {
 	s := &late{shelves: newShelves(tool("u", "x"))}
-	g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "d", Deny: []string{"tools:*"}}}}), GuardDeps{Resolver: s})
+	g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "d", Deny: []string{"tools:*"}}}}), GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = g.Middleware(s).Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__x", `{}`, user("alice")))
+	_, err = mcp.Chain(s, seeing(s), g.Middleware).Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__x", `{}`, user("alice")))
 	if !mcp.HasCode(err, mcp.CodeInvalidParams) || s.reached() != nil {
 		t.Errorf("got %v, reached %q", err, s.reached())
 	}
@@ -346,11 +350,11 @@ func TestGuardDiscoverSkills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := NewGuard(p, GuardDeps{Resolver: s})
+	g, err := NewGuard(p, GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, at := g.Middleware(s), user("alice")
+	h, at := mcp.Chain(s, seeing(s), g.Middleware), user("alice")
 	at.View = "v"
 	for _, tt := range []struct {
 		caller mcp.Caller
@@ -424,13 +428,13 @@ func TestHolds(t *testing.T) {
 		{Name: "four eyes", Ask: []string{"tools:u/do"}, When: `args.to.endsWith("2")`, Approvers: changers},
 		{Name: "the user, too", Ask: []string{"tools:u/do"}, When: `args.to == "too2"`},
 		{Name: "others, too", Ask: []string{"tools:u/do"}, When: `args.to == "more2"`, Approvers: changers},
-	}}), GuardDeps{Resolver: s})
+	}}), GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	call := func(to string) *mcp.Call {
 		c := callOf(mcp.MethodToolsCall, "u__do", fmt.Sprintf(`{"arguments":{"to":%q}}`, to), mcp.Caller{})
-		c.Target = target
+		c.Target, c.Lens = target, s
 		return c
 	}
 	for _, tt := range []struct {

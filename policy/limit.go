@@ -15,9 +15,8 @@ import (
 
 // LimiterDeps are the dependencies of a Limiter.
 type LimiterDeps struct {
-	// Policy and Resolver are required.
-	Policy   *Policy
-	Resolver Resolver
+	// Policy is required.
+	Policy *Policy
 	// Buckets store the allowances; nil for the memory of this process.
 	Buckets Buckets
 	// Rounds store which calls were counted and wait for answers; nil for the memory of this
@@ -30,12 +29,11 @@ type LimiterDeps struct {
 // Limiter refuses calls above their limits. It stands above the guard. It does not count
 // calls of names that the caller cannot see: a limit must not reveal that they exist.
 type Limiter struct {
-	limits   []limit
-	policy   *Policy
-	resolver Resolver
-	buckets  Buckets
-	rounds   Approvals // calls that were counted and wait for answers
-	metrics  *Metrics
+	limits  []limit
+	policy  *Policy
+	buckets Buckets
+	rounds  Approvals // calls that were counted and wait for answers
+	metrics *Metrics
 }
 
 type limit struct {
@@ -50,8 +48,8 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
-	if deps.Policy == nil || deps.Resolver == nil {
-		return nil, errors.New("limits: a policy and a resolver are needed")
+	if deps.Policy == nil {
+		return nil, errors.New("limits: a policy is needed")
 	}
 	if deps.Buckets == nil {
 		deps.Buckets = NewMemoryBuckets()
@@ -62,7 +60,7 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
-	l := &Limiter{policy: deps.Policy, resolver: deps.Resolver, buckets: deps.Buckets, rounds: deps.Rounds, metrics: deps.Metrics}
+	l := &Limiter{policy: deps.Policy, buckets: deps.Buckets, rounds: deps.Rounds, metrics: deps.Metrics}
 	for _, c := range cfg {
 		if c.Per == "" {
 			c.Per = PerUser
@@ -91,13 +89,12 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 		})
 	}
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		kind := kindOf(c)
-		if kind == "" {
+		if c.Kind() == "" {
 			return next.Handle(ctx, c)
 		}
 		inner, counted := l.comeBack(ctx, c)
 		if !counted {
-			if err := l.count(ctx, c, kind); err != nil {
+			if err := l.count(ctx, c); err != nil {
 				return nil, err
 			}
 		}
@@ -129,8 +126,8 @@ func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, c
 }
 
 // count takes the call from the allowances of all limits that apply, or from none of them.
-func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
-	target, ok := l.resolver.Resolve(ctx, c, kind, c.Name)
+func (l *Limiter) count(ctx context.Context, c *mcp.Call) error {
+	target, ok := c.Lens.Target(ctx, c.Kind(), c.Name)
 	if !ok || !l.policy.Visible(&c.Caller, target) {
 		return nil
 	}

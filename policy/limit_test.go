@@ -33,15 +33,15 @@ func newLimited(t *testing.T, limits ...Limit) *limited {
 	t.Helper()
 	s := newShelves(tool("u", "get"), tool("u", "set"), tool("prod", "execute"), tool("secret", "x"), resource("u", "file:///a"), resource("u", "FILE:///a"))
 	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"*:u/*"}}, {Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}}}})
-	g, err := NewGuard(p, GuardDeps{Resolver: s})
+	g, err := NewGuard(p, GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewLimiter(limits, LimiterDeps{Policy: p, Resolver: s})
+	l, err := NewLimiter(limits, LimiterDeps{Policy: p})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &limited{t, s, mcp.Chain(s, l.Middleware, g.Middleware)}
+	return &limited{t, s, mcp.Chain(s, seeing(s), l.Middleware, g.Middleware)}
 }
 
 // get calls a tool and returns how long to wait for the next, 0 when it may be called.
@@ -270,11 +270,11 @@ func TestLimitsTakenAway(t *testing.T) {
 
 func TestLimitBroken(t *testing.T) {
 	s := newShelves(tool("u", "get"))
-	l, err := NewLimiter(Limits{{Name: "l", Rate: rateOf(t, "1/s")}}, LimiterDeps{Policy: newForTest(t, Config{Default: DefaultAllow}), Resolver: s, Buckets: brokenBuckets{}})
+	l, err := NewLimiter(Limits{{Name: "l", Rate: rateOf(t, "1/s")}}, LimiterDeps{Policy: newForTest(t, Config{Default: DefaultAllow}), Buckets: brokenBuckets{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Middleware(s).Handle(t.Context(), get(user("alice"))); !errors.Is(err, errBroken) || s.calls != nil {
+	if _, err := mcp.Chain(s, seeing(s), l.Middleware).Handle(t.Context(), get(user("alice"))); !errors.Is(err, errBroken) || s.calls != nil {
 		t.Errorf("got %v", err)
 	}
 	if _, err := NewLimiter(Limits{}, LimiterDeps{}); err == nil {

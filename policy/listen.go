@@ -43,7 +43,7 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 
 // mayRead reports whether the caller may read a resource without an approval.
 func (g *Guard) mayRead(ctx context.Context, c *mcp.Call, uri string) bool {
-	target, ok := g.resolver.Resolve(ctx, c, mcp.KindResources, uri)
+	target, ok := c.Lens.Now().Target(ctx, mcp.KindResources, uri)
 	return ok && !target.Template && g.policy.Decide(ctx, &c.Caller, target, nil).Effect == Allow
 }
 

@@ -60,7 +60,7 @@ func (past Past) Review(ctx context.Context, p *Policy) (o Outlook) {
 	if past.ArgumentsKnown {
 		f.args = &arguments{text: past.Arguments}
 		if past.Target.Kind == mcp.KindPrompts {
-			f.args.schema = p.promptSchema
+			f.args.schema = promptSchema
 		}
 	}
 	settled := partial.fixed

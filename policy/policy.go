@@ -21,8 +21,6 @@ const (
 	// maxNameKept is the length of the longest name in the cache of partial decisions:
 	// clients choose URIs as long as they like.
 	maxNameKept = 512
-	// maxSchemas bounds the decoded input schemas, each of at most maxSchema values.
-	maxSchemas = 128
 )
 
 // Effect is the outcome of a decision.
@@ -69,16 +67,6 @@ type FourEyes struct {
 	UserToo bool
 }
 
-// Resolver finds what a public name stands for to the client that makes a call, which may be
-// a call of something else; gateway/catalog is one. Kind is one of the mcp.Kind constants. ok
-// is false for a name that this client cannot use.
-type Resolver interface {
-	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
-	// InputSchema returns the input schema of a tool as the caller of a call is shown it, nil
-	// for one that cannot be known. It is asked only about tools that the caller may see.
-	InputSchema(ctx context.Context, c *mcp.Call, public string) mcp.Raw
-}
-
 // Policy is a compiled configuration. It is immutable except for its caches, and safe for
 // concurrent use.
 type Policy struct {
@@ -94,8 +82,6 @@ type Policy struct {
 	hash     hasher
 	// partials are the decisions as far as they are known without the arguments.
 	partials *lru.Cache[partialKey, *partialDecision]
-	// schemas are input schemas of tools, by their address in memory.
-	schemas *lru.Cache[*byte, *schema]
 }
 
 // rule is a compiled Rule.
@@ -136,12 +122,11 @@ func New(cfg Config, views ...View) (*Policy, error) {
 	if cfg.Default == DefaultAllow {
 		p.fallback = Allow
 	}
-	var errs [3]error
+	var errs [2]error
 	p.subjects, errs[0] = lru.New[uint64, *subject](maxSubjects)
 	p.partials, errs[1] = lru.New[partialKey, *partialDecision](maxPartials)
-	p.schemas, errs[2] = lru.New[*byte, *schema](maxSchemas)
 	language, err := newLanguage()
-	if err = errors.Join(errs[0], errs[1], errs[2], err); err != nil {
+	if err = errors.Join(errs[0], errs[1], err); err != nil {
 		return nil, err
 	}
 	for i, r := range cfg.Rules {
@@ -205,20 +190,20 @@ func (p *Policy) openTo(c *mcp.Caller) bool { return c.View == "" && p.open() }
 // prompt as the client wrote them, nil for none. Conditions judge the arguments without the
 // tool's input schema. Decide does not change the caller.
 func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Decision {
-	d, _, _ := p.decide(ctx, caller, target, args, nil, nil)
+	d, _, _ := p.decide(ctx, caller, target, args, nil)
 	return d
 }
 
-// decide is Decide with input schemas, for targets with a public name. unfit says how the
+// decide is Decide with the input schema of what a call names; nil for no call. unfit says how the
 // arguments violate the schema, if that made a condition fail. explained says why, if conditions on
 // the arguments made a difference.
-func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (d Decision, explained []string, unfit error) {
+func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, c *mcp.Call) (d Decision, explained []string, unfit error) {
 	subject := p.subjectOf(caller)
 	partial := p.partialFor(subject, target)
 	if len(partial.open) == 0 {
 		return partial.decision, nil, nil
 	}
-	settled, judged := p.weigh(ctx, subject, partial, target, args, schemas, c)
+	settled, judged := p.weigh(ctx, subject, partial, target, args, c)
 	if d = settled.decision(); d.Effect == Deny {
 		explained = partial.explained(ctx, subject, target, judged)
 	} else if decisive := settled.first[d.Effect]; decisive != nil {
@@ -237,30 +222,15 @@ func (p *Policy) Keeps(name string) *record.Keep {
 }
 
 // weigh returns the rules that apply to a call.
-func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (t tally, judged *arguments) {
+func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw, c *mcp.Call) (t tally, judged *arguments) {
 	judged = &arguments{text: args}
 	switch {
 	case target.Kind == mcp.KindPrompts:
-		judged.schema = p.promptSchema
-	case target.Kind == mcp.KindTools && schemas != nil && partial.visible:
-		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, c, c.Name)) }
+		judged.schema = promptSchema
+	case target.Kind == mcp.KindTools && c != nil && partial.visible:
+		judged.schema = func() *schema { return schemaOf(c.Lens.Schema(ctx, c.Name)) }
 	}
 	return partial.settle(ctx, who, target, judged), judged
-}
-
-func (p *Policy) promptSchema() *schema { return p.schema(promptSchema) }
-
-// schema decodes an input schema, once for each schema of a tool.
-func (p *Policy) schema(text mcp.Raw) *schema {
-	if len(text) == 0 {
-		return readSchema(text)
-	}
-	if known, ok := p.schemas.Get(&text[0]); ok {
-		return known
-	}
-	fresh := readSchema(text)
-	p.schemas.Add(&text[0], fresh)
-	return fresh
 }
 
 // Approves reports whether somebody is among the approvers of all these rules.

@@ -25,10 +25,6 @@ const (
 	maxNested = 2 * maxDepth // of values and schemas within each other
 )
 
-// promptSchema is the schema of the arguments of every prompt (2025-11-25 schema
-// GetPromptRequest).
-var promptSchema = mcp.Raw(`{"type":"object","additionalProperties":{"type":"string"}}`)
-
 // misfit says which argument violates the tool's schema, and how.
 type misfit struct{ path, why string }
 
@@ -55,6 +51,20 @@ func below(path, part string) string {
 type schema struct {
 	root map[string]any
 	err  error // why nothing can be judged by it
+}
+
+// schemaOf returns the decoded schema of a tool, nil for one that is not known.
+func schemaOf(tool *mcp.Schema) *schema {
+	if tool == nil {
+		return readSchema(nil)
+	}
+	return tool.Read(func(text mcp.Raw) any { return readSchema(text) }).(*schema)
+}
+
+// promptSchema returns the schema of the arguments of every prompt (2025-11-25 schema
+// GetPromptRequest).
+func promptSchema() *schema {
+	return readSchema(mcp.Raw(`{"type":"object","additionalProperties":{"type":"string"}}`))
 }
 
 func readSchema(text mcp.Raw) *schema {

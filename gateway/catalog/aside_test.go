@@ -22,7 +22,7 @@ func TestAside(t *testing.T) {
 					t.Errorf("%s, as %s: %v", how, user, items)
 				}
 			}
-			c.InputSchema(t.Context(), aside, "crm__of-"+user)
+			c.For(aside).Schema(t.Context(), "crm__of-"+user)
 		}
 		if len(crm.calls) != asked || c.users.all.Len() != kept {
 			t.Errorf("the server was asked %d times, and %d users are kept", len(crm.calls)-asked, c.users.all.Len())

@@ -64,7 +64,7 @@ func BenchmarkListsByClass(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: c})
+		guard, err := policy.NewGuard(rules, policy.GuardDeps{})
 		if err != nil {
 			b.Fatal(err)
 		}

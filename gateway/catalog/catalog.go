@@ -296,8 +296,8 @@ func (c *Catalog) Refresh(upstream string) {
 // Handle answers a call. It is the last handler of the chain. A method of a kind that
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if err := c.offered(call); err != nil {
-		return nil, err
+	if k, ok := kindNeeded(call.Method); ok && !c.lensOf(call).whole.offers.kinds.has(k) {
+		return nil, mcp.ErrMethod(call.Method)
 	}
 	switch call.Method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
@@ -315,64 +315,34 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	case mcp.MethodListen:
 		return c.listen(ctx, call)
 	case mcp.MethodDiscover:
-		s, sees, err := c.look(ctx, call)
+		sees, err := c.awaitLists(ctx, call)
 		if err != nil {
 			return nil, err
 		}
-		s = c.sessions.laidOver(s, call)
-		return &mcp.Reply{Result: s.summaryFor(sees, c.plan.visible(call.VisibleSkills), c.plan.viewOf(call), call.Preface).result}, nil
+		l := c.lens(call)
+		return &mcp.Reply{Result: l.summaryFor(sees, c.plan.visible(call.VisibleSkills), l.view, call.Preface).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
-		s, err := c.lookAtLists(ctx, call)
-		if err != nil {
+		if _, err := c.awaitLists(ctx, call); err != nil {
 			return nil, err
 		}
 		c.sessions.renew(ctx, call, setOf(k), true)
-		return c.list(c.sessions.laidOver(s, call), k, call)
+		return c.list(c.lens(call).list(k), call)
 	}
 	return nil, mcp.ErrMethod(call.Method)
 }
 
-// offered refuses a method of a kind that no upstream offers.
-func (c *Catalog) offered(call *mcp.Call) error {
-	if k, ok := kindNeeded(call.Method); ok && !c.common(call).whole.offers.kinds.has(k) {
-		return mcp.ErrMethod(call.Method)
+// awaitLists waits a little for upstreams that have not answered yet: right after the start, and for
+// those that are asked on behalf of the caller of a call. It returns which upstreams the caller may
+// know of.
+func (c *Catalog) awaitLists(ctx context.Context, call *mcp.Call) (sees visible, err error) {
+	if err = c.wait(ctx); err == nil {
+		err = c.awaitClass(ctx, call)
 	}
-	return nil
-}
-
-// look returns the common snapshot for the caller of a call, and which upstreams the caller may
-// know of. It waits a little for upstreams that have not answered yet: right after the
-// start, and for those that are asked on behalf of the caller.
-func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible, error) {
-	if err := c.wait(ctx); err != nil {
-		return nil, nil, err
+	if sees = c.plan.visibleTo(call); err == nil && c.users != nil {
+		err = c.users.look(ctx, call, sees)
 	}
-	if err := c.awaitClass(ctx, call); err != nil {
-		return nil, nil, err
-	}
-	sees := c.plan.visibleTo(call)
-	if c.users == nil || call.Aside {
-		return c.common(call), sees, nil
-	}
-	s, err := c.users.look(ctx, call, sees)
-	return s, sees, err
-}
-
-// lookAtLists is look for lists, which policy filters: the upstreams that the caller may
-// know of only determine which ones to ask.
-func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, error) {
-	if c.users == nil {
-		if err := c.wait(ctx); err != nil {
-			return nil, err
-		}
-		if err := c.awaitClass(ctx, call); err != nil {
-			return nil, err
-		}
-		return c.common(call), nil
-	}
-	s, _, err := c.look(ctx, call)
-	return s, err
+	return sees, err
 }
 
 // awaitClass waits a little until those upstreams that do not show the same to all clients
@@ -414,10 +384,7 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	return nil
 }
 
-// view returns the snapshot for the caller of a call, without asking any upstream.
-func (c *Catalog) view(call *mcp.Call) *snapshot { return c.sessions.laidOver(c.common(call), call) }
-
-// common is view without what only the session of the call shows.
+// common returns the snapshot for the caller of a call, without what only its session shows.
 func (c *Catalog) common(call *mcp.Call) *snapshot {
 	if c.users == nil {
 		return c.snap.Load().as(call.Caps)

@@ -278,7 +278,7 @@ func decided(ctx context.Context, c *Catalog, call *mcp.Call) *mcp.Call {
 		return call
 	}
 	call = call.Clone()
-	call.Target, _ = c.Resolve(ctx, call, which, call.Name)
+	call.Target, _ = resolve(ctx, c, call, which, call.Name)
 	return call
 }
 
@@ -458,4 +458,9 @@ func TestColdStart(t *testing.T) {
 			}
 		})
 	})
+}
+
+// resolve returns what a name stands for to the caller of a call.
+func resolve(ctx context.Context, c *Catalog, call *mcp.Call, kind, public string) (mcp.Target, bool) {
+	return c.For(call).Target(ctx, kind, public)
 }

@@ -18,7 +18,7 @@ import (
 // may not know of. An upstream need not support directories: the gateway knows the files of
 // a skill or, if not, which of them are listed.
 func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	to, err := c.lookUpURI(ctx, resources, call)
+	l, to, err := c.routeURI(ctx, call)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: a directory has one page")
 	}
 	s := c.sources[to.source]
-	state := &c.view(call).states[to.source]
+	state := &l.states[to.source]
 	if state.offers.directories {
 		return c.askDirectory(ctx, s, call, to.native)
 	}
@@ -46,9 +46,8 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, unknown
 	}
 	d := newDirectory(s.naming.uri(to.native))
-	uris := c.view(call).uris
 	d.sees = func(uri string) bool {
-		_, native, ok := uris.find(uri)
+		_, native, ok := l.uris.find(uri)
 		of, certain := state.skillOf(native)
 		return call.Sees == nil || ok && certain && of != "" && call.Sees(s.naming.file(of, native))
 	}

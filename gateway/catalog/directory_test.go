@@ -12,7 +12,7 @@ import (
 // directoryCall returns a call of resources/directory/read that policy let through.
 func directoryCall(t *testing.T, c *Catalog, uri string) *mcp.Call {
 	t.Helper()
-	to, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, uri)
+	to, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, uri)
 	if !ok {
 		t.Fatalf("%s does not resolve", uri)
 	}

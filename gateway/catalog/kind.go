@@ -95,6 +95,14 @@ func setOf(all ...kind) (s kindSet) {
 	return s
 }
 
+// alike returns the kinds of what has names like this kind.
+func (k kind) alike() kindSet {
+	if k == resources || k == templates {
+		return setOf(resources, templates)
+	}
+	return setOf(k)
+}
+
 func (s kindSet) has(k kind) bool { return s&(1<<k) != 0 }
 
 // lists returns the lists of these kinds, in the form of change notifications.

@@ -10,9 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// list answers a list method from the snapshot.
-func (c *Catalog) list(s *snapshot, k kind, call *mcp.Call) (*mcp.Reply, error) {
-	l := s.lists[k].in(c.plan.viewOf(call), k, c.plan)
+// list answers a list method.
+func (c *Catalog) list(l *listing, call *mcp.Call) (*mcp.Reply, error) {
 	at := 0
 	if cursor, ok := call.Params.Member("cursor"); ok {
 		var err error

@@ -81,13 +81,14 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	if err != nil {
 		return nil, err
 	}
-	s, sees, err := c.look(ctx, call)
+	sees, err := c.awaitLists(ctx, call)
 	if err != nil {
 		return nil, err
 	}
+	lens := c.lens(call)
 	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call), follower: c.taskFollowers.join(call)}
 	l.ctx, l.cancel = context.WithCancel(ctx)
-	offered := c.sessions.laidOver(s, call).summaryFor(sees, c.plan.visible(call.VisibleSkills), nil, "").offers.kinds
+	offered := lens.summaryFor(sees, c.plan.visible(call.VisibleSkills), nil, "").offers.kinds
 	want.Lists &= (offered | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
 	open := make(chan struct{}) // closed when the acknowledgement has been sent
@@ -102,7 +103,7 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	}
 	if c.users != nil {
 		for _, own := range c.users.sources {
-			if kinds := kindsIn(want.Lists) & s.states[own.index].announces(); kinds != 0 && sees.has(own.index) {
+			if kinds := kindsIn(want.Lists) & lens.states[own.index].announces(); kinds != 0 && sees.has(own.index) {
 				l.running.Go(func() { own.users.listen(l.ctx, call, own, kinds) })
 			}
 		}

@@ -53,7 +53,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, ok := c.Resolve(t.Context(), &mcp.Call{}, tt.kind, tt.public); ok != (tt.want != none) || got != tt.want {
+			if got, ok := resolve(t.Context(), c, &mcp.Call{}, tt.kind, tt.public); ok != (tt.want != none) || got != tt.want {
 				t.Errorf("got %+v, %v, want %+v", got, ok, tt.want)
 			}
 		})
@@ -75,7 +75,7 @@ func TestItemsResolveToTheirTargets(t *testing.T) {
 			t.Fatalf("%s: %d items", k, len(items))
 		}
 		for _, item := range items {
-			got, ok := c.Resolve(t.Context(), &mcp.Call{}, k.policyKind(), item.Name)
+			got, ok := resolve(t.Context(), c, &mcp.Call{}, k.policyKind(), item.Name)
 			if !ok || got != item.Target || got.Template != (k == templates) {
 				t.Errorf("%s: %s has target %+v and resolves to %+v, %v", k, item.Name, item.Target, got, ok)
 			}
@@ -88,10 +88,10 @@ func TestResolveAtTheStart(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCatalog(t, Config{}, Source{Upstream: newServer("crm").tools("a")})
 			running(t, c)
-			if to, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindTools, "crm__a"); !ok || to.Name != "a" {
+			if to, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindTools, "crm__a"); !ok || to.Name != "a" {
 				t.Errorf("got %+v, %v", to, ok)
 			}
-			if to, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindTools, "crm__b"); ok {
+			if to, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindTools, "crm__b"); ok {
 				t.Errorf("got %+v", to)
 			}
 		})
@@ -100,7 +100,7 @@ func TestResolveAtTheStart(t *testing.T) {
 		c := newCatalog(t, Config{}, Source{Upstream: newServer("crm")})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if to, ok := c.Resolve(ctx, &mcp.Call{}, mcp.KindTools, "crm__a"); ok {
+		if to, ok := resolve(ctx, c, &mcp.Call{}, mcp.KindTools, "crm__a"); ok {
 			t.Errorf("got %+v", to)
 		}
 	})

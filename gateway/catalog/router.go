@@ -13,18 +13,14 @@ import (
 
 // callByName routes tools/call and prompts/get by the table of public names.
 func (c *Catalog) callByName(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	k := tools
-	if call.Method == mcp.MethodPromptsGet {
-		k = prompts
-	}
-	to, err := c.lookUp(ctx, k, call)
+	l, to, err := c.route(ctx, call)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkParams(to.params, call); err != nil {
 		return nil, err
 	}
-	if call, err = c.asTask(call, to); err != nil {
+	if call, err = l.asTask(call, to.target); err != nil {
 		return nil, err
 	}
 	s := c.sources[to.source]
@@ -37,34 +33,35 @@ func (c *Catalog) callByName(ctx context.Context, call *mcp.Call) (*mcp.Reply, e
 
 // read routes resources/read by the URI.
 func (c *Catalog) read(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	to, err := c.lookUpURI(ctx, resources, call)
+	_, to, err := c.routeURI(ctx, call)
 	if err != nil {
 		return nil, err
 	}
 	return c.forward(ctx, c.sources[to.source], call, to.native)
 }
 
+// routeURI is route for what can be read, which a template cannot.
+func (c *Catalog) routeURI(ctx context.Context, call *mcp.Call) (Lens, found, error) {
+	l, f, err := c.route(ctx, call)
+	if err == nil && f.kind == templates {
+		err = mcp.ErrUnknown(call.Method, call.Name)
+	}
+	return l, f, err
+}
+
 // complete routes completion/complete by its ref.
 func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	ref, _ := call.Params.Member("ref")
-	kind, _ := ref.Member("type")
-	var to target
-	var err error
-	switch kind.Text() {
-	case "ref/prompt":
-		to, err = c.lookUp(ctx, prompts, call)
-	case "ref/resource":
-		to, err = c.lookUpURI(ctx, templates, call)
-	default:
-		err = mcp.Errorf(failure.InvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+	if call.Kind() == "" {
+		return nil, mcp.Errorf(failure.InvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
 	}
+	l, to, err := c.route(ctx, call)
 	if err != nil {
 		return nil, err
 	}
 	// The client saw the merged capability, so an upstream without it has nothing to
 	// suggest.
 	none := &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]}}`)}
-	if state := c.view(call).states[to.source]; state.heard && !state.offers.completions {
+	if state := l.states[to.source]; state.heard && !state.offers.completions {
 		return none, nil
 	}
 	reply, err := c.forward(ctx, c.sources[to.source], call, to.native)

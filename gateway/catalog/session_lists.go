@@ -88,6 +88,9 @@ func differenceOf(p *plan, base, list *publicList) *difference {
 	for i, e := range d.more {
 		e.native, e.item.Name = strings.Clone(e.native), strings.Clone(e.item.Name)
 		e.item.Raw = bytes.Clone(e.item.Raw) // which is a part of the whole answer
+		if e.schema != nil {
+			e.readSchema()
+		}
 		d.more[i] = e
 	}
 	d.more = slices.Clip(d.more)

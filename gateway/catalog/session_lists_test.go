@@ -165,8 +165,8 @@ func TestSessionLists(t *testing.T) {
 		if a, b := c.OwnLists("a:1"), c.OwnLists("b:1"); len(a) != 1 || a[0] != "w" || len(b) != 0 {
 			t.Errorf("own lists of %q and %q", a, b)
 		}
-		if schema := c.InputSchema(t.Context(), extra("a:1"), "w__extra"); string(schema) != `{"type":"object"}` {
-			t.Errorf("the schema is %s", schema)
+		if schema := c.For(extra("a:1")).Schema(t.Context(), "w__extra"); string(schema.Text) != `{"type":"object"}` {
+			t.Errorf("the schema is %s", schema.Text)
 		}
 		asked := w.called(mcp.MethodToolsList)
 		wantTools(t, c, "a:1", "doc__read w__extra w__make")
@@ -251,7 +251,7 @@ func TestSessionLists(t *testing.T) {
 		wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "w+demo://w demo://p")
 		wantView(t, c, in("b:1", call(mcp.MethodResourcesList, "")), "")
 		wantResult(t, do(t, c, in("a:1", call(mcp.MethodResourcesRead, "demo://p"))), `{"from":"p","name":"demo://p"}`)
-		if _, ok := c.Resolve(t.Context(), in("b:1", call(mcp.MethodResourcesRead, "demo://p")), mcp.KindResources, "demo://p"); ok {
+		if _, ok := resolve(t.Context(), c, in("b:1", call(mcp.MethodResourcesRead, "demo://p")), mcp.KindResources, "demo://p"); ok {
 			t.Error("another session has the resource")
 		}
 	})

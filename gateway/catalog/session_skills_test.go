@@ -42,7 +42,7 @@ func wantSkills(t *testing.T, c *Catalog, session, want string) {
 // decidedOn returns the call with the target that policy decides on.
 func decidedOn(t *testing.T, c *Catalog, kind string, call *mcp.Call) *mcp.Call {
 	t.Helper()
-	to, ok := c.Resolve(t.Context(), call, kind, call.Name)
+	to, ok := resolve(t.Context(), c, call, kind, call.Name)
 	if !ok {
 		t.Fatalf("%s stands for nothing", call.Name)
 	}
@@ -84,7 +84,7 @@ func TestSkillsOfSessions(t *testing.T) {
 		if text := string(dir.Result); !strings.Contains(text, "more.md") || !strings.Contains(text, uri) {
 			t.Errorf("its directory is %s", text)
 		}
-		if _, ok := c.Resolve(t.Context(), get("b:1", "w__extra"), mcp.KindSkills, "w__extra"); ok {
+		if _, ok := resolve(t.Context(), c, get("b:1", "w__extra"), mcp.KindSkills, "w__extra"); ok {
 			t.Error("another session has the skill")
 		}
 		if !c.Differs(call(mcp.MethodSkillsList, "")) || !c.Keeps(get("a:1", "w__extra")) || c.Keeps(get("a:1", "doc__a")) {

@@ -138,7 +138,7 @@ func TestNamesOfSkills(t *testing.T) {
 			t.Errorf("%q is listed as %v, want %s", tt.native, items, tt.want)
 			continue
 		}
-		if to, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindSkills, items[0].Name); !ok || to.Name != tt.native {
+		if to, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindSkills, items[0].Name); !ok || to.Name != tt.native {
 			t.Errorf("%q resolves to %+v, want %q", items[0].Name, to, tt.native)
 		}
 	}

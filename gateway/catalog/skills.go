@@ -279,23 +279,20 @@ func (n naming) file(key, uri string) mcp.Target {
 // skill routes skills/get. A URI may name an unlisted skill: a server answers for all its
 // skills (SEP-2640, Retrieval).
 func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	_, byURI := mcp.SkillKey(call.Params)
+	if !byURI && strings.Contains(call.Name, "://") {
+		return nil, mcp.ErrUnknown(call.Method, call.Name)
+	}
+	_, to, err := c.route(ctx, call)
+	if err != nil {
+		return nil, err
+	}
 	inner := call.Clone()
-	var to target
-	if _, byURI := mcp.SkillKey(call.Params); byURI {
-		var ok bool
-		to, ok = c.findSkill(ctx, call, call.Name)
-		if err := c.check(ctx, skills, to, ok, call); err != nil {
-			return nil, err
-		}
+	if byURI {
 		inner.Params = call.Params.With("uri", mcp.String(to.skill.uri))
+	} else if err := required(to.skill.arguments, call); err != nil {
+		return nil, err
 	} else {
-		var err error
-		if to, err = c.lookUp(ctx, skills, call); err != nil {
-			return nil, err
-		}
-		if err := required(to.skill.arguments, call); err != nil {
-			return nil, err
-		}
 		inner.Params = call.Params.With("name", mcp.String(to.native))
 	}
 	s := c.sources[to.source]
@@ -351,58 +348,9 @@ func (p *plan) skillResult(n naming, result mcp.Raw, key string) (mcp.Raw, error
 	return result.Edit(edits...), nil
 }
 
-// findSkill finds a skill by its public name, or by the public URI of its SKILL.md.
-func (c *Catalog) findSkill(ctx context.Context, call *mcp.Call, public string) (target, bool) {
-	if !strings.Contains(public, "://") {
-		return c.findName(ctx, call, skills, public)
-	}
-	to, _, ok := c.findURI(ctx, call, public)
-	root, isSkill := mcp.SkillRoot(to.native)
-	if !ok || !isSkill {
-		return target{}, false
-	}
-	state := c.settle(ctx, call, to.source)
-	if !state.offers.kinds.has(skills) || state.lists[skills] == nil {
-		return target{}, false
-	}
-	if key, listed := state.lists[skills].skills.keys[root]; listed {
-		for _, e := range state.lists[skills].entries {
-			if e.native == key {
-				return target{source: to.source, native: key, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}, true
-			}
-		}
-		return target{}, false // withheld
-	}
-	if !state.offers.skillURIs {
-		return target{}, false
-	}
-	key := mcp.SkillPath(root)
-	if to.skill.of != "" {
-		key = to.skill.of // the skill that decides about it
-	}
-	return target{source: to.source, native: key, skill: skillTarget{uri: to.native, unlisted: true}}, true
-}
-
 // lacks reports whether a list that the upstream offers has not come.
 func (k *sourceState) lacks(which kind) bool {
 	return k.offers.kinds.has(which) && k.lists[which] == nil
-}
-
-// settle returns what is known of an upstream for a caller. If its skills are unknown, it
-// waits for them first: right after the start, or because each user has separate ones.
-func (c *Catalog) settle(ctx context.Context, call *mcp.Call, source int) *sourceState {
-	s := c.view(call)
-	if state := &s.states[source]; state.heard && !state.lacks(skills) && !state.lacks(resources) {
-		return state
-	}
-	if from := c.sources[source]; from.users != nil {
-		s, _ = from.users.fetch(ctx, call, from)
-		s = c.sessions.laidOver(s, call)
-	} else if c.wait(ctx) == nil {
-		from.ask(ctx)
-		s = c.view(call)
-	}
-	return &s.states[source]
 }
 
 // skillOf returns the key of the skill that an original URI belongs to, "" for none.

@@ -109,18 +109,18 @@ func TestFilesBelongToTheirSkill(t *testing.T) {
 		"skill://crm/refunds?x=1":            {},
 		"skill://crm/refunds/SKILL.md?x=1#y": file("refunds", "skill://refunds/SKILL.md?x=1#y"),
 	} {
-		if got, _ := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, public); got != want {
+		if got, _ := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, public); got != want {
 			t.Errorf("%s is %+v, want %+v", public, got, want)
 		}
 	}
 	for _, item := range do(t, c, call(mcp.MethodResourcesList, "")).List.Items {
-		if got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, item.Name); !ok || got != item.Target {
+		if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, item.Name); !ok || got != item.Target {
 			t.Errorf("%s has target %+v and resolves to %+v", item.Name, item.Target, got)
 		}
 	}
 	for public, want := range map[string]string{"crm__refunds": "refunds", "skill://crm/refunds/in/SKILL.md": "refunds/in", "skill://crm/unlisted/x/SKILL.md": "unlisted/x",
 		"skill://crm/refunds/new/SKILL.md": "refunds", "crm+github://hub/r/SKILL.md": "hub/r", "crm__none": "", "skill://crm/refunds/a.md": "", "skill://doc/a/SKILL.md": "", "skill://crm/Refunds/SKILL.md": ""} {
-		got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindSkills, public)
+		got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindSkills, public)
 		if ok != (want != "") || got.Name != want || ok && !strings.HasSuffix(got.File, "/SKILL.md") {
 			t.Errorf("%s is %+v, want %q", public, got, want)
 		}
@@ -142,11 +142,11 @@ func TestTemplatesOfSkills(t *testing.T) {
 		t.Errorf("listed are %v", items)
 	}
 	for _, item := range items {
-		if got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, item.Name); !ok || item.Target != want[item.Name] || got != item.Target {
+		if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, item.Name); !ok || item.Target != want[item.Name] || got != item.Target {
 			t.Errorf("%s has target %+v and resolves to %+v, want %+v", item.Name, item.Target, got, want[item.Name])
 		}
 	}
-	if got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, "skill://crm/REFUNDS/{file}"); ok {
+	if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, "skill://crm/REFUNDS/{file}"); ok {
 		t.Errorf("what could be read as a template of it is %+v", got)
 	}
 }
@@ -160,7 +160,7 @@ func TestIndexOfSkills(t *testing.T) {
 		t.Errorf("resources %v", items)
 	}
 	for _, uri := range []string{"skill://crm/index.json", "skill://crm/INDEX.json", "skill://crm/%69ndex.json", "skill://crm//index.json", "skill://crm/index.json?x"} {
-		if got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, uri); ok {
+		if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, uri); ok {
 			t.Errorf("%s is %+v", uri, got)
 		}
 	}
@@ -172,10 +172,10 @@ func TestSkillsThatAreNotKnown(t *testing.T) {
 	s := skilled("crm").fails(mcp.MethodSkillsList, mcp.Errorf(failure.Internal, "no"))
 	s.has(mcp.MethodResourcesList, resource("skill://refunds/SKILL.md"), resource("file:///a"))
 	c := start(t, Source{Upstream: s})
-	if got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, "skill://crm/refunds/SKILL.md"); ok {
+	if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, "skill://crm/refunds/SKILL.md"); ok {
 		t.Errorf("it is %+v", got)
 	}
-	if _, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, "crm+file:///a"); !ok {
+	if _, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, "crm+file:///a"); !ok {
 		t.Error("what is no skill's file is not found either")
 	}
 	if items := do(t, c, call(mcp.MethodResourcesList, "")).List.Items; len(items) != 1 || items[0].Name != "crm+file:///a" {
@@ -221,7 +221,7 @@ func TestSkillsGetAtTheUpstream(t *testing.T) {
 // skillCall returns a call of skills/get that policy let through.
 func skillCall(t *testing.T, c *Catalog, name, params string) *mcp.Call {
 	t.Helper()
-	to, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindSkills, name)
+	to, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindSkills, name)
 	if !ok {
 		t.Fatalf("%s does not resolve", name)
 	}

@@ -27,7 +27,8 @@ type target struct {
 	source int
 	native string
 	params []param
-	tool   mcp.Raw // the definition of a tool
+	tool   mcp.Raw     // the definition of a tool
+	schema *mcp.Schema // of a tool
 	task   taskSupport
 	skill  skillTarget // of skills, and of their files
 	// unlisted: the upstream has the name's prefix, but no list that could tell.
@@ -258,7 +259,7 @@ func (s *snapshot) enter(k kind, t *table, source int, e entry) {
 	t.counts[source]++
 	switch k {
 	case tools:
-		t.names[e.item.Name] = target{source: source, native: e.native, params: e.params, tool: e.item.Raw, task: e.task}
+		t.names[e.item.Name] = target{source: source, native: e.native, params: e.params, tool: e.item.Raw, schema: e.schema, task: e.task}
 	case prompts:
 		t.names[e.item.Name] = target{source: source, native: e.native}
 	case skills:
@@ -313,12 +314,6 @@ func (l *listing) paginate(items []mcp.Item, size int) {
 func (s *snapshot) named(k kind, public string) (target, bool) {
 	to, ok := s.tables[k].names[public]
 	return to, ok
-}
-
-// shortened returns the full name of something that the call's view gave a short one.
-func (s *snapshot) shortened(k kind, call *mcp.Call, name string) (full string, ok bool) {
-	full, ok = s.lists[k].in(s.plan.viewOf(call), k, s.plan).full[name]
-	return full, ok
 }
 
 // missing returns an upstream that could have an unlisted name, because it has the name's

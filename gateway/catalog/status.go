@@ -131,7 +131,7 @@ func (c *Catalog) Offered(call *mcp.Call) (all []mcp.Item) {
 	}
 	aside := call.Clone()
 	aside.Aside = true
-	for _, page := range c.common(aside).lists[k].in(c.plan.viewOf(call), k, c.plan).pages {
+	for _, page := range c.lens(aside).list(k).pages {
 		all = append(all, page.Items...)
 	}
 	return all

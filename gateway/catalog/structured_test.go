@@ -22,7 +22,7 @@ func TestStructured(t *testing.T) {
 		{"of an upstream that is down", "down", "a", true},
 		{"of none", "other", "a", true},
 	} {
-		if got := c.Structured(&mcp.Call{}, mcp.Target{Kind: mcp.KindTools, Upstream: tt.upstream, Name: tt.tool}); got != tt.want {
+		if got := c.For(&mcp.Call{}).Structured(mcp.Target{Kind: mcp.KindTools, Upstream: tt.upstream, Name: tt.tool}); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -46,7 +46,7 @@ func (s *publicList) withTasks(offered bool) *publicList {
 }
 
 // asTask returns a call of a tool in the form in which its upstream is to run it.
-func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
+func (l Lens) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
 	if call.Method != mcp.MethodToolsCall {
 		return call, nil
 	}
@@ -55,7 +55,7 @@ func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
 	case to.task == mustTask && task == nil:
 		task = mcp.Raw(`{}`)
 	case to.task == noTask && task != nil:
-		if c.view(call).summaryFor(c.plan.visibleTo(call), nil, nil, "").offers.coreTasks {
+		if l.summaryFor(l.plan.visibleTo(call), nil, nil, "").offers.coreTasks {
 			return nil, mcp.Errorf(failure.NoTask, "Tool %s does not run as a task: call it without the member task", call.Name)
 		}
 		task = nil // a server without tasks ignores the member
@@ -151,7 +151,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		switch offers := c.view(call).summaryFor(c.plan.visibleTo(call), nil, nil, "").offers; {
+		switch offers := c.lensOf(call).summaryFor(c.plan.visibleTo(call), nil, nil, "").offers; {
 		case call.Tasks == mcp.CoreTasks && offers.coreTasks, call.Tasks == mcp.ExtensionTasks && offers.tasks():
 			return nil, mcp.ErrUnknown(call.Method, call.Name)
 		case call.Tasks == mcp.NoTasks && offers.tasks():

@@ -160,7 +160,7 @@ func TestH66_TaskIDs(t *testing.T) {
 			if doc.called(mcp.MethodTasksCancel) != 1 || crm.called(mcp.MethodTasksCancel) != 0 {
 				t.Error("the other one's task did not go there")
 			}
-			if target, ok := c.Resolve(t.Context(), inForm(form, "", ""), mcp.KindTask, other); !ok || target.String() != "tools:doc/must" {
+			if target, ok := resolve(t.Context(), c, inForm(form, "", ""), mcp.KindTask, other); !ok || target.String() != "tools:doc/must" {
 				t.Errorf("it stands for %s, %v", target, ok)
 			}
 

@@ -60,12 +60,12 @@ func (c *Catalog) newUpstreamSubscriptions(ctx context.Context, call *mcp.Call, 
 		u.tasks[id.native] = append(u.tasks[id.native], public)
 	}
 	for _, uri := range want.URIs {
-		to, k, ok := c.findURI(ctx, call, uri)
-		if !ok || k != resources || !sees.has(to.source) {
+		l, to := c.lens(call).resolve(ctx, mcp.KindResources, uri)
+		if !to.ok || to.kind != resources || !sees.has(to.source) {
 			continue
 		}
 		source, native := to.source, to.native
-		if state := &c.view(call).states[source]; state.heard && !state.offers.subscribe {
+		if state := &l.states[source]; state.heard && !state.offers.subscribe {
 			continue
 		}
 		u := at(source)

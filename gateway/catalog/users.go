@@ -159,12 +159,15 @@ func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous 
 }
 
 // look asks those upstreams that the caller may know of and whose answers are missing or
-// out of date. It waits a little for the answers and returns what is known.
-func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) (*snapshot, error) {
+// out of date. It waits a little for the answers.
+func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) error {
+	if call.Aside {
+		return nil
+	}
 	who := u.find(call, true)
 	rounds := who.begin(call.Caller, true, func(s *source) bool { return sees.has(s.index) })
 	if len(rounds) == 0 {
-		return who.view(), nil
+		return nil
 	}
 	timer := time.NewTimer(userWait)
 	defer timer.Stop()
@@ -175,27 +178,27 @@ func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) (*snapsh
 			timer.Reset(0)
 			who.leave(r)
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return who.view(), nil
+	return nil
 }
 
-// fetch asks one upstream, if necessary, and waits for its answer. It returns what is known
-// then, and an error that says why something may be missing.
-func (u *users) fetch(ctx context.Context, call *mcp.Call, from *source) (*snapshot, error) {
+// fetch asks one upstream, if necessary, and waits for its answer. The error says why something may
+// be missing.
+func (u *users) fetch(ctx context.Context, call *mcp.Call, from *source) error {
 	if call.Aside {
-		return u.view(call), nil
+		return nil
 	}
 	who := u.find(call, true)
 	for _, r := range who.begin(call.Caller, false, func(s *source) bool { return s == from }) {
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			return who.view(), ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return who.view(), who.failure(from)
+	return who.failure(from)
 }
 
 // spawn runs a round, unless the catalog has ended.

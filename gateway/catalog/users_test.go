@@ -382,7 +382,7 @@ func TestPerUserCalls(t *testing.T) {
 		return mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: name}
 	}
 	resolve := func(t *testing.T, c *Catalog, user, public string) (mcp.Target, bool) {
-		return c.Resolve(t.Context(), by(user, &mcp.Call{}), mcp.KindTools, public)
+		return resolve(t.Context(), c, by(user, &mcp.Call{}), mcp.KindTools, public)
 	}
 	bubble(t, "by name, without a list before", func(t *testing.T) {
 		crm := toolsOf(newServer("crm"))

@@ -73,7 +73,7 @@ func TestViewNames(t *testing.T) {
 		{"crm", "find", "crm/find"}, {"crm", "crm__find", "crm/find"}, {"crm", "bill", ""}, {"long", "find", ""}, {"", "find", ""},
 	} {
 		call := at(tt.view, call(mcp.MethodToolsCall, tt.name))
-		to, ok := c.Resolve(t.Context(), call, mcp.KindTools, tt.name)
+		to, ok := resolve(t.Context(), c, call, mcp.KindTools, tt.name)
 		if got := strings.TrimPrefix(to.String(), "tools:"); ok && got != tt.want || !ok && tt.want != "" {
 			t.Errorf("%s at %s resolves to %s, %t; want %s", tt.name, tt.view, got, ok, tt.want)
 			continue
@@ -86,7 +86,7 @@ func TestViewNames(t *testing.T) {
 		}
 		from, own, _ := strings.Cut(tt.want, "/")
 		wantResult(t, do(t, c, call), `{"from":"`+from+`","name":"`+own+`"}`)
-		if c.InputSchema(t.Context(), call, tt.name) == nil {
+		if c.For(call).Schema(t.Context(), tt.name) == nil {
 			t.Errorf("%s at %s has no schema", tt.name, tt.view)
 		}
 	}

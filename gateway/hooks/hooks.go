@@ -15,14 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// Resolver finds the tool that made a task; gateway/catalog implements it.
-type Resolver interface {
-	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
-}
-
-// Deps are the dependencies of the hooks. Resolver and Holds are required.
+// Deps are the dependencies of the hooks. Holds is required.
 type Deps struct {
-	Resolver Resolver
 	// Holds says whether what policy decided on a call holds for what it has become; see
 	// policy.Guard.
 	Holds func(ctx context.Context, before, after *mcp.Call) error
@@ -201,7 +195,7 @@ func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 			c.Notify(e)
 			return
 		}
-		tool, ok := all.Resolver.Resolve(ctx, c, mcp.KindTask, mcp.TaskID(e.Params))
+		tool, ok := c.Lens.Target(ctx, mcp.KindTask, mcp.TaskID(e.Params))
 		if !ok { // nobody knows which hooks are for it
 			return
 		}

@@ -26,11 +26,11 @@ func finds(name string, on ...string) Hook {
 }
 
 // tool knows one task, t, of the tool do.
-type tool struct{}
+type tool struct{ mcp.Lens }
 
 var do = mcp.Target{Kind: mcp.KindTools, Upstream: "up", Name: "do"}
 
-func (tool) Resolve(_ context.Context, _ *mcp.Call, kind, public string) (mcp.Target, bool) {
+func (tool) Target(_ context.Context, kind, public string) (mcp.Target, bool) {
 	return do, kind == mcp.KindTask && public == "t"
 }
 
@@ -45,11 +45,11 @@ type world struct {
 
 func (w *world) handle(t *testing.T, c *mcp.Call) (*mcp.Reply, error) {
 	t.Helper()
-	all, err := New(w.hooks, Deps{Resolver: tool{}, Holds: func(context.Context, *mcp.Call, *mcp.Call) error { return w.holds }})
+	all, err := New(w.hooks, Deps{Holds: func(context.Context, *mcp.Call, *mcp.Call) error { return w.holds }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Notify = func(e mcp.Event) { w.heard = append(w.heard, e) }
+	c.Lens, c.Notify = tool{}, func(e mcp.Event) { w.heard = append(w.heard, e) }
 	if c.Verdict == nil {
 		c.Verdict = &mcp.Verdict{}
 	}

@@ -21,6 +21,8 @@ type Call struct {
 	// resource, or, for completion/complete, the name or URI in its ref. Empty for methods
 	// without one. It takes precedence over a name in Params.
 	Name string
+	// Lens is what the caller saw when the call began; nil for lists that a stage reads for itself.
+	Lens Lens
 	// Target is what Name stands for. Policy sets it when the caller may use it, and the
 	// catalog passes on nothing without it. Zero above policy, and for methods without a
 	// Name.
@@ -93,6 +95,29 @@ type Call struct {
 func (c *Call) Clone() *Call {
 	d := *c
 	return &d
+}
+
+// Kind returns the kind of the thing that Name names, one of the Kind constants, "" if it names nothing
+// or a task.
+func (c *Call) Kind() string {
+	switch c.Method {
+	case MethodToolsCall:
+		return KindTools
+	case MethodPromptsGet:
+		return KindPrompts
+	case MethodResourcesRead, MethodDirectoryRead:
+		return KindResources
+	case MethodSkillsGet:
+		return KindSkills
+	case MethodComplete:
+		switch c.Params.At("ref", "type").Text() {
+		case "ref/prompt":
+			return KindPrompts
+		case "ref/resource":
+			return KindResources
+		}
+	}
+	return ""
 }
 
 // Reached notes that the call is about to be written to a server. Stages that make further calls

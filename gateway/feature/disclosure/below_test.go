@@ -16,6 +16,7 @@ import (
 // below stands for the stages below: the tools of two upstreams, some restricted to some
 // users, and a record of the calls that get through.
 type below struct {
+	mcp.Lens            // for what nothing asks
 	mu       sync.Mutex // guards the fields below
 	tools    []mcp.Item
 	hidden   map[string]string // tools that only this user sees
@@ -58,7 +59,7 @@ func (b *below) redefine(raw string) {
 	}
 }
 
-func (b *below) Resolve(_ context.Context, _ *mcp.Call, _, public string) (mcp.Target, bool) {
+func (b *below) Target(_ context.Context, _, public string) (mcp.Target, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, item := range b.tools {
@@ -140,6 +141,7 @@ func (b *below) calls() (names []string) {
 
 // rig is a stage above a below.
 type rig struct {
+	stage  mcp.Handler // below which nothing puts lenses into calls
 	below  *below
 	grants *session.Grants
 	h      mcp.Handler
@@ -148,7 +150,7 @@ type rig struct {
 func newRig(t testing.TB, cfg Config, change func(*Deps)) *rig {
 	t.Helper()
 	r := &rig{below: newBelow(), grants: session.NewGrants()}
-	deps := Deps{Resolver: r.below, Grants: r.grants, Log: slog.New(slog.DiscardHandler), Upstreams: map[string]Upstream{"crm": {}, "weather": {}}}
+	deps := Deps{Grants: r.grants, Log: slog.New(slog.DiscardHandler), Upstreams: map[string]Upstream{"crm": {}, "weather": {}}}
 	if change != nil {
 		change(&deps)
 	}
@@ -156,7 +158,8 @@ func newRig(t testing.TB, cfg Config, change func(*Deps)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.h = d.Middleware(r.below)
+	r.stage = d.Middleware(r.below)
+	r.h = mcp.Through(func(*mcp.Call) mcp.Lens { return r.below })(r.stage)
 	return r
 }
 

@@ -14,7 +14,7 @@ var discard = slog.New(slog.DiscardHandler)
 func full(t testing.TB) (h mcp.Handler, c *mcp.Call) {
 	t.Helper()
 	d, err := New(Config{}, Deps{
-		Resolver: newBelow(), Grants: broken{}, Log: discard, Upstreams: map[string]Upstream{"crm": {}},
+		Grants: broken{}, Log: discard, Upstreams: map[string]Upstream{"crm": {}},
 		Clients: []string{ModeProgressive}, Whose: func(*mcp.Caller) int { return -1 },
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ func (s stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Name == ToolName {
 		return s.callOwn(ctx, c)
 	}
-	to, ok := s.resolver.Resolve(ctx, c, mcp.KindTools, c.Name)
+	to, ok := c.Lens.Target(ctx, mcp.KindTools, c.Name)
 	if !ok || !s.profile.minimal[to.Upstream] {
 		return s.next.Handle(ctx, c)
 	}

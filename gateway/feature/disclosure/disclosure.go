@@ -10,11 +10,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Resolver finds the target of a tool's public name; gateway/catalog implements it.
-type Resolver interface {
-	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
-}
-
 // Grants remembers which definitions were shown to whom. A key is Call.Session: a client's
 // session or, for a client without sessions, a key that all requests of one program of one
 // user share. Definitions are identified by a digest: a changed definition has no grant.
@@ -26,11 +21,10 @@ type Grants interface {
 	Granted(ctx context.Context, key, tool, digest string) (bool, error)
 }
 
-// Deps are the dependencies of a Disclosure. Resolver, Grants and Log are required.
+// Deps are the dependencies of a Disclosure. Grants and Log are required.
 type Deps struct {
-	Resolver Resolver
-	Grants   Grants
-	Log      *slog.Logger
+	Grants Grants
+	Log    *slog.Logger
 	// Upstreams are all upstreams, by name.
 	Upstreams map[string]Upstream
 	// Clients are the modes of the clients that have one. Whose returns the index of a
@@ -43,7 +37,6 @@ type Deps struct {
 
 // Disclosure is the stage. It is safe for concurrent use.
 type Disclosure struct {
-	resolver  Resolver
 	grants    Grants
 	log       *slog.Logger
 	grant     time.Duration
@@ -62,11 +55,11 @@ func New(cfg Config, deps Deps) (*Disclosure, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("disclosure: %w", err)
 	}
-	if deps.Resolver == nil || deps.Grants == nil || deps.Log == nil || len(deps.Clients) > 0 && deps.Whose == nil {
-		return nil, errors.New("disclosure: a resolver, grants and a log are needed, and who the clients are")
+	if deps.Grants == nil || deps.Log == nil || len(deps.Clients) > 0 && deps.Whose == nil {
+		return nil, errors.New("disclosure: grants and a log are needed, and who the clients are")
 	}
 	d := &Disclosure{
-		resolver: deps.Resolver, grants: deps.Grants, log: deps.Log,
+		grants: deps.Grants, log: deps.Log,
 		grant: cfg.Grant, upstreams: deps.Upstreams, whose: deps.Whose, own: OwnTool(),
 		others: newProfile(len(deps.Clients), "", cfg.Mode, deps.Upstreams), metrics: deps.Metrics,
 	}

@@ -425,7 +425,7 @@ func TestModes(t *testing.T) {
 // callers in mode full it costs nothing and adds nothing.
 func TestFullIsNotThere(t *testing.T) {
 	idle := newRig(t, Config{}, nil)
-	if got, ok := idle.h.(*below); !ok || got != idle.below {
+	if got, ok := idle.stage.(*below); !ok || got != idle.below {
 		t.Error("the stage is in the way")
 	}
 	r := newRig(t, Config{}, func(d *Deps) {

@@ -85,8 +85,7 @@ func TestNewRefuses(t *testing.T) {
 		"a long one":  {Grant: maxGrant + 1},
 		"a directory": {Descriptions: "none"},
 	} {
-		r := newBelow()
-		if _, err := New(cfg, Deps{Resolver: r, Grants: broken{}, Log: discard}); err == nil {
+		if _, err := New(cfg, Deps{Grants: broken{}, Log: discard}); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}

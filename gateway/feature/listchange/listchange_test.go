@@ -19,21 +19,13 @@ func guarded(t testing.TB, rules policy.Config, answer func(*mcp.Call) (*mcp.Rep
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := policy.NewGuard(p, policy.GuardDeps{Resolver: nothing{}})
+	g, err := policy.NewGuard(p, policy.GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) { return answer(c) })
 	return mcp.Chain(last, Middleware(g), g.Middleware)
 }
-
-// nothing is a policy.Resolver that knows no names.
-type nothing struct{}
-
-func (nothing) Resolve(context.Context, *mcp.Call, string, string) (mcp.Target, bool) {
-	return mcp.Target{}, false
-}
-func (nothing) InputSchema(context.Context, *mcp.Call, string) mcp.Raw { return nil }
 
 func alice() mcp.Caller {
 	return mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice", ClientID: "cli"})

@@ -21,24 +21,14 @@ type Store interface {
 	Load(ctx context.Context, user, id string) ([]byte, error)
 }
 
-// Resolver knows tools; gateway/catalog implements it.
-type Resolver interface {
-	// Resolve finds the target of a tool's public name, or of a task's id.
-	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
-	// Structured reports whether the results of a tool need structured content, for the
-	// caller of a call.
-	Structured(c *mcp.Call, tool mcp.Target) bool
-}
-
 // Deps are the dependencies of the stage. All but Metrics are required.
 type Deps struct {
 	// Of returns the settings for a tool: the size of the largest content, in bytes, that is
 	// sent whole, 0 for any; and how long the whole of a larger one is kept.
 	Of func(tool mcp.Target) (inline int64, keep time.Duration)
 	// Least is the smallest inline of any tool, 0 if everything is sent whole.
-	Least    int64
-	Store    Store
-	Resolver Resolver
+	Least int64
+	Store Store
 	// Visible reports whether a caller may know of a tool.
 	Visible func(caller *mcp.Caller, tool mcp.Target) bool
 	// Name derives an id that nobody else can derive.
@@ -153,7 +143,7 @@ func (s stage) shorten(ctx context.Context, c *mcp.Call, task string, result mcp
 	if task != "" {
 		kind, name = mcp.KindTask, task
 	}
-	tool, ok := s.Resolver.Resolve(ctx, c, kind, name)
+	tool, ok := c.Lens.Target(ctx, kind, name)
 	if !ok {
 		return nil // the gateway's own
 	}
@@ -164,7 +154,7 @@ func (s stage) shorten(ctx context.Context, c *mcp.Call, task string, result mcp
 	p := partsOf(result, outline)
 	large := int64(len(p.structured)) > inline
 	left := p.structured
-	if !large || !p.isError && s.Resolver.Structured(c, tool) {
+	if !large || !p.isError && c.Lens.Now().Structured(tool) {
 		left = nil // clients refuse a result without it
 	}
 	if left == nil && int64(len(p.content)) <= inline {

@@ -21,6 +21,8 @@ import (
 
 // rig is the stage above tools that return what the test wants.
 type rig struct {
+	stage    mcp.Handler // below which nothing puts lenses into calls
+	mcp.Lens             // for what nothing asks
 	Deps
 	h       mcp.Handler
 	result  string // of the tools, or the task
@@ -36,7 +38,7 @@ func newRig(inline int64) *rig {
 	r := &rig{}
 	r.Deps = Deps{
 		Of:    func(mcp.Target) (int64, time.Duration) { return inline, time.Minute },
-		Least: inline, Store: largeresults.NewMemory(largeresults.Bounds{}), Resolver: r,
+		Least: inline, Store: largeresults.NewMemory(largeresults.Bounds{}),
 		Visible: func(_ *mcp.Caller, tool mcp.Target) bool {
 			return !r.hidden && tool.Name == "do" && tool.Upstream == "up"
 		},
@@ -49,13 +51,20 @@ func newRig(inline int64) *rig {
 	return r
 }
 
-func (r *rig) build() { r.h = Middleware(r.Deps)(r) }
+func (r *rig) build() {
 
-func (r *rig) Resolve(_ context.Context, _ *mcp.Call, _, public string) (mcp.Target, bool) {
+	r.stage = Middleware(r.Deps)(r)
+	r.h = mcp.Through(func(*mcp.Call) mcp.Lens { return r })(r.stage)
+
+}
+
+func (r *rig) Target(_ context.Context, _, public string) (mcp.Target, bool) {
 	return mcp.Target{Kind: mcp.KindTools, Upstream: "up", Name: "do"}, public != "own"
 }
 
-func (r *rig) Structured(*mcp.Call, mcp.Target) bool { return r.schema }
+func (r *rig) Now() mcp.Lens { return r }
+
+func (r *rig) Structured(mcp.Target) bool { return r.schema }
 
 func (r *rig) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	switch c.Method {
@@ -294,7 +303,7 @@ func TestNotKept(t *testing.T) {
 // TestOff: without settings the stage is not there, and tools of the gateway itself have none.
 func TestOff(t *testing.T) {
 	r := newRig(0)
-	if r.h != mcp.Handler(r) {
+	if r.stage != mcp.Handler(r) {
 		t.Error("the stage is there")
 	}
 	r = newRig(1024)
