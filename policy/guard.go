@@ -32,7 +32,6 @@ type Guard struct {
 	approvals Approvals
 	fourEyes  *foureyes.Table
 	lasting   *mcp.Lasting
-	views     *views
 	metrics   *Metrics
 	reign     context.Context // ends with Retire
 	retire    context.CancelFunc
@@ -55,11 +54,7 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if deps.Lasting == nil {
 		deps.Lasting = mcp.NewLasting(nil)
 	}
-	views, err := newViews(p)
-	if err != nil {
-		return nil, err
-	}
-	g := &Guard{policy: p, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting, views: views, metrics: deps.Metrics}
+	g := &Guard{policy: p, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting, metrics: deps.Metrics}
 	g.reign, g.retire = context.WithCancel(context.Background()) // until Retire
 	return g, nil
 }

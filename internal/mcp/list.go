@@ -25,9 +25,17 @@ type List struct {
 
 	origin *List // see Origin; nil for the list itself
 
-	mu       sync.Mutex // guards rendered
+	mu       sync.Mutex // guards the fields below
 	rendered map[string][]byte
+	derived  map[any]*List // see Derive
+	bytes    int           // of derived
 }
+
+// Bounds of the lists that are kept of one list. When either is reached, all of them are made again.
+const (
+	maxDerived      = 4096
+	maxDerivedBytes = 32 << 20
+)
 
 // With returns a list with these items in place of its own.
 func (l *List) With(items []Item) *List {
@@ -49,6 +57,53 @@ func (l *List) Origin() *List {
 		return l.origin
 	}
 	return l
+}
+
+// Derive returns what build makes of the list, with the cursor of the list. The origin of the list keeps
+// it by the key, which should have a type of its own. build may derive other lists.
+func (l *List) Derive(key any, build func(*List) *List) *List {
+	origin := l.Origin()
+	origin.mu.Lock()
+	known := origin.derived[key]
+	origin.mu.Unlock()
+	if known == nil {
+		known = origin.keep(key, build(origin))
+	}
+	if known == origin {
+		return l
+	}
+	return known.WithNext(l.Next)
+}
+
+// keep keeps a derived list, unless it is too large. Of two that were made at once it returns the first.
+func (l *List) keep(key any, made *List) *List {
+	size := overhead
+	if made != l {
+		size += made.size()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.derived[key]; known != nil {
+		return known
+	}
+	if size > maxDerivedBytes/4 {
+		return made
+	}
+	if l.bytes += size; l.derived == nil || len(l.derived) >= maxDerived || l.bytes > maxDerivedBytes {
+		l.derived, l.bytes = make(map[any]*List), size
+	}
+	l.derived[key] = made
+	return made
+}
+
+const overhead = 128 // of an item or a list, beside its texts
+
+// size is the memory that a list takes with a rendering, in bytes.
+func (l *List) size() (n int) {
+	for _, item := range l.Items {
+		n += 2*len(item.Raw) + overhead
+	}
+	return n
 }
 
 // Render returns what build makes of the items of the list in a form, for example a revision.

@@ -46,7 +46,6 @@ type Disclosure struct {
 	others    *profile
 	files     map[string]Description
 	own       mcp.Item // describe_tools
-	lists     lists
 	metrics   *Metrics
 }
 

@@ -4,79 +4,29 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds on the cached lists. When either is reached, all are made anew.
-const (
-	maxLists     = 256
-	maxListBytes = 64 << 20
-)
-
-// lists caches pages as callers of a profile see them, keyed by the pages from below: while
-// those stay the same, ours and their renderings do, too.
-type lists struct {
-	mu    sync.Mutex // guards the fields below
-	made  map[listKey]*mcp.List
-	bytes int
-}
-
+// listKey is the key of a page as callers of a profile see it.
 type listKey struct {
 	method  string
 	profile int
 	first   bool
-	from    *mcp.List // nil if there is none below
 }
 
-// of returns the list of a key; make builds its items from those below.
-func (l *lists) of(key listKey, private bool, make func([]mcp.Item) []mcp.Item) *mcp.List {
-	if key.from == nil {
-		return l.ofOrigin(key, private, make)
+// shown returns the page that callers of the profile see; from is nil if there is none below.
+func (s stage) shown(c *mcp.Call, from *mcp.List, items func([]mcp.Item) []mcp.Item) *mcp.List {
+	build := func(l *mcp.List) *mcp.List {
+		made := l.With(items(l.Items))
+		made.Private = l.Private || len(s.clients) > 0 // with a single profile, lists do not differ by caller
+		return made
 	}
-	next := key.from.Next
-	key.from = key.from.Origin()
-	return l.ofOrigin(key, private, make).WithNext(next)
-}
-
-func (l *lists) ofOrigin(key listKey, private bool, make func([]mcp.Item) []mcp.Item) *mcp.List {
-	l.mu.Lock()
-	known := l.made[key]
-	l.mu.Unlock()
-	if known != nil {
-		return known
+	if from == nil {
+		return build(&mcp.List{})
 	}
-	list := &mcp.List{Private: private}
-	bytes := 0
-	if key.from != nil {
-		list.Next, list.Expires, list.Private = key.from.Next, key.from.Expires, private || key.from.Private
-		list.Items = make(key.from.Items)
-		bytes = sizeOf(key.from.Items)
-	} else {
-		list.Items = make(nil)
-	}
-	bytes += 2 * sizeOf(list.Items) // counted twice, for the rendering
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if known := l.made[key]; known != nil {
-		return known
-	}
-	if l.made == nil || len(l.made) >= maxLists || l.bytes+bytes > maxListBytes {
-		l.made, l.bytes = map[listKey]*mcp.List{}, 0
-	}
-	l.made[key] = list
-	l.bytes += bytes
-	return list
-}
-
-func sizeOf(items []mcp.Item) (n int) {
-	const overhead = 128 // per item, in addition to its text
-	for _, item := range items {
-		n += len(item.Raw) + overhead
-	}
-	return n
+	return from.Derive(listKey{c.Method, s.profile.index, isFirst(c)}, build)
 }
 
 // listTools lists tools with short descriptions, and ours first.
@@ -85,10 +35,9 @@ func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil || reply == nil || reply.List == nil {
 		return reply, err
 	}
-	key := listKey{method: c.Method, profile: s.profile.index, first: isFirst(c), from: reply.List}
-	return &mcp.Reply{List: s.lists.of(key, s.private(), func(items []mcp.Item) []mcp.Item {
+	return &mcp.Reply{List: s.shown(c, reply.List, func(items []mcp.Item) []mcp.Item {
 		shown := make([]mcp.Item, 0, len(items)+1)
-		if key.first {
+		if isFirst(c) {
 			shown = append(shown, s.own)
 		}
 		for _, item := range items {
@@ -109,20 +58,21 @@ func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // has resources.
 func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
-	key := listKey{method: c.Method, profile: s.profile.index, first: isFirst(c)}
+	var from *mcp.List
+	first := isFirst(c)
 	switch {
 	case err == nil && reply != nil && reply.List != nil:
-		key.from = reply.List
+		from = reply.List
 	case !mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return reply, err
-	case !key.first:
+	case !first:
 		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	}
-	return &mcp.Reply{List: s.lists.of(key, s.private(), func(items []mcp.Item) []mcp.Item {
+	return &mcp.Reply{List: s.shown(c, from, func(items []mcp.Item) []mcp.Item {
 		shown := make([]mcp.Item, 0, len(items)+1)
-		if key.first && c.Method == mcp.MethodResourcesList {
+		if first && c.Method == mcp.MethodResourcesList {
 			shown = append(shown, ownResource())
-		} else if key.first {
+		} else if first {
 			shown = append(shown, ownTemplate())
 		}
 		for _, item := range items {
@@ -133,9 +83,6 @@ func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 		return shown
 	})}, nil
 }
-
-// private reports whether lists differ by caller. With a single profile they do not.
-func (d *Disclosure) private() bool { return len(d.clients) > 0 }
 
 func isFirst(c *mcp.Call) bool {
 	_, more := c.Params.Member("cursor")

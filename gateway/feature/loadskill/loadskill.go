@@ -3,7 +3,6 @@ package loadskill
 import (
 	"context"
 	"log/slog"
-	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -46,29 +45,20 @@ func Middleware(cfg Config, log *slog.Logger) mcp.Middleware {
 type stage struct {
 	next mcp.Handler
 	log  *slog.Logger
-
-	mu   sync.Mutex // guards made
-	made map[listKey]*mcp.List
 }
 
-// listKey identifies the inputs of a page that contains the tool.
-type listKey struct {
-	from *mcp.List // nil if no upstream has tools
-	tool string
-}
-
-// maxLists bounds how many pages are cached. When it is reached, all are made anew.
-const maxLists = 64
+// toolKey is the key of a page with the tool, whose definition it is; "" for a page without it.
+type toolKey string
 
 // list shows the tool first. It also works if no upstream has a list of tools.
 func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	_, later := c.Params.Member("cursor")
-	key := listKey{}
-	var next *string
+	var tool toolKey
+	var from *mcp.List
 	switch {
 	case err == nil && reply != nil && reply.List != nil:
-		key.from, next = reply.List.Origin(), reply.List.Next
+		from = reply.List
 	case later || !mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return reply, err
 	}
@@ -82,41 +72,36 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	switch {
 	case len(skills.all) > 0:
-		key.tool = string(skills.tool())
-	case key.from != nil:
+		tool = toolKey(skills.tool())
+	case from != nil:
 	case skills.offered: // there may be some later, so the capability is declared
 		return &mcp.Reply{List: &mcp.List{Items: []mcp.Item{}, Expires: skills.expires, Private: private}}, nil
 	default:
 		return reply, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.made[key]; known != nil {
-		return &mcp.Reply{List: known.WithNext(next)}, nil
-	}
-	list := &mcp.List{Private: private}
-	if key.tool != "" {
-		list.Items = append(list.Items, mcp.Item{Name: ToolName, Raw: mcp.Raw(key.tool)})
-		list.Expires = skills.expires
-	}
-	if key.from != nil {
-		list.Next, list.Private = key.from.Next, private || key.from.Private
-		if key.tool == "" || key.from.Expires.Before(list.Expires) {
-			list.Expires = key.from.Expires
+	build := func(below *mcp.List) *mcp.List {
+		list := below.With(nil)
+		list.Private = private || below.Private
+		if tool != "" {
+			list.Items = append(list.Items, mcp.Item{Name: ToolName, Raw: mcp.Raw(tool)})
+			if from == nil || skills.expires.Before(list.Expires) {
+				list.Expires = skills.expires
+			}
 		}
-		for _, item := range key.from.Items {
+		for _, item := range below.Items {
 			if item.Name == ToolName {
-				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", failure.ItemWithheld.Attr(), slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
+				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", failure.ItemWithheld.Attr(),
+					slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
 				continue
 			}
 			list.Items = append(list.Items, item)
 		}
+		return list
 	}
-	if s.made == nil || len(s.made) >= maxLists {
-		s.made = make(map[listKey]*mcp.List)
+	if from == nil {
+		return &mcp.Reply{List: build(&mcp.List{})}, nil
 	}
-	s.made[key] = list
-	return &mcp.Reply{List: list.WithNext(next)}, nil
+	return &mcp.Reply{List: from.Derive(tool, build)}, nil
 }
 
 // discover announces tools to callers who may see skills.

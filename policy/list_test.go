@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -105,46 +104,8 @@ func TestListsOfEverything(t *testing.T) {
 	}
 }
 
-// TestViewsAreBounded: what is kept is counted, and goes.
-func TestViewsAreBounded(t *testing.T) {
-	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/*"}}, {Name: "b", Who: Who{Groups: []string{"b"}}, Allow: []string{"tools:v/*"}}}})
-	v, err := newViews(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alice, bob := user("alice"), user("bob", "b")
-	big := func() *mcp.List {
-		return &mcp.List{Items: []mcp.Item{{Name: "x", Raw: make(mcp.Raw, 1<<20), Target: tool("u", "x")}}}
-	}
-	for range 100 {
-		list := big()
-		v.of(p.subjectOf(&alice), list)
-		v.of(p.subjectOf(&bob), list)
-	}
-	held := func() (sum int) {
-		for _, kept := range v.made.Values() {
-			sum += kept.bytes
-		}
-		return sum
-	}
-	if v.bytes > maxViewBytes || v.bytes < maxViewBytes/2 || held() != v.bytes {
-		t.Errorf("%d bytes counted, %d held, in %d views", v.bytes, held(), v.made.Len())
-	}
-	for range maxShown + 1 {
-		v.of(p.subjectOf(&alice), listOf(tool("u", "y")))
-	}
-	if v.shown.Len() != maxShown || v.made.Len() != maxViews || held() != v.bytes {
-		t.Errorf("%d known, %d views, %d bytes counted, %d held", v.shown.Len(), v.made.Len(), v.bytes, held())
-	}
-	sum := v.bytes
-	huge := &mcp.List{Items: []mcp.Item{{Name: "x", Raw: make(mcp.Raw, maxViewBytes), Target: tool("u", "x")}}}
-	if got := v.of(p.subjectOf(&alice), huge); len(got.Items) != 1 || v.bytes != sum {
-		t.Errorf("a huge list was kept: %d bytes", v.bytes)
-	}
-}
-
-// TestViewsAtOnce: many callers at once get what is theirs.
-func TestViewsAtOnce(t *testing.T) {
+// TestListsAtOnce: many callers at once get what is theirs.
+func TestListsAtOnce(t *testing.T) {
 	var rules []Rule
 	for i := range 10 {
 		rules = append(rules, Rule{Name: fmt.Sprint(i), Who: Who{Groups: []string{fmt.Sprint(i)}}, Allow: []string{fmt.Sprintf("tools:u/%d", i)}})
@@ -155,10 +116,6 @@ func TestViewsAtOnce(t *testing.T) {
 	}
 	source := listOf(targets...)
 	p := newForTest(t, Config{Rules: rules})
-	v, err := newViews(p)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
@@ -166,7 +123,7 @@ func TestViewsAtOnce(t *testing.T) {
 			c := user(fmt.Sprint(i), groups...)
 			for range 50 {
 				var got []string
-				for _, item := range v.of(p.subjectOf(&c), source).Items {
+				for _, item := range shown(p, p.subjectOf(&c), source).Items {
 					got = append(got, item.Target.Name)
 				}
 				slices.Sort(groups)
@@ -195,10 +152,6 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 			if name == "cannot be told" {
 				wiki.Claims, payroll.Claims = mcp.Raw(`{"wiki":true}`), mcp.Raw(`{"payroll":true}`)
 			}
-			views, err := newViews(p)
-			if err != nil {
-				t.Fatal(err)
-			}
 			source := listOf(tool("wiki", "get"), tool("payroll", "get"))
 			for range 2 { // the second time from memory
 				for _, tt := range []struct {
@@ -214,7 +167,7 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 					if p.upstreams(tt.caller)(tt.not) {
 						t.Errorf("%s sees an upstream", tt.caller.Subject)
 					}
-					if got, want := namesIn(views.of(p.subjectOf(tt.caller), source)), tt.own+"__get"; got != want {
+					if got, want := namesIn(shown(p, p.subjectOf(tt.caller), source)), tt.own+"__get"; got != want {
 						t.Errorf("%s: got the list %q, want %q", tt.caller.Subject, got, want)
 					}
 					if p.Explain(t.Context(), tt.caller, tool(tt.not, "get"), nil).Listed {
@@ -224,42 +177,6 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A list of which all is shown stays the same, and is not kept: those of many users, who each
-// have their own, take no memory.
-func TestViewsKeepNoSource(t *testing.T) {
-	p := newForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"tools:v/*"}}}})
-	views, err := newViews(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caller := user("alice")
-	who := p.subjectOf(&caller)
-	gone := make(chan struct{})
-	func() {
-		whole, part := listOf(tool("u", "get")), listOf(tool("u", "get"), tool("v", "get"))
-		whole.Private = true
-		runtime.AddCleanup(part, func(gone chan struct{}) { close(gone) }, gone)
-		for range 2 { // the second time from memory
-			if views.of(who, whole) != whole {
-				t.Error("got a copy of a list of which all is shown")
-			}
-			views.of(who, part)
-		}
-	}()
-	if n := views.made.Len(); n != 1 {
-		t.Errorf("%d lists are kept", n)
-	}
-	for range 1000 {
-		runtime.GC()
-		select {
-		case <-gone:
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	t.Error("the source of a list is kept")
 }
 
 // What a server says of its tools gives nothing: H/214.
