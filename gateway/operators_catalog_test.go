@@ -183,7 +183,7 @@ views:
 		if err := json.Unmarshal(w.Body.Bytes(), &tried); err != nil || w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		o.validate(t, map[string]any{"$ref": "#/$defs/Tried"}, w.Body.String())
+		o.validate(t, "Tried", w.Body.String())
 		return tried
 	}
 	if got := as("ann", "up__admin"); got.Error == nil || got.Error.Code != mcp.CodeInvalidParams {
