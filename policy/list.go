@@ -14,7 +14,7 @@ func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 	if err != nil || reply == nil || reply.List == nil || g.policy.openTo(&c.Caller) {
 		return reply, err
 	}
-	return &mcp.Reply{List: shown(g.policy, g.policy.subjectOf(&c.Caller), reply.List)}, nil
+	return &mcp.Reply{List: listFor(g.policy, g.policy.subjectOf(&c.Caller), reply.List)}, nil
 }
 
 // Keys of lists that are made of another one: for a class of callers, and for a bit for each item that
@@ -27,9 +27,9 @@ type (
 	itemsKey string
 )
 
-// shown returns the list as a caller sees it. It is always private, even if the caller sees all
+// listFor returns the list as a caller sees it. It is always private, even if the caller sees all
 // items: another caller may see a different list.
-func shown(p *Policy, who *subject, list *mcp.List) *mcp.List {
+func listFor(p *Policy, who *subject, list *mcp.List) *mcp.List {
 	return list.Derive(classKey{p, who.class.id}, func(list *mcp.List) *mcp.List {
 		set, all := make([]byte, len(list.Items)/8+1), list.Private
 		for i, item := range list.Items {

@@ -123,7 +123,7 @@ func TestListsAtOnce(t *testing.T) {
 			c := user(fmt.Sprint(i), groups...)
 			for range 50 {
 				var got []string
-				for _, item := range shown(p, p.subjectOf(&c), source).Items {
+				for _, item := range listFor(p, p.subjectOf(&c), source).Items {
 					got = append(got, item.Target.Name)
 				}
 				slices.Sort(groups)
@@ -167,7 +167,7 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 					if p.upstreams(tt.caller)(tt.not) {
 						t.Errorf("%s sees an upstream", tt.caller.Subject)
 					}
-					if got, want := namesIn(shown(p, p.subjectOf(tt.caller), source)), tt.own+"__get"; got != want {
+					if got, want := namesIn(listFor(p, p.subjectOf(tt.caller), source)), tt.own+"__get"; got != want {
 						t.Errorf("%s: got the list %q, want %q", tt.caller.Subject, got, want)
 					}
 					if p.Explain(t.Context(), tt.caller, tool(tt.not, "get"), nil).Listed {
