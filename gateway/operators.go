@@ -78,7 +78,7 @@ func newAPI(g *Gateway) *admin.API {
 		Policy:     configuration.Policy,
 		Sessions:   func(ctx context.Context) ([]admin.Session, []string) { return sessionsOf(g).All(ctx) },
 		EndSession: func(ctx context.Context, digest string) error { return sessionsOf(g).EndAnywhere(ctx, digest) },
-		Accounts:   admin.Accounts{Of: accountsOf(g).Of, End: accountsOf(g).End},
+		Accounts:   accountsOf(g),
 		Identify:   func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		FourEyes:   g.services.waiting,
 		RuleAt:     g.ruleAt,

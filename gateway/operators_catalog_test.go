@@ -177,13 +177,14 @@ views:
 	as := func(user, tool string) (tried admin.Tried) {
 		t.Helper()
 		caller := mcp.NewCaller(mcp.Caller{Issuer: issuer.URL, Subject: user, Groups: sales})
-		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, try, strings.NewReader(`{"name":"`+tool+`","arguments":{"to":"x"}}`))
-		api.As(admin.Operator{Name: user, Roles: []string{admin.RoleOperator}, Caller: &caller}).ServeHTTP(w, r)
-		if err := json.Unmarshal(w.Body.Bytes(), &tried); err != nil || w.Code != http.StatusOK {
-			t.Fatalf("%d %s", w.Code, w.Body)
+		who := admin.Operator{Name: user, Roles: []string{admin.RoleOperator}, Caller: &caller}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/console/catalog/tool", nil)
+		tried, err := admin.TryTool.Ask(api, r, who, admin.Trial{Name: tool, Arguments: mcp.Raw(`{"to":"x"}`)})
+		text, marshal := json.Marshal(tried)
+		if err != nil || marshal != nil {
+			t.Fatal(err, marshal)
 		}
-		o.validate(t, "Tried", w.Body.String())
+		o.validate(t, "Tried", string(text))
 		return tried
 	}
 	if got := as("ann", "up__admin"); got.Error == nil || got.Error.Code != mcp.CodeInvalidParams {

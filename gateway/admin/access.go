@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -36,6 +35,8 @@ type Operator struct {
 	// Caller is who has signed in, whatever they may do here: they try tools as any client of theirs
 	// calls them. Nil for nobody.
 	Caller *mcp.Caller
+	// From is where the request comes from.
+	From mcp.Origin
 }
 
 // May reports whether the operator has a role that is enough for what needs this one.
@@ -59,21 +60,8 @@ func (o Operator) role() string {
 	return strings.Join(o.Roles, ", ")
 }
 
-type operatorKey struct{}
-
-// As answers requests that this program makes for an operator whom it knows already, such as those
-// of the console. They need no token.
-func (a *API) As(who Operator) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, who)))
-	})
-}
-
 // admit finds out who makes a request that needs a role.
 func (a *API) admit(r *http.Request, role string) (Operator, error) {
-	if who, known := r.Context().Value(operatorKey{}).(Operator); known {
-		return who, nil
-	}
 	cfg := a.deps.Config()
 	if header, sent := r.Header["Authorization"]; sent {
 		if len(header) == 1 {

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +34,7 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 		Findings:  func(context.Context) ([]Finding, error) { return nil, nil },
 		Record:    func(r *record.Record) { records = append(records, *r) },
 		Upstreams: func() []Upstream { return nil }, Sessions: func(context.Context) ([]Session, []string) { return nil, nil }, Replicas: func() []Replica { return nil },
-		Server: func(string, ToolPage) (Server, error) { return Server{}, ErrNoServer }, Pins: func(string) []Pin { return nil },
+		Server: func(ToolPage) (Server, error) { return Server{}, ErrNoServer }, Pins: func(string) []Pin { return nil },
 		Act: func(_ context.Context, a Action) (Acted, error) {
 			if a.Upstream == "busy" {
 				return Acted{}, &NotNow{"not now"}
@@ -44,6 +45,7 @@ func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
 		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
 		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
 		Replay:   func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },
+		Origin:   func(*http.Request) mcp.Origin { return mcp.Origin{} },
 		Identify: identify, FourEyes: foureyes.New(foureyes.Deps{}),
 		RuleAt: func(rule string) string { return rule + ":1" }, Log: slog.New(slog.DiscardHandler),
 	}), &records
@@ -63,14 +65,14 @@ func identify(r *http.Request) (mcp.Caller, error) {
 // TestChecksWait: one text is checked at a time, and nobody waits for ever.
 func TestChecksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newTest(t, Config{}, false)
+		a, _ := newTest(t, Config{Loopback: RoleViewer}, true)
 		a.deps.Settings.Check = func(string, bool) ConfigCheck {
 			time.Sleep(time.Minute)
 			return ConfigCheck{}
 		}
 		check := func() int {
 			w := httptest.NewRecorder()
-			a.As(Operator{Roles: []string{RoleViewer}}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/config/check", strings.NewReader("{}")))
+			a.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/config/check", strings.NewReader("{}")))
 			return w.Code
 		}
 		first := make(chan int, 1)
@@ -102,11 +104,15 @@ func TestDescription(t *testing.T) {
 			described[strings.ToUpper(method)+" "+path] = operation.Description
 		}
 	}
-	for _, r := range routes {
-		if want := "Role: " + r.role + "."; described[r.pattern] != want {
-			t.Errorf("openapi.json says of %s %q, want %q", r.pattern, described[r.pattern], want)
+	roles := map[string]string{livePattern: RoleViewer, descriptionPattern: RoleViewer}
+	for _, o := range operations {
+		roles[o.Pattern()] = o.needs()
+	}
+	for pattern, role := range roles {
+		if want := "Role: " + role + "."; described[pattern] != want {
+			t.Errorf("openapi.json says of %s %q, want %q", pattern, described[pattern], want)
 		}
-		delete(described, r.pattern)
+		delete(described, pattern)
 	}
 	for pattern := range described {
 		t.Errorf("openapi.json has %s, and the API has not", pattern)
@@ -193,6 +199,33 @@ func TestAccess(t *testing.T) {
 				t.Errorf("%v %s", w.Header(), w.Body)
 			}
 		})
+	}
+}
+
+// TestAsked: who asks without HTTP needs the same roles, and is recorded alike.
+func TestAsked(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/console/x", nil)
+	for _, o := range operations {
+		a, records := newTest(t, Config{}, false)
+		err := a.Ask(r, Operator{Name: "nobody"}, o, nil, nil)
+		refused, ok := errors.AsType[*Refusal](err)
+		if !ok || refused.Status != http.StatusForbidden {
+			t.Errorf("%s: %v", o.Pattern(), err)
+		}
+		if all := *records; len(all) != 1 || all[0].Event != "refused" || all[0].Method+" "+all[0].Name != o.Pattern() {
+			t.Errorf("%s: recorded %+v", o.Pattern(), all)
+		}
+	}
+	a, records := newTest(t, Config{}, false)
+	viewer, operator := Operator{Name: "ann", Roles: []string{RoleViewer}}, Operator{Name: "ann", Roles: []string{RoleOperator}}
+	if _, err := Actions[Disable].Ask(a, r, viewer, "crm"); err == nil {
+		t.Error("a viewer disables a server")
+	}
+	if done, err := Actions[Disable].Ask(a, r, operator, "crm"); err != nil || !done.Changed {
+		t.Errorf("an operator: %v, %v", done, err)
+	}
+	if all := *records; len(all) != 2 || all[1].Event != "upstream disabled" || all[1].User != "ann" || all[1].Upstream != "crm" {
+		t.Errorf("recorded %+v", all)
 	}
 }
 

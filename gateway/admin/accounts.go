@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"time"
 )
@@ -28,11 +27,14 @@ type Account struct {
 // ErrSomeIssuer is for an account whose user is named without the issuer, where there are several.
 var ErrSomeIssuer = errors.New("there are several issuers: say which one knows the user")
 
-// Accounts see and end the accounts of users at servers.
+// AccountQuestion names a user, and for an end the server of one account.
+type AccountQuestion struct {
+	// Issuer is that of the user: "" for all, or, for an end, where there is only one.
+	Issuer, User string
+	Server       string
+}
+
+// Accounts are those of a user.
 type Accounts struct {
-	// Of returns those of a user of an issuer, of all issuers for "". The error is that of the store.
-	Of func(ctx context.Context, issuer, user string) ([]Account, error)
-	// End ends one, as if its user had signed out. The issuer can be "" where there is only one.
-	// Errors: ErrNoServer, ErrSomeIssuer, that of the store.
-	End func(ctx context.Context, issuer, user, server string) error
+	Accounts []Account `json:"accounts"`
 }

@@ -2,15 +2,13 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -36,137 +34,85 @@ const (
 	mostApproval = 512 << 10
 )
 
-// acted records what an operator did.
-func (a *API) acted(x *exchange, event, session, reason string) {
-	a.record(x, &record.Record{Kind: record.KindAdmin, Event: event, User: x.who.Name, Session: session, Reason: reason})
-	a.deps.Log.Info("an operator acted", "event", event, "operator", x.who.Name, "session", session)
-}
-
-// refusals bounds the records of refused requests: anybody who reaches the listener can make
-// them.
-type refusals struct {
-	mu    sync.Mutex // guards the fields below
-	since time.Time
-	count int
-}
-
-// few reports whether a refusal is to be recorded: there are few within a minute.
-func (f *refusals) few(now time.Time) bool {
-	const most = 20
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now.Sub(f.since) >= time.Minute {
-		f.since, f.count = now, 0
-	}
-	f.count++
-	return f.count <= most
-}
-
-// refused records that somebody was refused.
-func (a *API) refused(x *exchange, err error) {
-	if !a.refusals.few(time.Now()) {
-		return
-	}
-	r := &record.Record{Kind: record.KindAdmin, Event: "refused", User: x.who.Name, Method: x.r.Method, Name: x.r.URL.Path}
-	if known, ok := errors.AsType[*refusalError](err); ok {
-		r.Error, r.Code, r.Reason = known.Code, known.status, known.Message
-	}
-	a.record(x, r)
+func sessions(ctx context.Context, a *API, _ Operator, _ None) (Sessions, error) {
+	all, missing := a.deps.Sessions(ctx)
+	return Sessions{some(all), missing}, nil
 }
 
 // endSession ends a session of a client.
-func (a *API) endSession(x *exchange) error {
-	digest := x.r.PathValue("session")
-	err := a.deps.EndSession(x.r.Context(), digest)
+func endSession(ctx context.Context, a *API, who Operator, digest string) (none None, err error) {
+	err = a.deps.EndSession(ctx, digest)
 	switch {
 	case errors.Is(err, ErrNoSession):
-		return refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
+		return none, refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
 	case errors.Is(err, ErrNotAsked):
-		return refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable, err.Error())
+		return none, refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable, err.Error())
 	case err != nil:
-		return err
+		return none, err
 	}
-	a.acted(x, "session ended", digest, "")
-	x.w.WriteHeader(http.StatusNoContent)
-	return nil
+	a.acted(who, &record.Record{Event: "session ended", Session: digest})
+	return none, nil
 }
 
-var errNoUser = refusal(http.StatusBadRequest, failure.AdminRequest, "user: is needed: the subject of their tokens, as records have it")
-
-func listAccounts(a *API, x *exchange) error {
+func accountQuestion(x *exchange) (AccountQuestion, error) {
 	asked := x.r.URL.Query()
-	if asked.Get("user") == "" {
-		return errNoUser
+	q := AccountQuestion{Issuer: asked.Get("issuer"), User: asked.Get("user"), Server: x.r.PathValue("upstream")}
+	if q.User == "" {
+		return q, badRequest("user: is needed: the subject of their tokens, as records have it")
 	}
-	all, err := a.deps.Accounts.Of(x.r.Context(), asked.Get("issuer"), asked.Get("user"))
-	if err != nil {
-		return refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
-	}
-	return x.answer(struct {
-		Accounts []Account `json:"accounts"`
-	}{some(all)})
+	return q, nil
 }
 
-func endAccount(a *API, x *exchange) error {
-	asked, server := x.r.URL.Query(), x.r.PathValue("upstream")
-	if asked.Get("user") == "" {
-		return errNoUser
+func accounts(ctx context.Context, a *API, _ Operator, q AccountQuestion) (Accounts, error) {
+	all, err := a.deps.Accounts.Of(ctx, q.Issuer, q.User)
+	if err != nil {
+		return Accounts{}, refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
 	}
-	err := a.deps.Accounts.End(x.r.Context(), asked.Get("issuer"), asked.Get("user"), server)
+	return Accounts{some(all)}, nil
+}
+
+func endAccount(ctx context.Context, a *API, who Operator, q AccountQuestion) (none None, err error) {
+	err = a.deps.Accounts.End(ctx, q.Issuer, q.User, q.Server)
 	switch {
 	case errors.Is(err, ErrNoServer):
-		return refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
+		return none, refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
 	case errors.Is(err, ErrSomeIssuer):
-		return refusal(http.StatusBadRequest, failure.AdminRequest, err.Error())
+		return none, badRequest(err.Error())
 	case err != nil:
-		return refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
+		return none, refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
 	}
-	a.record(x, &record.Record{Kind: record.KindAdmin, Event: "account ended", User: x.who.Name, Upstream: server, Reason: "that of " + asked.Get("user")})
-	a.deps.Log.Info("an operator acted", "event", "account ended", "operator", x.who.Name, "upstream", server)
-	x.w.WriteHeader(http.StatusNoContent)
-	return nil
+	a.acted(who, &record.Record{Event: "account ended", Upstream: q.Server, Reason: "that of " + q.User})
+	return none, nil
 }
 
 // reload reads the configuration again. A refused one is an answer with 422.
-func (a *API) reload(x *exchange) error {
+func reload(_ context.Context, a *API, who Operator, _ None) (Reload, error) {
 	outcome, err := a.deps.Reload()
 	if err != nil {
-		return refusal(http.StatusConflict, failure.AdminRequest, err.Error())
+		return outcome, refusal(http.StatusConflict, failure.AdminRequest, err.Error())
 	}
 	if !outcome.Applied {
-		a.acted(x, "reload refused", "", "nothing was changed: the log has the problems")
-		return x.answerWith(http.StatusUnprocessableEntity, outcome)
+		a.acted(who, &record.Record{Event: "reload refused", Reason: "nothing was changed: the log has the problems"})
+		return outcome, &refusedReload{outcome}
 	}
-	a.acted(x, "reload applied", "", "")
-	return x.answer(outcome)
+	a.acted(who, &record.Record{Event: "reload applied"})
+	return outcome, nil
 }
 
 // explain asks policy.
-func (a *API) explain(x *exchange) error {
-	var q Question
-	if err := x.read(mostBody, &q); err != nil {
-		return err
-	}
-	if q.Args.IsNull() {
-		q.Args = nil
-	}
-	if q.Claims.IsNull() {
-		q.Claims = nil
-	}
-	answer, err := a.deps.Explain(x.r.Context(), q)
+func explain(ctx context.Context, a *API, _ Operator, q Question) (Answer, error) {
+	withoutNull(&q.Args, &q.Claims)
+	answer, err := a.deps.Explain(ctx, q)
 	if err != nil { // says what is wrong with the question
-		return refusal(http.StatusBadRequest, failure.AdminRequest, err.Error())
+		return answer, badRequest(err.Error())
 	}
-	return x.answer(answer)
+	return answer, nil
 }
 
-// replay runs a draft against recent calls, one at a time. Conditions of a draft tell about what
+// replayDraft runs a draft against recent calls, one at a time. Conditions of a draft tell about what
 // they look at, so it sees the arguments of calls only for those who may.
-func (a *API) replay(x *exchange) error {
-	d := Draft{Arguments: x.seesArguments()}
-	if err := x.read(mostDraft, &d); err != nil {
-		return err
-	}
+func replayDraft(ctx context.Context, a *API, who Operator, d Draft) (*replay.Report, error) {
+	d.Arguments = who.May(RoleAuditor)
 	now := time.Now()
 	for name, one := range map[string]struct {
 		text string
@@ -174,33 +120,35 @@ func (a *API) replay(x *exchange) error {
 	}{"since": {d.Since, &d.Filter.Since}, "until": {d.Until, &d.Filter.Until}} {
 		at, err := readTime(one.text, now)
 		if err != nil {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, name+": want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h")
+			return nil, badRequest(name + ": want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h")
 		}
 		*one.to = at
 	}
 	if !a.replays.TryLock() {
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "another replay runs")
+		return nil, busy("another replay runs")
 	}
 	defer a.replays.Unlock()
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestReplay)
+	ctx, cancel := context.WithTimeout(ctx, longestReplay)
 	defer cancel()
 	report, err := a.deps.Replay(ctx, d)
 	if ctx.Err() != nil {
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("the replay takes longer than %s: let gatehouse policy replay do it with files of records", longestReplay))
+		return nil, busy(fmt.Sprintf("the replay takes longer than %s: let gatehouse policy replay do it with files of records", longestReplay))
 	}
-	if bad, ok := errors.AsType[*BadDraft](err); ok {
-		return x.answerWith(http.StatusUnprocessableEntity, bad)
-	}
-	if err != nil {
-		return err
-	}
-	return x.answer(report)
+	return report, err
 }
 
-// oneServer answers with one server.
-func oneServer(a *API, x *exchange) error {
+func replicas(_ context.Context, a *API, _ Operator, _ None) (Replicas, error) {
+	return Replicas{some(a.deps.Replicas())}, nil
+}
+
+func upstreams(_ context.Context, a *API, _ Operator, _ None) (Upstreams, error) {
+	return Upstreams{some(a.deps.Upstreams())}, nil
+}
+
+// toolPage reads which server is wanted, and which of its tools.
+func toolPage(x *exchange) (ToolPage, error) {
 	query := x.r.URL.Query()
-	page := ToolPage{Limit: defaultTools}
+	page := ToolPage{Upstream: x.r.PathValue("name"), Limit: defaultTools}
 	for name, one := range map[string]struct {
 		to          *int
 		least, most int
@@ -211,7 +159,7 @@ func oneServer(a *API, x *exchange) error {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < one.least || n > one.most {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, name+": want a number from "+strconv.Itoa(one.least)+" to "+strconv.Itoa(one.most))
+			return page, badRequest(name + ": want a number from " + strconv.Itoa(one.least) + " to " + strconv.Itoa(one.most))
 		}
 		*one.to = n
 	}
@@ -220,38 +168,38 @@ func oneServer(a *API, x *exchange) error {
 	case "tokens":
 		page.ByTokens = true
 	default:
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "sort: want name or tokens")
+		return page, badRequest("sort: want name or tokens")
 	}
-	found, err := a.deps.Server(x.r.PathValue("name"), page)
-	if err != nil {
-		return notDone(err)
-	}
-	return x.answer(found)
+	return page, nil
 }
 
-// act returns a handler that does something to a server.
-func act(what, event string) func(*API, *exchange) error {
-	return func(a *API, x *exchange) error {
-		name := x.r.PathValue("name")
-		ctx, cancel := context.WithTimeout(x.r.Context(), longestAct)
+func server(_ context.Context, a *API, _ Operator, page ToolPage) (Server, error) {
+	found, err := a.deps.Server(page)
+	return found, notDone(err)
+}
+
+// act returns the operation that does something to a server.
+func act(what, event string) Operation[string, Acted] {
+	do := func(ctx context.Context, a *API, who Operator, name string) (Acted, error) {
+		ctx, cancel := context.WithTimeout(ctx, longestAct)
 		defer cancel()
-		done, err := a.deps.Act(ctx, Action{Upstream: name, What: what, By: x.who.Name})
+		done, err := a.deps.Act(ctx, Action{Upstream: name, What: what, By: who.Name})
 		if err != nil && errors.Is(err, ctx.Err()) {
-			return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "it takes long, and goes on: ask for the server's state")
+			return done, busy("it takes long, and goes on: ask for the server's state")
 		}
 		if err != nil {
-			return notDone(err)
+			return done, notDone(err)
 		}
 		if done.Changed {
-			reason := ""
+			r := &record.Record{Event: event, Upstream: name}
 			if done.Failure != nil {
-				reason = done.Failure.Code
+				r.Reason = done.Failure.Code
 			}
-			a.record(x, &record.Record{Kind: record.KindAdmin, Event: event, User: x.who.Name, Upstream: name, Reason: reason})
-			a.deps.Log.Info("an operator acted", "event", event, "operator", x.who.Name, "upstream", name)
+			a.acted(who, r)
 		}
-		return x.answer(done)
+		return done, nil
 	}
+	return Operation[string, Acted]{"POST /api/v1/upstreams/{name}/" + what, RoleOperator, segment("name"), do}
 }
 
 // notDone turns errors of Server, Act and Approve into those that the client may read.
@@ -265,37 +213,20 @@ func notDone(err error) error {
 	return err
 }
 
-// approvePins approves definitions as they were seen.
-func approvePins(a *API, x *exchange) error {
-	var wanted PinApproval
-	if err := x.read(mostApproval, &wanted); err != nil {
-		return err
-	}
-	if n := len(wanted.Pins); n == 0 || n > mostApproved {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("pins: want 1 to %d definitions, with upstream, list, name and digest as GET /api/v1/pins has them", mostApproved))
-	}
-	done, err := a.deps.Approve(wanted)
-	if err != nil {
-		return notDone(err)
-	}
-	for _, p := range wanted.Pins {
-		a.record(x, &record.Record{
-			Kind: record.KindAdmin, Event: "definition approved", User: x.who.Name,
-			Upstream: p.Upstream, List: p.List, Original: p.Name, Reason: p.Digest,
-		})
-	}
-	a.deps.Log.Info("an operator acted", "event", "definitions approved", "operator", x.who.Name, "count", done.Approved)
-	return x.answer(done)
+func pins(_ context.Context, a *API, _ Operator, upstream string) (Pins, error) {
+	return Pins{some(a.deps.Pins(upstream))}, nil
 }
 
-// read reads the body of a request, an object of at most so many bytes.
-func (x *exchange) read(most int64, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, most))
-	if err != nil {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is too large, or was cut off")
+// approvePins approves definitions as they were seen.
+func approvePins(_ context.Context, a *API, who Operator, wanted PinApproval) (done Approved, err error) {
+	if n := len(wanted.Pins); n == 0 || n > mostApproved {
+		return done, badRequest(fmt.Sprintf("pins: want 1 to %d definitions, with upstream, list, name and digest as GET /api/v1/pins has them", mostApproved))
 	}
-	if err := json.Unmarshal(body, v); err != nil {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is not what the description says: "+err.Error())
+	if done, err = a.deps.Approve(wanted); err != nil {
+		return done, notDone(err)
 	}
-	return nil
+	for _, p := range wanted.Pins {
+		a.acted(who, &record.Record{Event: "definition approved", Upstream: p.Upstream, List: p.List, Original: p.Name, Reason: p.Digest})
+	}
+	return done, nil
 }

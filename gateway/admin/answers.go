@@ -150,6 +150,11 @@ type Reload struct {
 	Pending []Problem `json:"pending_restart,omitempty"`
 }
 
+// refusedReload is the error of a reload that has changed nothing.
+type refusedReload struct{ Reload }
+
+func (*refusedReload) Error() string { return "the configuration is refused" }
+
 // Problem is one thing that is wrong with a configuration. Line is 0 if it has none.
 type Problem struct {
 	File    string `json:"file,omitempty"`
@@ -247,17 +252,21 @@ type ConfiguredView struct {
 
 // The answers that are lists, so that members can be added.
 type (
-	pins struct {
+	// Pins are what is not approved.
+	Pins struct {
 		Pins []Pin `json:"pins"`
 	}
-	upstreams struct {
+	// Upstreams are the servers.
+	Upstreams struct {
 		Upstreams []Upstream `json:"upstreams"`
 	}
-	sessions struct {
+	// Sessions are those of all replicas but the missing ones, which do not answer.
+	Sessions struct {
 		Sessions []Session `json:"sessions"`
 		Missing  []string  `json:"missing,omitempty"`
 	}
-	replicas struct {
+	// Replicas are the gateways that share sessions.
+	Replicas struct {
 		Replicas []Replica `json:"replicas"`
 	}
 )

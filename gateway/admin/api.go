@@ -2,12 +2,12 @@ package admin
 
 import (
 	"context"
-	_ "embed"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -46,7 +46,7 @@ type Deps struct {
 	CallAt func(ctx context.Context, replica, id string, roles []string) ([]byte, error)
 	// Record takes records of what operators do.
 	Record func(*record.Record)
-	// Origin returns where a request comes from; may be nil.
+	// Origin returns where a request comes from.
 	Origin func(*http.Request) mcp.Origin
 
 	Upstreams func() []Upstream
@@ -57,7 +57,7 @@ type Deps struct {
 	// Approve approves definitions, all or none. The error is a *NotNow, or that of the gateway.
 	Approve func(PinApproval) (Approved, error)
 	// Server returns one server. The error is ErrNoServer.
-	Server func(name string, page ToolPage) (Server, error)
+	Server func(page ToolPage) (Server, error)
 	// Act does something to a server. Errors: ErrNoServer, a *NotNow, that of ctx.
 	Act func(ctx context.Context, a Action) (Acted, error)
 	// Policy returns the rules that hold, without counts.
@@ -67,8 +67,14 @@ type Deps struct {
 	// EndSession ends the session with a digest, at whichever replica. Errors: ErrNoSession,
 	// ErrNotAsked, and those of the store.
 	EndSession func(ctx context.Context, digest string) error
-	Accounts   Accounts
-	Replicas   func() []Replica
+	// Accounts are those of users at servers. Of returns those of a user of an issuer, of all issuers for
+	// "". End ends one, as if its user had signed out; the issuer can be "" where there is only one. Its
+	// errors: ErrNoServer, ErrSomeIssuer, that of the store.
+	Accounts interface {
+		Of(ctx context.Context, issuer, user string) ([]Account, error)
+		End(ctx context.Context, issuer, user, server string) error
+	}
+	Replicas func() []Replica
 	// Identify finds out whose access token a request has. Its error is an *auth.RefusedError.
 	Identify func(*http.Request) (mcp.Caller, error)
 	// FourEyes has the calls that wait for somebody else's approval.
@@ -111,176 +117,122 @@ type API struct {
 	exams    chan struct{} // likewise for tokens that are examined
 }
 
-// route is one thing that the API can be asked.
-type route struct {
-	pattern string // method and path, as for http.ServeMux
-	role    string // that is needed
-	handle  func(*API, *exchange) error
-}
-
-var routes = []route{
-	{"GET /api/v1/decisions", RoleViewer, (*API).decisions},
-	{"GET /api/v1/decisions/live", RoleViewer, (*API).live},
-	{"GET " + CallPath + "{id}", RoleViewer, (*API).call},
-	{"GET /api/v1/upstreams", RoleViewer, func(a *API, x *exchange) error { return x.answer(upstreams{some(a.deps.Upstreams())}) }},
-	{"GET /api/v1/upstreams/{name}", RoleViewer, oneServer},
-	{"POST /api/v1/upstreams/{name}/probe", RoleOperator, act(Probe, "upstream probed")},
-	{"POST /api/v1/upstreams/{name}/reconnect", RoleOperator, act(Reconnect, "upstream reconnected")},
-	{"POST /api/v1/upstreams/{name}/disable", RoleOperator, act(Disable, "upstream disabled")},
-	{"POST /api/v1/upstreams/{name}/enable", RoleOperator, act(Enable, "upstream enabled")},
-	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error {
-		all, missing := a.deps.Sessions(x.r.Context())
-		return x.answer(sessions{some(all), missing})
-	}},
-	{"GET /api/v1/pins", RoleViewer, func(a *API, x *exchange) error {
-		return x.answer(pins{some(a.deps.Pins(x.r.URL.Query().Get("upstream")))})
-	}},
-	{"POST /api/v1/pins/approve", RoleOperator, approvePins},
-	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
-	{"GET /api/v1/signins", RoleViewer, signIns},
-	{"POST /api/v1/auth/test", RoleOperator, examine},
-	{"GET /api/v1/accounts", RoleViewer, listAccounts},
-	{"DELETE /api/v1/accounts/{upstream}", RoleOperator, endAccount},
-	{"GET /api/v1/approvals", Approvers, waitingCalls},
-	{"POST /api/v1/approvals/{id}", roleApprover, decide},
-	{"GET /api/v1/replicas", RoleViewer, func(a *API, x *exchange) error { return x.answer(replicas{some(a.deps.Replicas())}) }},
-	{"GET /api/v1/config", RoleViewer, func(a *API, x *exchange) error { return x.answer(a.deps.State()) }},
-	{"GET /api/v1/config/text", RoleViewer, configText},
-	{"GET /api/v1/config/effective", RoleViewer, effectiveConfig},
-	{"GET /api/v1/config/history", RoleViewer, configHistory},
-	{"POST /api/v1/config/check", RoleViewer, checkConfig},
-	{"POST /api/v1/config/save", RoleOperator, saveConfig},
-	{"GET /api/v1/setup", RoleViewer, setupClients},
-	{"POST /api/v1/setup", RoleOperator, makeSetup},
-	{"POST /api/v1/setup/probe", RoleOperator, probe},
-	{"POST /api/v1/reload", RoleOperator, (*API).reload},
-	{"POST /api/v1/explain", RoleViewer, (*API).explain},
-	{"POST /api/v1/catalog", RoleViewer, listsFor},
-	{"POST /api/v1/try", RoleOperator, try},
-	{"POST /api/v1/policy/replay", RoleViewer, (*API).replay},
-	{"GET /api/v1/policy/rules", RoleViewer, rules},
-	{"GET /api/v1/findings", RoleViewer, found},
-	{"GET /api/v1/series", RoleViewer, overTime},
-	{"GET /api/v1/openapi.json", RoleViewer, func(_ *API, x *exchange) error { return x.write(http.StatusOK, description) }},
-}
-
-// description is the API in OpenAPI 3.1.
-//
-//go:embed openapi.json
-var description []byte
-
-// some returns a list that JSON writes as [] if it is empty.
-func some[T any](list []T) []T { return append([]T{}, list...) }
-
-// New makes the API.
-func New(deps Deps) *API {
-	a := &API{deps: deps, mux: http.NewServeMux(), lists: make(chan struct{}, mostLists), tries: make(chan struct{}, mostTries), checks: make(chan struct{}, mostChecks), exams: make(chan struct{}, mostExams)}
-	for _, r := range routes {
-		a.mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
-			x := &exchange{w: w, r: req}
-			if err := a.serve(r, x); err != nil {
-				a.fail(x, err)
-			}
-		})
-	}
-	a.mux.HandleFunc(Path, func(w http.ResponseWriter, req *http.Request) {
-		x := &exchange{w: w, r: req}
-		err := a.enter(x, RoleViewer)
-		if err == nil {
-			err = refusal(http.StatusNotFound, failure.AdminNotFound, "there is no "+req.Method+" "+req.URL.Path+": see /api/v1/openapi.json")
-		}
-		a.fail(x, err)
-	})
-	return a
-}
-
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 	a.mux.ServeHTTP(w, r)
 }
 
-func (a *API) serve(r route, x *exchange) error {
-	if err := a.enter(x, r.role); err != nil {
-		return err
-	}
-	return r.handle(a, x)
+// handle has those served who have a role.
+func (a *API) handle(pattern, role string, do func(*API, *exchange) error) {
+	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{w: w, r: r}
+		err := a.enter(x, role)
+		if err == nil {
+			err = do(a, x)
+		}
+		if err != nil {
+			a.fail(x, err)
+		}
+	})
 }
 
-// enter lets those in who have a role.
+// enter finds out who makes a request, and lets those in who have a role.
 func (a *API) enter(x *exchange, role string) (err error) {
-	if x.who, err = a.admit(x.r, role); err == nil && !x.who.May(role) {
-		err = refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+x.who.Name+" has the role "+x.who.role())
-	}
+	x.who, err = a.admit(x.r, role)
+	x.who.From = a.deps.Origin(x.r)
 	if err != nil {
-		a.refused(x, err)
+		a.refused(x.who, err, x.r.Method, x.r.URL.Path)
+		return err
 	}
+	return a.allow(x.who, role, x.r.Method, x.r.URL.Path)
+}
+
+// allow lets those do something who have a role.
+func (a *API) allow(who Operator, role, method, path string) error {
+	if who.May(role) {
+		return nil
+	}
+	err := refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+who.Name+" has the role "+who.role())
+	a.refused(who, err, method, path)
 	return err
 }
 
-// exchange is a request and its answer.
-type exchange struct {
-	w   http.ResponseWriter
-	r   *http.Request
-	who Operator
+// Ask answers an operator whom the caller knows; see Asker.
+func (a *API) Ask(r *http.Request, who Operator, o Asked, q, into any) error {
+	who.From = a.deps.Origin(r)
+	method, path, _ := strings.Cut(o.Pattern(), " ")
+	if err := a.allow(who, o.needs(), method, path); err != nil {
+		return err
+	}
+	return o.answer(r.Context(), a, who, q, into)
 }
 
-// record records what the client did, or wanted to do.
-func (a *API) record(x *exchange, r *record.Record) {
-	if a.deps.Origin != nil {
-		from := a.deps.Origin(x.r)
-		r.ClientAddress, r.UserAgent = from.Address, from.Agent
-	}
+// record records what an operator did, or wanted to do.
+func (a *API) record(who Operator, r *record.Record) {
+	r.ClientAddress, r.UserAgent = who.From.Address, who.From.Agent
 	a.deps.Record(r)
 }
 
-// seesArguments reports whether the answer may have the arguments of calls.
-func (x *exchange) seesArguments() bool { return x.who.May(RoleAuditor) }
+// acted records what an operator did.
+func (a *API) acted(who Operator, r *record.Record) {
+	r.Kind, r.User = record.KindAdmin, who.Name
+	a.record(who, r)
+	a.deps.Log.Info("an operator acted",
+		"event", r.Event, "operator", who.Name, "upstream", r.Upstream, "session", r.Session, "name", r.Name, "call", r.ID)
+}
 
-func (x *exchange) answer(v any) error { return x.answerWith(http.StatusOK, v) }
+// refusals bounds the records of refused requests: anybody who reaches the listener can make
+// them.
+type refusals struct {
+	mu    sync.Mutex // guards the fields below
+	since time.Time
+	count int
+}
 
-func (x *exchange) answerWith(status int, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
+// few reports whether a refusal is to be recorded: there are few within a minute.
+func (f *refusals) few(now time.Time) bool {
+	const most = 20
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.since) >= time.Minute {
+		f.since, f.count = now, 0
 	}
-	return x.write(status, append(text, '\n'))
+	f.count++
+	return f.count <= most
 }
 
-func (x *exchange) write(status int, text []byte) error {
-	x.w.Header().Set("Content-Type", "application/json")
-	x.w.WriteHeader(status)
-	_, _ = x.w.Write(text) // a client that has left
-	return nil
-}
-
-// refusalError is an error that the client may read.
-type refusalError struct {
-	status  int
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *refusalError) Error() string { return e.Message }
-
-func refusal(status int, name failure.Name, message string) error {
-	return &refusalError{status, name.String(), message}
-}
-
-// Problem answers are objects with the one member "error".
-type errorAnswer struct {
-	Error *refusalError `json:"error"`
+// refused records that somebody was refused.
+func (a *API) refused(who Operator, err error, method, path string) {
+	if !a.refusals.few(time.Now()) {
+		return
+	}
+	r := &record.Record{Kind: record.KindAdmin, Event: "refused", User: who.Name, Method: method, Name: path}
+	if known, ok := errors.AsType[*Refusal](err); ok {
+		r.Error, r.Code, r.Reason = known.Code, known.Status, known.Message
+	}
+	a.record(who, r)
 }
 
 // fail answers with an error. One that is not for the client is logged.
 func (a *API) fail(x *exchange, err error) {
-	known, ok := errors.AsType[*refusalError](err)
+	if bad, ok := errors.AsType[*BadDraft](err); ok {
+		_ = x.answer(http.StatusUnprocessableEntity, bad)
+		return
+	}
+	if bad, ok := errors.AsType[*refusedReload](err); ok {
+		_ = x.answer(http.StatusUnprocessableEntity, bad.Reload)
+		return
+	}
+	known, ok := errors.AsType[*Refusal](err)
 	if !ok {
 		a.deps.Log.Error("admin API", failure.Internal.Attr(), "path", x.r.URL.Path, "error", err)
-		known = &refusalError{http.StatusInternalServerError, failure.Internal.String(), "internal error: the log has the cause"}
+		known = &Refusal{http.StatusInternalServerError, failure.Internal.String(), "internal error: the log has the cause"}
 	}
-	if known.status == http.StatusUnauthorized {
+	if known.Status == http.StatusUnauthorized {
 		x.w.Header().Set("WWW-Authenticate", `Bearer realm="gatehouse admin"`)
 	}
-	_ = x.answerWith(known.status, errorAnswer{known})
+	_ = x.answer(known.Status, struct {
+		Error *Refusal `json:"error"`
+	}{known})
 }

@@ -1,9 +1,8 @@
 package admin
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -32,6 +31,7 @@ type Approval struct {
 
 // Choice is a decision on a call that waits.
 type Choice struct {
+	ID       string `json:"-"` // of the call
 	Decision string `json:"decision"`
 	Digest   string `json:"digest"` // of the call that was looked at
 	Reason   string `json:"reason,omitempty"`
@@ -43,16 +43,17 @@ type Decided struct {
 	Decision string `json:"decision"`
 }
 
-type approvals struct {
+// Approvals are the calls that wait.
+type Approvals struct {
 	Approvals []Approval `json:"approvals"`
 	// Partial is why calls at other replicas may be missing, "" if they are not.
 	Partial string `json:"partial,omitempty"`
 }
 
-// waitingCalls answers with the calls that wait.
-func waitingCalls(a *API, x *exchange) error {
+// approvals returns the calls that wait.
+func approvals(ctx context.Context, a *API, who Operator, _ None) (Approvals, error) {
 	var all []Approval
-	shown, err := waiting(a, x)
+	shown, err := waiting(ctx, a, who)
 	for _, s := range shown {
 		one := Approval{Call: *s.Call, Mine: s.Mine}
 		if !s.Mine {
@@ -65,47 +66,46 @@ func waitingCalls(a *API, x *exchange) error {
 		}
 		all = append(all, one)
 	}
-	answer := approvals{Approvals: some(all)}
+	answer := Approvals{Approvals: some(all)}
 	if err != nil {
 		answer.Partial = "Redis does not answer: calls that wait at other replicas may be missing"
 	}
-	return x.answer(answer)
+	return answer, nil
 }
 
-// waiting returns the calls that whoever asks may see: an operator all of them.
-func waiting(a *API, x *exchange) ([]foureyes.Shown, error) {
-	own, err := a.deps.FourEyes.List(x.r.Context(), x.who.Person)
-	if x.who.Person == nil || len(x.who.Roles) == 0 || err != nil {
+// waiting returns the calls that an operator may see: one with a role all of them.
+func waiting(ctx context.Context, a *API, who Operator) ([]foureyes.Shown, error) {
+	own, err := a.deps.FourEyes.List(ctx, who.Person)
+	if who.Person == nil || len(who.Roles) == 0 || err != nil {
 		return own, err
 	}
 	mine := make(map[string]bool)
 	for _, s := range own {
 		mine[s.ID] = true
 	}
-	all, err := a.deps.FourEyes.List(x.r.Context(), nil)
+	all, err := a.deps.FourEyes.List(ctx, nil)
 	for i := range all {
 		all[i].Mine = mine[all[i].ID]
 	}
 	return all, err
 }
 
+func choice(x *exchange) (Choice, error) {
+	c, err := body[Choice](mostBody)(x)
+	c.ID = x.r.PathValue("id")
+	return c, err
+}
+
 // decide decides on a call that waits.
-func decide(a *API, x *exchange) error {
-	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, mostBody))
-	var choice Choice
-	if err == nil {
-		err = json.Unmarshal(body, &choice)
-	}
+func decide(ctx context.Context, a *API, who Operator, c Choice) (done Decided, err error) {
 	switch {
-	case err != nil:
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is no decision")
-	case choice.Decision != Approve && choice.Decision != Refuse:
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "decision: want approve or refuse")
-	case len(choice.Reason) > mostReason:
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "reason: is longer than 500 bytes")
+	case c.Decision != Approve && c.Decision != Refuse:
+		return done, badRequest("decision: want approve or refuse")
+	case len(c.Reason) > mostReason:
+		return done, badRequest("reason: is longer than 500 bytes")
 	}
-	call, err := a.deps.FourEyes.Decide(x.r.Context(), x.r.PathValue("id"), choice.Digest, foureyes.Verdict{
-		By: *x.who.Person, Approve: choice.Decision == Approve, Reason: choice.Reason,
+	call, err := a.deps.FourEyes.Decide(ctx, c.ID, c.Digest, foureyes.Verdict{
+		By: *who.Person, Approve: c.Decision == Approve, Reason: c.Reason,
 	})
 	switch {
 	case errors.Is(err, foureyes.ErrUnknown):
@@ -114,26 +114,38 @@ func decide(a *API, x *exchange) error {
 		err = refusal(http.StatusForbidden, failure.AdminApproval, err.Error())
 	case errors.Is(err, foureyes.ErrAway):
 		a.deps.Log.Warn("a decision cannot be kept", failure.StoreDown.Attr(), "error", err)
-		return refusal(http.StatusServiceUnavailable, failure.StoreDown, foureyes.ErrAway.Error())
+		return done, refusal(http.StatusServiceUnavailable, failure.StoreDown, foureyes.ErrAway.Error())
 	case errors.Is(err, foureyes.ErrDigest):
 		err = refusal(http.StatusConflict, failure.AdminApproval, err.Error())
 	}
 	if err != nil {
-		a.refused(x, err)
-		return err
+		a.refused(who, err, http.MethodPost, Path+"v1/approvals/"+c.ID)
+		return done, err
 	}
-	noteDecision(a, x, call, choice)
-	return x.answer(Decided{call.ID, choice.Decision})
+	noteDecision(a, who, call, c)
+	return Decided{call.ID, c.Decision}, nil
 }
 
 // noteDecision records a decision.
-func noteDecision(a *API, x *exchange, c *foureyes.Call, choice Choice) {
+func noteDecision(a *API, who Operator, c *foureyes.Call, choice Choice) {
 	event := map[string]string{Approve: "approved", Refuse: "refused"}[choice.Decision]
-	rule, by := c.Rules[0], x.who.Person
-	a.record(x, &record.Record{
-		Kind: record.KindApproval, ID: c.ID, Event: event, Reason: choice.Reason,
-		Issuer: by.Issuer, User: by.Subject, Groups: by.Groups, Client: by.ClientID, View: c.View,
-		Method: c.Method, Name: c.Name, Upstream: c.Upstream, Original: c.Original, Rule: rule, RuleAt: a.deps.RuleAt(rule),
+	rule, by := c.Rules[0], who.Person
+	a.record(who, &record.Record{
+		Kind:     record.KindApproval,
+		ID:       c.ID,
+		Event:    event,
+		Reason:   choice.Reason,
+		Issuer:   by.Issuer,
+		User:     by.Subject,
+		Groups:   by.Groups,
+		Client:   by.ClientID,
+		View:     c.View,
+		Method:   c.Method,
+		Name:     c.Name,
+		Upstream: c.Upstream,
+		Original: c.Original,
+		Rule:     rule,
+		RuleAt:   a.deps.RuleAt(rule),
 	})
 	a.deps.Log.Info("somebody decided on a call of somebody else", "event", event, "call", c.ID, "approver", by.Subject, "rule", rule)
 }

@@ -106,43 +106,41 @@ func (e *BadQuestion) Error() string { return e.Problem }
 // badQuestion makes an error for the client of one that says what is wrong with the question.
 func badQuestion(err error) error {
 	if bad, ok := errors.AsType[*BadQuestion](err); ok {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, bad.Problem)
+		return badRequest(bad.Problem)
 	}
 	return err
 }
 
-// listsFor says what a caller gets from a list.
-func listsFor(a *API, x *exchange) error {
-	var q ListQuestion
-	if err := x.read(mostBody, &q); err != nil {
-		return err
-	}
-	for _, object := range []*mcp.Raw{&q.Claims, &q.Capabilities} {
-		if object.IsNull() {
-			*object = nil
-		}
-	}
+// listAs says what a caller gets from a list.
+func listAs(ctx context.Context, a *API, _ Operator, q ListQuestion) (answer ListAnswer, err error) {
+	withoutNull(&q.Claims, &q.Capabilities)
 	q.Kind, q.Limit = cmp.Or(q.Kind, mcp.KindTools), cmp.Or(q.Limit, defaultPage)
 	if q.Offset < 0 || q.Limit < 1 || q.Limit > mostPage {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("offset, limit: want 0 or more, and 1 to %d", mostPage))
+		return answer, badRequest(fmt.Sprintf("offset, limit: want 0 or more, and 1 to %d", mostPage))
 	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestList)
+	ctx, cancel := context.WithTimeout(ctx, longestList)
 	defer cancel()
 	select {
 	case a.lists <- struct{}{}:
 		defer func() { <-a.lists }()
 	case <-ctx.Done():
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "others ask for lists: try again later")
+		return answer, busy("others ask for lists: try again later")
 	}
-	answer, err := a.deps.Lists(ctx, q)
+	answer, err = a.deps.Lists(ctx, q)
 	if ctx.Err() != nil {
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("the list takes longer than %s", longestList))
-	}
-	if err != nil {
-		return badQuestion(err)
+		return answer, busy(fmt.Sprintf("the list takes longer than %s", longestList))
 	}
 	answer.Entries = some(answer.Entries)
-	return x.answer(answer)
+	return answer, badQuestion(err)
+}
+
+// withoutNull makes JSON's null nothing at all.
+func withoutNull(values ...*mcp.Raw) {
+	for _, v := range values {
+		if v.IsNull() {
+			*v = nil
+		}
+	}
 }
 
 // Trial is a tool to be tried.
@@ -178,20 +176,12 @@ type TriedError struct {
 }
 
 // try calls a tool as the person who asks for it.
-func try(a *API, x *exchange) error {
-	var t Trial
-	if err := x.read(mostTrial, &t); err != nil {
-		return err
-	}
-	for _, object := range []*mcp.Raw{&t.Arguments, &t.Capabilities} {
-		if object.IsNull() {
-			*object = nil
-		}
-	}
-	caller := x.who.Caller
+func try(ctx context.Context, a *API, who Operator, t Trial) (tried Tried, err error) {
+	withoutNull(&t.Arguments, &t.Capabilities)
+	caller := who.Caller
 	if caller == nil {
 		if !a.deps.Alone() {
-			return refusal(http.StatusForbidden, failure.AdminRole, "a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
+			return tried, refusal(http.StatusForbidden, failure.AdminRole, "a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
 		}
 		caller = &mcp.Caller{}
 	}
@@ -199,17 +189,15 @@ func try(a *API, x *exchange) error {
 	case a.tries <- struct{}{}:
 		defer func() { <-a.tries }()
 	default:
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("%d tools are being tried: try again later", mostTries))
+		return tried, busy(fmt.Sprintf("%d tools are being tried: try again later", mostTries))
 	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestTry)
+	ctx, cancel := context.WithTimeout(ctx, longestTry)
 	defer cancel()
-	tried, err := a.deps.Try(ctx, *caller, t)
-	if err != nil {
-		return badQuestion(err)
+	if tried, err = a.deps.Try(ctx, *caller, t); err != nil {
+		return tried, badQuestion(err)
 	}
-	a.record(x, &record.Record{Kind: record.KindAdmin, Event: "tried", ID: tried.ID, User: x.who.Name, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})
-	a.deps.Log.Info("an operator acted", "event", "tried", "operator", x.who.Name, "tool", t.Name, "call", tried.ID)
-	return x.answer(tried)
+	a.acted(who, &record.Record{Event: "tried", ID: tried.ID, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})
+	return tried, nil
 }
 
 // mostTrial bounds the body of a request with arguments of a tool, in bytes.

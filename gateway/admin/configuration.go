@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // Settings are how operators see and change the configuration. All fields are required.
@@ -77,28 +78,25 @@ type ConfigCheck struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-type configChanges struct {
+// ConfigChanges are the last times at which the configuration was read, newest first.
+type ConfigChanges struct {
 	History []ConfigChange `json:"history"`
 }
 
-func configText(a *API, x *exchange) error {
+func state(_ context.Context, a *API, _ Operator, _ None) (State, error) { return a.deps.State(), nil }
+
+func configText(_ context.Context, a *API, _ Operator, _ None) (ConfigText, error) {
 	text, err := a.deps.Settings.Text()
-	if err != nil {
-		return refusedSetting(err)
-	}
-	return x.answer(text)
+	return text, refusedSetting(err)
 }
 
-func effectiveConfig(a *API, x *exchange) error {
+func effectiveConfig(_ context.Context, a *API, _ Operator, _ None) (EffectiveConfig, error) {
 	effective, err := a.deps.Settings.Effective()
-	if err != nil {
-		return refusedSetting(err)
-	}
-	return x.answer(effective)
+	return effective, refusedSetting(err)
 }
 
-func configHistory(a *API, x *exchange) error {
-	return x.answer(configChanges{some(a.deps.Settings.History())})
+func configHistory(_ context.Context, a *API, _ Operator, _ None) (ConfigChanges, error) {
+	return ConfigChanges{some(a.deps.Settings.History())}, nil
 }
 
 const (
@@ -111,54 +109,45 @@ const (
 
 // checkConfig looks references up only for operators who may change the file: others would learn
 // which variables and files there are, and what is in them.
-func checkConfig(a *API, x *exchange) error {
-	var d ConfigDraft
-	if err := x.read(mostDraft, &d); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestWait)
+func checkConfig(ctx context.Context, a *API, who Operator, d ConfigDraft) (c ConfigCheck, err error) {
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
 	select {
 	case a.checks <- struct{}{}:
 		defer func() { <-a.checks }()
 	case <-ctx.Done():
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "others check texts: try again later")
+		return c, busy("others check texts: try again later")
 	}
-	c := a.deps.Settings.Check(d.Text, !x.who.May(RoleOperator) || !a.deps.Settings.Saves())
+	c = a.deps.Settings.Check(d.Text, !who.May(RoleOperator) || !a.deps.Settings.Saves())
 	c.Problems, c.Warnings = some(c.Problems), some(c.Warnings)
 	c.Changed, c.Added, c.Replaced, c.Removed = some(c.Changed), some(c.Added), some(c.Replaced), some(c.Removed)
-	return x.answer(c)
+	return c, nil
 }
 
-// saveConfig changes the file. A refused text is an answer with 422, and is not written.
-func saveConfig(a *API, x *exchange) error {
-	var d ConfigDraft
-	if err := x.read(mostDraft, &d); err != nil {
-		return err
-	}
+// saveConfig changes the file. A refused text is not written: its error is a *BadDraft.
+func saveConfig(_ context.Context, a *API, who Operator, d ConfigDraft) (outcome Reload, err error) {
 	if d.Revision == "" {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "revision: say which text was edited: /api/v1/config/text has its revision")
+		return outcome, badRequest("revision: say which text was edited: /api/v1/config/text has its revision")
 	}
-	outcome, err := a.deps.Settings.Save(d.Text, d.Revision)
-	if bad, ok := errors.AsType[*BadDraft](err); ok {
-		return x.answerWith(http.StatusUnprocessableEntity, bad)
+	if outcome, err = a.deps.Settings.Save(d.Text, d.Revision); err != nil {
+		return outcome, refusedSetting(err)
 	}
-	if err != nil {
-		return refusedSetting(err)
-	}
-	a.acted(x, "configuration saved", "", "revision "+outcome.Revision)
-	return x.answer(outcome)
+	a.acted(who, &record.Record{Event: "configuration saved", Reason: "revision " + outcome.Revision})
+	return outcome, nil
 }
 
 // refusedSetting says why the configuration cannot be seen or changed.
 func refusedSetting(err error) error {
+	_, bad := errors.AsType[*BadDraft](err)
 	switch {
+	case err == nil, bad:
+		return err
 	case errors.Is(err, ErrNoSaving):
 		return refusal(http.StatusForbidden, failure.AdminRole, err.Error())
 	case errors.Is(err, ErrNoFile):
 		return refusal(http.StatusNotFound, failure.AdminNotFound, "this gateway has no configuration file")
 	case errors.Is(err, context.DeadlineExceeded):
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "it takes too long")
+		return busy("it takes too long")
 	}
 	return refusal(http.StatusConflict, failure.AdminRequest, err.Error())
 }

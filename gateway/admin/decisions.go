@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,39 +25,41 @@ const (
 	defaultFailed = 20
 )
 
-// decisions answers with a page of records.
-func (a *API) decisions(x *exchange) error {
-	q, err := readQuery(x.r.URL.Query(), "limit", "before")
-	if err != nil {
-		return err
-	}
+// queryOf reads which records are wanted; see ReadQuery.
+func queryOf(allowed ...string) func(*exchange) (recent.Query, error) {
+	return func(x *exchange) (recent.Query, error) { return ReadQuery(x.r.URL.Query(), allowed...) }
+}
+
+// decisions returns a page of records.
+func decisions(ctx context.Context, a *API, who Operator, q recent.Query) (Page, error) {
 	q.Limit = cmp.Or(q.Limit, defaultPage)
-	found := a.deps.Recent.Find(x.r.Context(), q)
-	page := Page{Decisions: some(x.shown(found.Items)), Partial: partial(found.Partial)}
+	found := a.deps.Recent.Find(ctx, q)
+	page := Page{Decisions: some(who.shown(found.Items)), Partial: partial(found.Partial)}
 	if found.More {
 		page.Next = found.Items[len(found.Items)-1].Cursor.String()
 	}
-	return x.answer(page)
+	return page, nil
 }
 
-// signIns answers with the sign-ins that failed, as far as they are kept.
-func signIns(a *API, x *exchange) error {
+func signInsQuery(x *exchange) (recent.Query, error) {
 	values := x.r.URL.Query()
 	if err := onlyOnce(values, "user", "since", "until", "limit"); err != nil {
-		return err
+		return recent.Query{}, err
 	}
-	q, err := readQuery(values, "limit")
-	if err != nil {
-		return err
-	}
+	return ReadQuery(values, "limit")
+}
+
+// signIns returns the sign-ins that failed, as far as they are kept. The limit is for those that are shown
+// one by one.
+func signIns(ctx context.Context, a *API, who Operator, q recent.Query) (SignIns, error) {
 	most := cmp.Or(q.Limit, defaultFailed)
 	q.Kinds, q.Limit = []string{record.KindSignIn, record.KindCredential, record.KindAdmin}, 0
-	found := a.deps.Recent.Find(x.r.Context(), q)
+	found := a.deps.Recent.Find(ctx, q)
 	failed := slices.DeleteFunc(found.Items, func(i *recent.Item) bool { return !signInFailed(i.Record) })
-	answer := SignIns{Last: some(x.shown(failed[:min(len(failed), most)])), Partial: partial(found.Partial)}
+	answer := SignIns{Last: some(who.shown(failed[:min(len(failed), most)])), Partial: partial(found.Partial)}
 	answer.Failures, answer.LeftOut = failures(failed)
 	answer.Failures = some(answer.Failures)
-	return x.answer(answer)
+	return answer, nil
 }
 
 const (
@@ -68,46 +71,43 @@ const (
 
 // examine says why a token is or would be refused. Whoever asks holds somebody's token, so it is for
 // operators. No part of the token is recorded, logged or answered.
-func examine(a *API, x *exchange) error {
-	var p PastedToken
-	if err := x.read(mostBody, &p); err != nil {
-		return err
-	}
+func examine(ctx context.Context, a *API, who Operator, p PastedToken) (e Examined, err error) {
 	if strings.TrimSpace(p.Text) == "" {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, "token: is needed: the access token or API key that a client sends")
+		return e, badRequest("token: is needed: the access token or API key that a client sends")
 	}
 	select {
 	case a.exams <- struct{}{}:
 		defer func() { <-a.exams }()
 	default:
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, fmt.Sprintf("%d tokens are being tested: try again later", mostExams))
+		return e, busy(fmt.Sprintf("%d tokens are being tested: try again later", mostExams))
 	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestExam)
+	ctx, cancel := context.WithTimeout(ctx, longestExam)
 	defer cancel()
-	e, err := a.deps.Examine(ctx, p.Text, p.View)
-	if err != nil {
-		return badQuestion(err)
+	if e, err = a.deps.Examine(ctx, p.Text, p.View); err != nil {
+		return e, badQuestion(err)
 	}
 	result := "accepted"
 	if !e.Good {
 		result = e.Reason
 	}
-	a.record(x, &record.Record{Kind: record.KindAdmin, Event: "token tested", User: x.who.Name, View: p.View, Reason: result})
-	a.deps.Log.Info("an operator acted", "event", "token tested", "operator", x.who.Name, "view", p.View)
-	return x.answer(e)
+	a.acted(who, &record.Record{Event: "token tested", View: p.View, Reason: result})
+	return e, nil
 }
 
-// decision returns a record as the client may read it.
-func (x *exchange) decision(i *recent.Item) Decision {
-	d := Decision{*i.Shown(x.seesArguments()), i.Cursor.String()}
+// decision returns a record as the operator may read it.
+func (o Operator) decision(i *recent.Item) Decision {
+	d := Decision{*i.Shown(o.May(RoleAuditor)), i.Cursor.String()}
 	d.Replica = i.Replica
+	for _, text := range [...]*string{&d.Name, &d.Original, &d.File, &d.Reason, &d.Client, &d.Agent} { // clients choose them
+		*text = record.Clip(*text)
+	}
 	return d
 }
 
-// shown returns records as the client may read them.
-func (x *exchange) shown(items []*recent.Item) (all []Decision) {
+// shown returns records as the operator may read them.
+func (o Operator) shown(items []*recent.Item) (all []Decision) {
 	for _, i := range items {
-		all = append(all, x.decision(i))
+		all = append(all, o.decision(i))
 	}
 	return all
 }
@@ -120,11 +120,11 @@ func partial(err error) string {
 	return "Redis does not answer: what other replicas have recorded may be missing"
 }
 
-// readQuery reads the parameters of a URL. Of limit, before, after and last, only those in
-// allowed are read.
-func readQuery(values url.Values, allowed ...string) (q recent.Query, err error) {
+// ReadQuery reads the parameters of a URL. Of limit, before, last and pace, only those in allowed are
+// read. Its error is a *Refusal.
+func ReadQuery(values url.Values, allowed ...string) (q recent.Query, err error) {
 	bad := func(name string, want string) error {
-		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
+		return badRequest(fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
 	}
 	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "address", "user_agent", "since", "until"}
 	if err := onlyOnce(values, append(known, allowed...)...); err != nil {
@@ -137,9 +137,17 @@ func readQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 		return nil
 	}
 	q.Filter = record.Filter{
-		User: values.Get("user"), ID: values.Get("id"), Session: values.Get("session"), Upstream: values.Get("upstream"), Name: values.Get("name"), Rule: values.Get("rule"),
-		ClientAddress: values.Get("address"), UserAgent: values.Get("user_agent"),
-		Kinds: list("kind"), Decisions: list("decision"), Outcomes: list("outcome"),
+		User:          values.Get("user"),
+		ID:            values.Get("id"),
+		Session:       values.Get("session"),
+		Upstream:      values.Get("upstream"),
+		Name:          values.Get("name"),
+		Rule:          values.Get("rule"),
+		ClientAddress: values.Get("address"),
+		UserAgent:     values.Get("user_agent"),
+		Kinds:         list("kind"),
+		Decisions:     list("decision"),
+		Outcomes:      list("outcome"),
 	}
 	if err := record.CheckAddress(q.ClientAddress); err != nil {
 		return q, bad("address", "an address, or a network such as 10.0.0.0/8")
@@ -174,33 +182,39 @@ func readTime(text string, now time.Time) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// call answers with everything that is known of a call.
-func (a *API) call(x *exchange) error {
-	id := x.r.PathValue("id")
-	found := a.deps.Recent.Find(x.r.Context(), recent.Query{Filter: record.Filter{ID: id, Kinds: []string{record.KindCall}}})
+// oneCall returns everything that is known of a call.
+func oneCall(ctx context.Context, a *API, who Operator, id string) (answer Call, err error) {
+	found := a.deps.Recent.Find(ctx, recent.Query{Filter: record.Filter{ID: id, Kinds: []string{record.KindCall}}})
 	if len(found.Items) == 0 {
 		message := fmt.Sprintf("no call %q is kept any more: admin.api.recent_bytes says how much is", id)
 		if found.Partial != nil {
 			message = partial(found.Partial)
 		}
-		return refusal(http.StatusNotFound, failure.AdminNotFound, message)
+		return answer, refusal(http.StatusNotFound, failure.AdminNotFound, message)
 	}
 	item := found.Items[0]
 	walked, ok := item.Record.Trail.View()
 	unknown := forgotten
 	if !ok && item.Replica != a.deps.Self {
-		text, err := a.deps.CallAt(x.r.Context(), item.Replica, id, x.who.Roles)
+		text, err := a.deps.CallAt(ctx, item.Replica, id, who.Roles)
 		if err == nil {
-			return x.write(http.StatusOK, text)
+			return answer, json.Unmarshal(text, &answer)
 		}
 		unknown = err.Error()
 	}
-	d := x.decision(item)
-	answer := Call{ID: id, Record: d, Steps: []Step{}, Messages: []Message{}, Partial: partial(found.Partial)}
-	answer.Layers = layers(&d)
-	answer.Now = a.now(x, &d)
+	d := who.decision(item)
+	answer = Call{
+		ID:       id,
+		Record:   d,
+		Layers:   layers(&d),
+		Now:      decideNow(ctx, a, &d),
+		Steps:    []Step{},
+		Messages: []Message{},
+		Similar:  some(who.shown(similar(ctx, a, &d))),
+		Partial:  partial(found.Partial),
+	}
 	if ok {
-		answer.tell(walked, &d, x.seesArguments())
+		answer.tell(walked, &d, who.May(RoleAuditor))
 	} else {
 		answer.NoTrail = unknown
 	}
@@ -209,31 +223,19 @@ func (a *API) call(x *exchange) error {
 		arguments = sentArguments(walked)
 	}
 	answer.Curl, answer.Arguments = curl(a.deps.State(), &d, arguments), arguments != nil
-	answer.Similar = some(x.shown(a.similar(x, &d)))
-	return x.answer(answer)
-}
-
-// AnswerCall answers another replica with what an operator there, who has some roles, may see of a call.
-func (a *API) AnswerCall(w http.ResponseWriter, r *http.Request) {
-	var who Operator
-	for _, role := range r.URL.Query()["role"] {
-		if slices.Contains(Roles, role) {
-			who.Roles = append(who.Roles, role)
-		}
-	}
-	a.As(who).ServeHTTP(w, r)
+	return answer, nil
 }
 
 // mostSimilar bounds how many similar calls are shown.
 const mostSimilar = 10
 
 // similar finds the last other calls of what a call used.
-func (a *API) similar(x *exchange, d *Decision) (others []*recent.Item) {
+func similar(ctx context.Context, a *API, d *Decision) (others []*recent.Item) {
 	name := cmp.Or(d.Original, d.Name)
 	if name == "" {
 		return nil
 	}
-	found := a.deps.Recent.Find(x.r.Context(), recent.Query{
+	found := a.deps.Recent.Find(ctx, recent.Query{
 		Filter: record.Filter{Kinds: []string{record.KindCall}, Upstream: d.Upstream, Name: name},
 		Limit:  mostSimilar + 1,
 	})

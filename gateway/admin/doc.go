@@ -1,7 +1,8 @@
-// Package admin serves the API for operators: what happened and why, states, and a few actions.
+// Package admin is what operators can ask for and do: what happened and why, states, and a few actions.
 //
-// It owns the paths below /api/v1/, who may use them, the form of their answers, and their
-// description in openapi.json, which a test compares with both. It leaves the listener to
-// gateway, which also passes in what is asked for, and recent records to internal/recent. It
-// starts no goroutines.
+// It owns these operations, with who may use each, its limits and the form of its answer; the API
+// below /api/v1/, which serves them over HTTP; and its description in openapi.json, which a test
+// compares with both. The console asks for the same operations. It leaves the listener to gateway,
+// which also passes in what is asked for, and recent records to internal/recent. It starts no
+// goroutines.
 package admin

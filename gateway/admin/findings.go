@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"net/http"
+	"context"
 	"time"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // How bad a finding is.
@@ -43,11 +41,11 @@ type Finding struct {
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// found answers with what is not well.
-func found(a *API, x *exchange) error {
-	all, err := a.deps.Findings(x.r.Context())
+// findings returns what is not well.
+func findings(ctx context.Context, a *API, _ Operator, _ None) (Findings, error) {
+	all, err := a.deps.Findings(ctx)
 	if err != nil {
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "what is not well could not be found out in time: try again")
+		return Findings{}, busy("what is not well could not be found out in time: try again")
 	}
-	return x.answer(Findings{a.deps.Self, time.Now().UTC(), some(all)})
+	return Findings{a.deps.Self, time.Now().UTC(), some(all)}, nil
 }

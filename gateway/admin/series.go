@@ -1,14 +1,13 @@
 package admin
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
@@ -65,48 +64,62 @@ type Rule struct {
 	Last    *time.Time `json:"last,omitempty"`
 }
 
-// overTime answers with what happened over time.
-func overTime(a *API, x *exchange) error {
+// SeriesQuestion asks what happened over time.
+type SeriesQuestion struct {
+	Upstream string // "" for all
+	Last     time.Duration
+	Step     time.Duration // recent.Fine or recent.Coarse
+}
+
+func seriesQuestion(x *exchange) (q SeriesQuestion, err error) {
 	values := x.r.URL.Query()
 	if err := onlyOnce(values, "upstream", "last", "step"); err != nil {
-		return err
+		return q, err
 	}
-	last, step := time.Hour, recent.Coarse
+	q = SeriesQuestion{values.Get("upstream"), time.Hour, recent.Coarse}
 	if text := values.Get("last"); text != "" {
-		var err error
-		if last, err = time.ParseDuration(text); err != nil || last < recent.Fine || last > recent.Longest {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("last: %q: want %s to %s, such as 1h", text, recent.Fine, recent.Longest))
+		if q.Last, err = time.ParseDuration(text); err != nil || q.Last < recent.Fine || q.Last > recent.Longest {
+			return q, badRequest(fmt.Sprintf("last: %q: want %s to %s, such as 1h", text, recent.Fine, recent.Longest))
 		}
 	}
 	switch values.Get("step") {
 	case "", "1m":
 	case "10s":
-		step = recent.Fine
-		if last > recent.LongestFine {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("step: steps of 10s are kept for %s: ask for last=10m at most", recent.LongestFine))
+		q.Step = recent.Fine
+		if q.Last > recent.LongestFine {
+			return q, badRequest(fmt.Sprintf("step: steps of 10s are kept for %s: ask for last=10m at most", recent.LongestFine))
 		}
 	default:
-		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("step: %q: want 1m or 10s", values.Get("step")))
+		return q, badRequest(fmt.Sprintf("step: %q: want 1m or 10s", values.Get("step")))
 	}
+	return q, nil
+}
+
+// series returns what happened over time.
+func series(_ context.Context, a *API, _ Operator, q SeriesQuestion) (Series, error) {
 	s, now := a.deps.Recent, time.Now()
+	since := now.Add(-q.Last)
 	answer := Series{
-		Replica: a.deps.Self, Upstream: values.Get("upstream"), Counting: s.Started(), Step: step.String(),
-		Points: some(s.Points(values.Get("upstream"), step, now.Add(-last), now)),
-		Total:  s.Total(values.Get("upstream"), step, now.Add(-last), now),
+		Replica:  a.deps.Self,
+		Upstream: q.Upstream,
+		Counting: s.Started(),
+		Step:     q.Step.String(),
+		Points:   some(s.Points(q.Upstream, q.Step, since, now)),
+		Total:    s.Total(q.Upstream, q.Step, since, now),
 	}
-	if answer.Upstream == "" {
-		for name, total := range s.Totals(step, now.Add(-last), now) {
+	if q.Upstream == "" {
+		for name, total := range s.Totals(q.Step, since, now) {
 			if total.Calls+total.Refused > 0 {
 				answer.Upstreams = append(answer.Upstreams, UpstreamTotal{name, total})
 			}
 		}
 		slices.SortFunc(answer.Upstreams, func(a, b UpstreamTotal) int { return strings.Compare(a.Name, b.Name) })
 	}
-	return x.answer(answer)
+	return answer, nil
 }
 
-// rules answers with the rules of policy.
-func rules(a *API, x *exchange) error {
+// rules returns the rules of policy.
+func rules(_ context.Context, a *API, _ Operator, _ None) (Policy, error) {
 	p := a.deps.Policy()
 	decided, since := a.deps.Recent.Rules()
 	read := func(rule string) (int64, *time.Time) {
@@ -122,17 +135,17 @@ func rules(a *API, x *exchange) error {
 	for i, r := range p.Rules {
 		p.Rules[i].Decided, p.Rules[i].Last = read(r.Name)
 	}
-	return x.answer(p)
+	return p, nil
 }
 
 // onlyOnce refuses parameters that are not known, and those that are there twice.
 func onlyOnce(values url.Values, known ...string) error {
 	for name, all := range values {
 		if !slices.Contains(known, name) {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%q is no parameter here: there are %s", name, strings.Join(known, ", ")))
+			return badRequest(fmt.Sprintf("%q is no parameter here: there are %s", name, strings.Join(known, ", ")))
 		}
 		if len(all) > 1 {
-			return refusal(http.StatusBadRequest, failure.AdminRequest, name+": is there twice")
+			return badRequest(name + ": is there twice")
 		}
 	}
 	return nil

@@ -138,8 +138,9 @@ type WithheldItem struct {
 	Reason string `json:"reason"`
 }
 
-// ToolPage says which tools are wanted.
+// ToolPage says which tools of which server are wanted.
 type ToolPage struct {
+	Upstream    string
 	From, Limit int
 	ByTokens    bool // the largest ones first; else by their names
 }

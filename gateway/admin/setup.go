@@ -2,13 +2,11 @@ package admin
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 // longestProbe bounds how long servers are tried.
@@ -81,28 +79,24 @@ type ProbedServer struct {
 	Error     string   `json:"error,omitempty"`    // why it cannot be used
 }
 
-func setupClients(a *API, x *exchange) error {
+func setupClients(_ context.Context, a *API, _ Operator, _ None) (SetupClients, error) {
 	endpoint := a.deps.State().Endpoint
-	return x.answer(SetupClients{Endpoint: endpoint, Clients: setup.Snippets(endpoint)})
+	return SetupClients{Endpoint: endpoint, Clients: setup.Snippets(endpoint)}, nil
 }
 
 // makeSetup makes servers of what clients have. The answer has no secrets.
-func makeSetup(a *API, x *exchange) error {
-	var t SetupText
-	if err := x.read(mostDraft, &t); err != nil {
-		return err
-	}
+func makeSetup(_ context.Context, a *API, _ Operator, t SetupText) (answer SetupDraft, err error) {
 	d, err := setup.Read(t.Text, "")
 	if err != nil {
-		return x.answerWith(http.StatusUnprocessableEntity, BadDraft{Problems: []Problem{{Message: err.Error()}}})
+		return answer, &BadDraft{Problems: []Problem{{Message: err.Error()}}}
 	}
-	answer := SetupDraft{Servers: []SetupServer{}}
+	answer.Servers = []SetupServer{}
 	if answer.Config, err = d.Config(); err != nil {
-		return err
+		return answer, err
 	}
 	d.Avoid(configured(a))
 	if answer.Upstreams, err = d.Upstreams(); err != nil {
-		return err
+		return answer, err
 	}
 	if file, err := a.deps.Settings.Text(); err == nil && file.Text != "" {
 		if merged, ok := configtext.Append(file.Text, "upstreams", answer.Upstreams); ok {
@@ -113,7 +107,7 @@ func makeSetup(a *API, x *exchange) error {
 		answer.Servers = append(answer.Servers, SetupServer{Name: s.Name, URL: s.URL, Command: s.Command, Enabled: !s.Off})
 	}
 	answer.Variables, answer.Notes = some(d.Variables), some(d.Notes)
-	return x.answer(answer)
+	return answer, nil
 }
 
 // configured returns the names of the servers that this gateway has.
@@ -144,32 +138,22 @@ func (p *Attempt) fill(taken []string) error {
 
 // probe tries servers, one request at a time. Programs run, and the environment and files of the
 // gateway are read, only where operators may change the configuration anyway.
-func probe(a *API, x *exchange) error {
-	var p Attempt
-	if err := x.read(mostDraft, &p); err != nil {
-		return err
-	}
+func probe(ctx context.Context, a *API, who Operator, p Attempt) (found Probed, err error) {
 	if !a.probes.TryLock() {
-		return refusal(http.StatusServiceUnavailable, failure.AdminBusy, "another probe runs: try again when it has ended")
+		return found, busy("another probe runs: try again when it has ended")
 	}
 	defer a.probes.Unlock()
-	ctx, cancel := context.WithTimeout(x.r.Context(), longestProbe)
+	ctx, cancel := context.WithTimeout(ctx, longestProbe)
 	defer cancel()
-	var err error
 	if p.Text != "" {
-		err = p.fill(configured(a))
+		if err := p.fill(configured(a)); err != nil {
+			return found, err
+		}
 	}
-	found := Probed{}
-	if err == nil {
-		found, err = a.deps.Settings.Probe(ctx, p)
+	if found, err = a.deps.Settings.Probe(ctx, p); err != nil {
+		return found, err
 	}
-	if bad, ok := errors.AsType[*BadDraft](err); ok {
-		return x.answerWith(http.StatusUnprocessableEntity, bad)
-	}
-	if err != nil {
-		return err
-	}
-	a.acted(x, "servers probed", "", p.Server)
+	a.acted(who, &record.Record{Event: "servers probed", Reason: p.Server})
 	found.Servers, found.Warnings = some(found.Servers), some(found.Warnings)
-	return x.answer(found)
+	return found, nil
 }

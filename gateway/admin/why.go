@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,8 +64,8 @@ func decided(d *Decision) []string {
 	return []string{d.Decision, by, labelled("at ", d.RuleAt)}
 }
 
-// now asks policy about a call again. It returns nil if nothing can be said.
-func (a *API) now(x *exchange, d *Decision) *Answer {
+// decideNow asks policy about a call again. It returns nil if nothing can be said.
+func decideNow(ctx context.Context, a *API, d *Decision) *Answer {
 	q := Question{Method: d.Method, Issuer: d.Issuer, User: d.User, Groups: d.Groups, Client: d.Client, View: d.View}
 	if d.Decision == "unknown" || len(d.Explained) > 0 {
 		return nil // rules have nothing to do with it, or it depends on arguments
@@ -77,7 +78,7 @@ func (a *API) now(x *exchange, d *Decision) *Answer {
 	if q.Name = d.Name; d.Upstream != "" && d.Original != "" {
 		q.Name = d.Upstream + "/" + d.Original
 	}
-	answer, err := a.deps.Explain(x.r.Context(), q)
+	answer, err := a.deps.Explain(ctx, q)
 	if err != nil {
 		return nil
 	}

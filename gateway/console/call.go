@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/url"
 	"strconv"
 	"time"
 
@@ -40,10 +39,11 @@ type edge struct {
 }
 
 func showCall(v *visit) (any, error) {
-	var d callData
-	if err := v.get("/calls/"+url.PathEscape(v.r.PathValue("id")), nil, &d.Call); err != nil {
+	call, err := ask(v, admin.GetCall, v.r.PathValue("id"))
+	if err != nil {
 		return nil, err
 	}
+	d := callData{Call: call}
 	d.More = query(Root+"/calls", "upstream", d.Record.Upstream, "name", d.Record.Name)
 	d.Steps, d.Total = stepRows(d.Call.Steps)
 	for _, s := range d.Steps {

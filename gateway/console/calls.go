@@ -1,14 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -19,13 +18,13 @@ var callsPage = page{
 }
 
 // mostCalls is how many records are on a page.
-const mostCalls = "50"
+const mostCalls = 50
 
-// searched are the fields of the search, which are parameters of the API, too.
+// searched are the fields of the search, named as the parameters that admin.ReadQuery reads.
 var searched = []string{"user", "name", "upstream", "session", "rule", "kind", "decision", "outcome", "since"}
 
 type callsData struct {
-	decisions
+	admin.Page
 	Asked   map[string]string // by the names of fields
 	Problem string            // why nothing was found
 	Newest  bool              // it is the first page
@@ -60,16 +59,16 @@ func showCalls(v *visit) (any, error) {
 		}
 	}
 	d.All = Root + "/calls?" + all.Encode()
-	query.Set("limit", mostCalls)
 	if before := v.form("before"); before != "" {
 		query.Set("before", before)
 	}
-	var err error
-	d.decisions, err = v.decisions(query)
-	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusBadRequest {
-		d.Problem = sentence(refused.Message)
+	wanted, err := admin.ReadQuery(query, "before")
+	if why, bad := refused(err); bad {
+		d.Problem = why
 		return d, nil
 	}
+	wanted.Limit = mostCalls
+	d.Page, err = ask(v, admin.ListDecisions, wanted)
 	if d.Next != "" {
 		all.Set("before", d.Next)
 		d.Older = Root + "/calls?" + all.Encode()
@@ -82,7 +81,7 @@ func showCalls(v *visit) (any, error) {
 	return d, err
 }
 
-// search reads the search from the URL: as the API is asked, and as the form shows it.
+// search reads the search from the URL: as parameters, and as the form shows it.
 func (v *visit) search() (query url.Values, asked map[string]string) {
 	query, asked = url.Values{}, make(map[string]string)
 	for _, name := range searched {
@@ -113,30 +112,33 @@ func choices(chosen string, pairs ...string) (all []choice) {
 }
 
 // tailPace is how many records a second are sent to each viewer at most.
-const tailPace = "30"
+const tailPace = 30
 
 // followCalls sends a row for each record that comes, from the newest one of the page on.
 func followCalls(ctx context.Context, v *visit, out *events) error {
 	query, _ := v.search()
-	query.Set("pace", tailPace)
-	if after := v.form("after"); after != "" && v.r.Header.Get("Last-Event-ID") == "" {
-		v.r.Header.Set("Last-Event-ID", after)
+	wanted, err := admin.ReadQuery(query)
+	q := admin.LiveQuestion{Filter: wanted.Filter, Pace: tailPace}
+	if after := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.form("after")); err == nil && after != "" {
+		q.After, err = recent.ParseCursor(after)
 	}
-	return v.follow(ctx, "/decisions/live", query, func(event, id string, data []byte) error {
-		switch event {
-		case "decision":
-			var d admin.Decision
-			if err := json.Unmarshal(data, &d); err != nil {
-				return err
-			}
-			return out.send("row", id, "row", d)
-		case "missed":
-			var missed struct{ Missed int64 }
-			if err := json.Unmarshal(data, &missed); err != nil {
-				return err
-			}
-			return out.send("row", "", "missed", missed.Missed)
+	if err != nil {
+		return err
+	}
+	return v.c.deps.API.Follow(v.r.WithContext(ctx), v.who.Operator, q, func(records []admin.Decision, missed int64) error {
+		if missed == 0 && len(records) == 0 {
+			return out.write([]byte(": alive\n\n"))
 		}
-		return out.write([]byte(": alive\n\n"))
+		if missed > 0 {
+			if err := out.send("row", "", "missed", missed); err != nil {
+				return err
+			}
+		}
+		for _, d := range records {
+			if err := out.send("row", d.Cursor, "row", d); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -118,7 +117,7 @@ func newCaller(v *visit) asCaller {
 	return c
 }
 
-// question asks the API about the caller.
+// question asks about the caller.
 func (c asCaller) question() (admin.ListQuestion, error) {
 	caps, err := c.capabilities()
 	return admin.ListQuestion{
@@ -152,13 +151,8 @@ func (c asCaller) capabilities() (mcp.Raw, error) {
 
 // suggest finds the users, clients and views that are known.
 func (c *asCaller) suggest(v *visit) {
-	var state admin.State
-	if v.get("/config", nil, &state) == nil {
-		for _, view := range state.Views {
-			c.Views = append(c.Views, view.Name)
-		}
-	}
-	page, err := v.decisions(url.Values{"kind": {record.KindCall}, "limit": {strconv.Itoa(mostKnown)}})
+	c.Views = viewsOf(v)
+	page, err := ask(v, admin.ListDecisions, ofKind(mostKnown, record.KindCall))
 	if err != nil {
 		return // they are suggestions
 	}
@@ -173,12 +167,26 @@ func (c *asCaller) suggest(v *visit) {
 	}
 }
 
+// viewsOf returns the names of the views, none if they are not known.
+func viewsOf(v *visit) (names []string) {
+	state, err := ask(v, admin.GetState, admin.None{})
+	if err != nil {
+		return nil
+	}
+	for _, view := range state.Views {
+		names = append(names, view.Name)
+	}
+	return names
+}
+
 // fillGroups takes the groups of the user's last call or sign-in, if none are typed.
 func (c *asCaller) fillGroups(v *visit) {
 	if c.User == "" || c.Groups != "" {
 		return
 	}
-	page, err := v.decisions(url.Values{"kind": {record.KindCall + "," + record.KindSignIn}, "user": {c.User}, "limit": {"20"}})
+	q := ofKind(20, record.KindCall, record.KindSignIn)
+	q.User = c.User
+	page, err := ask(v, admin.ListDecisions, q)
 	at := slices.IndexFunc(page.Decisions, func(d admin.Decision) bool {
 		return d.User == c.User && (c.Issuer == "" || c.Issuer == d.Issuer) && !slices.ContainsFunc(d.Groups, func(g string) bool { return strings.Contains(g, ",") })
 	})
@@ -189,11 +197,11 @@ func (c *asCaller) fillGroups(v *visit) {
 	c.Groups, c.AsOf, c.Issuer = strings.Join(last.Groups, ", "), last.Time, cmp.Or(c.Issuer, last.Issuer)
 }
 
-// askLists asks the API for a list. problem says what is wrong with the question.
+// askLists asks for a list. problem says what is wrong with the question.
 func (v *visit) askLists(q admin.ListQuestion) (a admin.ListAnswer, problem string, err error) {
-	err = v.ask(http.MethodPost, "/catalog", q, &a)
-	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusBadRequest {
-		return a, sentence(refused.Message), nil
+	a, err = ask(v, admin.ListAs, q)
+	if why, bad := refused(err, http.StatusBadRequest); bad {
+		return a, why, nil
 	}
 	return a, "", err
 }
@@ -276,10 +284,9 @@ func (d *toolData) try(v *visit) error {
 		d.TryProblem = `Arguments: want a JSON object, such as {"id": 7}.`
 		return nil
 	}
-	var tried admin.Tried
-	err := v.ask(http.MethodPost, "/try", admin.Trial{Name: d.Name, Arguments: arguments, View: d.As.View}, &tried)
-	if refused, ok := errors.AsType[*apiError](err); ok {
-		d.TryProblem = sentence(refused.Message)
+	tried, err := ask(v, admin.TryTool, admin.Trial{Name: d.Name, Arguments: arguments, View: d.As.View})
+	if why, not := refused(err); not {
+		d.TryProblem = why
 		return nil
 	}
 	d.Tried, d.Result = &tried, indented(tried.Result)

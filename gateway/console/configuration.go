@@ -1,9 +1,7 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -48,28 +46,28 @@ func showConfiguration(v *visit) (any, error) {
 	if d.Show != showFile && d.Show != showHistory {
 		d.Show = showEffective
 	}
-	if err := v.get("/config", nil, &d.State); err != nil {
+	var err error
+	if d.State, err = ask(v, admin.GetState, admin.None{}); err != nil {
 		return nil, err
 	}
-	var err error
 	switch d.Show {
 	case showEffective:
-		var answer admin.EffectiveConfig
-		err = v.get("/config/effective", nil, &answer)
-		d.Text, d.Hidden = answer.Text, answer.Hidden
+		var e admin.EffectiveConfig
+		e, err = ask(v, admin.GetEffectiveConfig, admin.None{})
+		d.Text, d.Hidden = e.Text, e.Hidden
 	case showFile:
-		var answer admin.ConfigText
-		err = v.get("/config/text", nil, &answer)
-		d.Text, d.Hidden, d.Masked, d.InForce, d.File = answer.Text, answer.Hidden, answer.Masked, answer.InForce, answer.File
+		var f admin.ConfigText
+		f, err = ask(v, admin.GetConfigText, admin.None{})
+		d.Text, d.Hidden, d.Masked, d.InForce, d.File = f.Text, f.Hidden, f.Masked, f.InForce, f.File
 	case showHistory:
-		var answer struct{ History []admin.ConfigChange }
-		err = v.get("/config/history", nil, &answer)
-		for _, c := range answer.History {
+		var changes admin.ConfigChanges
+		changes, err = ask(v, admin.GetConfigHistory, admin.None{})
+		for _, c := range changes.History {
 			d.History = append(d.History, configurationChange{c, diffLines(c.Diff)})
 		}
 	}
-	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusNotFound {
-		d.NoFile, err = true, nil
+	if _, d.NoFile = refused(err, http.StatusNotFound); d.NoFile {
+		err = nil
 	}
 	return d, err
 }
@@ -91,11 +89,15 @@ type editData struct {
 }
 
 func showEdit(v *visit) (any, error) {
-	var file admin.ConfigText
-	if err := v.get("/config/text", nil, &file); err != nil {
-		return nil, err
-	}
-	return editData{Text: file.Text, Revision: file.Revision, Save: file.Save && v.Can(admin.RoleOperator), Hidden: file.Hidden, Masked: file.Masked, Unseen: unseen(file.Text)}, nil
+	file, err := ask(v, admin.GetConfigText, admin.None{})
+	return editData{
+		Text:     file.Text,
+		Revision: file.Revision,
+		Save:     file.Save && v.Can(admin.RoleOperator),
+		Hidden:   file.Hidden,
+		Masked:   file.Masked,
+		Unseen:   unseen(file.Text),
+	}, err
 }
 
 // mostUnseen bounds the lines that are named.
@@ -136,20 +138,20 @@ var downloadText = action{path: "/configuration/download", role: admin.RoleViewe
 // saveText writes the text into the file and applies it.
 var saveText = action{path: "/configuration/save", role: admin.RoleOperator, do: func(v *visit) error {
 	d := edited(v)
-	err := v.ask(http.MethodPost, "/config/save", d, nil)
-	refused, ok := errors.AsType[*apiError](err)
-	switch {
+	_, err := ask(v, admin.SaveConfig, d)
+	why, not := refused(err)
+	switch _, bad := errors.AsType[*admin.BadDraft](err); {
 	case err == nil:
 		return v.redirect("/configuration?show="+showHistory, "saved")
-	case !ok:
-		return err
-	case refused.Status == http.StatusUnprocessableEntity:
+	case bad:
 		return v.checked(d, "The text was not saved, and nothing has changed: correct what is wrong.")
+	case not:
+		return v.checked(d, why)
 	}
-	return v.checked(d, sentence(refused.Message))
+	return err
 }}
 
-// checked shows the editor with a text and what the API says of it.
+// checked shows the editor with a text and what is wrong with it.
 func (v *visit) checked(d admin.ConfigDraft, refused string) error {
 	shown, err := showEdit(v)
 	if err != nil {
@@ -160,10 +162,11 @@ func (v *visit) checked(d admin.ConfigDraft, refused string) error {
 	if d.Revision != "" {
 		page.Revision = d.Revision
 	}
-	page.Check = &admin.ConfigCheck{}
-	if err := v.ask(http.MethodPost, "/config/check", d, page.Check); err != nil {
+	check, err := ask(v, admin.CheckConfig, d)
+	if err != nil {
 		return err
 	}
+	page.Check = &check
 	page.Problems, page.Warnings = placed(d.Text, page.Check.Problems), placed(d.Text, page.Check.Warnings)
 	status := http.StatusOK
 	if refused != "" {
@@ -171,17 +174,4 @@ func (v *visit) checked(d admin.ConfigDraft, refused string) error {
 	}
 	v.render(status, editPage, page)
 	return nil
-}
-
-// refusedProblems returns the problems that the API gave for an answer with 422, nil for others.
-func refusedProblems(err error) []admin.Problem {
-	refused, ok := errors.AsType[*apiError](err)
-	if !ok || refused.Status != http.StatusUnprocessableEntity {
-		return nil
-	}
-	var bad admin.BadDraft
-	if json.Unmarshal(refused.Body, &bad) != nil || len(bad.Problems) == 0 {
-		return []admin.Problem{{Message: fmt.Sprint(refused)}}
-	}
-	return bad.Problems
 }

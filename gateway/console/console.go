@@ -24,9 +24,10 @@ type Deps struct {
 	Flow func() *signin.Flow
 	// SignedIn records that somebody signed in, or could not.
 	SignedIn func(*http.Request, mcp.Caller, error)
-	// API is the API for operators, as one of them: an *admin.API.
+	// API answers the visitors: an *admin.API.
 	API interface {
-		As(admin.Operator) http.Handler
+		admin.Asker
+		Follow(r *http.Request, who admin.Operator, q admin.LiveQuestion, send func([]admin.Decision, int64) error) error
 	}
 	// Version is the gateway's.
 	Version string

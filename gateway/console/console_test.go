@@ -1,7 +1,8 @@
 package console
 
 import (
-	"io"
+	"cmp"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -20,27 +21,70 @@ import (
 type canned struct {
 	answers map[string]string
 	status  map[string]int // other than 200
-	asked   []string       // method, path with its query, and body
+	asked   []string       // method, path, and the question
 	as      admin.Operator
 }
 
-func (c *canned) As(who admin.Operator) http.Handler {
+func (c *canned) Ask(_ *http.Request, who admin.Operator, o admin.Asked, q, into any) error {
 	c.as = who
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		c.asked = append(c.asked, strings.TrimSpace(r.Method+" "+strings.TrimPrefix(r.URL.RequestURI(), "/api/v1")+" "+string(body)))
-		what := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/api/v1")
-		answer, ok := c.answers[what]
-		if !ok {
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte(`{"error":{"code":"GH-ADMIN-NOT-FOUND","message":"the test has no answer for ` + what + `"}}`))
-			return
+	what := strings.Replace(o.Pattern(), "/api/v1", "", 1)
+	named := ""
+	switch q := q.(type) {
+	case string:
+		named = q
+	case admin.ToolPage:
+		named = q.Upstream
+	case admin.Choice:
+		named = q.ID
+	}
+	if before, rest, found := strings.Cut(what, "{"); found {
+		_, after, _ := strings.Cut(rest, "}")
+		what = before + named + after
+	}
+	return c.answer(what, q, into)
+}
+
+func (c *canned) Follow(_ *http.Request, who admin.Operator, q admin.LiveQuestion, send func([]admin.Decision, int64) error) error {
+	c.as = who
+	var news struct {
+		Decisions []admin.Decision
+		Missed    int64
+	}
+	if err := c.answer("GET /decisions/live", q, &news); err != nil {
+		return err
+	}
+	if err := send(nil, 0); err != nil {
+		return err
+	}
+	return send(news.Decisions, news.Missed)
+}
+
+func (c *canned) answer(what string, q, into any) error {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	asked := what
+	if _, named := q.(string); !named && string(text) != "{}" {
+		asked += " " + string(text)
+	}
+	c.asked = append(c.asked, asked)
+	answer, ok := c.answers[what]
+	if !ok {
+		return &admin.Refusal{Status: http.StatusNotFound, Code: "GH-ADMIN-NOT-FOUND", Message: "the test has no answer for " + what}
+	}
+	switch c.status[what] {
+	case 0:
+		if answer == "" {
+			return nil
 		}
-		if status := c.status[what]; status != 0 {
-			w.WriteHeader(status)
-		}
-		_, _ = w.Write([]byte(answer))
-	})
+		return json.Unmarshal([]byte(answer), into)
+	case http.StatusUnprocessableEntity:
+		bad := &admin.BadDraft{}
+		return cmp.Or(json.Unmarshal([]byte(answer), bad), error(bad))
+	}
+	refused := struct{ Error *admin.Refusal }{&admin.Refusal{Status: c.status[what]}}
+	return cmp.Or(json.Unmarshal([]byte(answer), &refused), error(refused.Error))
 }
 
 // desk is a console for a test.

@@ -3,8 +3,8 @@
 // It owns the pages (a file of Go and a template in pages/ for each), how they look (static/), and
 // who may open them: a person who has signed in at one of the gateway's issuers and has a role by
 // admin.rules, or, if the configuration says so, whoever comes from the machine itself. It leaves
-// everything else to the API for operators (gateway/admin): pages have what its answers have, and
-// forms do what it does, with the roles of the operator who looks. Nothing else is within reach.
+// everything else to the operations of gateway/admin: pages have what these answer, and forms do
+// what these do, with the roles of the operator who looks. Nothing else is within reach.
 //
 // Pages are made at the server and work without script. The part of a page within data-live is
 // made again while somebody looks, and sent as an event stream. There is no inline script or style

@@ -1,8 +1,8 @@
 package console
 
 import (
+	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,7 +17,7 @@ var firstRunPage = page{
 }
 
 // mostFirstCalls bounds the calls that the page shows.
-const mostFirstCalls = "5"
+const mostFirstCalls = 5
 
 type firstRunData struct {
 	Clients admin.SetupClients
@@ -32,13 +32,12 @@ type firstRunData struct {
 }
 
 func showFirstRun(v *visit) (any, error) {
-	d := firstRunData{}
-	if err := v.get("/setup", nil, &d.Clients); err != nil {
+	clients, err := ask(v, admin.GetSetup, admin.None{})
+	if err != nil {
 		return nil, err
 	}
-	page, err := v.decisions(url.Values{"kind": {record.KindCall}, "limit": {mostFirstCalls}})
-	d.Calls = page.Decisions
-	return d, err
+	page, err := ask(v, admin.ListDecisions, ofKind(mostFirstCalls, record.KindCall))
+	return firstRunData{Clients: clients, Calls: page.Decisions}, err
 }
 
 // valuePrefix is in front of the names of fields that have the values of variables.
@@ -57,21 +56,29 @@ var makeServers = action{path: "/first-run", role: admin.RoleOperator, do: func(
 			d.Values[variable] = values[0]
 		}
 	}
-	made := &admin.SetupDraft{}
-	if err := v.ask(http.MethodPost, "/setup", admin.SetupText{Text: d.Text}, made); err != nil {
-		if d.Problems = refusedProblems(err); d.Problems == nil {
-			return err
-		}
+	made, err := ask(v, admin.MakeSetup, admin.SetupText{Text: d.Text})
+	if bad, ok := errors.AsType[*admin.BadDraft](err); ok {
+		d.Problems = bad.Problems
 		v.render(http.StatusOK, firstRunPage, d)
 		return nil
 	}
-	d.Made = made
+	if err != nil {
+		return err
+	}
+	d.Made = &made
 	if v.form("try") != "" {
-		tried := &admin.Probed{}
-		if err := v.ask(http.MethodPost, "/setup/probe", admin.Attempt{Text: d.Text, Values: d.Values}, tried); err == nil {
-			d.Tried = tried
-		} else if d.Untried = refusedProblems(err); d.Untried == nil {
-			d.Untried = []admin.Problem{{Message: err.Error()}}
+		tried, err := ask(v, admin.ProbeServers, admin.Attempt{Text: d.Text, Values: d.Values})
+		bad, ok := errors.AsType[*admin.BadDraft](err)
+		why, not := refused(err)
+		switch {
+		case err == nil:
+			d.Tried = &tried
+		case ok:
+			d.Untried = bad.Problems
+		case not:
+			d.Untried = []admin.Problem{{Message: why}}
+		default:
+			return err
 		}
 	}
 	v.render(http.StatusOK, firstRunPage, d)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -23,8 +22,6 @@ const (
 	// lookAgain is how long a stream goes on before it looks again who gets it: whoever has lost a
 	// role, or whose session has ended, sees no more.
 	lookAgain = 5 * time.Second
-	// mostLine bounds an event of the API, in bytes.
-	mostLine = 4 << 20
 )
 
 // wantsEvents reports whether a request is that of an EventSource.
@@ -144,33 +141,4 @@ func event(kind, id string, data []byte) []byte {
 	}
 	text.WriteByte('\n')
 	return text.Bytes()
-}
-
-// readEvents reads the events of the API, each of which has one line of data, until the stream
-// ends or do returns an error.
-func readEvents(from io.Reader, do func(event, id string, data []byte) error) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, mostLine)
-	var kind, id string
-	for lines.Scan() {
-		name, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
-		switch string(name) {
-		case "event":
-			kind = string(value)
-		case "id":
-			id = string(value)
-		case "data":
-			if err := do(kind, id, value); err != nil {
-				return err
-			}
-		case "":
-			if len(value) > 0 { // a comment: the API is alive
-				if err := do("", "", nil); err != nil {
-					return err
-				}
-			}
-			kind, id = "", ""
-		}
-	}
-	return lines.Err()
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,8 +54,8 @@ type shownFinding struct {
 }
 
 func showNow(v *visit) (any, error) {
-	var f admin.Findings
-	if err := v.get("/findings", nil, &f); err != nil {
+	f, err := ask(v, admin.GetFindings, admin.None{})
+	if err != nil {
 		return nil, err
 	}
 	d := nowData{At: f.At, Replica: f.Replica, Last: "1h"}
@@ -83,25 +82,25 @@ func showNow(v *visit) (any, error) {
 
 // count asks how much has happened.
 func (d *nowData) count(v *visit) error {
-	query, step := url.Values{"last": {d.Last}, "step": {"1m"}}, time.Minute
+	q := admin.SeriesQuestion{Step: recent.Coarse}
 	if d.Last == "10m" {
-		query.Set("step", "10s")
-		step = 10 * time.Second
+		q.Step = recent.Fine
 	}
-	var s admin.Series
-	if err := v.get("/series", query, &s); err != nil {
+	q.Last, _ = time.ParseDuration(d.Last) // it is one of Spans
+	s, err := ask(v, admin.GetSeries, q)
+	if err != nil {
 		return err
 	}
 	d.Total, d.Points, d.Busy, d.Servers = s.Total, s.Points, s.Upstreams, len(s.Upstreams)
-	if last, err := time.ParseDuration(d.Last); err == nil && time.Since(s.Counting) < last {
+	if time.Since(s.Counting) < q.Last {
 		d.Counted = s.Counting
 	}
 	slices.SortStableFunc(d.Busy, func(a, b admin.UpstreamTotal) int { return cmp.Compare(b.Calls+b.Refused, a.Calls+a.Refused) })
 	d.Busy = d.Busy[:min(len(d.Busy), mostBusy)]
-	d.Charts = chartsOf(s.Points, step)
+	d.Charts = chartsOf(s.Points, q.Step)
 	if d.Total.Calls+d.Total.Refused == 0 && v.Can(admin.RoleViewer) {
-		var state admin.State
-		if err := v.get("/config", nil, &state); err != nil {
+		state, err := ask(v, admin.GetState, admin.None{})
+		if err != nil {
 			return err
 		}
 		d.Endpoint = state.Endpoint

@@ -56,7 +56,7 @@ func TestNow(t *testing.T) {
 	if strings.Index(page, "1,799") > strings.Index(page, ">quiet<") {
 		t.Error("the server that is called most is not the first")
 	}
-	if asked := strings.Join(d.api.asked, "\n"); asked != "GET /findings\nGET /series?last=2h&step=1m" {
+	if asked := strings.Join(d.api.asked, "\n"); asked != "GET /findings\nGET /series "+`{"Upstream":"","Last":7200000000000,"Step":60000000000}` {
 		t.Errorf("asked %s", asked)
 	}
 }
@@ -75,7 +75,7 @@ func TestNowWell(t *testing.T) {
 			}
 		}
 	}
-	if asked := strings.Join(d.api.asked, "\n"); !strings.Contains(asked, "GET /series?last=10m&step=10s") || strings.Contains(asked, "nonsense") {
+	if asked := strings.Join(d.api.asked, "\n"); !strings.Contains(asked, `"Last":600000000000,"Step":10000000000`) || strings.Contains(asked, "nonsense") {
 		t.Errorf("asked %s", asked)
 	}
 }

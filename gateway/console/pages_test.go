@@ -138,7 +138,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("%d %v %v", w.Code, w.Header(), d.api.asked)
 	}
 	w = d.post("/sessions/end", "session", "../config")
-	if w.Code != http.StatusNotFound || d.api.asked[1] != "DELETE /sessions/..%2Fconfig" {
+	if w.Code != http.StatusNotFound || d.api.asked[1] != "DELETE /sessions/../config" {
 		t.Errorf("%d %v", w.Code, d.api.asked)
 	}
 }

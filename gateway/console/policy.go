@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,7 +45,8 @@ type question struct {
 
 func showPolicy(v *visit) (any, error) {
 	d := policyData{Find: v.form("find"), Never: v.form("never") != "", Methods: askable}
-	if err := v.get("/policy/rules", nil, &d.Policy); err != nil {
+	var err error
+	if d.Policy, err = ask(v, admin.GetRules, admin.None{}); err != nil {
 		return nil, err
 	}
 	for _, r := range d.Rules {
@@ -81,20 +81,26 @@ func (d *policyData) explain(v *visit) error {
 	if q.Name == "" {
 		return nil
 	}
-	ask := admin.Question{
-		Method: q.Method, Name: q.Name, Issuer: q.Issuer, User: q.User, Groups: listed(q.Groups), Scopes: listed(q.Scopes), Client: q.Client, View: q.View,
+	asked := admin.Question{
+		Method: q.Method,
+		Name:   q.Name,
+		Issuer: q.Issuer,
+		User:   q.User,
+		Groups: listed(q.Groups),
+		Scopes: listed(q.Scopes),
+		Client: q.Client,
+		View:   q.View,
 	}
 	if q.Args != "" {
-		ask.Args = mcp.Raw(q.Args)
-		if !ask.Args.IsObject() {
+		asked.Args = mcp.Raw(q.Args)
+		if !asked.Args.IsObject() {
 			d.Problem = "Arguments: want a JSON object, such as {\"id\": 7}."
 			return nil
 		}
 	}
-	var answer admin.Answer
-	err := v.ask(http.MethodPost, "/explain", ask, &answer)
-	if refused, ok := errors.AsType[*apiError](err); ok && refused.Status == http.StatusBadRequest {
-		d.Problem = sentence(refused.Message)
+	answer, err := ask(v, admin.Explain, asked)
+	if why, bad := refused(err, http.StatusBadRequest); bad {
+		d.Problem = why
 		return nil
 	}
 	d.Answer = &answer

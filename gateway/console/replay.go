@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -72,28 +71,26 @@ func (d *replayData) upload(r *http.Request) error {
 	return err
 }
 
-// try asks the API.
+// try runs the draft.
 func (d *replayData) try(v *visit) error {
 	if strings.TrimSpace(d.Draft) == "" {
 		d.Problem = "There is no draft: paste the whole configuration with your changes, or choose its file."
 		return nil
 	}
-	var r replay.Report
-	err := v.ask(http.MethodPost, "/policy/replay", admin.Draft{Config: d.Draft, Since: d.Since}, &r)
-	if refused, ok := errors.AsType[*apiError](err); ok {
-		var bad admin.BadDraft
-		if json.Unmarshal(refused.Body, &bad) == nil && bad.Problems != nil {
-			d.Problem = "The draft is no configuration yet."
-			d.Problems = placed(d.Draft, bad.Problems)
-			return nil
-		}
-		d.Problem = sentence(refused.Message)
+	r, err := ask(v, admin.ReplayDraft, admin.Draft{Config: d.Draft, Since: d.Since})
+	if bad, ok := errors.AsType[*admin.BadDraft](err); ok {
+		d.Problem = "The draft is no configuration yet."
+		d.Problems = placed(d.Draft, bad.Problems)
+		return nil
+	}
+	if why, not := refused(err); not {
+		d.Problem = why
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	d.Report = &r
+	d.Report = r
 	users := make(map[string]bool)
 	for _, row := range r.Rows {
 		if row.Change != replay.Rule && row.Change != replay.Untold {

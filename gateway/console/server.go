@@ -1,11 +1,11 @@
 package console
 
 import (
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
 // serverPage shows one server.
@@ -15,6 +15,8 @@ var serverPage = page{
 }
 
 const (
+	// toolsOnPage is how many tools are on a page.
+	toolsOnPage = 100
 	// mostPins bounds what is shown of what waits for approval.
 	mostPins = 50
 	// stripWidth is the width of the strip of states.
@@ -53,43 +55,38 @@ type pinShown struct {
 }
 
 func showServer(v *visit) (any, error) {
-	name := v.r.PathValue("name")
-	at := "/upstreams/" + url.PathEscape(name)
-	query := url.Values{"limit": {"100"}}
-	d := serverData{ByTokens: v.form("sort") == "tokens"}
-	if d.ByTokens {
-		query.Set("sort", "tokens")
-	}
-	if from := v.form("from"); from != "" {
-		query.Set("from", from)
-	}
-	if err := v.get(at, query, &d.Server); err != nil {
+	page := admin.ToolPage{Upstream: v.r.PathValue("name"), Limit: toolsOnPage, ByTokens: v.form("sort") == "tokens"}
+	page.From, _ = strconv.Atoi(v.form("from")) // what is no number is the beginning
+	page.From = max(page.From, 0)
+	d := serverData{ByTokens: page.ByTokens}
+	var err error
+	if d.Server, err = ask(v, admin.GetUpstream, page); err != nil {
 		return nil, err
 	}
-	if err := v.get("/series", url.Values{"upstream": {name}, "last": {"1h"}}, &d.Hour); err != nil {
+	hour, err := ask(v, admin.GetSeries, admin.SeriesQuestion{Upstream: page.Upstream, Last: time.Hour, Step: recent.Coarse})
+	if err != nil {
 		return nil, err
 	}
-	d.Charts = chartsOf(d.Hour.Points, time.Minute)
-	var found admin.Findings
-	if err := v.get("/findings", nil, &found); err != nil {
+	d.Hour, d.Charts = hour, chartsOf(hour.Points, time.Minute)
+	found, err := ask(v, admin.GetFindings, admin.None{})
+	if err != nil {
 		return nil, err
 	}
 	for _, f := range found.Findings {
-		if f.Subject == name {
+		if f.Subject == page.Upstream {
 			d.Findings = append(d.Findings, f)
 		}
 	}
 	if d.Pinning.Waiting > 0 {
-		if err := d.readPins(v, name); err != nil {
+		if err := d.readPins(v); err != nil {
 			return nil, err
 		}
 	}
 	d.Mark = stateMark(d.Upstream.State)
 	d.Strip, d.First = stripOf(d.Timeline, time.Now())
-	from, _ := strconv.Atoi(v.form("from"))
-	d.From, d.To = from+1, from+len(d.Tools.Items)
-	if from > 0 {
-		d.Before = strconv.Itoa(max(from-100, 0))
+	d.From, d.To = page.From+1, page.From+len(d.Tools.Items)
+	if page.From > 0 {
+		d.Before = strconv.Itoa(max(page.From-toolsOnPage, 0))
 	}
 	if d.Tools.Next > 0 {
 		d.Next = strconv.Itoa(d.Tools.Next)
@@ -98,16 +95,13 @@ func showServer(v *visit) (any, error) {
 }
 
 // readPins asks for what waits for approval.
-func (d *serverData) readPins(v *visit, name string) error {
-	var answer struct{ Pins []admin.Pin }
-	if err := v.get("/pins", url.Values{"upstream": {name}}, &answer); err != nil {
-		return err
-	}
+func (d *serverData) readPins(v *visit) error {
+	answer, err := ask(v, admin.ListPins, d.Upstream.Name)
 	d.MorePins = max(len(answer.Pins)-mostPins, 0)
 	for _, p := range answer.Pins[:len(answer.Pins)-d.MorePins] {
 		d.Pins = append(d.Pins, pinShown{p, diffLines(p.Diff)})
 	}
-	return nil
+	return err
 }
 
 // stripOf lays out a timeline, newest first, from left to right: at most the last day.

@@ -3,12 +3,12 @@ package console
 import (
 	"cmp"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
 // serversPage shows all servers, those that are not well first.
@@ -36,12 +36,12 @@ type serversData struct {
 }
 
 func showServers(v *visit) (any, error) {
-	var answer struct{ Upstreams []admin.Upstream }
-	if err := v.get("/upstreams", nil, &answer); err != nil {
+	answer, err := ask(v, admin.ListUpstreams, admin.None{})
+	if err != nil {
 		return nil, err
 	}
-	var hour admin.Series
-	if err := v.get("/series", url.Values{"last": {"1h"}}, &hour); err != nil {
+	hour, err := ask(v, admin.GetSeries, admin.SeriesQuestion{Last: time.Hour, Step: recent.Coarse})
+	if err != nil {
 		return nil, err
 	}
 	totals := make(map[string]admin.UpstreamTotal, len(hour.Upstreams))
@@ -83,8 +83,12 @@ func lineOf(u admin.Upstream, hour admin.UpstreamTotal) serverLine {
 var actOnServer = action{path: "/servers/act", role: admin.RoleOperator, do: func(v *visit) error {
 	what, name := v.form("what"), v.form("name")
 	done := map[string]string{admin.Probe: "probed", admin.Reconnect: "reconnected", admin.Disable: "disabled", admin.Enable: "enabled"}[what]
-	var answer admin.Acted
-	if err := v.ask(http.MethodPost, "/upstreams/"+url.PathEscape(name)+"/"+url.PathEscape(what), nil, &answer); err != nil {
+	act, ok := admin.Actions[what]
+	if !ok {
+		return &admin.Refusal{Status: http.StatusNotFound, Message: "nothing of this name can be done to a server"}
+	}
+	answer, err := ask(v, act, name)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -99,8 +103,8 @@ var actOnServer = action{path: "/servers/act", role: admin.RoleOperator, do: fun
 // approvePins approves what was seen of a server, bound by its digest to what the page showed of it.
 var approvePins = action{path: "/servers/approve", role: admin.RoleOperator, do: func(v *visit) error {
 	name, digest := v.form("name"), v.form("digest")
-	var waiting struct{ Pins []admin.Pin }
-	if err := v.get("/pins", url.Values{"upstream": {name}}, &waiting); err != nil {
+	waiting, err := ask(v, admin.ListPins, name)
+	if err != nil {
 		return err
 	}
 	wanted := admin.PinApproval{Keep: v.form("keep") != ""}
@@ -110,9 +114,9 @@ var approvePins = action{path: "/servers/approve", role: admin.RoleOperator, do:
 		}
 	}
 	if wanted.Pins == nil {
-		return &apiError{Status: http.StatusConflict, Message: "nothing was approved: this does not wait for approval any more: look at the page again"}
+		return &admin.Refusal{Status: http.StatusConflict, Message: "nothing was approved: this does not wait for approval any more: look at the page again"}
 	}
-	if err := v.ask(http.MethodPost, "/pins/approve", wanted, nil); err != nil {
+	if _, err := ask(v, admin.ApprovePins, wanted); err != nil {
 		return err
 	}
 	return v.redirect(strings.TrimPrefix(path("servers", name), Root), "pins-approved")

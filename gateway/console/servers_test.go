@@ -89,7 +89,7 @@ func TestServerPage(t *testing.T) {
 	if t.Failed() {
 		t.Log(page)
 	}
-	if asked := d.api.asked[0]; asked != "GET /upstreams/a%20b?from=100&limit=100&sort=tokens" {
+	if asked := d.api.asked[0]; asked != `GET /upstreams/a b {"Upstream":"a b","From":100,"Limit":100,"ByTokens":true}` {
 		t.Errorf("asked %s", asked)
 	}
 	viewer := newDesk(t, "viewer", answers)

@@ -1,8 +1,6 @@
 package console
 
 import (
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +16,7 @@ var sessionsPage = page{
 
 // endSession ends a session of a client.
 var endSession = action{path: "/sessions/end", role: admin.RoleOperator, do: func(v *visit) error {
-	if err := v.ask(http.MethodDelete, "/sessions/"+url.PathEscape(v.form("session")), nil, nil); err != nil {
+	if _, err := ask(v, admin.EndSession, v.form("session")); err != nil {
 		return err
 	}
 	return v.redirect("/sessions", "ended")
@@ -42,11 +40,8 @@ type clientKind struct {
 }
 
 func showSessions(v *visit) (any, error) {
-	var answer struct {
-		Sessions []admin.Session
-		Missing  []string
-	}
-	if err := v.get("/sessions", nil, &answer); err != nil {
+	answer, err := ask(v, admin.ListSessions, admin.None{})
+	if err != nil {
 		return nil, err
 	}
 	d := sessionsData{User: v.form("user"), Missing: answer.Missing, Clients: kindsOf(answer.Sessions)}

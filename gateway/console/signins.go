@@ -1,12 +1,11 @@
 package console
 
 import (
-	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -17,7 +16,7 @@ var signInsPage = page{
 }
 
 type signInsData struct {
-	decisions
+	admin.Page
 	User string
 	Why  admin.SignIns
 
@@ -29,25 +28,17 @@ type signInsData struct {
 
 func showSignIns(v *visit) (any, error) {
 	d := signInsData{User: v.form("user"), View: v.form("view")}
-	lately, failed := url.Values{"kind": {record.KindSignIn}, "limit": {"200"}}, url.Values{"limit": {"1"}}
-	if d.User != "" {
-		lately.Set("user", d.User)
-		failed.Set("user", d.User)
-	}
+	lately, failed := ofKind(200, record.KindSignIn), recent.Query{Limit: 1}
+	lately.User, failed.User = d.User, d.User
 	var err error
-	if d.decisions, err = v.decisions(lately); err != nil {
+	if d.Page, err = ask(v, admin.ListDecisions, lately); err != nil {
 		return d, err
 	}
 	if v.Can(admin.RoleOperator) && !wantsEvents(v.r) {
-		var state admin.State
-		if err := v.get("/config", nil, &state); err != nil {
-			return d, err
-		}
-		for _, view := range state.Views {
-			d.Views = append(d.Views, view.Name)
-		}
+		d.Views = viewsOf(v)
 	}
-	return d, v.get("/signins", failed, &d.Why)
+	d.Why, err = ask(v, admin.ListSignIns, failed)
+	return d, err
 }
 
 // testToken says what the gateway thinks of a token. The page never shows it again.
@@ -57,10 +48,9 @@ var testToken = action{path: "/sign-ins", role: admin.RoleOperator, do: func(v *
 		return err
 	}
 	d := shown.(signInsData)
-	var tested admin.Examined
-	err = v.ask(http.MethodPost, "/auth/test", admin.PastedToken{Text: v.r.PostFormValue("token"), View: d.View}, &tested)
-	if refused, ok := errors.AsType[*apiError](err); ok {
-		d.Problem = sentence(refused.Message)
+	tested, err := ask(v, admin.TestToken, admin.PastedToken{Text: v.r.PostFormValue("token"), View: d.View})
+	if why, not := refused(err); not {
+		d.Problem = why
 	} else if err != nil {
 		return err
 	} else {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -57,6 +58,12 @@ func text(v any, most int) string {
 		}
 	}
 	return b.String()
+}
+
+// sentence makes an error's text a sentence.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + strings.TrimSuffix(text[size:], ".") + "."
 }
 
 // fingerprint tells contents apart.

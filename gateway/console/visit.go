@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
@@ -97,6 +99,20 @@ func (c *Console) act(a action, w http.ResponseWriter, r *http.Request) {
 // Can reports whether the visitor has a role. Templates use it, too.
 func (v *visit) Can(role string) bool { return v.who.May(role) }
 
+// ask asks as the visitor.
+func ask[Q, A any](v *visit, o admin.Operation[Q, A], q Q) (A, error) {
+	return o.Ask(v.c.deps.API, v.r, v.who.Operator, q)
+}
+
+// refused returns why the visitor was refused, if that is so. With statuses, it is one of these.
+func refused(err error, statuses ...int) (why string, ok bool) {
+	r, ok := errors.AsType[*admin.Refusal](err)
+	if !ok || len(statuses) > 0 && !slices.Contains(statuses, r.Status) {
+		return "", false
+	}
+	return sentence(r.Message), true
+}
+
 // form returns a field of the form that was sent, or a parameter of the URL, without space around it.
 func (v *visit) form(name string) string { return strings.TrimSpace(v.r.FormValue(name)) }
 
@@ -112,7 +128,7 @@ func (v *visit) redirect(to, done string) error {
 
 // fail answers with the page of an error.
 func (v *visit) fail(err error) {
-	if refused, ok := errors.AsType[*apiError](err); ok {
+	if refused, ok := errors.AsType[*admin.Refusal](err); ok {
 		v.problem(refused.Status, sentence(refused.Message), refused.Code)
 		return
 	}

@@ -82,8 +82,8 @@ func ShownFailure(f upstream.Failure) *admin.Failure {
 }
 
 // Server returns everything about one server. The error is admin.ErrNoServer.
-func (s Servers) Server(name string, page admin.ToolPage) (admin.Server, error) {
-	now := s.Now()
+func (s Servers) Server(page admin.ToolPage) (admin.Server, error) {
+	now, name := s.Now(), page.Upstream
 	m, view, ok := now.member(name)
 	if !ok {
 		return admin.Server{}, admin.ErrNoServer
