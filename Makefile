@@ -12,16 +12,18 @@ VALKEY ?= Redis|Replica
 # How tests run with the race detector, everywhere, so that packages are compiled once: with the
 # profile of goroutines that nothing can wake, for TestNothingIsLeft.
 RACE = GOEXPERIMENT=goroutineleakprofile go test -race
+# What make test leaves to make test-all: see Long in internal/mcptest.
+SHORT = -short
 # Flags of make soak: -for, -seed, -clients, -fault.
 SOAK ?=
 # The systems, beside the one at hand, for which make check compiles everything.
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test redis valkey check systems archtest size fuzz interop browser conformance bench soak clean
+.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench soak clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/gatehouse
 	go build -o bin/gatehouse ./cmd/gatehouse
@@ -33,13 +35,16 @@ run: build ## build and run the demo: a gateway with three servers behind it
 # packages whose tests take longest come first, and as most of these wait, one more runs than
 # there are processors. The race detector would find nothing in the rules of the architecture.
 # vet is part of make check.
-test: export TZ = Pacific/Chatham
-test: redis ## run all tests with the race detector, and those that count what is held without
-	$(RACE) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m \
+test test-all: export TZ = Pacific/Chatham
+test: redis ## run the tests with the race detector, but for the long ones (3 minutes)
+	$(RACE) $(SHORT) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m \
 		./internal/e2e ./cmd/gatehouse ./upstream ./internal/cluster ./gateway $$(go list ./... | grep -v /internal/archtest)
 	go test -vet=off ./internal/archtest
-	go test -vet=off -timeout 9m -run '^(TestNothingIsLeft|TestIdleStreams)$$' ./internal/e2e
 	go test -vet=off -tags purego ./internal/mcp/wire # as it is without assembly
+
+test-all: SHORT =
+test-all: test ## run all tests with the race detector, and those that count what is held without
+	go test -vet=off -timeout 9m -run '^(TestNothingIsLeft|TestIdleStreams)$$' ./internal/e2e
 
 redis: ## install redis-server for the tests where it is missing (apt, as root)
 	@internal/redistest/install.sh

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -104,6 +105,7 @@ func closed(conn net.Conn) error {
 
 // TestH137_Connections: H/137 connections are bounded, in total and for each client.
 func TestH137_Connections(t *testing.T) {
+	mcptest.Long(t)
 	t.Run("of one address", func(t *testing.T) {
 		address := bounded(t, doorway.Config{PerAddress: 3})
 		var open []net.Conn
@@ -224,6 +226,7 @@ func TestH137_Connections(t *testing.T) {
 // TestH115_HalfAHead: H/115 by default, a connection has five seconds for the head of its
 // first request.
 func TestH115_HalfAHead(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	conn := dialTCP(t, bounded(t, doorway.Config{}))
 	begun := time.Now()

@@ -377,6 +377,7 @@ func TestH166_DoesNotRead(t *testing.T) {
 // A process for which too many messages wait is killed, however much time its calls have
 // left, and all callers are told at once.
 func TestH166_QueueIsFull(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	const queued = 256
 	u, pid := deaf(t, upstream.Config{
@@ -417,6 +418,7 @@ func TestH166_QueueIsFull(t *testing.T) {
 
 // A descendant outside of the process's group may hold the output open for ever.
 func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	u := start(t, command(t, "leaves its group"))
 	orphan := func() {
@@ -448,6 +450,7 @@ func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
 }
 
 func TestH168_IgnoresSigtermAndHasChildren(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	u := start(t, command(t, "ignores SIGTERM"))
 	number, env := pid(t, u, "u1:s")

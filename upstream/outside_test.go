@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // TestEventsWithoutAnEndAreCounted: messages outside of calls count against the memory of
 // their user and of the server. A stream that exceeds it is ended; calls continue.
 func TestEventsWithoutAnEndAreCounted(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	const (
 		most  = 8 << 20

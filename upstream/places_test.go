@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -212,6 +213,7 @@ func isOverloaded(err error) bool {
 // TestH169_Processes: H/169 each client has its own process, up to the limit, and an idle
 // process is stopped.
 func TestH169_Processes(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	cfg := command(t, "sound")
 	cfg.Limits.Sessions = 3

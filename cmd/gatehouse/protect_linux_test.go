@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // spy runs this process as a program of a stdio upstream that looks at who started it. On standard
@@ -32,6 +34,7 @@ func spy() {
 // TestProgramsCannotReadTheGateway: a program of a stdio upstream reads neither environment nor memory
 // of the gateway that started it, gains no privileges unless it may, and leaves no core dump.
 func TestProgramsCannotReadTheGateway(t *testing.T) {
+	mcptest.Long(t)
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // for nobody
 		t.Fatal(err)

@@ -151,6 +151,7 @@ func (h *house) wantLost(t *testing.T, s *several, replica int) {
 // sessions continue at the third replica: at once for the killed one, and after the lease
 // for the stopped one.
 func TestReplicaKilled(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	old, told := newWorker(t, serverRev), newWorker(t, statelessRev)
 	shop := newWorkshop(t)

@@ -17,6 +17,7 @@ import (
 // event streams. Calls there that came through another replica are reported as lost; later
 // calls get a new process or stream at once.
 func TestOwnerKilled(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "carry") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {

@@ -165,6 +165,7 @@ func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, hear
 // eras make calls. No answer is lost or wrong, no call runs twice, and errors are rare and
 // always allow the client to repeat the call.
 func TestH239_RollingRestart(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
 	old.Discard()

@@ -160,6 +160,7 @@ func TestNoUserIsSentToABadLink(t *testing.T) {
 // TestNoServerAsksInTheGatewaysVoice: a server's question names the server, and never uses
 // a key of the gateway's own.
 func TestNoServerAsksInTheGatewaysVoice(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	up, old, fresh := newWorker(t, serverRev), newAsker(t, serverRev), newAsker(t, statelessRev)
 	s := besiegeWith(t, siegeConfig{

@@ -13,6 +13,7 @@ import (
 // TestSiegeKeys: forged tokens do not cause genuine ones to be refused, including those
 // signed with a key that the issuer has just begun to use, and an ID token gives no access.
 func TestSiegeKeys(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	up := newWorker(t, serverRev)
 	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n", up.URL), "up")

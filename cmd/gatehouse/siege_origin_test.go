@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // forger is a server that shares its origin with another one. After each of its answers it
@@ -86,6 +87,7 @@ func (f *forger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestSiegeServersOfOneOrigin: a server writes answers that nobody asked for. No other
 // upstream of its origin reads them as its own.
 func TestSiegeServersOfOneOrigin(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	up := newWorker(t, serverRev)
 	evil := &forger{t: t, stop: make(chan struct{})}

@@ -61,6 +61,7 @@ func flood(t *testing.T, c *mcptest.Client, calls int, tool string) (stop func()
 // TestSiegeMadeUpClients: alice calls under the names of many clients, each of which gets a
 // session or process, and holds all that she gets.
 func TestSiegeMadeUpClients(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "carry") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {
@@ -90,6 +91,7 @@ func TestSiegeMadeUpClients(t *testing.T) {
 
 // TestSiegeSlowCalls: alice makes more calls than may run at a server, none of which ends.
 func TestSiegeSlowCalls(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	up := newWorker(t, statelessRev)
 	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: up, url: %q, limits: {concurrent: 20}}\n", up.URL), "up")
@@ -103,6 +105,7 @@ func TestSiegeSlowCalls(t *testing.T) {
 // TestSiegeConnections: one address repeatedly opens more connections than allowed, with
 // half a request on each, while other clients connect from that address and from elsewhere.
 func TestSiegeConnections(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	const most = 1000
 	up := newWorker(t, statelessRev)
@@ -160,6 +163,7 @@ func TestSiegeConnections(t *testing.T) {
 // TestSiegeEventsWithoutAnEnd: alice opens sessions at a server that sends events without
 // an end on all streams. The gateway bounds how much of them it reads.
 func TestSiegeEventsWithoutAnEnd(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	const sessions, piece, pieces = 25, 64 << 10, 240 // 15 MiB of each event
 	begun := make(chan struct{}, 1000)                // receives a value for each event that was sent as far as possible

@@ -46,6 +46,7 @@ func newVault(t *testing.T, revision string) *mcptest.Server {
 // TestSiegeOfPolicy: no spelling gets anything that policy denies to a server, and no
 // spelling of a link lets a server point at another server's resource.
 func TestSiegeOfPolicy(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	for _, revision := range []string{serverRev, statelessRev} {
 		t.Run("server "+revision, func(t *testing.T) {

@@ -38,6 +38,7 @@ func everythingIn(t *testing.T, client *redis.Client) string {
 // TestSiegeRedis: with access to the gateway's Redis, nobody can read what anybody has
 // said, forge a server's message in a stream, or continue the session of another user.
 func TestSiegeRedis(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	up := newWorker(t, serverRev)
 	s := besiegeWith(t, siegeConfig{

@@ -138,6 +138,7 @@ func echoes(c *mcptest.Client, tool, key string) error {
 // TestSiege checks the harness itself: it tells users apart, and it notices wrong answers
 // to the neighbour's calls.
 func TestSiege(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	up := newWorker(t, serverRev)
 	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n", up.URL), "up")

@@ -132,6 +132,7 @@ func TestH238_SecondSignal(t *testing.T) {
 // TestH237_SignalEndsAll: SIGTERM ends the gateway with exit code 0, and ends the processes
 // that it started.
 func TestH237_SignalEndsAll(t *testing.T) {
+	mcptest.Long(t)
 	dir := t.TempDir()
 	config, pid := filepath.Join(dir, "gatehouse.yaml"), filepath.Join(dir, "pid")
 	// The script writes nothing and ends when its input does.
@@ -200,6 +201,7 @@ while :; do sleep 1; done
 // says, even if a call hangs in a process that heeds nothing, Redis does not answer, and another
 // replica does not either. The process does not outlive the gateway.
 func TestStopIsBounded(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	redis := redistest.Start(t)
 	store, err := faultproxy.Start(redis.Addr)

@@ -164,6 +164,7 @@ func serveWithFewFiles(server string) error {
 // TestH241_NoMoreFiles: H/241 when no more files can be opened, open connections continue,
 // nothing spins, and new clients are served as soon as others leave.
 func TestH241_NoMoreFiles(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	s := doing(t)
 	cmd := exec.Command(os.Args[0], fewFilesCommand, s.URL)

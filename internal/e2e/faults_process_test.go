@@ -107,6 +107,7 @@ func playFault(fault string, id json.RawMessage, say func(format string, args ..
 // TestProcessFaults: faults of a server that is a process, one of each era, with clients of
 // each era.
 func TestProcessFaults(t *testing.T) {
+	mcptest.Long(t)
 	lost := verdict{200, 50202, "unknown", "was lost before its answer came; it may have done what was asked"}
 	for _, tt := range []struct {
 		name  string
@@ -154,6 +155,7 @@ func TestProcessFaults(t *testing.T) {
 // TestProcessCrashLoop: the process of a session exits as soon as it starts, again and
 // again, until it is mended.
 func TestProcessCrashLoop(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	s, broken := newProcesses(t)
 	broken("crash loop")

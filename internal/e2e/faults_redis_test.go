@@ -244,6 +244,7 @@ func (s *outage) allowance(t *testing.T, here int) (through int) {
 
 // TestRedisFaults: Redis fails for all three replicas, and recovers.
 func TestRedisFaults(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	for _, f := range redisFaults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -384,6 +385,7 @@ func eventually(t *testing.T, what string, happened func() bool) {
 
 // TestRedisPartition: one of three replicas loses its link to Redis.
 func TestRedisPartition(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	faults := map[string]func(*faultproxy.Proxy){
 		"cut": (*faultproxy.Proxy).Cut, "reset": (*faultproxy.Proxy).Reset, "black hole": (*faultproxy.Proxy).BlackHole,
@@ -432,6 +434,7 @@ func TestRedisPartition(t *testing.T) {
 
 // TestRedisFailover: a Sentinel makes a replica of Redis the master, under load.
 func TestRedisFailover(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Follow(t, master)

@@ -17,6 +17,7 @@ import (
 
 // TestIdleStreams: the memory of an idle stream is bounded (H/252).
 func TestIdleStreams(t *testing.T) {
+	mcptest.Long(t)
 	const streams = 200
 	// This measures 21 to 29 KiB, including the client's end of the connection; make bench
 	// measures the gateway alone. make test also runs it without the race detector, which

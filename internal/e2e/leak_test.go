@@ -38,6 +38,7 @@ const (
 // as long, there are fewer calls, and make test has the profile of goroutines that nothing
 // can wake (H/251); it also runs the test without both.
 func TestNothingIsLeft(t *testing.T) {
+	mcptest.Long(t)
 	ground := newLeakGround(t)
 	ground.leave(t, leakWarmUp)
 	before := ground.rest(t)

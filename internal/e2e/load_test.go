@@ -15,6 +15,7 @@ import (
 // TestOrdinaryLoadIsCarried: 256 clients without authentication, as many as a bare proxy
 // supports, call one server at the same time with the default settings. All calls succeed.
 func TestOrdinaryLoadIsCarried(t *testing.T) {
+	mcptest.Long(t)
 	const clients, calls = 256, 4
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {

@@ -11,13 +11,15 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // TestManyTools: a server with 20,000 tools is listed, pinned and called like any other one.
 func TestManyTools(t *testing.T) {
+	mcptest.Long(t)
 	const many = 20_000
-	server := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, &sdk.ServerOptions{PageSize: 100})
+	server := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, &sdk.ServerOptions{PageSize: 1000})
 	for i := range many {
 		server.AddTool(&sdk.Tool{Name: fmt.Sprintf("t%05d", i), Description: "Does one thing of many.", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return says(r.Params.Name), nil

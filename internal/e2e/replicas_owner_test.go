@@ -126,6 +126,7 @@ func wantCount(t *testing.T, what string, c *mcptest.Client, want int) {
 // TestReplicasShareProcesses: one replica has a process or an event stream for a client,
 // and the client's calls at all replicas use it.
 func TestReplicasShareProcesses(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
@@ -319,6 +320,7 @@ func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 // TestReplicasThatStopGiveProcessesUp: the process of a replica that stops ends with it,
 // and the next call gets a new one at any other replica.
 func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
@@ -345,6 +347,7 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 // in use. For a client without one, each replica opens its own; afterwards one replica has
 // it again.
 func TestH_178_ProcessesWithoutRedis(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)

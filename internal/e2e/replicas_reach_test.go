@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -19,6 +20,7 @@ import (
 // TestReplicasThatCannotReachEachOther: /readyz and check report it with address and
 // reason.
 func TestReplicasThatCannotReachEachOther(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	s, redis := doing(t), redistest.Start(t)
 	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}

@@ -210,6 +210,7 @@ func (s *split) resume(ctx context.Context, t *testing.T, a *errand, after strin
 // Redis for longer than its lease, and meanwhile Redis hangs for all. No request is
 // answered twice, and no client gets another's answer.
 func TestReplicasSplit(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	s := newSplit(t)
 	ctx, stop := context.WithCancel(t.Context())

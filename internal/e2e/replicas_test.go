@@ -378,6 +378,7 @@ func TestReplicasStand(t *testing.T) {
 // TestReplicasWithoutRedis: known sessions continue, new ones are told to come back, and
 // all is well once Redis is.
 func TestReplicasWithoutRedis(t *testing.T) {
+	mcptest.Long(t)
 	t.Parallel()
 	r := replicated(t, nil)
 	s := r.servers[0]

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 func TestMain(m *testing.M) {
@@ -19,6 +21,7 @@ func TestMain(m *testing.M) {
 // Meanwhile the replicas load one configuration after another, each of which replaces a
 // server. This must not make any call fail, get lost, run twice or get a wrong answer.
 func TestBooksBalance(t *testing.T) {
+	mcptest.Long(t)
 	l := newLedger()
 	l.told = t.Output()
 	s, err := build(t.Context(), l, "warn")

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -330,6 +331,7 @@ func TestBoundsOfASkill(t *testing.T) {
 }
 
 func TestTenThousandSkills(t *testing.T) {
+	mcptest.Long(t)
 	files := make(map[string]string)
 	name := func(i int) string { return fmt.Sprintf("s%05d", i) }
 	for i := range maxSkills {
