@@ -105,6 +105,7 @@ type Catalog struct {
 	taskSeal      *seal.Key
 	taskFollowers taskFollowers
 
+	classes  *classAudiences
 	sessions *sessions          // lists of clients' own sessions
 	users    *users             // nil without per-user sources
 	before   map[string]kindSet // what upstreams offered in the previous catalog, by name
@@ -229,6 +230,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		shared++
 		states[i] = sourceState{state: StateConnecting, since: time.Now(), halfSeen: s.byClass}
 	}
+	c.classes = &classAudiences{all: newLRU[string, *audience](maxClasses)}
 	c.sessions = newSessions(c, before, deps.Keep)
 	c.remember(before)
 	c.snap.Store(build(c.plan, states, nil))
@@ -315,15 +317,14 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	case mcp.MethodListen:
 		return c.listen(ctx, call)
 	case mcp.MethodDiscover:
-		sees, err := c.awaitLists(ctx, call)
-		if err != nil {
+		if err := c.awaitLists(ctx, call); err != nil {
 			return nil, err
 		}
 		l := c.lens(call)
-		return &mcp.Reply{Result: l.summaryFor(sees, c.plan.visible(call.VisibleSkills), l.view, call.Preface).result}, nil
+		return &mcp.Reply{Result: l.summaryFor(c.plan.visibleTo(call), c.plan.visible(call.VisibleSkills), l.view, call.Preface).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
-		if _, err := c.awaitLists(ctx, call); err != nil {
+		if err := c.awaitLists(ctx, call); err != nil {
 			return nil, err
 		}
 		c.sessions.renew(ctx, call, setOf(k), true)
@@ -333,16 +334,15 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 }
 
 // awaitLists waits a little for upstreams that have not answered yet: right after the start, and for
-// those that are asked on behalf of the caller of a call. It returns which upstreams the caller may
-// know of.
-func (c *Catalog) awaitLists(ctx context.Context, call *mcp.Call) (sees visible, err error) {
-	if err = c.wait(ctx); err == nil {
-		err = c.awaitClass(ctx, call)
+// those of which the caller of a call may know and that are asked on behalf of the caller.
+func (c *Catalog) awaitLists(ctx context.Context, call *mcp.Call) error {
+	if err := c.wait(ctx); err != nil {
+		return err
 	}
-	if sees = c.plan.visibleTo(call); err == nil && c.users != nil {
-		err = c.users.look(ctx, call, sees)
+	if err := c.awaitClass(ctx, call); err != nil || c.users == nil {
+		return err
 	}
-	return sees, err
+	return c.users.look(ctx, call, c.plan.visibleTo(call))
 }
 
 // awaitClass waits a little until those upstreams that do not show the same to all clients
@@ -384,10 +384,11 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	return nil
 }
 
-// common returns the snapshot for the caller of a call, without what only its session shows.
-func (c *Catalog) common(call *mcp.Call) *snapshot {
+// common returns what the caller of a call sees, without what only its session shows, and the audience
+// that the caller is.
+func (c *Catalog) common(call *mcp.Call) (*snapshot, *audience) {
 	if c.users == nil {
-		return c.snap.Load().as(call.Caps)
+		return c.classes.of(c.snap.Load(), call.Caps)
 	}
 	return c.users.view(call)
 }

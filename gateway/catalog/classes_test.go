@@ -119,7 +119,8 @@ func TestClasses(t *testing.T) {
 			t.Error("a class was looked at again")
 		}
 		s := c.snap.Load()
-		if s.as(mcp.Raw("{}")).lists[prompts] != s.lists[prompts] || s.states[0].classes[classes.Nothing].lists[prompts] != s.states[0].lists[prompts] {
+		nothing, _ := c.classes.of(s, mcp.Raw("{}"))
+		if nothing.lists[prompts] != s.lists[prompts] || s.states[0].classes[classes.Nothing].lists[prompts] != s.states[0].lists[prompts] {
 			t.Error("an equal list is kept twice")
 		}
 		for range 3 {

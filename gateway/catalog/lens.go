@@ -27,7 +27,8 @@ func (c *Catalog) For(call *mcp.Call) mcp.Lens {
 }
 
 func (c *Catalog) lens(call *mcp.Call) Lens {
-	return Lens{snapshot: c.sessions.laidOver(c.common(call), call), c: c, call: call, view: c.plan.viewOf(call)}
+	base, of := c.common(call)
+	return Lens{snapshot: c.sessions.over(base, of, call), c: c, call: call, view: c.plan.viewOf(call)}
 }
 
 // lensOf returns the lens that a call has, or else that of now.

@@ -81,11 +81,10 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	if err != nil {
 		return nil, err
 	}
-	sees, err := c.awaitLists(ctx, call)
-	if err != nil {
+	if err := c.awaitLists(ctx, call); err != nil {
 		return nil, err
 	}
-	lens := c.lens(call)
+	lens, sees := c.lens(call), c.plan.visibleTo(call)
 	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call), follower: c.taskFollowers.join(call)}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	offered := lens.summaryFor(sees, c.plan.visible(call.VisibleSkills), nil, "").offers.kinds

@@ -263,7 +263,7 @@ type keeper struct {
 	literals []string // the beginnings of its templates
 }
 
-func newURIIndex(p *plan, states []sourceState) uriIndex {
+func newURIIndex(p *plan, states []sourceState, known []knownLists) uriIndex {
 	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int), spelled: make([]map[string]string, len(states))}
 	for i, state := range states {
 		plain := p.namings[i].plain()
@@ -275,7 +275,7 @@ func newURIIndex(p *plan, states []sourceState) uriIndex {
 			}
 		}
 		for _, k := range [...]kind{resources, templates} {
-			for _, list := range state.every(k) { // a URI has the same upstream for all classes
+			for _, list := range known[i][k] { // a URI has the same upstream for all classes
 				for _, e := range list.entries {
 					if owner, taken := into[e.native]; taken && owner != i {
 						into[e.native] = conflict

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -32,7 +31,7 @@ const (
 	// session may differ. Beyond that its client sees what all clients see.
 	maxDiffering  = 1000
 	maxDifference = 1 << 20
-	// maxLaid bounds the snapshots that are remembered. They are made again when needed.
+	// maxLaid bounds the audiences of sessions that are remembered.
 	maxLaid = 32
 	// keptLists is the name under which a session's upstreams with differences are kept.
 	keptLists = "lists"
@@ -163,113 +162,75 @@ func (d *difference) over(base *publicList) *publicList {
 
 // sessions are the lists of clients' sessions as a catalog shows them.
 type sessions struct {
-	c *Catalog
-	*sharedSessions
-}
-
-// sharedSessions is what catalogs that follow each other know of sessions.
-type sharedSessions struct {
-	table *sessionlists.Table[*difference]
-	keep  Keeper // nil for none
+	c     *Catalog
+	table *sessionlists.Table[*difference] // the same in catalogs that follow each other
+	keep  Keeper                           // nil for none
 
 	mu   sync.Mutex // guards laid
-	laid *simplelru.LRU[laidKey, *snapshot]
+	laid *simplelru.LRU[laidKey, *audience]
 }
 
-// laidKey says what was laid over which snapshot, which it does not keep in memory.
+// laidKey is the audience of sessions that differ in the same way from what others see.
 type laidKey struct {
-	over weak.Pointer[snapshot]
-	sum  [sha256.Size]byte
+	others *audience
+	sum    [sha256.Size]byte
 }
 
 // newSessions returns the sessions of a catalog; before is the one that it replaces, nil for
 // none.
 func newSessions(c *Catalog, before *Catalog, keep Keeper) *sessions {
+	o := &sessions{c: c, keep: keep, laid: newLRU[laidKey, *audience](maxLaid)}
 	if before != nil {
-		return &sessions{c, before.sessions.sharedSessions}
+		o.table = before.sessions.table
+	} else {
+		o.table = sessionlists.New[*difference]()
 	}
-	laid, err := simplelru.NewLRU[laidKey, *snapshot](maxLaid, nil)
-	if err != nil {
-		panic(err) // its size is a constant
-	}
-	return &sessions{c, &sharedSessions{table: sessionlists.New[*difference](), keep: keep, laid: laid}}
+	return o
 }
 
-// laidOver returns the snapshot for the session of a call, of which base is what its client
-// would see otherwise.
-func (o *sessions) laidOver(base *snapshot, call *mcp.Call) *snapshot {
+// over returns the snapshot for the session of a call, where others of its audience see base.
+func (o *sessions) over(base *snapshot, others *audience, call *mcp.Call) *snapshot {
 	shown := o.table.Shown(call.Session)
 	if shown == nil {
 		return base
 	}
-	key := laidKey{weak.Make(base), shown.Sum}
+	key := laidKey{others, shown.Sum}
 	o.mu.Lock()
-	known, ok := o.laid.Get(key)
-	o.mu.Unlock()
-	if ok {
-		return known
+	a, ok := o.laid.Get(key)
+	if !ok {
+		a = &audience{}
+		o.laid.Add(key, a)
 	}
-	s := base.with(o.differences(shown))
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.laid.Add(key, s)
-	return s
+	o.mu.Unlock()
+	return a.over(base, func() map[int]sourceState { return o.shownTo(base, shown) })
 }
 
-// differences returns those that this catalog can show, by source.
-func (o *sessions) differences(shown *sessionlists.Shown[*difference]) map[int]*[kinds]*difference {
-	all := make(map[int]*[kinds]*difference)
+// shownTo returns what upstreams show to a session, by source, as far as this catalog can tell.
+func (o *sessions) shownTo(base *snapshot, shown *sessionlists.Shown[*difference]) map[int]sourceState {
+	own := make(map[int]sourceState)
 	for _, one := range shown.All {
 		at := o.sourceOf(one.Upstream)
 		if at < 0 || one.Is.plan != o.c.plan {
 			continue // it is fetched again, with the names of this catalog
 		}
-		if all[at] == nil {
-			all[at] = &[kinds]*difference{}
+		state, ok := own[at]
+		if !ok {
+			state = base.states[at]
 		}
 		for k := range kinds {
 			if one.Kind == uint32(setOf(k)) {
-				all[at][k] = one.Is
+				state.lists[k] = one.Is.over(state.lists[k])
+				state.offers.kinds |= setOf(k) & setOf(skills) // which only resources of the session may reveal
 			}
 		}
+		own[at] = state
 	}
-	return all
+	return own
 }
 
 // sourceOf returns the index of an upstream, -1 for none.
 func (o *sessions) sourceOf(upstream string) int {
 	return slices.IndexFunc(o.c.sources, func(s *source) bool { return s.naming.upstream == upstream })
-}
-
-// with returns the snapshot with differences laid over it, by source. It shares what is equal.
-func (s *snapshot) with(all map[int]*[kinds]*difference) *snapshot {
-	states, every := slices.Clone(s.states), slices.Clone(s.all)
-	var differ kindSet
-	for i, lists := range all {
-		own := &sourceState{lists: states[i].lists}
-		for k, d := range lists {
-			if d == nil {
-				continue
-			}
-			if differ |= setOf(kind(k)); kind(k) == skills {
-				states[i].offers.kinds |= setOf(skills) // which only resources of the session may reveal
-			}
-			states[i].lists[k] = d.over(states[i].lists[k])
-			own.lists[k] = states[i].lists[k]
-		}
-		states[i].classes = nil
-		// A name means what it means to others, too, and conflicts with theirs.
-		every[i].classes = maps.Clone(every[i].classes)
-		if every[i].classes == nil {
-			every[i].classes = make(map[string]*sourceState)
-		}
-		every[i].classes["session"] = own
-	}
-	n := s.derive(states, every, differ)
-	if differ&setOf(resources, templates) != 0 {
-		n.uris = newURIIndex(s.plan, every)
-	}
-	return n
 }
 
 // hear takes news of the lists of a client's own session at an upstream.
@@ -347,7 +308,7 @@ func (o *sessions) outdated(call *mcp.Call, want kindSet) (due map[string]kindSe
 		add(upstream, kindSet(kinds))
 	}
 	if shown := o.table.Shown(call.Session); shown != nil {
-		base := o.c.common(call)
+		base, _ := o.c.common(call)
 		for _, one := range shown.All {
 			at := o.sourceOf(one.Upstream)
 			for k := range kinds {
@@ -371,7 +332,8 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 	}
 	w := &watch{c: o.c, s: s, told: func(kindSet) {}}
 	w.as = mcp.Call{ID: s.callID(), Caller: call.Caller, Session: call.Session, Ephemeral: call.Ephemeral, Caps: call.Caps}
-	base := &o.c.common(call).states[s.index]
+	common, _ := o.c.common(call)
+	base := &common.states[s.index]
 	which = withSkills(which, base.offers)
 	var own [kinds]*publicList
 	run := o.table.Begin(call.Session, s.naming.upstream, uint32(which))

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -35,22 +34,34 @@ type target struct {
 	unlisted bool
 }
 
-// snapshot is everything that clients can see at one moment. It is immutable except for its
-// caches: the lists of pages, summaries, and its forms for classes of clients.
+// snapshot is everything that an audience can see at one moment. It is immutable except for its
+// caches: the lists of views, summaries, and what clients declare.
 type snapshot struct {
 	plan   *plan
-	states []sourceState
-	all    []sourceState // states, or in a form for one class, those with all classes
+	states []sourceState // as the audience sees them
+	known  []knownLists  // what any audience of this one's clients sees, by source
 	varies bool          // some upstream does not show the same to all clients
 	whole  *summary      // for callers who see all upstreams
 	lists  [kinds]*listing
 	tables [kinds]*table
 	uris   uriIndex
 
-	mu        sync.Mutex          // guards the fields below
-	summaries map[string]*summary // keyed by what is visible, one byte per upstream
-	forms     forms
-	newcomers *snapshot // with what is shown to users of whom nothing is known; see users
+	mu        sync.Mutex           // guards the fields below
+	summaries map[string]*summary  // keyed by what is visible, one byte per upstream
+	declared  map[string]*declared // by capabilities as the client wrote them
+}
+
+// knownLists are all lists of a source that clients of some audience see, each once.
+type knownLists [kinds][]*publicList
+
+// with returns the lists with those of a further audience.
+func (l knownLists) with(own *[kinds]*publicList) knownLists {
+	for k, list := range own {
+		if list != nil && !slices.Contains(l[k], list) {
+			l[k] = append(slices.Clip(l[k]), list)
+		}
+	}
+	return l
 }
 
 // table is what a merged list says beside its items. Immutable.
@@ -78,62 +89,93 @@ type listing struct {
 // build makes the snapshot of what the upstreams last said. It depends on nothing else;
 // previous only provides its unchanged lists, so that their renderings are reused.
 func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
-	return buildAmong(p, states, states, previous)
+	known := make([]knownLists, len(states))
+	for i := range states {
+		known[i] = known[i].with(&states[i].lists)
+		for _, own := range states[i].classes {
+			known[i] = known[i].with(&own.lists)
+		}
+	}
+	s := merge(p, states, known, previous)
+	s.varies = slices.ContainsFunc(states, func(k sourceState) bool { return k.classed() })
+	return s
 }
 
-// buildAmong is build for states of which all are the complete form, with what each class
-// of clients sees.
-func buildAmong(p *plan, states, all []sourceState, previous *snapshot) *snapshot {
-	s := newSnapshot(p, states, all)
-	s.varies = slices.ContainsFunc(states, func(k sourceState) bool { return k.classed() })
-	s.uris = newURIIndex(p, all)
+// seeing returns the snapshot of an audience to which upstreams show something else, by source.
+// previous is as for build. A name means what it means to others, too, and conflicts with theirs.
+func (s *snapshot) seeing(own map[int]sourceState, previous *snapshot) *snapshot {
+	states, known := slices.Clone(s.states), slices.Clone(s.known)
+	for i, state := range own {
+		state.classes = nil
+		states[i], known[i] = state, known[i].with(&state.lists)
+	}
+	return merge(s.plan, states, known, s, previous)
+}
+
+// merge makes a snapshot. It takes over what other snapshots, which may be nil, have made of the same, and
+// equal lists.
+func merge(p *plan, states []sourceState, known []knownLists, others ...*snapshot) *snapshot {
+	s := &snapshot{plan: p, states: states, known: known, whole: newSummary(p, states, nil, nil, nil, "")}
+	indexed := false
+	for _, other := range others {
+		if other == nil {
+			continue
+		}
+		same, uris := s.madeAs(other)
+		if uris {
+			s.uris, indexed = other.uris, true
+		}
+		for k := range kinds {
+			if same.has(k) && s.lists[k] == nil {
+				s.lists[k], s.tables[k] = other.lists[k], other.tables[k]
+			}
+		}
+	}
+	if !indexed {
+		s.uris = newURIIndex(p, states, known)
+	}
 	for k := range kinds {
-		if previous != nil && s.mergesAs(k, previous) {
-			s.lists[k], s.tables[k] = previous.lists[k], previous.tables[k]
+		if s.lists[k] != nil {
 			continue
 		}
 		s.merge(k)
-		if previous != nil {
-			s.reuse(k, &previous.lists)
+		for _, other := range others {
+			if other != nil && other.lists[k].same(s.lists[k]) {
+				s.lists[k] = other.lists[k]
+			}
 		}
-	}
-	if previous != nil {
-		s.forms.before = previous.formLists()
 	}
 	return s
 }
 
-func newSnapshot(p *plan, states, all []sourceState) *snapshot {
-	return &snapshot{plan: p, states: states, all: all, whole: newSummary(p, states, nil, nil, nil, "")}
-}
-
-// mergesAs reports whether another snapshot made its list of a kind of the same. Where there
-// are skills, their list depends on all others, and decides which resources are theirs.
-func (s *snapshot) mergesAs(k kind, other *snapshot) bool {
-	if k != tools && k != prompts && (s.hasSkills() || other.hasSkills()) {
-		return false
+// madeAs returns the kinds of which another snapshot made its list of the same, and whether it did so
+// with its index of URIs. A list of skills tells which tools and prompts of theirs are listed, and it
+// decides which resources are theirs.
+func (s *snapshot) madeAs(other *snapshot) (same kindSet, uris bool) {
+	equal, offered := everyKind, true
+	for i := range s.states {
+		a, b := &s.states[i], &other.states[i]
+		if a.heard != b.heard || a.halfSeen != b.halfSeen {
+			return 0, false
+		}
+		offered = offered && a.offers.kinds == b.offers.kinds
+		for k := range kinds {
+			ours, theirs := s.known[i][k], other.known[i][k]
+			if a.lists[k] != b.lists[k] || a.former[k] != b.former[k] || len(ours) != len(theirs) ||
+				slices.ContainsFunc(ours, func(l *publicList) bool { return !slices.Contains(theirs, l) }) {
+				equal &^= setOf(k)
+			}
+		}
 	}
-	if k == templates && !s.mergesAs(resources, other) { // which may have skills
-		return false
+	has := func(all ...kind) bool { return equal&setOf(all...) == setOf(all...) }
+	same = equal & setOf(tools, prompts)
+	if has(skills, tools, prompts) {
+		same |= setOf(skills)
 	}
-	same := func(a, b sourceState) bool {
-		return a.lists[k] == b.lists[k] && a.former[k] == b.former[k] && a.heard == b.heard && a.halfSeen == b.halfSeen
+	if offered && has(skills, resources) {
+		same |= equal & setOf(resources, templates)
 	}
-	return slices.EqualFunc(s.states, other.states, same) && slices.EqualFunc(s.all, other.all, func(a, b sourceState) bool {
-		return a.lists[k] == b.lists[k] && maps.EqualFunc(a.classes, b.classes, func(a, b *sourceState) bool { return a.lists[k] == b.lists[k] })
-	})
-}
-
-// hasSkills reports whether an upstream has skills, by itself or among its resources.
-func (s *snapshot) hasSkills() bool {
-	return slices.ContainsFunc(s.states, func(k sourceState) bool { return k.offers.kinds.has(skills) })
-}
-
-// reuse takes an equal list from another snapshot.
-func (s *snapshot) reuse(k kind, from *[kinds]*listing) {
-	if from[k].same(s.lists[k]) {
-		s.lists[k] = from[k]
-	}
+	return same, offered && has(resources, templates)
 }
 
 // place is where an item comes from.
@@ -152,8 +194,8 @@ func (s *snapshot) claims(k kind) (names, byKey map[string]place) {
 		}
 		of[name] = at
 	}
-	for i := range s.all {
-		for _, list := range s.all[i].every(k) {
+	for i := range s.known {
+		for _, list := range s.known[i][k] {
 			for _, e := range list.entries {
 				if s.plan.owner(k, e.item.Name, i) != i {
 					continue
@@ -203,7 +245,7 @@ func (s *snapshot) merge(k kind) {
 			continue
 		}
 		t.withheld[i] = append(t.withheld[i], list.withheld...)
-		for _, e := range s.all[i].elsewhere(k, list) {
+		for _, e := range s.elsewhere(k, i, list) {
 			if withhold(i, e) == "" {
 				l.gone = append(l.gone, e.item)
 			}
@@ -211,7 +253,7 @@ func (s *snapshot) merge(k kind) {
 		if !list.offered {
 			continue
 		}
-		l.private = l.private || list.private || s.all[i].varies(k)
+		l.private = l.private || list.private || len(s.known[i][k]) > 1 || state.heard && state.halfSeen
 		unknown = unknown || list.expires.IsZero()
 		if l.expires.IsZero() || list.expires.Before(l.expires) {
 			l.expires = list.expires
@@ -337,139 +379,22 @@ func (s *snapshot) missing(k kind, public string) (to target, ok bool) {
 	return target{source: source, native: native, unlisted: true}, native != ""
 }
 
-// forms are the forms of a snapshot for classes of clients.
-type forms struct {
-	byCaps map[string]*form // by capabilities as the client wrote them
-	all    []*form          // each once
-	before map[string][kinds]*listing
-	// settled has, by capabilities as the client wrote them, when all upstreams were last told of
-	// such a client. All of them had been looked at as its class.
-	settled map[string]time.Time
-}
-
-type form struct {
-	*snapshot
-	class string         // for which it was made first
-	seen  []*sourceState // what the class sees of each upstream
-}
-
-// maxForms bounds how many spellings of capabilities are remembered.
-const maxForms = 256
-
-// settled reports whether nothing has to be waited for or told for a client with these
-// capabilities.
-func (s *snapshot) settled(caps mcp.Raw) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.forms.settled[string(caps)]) < classes.Idle/10
-}
-
-// settle records that all upstreams have been looked at as the class of clients with these
-// capabilities, and know that there is one.
-func (s *snapshot) settle(caps mcp.Raw) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.forms.settled == nil || len(s.forms.settled) >= maxForms {
-		s.forms.settled = make(map[string]time.Time)
+// elsewhere returns the entries of a source that other audiences than that with this list see, by name.
+// Only names of tools and prompts can be shortened, and need to be known for that.
+func (s *snapshot) elsewhere(k kind, source int, list *publicList) (entries []entry) {
+	if len(s.known[source][k]) < 2 || k != tools && k != prompts {
+		return nil
 	}
-	s.forms.settled[string(caps)] = time.Now()
-}
-
-// as returns the snapshot as clients with these capabilities see it.
-func (s *snapshot) as(caps mcp.Raw) *snapshot {
-	if !s.varies {
-		return s
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := &s.forms
-	if known, ok := f.byCaps[string(caps)]; ok {
-		return known.snapshot
-	}
-	if f.byCaps == nil || len(f.byCaps) >= maxForms {
-		f.byCaps = make(map[string]*form)
-	}
-	class := classes.Of(caps)
-	seen := make([]*sourceState, len(s.states))
-	for i := range s.states {
-		seen[i] = s.states[i].seenBy(class)
-	}
-	at := slices.IndexFunc(f.all, func(one *form) bool { return slices.Equal(one.seen, seen) })
-	if at < 0 {
-		at, f.all = len(f.all), append(f.all, &form{s.form(class, seen), class, seen})
-	}
-	f.byCaps[string(caps)] = f.all[at]
-	return f.all[at].snapshot
-}
-
-// form makes the form for a class. It shares with s what is equal. mu is held.
-func (s *snapshot) form(class string, seen []*sourceState) *snapshot {
-	states := slices.Clone(s.states)
-	var differ kindSet
-	for i, own := range seen {
-		if own == &s.states[i] {
-			continue
-		}
-		states[i].classes = nil
-		states[i].offers, states[i].instructions = own.offers, own.instructions
-		states[i].lists, states[i].plainSkills = own.lists, own.plainSkills
-		for k := range kinds {
-			if own.lists[k] != s.states[i].lists[k] {
-				differ |= setOf(k)
+	others := make(map[string]entry)
+	for _, other := range s.known[source][k] {
+		for _, e := range other.entries {
+			if _, here := list.find(e.item.Name); !here {
+				others[e.item.Name] = e
 			}
 		}
 	}
-	n := s.derive(states, s.all, differ)
-	earlier := s.forms.before[class]
-	for k := range kinds {
-		if n.lists[k] == s.lists[k] {
-			continue
-		}
-		for _, other := range s.forms.all {
-			n.reuse(k, &other.lists)
-		}
-		if earlier[k] != nil {
-			n.reuse(k, &earlier)
-		}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		entries = append(entries, others[name])
 	}
-	return n
-}
-
-// derive makes the snapshot of other states, of which these lists differ. It shares with s what
-// is equal.
-func (s *snapshot) derive(states, all []sourceState, differ kindSet) *snapshot {
-	switch { // a list of skills tells which files are theirs, and which of their tools are listed
-	case differ&setOf(resources, templates, skills) != 0:
-		differ |= setOf(resources, templates, skills)
-	case differ != 0 && s.hasSkills():
-		differ |= setOf(skills)
-	}
-	n := newSnapshot(s.plan, states, all)
-	n.uris = s.uris
-	for k := range kinds {
-		if !differ.has(k) {
-			n.lists[k], n.tables[k] = s.lists[k], s.tables[k]
-			continue
-		}
-		n.merge(k)
-		n.reuse(k, &s.lists)
-	}
-	return n
-}
-
-// formLists returns the lists of the forms by class, those of earlier snapshots included.
-func (s *snapshot) formLists() map[string][kinds]*listing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.forms.all) == 0 {
-		return s.forms.before
-	}
-	lists := make(map[string][kinds]*listing)
-	if len(s.forms.before) < maxForms {
-		maps.Copy(lists, s.forms.before)
-	}
-	for _, one := range s.forms.all {
-		lists[one.class] = one.lists
-	}
-	return lists
+	return entries
 }

@@ -178,57 +178,8 @@ func (k *sourceState) seenBy(class string) *sourceState {
 	return k.classes[classes.Nothing]
 }
 
-// every returns the lists of a kind that some class sees, each once.
-func (k *sourceState) every(which kind) (all []*publicList) {
-	if list := k.lists[which]; list != nil {
-		all = append(all, list)
-	}
-	for _, own := range k.classes {
-		if list := own.lists[which]; list != nil && !slices.Contains(all, list) {
-			all = append(all, list)
-		}
-	}
-	return all
-}
-
-// elsewhere returns the entries that other classes than that with this list see, by name. Only
-// names of tools and prompts can be shortened, and need to be known for that.
-func (k *sourceState) elsewhere(which kind, list *publicList) (entries []entry) {
-	if k.classes == nil || which != tools && which != prompts {
-		return nil
-	}
-	others := make(map[string]entry)
-	for _, other := range k.every(which) {
-		if other == list {
-			continue
-		}
-		for _, e := range other.entries {
-			if _, here := list.find(e.item.Name); !here {
-				others[e.item.Name] = e
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(others)) {
-		entries = append(entries, others[name])
-	}
-	return entries
-}
-
 // classed reports whether the upstream may show something else to some class than to the gateway.
 func (k *sourceState) classed() bool { return k.classes != nil || k.heard && k.halfSeen }
-
-// varies reports whether a list differs by class, or may do so.
-func (k *sourceState) varies(which kind) bool {
-	if k.heard && k.halfSeen {
-		return true
-	}
-	for _, own := range k.classes {
-		if own.lists[which] != k.lists[which] {
-			return true
-		}
-	}
-	return false
-}
 
 // without records that the upstream does not have a list.
 func (k *sourceState) without(which kind) {

@@ -71,7 +71,7 @@ func (s *snapshot) summaryFor(v, withSkills visible, at *view.View, preface stri
 }
 
 func newSummary(p *plan, states []sourceState, v, withSkills visible, at *view.View, preface string) *summary {
-	f := &summary{offers: merge(states, v, withSkills)}
+	f := &summary{offers: mergeOffers(states, v, withSkills)}
 	f.result = mcp.Object("capabilities", f.offers.capabilities())
 	if text := p.instructions(states, v, at, preface); text != "" {
 		f.result = f.result.With("instructions", mcp.String(text))
@@ -79,11 +79,11 @@ func newSummary(p *plan, states []sourceState, v, withSkills visible, at *view.V
 	return f
 }
 
-// merge returns the capabilities of the gateway: those of all upstreams that the client may
+// mergeOffers returns the capabilities of the gateway: those of all upstreams that the client may
 // know of. An upstream that has not answered yet may have every list, because a client that
 // was told of none would not look again. For the same reason, one with resources may have skills:
 // each resource may be one, also if it comes later, or in one session only.
-func merge(states []sourceState, v, withSkills visible) (all offers) {
+func mergeOffers(states []sourceState, v, withSkills visible) (all offers) {
 	for i, s := range states {
 		if !v.has(i) {
 			continue

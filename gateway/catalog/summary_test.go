@@ -43,7 +43,7 @@ func TestP9_183_Capabilities(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(merge(tt.states, nil, nil).capabilities()); got != tt.want {
+			if got := string(mergeOffers(tt.states, nil, nil).capabilities()); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

@@ -15,11 +15,10 @@ type userView struct {
 	users *users
 	class string    // see userKey
 	seen  time.Time // when they called last; users.mu guards it
+	lists audience
 
 	mu      sync.Mutex    // guards the fields below; never held over I/O
 	sources []*userSource // one for each per-user source
-	merged  *snapshot     // with what is shared; nil before anything is known
-	over    *snapshot     // the shared snapshot from which merged was made, nil when sources changed since
 }
 
 // userSource is what one upstream told one user.
@@ -53,24 +52,30 @@ func newUserView(p *users, class string) *userView {
 }
 
 // view returns the shared lists and the user's own, merged.
-func (who *userView) view() *snapshot {
-	shared := who.users.c.snap.Load().as(mcp.Raw(who.class))
+func (who *userView) view() (*snapshot, *audience) {
 	who.mu.Lock()
-	defer who.mu.Unlock()
-	if !slices.ContainsFunc(who.sources, func(o *userSource) bool { return o.state.heard }) {
-		return who.users.newcomer(shared)
+	heard := slices.ContainsFunc(who.sources, func(o *userSource) bool { return o.state.heard })
+	who.mu.Unlock()
+	if !heard {
+		return who.users.strangers(who.class)
 	}
-	if who.over != shared {
-		who.merged = who.users.overlay(shared, func(i int) sourceState { return who.sources[i].state }, who.merged)
-		who.over = shared
-	}
-	return who.merged
+	shared, _ := who.users.c.classes.of(who.users.c.snap.Load(), mcp.Raw(who.class))
+	return who.lists.over(shared, func() map[int]sourceState {
+		who.mu.Lock()
+		defer who.mu.Unlock()
+		own := make(map[int]sourceState)
+		for _, o := range who.sources {
+			own[o.source.index] = o.state
+		}
+		return own
+	}), &who.lists
 }
 
 func (who *userView) show(o *userSource, state sourceState) {
 	who.mu.Lock()
-	defer who.mu.Unlock()
-	o.state, who.over = state, nil
+	o.state = state
+	who.mu.Unlock()
+	who.lists.renew()
 }
 
 // begin returns the rounds to wait for: running ones, and new ones that are due. A caller
@@ -106,7 +111,8 @@ func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	if o.source.byClass {
 		w.as.Caps = mcp.Raw(who.class)
 	}
-	before, saw := w.state.lists, who.view()
+	before := w.state.lists
+	saw, _ := who.view()
 	err := w.discover(ctx)
 	if err == nil {
 		err = w.fetch(ctx, w.state.offers.kinds)
@@ -133,7 +139,8 @@ func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	close(r.done)
 	who.users.c.hub.announce(o.source.index, changed, caller.User())
 	if changed&setOf(tools, prompts) != 0 { // skills of other upstreams may depend on these
-		for i, kinds := range who.view().changed(saw) {
+		now, _ := who.view()
+		for i, kinds := range now.changed(saw) {
 			who.users.c.hub.announce(i, kinds&setOf(skills), caller.User())
 		}
 	}

@@ -2,9 +2,7 @@ package catalog
 
 import (
 	"context"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -38,8 +36,6 @@ type users struct {
 	sources []*source
 	base    context.Context // of the rounds
 	stop    context.CancelFunc
-	// newcomers is the latest snapshot for users of whom nothing is known.
-	newcomers atomic.Pointer[snapshot]
 
 	mu     sync.Mutex // guards the fields below; never held over I/O
 	all    *simplelru.LRU[userKey, *userView]
@@ -66,11 +62,7 @@ func (u *users) classOf(c *mcp.Call) string {
 }
 
 func newUsers(c *Catalog) *users {
-	all, err := simplelru.NewLRU[userKey, *userView](maxUsers, nil)
-	if err != nil {
-		panic(err) // its size is a constant
-	}
-	u := &users{c: c, all: all}
+	u := &users{c: c, all: newLRU[userKey, *userView](maxUsers)}
 	u.base, u.stop = context.WithCancel(context.Background())
 	return u
 }
@@ -127,35 +119,27 @@ func (u *users) find(call *mcp.Call, add bool) *userView {
 	return who
 }
 
-// view returns the snapshot for a caller.
-func (u *users) view(call *mcp.Call) *snapshot {
+// view returns what a caller sees, and the audience that the caller is.
+func (u *users) view(call *mcp.Call) (*snapshot, *audience) {
 	if !call.Aside {
 		if who := u.find(call, false); who != nil {
 			return who.view()
 		}
 	}
-	return u.newcomer(u.c.snap.Load().as(mcp.Raw(u.classOf(call))))
+	return u.strangers(u.classOf(call))
 }
 
-// newcomer returns the snapshot for a user of whom nothing is known.
-func (u *users) newcomer(shared *snapshot) *snapshot {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.newcomers == nil {
-		shared.newcomers = u.overlay(shared, func(int) sourceState { return sourceState{state: StateConnecting} }, u.newcomers.Load())
-		u.newcomers.Store(shared.newcomers)
-	}
-	return shared.newcomers
-}
-
-// overlay merges what per-user upstreams tell one user into a shared snapshot.
-func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous *snapshot) *snapshot {
-	states, all := slices.Clone(shared.states), slices.Clone(shared.all)
-	for i, s := range u.sources {
-		states[s.index] = own(i)
-		all[s.index] = states[s.index]
-	}
-	return buildAmong(u.c.plan, states, all, previous)
+// strangers returns what users see of whom nothing is known.
+func (u *users) strangers(class string) (*snapshot, *audience) {
+	shared, of := u.c.classes.of(u.c.snap.Load(), mcp.Raw(class))
+	a := of.unknown()
+	return a.over(shared, func() map[int]sourceState {
+		own := make(map[int]sourceState)
+		for _, s := range u.sources {
+			own[s.index] = sourceState{state: StateConnecting}
+		}
+		return own
+	}), a
 }
 
 // look asks those upstreams that the caller may know of and whose answers are missing or

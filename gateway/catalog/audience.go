@@ -1,0 +1,163 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// audience is clients that see lists of their own: those of a class, those of a user, or a session.
+// These lie over what others see, in this order. It remembers what it saw last, so that what stays equal
+// is not made again.
+type audience struct {
+	mu        sync.Mutex // guards the fields below
+	base      *snapshot  // what others saw then; nil when the audience sees something new
+	seen      *snapshot
+	strangers *audience // see unknown
+}
+
+// over returns what the audience sees where others see base. own returns what upstreams show it, by
+// source; the rest of the state is that of base.
+func (a *audience) over(base *snapshot, own func() map[int]sourceState) *snapshot {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.base != base {
+		a.base, a.seen = base, base.seeing(own(), a.seen)
+	}
+	return a.seen
+}
+
+// renew says that own would return something new.
+func (a *audience) renew() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.base = nil
+}
+
+// unknown returns those of the audience of whom per-user upstreams have said nothing.
+func (a *audience) unknown() *audience {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.strangers == nil {
+		a.strangers = &audience{}
+	}
+	return a.strangers
+}
+
+const (
+	// maxDeclared bounds how many spellings of capabilities are remembered.
+	maxDeclared = 256
+	// maxClasses bounds the classes of clients that see something else.
+	maxClasses = 256
+)
+
+// classAudiences are the audiences of classes of clients.
+type classAudiences struct {
+	everyone audience // where all see the same
+
+	mu  sync.Mutex                        // guards all
+	all *simplelru.LRU[string, *audience] // by declared.sees
+}
+
+// newLRU returns an LRU of a constant size.
+func newLRU[K comparable, V any](most int) *simplelru.LRU[K, V] {
+	all, err := simplelru.NewLRU[K, V](most, nil)
+	if err != nil {
+		panic(err) // the size is positive
+	}
+	return all
+}
+
+// of returns what clients with these capabilities see of a snapshot, and their audience.
+func (c *classAudiences) of(s *snapshot, caps mcp.Raw) (*snapshot, *audience) {
+	if !s.varies {
+		return s, &c.everyone
+	}
+	d := s.declares(caps)
+	if d.sees == "" {
+		return s, &c.everyone
+	}
+	c.mu.Lock()
+	a, ok := c.all.Get(d.sees)
+	if !ok {
+		a = &audience{}
+		c.all.Add(d.sees, a)
+	}
+	c.mu.Unlock()
+	return a.over(s, func() map[int]sourceState { return s.shownTo(d.class) }), a
+}
+
+// declared is what clients with some capabilities are to a snapshot.
+type declared struct {
+	class string
+	sees  string // the same for all classes that see the same; "" for those that see what all see
+	// settled is when all upstreams were last told of such a client. All of them had been looked
+	// at as its class.
+	settled time.Time
+}
+
+// declares returns what clients with these capabilities are. Only settled of it changes; mu guards that.
+func (s *snapshot) declares(caps mcp.Raw) *declared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, ok := s.declared[string(caps)]
+	if ok {
+		return d
+	}
+	d = &declared{class: classes.Of(caps)}
+	var sees strings.Builder
+	for i := range s.states {
+		state := &s.states[i]
+		own := state.seenBy(d.class)
+		for _, class := range slices.Sorted(maps.Keys(state.classes)) {
+			if state.classes[class] == own {
+				fmt.Fprintln(&sees, i, class)
+				break
+			}
+		}
+	}
+	d.sees = sees.String()
+	if s.declared == nil || len(s.declared) >= maxDeclared {
+		s.declared = make(map[string]*declared)
+	}
+	s.declared[string(caps)] = d
+	return d
+}
+
+// shownTo returns what upstreams show to a class, by source.
+func (s *snapshot) shownTo(class string) map[int]sourceState {
+	shown := make(map[int]sourceState)
+	for i, state := range s.states {
+		if own := state.seenBy(class); state.classes != nil {
+			state.offers, state.instructions, state.lists, state.plainSkills = own.offers, own.instructions, own.lists, own.plainSkills
+			shown[i] = state
+		}
+	}
+	return shown
+}
+
+// settled reports whether nothing has to be waited for or told for a client with these
+// capabilities.
+func (s *snapshot) settled(caps mcp.Raw) bool {
+	d := s.declares(caps)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(d.settled) < classes.Idle/10
+}
+
+// settle records that all upstreams have been looked at as the class of clients with these
+// capabilities, and know that there is one.
+func (s *snapshot) settle(caps mcp.Raw) {
+	d := s.declares(caps)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.settled = time.Now()
+}
