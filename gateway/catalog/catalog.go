@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -23,6 +25,9 @@ const warmUp = 2 * time.Second
 
 // upstreamItems is the default of Source.Items.
 const upstreamItems = 20_000
+
+// atOnce is how many listeners are told of something at a time.
+const atOnce = 32
 
 // classWait is how long a list waits for the first look as the class of its client.
 const classWait = 2 * time.Second
@@ -295,56 +300,6 @@ func (c *Catalog) Refresh(upstream string) {
 	}
 }
 
-// Handle answers a call. It is the last handler of the chain. A method of a kind that
-// no upstream offers does not exist.
-func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if k, ok := kindNeeded(call.Method); ok && !c.lensOf(call).whole.offers.kinds.has(k) {
-		return nil, mcp.ErrMethod(call.Method)
-	}
-	switch call.Method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		return c.callByName(ctx, call)
-	case mcp.MethodResourcesRead:
-		return c.read(ctx, call)
-	case mcp.MethodSkillsGet:
-		return c.skill(ctx, call)
-	case mcp.MethodDirectoryRead:
-		return c.directory(ctx, call)
-	case mcp.MethodComplete:
-		return c.complete(ctx, call)
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
-		return c.task(ctx, call)
-	case mcp.MethodListen:
-		return c.listen(ctx, call)
-	case mcp.MethodDiscover:
-		if err := c.awaitLists(ctx, call); err != nil {
-			return nil, err
-		}
-		l := c.lens(call)
-		return &mcp.Reply{Result: l.summaryFor(c.plan.visibleTo(call), c.plan.visible(call.VisibleSkills), l.view, call.Preface).result}, nil
-	}
-	if k, ok := kindOf(call.Method); ok {
-		if err := c.awaitLists(ctx, call); err != nil {
-			return nil, err
-		}
-		c.sessions.renew(ctx, call, setOf(k), true)
-		return c.list(c.lens(call).list(k), call)
-	}
-	return nil, mcp.ErrMethod(call.Method)
-}
-
-// awaitLists waits a little for upstreams that have not answered yet: right after the start, and for
-// those of which the caller of a call may know and that are asked on behalf of the caller.
-func (c *Catalog) awaitLists(ctx context.Context, call *mcp.Call) error {
-	if err := c.wait(ctx); err != nil {
-		return err
-	}
-	if err := c.awaitClass(ctx, call); err != nil || c.users == nil {
-		return err
-	}
-	return c.users.look(ctx, call, c.plan.visibleTo(call))
-}
-
 // awaitClass waits a little until those upstreams that do not show the same to all clients
 // have been looked at as the client of a call.
 func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
@@ -445,5 +400,80 @@ func (c *Catalog) show(arrived map[int]sourceState) {
 	}
 	for i, kinds := range next.changed(old) {
 		c.hub.announce(i, kinds, everyone)
+	}
+}
+
+// logWithheld logs the items that the new snapshot withholds and the old one did not. A
+// change at one upstream can affect another, if both have the same name.
+func (c *Catalog) logWithheld(old, next *snapshot) {
+	const most = 20 // per change; Status lists all
+	for i, source := range c.sources {
+		now := next.withheld(i)
+		if len(now) == 0 {
+			continue
+		}
+		before := make(map[Withheld]bool)
+		for _, w := range old.withheld(i) {
+			before[w] = true
+		}
+		logged, more := 0, 0
+		for _, w := range now {
+			switch {
+			case before[w]:
+			case logged == most:
+				more++
+			default:
+				logged++
+				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream),
+					slog.String("list", w.List), slog.String("name", w.Name), slog.String("reason", w.Reason))
+			}
+		}
+		if more > 0 {
+			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream), slog.Int("count", more))
+		}
+	}
+}
+
+// inherited returns what the previous catalog knew of a source; false if there is nothing
+// usable. A source whose naming has changed inherits nothing.
+//
+// After a reload, a catalog begins with what its predecessor knew, so that no list is empty
+// until the upstreams have answered again. Inherited lists are treated like those of an
+// upstream that fails temporarily: the first answer replaces them.
+func inherited(s *source, p *plan, before *Catalog) (sourceState, bool) {
+	if before == nil || s.users != nil {
+		return sourceState{}, false
+	}
+	states := before.snap.Load().states
+	for _, was := range before.sources {
+		if was.naming != s.naming || was.users != nil {
+			continue
+		}
+		if s.naming.plain() && !maps.EqualFunc(p.tagged, before.plan.tagged, func(_, _ int) bool { return true }) {
+			break // a change in which of its URIs look like another upstream's
+		}
+		state := states[was.index]
+		if s.byClass != was.byClass {
+			state.unlook(s)
+		}
+		return state, state.heard
+	}
+	return sourceState{}, false
+}
+
+// remember records what each upstream offered in the previous catalog: its listeners
+// continue here, and are told of lists that come back.
+func (c *Catalog) remember(before *Catalog) {
+	if before == nil {
+		return
+	}
+	c.before = make(map[string]kindSet, len(before.sources))
+	states := before.snap.Load().states
+	for _, s := range before.sources {
+		kinds := states[s.index].offers.kinds
+		if !states[s.index].heard {
+			kinds |= before.before[s.naming.upstream]
+		}
+		c.before[s.naming.upstream] = kinds
 	}
 }

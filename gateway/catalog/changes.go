@@ -161,11 +161,6 @@ func (h *hub) each(source int, kinds kindSet, fn func(*listener)) {
 	}
 }
 
-// visible is a set of upstreams by index; nil for all of them.
-type visible []bool
-
-func (v visible) has(i int) bool { return v == nil || v[i] }
-
 // publisher gathers what is to be published of each source. All that arrives while a snapshot is
 // made is in the next one, so that many upstreams which answer at the same time cost few snapshots.
 type publisher[S any] struct {

@@ -17,11 +17,12 @@ import (
 // for directories within skills: a directory above them would name skills that the caller
 // may not know of. An upstream need not support directories: the gateway knows the files of
 // a skill or, if not, which of them are listed.
-func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	l, to, err := c.routeURI(ctx, call)
+func (l Lens) directory(ctx context.Context) (*mcp.Reply, error) {
+	l, to, err := l.routeURI(ctx)
 	if err != nil {
 		return nil, err
 	}
+	c, call := l.c, l.call
 	unknown := mcp.ErrUnknown(call.Method, call.Name)
 	if to.skill.of == "" || strings.HasSuffix(to.native, "/") {
 		return nil, unknown
@@ -32,7 +33,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	s := c.sources[to.source]
 	state := &l.states[to.source]
 	if state.offers.directories {
-		return c.askDirectory(ctx, s, call, to.native)
+		return askDirectory(ctx, s, call, to.native)
 	}
 	list := state.lists[skills]
 	if list == nil {
@@ -133,13 +134,13 @@ func (d directory) list() mcp.Raw {
 
 // askDirectory asks the upstream for all pages of a directory; its cursors stay here. The
 // whole result may be cached only as long, and as widely, as each page.
-func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
+func askDirectory(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	out := mcp.Raw{'['}
 	inside := s.naming.uri(native) + "/"
 	ttl, public := int64(math.MaxInt64), true
 	inner := call.Clone()
 	for page := 0; ; page++ {
-		reply, err := c.forward(ctx, s, inner, native)
+		reply, err := forward(ctx, s, inner, native)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -34,7 +33,9 @@ func (c *Catalog) lens(call *mcp.Call) Lens {
 // lensOf returns the lens that a call has, or else that of now.
 func (c *Catalog) lensOf(call *mcp.Call) Lens {
 	if l, ok := call.Lens.(*Lens); ok && l.c == c {
-		return *l
+		own := *l
+		own.call = call // which may have been changed since
+		return own
 	}
 	return c.lens(call)
 }
@@ -286,28 +287,6 @@ func (c *Catalog) targetOf(f found) mcp.Target {
 	return n.target(f.kind, f.native)
 }
 
-// route finds what a call names. A call discloses nothing about an upstream unless
-// policy has let it through to exactly this target. The upstream is asked for a list that did not come.
-func (c *Catalog) route(ctx context.Context, call *mcp.Call) (Lens, found, error) {
-	l, f := c.lensOf(call).resolve(ctx, call.Kind(), call.Name)
-	if err := c.check(ctx, f, call); err != nil || !f.unlisted {
-		return l, f, err
-	}
-	s := c.sources[f.source]
-	why := c.ask(ctx, call, s)
-	l = c.lens(call)
-	switch f = l.lookUp(call.Kind(), call.Name); {
-	case !f.ok || !f.unlisted || ctx.Err() != nil:
-		f.ok = f.ok && !f.unlisted
-		return l, f, c.check(ctx, f, call)
-	case why != nil:
-		if e, ok := errors.AsType[*mcp.Error](why); ok {
-			return l, f, e
-		}
-	}
-	return l, f, c.unavailable(s, f.kind)
-}
-
 // ask has an upstream asked for what is not known of it: one per user on behalf of the caller of a call.
 // The error says why something may be missing.
 func (c *Catalog) ask(ctx context.Context, call *mcp.Call, s *source) error {
@@ -326,18 +305,6 @@ func (c *Catalog) unavailable(s *source, k kind) error {
 	}
 	return mcp.UpstreamError(failure.UpstreamDown, name, mcp.ExecutedNo,
 		"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
-}
-
-// check refuses a call whose name was not found, or whose target differs from the one that
-// policy decided on.
-func (c *Catalog) check(ctx context.Context, f found, call *mcp.Call) error {
-	if f.ok && call.Target == c.targetOf(f) {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return mcp.ErrUnknown(call.Method, call.Name)
 }
 
 // Keeps reports whether a call of a client without a session may go to an upstream that
@@ -391,4 +358,16 @@ func (c *Catalog) keepsListened(call *mcp.Call) bool {
 	return err != nil || want.Lists != 0 && c.keepAny() ||
 		slices.ContainsFunc(want.URIs, func(uri string) bool { return c.keepsURI(l, uri) }) ||
 		slices.ContainsFunc(want.Tasks, func(id string) bool { return c.keepsTask(call, id) })
+}
+
+// awaitLists waits a little for upstreams that have not answered yet: right after the start, and for
+// those of which the caller of a call may know and that are asked on behalf of the caller.
+func (c *Catalog) awaitLists(ctx context.Context, call *mcp.Call) error {
+	if err := c.wait(ctx); err != nil {
+		return err
+	}
+	if err := c.awaitClass(ctx, call); err != nil || c.users == nil {
+		return err
+	}
+	return c.users.look(ctx, call, c.plan.visibleTo(call))
 }

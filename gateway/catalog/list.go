@@ -2,24 +2,28 @@ package catalog
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// list answers a list method.
-func (c *Catalog) list(l *listing, call *mcp.Call) (*mcp.Reply, error) {
-	at := 0
-	if cursor, ok := call.Params.Member("cursor"); ok {
-		var err error
-		if at, err = c.openCursor(cursor, call, l); err != nil {
-			return nil, err
-		}
-	}
-	return &mcp.Reply{List: c.pageFor(l, at, call)}, nil
+// listing is one merged list.
+type listing struct {
+	generation string   // a hash of the content, equal on every replica
+	parts      [][]byte // hashes of each upstream's part; nil for nothing
+	expires    time.Time
+	private    bool
+	pages      []*mcp.List // without cursors
+	gone       []mcp.Item  // entries of upstreams whose lists were dropped, as they last were, and of other classes
+
+	mu    sync.Mutex // guards views
+	views map[*view.View]*listing
+	full  map[string]string // of a view's list: the full names of shortened ones
+	kept  []string          // and those that the view could not shorten
 }
 
 // in returns the list as a view shows it; a nil view shows it as it is.
@@ -61,39 +65,18 @@ func (l *listing) in(v *view.View, k kind, p *plan) *listing {
 	return shown
 }
 
-// pageFor returns a page as the caller sees it: the same for all users, but for the cursor of
-// the next page.
-func (c *Catalog) pageFor(l *listing, at int, call *mcp.Call) *mcp.List {
-	page := l.pages[at]
-	if at == len(l.pages)-1 {
-		return page
-	}
-	next := c.sealCursor(at+1, call.Caller.User(), call.Method, l)
-	return page.WithNext(&next)
+// same reports whether both listings would be answered with the same bytes.
+func (l *listing) same(other *listing) bool {
+	return l.generation == other.generation && l.expires.Equal(other.expires) && l.private == other.private &&
+		slices.EqualFunc(l.gone, other.gone, func(a, b mcp.Item) bool { return a.Name == b.Name })
 }
 
-// A cursor is the number of a page, sealed and bound to the user, the method and the
-// generation of the list. Nothing else opens: not an altered cursor, not one of another
-// user or of an upstream, and not one of an older generation.
-
-func (c *Catalog) sealCursor(page int, user, method string, l *listing) string {
-	return c.seal.Seal(binary.AppendUvarint(nil, uint64(page)), user, method, l.generation)
-}
-
-// openCursor returns the page that a cursor refers to.
-func (c *Catalog) openCursor(cursor mcp.Raw, call *mcp.Call, l *listing) (int, error) {
-	invalid := mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
-	sealed, ok := cursor.StringValue()
-	if !ok {
-		return 0, invalid
+// paginate divides the items into pages, at least one. The rest of the listing is complete.
+func (l *listing) paginate(items []mcp.Item, size int) {
+	if len(items) == 0 {
+		l.pages = []*mcp.List{{Items: []mcp.Item{}, Expires: l.expires, Private: l.private}}
 	}
-	plain, err := c.seal.Open(sealed, call.Caller.User(), call.Method, l.generation)
-	if err != nil {
-		return 0, invalid
+	for part := range slices.Chunk(items, size) {
+		l.pages = append(l.pages, &mcp.List{Items: part, Expires: l.expires, Private: l.private})
 	}
-	page, n := binary.Uvarint(plain)
-	if n <= 0 || n != len(plain) || page >= uint64(len(l.pages)) {
-		return 0, invalid
-	}
-	return int(page), nil
 }

@@ -190,11 +190,11 @@ func FuzzCursor(f *testing.F) {
 	c := &Catalog{seal: key}
 	l := &listing{generation: "g", pages: make([]*mcp.List, 3)}
 	of := &mcp.Call{Method: mcp.MethodToolsList}
-	f.Add(`"`+c.sealCursor(1, of.Caller.User(), of.Method, l)+`"`, true)
+	f.Add(`"`+sealCursor(c, 1, of, l)+`"`, true)
 	f.Add(`""`, false)
 	f.Add(`7`, false)
 	f.Fuzz(func(t *testing.T, cursor string, _ bool) {
-		at, err := c.openCursor(mcp.Raw(cursor), of, l)
+		at, err := openCursor(c, mcp.Raw(cursor), of, l)
 		if err == nil && (at < 0 || at >= len(l.pages)) {
 			t.Fatalf("page %d", at)
 		}

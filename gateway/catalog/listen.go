@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +14,8 @@ import (
 const (
 	// upstreamWait is how long upstreams have to acknowledge subscriptions.
 	upstreamWait = 5 * time.Second
-	// atOnce is how many listeners are told of something at a time, and turnWait how long one waits
-	// for others, which may read lists of servers that hang.
-	atOnce   = 32
+	// turnWait is how long a listener waits for others that are told of something, and may read lists of
+	// servers that hang.
 	turnWait = time.Second
 )
 
@@ -91,7 +91,7 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	want.Lists &= (offered | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
 	open := make(chan struct{}) // closed when the acknowledgement has been sent
-	upstreams := c.newUpstreamSubscriptions(l.ctx, call, sees, want, open)
+	upstreams := newUpstreamSubscriptions(l.ctx, c, call, sees, want, open)
 	for _, u := range upstreams {
 		ctx, cancel := context.WithCancel(l.ctx)
 		u.cancel = cancel
@@ -130,7 +130,7 @@ func (l *subscription) tellAll() (*mcp.Reply, error) {
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		case <-l.follower.some():
 			for _, i := range l.follower.take() {
-				l.running.Go(func() { l.follower.run(l.ctx, l.c, l.call, l.c.sources[i]) })
+				l.running.Go(func() { l.follow(l.c.sources[i]) })
 			}
 		case <-own:
 			own = nil
@@ -174,6 +174,32 @@ func (l *subscription) tell(kinds kindSet) {
 	}
 }
 
+// follow tells the client what an upstream says of the session's tasks.
+func (l *subscription) follow(s *source) {
+	ctx, call := l.ctx, l.call
+	inner := call.Clone()
+	inner.Params = mcp.Filter{}.In(nil)
+	inner.Notify = func(e mcp.Event) {
+		switch e.Method {
+		case mcp.NoteTask:
+			if public, ok := l.follower.public(followed{s.index, mcp.TaskID(e.Params)}); ok {
+				call.Notify(mcp.Event{Method: e.Method, Params: s.naming.task(e.Params, public)})
+			}
+		case mcp.NoteAcknowledged:
+		default:
+			s.told(call.Caller, changedBy(e.Method))
+		}
+	}
+	repeat(ctx, func() bool {
+		_, err := s.upstream.Handle(ctx, inner)
+		if ctx.Err() == nil {
+			l.c.log.LogAttrs(ctx, slog.LevelInfo, "not told of tasks, listening again",
+				slog.String("upstream", s.naming.upstream), slog.Any("cause", err))
+		}
+		return true
+	})
+}
+
 // acknowledgement says which parts of the filter are honoured, in the client's order.
 func acknowledgement(want mcp.Filter, upstreams []*upstreamSubscription) mcp.Event {
 	uris, tasks, failed := make(map[string]bool), make(map[string]bool), make(map[string]error)
@@ -205,23 +231,6 @@ func (c *Catalog) HearMessage(upstream, session string, e mcp.Event) {
 // Arrived says that a client's session has come to this process, and that another one may have
 // owned it.
 func (c *Catalog) Arrived(session string) { c.sessions.arrived(session) }
-
-// remember records what each upstream offered in the previous catalog: its listeners
-// continue here, and are told of lists that come back.
-func (c *Catalog) remember(before *Catalog) {
-	if before == nil {
-		return
-	}
-	c.before = make(map[string]kindSet, len(before.sources))
-	states := before.snap.Load().states
-	for _, s := range before.sources {
-		kinds := states[s.index].offers.kinds
-		if !states[s.index].heard {
-			kinds |= before.before[s.naming.upstream]
-		}
-		c.before[s.naming.upstream] = kinds
-	}
-}
 
 // offeredBefore returns the kinds that the upstreams which a caller may know of offered in
 // the previous catalog.

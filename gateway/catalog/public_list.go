@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // Bounds on the list of one upstream, beside Source.Items. Items beyond them are left out and logged.
@@ -245,106 +246,61 @@ func (s *publicList) all() []entry {
 	return s.entries
 }
 
-// uriIndex finds the upstream of a URI. An upstream's name in the URI decides, whether the
-// URI is listed or not: it may come from a template or a tool. Unmarked URIs belong to the
-// upstreams that keep their URIs unchanged, if there are any. Otherwise such a URI counts
-// as copied from some text, and is accepted if exactly one upstream lists it. Upstreams are
-// never tried one after the other.
-type uriIndex struct {
-	plan    *plan
-	kept    map[string]int      // listed by upstreams that keep their URIs unchanged
-	copied  map[string]int      // originals listed by the others
-	spelled []map[string]string // by upstream: originals whose scheme has capitals, by what clients may make of them
-	keepers []keeper            // upstreams that keep their URIs unchanged and may have resources
+// param is a parameter that clients of 2026-07-28 mirror into a header.
+type param struct {
+	wire.ParamHeader
+	key string // its name in Call.ParamHeaders
 }
 
-type keeper struct {
-	source   int
-	literals []string // the beginnings of its templates
+// mirrored returns the mirrored parameters of a tool. An error means that its annotations
+// break the rules; clients must drop such a tool, and so does the gateway.
+func mirrored(tool mcp.Raw) ([]param, error) {
+	if !bytes.Contains(tool, []byte("x-mcp-header")) {
+		return nil, nil
+	}
+	schema, _ := tool.Member("inputSchema")
+	headers, err := wire.ParamHeaders(schema)
+	if err != nil {
+		return nil, err
+	}
+	params := make([]param, len(headers))
+	for i, h := range headers {
+		params[i] = param{h, strings.ToLower(h.Name)}
+	}
+	return params, nil
 }
 
-func newURIIndex(p *plan, states []sourceState, known []knownLists) uriIndex {
-	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int), spelled: make([]map[string]string, len(states))}
-	for i, state := range states {
-		plain := p.namings[i].plain()
-		into := x.copied
-		if plain {
-			into = x.kept
-			if !state.heard || state.offers.kinds.has(resources) {
-				x.keepers = append(x.keepers, keeper{source: i})
-			}
-		}
-		for _, k := range [...]kind{resources, templates} {
-			for _, list := range known[i][k] { // a URI has the same upstream for all classes
-				for _, e := range list.entries {
-					if owner, taken := into[e.native]; taken && owner != i {
-						into[e.native] = conflict
-					} else {
-						into[e.native] = i
-					}
-					if low := lowerScheme(e.native); low != e.native {
-						if x.spelled[i] == nil {
-							x.spelled[i] = make(map[string]string)
-						}
-						x.spelled[i][low] = e.native
-					}
-					if plain && k == templates && len(x.keepers) > 0 {
-						last := &x.keepers[len(x.keepers)-1]
-						literal, _, _ := strings.Cut(e.native, "{")
-						last.literals = append(last.literals, literal)
-					}
-				}
-			}
-		}
-	}
-	return x
-}
+// taskSupport says how a tool may run (2025-11-25
+// basic/utilities/tasks#tool-level-negotiation).
+type taskSupport uint8
 
-// find returns the upstream of a public URI and the URI as that upstream knows it.
-func (x *uriIndex) find(public string) (source int, native string, ok bool) {
-	if source, native, ok = x.split(public); ok {
-		if listed, differs := x.spelled[source][native]; differs {
-			native = listed
-		}
-	}
-	return source, native, ok
-}
+const (
+	noTask   taskSupport = iota // or the upstream decides
+	mayTask                     // as a task or not
+	mustTask                    // only as a task
+)
 
-func (x *uriIndex) split(public string) (source int, native string, ok bool) {
-	if tag, native, whole := splitURI(public); tag != "" {
-		if source, ok := x.plan.tagged[tag]; ok {
-			return source, native, whole
-		}
-	}
-	if source, ok := x.kept[public]; ok {
-		return source, public, source != conflict
-	}
-	switch len(x.keepers) {
-	case 0:
-		source, ok := x.copied[public]
-		return source, public, ok && source != conflict
-	case 1:
-		return x.keepers[0].source, public, public != ""
-	}
-	source = conflict
-	for _, k := range x.keepers {
-		if !k.matches(public) {
+// withTasks sets for each tool how it may run, and tells clients what they can use. A tool
+// that runs only as a task can be called either way, since the gateway otherwise makes the
+// task and waits for it. offered says that the upstream has tasks of 2025-11-25; without
+// them, what it says of its tools' tasks is void.
+func (s *publicList) withTasks(offered bool) *publicList {
+	for i := range s.entries {
+		e := &s.entries[i]
+		execution, ok := e.item.Raw.Member("execution")
+		if !ok {
 			continue
 		}
-		if source != conflict {
-			return conflict, "", false
-		}
-		source = k.source
-	}
-	return source, public, source != conflict
-}
-
-// matches reports whether a URI could be an expansion of one of the upstream's templates.
-func (k keeper) matches(uri string) bool {
-	for _, literal := range k.literals {
-		if strings.HasPrefix(uri, literal) {
-			return true
+		support, _ := execution.Member("taskSupport")
+		switch {
+		case !offered:
+			e.item.Raw = e.item.Raw.Without("execution")
+		case support.Text() == "optional":
+			e.task = mayTask
+		case support.Text() == "required":
+			e.task = mustTask
+			e.item.Raw = e.item.Raw.With("execution", execution.With("taskSupport", mcp.Raw(`"optional"`)))
 		}
 	}
-	return false
+	return s
 }

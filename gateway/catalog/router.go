@@ -1,60 +1,135 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/fit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// callByName routes tools/call and prompts/get by the table of public names.
-func (c *Catalog) callByName(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	l, to, err := c.route(ctx, call)
-	if err != nil {
+// Handle answers a call. It is the last handler of the chain. A method of a kind that
+// no upstream offers does not exist.
+func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	l := c.lensOf(call)
+	if k, ok := kindNeeded(call.Method); ok && !l.whole.offers.kinds.has(k) {
+		return nil, mcp.ErrMethod(call.Method)
+	}
+	switch call.Method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return l.callByName(ctx)
+	case mcp.MethodResourcesRead:
+		return l.read(ctx)
+	case mcp.MethodSkillsGet:
+		return l.skill(ctx)
+	case mcp.MethodDirectoryRead:
+		return l.directory(ctx)
+	case mcp.MethodComplete:
+		return l.complete(ctx)
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		return l.task(ctx)
+	case mcp.MethodListen:
+		return c.listen(ctx, call)
+	}
+	k, isList := kindOf(call.Method)
+	if !isList && call.Method != mcp.MethodDiscover {
+		return nil, mcp.ErrMethod(call.Method)
+	}
+	if err := c.awaitLists(ctx, call); err != nil {
 		return nil, err
 	}
-	if err := checkParams(to.params, call); err != nil {
-		return nil, err
+	if isList {
+		c.sessions.renew(ctx, call, setOf(k), true)
+		return c.lens(call).page(k)
 	}
-	if call, err = l.asTask(call, to.target); err != nil {
-		return nil, err
-	}
-	s := c.sources[to.source]
-	reply, err := c.forward(ctx, s, call, to.native)
-	if err == nil && reply != nil && reply.Task {
-		return c.handOut(s, call, to.native, reply)
-	}
-	return reply, err
+	l = c.lens(call)
+	sees, skillsOf := l.plan.visibleTo(call), l.plan.visible(call.VisibleSkills)
+	return &mcp.Reply{Result: l.summaryFor(sees, skillsOf, l.view, call.Preface).result}, nil
 }
 
-// read routes resources/read by the URI.
-func (c *Catalog) read(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	_, to, err := c.routeURI(ctx, call)
-	if err != nil {
-		return nil, err
+// route finds what a call names. A call discloses nothing about an upstream unless
+// policy has let it through to exactly this target. The upstream is asked for a list that did not come.
+func (l Lens) route(ctx context.Context) (Lens, found, error) {
+	c, call := l.c, l.call
+	l, f := l.resolve(ctx, call.Kind(), call.Name)
+	if err := l.check(ctx, f); err != nil || !f.unlisted {
+		return l, f, err
 	}
-	return c.forward(ctx, c.sources[to.source], call, to.native)
+	s := c.sources[f.source]
+	why := c.ask(ctx, call, s)
+	l = c.lens(call)
+	switch f = l.lookUp(call.Kind(), call.Name); {
+	case !f.ok || !f.unlisted || ctx.Err() != nil:
+		f.ok = f.ok && !f.unlisted
+		return l, f, l.check(ctx, f)
+	case why != nil:
+		if e, ok := errors.AsType[*mcp.Error](why); ok {
+			return l, f, e
+		}
+	}
+	return l, f, c.unavailable(s, f.kind)
 }
 
 // routeURI is route for what can be read, which a template cannot.
-func (c *Catalog) routeURI(ctx context.Context, call *mcp.Call) (Lens, found, error) {
-	l, f, err := c.route(ctx, call)
+func (l Lens) routeURI(ctx context.Context) (Lens, found, error) {
+	l, f, err := l.route(ctx)
 	if err == nil && f.kind == templates {
-		err = mcp.ErrUnknown(call.Method, call.Name)
+		err = mcp.ErrUnknown(l.call.Method, l.call.Name)
 	}
 	return l, f, err
 }
 
-// complete routes completion/complete by its ref.
-func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if call.Kind() == "" {
+// check refuses a call whose name was not found, or whose target differs from the one that
+// policy decided on.
+func (l Lens) check(ctx context.Context, f found) error {
+	if f.ok && l.call.Target == l.c.targetOf(f) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return mcp.ErrUnknown(l.call.Method, l.call.Name)
+}
+
+// callByName answers tools/call and prompts/get.
+func (l Lens) callByName(ctx context.Context) (*mcp.Reply, error) {
+	l, to, err := l.route(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkParams(to.params, l.call); err != nil {
+		return nil, err
+	}
+	call, err := l.asTask(to.target)
+	if err != nil {
+		return nil, err
+	}
+	s := l.c.sources[to.source]
+	reply, err := forward(ctx, s, call, to.native)
+	if err == nil && reply != nil && reply.Task {
+		return l.c.handOut(s, call, to.native, reply)
+	}
+	return reply, err
+}
+
+// read answers resources/read.
+func (l Lens) read(ctx context.Context) (*mcp.Reply, error) {
+	l, to, err := l.routeURI(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return forward(ctx, l.c.sources[to.source], l.call, to.native)
+}
+
+// complete answers completion/complete.
+func (l Lens) complete(ctx context.Context) (*mcp.Reply, error) {
+	if l.call.Kind() == "" {
 		return nil, mcp.Errorf(failure.InvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
 	}
-	l, to, err := c.route(ctx, call)
+	l, to, err := l.route(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +139,7 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	if state := l.states[to.source]; state.heard && !state.offers.completions {
 		return none, nil
 	}
-	reply, err := c.forward(ctx, c.sources[to.source], call, to.native)
+	reply, err := forward(ctx, l.c.sources[to.source], l.call, to.native)
 	switch {
 	case mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return none, nil
@@ -73,15 +148,64 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	}
 	result, err := fit.Completion(reply.Result)
 	if err != nil {
-		name := c.sources[to.source].naming.upstream
+		name := l.c.sources[to.source].naming.upstream
 		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, name, mcp.ExecutedUnknown, "Upstream %s answered with what is no completion: %s", name, err)
 	}
 	return &mcp.Reply{Result: result}, nil
 }
 
+// skill routes skills/get. A URI may name an unlisted skill: a server answers for all its
+// skills (SEP-2640, Retrieval).
+func (l Lens) skill(ctx context.Context) (*mcp.Reply, error) {
+	call := l.call
+	_, byURI := mcp.SkillKey(call.Params)
+	if !byURI && strings.Contains(call.Name, "://") {
+		return nil, mcp.ErrUnknown(call.Method, call.Name)
+	}
+	l, to, err := l.route(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner := call.Clone()
+	if byURI {
+		inner.Params = call.Params.With("uri", mcp.String(to.skill.uri))
+	} else if err := required(to.skill.arguments, call); err != nil {
+		return nil, err
+	} else {
+		inner.Params = call.Params.With("name", mcp.String(to.native))
+	}
+	s := l.c.sources[to.source]
+	reply, err := forward(ctx, s, inner, to.native)
+	if err != nil || reply == nil || reply.Result == nil {
+		return reply, err
+	}
+	root, _ := mcp.SkillRoot(to.skill.uri)
+	name := to.native
+	if to.skill.unlisted {
+		name = mcp.SkillPath(root)
+	}
+	result, err := l.plan.skillResult(s.naming, reply.Result, name)
+	if err != nil {
+		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
+			"Upstream %s described the skill in a way that cannot be shown: %s", s.naming.upstream, err)
+	}
+	return &mcp.Reply{Result: result}, nil
+}
+
+// required checks that the required arguments of a skill are present (SEP-2076 §6).
+func required(names []string, call *mcp.Call) error {
+	arguments, _ := call.Params.Member("arguments")
+	for _, name := range names {
+		if value, ok := arguments.Member(name); !ok || value.IsNull() {
+			return mcp.Errorf(failure.InvalidParams, "Missing required argument %q of skill %s", name, call.Name)
+		}
+	}
+	return nil
+}
+
 // forward sends a call to its upstream under the original name, and returns the reply with
 // public URIs.
-func (c *Catalog) forward(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
+func forward(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	inner := call.Clone()
 	inner.Name = native
 	inner.Notify = func(e mcp.Event) {
@@ -100,30 +224,6 @@ func (c *Catalog) forward(ctx context.Context, s *source, call *mcp.Call, native
 		return nil, s.naming.failure(err)
 	}
 	return s.naming.reply(call.Method, reply), nil
-}
-
-// param is a parameter that clients of 2026-07-28 mirror into a header.
-type param struct {
-	wire.ParamHeader
-	key string // its name in Call.ParamHeaders
-}
-
-// mirrored returns the mirrored parameters of a tool. An error means that its annotations
-// break the rules; clients must drop such a tool, and so does the gateway.
-func mirrored(tool mcp.Raw) ([]param, error) {
-	if !bytes.Contains(tool, []byte("x-mcp-header")) {
-		return nil, nil
-	}
-	schema, _ := tool.Member("inputSchema")
-	headers, err := wire.ParamHeaders(schema)
-	if err != nil {
-		return nil, err
-	}
-	params := make([]param, len(headers))
-	for i, h := range headers {
-		params[i] = param{h, strings.ToLower(h.Name)}
-	}
-	return params, nil
 }
 
 // checkParams compares the headers of a call with its arguments, by the schema that we list
@@ -147,4 +247,48 @@ func checkParams(params []param, call *mcp.Call) error {
 		}
 	}
 	return nil
+}
+
+// page answers a list method. A page is the same for all users of an audience, but for the cursor of the
+// next one.
+func (l Lens) page(k kind) (*mcp.Reply, error) {
+	c, call, list, at := l.c, l.call, l.list(k), 0
+	if cursor, ok := call.Params.Member("cursor"); ok {
+		var err error
+		if at, err = openCursor(c, cursor, call, list); err != nil {
+			return nil, err
+		}
+	}
+	page := list.pages[at]
+	if at < len(list.pages)-1 {
+		next := sealCursor(c, at+1, call, list)
+		page = page.WithNext(&next)
+	}
+	return &mcp.Reply{List: page}, nil
+}
+
+// A cursor is the number of a page, sealed and bound to the user, the method and the
+// generation of the list. Nothing else opens: not an altered cursor, not one of another
+// user or of an upstream, and not one of an older generation.
+
+func sealCursor(c *Catalog, page int, call *mcp.Call, l *listing) string {
+	return c.seal.Seal(binary.AppendUvarint(nil, uint64(page)), call.Caller.User(), call.Method, l.generation)
+}
+
+// openCursor returns the page that a cursor refers to.
+func openCursor(c *Catalog, cursor mcp.Raw, call *mcp.Call, l *listing) (int, error) {
+	invalid := mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+	sealed, ok := cursor.StringValue()
+	if !ok {
+		return 0, invalid
+	}
+	plain, err := c.seal.Open(sealed, call.Caller.User(), call.Method, l.generation)
+	if err != nil {
+		return 0, invalid
+	}
+	page, n := binary.Uvarint(plain)
+	if n <= 0 || n != len(plain) || page >= uint64(len(l.pages)) {
+		return 0, invalid
+	}
+	return int(page), nil
 }

@@ -1,14 +1,12 @@
 package catalog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -274,54 +272,6 @@ func (s *snapshot) perUser(public string) bool {
 // The target of the SKILL.md stands for the skill.
 func (n naming) file(key, uri string) mcp.Target {
 	return mcp.Target{Kind: mcp.KindSkills, Upstream: n.upstream, Name: key, File: uri}
-}
-
-// skill routes skills/get. A URI may name an unlisted skill: a server answers for all its
-// skills (SEP-2640, Retrieval).
-func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	_, byURI := mcp.SkillKey(call.Params)
-	if !byURI && strings.Contains(call.Name, "://") {
-		return nil, mcp.ErrUnknown(call.Method, call.Name)
-	}
-	_, to, err := c.route(ctx, call)
-	if err != nil {
-		return nil, err
-	}
-	inner := call.Clone()
-	if byURI {
-		inner.Params = call.Params.With("uri", mcp.String(to.skill.uri))
-	} else if err := required(to.skill.arguments, call); err != nil {
-		return nil, err
-	} else {
-		inner.Params = call.Params.With("name", mcp.String(to.native))
-	}
-	s := c.sources[to.source]
-	reply, err := c.forward(ctx, s, inner, to.native)
-	if err != nil || reply == nil || reply.Result == nil {
-		return reply, err
-	}
-	root, _ := mcp.SkillRoot(to.skill.uri)
-	name := to.native
-	if to.skill.unlisted {
-		name = mcp.SkillPath(root)
-	}
-	result, err := c.plan.skillResult(s.naming, reply.Result, name)
-	if err != nil {
-		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
-			"Upstream %s described the skill in a way that cannot be shown: %s", s.naming.upstream, err)
-	}
-	return &mcp.Reply{Result: result}, nil
-}
-
-// required checks that the required arguments of a skill are present (SEP-2076 §6).
-func required(names []string, call *mcp.Call) error {
-	arguments, _ := call.Params.Member("arguments")
-	for _, name := range names {
-		if value, ok := arguments.Member(name); !ok || value.IsNull() {
-			return mcp.Errorf(failure.InvalidParams, "Missing required argument %q of skill %s", name, call.Name)
-		}
-	}
-	return nil
 }
 
 // skillResult gives the names and URIs in the result of skills/get their public form. The

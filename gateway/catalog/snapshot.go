@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -69,21 +68,6 @@ type table struct {
 	names    map[string]target // of tools, prompts and skills
 	counts   []int             // of listed items, by upstream
 	withheld [][]Withheld      // by upstream
-}
-
-// listing is one merged list.
-type listing struct {
-	generation string   // a hash of the content, equal on every replica
-	parts      [][]byte // hashes of each upstream's part; nil for nothing
-	expires    time.Time
-	private    bool
-	pages      []*mcp.List // without cursors
-	gone       []mcp.Item  // entries of upstreams whose lists were dropped, as they last were, and of other classes
-
-	mu    sync.Mutex // guards views
-	views map[*view.View]*listing
-	full  map[string]string // of a view's list: the full names of shortened ones
-	kept  []string          // and those that the view could not shorten
 }
 
 // build makes the snapshot of what the upstreams last said. It depends on nothing else;
@@ -336,22 +320,6 @@ func (s *snapshot) changed(old *snapshot) []kindSet {
 	return all
 }
 
-// same reports whether both listings would be answered with the same bytes.
-func (l *listing) same(other *listing) bool {
-	return l.generation == other.generation && l.expires.Equal(other.expires) && l.private == other.private &&
-		slices.EqualFunc(l.gone, other.gone, func(a, b mcp.Item) bool { return a.Name == b.Name })
-}
-
-// paginate divides the items into pages, at least one. The rest of the listing is complete.
-func (l *listing) paginate(items []mcp.Item, size int) {
-	if len(items) == 0 {
-		l.pages = []*mcp.List{{Items: []mcp.Item{}, Expires: l.expires, Private: l.private}}
-	}
-	for part := range slices.Chunk(items, size) {
-		l.pages = append(l.pages, &mcp.List{Items: part, Expires: l.expires, Private: l.private})
-	}
-}
-
 // named finds a public name of a tool, prompt or skill.
 func (s *snapshot) named(k kind, public string) (target, bool) {
 	to, ok := s.tables[k].names[public]
@@ -397,4 +365,12 @@ func (s *snapshot) elsewhere(k kind, source int, list *publicList) (entries []en
 		entries = append(entries, others[name])
 	}
 	return entries
+}
+
+// withheld returns the items of an upstream that clients do not see.
+func (s *snapshot) withheld(source int) (all []Withheld) {
+	for _, t := range s.tables {
+		all = append(all, t.withheld[source]...)
+	}
+	return all
 }

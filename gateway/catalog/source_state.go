@@ -235,29 +235,19 @@ func (e entry) equal(other entry) bool {
 	return e.native == other.native && e.item.Name == other.item.Name && e.task == other.task && bytes.Equal(e.item.Raw, other.item.Raw)
 }
 
-// inherited returns what the previous catalog knew of a source; false if there is nothing
-// usable. A source whose naming has changed inherits nothing.
-//
-// After a reload, a catalog begins with what its predecessor knew, so that no list is empty
-// until the upstreams have answered again. Inherited lists are treated like those of an
-// upstream that fails temporarily: the first answer replaces them.
-func inherited(s *source, p *plan, before *Catalog) (sourceState, bool) {
-	if before == nil || s.users != nil {
-		return sourceState{}, false
-	}
-	states := before.snap.Load().states
-	for _, was := range before.sources {
-		if was.naming != s.naming || was.users != nil {
-			continue
-		}
-		if s.naming.plain() && !maps.EqualFunc(p.tagged, before.plan.tagged, func(_, _ int) bool { return true }) {
-			break // a change in which of its URIs look like another upstream's
-		}
-		state := states[was.index]
-		if s.byClass != was.byClass {
-			state.unlook(s)
-		}
-		return state, state.heard
-	}
-	return sourceState{}, false
+// UpstreamView is the state of one upstream as the catalog sees it, for the command check
+// and the console.
+type UpstreamView struct {
+	Name   string
+	Prefix string // of its tools and prompts; "" when names and URIs stay as they are
+	State  State
+	Since  time.Time // of State
+	// LastError is the last error, "" when all is well.
+	LastError string
+	// Failed is the name of that failure.
+	Failed failure.Name
+	// Tools to ResourceTemplates are the numbers of items that clients see.
+	Tools, Prompts, Resources, ResourceTemplates, Skills int
+	// Withheld are the items that clients do not see.
+	Withheld []Withheld
 }

@@ -1,30 +1,6 @@
 package catalog
 
-import (
-	"context"
-	"log/slog"
-	"time"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-)
-
-// UpstreamView is the state of one upstream as the catalog sees it, for the command check
-// and the console.
-type UpstreamView struct {
-	Name   string
-	Prefix string // of its tools and prompts; "" when names and URIs stay as they are
-	State  State
-	Since  time.Time // of State
-	// LastError is the last error, "" when all is well.
-	LastError string
-	// Failed is the name of that failure.
-	Failed failure.Name
-	// Tools to ResourceTemplates are the numbers of items that clients see.
-	Tools, Prompts, Resources, ResourceTemplates, Skills int
-	// Withheld are the items that clients do not see.
-	Withheld []Withheld
-}
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
 // Status returns a view of each upstream, in the order of the configuration.
 func (c *Catalog) Status() []UpstreamView {
@@ -43,14 +19,6 @@ func (c *Catalog) Status() []UpstreamView {
 	return views
 }
 
-// withheld returns the items of an upstream that clients do not see.
-func (s *snapshot) withheld(source int) (all []Withheld) {
-	for _, t := range s.tables {
-		all = append(all, t.withheld[source]...)
-	}
-	return all
-}
-
 // Heard reports whether every source has answered or failed once.
 func (c *Catalog) Heard() bool {
 	select {
@@ -58,37 +26,6 @@ func (c *Catalog) Heard() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// logWithheld logs the items that the new snapshot withholds and the old one did not. A
-// change at one upstream can affect another, if both have the same name.
-func (c *Catalog) logWithheld(old, next *snapshot) {
-	const most = 20 // per change; Status lists all
-	for i, source := range c.sources {
-		now := next.withheld(i)
-		if len(now) == 0 {
-			continue
-		}
-		before := make(map[Withheld]bool)
-		for _, w := range old.withheld(i) {
-			before[w] = true
-		}
-		logged, more := 0, 0
-		for _, w := range now {
-			switch {
-			case before[w]:
-			case logged == most:
-				more++
-			default:
-				logged++
-				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream),
-					slog.String("list", w.List), slog.String("name", w.Name), slog.String("reason", w.Reason))
-			}
-		}
-		if more > 0 {
-			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream), slog.Int("count", more))
-		}
 	}
 }
 

@@ -225,3 +225,8 @@ func preamble(operators, preface string) string {
 	}
 	return strings.TrimSpace(first + "\n\n" + second)
 }
+
+// visible is a set of upstreams by index; nil for all of them.
+type visible []bool
+
+func (v visible) has(i int) bool { return v == nil || v[i] }

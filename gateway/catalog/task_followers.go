@@ -1,8 +1,6 @@
 package catalog
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -70,14 +68,14 @@ func (t *taskFollowers) leave(call *mcp.Call, f *taskFollower) {
 }
 
 // saw records the id by which the client of a call knows a task.
-func (t *taskFollowers) saw(call *mcp.Call, s *source, native, public string) {
+func (t *taskFollowers) saw(call *mcp.Call, source int, native, public string) {
 	if call.Tasks != mcp.CoreTasks {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for f := range t.followers[call.Session] {
-		f.add(followed{s.index, native}, public)
+		f.add(followed{source, native}, public)
 	}
 }
 
@@ -123,29 +121,4 @@ func (f *taskFollower) public(task followed) (id string, ok bool) {
 	defer f.mu.Unlock()
 	id, ok = f.known[task]
 	return id, ok
-}
-
-// run tells the client what an upstream says of the session's tasks, until ctx ends.
-func (f *taskFollower) run(ctx context.Context, c *Catalog, call *mcp.Call, s *source) {
-	inner := call.Clone()
-	inner.Params = mcp.Filter{}.In(nil)
-	inner.Notify = func(e mcp.Event) {
-		switch e.Method {
-		case mcp.NoteTask:
-			if public, ok := f.public(followed{s.index, mcp.TaskID(e.Params)}); ok {
-				call.Notify(mcp.Event{Method: e.Method, Params: s.naming.task(e.Params, public)})
-			}
-		case mcp.NoteAcknowledged:
-		default:
-			s.told(call.Caller, changedBy(e.Method))
-		}
-	}
-	repeat(ctx, func() bool {
-		_, err := s.upstream.Handle(ctx, inner)
-		if ctx.Err() == nil {
-			c.log.LogAttrs(ctx, slog.LevelInfo, "not told of tasks, listening again",
-				slog.String("upstream", s.naming.upstream), slog.Any("cause", err))
-		}
-		return true
-	})
 }

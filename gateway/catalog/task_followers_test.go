@@ -129,7 +129,7 @@ func TestBoardIsBounded(t *testing.T) {
 	in.Session = "ann:1"
 	f := c.taskFollowers.join(in)
 	for i := range 3 * maxFollowed {
-		c.taskFollowers.saw(in, c.sources[0], fmt.Sprint("native ", i), fmt.Sprint("public ", i))
+		c.taskFollowers.saw(in, 0, fmt.Sprint("native ", i), fmt.Sprint("public ", i))
 	}
 	if len(f.known) != maxFollowed || len(f.order) != maxFollowed || len(f.take()) != 1 {
 		t.Errorf("%d tasks are known", len(f.known))

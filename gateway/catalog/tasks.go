@@ -10,43 +10,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// taskSupport says how a tool may run (2025-11-25
-// basic/utilities/tasks#tool-level-negotiation).
-type taskSupport uint8
-
-const (
-	noTask   taskSupport = iota // or the upstream decides
-	mayTask                     // as a task or not
-	mustTask                    // only as a task
-)
-
-// withTasks sets for each tool how it may run, and tells clients what they can use. A tool
-// that runs only as a task can be called either way, since the gateway otherwise makes the
-// task and waits for it. offered says that the upstream has tasks of 2025-11-25; without
-// them, what it says of its tools' tasks is void.
-func (s *publicList) withTasks(offered bool) *publicList {
-	for i := range s.entries {
-		e := &s.entries[i]
-		execution, ok := e.item.Raw.Member("execution")
-		if !ok {
-			continue
-		}
-		support, _ := execution.Member("taskSupport")
-		switch {
-		case !offered:
-			e.item.Raw = e.item.Raw.Without("execution")
-		case support.Text() == "optional":
-			e.task = mayTask
-		case support.Text() == "required":
-			e.task = mustTask
-			e.item.Raw = e.item.Raw.With("execution", execution.With("taskSupport", mcp.Raw(`"optional"`)))
-		}
-	}
-	return s
-}
-
 // asTask returns a call of a tool in the form in which its upstream is to run it.
-func (l Lens) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
+func (l Lens) asTask(to target) (*mcp.Call, error) {
+	call := l.call
 	if call.Method != mcp.MethodToolsCall {
 		return call, nil
 	}
@@ -142,7 +108,8 @@ func (c *Catalog) openTask(public string, caller *mcp.Caller) (id taskID, s *sou
 
 // task forwards a request about a task to its upstream. The target that policy has decided
 // on must be the tool that made the task.
-func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+func (l Lens) task(ctx context.Context) (*mcp.Reply, error) {
+	c, call := l.c, l.call
 	id, s, ok := c.openTask(call.Name, &call.Caller)
 	if ok {
 		ok = id.form == call.Tasks && call.Target == s.naming.target(tools, id.tool)
@@ -151,7 +118,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		switch offers := c.lensOf(call).summaryFor(c.plan.visibleTo(call), nil, nil, "").offers; {
+		switch offers := l.summaryFor(l.plan.visibleTo(call), nil, nil, "").offers; {
 		case call.Tasks == mcp.CoreTasks && offers.coreTasks, call.Tasks == mcp.ExtensionTasks && offers.tasks():
 			return nil, mcp.ErrUnknown(call.Method, call.Name)
 		case call.Tasks == mcp.NoTasks && offers.tasks():
@@ -171,7 +138,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 	if err != nil {
 		return nil, s.naming.taskFailure(err, id.native, call.Name)
 	}
-	c.taskFollowers.saw(call, s, id.native, call.Name)
+	c.taskFollowers.saw(call, s.index, id.native, call.Name)
 	return s.naming.taskReply(call, reply), nil
 }
 
@@ -186,6 +153,6 @@ func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Rep
 	if len(public) > maxSealed {
 		return nil, mcp.Errorf(failure.NoTask, "The name of this tool is too long for it to run as a task").WithCode(mcp.CodeInternal)
 	}
-	c.taskFollowers.saw(call, s, native, public)
+	c.taskFollowers.saw(call, s.index, native, public)
 	return &mcp.Reply{Result: reply.Result.With("taskId", mcp.String(public)), Task: true}, nil
 }

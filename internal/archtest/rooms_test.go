@@ -44,9 +44,7 @@ type exception struct {
 var exceptions = []exception{
 	{"files of a package", "policy", 34, "the guard, the limits and what explains a rule read the same patterns, spellings and conditions: a room for one of them would export most of those"},
 	{"files of a package", "gateway/front", 32, "both dialects and HTTP+SSE share the checks, the answers and what a call asks its client: a wall between them would take a hundred names; streams, sessions and refusals have rooms"},
-	{"files of a circle", "gateway/catalog", 21, "one immutable snapshot, and a file for each kind of call that reads it; what needs no snapshot (names, URIs, rewriting, checks) is outside the circle"},
 	{"files of a circle", "gateway/front", 26, "an exchange is begun by each dialect and answered by each: their files refer to it and it to them"},
-	{"files with methods of a type", "gateway/catalog Catalog", 10, "a file for each kind of call that Handle knows; what changes has types of its own: snapshot, users, watch"},
 	{"files with methods of a type", "gateway/front Front", 20, "each kind of request is a method of the endpoint in a file of its own; what it holds is in types of their own: live.Sessions, lifecycle, guests"},
 	{"files with methods of a type", "gateway/front exchange", 9, "one call of a client: its answer, its questions, its state and its tasks each have a file"},
 	{"methods of an interface", "gateway server", 7, "what the gateway needs of an upstream, in one place"},

@@ -218,3 +218,107 @@ func escapesAllowed(text string) bool {
 	_, err := url.PathUnescape(text)
 	return err == nil
 }
+
+// uriIndex finds the upstream of a URI. An upstream's name in the URI decides, whether the
+// URI is listed or not: it may come from a template or a tool. Unmarked URIs belong to the
+// upstreams that keep their URIs unchanged, if there are any. Otherwise such a URI counts
+// as copied from some text, and is accepted if exactly one upstream lists it. Upstreams are
+// never tried one after the other.
+type uriIndex struct {
+	plan    *plan
+	kept    map[string]int      // listed by upstreams that keep their URIs unchanged
+	copied  map[string]int      // originals listed by the others
+	spelled []map[string]string // by upstream: originals whose scheme has capitals, by what clients may make of them
+	keepers []keeper            // upstreams that keep their URIs unchanged and may have resources
+}
+
+type keeper struct {
+	source   int
+	literals []string // the beginnings of its templates
+}
+
+func newURIIndex(p *plan, states []sourceState, known []knownLists) uriIndex {
+	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int), spelled: make([]map[string]string, len(states))}
+	for i, state := range states {
+		plain := p.namings[i].plain()
+		into := x.copied
+		if plain {
+			into = x.kept
+			if !state.heard || state.offers.kinds.has(resources) {
+				x.keepers = append(x.keepers, keeper{source: i})
+			}
+		}
+		for _, k := range [...]kind{resources, templates} {
+			for _, list := range known[i][k] { // a URI has the same upstream for all classes
+				for _, e := range list.entries {
+					if owner, taken := into[e.native]; taken && owner != i {
+						into[e.native] = conflict
+					} else {
+						into[e.native] = i
+					}
+					if low := lowerScheme(e.native); low != e.native {
+						if x.spelled[i] == nil {
+							x.spelled[i] = make(map[string]string)
+						}
+						x.spelled[i][low] = e.native
+					}
+					if plain && k == templates && len(x.keepers) > 0 {
+						last := &x.keepers[len(x.keepers)-1]
+						literal, _, _ := strings.Cut(e.native, "{")
+						last.literals = append(last.literals, literal)
+					}
+				}
+			}
+		}
+	}
+	return x
+}
+
+// find returns the upstream of a public URI and the URI as that upstream knows it.
+func (x *uriIndex) find(public string) (source int, native string, ok bool) {
+	if source, native, ok = x.split(public); ok {
+		if listed, differs := x.spelled[source][native]; differs {
+			native = listed
+		}
+	}
+	return source, native, ok
+}
+
+func (x *uriIndex) split(public string) (source int, native string, ok bool) {
+	if tag, native, whole := splitURI(public); tag != "" {
+		if source, ok := x.plan.tagged[tag]; ok {
+			return source, native, whole
+		}
+	}
+	if source, ok := x.kept[public]; ok {
+		return source, public, source != conflict
+	}
+	switch len(x.keepers) {
+	case 0:
+		source, ok := x.copied[public]
+		return source, public, ok && source != conflict
+	case 1:
+		return x.keepers[0].source, public, public != ""
+	}
+	source = conflict
+	for _, k := range x.keepers {
+		if !k.matches(public) {
+			continue
+		}
+		if source != conflict {
+			return conflict, "", false
+		}
+		source = k.source
+	}
+	return source, public, source != conflict
+}
+
+// matches reports whether a URI could be an expansion of one of the upstream's templates.
+func (k keeper) matches(uri string) bool {
+	for _, literal := range k.literals {
+		if strings.HasPrefix(uri, literal) {
+			return true
+		}
+	}
+	return false
+}
