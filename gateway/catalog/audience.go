@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -112,7 +111,7 @@ func (s *snapshot) declares(caps mcp.Raw) *declared {
 	if ok {
 		return d
 	}
-	d = &declared{class: classes.Of(caps)}
+	d = &declared{class: classOf(caps)}
 	var sees strings.Builder
 	for i := range s.states {
 		state := &s.states[i]
@@ -150,7 +149,7 @@ func (s *snapshot) settled(caps mcp.Raw) bool {
 	d := s.declares(caps)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(d.settled) < classes.Idle/10
+	return time.Since(d.settled) < classIdle/10
 }
 
 // settle records that all upstreams have been looked at as the class of clients with these
@@ -160,4 +159,151 @@ func (s *snapshot) settle(caps mcp.Raw) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.settled = time.Now()
+}
+
+const (
+	// maxLooks bounds the classes of one upstream. Clients beyond that see what those see that
+	// declare nothing.
+	maxLooks = 16
+	// classIdle is how long a class keeps its place without a call.
+	classIdle = 10 * time.Minute
+	// classRetry is how long an upstream that failed is not looked at again as a class.
+	classRetry = 10 * time.Second
+)
+
+// declaresNothing is the class of clients that declare nothing.
+const declaresNothing = "{}"
+
+// classOf returns the class of a client with these capabilities, in the form of such
+// capabilities. That its roots may change does not matter for lists.
+func classOf(caps mcp.Raw) string {
+	declared := mcp.ReadDeclared(caps)
+	declared.RootsChange = false
+	return string(declared.Object())
+}
+
+// classTable has the classes of clients as which one upstream is looked at; declaresNothing only as long as
+// somebody waits for the first look as one that declares nothing. It is safe for concurrent use.
+type classTable struct {
+	wake chan struct{} // holds one value: there is a class to look at
+
+	mu  sync.Mutex // guards all
+	all map[string]*look
+}
+
+// look is the look at a source as one class.
+type look struct {
+	seen  time.Time     // when a client of the class called last
+	done  chan struct{} // closed when the look that callers wait for is over; nil for none
+	late  bool          // some caller did not wait for it
+	again time.Time     // not before, if it failed
+}
+
+// newClassTable returns an empty classTable.
+func newClassTable() *classTable {
+	return &classTable{wake: make(chan struct{}, 1), all: make(map[string]*look)}
+}
+
+// want records that a client of a class calls. It returns what to wait for, nil for nothing.
+// A caller does not wait for a look that was too slow for another caller.
+func (t *classTable) want(class string, known bool) (done <-chan struct{}) {
+	if class == declaresNothing && known {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one, now := t.all[class], time.Now()
+	if one == nil {
+		if len(t.all) >= maxLooks && !t.dropIdle() {
+			return nil
+		}
+		one = &look{}
+		t.all[class] = one
+	}
+	one.seen = now
+	if one.done == nil && !known && !one.again.After(now) {
+		one.done, one.late = make(chan struct{}), false
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+	if one.late {
+		return nil
+	}
+	return one.done
+}
+
+// hasRoom reports whether there is room for a class without a client yet: half of the places
+// are for clients that call.
+func (t *classTable) hasRoom() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all) < maxLooks/2
+}
+
+// dropIdle drops the classes without a call for too long, and reports whether there were
+// any. mu is held.
+func (t *classTable) dropIdle() (dropped bool) {
+	for class, one := range t.all {
+		if one.done == nil && time.Since(one.seen) >= classIdle {
+			delete(t.all, class)
+			dropped = true
+		}
+	}
+	return dropped
+}
+
+// stopWaiting stops waiting for a look.
+func (t *classTable) stopWaiting(class string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.all[class]; one != nil {
+		one.late = true
+	}
+}
+
+// toLookAt returns the classes to look at: those for which somebody waits, or all.
+func (t *classTable) toLookAt(all bool) (classes []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropIdle()
+	for class, one := range t.all {
+		if class != declaresNothing && (all || one.done != nil) {
+			classes = append(classes, class)
+		}
+	}
+	return classes
+}
+
+// over records the end of a look.
+func (t *classTable) over(class string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.all[class]
+	if one == nil {
+		return
+	}
+	if one.again = (time.Time{}); err != nil {
+		one.again = time.Now().Add(classRetry)
+	}
+	if one.done != nil {
+		close(one.done)
+		one.done = nil
+	}
+	if class == declaresNothing {
+		delete(t.all, class)
+	}
+}
+
+// clear forgets all classes: all clients see the same.
+func (t *classTable) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for class, one := range t.all {
+		if one.done != nil {
+			close(one.done)
+		}
+		delete(t.all, class)
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -139,7 +138,7 @@ type source struct {
 	byClass  bool
 	// hasSession is Source.HasSession.
 	hasSession func(context.Context, *mcp.Call) bool
-	classes    *classes.Table
+	classes    *classTable
 	items      int  // see Source.Items
 	inherits   bool // its first state comes from the previous catalog
 	asked      asked
@@ -198,7 +197,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[strings.ToLower(name)] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, classes: classes.New(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, classes: newClassTable(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}
@@ -228,7 +227,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		if state, ok := inherited(s, c.plan, before); ok {
 			states[i], s.inherits = state, true
 			for class := range state.classes {
-				s.classes.Want(class, true)
+				s.classes.want(class, true)
 			}
 			continue
 		}
@@ -307,7 +306,7 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	if !s.varies || s.settled(call.Caps) {
 		return nil
 	}
-	class, timer := classes.Of(call.Caps), time.NewTimer(classWait)
+	class, timer := classOf(call.Caps), time.NewTimer(classWait)
 	defer timer.Stop()
 	settled := true
 	for i, from := range c.sources {
@@ -317,10 +316,10 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 		}
 		_, known := state.classes[class]
 		settled = settled && known
-		if call.Aside && !known && !from.classes.Room() {
+		if call.Aside && !known && !from.classes.hasRoom() {
 			continue
 		}
-		done := from.classes.Want(class, known)
+		done := from.classes.want(class, known)
 		if done == nil {
 			continue
 		}
@@ -328,7 +327,7 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 		case <-done:
 		case <-timer.C:
 			timer.Reset(0)
-			from.classes.Leave(class)
+			from.classes.stopWaiting(class)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

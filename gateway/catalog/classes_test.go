@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -120,7 +119,7 @@ func TestClasses(t *testing.T) {
 		}
 		s := c.snap.Load()
 		nothing, _ := c.classes.of(s, mcp.Raw("{}"))
-		if nothing.lists[prompts] != s.lists[prompts] || s.states[0].classes[classes.Nothing].lists[prompts] != s.states[0].lists[prompts] {
+		if nothing.lists[prompts] != s.lists[prompts] || s.states[0].classes[declaresNothing].lists[prompts] != s.states[0].lists[prompts] {
 			t.Error("an equal list is kept twice")
 		}
 		for range 3 {
@@ -139,16 +138,16 @@ func TestClasses(t *testing.T) {
 		crm := byClass(newServer("crm"))
 		c := start(t, classed(crm))
 		caps := func(i int) string { return fmt.Sprintf(`{"elicitation":{},"extensions":{"x%d":{}}}`, i) }
-		for i := range classes.Most {
+		for i := range maxLooks {
 			if got := seenAs(t, c, caps(i)); got != "crm__ask crm__echo crm__view" {
 				t.Errorf("class %d sees %q", i, got)
 			}
 		}
-		if got := seenAs(t, c, caps(classes.Most)); got != "crm__echo crm__type" {
+		if got := seenAs(t, c, caps(maxLooks)); got != "crm__echo crm__type" {
 			t.Errorf("a class too many sees %q", got)
 		}
-		after(2 * classes.Idle)
-		if got := seenAs(t, c, caps(classes.Most)); got != "crm__ask crm__echo crm__view" {
+		after(2 * classIdle)
+		if got := seenAs(t, c, caps(maxLooks)); got != "crm__ask crm__echo crm__view" {
 			t.Errorf("in the place of a class of which nobody has called it sees %q", got)
 		}
 	})
@@ -163,7 +162,7 @@ func TestClasses(t *testing.T) {
 		if seenAs(t, c, form); !settled() {
 			t.Error("a class as which all have been looked at is not settled")
 		}
-		if after(classes.Idle / 2); settled() {
+		if after(classIdle / 2); settled() {
 			t.Error("a class stays settled without a word to the upstreams")
 		}
 	})
@@ -249,7 +248,7 @@ func TestClassesChange(t *testing.T) {
 			t.Errorf("with a look: %q", got)
 		}
 		crm.on(mcp.MethodToolsList, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-			if call.Caps != nil && string(call.Caps) != classes.Nothing {
+			if call.Caps != nil && string(call.Caps) != declaresNothing {
 				return nil, mcp.Errorf(failure.Internal, "no")
 			}
 			return answer(ctx, call)
@@ -258,7 +257,7 @@ func TestClassesChange(t *testing.T) {
 			t.Errorf("a class that cannot be looked at sees %q", got)
 		}
 		crm.on(mcp.MethodToolsList, answer)
-		after(classes.Retry)
+		after(classRetry)
 		if got := seenAs(t, c, form); got != "crm__ask crm__echo" {
 			t.Errorf("later it sees %q", got)
 		}

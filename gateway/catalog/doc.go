@@ -13,16 +13,14 @@
 // subscriptions/listen call starts one for each upstream that it subscribes at; it begins, and tells of
 // events, on another one. Each goroutine's starter waits for it.
 //
-// Upstreams that get the user's own credential are asked on behalf of each user, when the
-// user calls, by a goroutine that may outlive the call and that Run waits for. What they
-// say is merged into that user's own snapshot.
+// Clients of a class, of a user and in a session may see other lists: each is an audience, laid over
+// what others see. Upstreams that get the user's own credential are asked on behalf of each user, when
+// the user calls, by a goroutine that may outlive the call and that Run waits for. A Lens is what the
+// caller of one call sees; all stages of the pipeline ask it.
 //
-// Where an upstream does not show the same to all clients, those that declare the same have
-// a form of the snapshot, of what the upstream's watch has seen as such a client; see
-// gateway/catalog/classes.
-//
-// What a server shows in a client's own session is laid over the snapshot that its client would
-// see otherwise; see session_lists.go and gateway/catalog/sessionlists.
+// The files are layers. Names and lists (names.go to audience.go) know no catalog; watching (catalog.go,
+// watch.go, users.go, session_lists.go) keeps them up to date; lens.go finds names in them; router.go
+// and listen.go answer calls.
 //
 // Nothing bypasses policy: a call is passed on only if the target that policy has decided
 // on is the one that the catalog finds for the call's name.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -161,17 +160,17 @@ func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 	if !w.s.byClass || which == 0 {
 		return
 	}
-	bare, same, err := w.lookAs(ctx, classes.Nothing, which)
+	bare, same, err := w.lookAs(ctx, declaresNothing, which)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil && w.state.classes != nil:
-		bare = w.state.classes[classes.Nothing]
+		bare = w.state.classes[declaresNothing]
 	case err != nil, same: // after an error, until the next look
 		w.showToAll()
 		return
 	}
-	w.lookAsEach(ctx, map[string]*sourceState{classes.Nothing: bare}, w.s.classes.Classes(true), which)
+	w.lookAsEach(ctx, map[string]*sourceState{declaresNothing: bare}, w.s.classes.toLookAt(true), which)
 }
 
 // lookAsNew looks at the upstream as those classes for which somebody waits.
@@ -180,7 +179,7 @@ func (w *watch) lookAsNew(ctx context.Context) {
 		w.showToAll()
 		return
 	}
-	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.classes.Classes(false), w.state.offers.kinds)
+	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.classes.toLookAt(false), w.state.offers.kinds)
 }
 
 // lookAsEach adds to what is known of classes what some of them see now, and shows it.
@@ -203,9 +202,9 @@ func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, e
 	}
 	maps.DeleteFunc(w.aside, func(class string, _ *watch) bool { return known[class] == nil })
 	w.showClasses(known)
-	w.s.classes.Over(classes.Nothing, nil)
+	w.s.classes.over(declaresNothing, nil)
 	for _, class := range each {
-		w.s.classes.Over(class, failed[class])
+		w.s.classes.over(class, failed[class])
 	}
 }
 
@@ -266,7 +265,7 @@ func (w *watch) showToAll() {
 	if w.state.classed() {
 		w.showClasses(nil)
 	}
-	w.s.classes.Clear()
+	w.s.classes.clear()
 }
 
 // showClasses makes what classes see visible to their clients, and tells listeners if that

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/sessionlists"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -155,11 +154,11 @@ func (l *subscription) renew() {
 	if kinds == 0 {
 		return
 	}
-	before := table.Shown(l.call.Session)
+	before := table.shown(l.call.Session)
 	for l.c.sessions.renew(l.ctx, l.call, kinds, false) && l.ctx.Err() == nil {
-		waitFor(l.ctx, sessionlists.Retry)
+		waitFor(l.ctx, retrySession)
 	}
-	l.calm.saw(echo && table.Shown(l.call.Session).Equal(before))
+	l.calm.saw(echo && table.shown(l.call.Session).differsAs(before))
 	waitFor(l.ctx, time.Until(l.calm.until))
 }
 

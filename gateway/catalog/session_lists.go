@@ -16,7 +16,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/sessionlists"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -55,8 +54,7 @@ type difference struct {
 	sum     [sha256.Size]byte
 }
 
-func (d *difference) Size() int              { return d.size }
-func (d *difference) Sum() [sha256.Size]byte { return d.sum }
+// stale reports whether the list from which it differs has changed.
 func (d *difference) stale(base *snapshot, source int, k kind, p *plan) bool {
 	return d.plan != p || d.from != base.states[source].lists[k].checksum()
 }
@@ -163,8 +161,8 @@ func (d *difference) over(base *publicList) *publicList {
 // sessions are the lists of clients' sessions as a catalog shows them.
 type sessions struct {
 	c     *Catalog
-	table *sessionlists.Table[*difference] // the same in catalogs that follow each other
-	keep  Keeper                           // nil for none
+	table *sessionTable // the same in catalogs that follow each other
+	keep  Keeper        // nil for none
 
 	mu   sync.Mutex // guards laid
 	laid *simplelru.LRU[laidKey, *audience]
@@ -183,18 +181,18 @@ func newSessions(c *Catalog, before *Catalog, keep Keeper) *sessions {
 	if before != nil {
 		o.table = before.sessions.table
 	} else {
-		o.table = sessionlists.New[*difference]()
+		o.table = newSessionTable()
 	}
 	return o
 }
 
 // over returns the snapshot for the session of a call, where others of its audience see base.
 func (o *sessions) over(base *snapshot, others *audience, call *mcp.Call) *snapshot {
-	shown := o.table.Shown(call.Session)
+	shown := o.table.shown(call.Session)
 	if shown == nil {
 		return base
 	}
-	key := laidKey{others, shown.Sum}
+	key := laidKey{others, shown.sum}
 	o.mu.Lock()
 	a, ok := o.laid.Get(key)
 	if !ok {
@@ -206,21 +204,18 @@ func (o *sessions) over(base *snapshot, others *audience, call *mcp.Call) *snaps
 }
 
 // shownTo returns what upstreams show to a session, by source, as far as this catalog can tell.
-func (o *sessions) shownTo(base *snapshot, shown *sessionlists.Shown[*difference]) map[int]sourceState {
+func (o *sessions) shownTo(base *snapshot, shown *shownLists) map[int]sourceState {
 	own := make(map[int]sourceState)
-	for _, one := range shown.All {
-		at := o.sourceOf(one.Upstream)
-		if at < 0 || one.Is.plan != o.c.plan {
-			continue // it is fetched again, with the names of this catalog
+	for upstream, differ := range shown.at {
+		at := o.sourceOf(upstream)
+		if at < 0 {
+			continue
 		}
-		state, ok := own[at]
-		if !ok {
-			state = base.states[at]
-		}
-		for k := range kinds {
-			if one.Kind == uint32(setOf(k)) {
-				state.lists[k] = one.Is.over(state.lists[k])
-				state.offers.kinds |= setOf(k) & setOf(skills) // which only resources of the session may reveal
+		state := base.states[at]
+		for k, d := range differ {
+			if d != nil && d.plan == o.c.plan { // else it is fetched again, with the names of this catalog
+				state.lists[k] = d.over(state.lists[k])
+				state.offers.kinds |= setOf(kind(k)) & setOf(skills) // which only resources of the session may reveal
 			}
 		}
 		own[at] = state
@@ -240,7 +235,7 @@ func (o *sessions) hear(upstream string, news mcp.SessionLists) {
 		return
 	}
 	kinds := withSkills(kindsIn(news.Lists), o.c.snap.Load().states[at].offers)
-	o.announceLost(o.table.Hear(upstream, uint32(kinds), news))
+	o.announceLost(o.table.note(upstream, kinds, news))
 	if news.Told {
 		o.c.hub.told(at, kinds, news.Session)
 	}
@@ -250,15 +245,15 @@ func (o *sessions) hear(upstream string, news mcp.SessionLists) {
 // owned it.
 func (o *sessions) arrived(session string) {
 	if o.keep != nil {
-		o.table.Arrive(session)
+		o.table.arrive(session)
 	}
 }
 
 // announceLost tells sessions what they no longer show.
-func (o *sessions) announceLost(all []sessionlists.Lost) {
+func (o *sessions) announceLost(all []lostLists) {
 	for _, lost := range all {
-		if at := o.sourceOf(lost.Upstream); at >= 0 {
-			o.c.hub.announceTo(at, kindSet(lost.Kinds), lost.Session)
+		if at := o.sourceOf(lost.upstream); at >= 0 {
+			o.c.hub.announceTo(at, lost.kinds, lost.session)
 		}
 	}
 }
@@ -277,11 +272,14 @@ func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, list
 	if due, later := o.outdated(call, want); len(due) == 0 {
 		return later
 	}
-	unlock, err := o.table.Lock(ctx, call.Session)
-	if err != nil {
-		return true
+	if busy := o.table.busy(call.Session); busy != nil {
+		select {
+		case busy <- struct{}{}:
+			defer func() { <-busy }()
+		case <-ctx.Done():
+			return true
+		}
 	}
-	defer unlock()
 	due, later := o.outdated(call, want) // the one before may have fetched them
 	for _, s := range o.c.sources {
 		if kinds := due[s.naming.upstream]; kinds != 0 && !o.fetch(ctx, call, s, kinds, lists) {
@@ -294,28 +292,24 @@ func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, list
 // outdated returns which of the wanted lists of the call's session have to be fetched, by
 // upstream: those of which there is news, and those that differ from a list that has changed.
 func (o *sessions) outdated(call *mcp.Call, want kindSet) (due map[string]kindSet, later bool) {
-	all, failed := o.table.Outdated(call.Session)
-	add := func(upstream string, kinds kindSet) {
-		if kinds &= want; kinds == 0 || slices.Contains(failed, upstream) {
-			return
-		}
-		if due == nil {
-			due = make(map[string]kindSet)
-		}
-		due[upstream] |= kinds
-	}
-	for upstream, kinds := range all {
-		add(upstream, kindSet(kinds))
-	}
-	if shown := o.table.Shown(call.Session); shown != nil {
+	due, failed := o.table.outdated(call.Session)
+	if shown := o.table.shown(call.Session); shown != nil {
 		base, _ := o.c.common(call)
-		for _, one := range shown.All {
-			at := o.sourceOf(one.Upstream)
-			for k := range kinds {
-				if at >= 0 && one.Kind == uint32(setOf(k)) && one.Is.stale(base, at, k, o.c.plan) {
-					add(one.Upstream, setOf(k))
+		for upstream, differ := range shown.at {
+			at := o.sourceOf(upstream)
+			for k, d := range differ {
+				if at >= 0 && d != nil && d.stale(base, at, kind(k), o.c.plan) && !slices.Contains(failed, upstream) {
+					if due == nil {
+						due = make(map[string]kindSet)
+					}
+					due[upstream] |= setOf(kind(k))
 				}
 			}
+		}
+	}
+	for upstream := range due {
+		if due[upstream] &= want; due[upstream] == 0 {
+			delete(due, upstream)
 		}
 	}
 	return due, len(failed) > 0
@@ -327,7 +321,7 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 	ctx, cancel := context.WithTimeout(ctx, sessionWait)
 	defer cancel()
 	if !s.hasSession(ctx, call) {
-		o.announceLost(o.table.Drop(call.Session, s.naming.upstream))
+		o.announceLost(o.table.forget(call.Session, s.naming.upstream))
 		return true
 	}
 	w := &watch{c: o.c, s: s, told: func(kindSet) {}}
@@ -336,8 +330,8 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 	base := &common.states[s.index]
 	which = withSkills(which, base.offers)
 	var own [kinds]*publicList
-	run := o.table.Begin(call.Session, s.naming.upstream, uint32(which))
-	differ := make(map[uint32]*difference)
+	run := o.table.start(call.Session, s.naming.upstream, which)
+	var differ ownDifference
 	for k := range kinds {
 		if !which.has(k) || !mayDiffer(k, base, own[resources]) {
 			continue
@@ -352,7 +346,7 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 		case err != nil:
 			o.c.log.LogAttrs(ctx, slog.LevelInfo, "lists of a client's session cannot be fetched",
 				slog.String("upstream", s.naming.upstream), slog.Any("error", err))
-			o.table.Failed(run)
+			o.table.failed(run)
 			return false
 		default:
 			own[k] = newPublicList(o.c.plan, s.naming, k, list)
@@ -368,23 +362,20 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 					continue
 				}
 				// Their files would pass for other resources.
-				run.Also(uint32(setOf(resources, templates)))
-				delete(differ, uint32(setOf(resources)))
-				delete(differ, uint32(setOf(templates)))
+				run.kinds, run.told = run.kinds|resources.alike(), run.told|resources.alike()
+				differ[resources], differ[templates] = nil, nil
 				d = d.onlyRoots()
 			}
-			if d != nil {
-				differ[uint32(setOf(k))] = d
-			}
+			differ[k] = d
 		}
 	}
-	before := o.table.Shown(call.Session).Upstreams()
-	changed, lost := o.table.Done(run, differ)
+	before := o.table.shown(call.Session).upstreams()
+	changed, lost := o.table.done(run, differ)
 	o.announceLost(lost)
 	if lists {
-		changed &= run.Told()
+		changed &= run.told
 	}
-	o.c.hub.announceTo(s.index, kindSet(changed), call.Session)
+	o.c.hub.announceTo(s.index, changed, call.Session)
 	o.keepUpstreams(ctx, call.Session, before)
 	return true
 }
@@ -422,7 +413,7 @@ func mayDiffer(k kind, base *sourceState, own *publicList) bool {
 
 // keepUpstreams keeps where a session differs, if that has changed.
 func (o *sessions) keepUpstreams(ctx context.Context, session string, before []string) {
-	now := o.table.Shown(session).Upstreams()
+	now := o.table.shown(session).upstreams()
 	if o.keep == nil || slices.Equal(now, before) {
 		return
 	}
@@ -438,12 +429,12 @@ func (o *sessions) keepUpstreams(ctx context.Context, session string, before []s
 // recall makes the lists of a session outdated that has come from another process, where they
 // differed there.
 func (o *sessions) recall(ctx context.Context, session string) {
-	if o.keep == nil || !o.table.Arrived(session) {
+	if o.keep == nil || !o.table.hasArrived(session) {
 		return
 	}
 	value, err := o.keep.Load(ctx, session, keptLists)
 	if err != nil {
-		o.table.Arrive(session) // the next call tries again
+		o.table.arrive(session) // the next call tries again
 		return
 	}
 	var upstreams []string

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/sessionlists"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -195,7 +194,7 @@ func TestSessionLists(t *testing.T) {
 		if got := ann.told(); len(got) != 1 || w.called(mcp.MethodToolsList) != asked+1 {
 			t.Errorf("told %q", got)
 		}
-		if due, later := c.sessions.table.Outdated("a:1"); due != nil || later != nil || c.sessions.table.Shown("a:1") != nil {
+		if due, later := c.sessions.table.outdated("a:1"); due != nil || later != nil || c.sessions.table.shown("a:1") != nil {
 			t.Error("something is kept")
 		}
 	})
@@ -222,7 +221,7 @@ func TestSessionLists(t *testing.T) {
 		w.says(mcp.NoteToolsListChanged, "{}")
 		after(time.Second)
 		wantTools(t, c, "a:1", "w__take")
-		if c.sessions.table.Shown("a:1") != nil {
+		if c.sessions.table.shown("a:1") != nil {
 			t.Error("a difference is kept that is none any more")
 		}
 	})
@@ -271,7 +270,7 @@ func TestSessionLists(t *testing.T) {
 		}
 		w.unreachable(false)
 		w.on(mcp.MethodToolsList, listens)
-		after(sessionlists.Retry + time.Second)
+		after(retrySession + time.Second)
 		if got := ann.told(); !strings.HasPrefix(got[len(got)-1], mcp.NoteToolsListChanged) {
 			t.Errorf("told %q", got)
 		}

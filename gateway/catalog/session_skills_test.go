@@ -175,7 +175,7 @@ func TestSkillsOfSessions(t *testing.T) {
 		w.says(mcp.NoteSkillsListChanged, "{}")
 		after(time.Second)
 		wantSkills(t, c, "a:1", "w__c")
-		if c.sessions.table.Shown("a:1") != nil {
+		if c.sessions.table.shown("a:1") != nil {
 			t.Error("a difference is kept that is none any more")
 		}
 	})
@@ -235,7 +235,7 @@ func TestSkillsOfSessions(t *testing.T) {
 			wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "")
 			wantSkills(t, c, "a:1", "w__all")
 		}
-		if c.sessions.table.Shown("a:1") != nil {
+		if c.sessions.table.shown("a:1") != nil {
 			t.Error("something is kept")
 		}
 	})
@@ -262,11 +262,13 @@ func TestSkillsOfSessionsSize(t *testing.T) {
 	w.grow("a:1", mcp.MethodSkillsList, skillRecord("extra"))
 	w.tellsOf(c, "a:1", mcp.SkillLists)
 	do(t, c, in("a:1", call(mcp.MethodSkillsList, "")))
-	shown := c.sessions.table.Shown("a:1")
-	if len(shown.All) != 1 {
-		t.Fatalf("%d lists differ", len(shown.All))
+	var differ ownDifference
+	for _, differ = range c.sessions.table.shown("a:1").at {
 	}
-	if d := shown.All[0].Is; len(d.more) != 1 || len(d.gone) != 0 || len(d.roots) != 1 || d.size > 2000 {
+	if differ.kinds() != setOf(skills) {
+		t.Fatalf("%b lists differ", differ.kinds())
+	}
+	if d := differ[skills]; len(d.more) != 1 || len(d.gone) != 0 || len(d.roots) != 1 || d.size > 2000 {
 		t.Errorf("%d more, %d gone, %d roots, %d bytes", len(d.more), len(d.gone), len(d.roots), d.size)
 	}
 }

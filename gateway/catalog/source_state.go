@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -175,7 +174,7 @@ func (k *sourceState) seenBy(class string) *sourceState {
 	if own, ok := k.classes[class]; ok {
 		return own
 	}
-	return k.classes[classes.Nothing]
+	return k.classes[declaresNothing]
 }
 
 // classed reports whether the upstream may show something else to some class than to the gateway.

@@ -126,4 +126,4 @@ func (c *Catalog) Targets() (all []mcp.Target) {
 
 // OwnLists returns the upstreams whose lists are others for a session, by its key, than for its
 // client otherwise.
-func (c *Catalog) OwnLists(session string) []string { return c.sessions.table.Differs(session) }
+func (c *Catalog) OwnLists(session string) []string { return c.sessions.table.differsAt(session) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/classes"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -60,7 +59,7 @@ func (u *users) classOf(c *mcp.Call) string {
 	if !u.c.byClass {
 		return ""
 	}
-	return classes.Of(c.Caps)
+	return classOf(c.Caps)
 }
 
 func newUsers(c *Catalog) *users {

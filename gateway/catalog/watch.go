@@ -213,7 +213,7 @@ func (w *watch) follow(ctx context.Context) error {
 			now = told
 		case <-timer.C:
 			now = w.dueNow()
-		case <-w.s.classes.Wake():
+		case <-w.s.classes.wake:
 			w.lookAsNew(ctx)
 		}
 		if err = w.fetch(ctx, now); err == nil {

@@ -96,10 +96,8 @@ var layers = []layer{
 	{level: 3, dir: "gateway/replay", ours: []string{"internal/mcp", "internal/record", "policy"}},
 	{level: 1, dir: "gateway/clients", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/fit", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 1, dir: "gateway/catalog/classes", ours: []string{"internal/mcp"}},
-	{level: 1, dir: "gateway/catalog/sessionlists", ours: []string{"internal/mcp"}, third: []string{"github.com/hashicorp/golang-lru"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/catalog/classes", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
