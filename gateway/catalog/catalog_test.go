@@ -464,3 +464,24 @@ func TestColdStart(t *testing.T) {
 func resolve(ctx context.Context, c *Catalog, call *mcp.Call, kind, public string) (mcp.Target, bool) {
 	return c.For(call).Target(ctx, kind, public)
 }
+
+// TestOldLens: a stage that reads lists while a call lasts gets what there is now.
+func TestOldLens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crm := newServer("crm").tools("a")
+		crm.offers(`{"tools":{}}`)
+		c := start(t, Source{Upstream: crm})
+		list := call(mcp.MethodPromptsList, "")
+		list.Lens = c.For(list)
+		if _, err := c.Handle(t.Context(), list); !mcp.HasCode(err, mcp.CodeMethodNotFound) {
+			t.Fatalf("got %v", err)
+		}
+		crm.offers(`{"prompts":{}}`)
+		crm.has(mcp.MethodPromptsList, `{"name":"p"}`)
+		c.Refresh("crm")
+		synctest.Wait()
+		if got := do(t, c, list).List.Items; len(got) != 1 {
+			t.Errorf("got %d prompts", len(got))
+		}
+	})
+}

@@ -15,6 +15,10 @@ import (
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	l := c.lensOf(call)
+	k, isList := kindOf(call.Method)
+	if isList { // its stage may have begun long ago
+		l = c.lens(call)
+	}
 	if k, ok := kindNeeded(call.Method); ok && !l.whole.offers.kinds.has(k) {
 		return nil, mcp.ErrMethod(call.Method)
 	}
@@ -34,7 +38,6 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	case mcp.MethodListen:
 		return c.listen(ctx, call)
 	}
-	k, isList := kindOf(call.Method)
 	if !isList && call.Method != mcp.MethodDiscover {
 		return nil, mcp.ErrMethod(call.Method)
 	}
