@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// H/1 to H/4: what a request says its token is. P9/212: error only if a token came.
+// What a request says its token is. Error only if a token came.
 func TestBearer(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, func(c *auth.Config) { c.ScopesSupported = []string{"mcp:read", "mcp:write"} }, issuer)
@@ -23,14 +23,14 @@ func TestBearer(t *testing.T) {
 		status        int
 		code          string // of the challenge, "" for none
 	}{
-		{"H/1 no Authorization", nil, 401, ""},
+		{"no Authorization", nil, 401, ""},
 		{"good", []string{"Bearer " + token}, 200, ""},
-		{"H/2 Basic", []string{"Basic dXNlcjpwYXNz"}, 401, ""},
-		{"H/2 lower case", []string{"bearer " + token}, 200, ""},
-		{"H/2 other case", []string{"bEARER " + token}, 200, ""},
-		{"H/2 two spaces", []string{"Bearer  " + token}, 400, invalidRequest},
-		{"H/2 a tab", []string{"Bearer \t" + token}, 400, invalidRequest},
-		{"H/2 a trailing space", []string{"Bearer " + token + " "}, 400, invalidRequest},
+		{"Basic", []string{"Basic dXNlcjpwYXNz"}, 401, ""},
+		{"lower case", []string{"bearer " + token}, 200, ""},
+		{"other case", []string{"bEARER " + token}, 200, ""},
+		{"two spaces", []string{"Bearer  " + token}, 400, invalidRequest},
+		{"a tab", []string{"Bearer \t" + token}, 400, invalidRequest},
+		{"a trailing space", []string{"Bearer " + token + " "}, 400, invalidRequest},
 		{"a tab in place of the space", []string{"Bearer\t" + token}, 401, ""},
 		{"no space", []string{"Bearer" + token}, 401, ""},
 		{"no token", []string{"Bearer"}, 401, ""},
@@ -38,10 +38,10 @@ func TestBearer(t *testing.T) {
 		{"an empty header", []string{""}, 401, ""},
 		{"only a token", []string{token}, 401, ""},
 		{"another scheme that begins so", []string{"BearerX " + token}, 401, ""},
-		{"H/3 two headers", []string{"Bearer " + token, "Bearer " + token}, 400, invalidRequest},
-		{"H/3 two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + token}, 400, invalidRequest},
+		{"two headers", []string{"Bearer " + token, "Bearer " + token}, 400, invalidRequest},
+		{"two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + token}, 400, invalidRequest},
 		{"two tokens", []string{"Bearer " + token + ", Bearer " + token}, 401, invalidToken},
-		{"P9/212 not a token", []string{"Bearer x"}, 401, invalidToken},
+		{"not a token", []string{"Bearer x"}, 401, invalidToken},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// H/4, P9/216: a token in the query or in the body is none, and one beside a good token
+// A token in the query or in the body is none, and one beside a good token
 // is refused: it has been where logs are written.
 func TestQueryToken(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
@@ -77,7 +77,7 @@ func TestQueryToken(t *testing.T) {
 	g.do(r).expect(t, 200)
 }
 
-// P9/223: below the gate the token is in the caller alone, and the inbound request is
+// Below the gate the token is in the caller alone, and the inbound request is
 // not changed.
 func TestTokenStops(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
@@ -132,7 +132,7 @@ func TestChallengeQuotes(t *testing.T) {
 	}
 }
 
-// H/1, H/3: the same over a real connection, which then serves the next request.
+// The same over a real connection, which then serves the next request.
 func TestOverHTTP(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, issuer)

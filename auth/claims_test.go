@@ -39,8 +39,8 @@ type claimTests = map[string]struct {
 	status int
 }
 
-// H/18, P9/221: iss is compared byte for byte.
-func TestH_018_issuer(t *testing.T) {
+// Iss is compared byte for byte.
+func TestIssuerIsCompared(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{Path: "/tenant"})
 	g := newGate(t, nil, issuer)
 	g.bearer(issuer.Token(nil)).expect(t, 200)
@@ -76,9 +76,9 @@ func TestRootSlash(t *testing.T) {
 	}
 }
 
-// H/19: two issuers with the same subject have two users, and the key of one verifies
-// nothing of the other (P9/221).
-func TestH_019_twoIssuers(t *testing.T) {
+// Two issuers with the same subject have two users, and the key of one verifies
+// nothing of the other.
+func TestTwoIssuers(t *testing.T) {
 	a, b := newIssuer(t, mcptest.IssuerOptions{}), newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, a, b)
 	fromA, fromB := g.bearer(a.Token(nil)), g.bearer(b.Token(nil))
@@ -96,51 +96,49 @@ func TestH_019_twoIssuers(t *testing.T) {
 	}
 }
 
-// H/20 to H/22, P9/214: the audience. It is compared byte for byte, against P9/215,
-// which would ignore the case of scheme and host, and the default port: the issue that
-// settles this gateway's authorization wants exact bytes, which is the safer of the two,
-// and an operator can list several forms.
-func TestH_021_audience(t *testing.T) {
+// The audience is compared byte for byte. That is safer than to ignore the case of scheme and host, or
+// the default port, and an operator can list several forms.
+func TestAudience(t *testing.T) {
 	check(t, nil, claimTests{
-		"H/20 exactly ours":                     {claims{"aud": publicURL}, 200},
-		"H/20 ours in a list":                   {claims{"aud": []string{"https://api.example", publicURL}}, 200},
-		"P9/214 another":                        {claims{"aud": "https://api.example"}, 401},
-		"P9/214 another profile":                {claims{"aud": publicURL + "/finance"}, 401},
-		"P9/214 the client, as in ID tokens":    {claims{"aud": "client"}, 401},
-		"P9/215 H/21 a trailing slash":          {claims{"aud": publicURL + "/"}, 401},
-		"P9/215 H/21 upper-case host":           {claims{"aud": "https://GATEWAY.example/mcp"}, 401},
-		"P9/215 H/21 upper-case scheme":         {claims{"aud": "HTTPS://gateway.example/mcp"}, 401},
-		"P9/215 H/21 the default port":          {claims{"aud": "https://gateway.example:443/mcp"}, 401},
-		"P9/215 H/21 http":                      {claims{"aud": "http://gateway.example/mcp"}, 401},
-		"P9/215 H/21 no path":                   {claims{"aud": "https://gateway.example"}, 401},
-		"P9/215 H/21 another case of the path":  {claims{"aud": "https://gateway.example/MCP"}, 401},
-		"H/21 a space":                          {claims{"aud": " " + publicURL}, 401},
-		"H/21 several words":                    {claims{"aud": publicURL + " https://api.example"}, 401},
-		"H/22 missing":                          {claims{"aud": nil}, 401},
-		"H/22 empty":                            {claims{"aud": ""}, 401},
-		"H/22 an empty list":                    {claims{"aud": []string{}}, 401},
-		"H/22 a number":                         {claims{"aud": 1}, 401},
-		"H/22 an object":                        {claims{"aud": claims{"0": publicURL}}, 401},
-		"H/22 a list in a list":                 {claims{"aud": [][]string{{publicURL}}}, 401},
-		"H/22 a list with something that is no": {claims{"aud": []any{publicURL, 1}}, 401},
+		"exactly ours":                     {claims{"aud": publicURL}, 200},
+		"ours in a list":                   {claims{"aud": []string{"https://api.example", publicURL}}, 200},
+		"another":                          {claims{"aud": "https://api.example"}, 401},
+		"another profile":                  {claims{"aud": publicURL + "/finance"}, 401},
+		"the client, as in ID tokens":      {claims{"aud": "client"}, 401},
+		"a trailing slash":                 {claims{"aud": publicURL + "/"}, 401},
+		"upper-case host":                  {claims{"aud": "https://GATEWAY.example/mcp"}, 401},
+		"upper-case scheme":                {claims{"aud": "HTTPS://gateway.example/mcp"}, 401},
+		"the default port":                 {claims{"aud": "https://gateway.example:443/mcp"}, 401},
+		"http":                             {claims{"aud": "http://gateway.example/mcp"}, 401},
+		"no path":                          {claims{"aud": "https://gateway.example"}, 401},
+		"another case of the path":         {claims{"aud": "https://gateway.example/MCP"}, 401},
+		"a space":                          {claims{"aud": " " + publicURL}, 401},
+		"several words":                    {claims{"aud": publicURL + " https://api.example"}, 401},
+		"missing":                          {claims{"aud": nil}, 401},
+		"empty":                            {claims{"aud": ""}, 401},
+		"an empty list":                    {claims{"aud": []string{}}, 401},
+		"a number":                         {claims{"aud": 1}, 401},
+		"an object":                        {claims{"aud": claims{"0": publicURL}}, 401},
+		"a list in a list":                 {claims{"aud": [][]string{{publicURL}}}, 401},
+		"a list with something that is no": {claims{"aud": []any{publicURL, 1}}, 401},
 	})
 	several := func(c *auth.Config) { c.Issuers[0].Audiences = []string{"3c5f-guid", publicURL + "/"} }
 	check(t, several, claimTests{
-		"H/21 a configured one":         {claims{"aud": "3c5f-guid"}, 200},
-		"H/21 another form":             {claims{"aud": publicURL + "/"}, 200},
-		"H/21 the default is no longer": {claims{"aud": publicURL}, 401},
+		"a configured one":         {claims{"aud": "3c5f-guid"}, 200},
+		"another form":             {claims{"aud": publicURL + "/"}, 200},
+		"the default is no longer": {claims{"aud": publicURL}, 401},
 	})
 	sole := func(c *auth.Config) { c.Issuers[0].RequireSoleAudience = true }
 	check(t, sole, claimTests{
-		"H/20 sole: ours alone":      {claims{"aud": publicURL}, 200},
-		"H/20 sole: ours in a list":  {claims{"aud": []string{publicURL}}, 200},
-		"H/20 sole: others too":      {claims{"aud": []string{publicURL, "https://api.example"}}, 401},
-		"H/20 sole: only the others": {claims{"aud": []string{"https://api.example"}}, 401},
+		"sole: ours alone":      {claims{"aud": publicURL}, 200},
+		"sole: ours in a list":  {claims{"aud": []string{publicURL}}, 200},
+		"sole: others too":      {claims{"aud": []string{publicURL, "https://api.example"}}, 401},
+		"sole: only the others": {claims{"aud": []string{"https://api.example"}}, 401},
 	})
 }
 
-// H/23: who the token was issued to.
-func TestH_023_client(t *testing.T) {
+// Who the token was issued to.
+func TestTokenOfAClient(t *testing.T) {
 	allowed := func(c *auth.Config) { c.Issuers[0].AllowedClients = []string{"desktop", "cli"} }
 	check(t, allowed, claimTests{
 		"an allowed one":      {claims{"client_id": "desktop"}, 200},
@@ -162,9 +160,9 @@ func TestH_023_client(t *testing.T) {
 	})
 }
 
-// H/24: the subject. What is strange but no control character is fine: keys are made of
+// The subject. What is strange but no control character is fine: keys are made of
 // its hash.
-func TestH_024_subject(t *testing.T) {
+func TestSubject(t *testing.T) {
 	check(t, nil, claimTests{
 		"missing":              {claims{"sub": nil}, 401},
 		"empty":                {claims{"sub": ""}, 401},
@@ -189,8 +187,8 @@ func TestH_024_subject(t *testing.T) {
 	})
 }
 
-// H/212: an email address is a user only when the issuer has verified it, and is one.
-func TestH_212_email(t *testing.T) {
+// An email address is a user only when the issuer has verified it, and is one.
+func TestEmailOfAUser(t *testing.T) {
 	email := func(c *auth.Config) { c.Issuers[0].Claims.User = "email" }
 	check(t, email, claimTests{
 		"verified":          {claims{"email": "a@example.com", "email_verified": true}, 200},
@@ -202,8 +200,8 @@ func TestH_212_email(t *testing.T) {
 	})
 }
 
-// H/34, H/35: exp, nbf and iat, with 30 s of leeway.
-func TestH_034_times(t *testing.T) {
+// Exp, nbf and iat, with 30 s of leeway.
+func TestTimesOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		g := newBubbleGate(t, nil, issuer)
@@ -214,32 +212,32 @@ func TestH_034_times(t *testing.T) {
 			claims          claims
 			status, bounded int
 		}{
-			{"H/34 a second ago", claims{"exp": now - 1}, 200, 200},
-			{"H/34 29 s ago", claims{"exp": now - 29}, 200, 200},
-			{"H/34 30 s ago", claims{"exp": now - 30}, 401, 401},
-			{"H/34 missing", claims{"exp": nil}, 401, 401},
-			{"H/34 too large", claims{"exp": 1e300}, 401, 401},
-			{"H/34 negative", claims{"exp": -1}, 401, 401},
-			{"H/34 a text", claims{"exp": fmt.Sprint(now + 300)}, 401, 401},
-			{"H/34 true", claims{"exp": true}, 401, 401},
-			{"H/34 a list", claims{"exp": []int64{now + 300}}, 401, 401},
-			{"H/34 a fraction", claims{"exp": float64(now) + 0.5}, 200, 200},
-			{"H/34 the year 9999", claims{"exp": int64(253402300799)}, 200, 401},
-			{"H/34 the year 10000", claims{"exp": int64(253402300800)}, 401, 401},
-			{"H/34 24 hours", claims{"exp": now + 24*3600}, 200, 200},
-			{"H/34 more than 24 hours", claims{"exp": now + 24*3600 + 1}, 200, 401},
-			{"H/34 24 hours without iat", claims{"iat": nil, "exp": now + 24*3600}, 200, 200},
-			{"H/34 more than 24 hours without iat", claims{"iat": nil, "exp": now + 24*3600 + 1}, 200, 401},
-			{"H/34 more than 24 hours by iat", claims{"iat": now - 24*3600, "exp": now + 60}, 200, 401},
-			{"H/35 nbf now", claims{"nbf": now}, 200, 200},
-			{"H/35 nbf in 30 s", claims{"nbf": now + 30}, 200, 200},
-			{"H/35 nbf in 31 s", claims{"nbf": now + 31}, 401, 401},
-			{"H/35 nbf in 4 min", claims{"nbf": now + 240}, 401, 401},
-			{"H/35 nbf a text", claims{"nbf": "0"}, 401, 401},
-			{"H/35 iat in 30 s", claims{"iat": now + 30}, 200, 200},
-			{"H/35 iat in 31 s", claims{"iat": now + 31}, 401, 401},
-			{"H/35 iat a text", claims{"iat": "0"}, 401, 401},
-			{"H/35 no iat", claims{"iat": nil}, 200, 200},
+			{"a second ago", claims{"exp": now - 1}, 200, 200},
+			{"29 s ago", claims{"exp": now - 29}, 200, 200},
+			{"30 s ago", claims{"exp": now - 30}, 401, 401},
+			{"missing", claims{"exp": nil}, 401, 401},
+			{"too large", claims{"exp": 1e300}, 401, 401},
+			{"negative", claims{"exp": -1}, 401, 401},
+			{"a text", claims{"exp": fmt.Sprint(now + 300)}, 401, 401},
+			{"true", claims{"exp": true}, 401, 401},
+			{"a list", claims{"exp": []int64{now + 300}}, 401, 401},
+			{"a fraction", claims{"exp": float64(now) + 0.5}, 200, 200},
+			{"the year 9999", claims{"exp": int64(253402300799)}, 200, 401},
+			{"the year 10000", claims{"exp": int64(253402300800)}, 401, 401},
+			{"24 hours", claims{"exp": now + 24*3600}, 200, 200},
+			{"more than 24 hours", claims{"exp": now + 24*3600 + 1}, 200, 401},
+			{"24 hours without iat", claims{"iat": nil, "exp": now + 24*3600}, 200, 200},
+			{"more than 24 hours without iat", claims{"iat": nil, "exp": now + 24*3600 + 1}, 200, 401},
+			{"more than 24 hours by iat", claims{"iat": now - 24*3600, "exp": now + 60}, 200, 401},
+			{"nbf now", claims{"nbf": now}, 200, 200},
+			{"nbf in 30 s", claims{"nbf": now + 30}, 200, 200},
+			{"nbf in 31 s", claims{"nbf": now + 31}, 401, 401},
+			{"nbf in 4 min", claims{"nbf": now + 240}, 401, 401},
+			{"nbf a text", claims{"nbf": "0"}, 401, 401},
+			{"iat in 30 s", claims{"iat": now + 30}, 200, 200},
+			{"iat in 31 s", claims{"iat": now + 31}, 401, 401},
+			{"iat a text", claims{"iat": "0"}, 401, 401},
+			{"no iat", claims{"iat": nil}, 200, 200},
 		}
 		for _, tt := range tests {
 			token := issuer.Token(tt.claims)
@@ -280,8 +278,8 @@ func TestExpires(t *testing.T) {
 	})
 }
 
-// H/210: groups in their forms.
-func TestH_210_groups(t *testing.T) {
+// Groups in their forms.
+func TestFormsOfGroups(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, issuer)
 	roles := newGate(t, func(c *auth.Config) { c.Issuers[0].Claims.Groups = "/realm_access/roles" }, issuer)

@@ -127,7 +127,7 @@ func TestValidate(t *testing.T) {
 		{"issuers in mode none", auth.Config{Issuers: []auth.Issuer{{URL: good}}}, []string{"issuers: there is no use for them in mode none"}},
 		{"everything is reported", auth.Config{Mode: "x", Leeway: new(time.Hour), MaxStale: -1, RequiredScopes: []string{"a b"}},
 			[]string{"mode: ", "leeway: 1h0m0s is not between", "max_stale: ", `required_scopes: "a b" is not a scope`}},
-		{"P9/219 offline_access", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}}, ScopesSupported: []string{"offline_access"}},
+		{"offline_access", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}}, ScopesSupported: []string{"offline_access"}},
 			[]string{"scopes_supported: offline_access is between a client and the issuer"}},
 		{"an implied scope", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}}, ImpliedScopes: map[string][]string{"a": {""}}},
 			[]string{`implied_scopes.a: "" is not a scope`}},
@@ -143,9 +143,9 @@ func TestValidate(t *testing.T) {
 		{"no client at all", issuer(func(i *auth.Issuer) { i.AllowedClients = []string{} }), []string{"issuers[0]: allowed_clients: is empty"}},
 		{"scopes in mode none", auth.Config{RequiredScopes: []string{"a"}}, []string{"required_scopes: nobody asks for a token in mode none"}},
 		{"an empty client", issuer(func(i *auth.Issuer) { i.AllowedClients = []string{""} }), []string{"issuers[0]: allowed_clients: "}},
-		{"H/6 a symmetric algorithm", issuer(func(i *auth.Issuer) { i.Algorithms = []string{"HS256"} }), []string{`issuers[0]: algorithms: "HS256" is not one of RS256`}},
-		{"H/5 no algorithm", issuer(func(i *auth.Issuer) { i.Algorithms = []string{"none"} }), []string{`algorithms: "none" is not one of`}},
-		{"H/11 the typ of something else", issuer(func(i *auth.Issuer) { i.RequireTyp = []string{"Application/Logout+JWT"} }), []string{"issuers[0]: require_typ: "}},
+		{"a symmetric algorithm", issuer(func(i *auth.Issuer) { i.Algorithms = []string{"HS256"} }), []string{`issuers[0]: algorithms: "HS256" is not one of RS256`}},
+		{"no algorithm", issuer(func(i *auth.Issuer) { i.Algorithms = []string{"none"} }), []string{`algorithms: "none" is not one of`}},
+		{"the typ of something else", issuer(func(i *auth.Issuer) { i.RequireTyp = []string{"Application/Logout+JWT"} }), []string{"issuers[0]: require_typ: "}},
 		{"a lifetime", issuer(func(i *auth.Issuer) { i.MaxTokenLifetime = -1 }), []string{"issuers[0]: max_token_lifetime: "}},
 		{"a pointer", issuer(func(i *auth.Issuer) { i.Claims.Groups = "/a~2" }), []string{"issuers[0]: claims: groups: "}},
 		{"introspection without a secret", issuer(func(i *auth.Issuer) { i.Introspection = &auth.Introspection{ClientID: "a"} }), []string{"introspection: client_id and client_secret"}},
@@ -173,7 +173,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// H/21: the accepted audiences can be shown.
+// The accepted audiences can be shown.
 func TestAccepted(t *testing.T) {
 	cfg := auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{
 		{URL: "https://a.example"},

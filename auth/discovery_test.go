@@ -56,8 +56,8 @@ func TestKeysByConfiguration(t *testing.T) {
 	}
 }
 
-// H/33, H/254: metadata that are of somebody else, or lead where nobody should be sent.
-func TestH_033_metadata(t *testing.T) {
+// Metadata that are of somebody else, or lead where nobody should be sent.
+func TestBadMetadata(t *testing.T) {
 	inside := newIssuer(t, mcptest.IssuerOptions{}) // not what the operator wrote, and not public
 	tests := []struct {
 		name, member string
@@ -69,7 +69,7 @@ func TestH_033_metadata(t *testing.T) {
 		{"no issuer", "issuer", nil, "of another issuer"},
 		{"keys on http", "jwks_uri", "http://login.example.com/jwks", "not a URL that may be asked"},
 		{"keys on a loopback address", "jwks_uri", inside.URLOf(mcptest.EndpointJWKS), "not allowed"},
-		{"H/254 keys at a name of a loopback address", "jwks_uri", strings.Replace(inside.URLOf(mcptest.EndpointJWKS), "127.0.0.1", "localhost", 1), "not allowed"},
+		{"keys at a name of a loopback address", "jwks_uri", strings.Replace(inside.URLOf(mcptest.EndpointJWKS), "127.0.0.1", "localhost", 1), "not allowed"},
 		{"keys on another loopback address", "jwks_uri", "https://127.0.0.2:1/jwks", "not allowed"},
 		{"keys on a private address", "jwks_uri", "https://10.0.0.1/jwks", "not allowed"},
 		{"keys at the cloud's metadata", "jwks_uri", "https://169.254.169.254/jwks", "not allowed"},
@@ -94,8 +94,8 @@ func TestH_033_metadata(t *testing.T) {
 	}
 }
 
-// H/33: the last good keys stay when the metadata turn bad.
-func TestH_033_lastGood(t *testing.T) {
+// The last good keys stay when the metadata turn bad.
+func TestLastGoodKeysStay(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, issuer)
 	g.bearer(issuer.Token(nil)).expect(t, 200)
@@ -106,7 +106,7 @@ func TestH_033_lastGood(t *testing.T) {
 	g.bearer(issuer.Token(nil)).expect(t, 200)
 }
 
-// P9/213, P9/219, P9/220: the protected resource metadata, for everybody.
+// The protected resource metadata, for everybody.
 func TestMetadata(t *testing.T) {
 	tests := []struct {
 		public string
@@ -138,9 +138,9 @@ func TestMetadata(t *testing.T) {
 				t.Errorf("got %d %v %s, want %s", w.Code, w.Header(), w.Body, want)
 			}
 			if strings.Contains(w.Body.String(), "offline_access") {
-				t.Error("P9/219: offline_access is told")
+				t.Error("offline_access is told")
 			}
-			// P9/220: metadata of the authorization server are not served here, against what
+			// Metadata of the authorization server are not served here, against what
 			// clients of 2025-03-26 look for: the issue that settles this gateway's
 			// authorization has them at the issuer alone. A copy at another host would be one
 			// whose issuer does not match (RFC 8414 §3.3), which is how mix-up attacks look.

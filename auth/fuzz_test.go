@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// H/13, H/14: what counts as a JWT is exactly the compact serialisation, and what counts
+// What counts as a JWT is exactly the compact serialisation, and what counts
 // as opaque is a b64token that nobody could take for JOSE.
 func FuzzForm(f *testing.F) {
 	compact := regexp.MustCompile(`^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
@@ -31,7 +31,7 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// H/16: what is accepted means the same to a reader that ignores case and takes the last
+// What is accepted means the same to a reader that ignores case and takes the last
 // of two members, and nothing of it makes the rules stumble.
 func FuzzClaims(f *testing.F) {
 	r := newRules(Config{Leeway: new(time.Second), ImpliedScopes: map[string][]string{"a": {"b"}}},

@@ -25,8 +25,8 @@ func asks(issuer *mcptest.Issuer) func(*auth.Config) {
 	}
 }
 
-// H/38, P9/222: what an issuer says about opaque tokens is held against the same rules.
-func TestH_038_opaque(t *testing.T) {
+// What an issuer says about opaque tokens is held against the same rules.
+func TestOpaqueTokens(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, asks(issuer), issuer)
 	tests := []struct {
@@ -37,7 +37,7 @@ func TestH_038_opaque(t *testing.T) {
 		{"active", nil, 200},
 		{"without iss", claims{"iss": nil}, 200},
 		{"with the right token_type", claims{"token_type": "Bearer"}, 200},
-		{"P9/222 active false", claims{"active": false}, 401},
+		{"active false", claims{"active": false}, 401},
 		{"active by words", claims{"active": "true"}, 503},
 		{"active missing", claims{"active": nil}, 503},
 		{"another issuer", claims{"iss": "https://login.example.com"}, 401},
@@ -72,8 +72,8 @@ func TestH_038_opaque(t *testing.T) {
 	}
 }
 
-// H/38: an issuer that cannot be asked leaves us without a judgement.
-func TestH_038_fails(t *testing.T) {
+// An issuer that cannot be asked leaves us without a judgement.
+func TestIntrospectionFails(t *testing.T) {
 	for name, fault := range map[string]http.HandlerFunc{
 		"500": mcptest.Status(500), "404": mcptest.Status(404), "our secret is refused": mcptest.Status(401), "we are refused": mcptest.Status(403),
 		"HTML": mcptest.HTML, "10 MB": mcptest.Huge(10 << 20), "a list": mcptest.Body("application/json", "[]"), "a redirect": mcptest.Redirect("/token"),
@@ -99,8 +99,8 @@ func TestH_038_fails(t *testing.T) {
 	}
 }
 
-// H/38: answers are remembered for a minute at most, and not beyond exp; bad ones for 5 s.
-func TestH_038_cache(t *testing.T) {
+// Answers are remembered for a minute at most, and not beyond exp; bad ones for 5 s.
+func TestIntrospectionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		g := newBubbleGate(t, asks(issuer), issuer)
@@ -139,9 +139,9 @@ func TestH_038_cache(t *testing.T) {
 	})
 }
 
-// H/38: many requests with one token ask once, and an issuer that hangs is waited for no
+// Many requests with one token ask once, and an issuer that hangs is waited for no
 // longer than the time limit, by a bounded number of requests.
-func TestH_038_hangs(t *testing.T) {
+func TestIntrospectionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		g := newBubbleGate(t, asks(issuer), issuer)
@@ -183,7 +183,7 @@ func TestH_038_hangs(t *testing.T) {
 }
 
 // An opaque token is shown to nobody without introspection, and what looks like JOSE is
-// shown to nobody at all: it may be another issuer's (P9/221).
+// shown to nobody at all: it may be another issuer's.
 func TestOpaqueStays(t *testing.T) {
 	first, second := newIssuer(t, mcptest.IssuerOptions{}), newIssuer(t, mcptest.IssuerOptions{})
 	without := newGate(t, nil, first, second)
@@ -251,7 +251,7 @@ func TestIntrospectionAtStart(t *testing.T) {
 	})
 }
 
-// H/38: the client that asked first may leave: those that wait for the same answer get
+// The client that asked first may leave: those that wait for the same answer get
 // it.
 func TestIntrospectionOutlivesItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

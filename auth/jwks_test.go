@@ -16,9 +16,9 @@ func number(n int64) string {
 	return base64.RawURLEncoding.EncodeToString(big.NewInt(n).Bytes())
 }
 
-// H/9, H/10: keys that must not verify tokens are not loaded, are told in the status, and
+// Keys that must not verify tokens are not loaded, are told in the status, and
 // leave the others alone.
-func TestH_009_badKeys(t *testing.T) {
+func TestBadKeys(t *testing.T) {
 	rsa, ec := mcptest.NewKey("rsa", "RS256", 0), mcptest.NewKey("ec", "ES256", 0)
 	tests := []struct {
 		name    string
@@ -27,29 +27,29 @@ func TestH_009_badKeys(t *testing.T) {
 		reason  string // "" for a good key
 	}{
 		{"as it is", rsa, nil, ""},
-		{"H/9 use missing", rsa, claims{"use": nil}, ""},
-		{"H/9 use enc", rsa, claims{"use": "enc"}, "not for signatures"},
-		{"H/9 use in other case", rsa, claims{"use": "SIG"}, "not for signatures"},
-		{"H/9 key_ops verify", rsa, claims{"key_ops": []string{"verify"}}, ""},
-		{"H/9 key_ops without verify", rsa, claims{"key_ops": []string{"sign", "encrypt"}}, "not for verifying"},
-		{"H/9 key_ops of another shape", rsa, claims{"key_ops": claims{}}, "not for verifying"},
-		{"H/8 an algorithm of another kind", rsa, claims{"alg": "ES256"}, "not one that it could be used with"},
-		{"H/8 an algorithm of another curve", ec, claims{"alg": "ES384"}, "not one that it could be used with"},
+		{"use missing", rsa, claims{"use": nil}, ""},
+		{"use enc", rsa, claims{"use": "enc"}, "not for signatures"},
+		{"use in other case", rsa, claims{"use": "SIG"}, "not for signatures"},
+		{"key_ops verify", rsa, claims{"key_ops": []string{"verify"}}, ""},
+		{"key_ops without verify", rsa, claims{"key_ops": []string{"sign", "encrypt"}}, "not for verifying"},
+		{"key_ops of another shape", rsa, claims{"key_ops": claims{}}, "not for verifying"},
+		{"an algorithm of another kind", rsa, claims{"alg": "ES256"}, "not one that it could be used with"},
+		{"an algorithm of another curve", ec, claims{"alg": "ES384"}, "not one that it could be used with"},
 		{"an algorithm for encryption", rsa, claims{"alg": "RSA-OAEP"}, "not one that it could be used with"},
-		{"H/7 symmetric", rsa, claims{"kty": "oct", "k": "AAAA"}, "secret key"},
-		{"H/7 symmetric by its kind", rsa, claims{"kty": "oct"}, "want RSA, EC or OKP"},
+		{"symmetric", rsa, claims{"kty": "oct", "k": "AAAA"}, "secret key"},
+		{"symmetric by its kind", rsa, claims{"kty": "oct"}, "want RSA, EC or OKP"},
 		{"a kind that nobody knows", rsa, claims{"kty": "X"}, "want RSA, EC or OKP"},
 		{"no kind", rsa, claims{"kty": nil}, "want RSA, EC or OKP"},
 		{"a secret key", rsa, claims{"d": "AAAA"}, "secret key"},
-		{"H/10 1024 bits", mcptest.NewKey("small", "RS256", 1024), nil, "1024 bits"},
-		{"H/10 8192 bits", rsa, claims{"n": strings.Repeat("_", 8192/6+1)}, "modulus too large"},
-		{"H/10 exponent 1", rsa, claims{"e": number(1)}, "bad e value"},
-		{"H/10 an even exponent", rsa, claims{"e": number(65536)}, "exponent 65536"},
-		{"H/10 a huge exponent", rsa, claims{"e": number(1<<40 + 1)}, "exponent"},
-		{"H/10 no exponent", rsa, claims{"e": nil}, "missing n/e"},
-		{"H/10 not on the curve", ec, claims{"x": strings.Repeat("A", 43)}, ""}, // reason is go-jose's
-		{"H/10 a curve that nobody knows", ec, claims{"crv": "secp256k1"}, "unsupported elliptic curve"},
-		{"H/10 another curve", ec, claims{"crv": "P-384"}, "wrong length"},
+		{"1024 bits", mcptest.NewKey("small", "RS256", 1024), nil, "1024 bits"},
+		{"8192 bits", rsa, claims{"n": strings.Repeat("_", 8192/6+1)}, "modulus too large"},
+		{"exponent 1", rsa, claims{"e": number(1)}, "bad e value"},
+		{"an even exponent", rsa, claims{"e": number(65536)}, "exponent 65536"},
+		{"a huge exponent", rsa, claims{"e": number(1<<40 + 1)}, "exponent"},
+		{"no exponent", rsa, claims{"e": nil}, "missing n/e"},
+		{"not on the curve", ec, claims{"x": strings.Repeat("A", 43)}, ""}, // reason is go-jose's
+		{"a curve that nobody knows", ec, claims{"crv": "secp256k1"}, "unsupported elliptic curve"},
+		{"another curve", ec, claims{"crv": "P-384"}, "wrong length"},
 		{"a kid that is no text", rsa, claims{"kid": 1}, "kid is not a text"},
 		{"an alg that is no text", rsa, claims{"alg": []string{"RS256"}}, "alg is not a text"},
 		{"bad certificates are not looked at", rsa, claims{"x5c": []string{"!"}, "x5u": "::", "x5t": "!"}, ""},

@@ -34,8 +34,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// H/5, P9/221: unsigned tokens, without a question to the issuer.
-func TestH_005_none(t *testing.T) {
+// Unsigned tokens, without a question to the issuer.
+func TestUnsigned(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, issuer)
 	g.bearer(issuer.Token(nil)).expect(t, 200)
@@ -50,9 +50,9 @@ func TestH_005_none(t *testing.T) {
 	}
 }
 
-// H/6, H/7: a symmetric signature, made with what everybody can know or with a key that
+// A symmetric signature, made with what everybody can know or with a key that
 // is really in the set.
-func TestH_006_symmetric(t *testing.T) {
+func TestSymmetric(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{Alg: "RS256"})
 	key := issuer.Key()
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
@@ -64,12 +64,12 @@ func TestH_006_symmetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := map[string][]byte{
-		"PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
-		"DER": der,
-		"JWK": set.Keys[0],
-		"H/7": []byte("a shared secret of thirty-two byte"),
+		"PEM":        pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
+		"DER":        der,
+		"JWK":        set.Keys[0],
+		"an oct key": []byte("a shared secret of thirty-two byte"),
 	}
-	oct := `{"kty":"oct","kid":"oct","alg":"HS256","use":"sig","k":"` + b64(string(secrets["H/7"])) + `"}`
+	oct := `{"kty":"oct","kid":"oct","alg":"HS256","use":"sig","k":"` + b64(string(secrets["an oct key"])) + `"}`
 	issuer.SetJWKS([]byte(`{"keys":[` + string(set.Keys[0]) + `,` + oct + `]}`))
 	g := newGate(t, nil, issuer)
 	good := issuer.Token(nil)
@@ -93,8 +93,8 @@ func TestH_006_symmetric(t *testing.T) {
 	}
 }
 
-// H/8: the algorithm of the token has to be that of the key, when the key has one.
-func TestH_008_keyAlgorithm(t *testing.T) {
+// The algorithm of the token has to be that of the key, when the key has one.
+func TestAlgorithmOfTheKey(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{Alg: "RS256"})
 	key := issuer.Key()
 	free := mcptest.NewKey("free", "RS256", 0)
@@ -114,8 +114,8 @@ func TestH_008_keyAlgorithm(t *testing.T) {
 	}
 }
 
-// H/11, P9/221: what kind of token it is.
-func TestH_011_typ(t *testing.T) {
+// What kind of token it is.
+func TestTypeOfTokens(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	lax := newGate(t, nil, issuer)
 	strict := newGate(t, func(c *auth.Config) { c.Issuers[0].RequireTyp = []string{"application/at+jwt", "own+jwt"} }, issuer)
@@ -160,8 +160,8 @@ func TestH_011_typ(t *testing.T) {
 	}
 }
 
-// H/12: header parameters that change what is verified or with what.
-func TestH_012_header(t *testing.T) {
+// Header parameters that change what is verified or with what.
+func TestHeaderParameters(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{Alg: "ES256"})
 	thief := newIssuer(t, mcptest.IssuerOptions{Alg: "ES256"})
 	var set struct{ Keys []map[string]any }
@@ -192,8 +192,8 @@ func TestH_012_header(t *testing.T) {
 	}
 }
 
-// H/13, H/14, H/15: only three parts of base64url are a JWT.
-func TestH_013_form(t *testing.T) {
+// Only three parts of base64url are a JWT.
+func TestFormOfTokens(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{Alg: "RS256"})
 	g := newGate(t, nil, issuer)
 	good := issuer.Token(nil)
@@ -201,24 +201,24 @@ func TestH_013_form(t *testing.T) {
 	p := strings.Split(good, ".")
 	flat := `{"protected":"` + p[0] + `","payload":"` + p[1] + `","signature":"` + p[2] + `"}`
 	for name, token := range map[string]string{
-		"H/13 flattened JSON":       flat,
-		"H/13 general JSON":         `{"payload":"` + p[1] + `","signatures":[{"protected":"` + p[0] + `","signature":"` + p[2] + `"}]}`,
-		"H/14 a space":              p[0] + ". " + p[1] + "." + p[2],
-		"H/14 a tab":                p[0] + ".\t" + p[1] + "." + p[2],
-		"H/14 padding":              good + "=",
-		"H/14 padding of the part":  p[0] + "." + p[1] + "=." + p[2],
-		"H/14 four parts":           good + "." + p[2],
-		"H/14 a trailing dot":       good + ".",
-		"H/14 a leading dot":        "." + good,
-		"H/14 two parts":            p[0] + "." + p[1],
-		"H/14 an empty part":        p[0] + ".." + p[2],
-		"H/14 base64":               p[0] + "." + strings.NewReplacer("-", "+", "_", "/").Replace(p[1]) + "+." + p[2],
-		"H/14 not ASCII":            good + "é",
-		"H/14 a control character":  p[0] + "\x01" + "." + p[1] + "." + p[2],
-		"H/14 another last bit":     otherLastBit(good),
-		"H/15 a JWE":                p[0] + "." + p[1] + "." + p[2] + "." + p[1] + "." + p[2],
-		"H/17 an empty signature":   p[0] + "." + p[1] + ".",
-		"H/16 too long":             good + strings.Repeat("A", 16<<10),
+		"flattened JSON":            flat,
+		"general JSON":              `{"payload":"` + p[1] + `","signatures":[{"protected":"` + p[0] + `","signature":"` + p[2] + `"}]}`,
+		"a space":                   p[0] + ". " + p[1] + "." + p[2],
+		"a tab":                     p[0] + ".\t" + p[1] + "." + p[2],
+		"padding":                   good + "=",
+		"padding of the part":       p[0] + "." + p[1] + "=." + p[2],
+		"four parts":                good + "." + p[2],
+		"a trailing dot":            good + ".",
+		"a leading dot":             "." + good,
+		"two parts":                 p[0] + "." + p[1],
+		"an empty part":             p[0] + ".." + p[2],
+		"base64":                    p[0] + "." + strings.NewReplacer("-", "+", "_", "/").Replace(p[1]) + "+." + p[2],
+		"not ASCII":                 good + "é",
+		"a control character":       p[0] + "\x01" + "." + p[1] + "." + p[2],
+		"another last bit":          otherLastBit(good),
+		"a JWE":                     p[0] + "." + p[1] + "." + p[2] + "." + p[1] + "." + p[2],
+		"an empty signature":        p[0] + "." + p[1] + ".",
+		"too long":                  good + strings.Repeat("A", 16<<10),
 		"a header that is no JSON":  b64("x") + "." + p[1] + "." + p[2],
 		"a header that is a list":   b64("[]") + "." + p[1] + "." + p[2],
 		"claims that are no object": p[0] + "." + b64(`"x"`) + "." + p[2],
@@ -236,9 +236,9 @@ func otherLastBit(token string) string {
 	return token[:len(token)-1] + string(alphabet[last^1])
 }
 
-// H/16: texts that readers could take for different things, or that are made to be
+// Texts that readers could take for different things, or that are made to be
 // expensive.
-func TestH_016_claims(t *testing.T) {
+func TestAmbiguousClaims(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, issuer)
 	key := issuer.Key()
@@ -274,8 +274,8 @@ func TestH_016_claims(t *testing.T) {
 	g.bearer(key.SignText(`{"ALG":"none",`+header[1:], `{`+base+`}`)).expect(t, 401, invalidToken)
 }
 
-// H/17: the signature has to be of this token, by a known key; no key is fetched anew.
-func TestH_017_signature(t *testing.T) {
+// The signature has to be of this token, by a known key; no key is fetched anew.
+func TestBadSignatures(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{Alg: "RS256"})
 	g := newGate(t, nil, issuer)
 	good, other := strings.Split(issuer.Token(nil), "."), strings.Split(issuer.Token(map[string]any{"sub": "bob"}), ".")

@@ -47,9 +47,9 @@ func unjudged(t *testing.T, a answer) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// H/25: made-up keys make the gate ask once in 30 s, and good tokens do not feel it. In a
+// Made-up keys make the gate ask once in 30 s, and good tokens do not feel it. In a
 // bubble of synctest.
-func TestH_025_unknownKeys(t *testing.T) {
+func TestUnknownKeys(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		flood := func(tokens []string, want ...int) {
 			t.Helper()
@@ -92,9 +92,9 @@ func TestH_025_unknownKeys(t *testing.T) {
 	})
 }
 
-// H/25: what is remembered of unknown keys is bounded, and the flood does not keep a
+// What is remembered of unknown keys is bounded, and the flood does not keep a
 // new key away. In a bubble of synctest.
-func TestH_025_floodAndRotation(t *testing.T) {
+func TestFloodAndRotation(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		for i, token := range forged(issuer, 1500) {
 			if want := []int{401, 503}[min(i, 1)]; g.bearer(token).Code != want {
@@ -174,9 +174,9 @@ func TestMadeUpTokensOfOneKey(t *testing.T) {
 	})
 }
 
-// H/26: a new key works with the first token that it has signed, after one fetch. In a bubble
+// A new key works with the first token that it has signed, after one fetch. In a bubble
 // of synctest.
-func TestH_026_rotation(t *testing.T) {
+func TestRotatedKeys(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		old := issuer.Token(nil)
 		g.bearer(old).expect(t, 200)
@@ -200,9 +200,9 @@ func TestH_026_rotation(t *testing.T) {
 	})
 }
 
-// H/27: a key that the issuer withdraws dies with the next fetch in the background, and
+// A key that the issuer withdraws dies with the next fetch in the background, and
 // so do the tokens that it signed, remembered or not.
-func TestH_027_withdrawn(t *testing.T) {
+func TestWithdrawnKeys(t *testing.T) {
 	tests := []struct {
 		cacheControl string
 		after        time.Duration
@@ -245,8 +245,8 @@ func TestH_027_withdrawn(t *testing.T) {
 	}
 }
 
-// H/28: of keys with one name, four that fit the algorithm are tried.
-func TestH_028_sameName(t *testing.T) {
+// Of keys with one name, four that fit the algorithm are tried.
+func TestKeysOfOneName(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	same := []*mcptest.Key{}
 	for range 6 {

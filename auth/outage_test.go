@@ -14,23 +14,23 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// H/29, H/33: whatever the issuer serves in place of keys, the last good ones stay, and
+// Whatever the issuer serves in place of keys, the last good ones stay, and
 // the status says what is wrong.
-func TestH_029_badKeySets(t *testing.T) {
+func TestBadKeySets(t *testing.T) {
 	manyKeys := `{"keys":[` + strings.Repeat(`{"kty":"oct"},`, 5000) + `{}]}`
 	tests := []struct {
 		name   string
 		breaks func(*mcptest.Issuer)
 		reason string
 	}{
-		{"H/29 64 MiB", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Huge(64<<20)) }, "too large"},
-		{"H/29 5,000 keys", func(i *mcptest.Issuer) { i.SetJWKS([]byte(manyKeys)) }, "more than 100 keys"},
-		{"H/29 HTML", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.HTML) }, "cannot be read"},
-		{"H/29 500", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(500)) }, "HTTP 500"},
-		{"H/29 404", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(404)) }, "HTTP 404"},
-		{"H/29 204", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(204)) }, "HTTP 204"},
-		{"H/29 a redirect", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Redirect(i.URL+"/jwks2")) }, "redirects are not followed"},
-		{"H/29 a gzip bomb", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Bomb(2<<20)) }, "too large"},
+		{"64 MiB", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Huge(64<<20)) }, "too large"},
+		{"5,000 keys", func(i *mcptest.Issuer) { i.SetJWKS([]byte(manyKeys)) }, "more than 100 keys"},
+		{"HTML", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.HTML) }, "cannot be read"},
+		{"500", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(500)) }, "HTTP 500"},
+		{"404", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(404)) }, "HTTP 404"},
+		{"204", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(204)) }, "HTTP 204"},
+		{"a redirect", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Redirect(i.URL+"/jwks2")) }, "redirects are not followed"},
+		{"a gzip bomb", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Bomb(2<<20)) }, "too large"},
 		{"no keys", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{}`)) }, "no keys"},
 		{"keys that are no list", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{"keys":{}}`)) }, "no keys"},
 		{"keys twice", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{"keys":[],"keys":[]}`)) }, "cannot be read"},
@@ -59,9 +59,9 @@ func TestH_029_badKeySets(t *testing.T) {
 	}
 }
 
-// H/30: while the issuer hangs, known keys work at once; a token that needs it waits no
+// While the issuer hangs, known keys work at once; a token that needs it waits no
 // longer than the time limit and is answered with 503. In a bubble of synctest.
-func TestH_030_hangs(t *testing.T) {
+func TestIssuerHangs(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		good := issuer.Token(claims{"exp": time.Now().Add(time.Hour).Unix()})
 		g.bearer(good).expect(t, 200)
@@ -96,9 +96,9 @@ func TestH_030_hangs(t *testing.T) {
 	})
 }
 
-// H/31: an issuer that is down at the start keeps nothing from starting; tokens are
+// An issuer that is down at the start keeps nothing from starting; tokens are
 // answered with 503 until it is there, and it is tried again in growing steps.
-func TestH_031_downAtStart(t *testing.T) {
+func TestIssuerIsDownAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		issuer.BreakAll(mcptest.Status(500))
@@ -139,9 +139,9 @@ func TestH_031_downAtStart(t *testing.T) {
 	})
 }
 
-// H/30: of requests that wait for keys there are 1,000 at a time; one more is answered
+// Of requests that wait for keys there are 1,000 at a time; one more is answered
 // at once. In a bubble of synctest.
-func TestH_030_waiting(t *testing.T) {
+func TestRequestsThatWaitForKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		issuer.BreakAll(mcptest.Hang)
@@ -185,9 +185,9 @@ func TestKeysMove(t *testing.T) {
 	})
 }
 
-// H/31: one of two issuers is enough to be ready, and the other's tokens alone are
+// One of two issuers is enough to be ready, and the other's tokens alone are
 // answered with 503.
-func TestH_031_oneOfTwo(t *testing.T) {
+func TestOneIssuerOfTwo(t *testing.T) {
 	up, down := newIssuer(t, mcptest.IssuerOptions{}), newIssuer(t, mcptest.IssuerOptions{})
 	down.BreakAll(mcptest.Status(503))
 	g := newGate(t, nil, up, down)
@@ -198,8 +198,8 @@ func TestH_031_oneOfTwo(t *testing.T) {
 	}
 }
 
-// H/32: keys of an issuer that is gone work for max_stale. In a bubble of synctest.
-func TestH_032_stale(t *testing.T) {
+// Keys of an issuer that is gone work for max_stale. In a bubble of synctest.
+func TestKeysOfAGoneIssuer(t *testing.T) {
 	for _, maxStale := range []time.Duration{0, time.Hour} {
 		t.Run(maxStale.String(), func(t *testing.T) {
 			bubble(t, func(c *auth.Config) { c.MaxStale = maxStale }, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
@@ -226,7 +226,7 @@ func TestH_032_stale(t *testing.T) {
 	}
 }
 
-// H/25: a key that is not there is the token's fault only when the issuer was asked: with
+// A key that is not there is the token's fault only when the issuer was asked: with
 // an issuer that fails it cannot be told. In a bubble of synctest.
 func TestUnknownKeyOfAFailingIssuer(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {

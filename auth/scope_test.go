@@ -13,9 +13,9 @@ import (
 
 const insufficientScope = `error="insufficient_scope"`
 
-// H/37, P9/217: a missing scope is told with all that are needed at once, before
+// A missing scope is told with all that are needed at once, before
 // anything else is answered, and with those that were granted.
-func TestH_037_scopes(t *testing.T) {
+func TestMissingScopes(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, func(c *auth.Config) { c.RequiredScopes = []string{"mcp", "mcp:tools"} }, issuer)
 	tests := []struct {
@@ -30,7 +30,7 @@ func TestH_037_scopes(t *testing.T) {
 		{"one, and others", claims{"scope": "crm:write mcp"}, "mcp mcp:tools crm:write"},
 		{"another case", claims{"scope": "MCP mcp:tools"}, "mcp mcp:tools MCP"},
 		{"a part of the word", claims{"scope": "mcp mcp:tools:read"}, "mcp mcp:tools mcp:tools:read"},
-		{"P9/219 offline_access", claims{"scope": "offline_access"}, "mcp mcp:tools"},
+		{"offline_access", claims{"scope": "offline_access"}, "mcp mcp:tools"},
 		{"what breaks a header is left out", claims{"scope": "a\"b c\\d e\nf ok"}, "mcp mcp:tools ok"},
 		{"a list, as some write it", claims{"scope": []string{"mcp", "mcp:tools"}}, ""},
 		{"Okta's list", claims{"scp": []string{"mcp", "mcp:tools"}}, ""},
@@ -57,7 +57,7 @@ func TestH_037_scopes(t *testing.T) {
 	g.call().expect(t, 401, `scope="mcp mcp:tools"`)
 }
 
-// P9/218: a broader scope satisfies what a narrower one is needed for.
+// A broader scope satisfies what a narrower one is needed for.
 func TestImpliedScopes(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, func(c *auth.Config) {

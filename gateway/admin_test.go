@@ -89,14 +89,14 @@ func TestReadyz(t *testing.T) {
 	if status, text := ask(t, c.admin.Addr().String(), "/healthz"); status != http.StatusOK || text != "ok\n" {
 		t.Errorf("healthz: %d %s", status, text)
 	}
-	for _, path := range []string{"/", "/mcp", "/debug/pprof/"} { // H/250
+	for _, path := range []string{"/", "/mcp", "/debug/pprof/"} {
 		if status, _ := ask(t, c.admin.Addr().String(), path); status != http.StatusNotFound {
-			t.Errorf("H/250 %s: %d", path, status)
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if status, _ := ask(t, c.Addr().String(), path); status != http.StatusNotFound {
-			t.Errorf("H/140 %s on the listener of clients: %d", path, status)
+			t.Errorf("%s on the listener of clients: %d", path, status)
 		}
 	}
 	c.write(t, "no_such_key: 1\n")
@@ -117,7 +117,7 @@ func TestReadyzWithoutStore(t *testing.T) {
 		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead, good.url))
 	for query, want := range map[string]int{"": 503, "?exclude=store": 200, "?exclude=other": 503} {
 		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, `"reasons":["the session store`) != (want == 503) {
-			t.Errorf("H/177 /readyz%s: %d %s", query, status, text)
+			t.Errorf("/readyz%s: %d %s", query, status, text)
 		}
 	}
 	c.draining.Store(true)
@@ -155,9 +155,9 @@ func TestReadyzTellsStrangersLittle(t *testing.T) {
 	}
 }
 
-// TestH237_Drain: from the signal on, the gateway is not ready and takes no new sessions.
+// TestDrain: from the signal on, the gateway is not ready and takes no new sessions.
 // Subscriptions end; calls continue for a while, and those that run then end well.
-func TestH237_Drain(t *testing.T) {
+func TestDrain(t *testing.T) {
 	running, finish := make(chan struct{}), make(chan struct{})
 	p := startPeer(t, true, func(context.Context) string {
 		select {
@@ -283,7 +283,7 @@ func TestDrainKeepsIdleConnections(t *testing.T) {
 	// If somebody had closed it, that would have happened before this answer.
 	ask(t, g.Addr().String(), "/nothing")
 	if reused, resp := send(); !reused || !resp.Close {
-		t.Errorf("H/239 after the signal the connection is used again: %t, and closed then: %t", reused, resp.Close)
+		t.Errorf("after the signal the connection is used again: %t, and closed then: %t", reused, resp.Close)
 	}
 }
 

@@ -71,7 +71,7 @@ func answered(conn net.Conn, limit time.Duration) (bool, error) {
 func busy(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if ok, err := answered(conn, patience); !ok {
-		t.Fatal("H/137 one that may be open: ", err)
+		t.Fatal("one that may be open: ", err)
 	}
 	_, err := fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Accept: application/json, text/event-stream\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
@@ -103,8 +103,8 @@ func closed(conn net.Conn) error {
 	return nil
 }
 
-// TestH137_Connections: H/137 connections are bounded, in total and for each client.
-func TestH137_Connections(t *testing.T) {
+// TestConnections: connections are bounded, in total and for each client.
+func TestConnections(t *testing.T) {
 	mcptest.Long(t)
 	t.Run("of one address", func(t *testing.T) {
 		address := bounded(t, doorway.Config{PerAddress: 3})
@@ -112,24 +112,24 @@ func TestH137_Connections(t *testing.T) {
 		for range 3 {
 			conn := dialTCP(t, address)
 			if ok, err := answered(conn, patience); !ok {
-				t.Fatal("H/137 one that may be open: ", err)
+				t.Fatal("one that may be open: ", err)
 			}
 			open = append(open, conn)
 		}
 		for range 3 {
 			if err := closed(dialTCP(t, address)); err != nil {
-				t.Errorf("H/137 one too many: %v, want it closed at once", err)
+				t.Errorf("one too many: %v, want it closed at once", err)
 			}
 		}
 		if ok, err := answered(open[0], patience); !ok {
-			t.Errorf("H/137 one that was there: %v", err)
+			t.Errorf("one that was there: %v", err)
 		}
 		open[1].Close()
 		for begun := time.Now(); ; { // until that is noticed
 			if ok, err := answered(dialTCP(t, address), patience); ok {
 				break
 			} else if time.Since(begun) > patience {
-				t.Fatal("H/137 when there is room again: ", err)
+				t.Fatal("when there is room again: ", err)
 			}
 		}
 	})
@@ -139,24 +139,24 @@ func TestH137_Connections(t *testing.T) {
 		half(t, first)
 		half(t, second)
 		if ok, err := answered(dialTCP(t, address), patience); !ok {
-			t.Errorf("H/137 one that brings a request: %v", err)
+			t.Errorf("one that brings a request: %v", err)
 		}
 		if err := closed(first); err != nil {
-			t.Errorf("H/137 the oldest without a request: %v", err)
+			t.Errorf("the oldest without a request: %v", err)
 		}
 		if _, err := fmt.Fprint(second, "host\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		_ = second.SetDeadline(time.Now().Add(patience))
 		if resp, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil || resp.StatusCode != http.StatusNotFound {
-			t.Errorf("H/137 the other one: %v", err)
+			t.Errorf("the other one: %v", err)
 		}
 	})
 	t.Run("of a proxy", func(t *testing.T) {
 		address := bounded(t, doorway.Config{PerAddress: 1, Proxies: []string{"127.0.0.0/8"}})
 		for range 3 {
 			if ok, err := answered(dialTCP(t, address), patience); !ok {
-				t.Errorf("H/137 a client of a proxy: %v", err)
+				t.Errorf("a client of a proxy: %v", err)
 			}
 		}
 	})
@@ -167,12 +167,12 @@ func TestH137_Connections(t *testing.T) {
 		busy(t, second)
 		third := dialTCP(t, address)
 		if ok, _ := answered(third, 50*time.Millisecond); ok {
-			t.Fatal("H/137 one too many is served")
+			t.Fatal("one too many is served")
 		}
 		second.Close()
 		_ = third.SetDeadline(time.Now().Add(patience))
 		if resp, err := http.ReadResponse(bufio.NewReader(third), nil); err != nil || resp.StatusCode != http.StatusNotFound {
-			t.Errorf("H/137 when there is room again: %v", err)
+			t.Errorf("when there is room again: %v", err)
 		}
 	})
 	t.Run("in all, without a request", func(t *testing.T) {
@@ -187,11 +187,11 @@ func TestH137_Connections(t *testing.T) {
 			held := dialTCP(t, address)
 			busy(t, held)
 			if err := closed(before); err != nil {
-				t.Errorf("H/137 the oldest without a request: %v", err)
+				t.Errorf("the oldest without a request: %v", err)
 			}
 		}
 		if err := closed(used); err == nil {
-			t.Error("H/137 one that is in use made room")
+			t.Error("one that is in use made room")
 		}
 	})
 	t.Run("in all, idle", func(t *testing.T) {
@@ -202,13 +202,13 @@ func TestH137_Connections(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok, err := answered(dialTCP(t, address), patience); !ok {
-			t.Errorf("H/137 one that brings a request: %v", err)
+			t.Errorf("one that brings a request: %v", err)
 		}
 		if err := closed(idle); err != nil {
-			t.Errorf("H/137 one that is idle: %v", err)
+			t.Errorf("one that is idle: %v", err)
 		}
 		if err := closed(used); err == nil {
-			t.Error("H/137 one that is in use made room")
+			t.Error("one that is in use made room")
 		}
 	})
 	t.Run("idle", func(t *testing.T) {
@@ -218,14 +218,14 @@ func TestH137_Connections(t *testing.T) {
 		}
 		_ = conn.SetDeadline(time.Now().Add(patience / 2)) // less than the default
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("H/137 an idle connection: %v", err)
+			t.Errorf("an idle connection: %v", err)
 		}
 	})
 }
 
-// TestH115_HalfAHead: H/115 by default, a connection has five seconds for the head of its
+// TestHalfAHead: by default, a connection has five seconds for the head of its
 // first request.
-func TestH115_HalfAHead(t *testing.T) {
+func TestHalfAHead(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	conn := dialTCP(t, bounded(t, doorway.Config{}))
@@ -233,10 +233,10 @@ func TestH115_HalfAHead(t *testing.T) {
 	half(t, conn)
 	_ = conn.SetDeadline(begun.Add(4 * readHeaderTimeout))
 	if _, err := io.Copy(io.Discard, conn); err != nil {
-		t.Errorf("H/115 half a head: %v, want the end of the connection", err)
+		t.Errorf("half a head: %v, want the end of the connection", err)
 	}
 	if took := time.Since(begun); took < 5*time.Second-100*time.Millisecond || took > 15*time.Second {
-		t.Errorf("H/115 closed after %s, want 5s", took)
+		t.Errorf("closed after %s, want 5s", took)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestConnectionNumbers(t *testing.T) {
 		`gatehouse_bound_refusals_total{bound="connections_per_address"}`: "1",
 	} {
 		if got := numbersOf(t, g)[name]; got != want {
-			t.Errorf("H/137, H/241: %s is %q, want %s", name, got, want)
+			t.Errorf("%s is %q, want %s", name, got, want)
 		}
 	}
 	first.Close()

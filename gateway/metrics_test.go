@@ -28,9 +28,9 @@ func numbersOf(t *testing.T, g *Gateway) map[string]string {
 	return all
 }
 
-// TestH_249_Cardinality: whatever clients make up adds no series and appears in none.
+// TestCardinality: whatever clients make up adds no series and appears in none.
 // gateway/observe has the same test with ten times as many.
-func TestH_249_Cardinality(t *testing.T) {
+func TestCardinality(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
 	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: up, url: %q}\nlimits:\n- {name: all, rate: 1/s, burst: 1}\n", site.url))
 	attack := func(i int) {
@@ -52,17 +52,17 @@ func TestH_249_Cardinality(t *testing.T) {
 	if len(after) > len(before) {
 		for name := range after {
 			if _, there := before[name]; !there {
-				t.Errorf("H/249: %s is new", name)
+				t.Errorf("%s is new", name)
 			}
 		}
 	}
 	for name := range after {
 		if strings.Contains(name, "evil") {
-			t.Errorf("H/249: %s has a client's words", name)
+			t.Errorf("%s has a client's words", name)
 		}
 	}
 	if got := after[`gatehouse_calls_total{era="stateless",method="other",outcome="invalid"}`]; got != "1001" {
-		t.Errorf("H/249: %s calls of made-up methods are counted, want 1001", got)
+		t.Errorf("%s calls of made-up methods are counted, want 1001", got)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestMetricsOfReloads(t *testing.T) {
 		t.Fatal("a bad file was taken")
 	}
 	n = numbersOf(t, c.Gateway)
-	has("H/231 after a bad file", n, map[string]string{
+	has("after a bad file", n, map[string]string{
 		"gatehouse_config_info{revision=\"" + held + "\"}":       "1",
 		"gatehouse_config_last_reload_successful":                "0",
 		`gatehouse_config_reloads_total{result="refused"}`:       "1",

@@ -179,9 +179,9 @@ func TestReloadBeforeTheFirstKey(t *testing.T) {
 	}
 }
 
-// TestH234_ReloadOfIssuerAndAudience: tokens are judged by the new rules at once. Nobody
+// TestReloadOfIssuerAndAudience: tokens are judged by the new rules at once. Nobody
 // continues a session of the former issuer, not even under the same user name.
-func TestH234_ReloadOfIssuerAndAudience(t *testing.T) {
+func TestReloadOfIssuerAndAudience(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	before, after := mcptest.NewIssuer(mcptest.IssuerOptions{}), mcptest.NewIssuer(mcptest.IssuerOptions{})
 	defer before.Close()
@@ -217,16 +217,16 @@ func TestH234_ReloadOfIssuerAndAudience(t *testing.T) {
 	}
 	c.reload(t, text(before, "two"))
 	if got := status(old); got != http.StatusUnauthorized {
-		t.Errorf("H/234 a token for the audience before: %d", got)
+		t.Errorf("a token for the audience before: %d", got)
 	}
 	if got := status(before.Token(map[string]any{"sub": "ann"})); got != http.StatusOK {
-		t.Errorf("H/234 the session with a token for the new audience: %d", got)
+		t.Errorf("the session with a token for the new audience: %d", got)
 	}
 	c.reload(t, text(after, "two"))
 	if got := status(before.Token(map[string]any{"sub": "ann"})); got != http.StatusUnauthorized {
-		t.Errorf("H/234 a token of the issuer before: %d", got)
+		t.Errorf("a token of the issuer before: %d", got)
 	}
 	if got := status(after.Token(map[string]any{"sub": "ann"})); got != http.StatusNotFound {
-		t.Errorf("H/234 the session of the issuer before: %d", got)
+		t.Errorf("the session of the issuer before: %d", got)
 	}
 }

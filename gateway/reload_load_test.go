@@ -11,9 +11,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestH215_ReloadUnderLoad: each request is judged by exactly one policy while policies
+// TestReloadUnderLoad: each request is judged by exactly one policy while policies
 // change. Once a reload has returned, the new policy judges.
-func TestH215_ReloadUnderLoad(t *testing.T) {
+func TestReloadUnderLoad(t *testing.T) {
 	p := newSite(t, true, map[string]sdk.ToolHandler{"left": saying("left"), "right": saying("right")})
 	policies := map[string]string{}
 	for allowed, denied := range map[string]string{"left": "right", "right": "left"} {

@@ -324,13 +324,13 @@ func TestReloadRemovesWithCalls(t *testing.T) {
 	<-running
 	c.reload(t, rest)
 	if _, err := callTool(t.Context(), session, "gone__work"); err == nil || !strings.Contains(err.Error(), "gone__work") {
-		t.Errorf("H/233 a new call: got %v, want that the tool is not known", err)
+		t.Errorf("a new call: got %v, want that the tool is not known", err)
 	}
 	close(finish)
 	if got := <-answer; got != "done<nil>" {
-		t.Errorf("H/233 the call that ran: %s", got)
+		t.Errorf("the call that ran: %s", got)
 	}
-	eventually(t, "H/233 the upstream is closed", func() bool { return len(c.members()) == 1 })
+	eventually(t, "the upstream is closed", func() bool { return len(c.members()) == 1 })
 }
 
 // TestReloadRemoves: what an upstream offered is removed with it, and its session there is

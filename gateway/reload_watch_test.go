@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestH232_LastGoodStays: a file that is deleted, half-written or changed again and again
+// TestLastGoodStays: a file that is deleted, half-written or changed again and again
 // changes nothing until there is a good one, which is then applied.
-func TestH232_LastGoodStays(t *testing.T) {
+func TestLastGoodStays(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	upstreams := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", p.url)
 	c := startConfigured(t, upstreams)

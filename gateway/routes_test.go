@@ -88,7 +88,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestH139_Panic(t *testing.T) {
+func TestPanic(t *testing.T) {
 	tests := []struct {
 		name     string
 		before   string // written before the panic

@@ -83,7 +83,7 @@ func TestContextOfOtherServers(t *testing.T) {
 }
 
 // A stateless server has no ids for URLs: an invented one must not pass for ours.
-func TestP9_115_AStatelessServerMakesUpAnID(t *testing.T) {
+func TestAStatelessServerMakesUpAnID(t *testing.T) {
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
 			return false
@@ -97,7 +97,7 @@ func TestP9_115_AStatelessServerMakesUpAnID(t *testing.T) {
 	}
 }
 
-func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
+func TestRefusalsEndCallsOfStatelessServers(t *testing.T) {
 	f := newFake(t, false, nil)
 	u := start(t, upstream.Config{URL: f.URL})
 	wantOK(t, u, asked("a"))
@@ -111,7 +111,7 @@ func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
 	_, err := do(t, u, c)
 	wantError(t, err, mcp.CodeInternal, mcp.ExecutedUnknown)
 	if n := len(f.requests("")) - len(f.requests(mcp.MethodDiscover)); n != 1 {
-		t.Errorf("P9/108 the server got %d requests, want the first one only", n)
+		t.Errorf("the server got %d requests, want the first one only", n)
 	}
 }
 
@@ -149,9 +149,9 @@ func TestWithdrawnQuestionsAreTold(t *testing.T) {
 	wantOK(t, u, again)
 }
 
-// TestP9_137_LevelsOfCallsAtOnce: a session has one level, which must not be too severe for
+// TestLevelsOfCallsAtOnce: a session has one level, which must not be too severe for
 // any of its running calls.
-func TestP9_137_LevelsOfCallsAtOnce(t *testing.T) {
+func TestLevelsOfCallsAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall || !strings.Contains(string(m.Params), `"slow"`) {

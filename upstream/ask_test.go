@@ -71,7 +71,7 @@ func testRounds(t *testing.T) {
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"perhaps"}`), "extra": mcp.Raw(`{}`)}
 	reply = mustDo(t, u, again)
 	if reply.Ask == nil || len(reply.Ask.Requests) != 2 || reply.Ask.Round.Top() == ask.Round.Top() {
-		t.Fatalf("P9/103 reply %+v, want the open questions under a new state", reply.Ask)
+		t.Fatalf("reply %+v, want the open questions under a new state", reply.Ask)
 	}
 	ask = reply.Ask
 
@@ -81,7 +81,7 @@ func testRounds(t *testing.T) {
 	again.Refused = map[string]*mcp.Error{ask.Requests[1].Key: mcp.Relayed(-1, "rejected", nil)}
 	reply = mustDo(t, u, again)
 	if reply.Ask == nil || len(reply.Ask.Requests) != 1 || reply.Ask.Requests[0].Method != mcp.MethodRootsList {
-		t.Fatalf("P9/100 reply %+v, want the second round", reply)
+		t.Fatalf("reply %+v, want the second round", reply)
 	}
 	used := again.Round
 
@@ -97,7 +97,7 @@ func testRounds(t *testing.T) {
 
 	again.Round = used
 	_, err := do(t, u, again)
-	wantExpired(t, "P9/102 a state that was used", err)
+	wantExpired(t, "a state that was used", err)
 }
 
 func wantExpired(t *testing.T, what string, err error) {
@@ -112,7 +112,7 @@ func wantExpired(t *testing.T, what string, err error) {
 	}
 }
 
-func TestP9_102_ForeignState(t *testing.T) { synctest.Test(t, testForeignState) }
+func TestForeignState(t *testing.T) { synctest.Test(t, testForeignState) }
 
 func testForeignState(t *testing.T) {
 	_, u := askingFake(t, upstream.Config{}, []string{`"id":"q1",` + elicit})
@@ -139,7 +139,7 @@ func testForeignState(t *testing.T) {
 	}
 }
 
-func TestP9_110_ParkedCallExpires(t *testing.T) { synctest.Test(t, testParkedCallExpires) }
+func TestParkedCallExpires(t *testing.T) { synctest.Test(t, testParkedCallExpires) }
 
 func testParkedCallExpires(t *testing.T) {
 	f, u := askingFake(t, upstream.Config{Timeout: upstream.Timeout{Ask: patience / 2}}, []string{
@@ -188,7 +188,7 @@ func testEndSessionEndsParkedCalls(t *testing.T) {
 	f.await(t, http.MethodDelete, 1)
 }
 
-func TestP9_160_UndeclaredQuestionsAreRefused(t *testing.T) {
+func TestUndeclaredQuestionsAreRefused(t *testing.T) {
 	synctest.Test(t, testUndeclaredQuestionsAreRefused)
 }
 
@@ -241,7 +241,7 @@ func getStreamFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string
 	return f, start(t, upstream.Config{URL: f.URL}), say, finish
 }
 
-func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
+func TestQuestionsOutsideOfACallsStream(t *testing.T) {
 	t.Parallel()
 	f, u, say, finish := getStreamFake(t)
 	first := make(chan *mcp.Reply, 1)
@@ -281,7 +281,7 @@ func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
 	}
 }
 
-func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
+func TestRootsRightAfterInitialized(t *testing.T) {
 	t.Parallel()
 	const question = `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`
 	wantRoots := func(t *testing.T, f *fake) {

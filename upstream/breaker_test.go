@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH159_Breaker: a server that cannot be reached is left alone, except for one trial
+// TestBreaker: a server that cannot be reached is left alone, except for one trial
 // call at a time, with longer and longer pauses.
-func TestH159_Breaker(t *testing.T) {
+func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		f := newBubbleFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {

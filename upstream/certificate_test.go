@@ -127,9 +127,9 @@ func (a *authority) certificate(t *testing.T, name string, until time.Duration) 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
 }
 
-// TestH255_CertificatesOfServers: H/255 an invalid certificate is never ignored, the server
+// TestCertificatesOfServers: an invalid certificate is never ignored, the server
 // receives nothing, and the client learns what is wrong.
-func TestH255_CertificatesOfServers(t *testing.T) {
+func TestCertificatesOfServers(t *testing.T) {
 	known, err := trusted()
 	if err != nil {
 		t.Fatal(err)
@@ -166,13 +166,13 @@ func TestH255_CertificatesOfServers(t *testing.T) {
 				}
 				e := wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
 				if !strings.Contains(e.Message, tt.want) || !strings.Contains(e.Message, "upstream fake") && !strings.Contains(e.Message, "Upstream fake") {
-					t.Errorf("H/255 the message is %q", e.Message)
+					t.Errorf("the message is %q", e.Message)
 				}
 				if n := len(f.requests("")); n != 0 {
-					t.Errorf("H/255 the server got %d requests", n)
+					t.Errorf("the server got %d requests", n)
 				}
 				if status := u.Status(); status.State != upstream.StateDown || status.Last.Stage != upstream.StageTLS {
-					t.Errorf("H/255 the upstream is %s, for %s", status.State, status.Last.Stage)
+					t.Errorf("the upstream is %s, for %s", status.State, status.Last.Stage)
 				}
 			}
 		})

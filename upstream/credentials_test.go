@@ -146,10 +146,10 @@ func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *htt
 	}
 }
 
-// P9/223: no credential of a client leaves the gateway. The credential headers are on this
+// No credential of a client leaves the gateway. The credential headers are on this
 // list, and the user's token is in nothing that is sent or logged, except in the exchange
 // at its own issuer.
-func TestP9_223_InboundTokenStays(t *testing.T) {
+func TestInboundTokenStays(t *testing.T) {
 	allowed := []string{"Accept", "Accept-Encoding", "Authorization", "Content-Length", "Content-Type", "Last-Event-Id", "User-Agent",
 		"X-Team", "X-Api-Key", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
 	endpoint := newTokens(t)
@@ -251,9 +251,9 @@ func refusing(status int, challenge string, refuse func(authorization string) bo
 
 const challenge = `Bearer resource_metadata="https://evil.example/meta", error="insufficient_scope", scope="crm.admin"`
 
-// H/154: a request that got a 401 did not run, so it is repeated once with a new
+// A request that got a 401 did not run, so it is repeated once with a new
 // credential.
-func TestH_154_Renewed(t *testing.T) {
+func TestRenewed(t *testing.T) {
 	eras(t, func(t *testing.T, stateful bool) {
 		endpoint := newTokens(t)
 		var revoked atomic.Bool
@@ -284,9 +284,9 @@ func TestH_154_Renewed(t *testing.T) {
 	})
 }
 
-// H/154, H/155, P9/224: a final refusal of a server is an error of ours; its challenge goes
+// A final refusal of a server is an error of ours; its challenge goes
 // only to the operator's log.
-func TestP9_224_ChallengeStays(t *testing.T) {
+func TestChallengeStays(t *testing.T) {
 	for _, tt := range []struct {
 		status int
 		each   int // requests for a call

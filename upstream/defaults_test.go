@@ -35,7 +35,7 @@ func TestPromisedDefaults(t *testing.T) {
 		{"(without authentication: as `concurrent`)", url.Limits.asks(anybody), 1000},
 		{"`limits.questions_per_minute` 600", url.Limits.QuestionsPerMinute, 600},
 		{"`limits.sessions` 10000, processes 200", url.Limits.Sessions, 10_000},
-		{"processes 200", command.Limits.Sessions, 200}, // H/169
+		{"processes 200", command.Limits.Sessions, 200},
 		{"opened at an upstream at a time | 20, of one user* 10", pool.AtOnce, 20},
 		{"`limits.items` 20000,", url.Limits.Items, 20_000},
 		{"`limits.result_bytes` 16MiB; what it says of itself 1 MiB", url.Limits.ResultBytes, int64(16 << 20)},

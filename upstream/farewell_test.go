@@ -13,10 +13,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// P9/81: when a client session ends, its server is told that the calls are over before it
+// When a client session ends, its server is told that the calls are over before it
 // is told that the session is: some servers end no call when the session ends. The time for
 // this is limited.
-func TestP9_081_CallsEndBeforeTheirSession(t *testing.T) {
+func TestCallsEndBeforeTheirSession(t *testing.T) {
 	for name, tt := range map[string]struct{ takes, want time.Duration }{
 		"a server that takes its time": {2 * time.Second, 2 * time.Second},
 		"a server that does not take":  {time.Hour, 5 * time.Second},

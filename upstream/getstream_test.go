@@ -90,7 +90,7 @@ func TestGETStreamThatEndsAtOnce(t *testing.T) {
 }
 
 // Changes before a slow server had opened its stream were reported to nobody.
-func TestP9_93_GETStreamThatOpensLate(t *testing.T) {
+func TestGETStreamThatOpensLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
 			if r.Method != http.MethodGet {
@@ -120,7 +120,7 @@ func TestP9_93_GETStreamThatOpensLate(t *testing.T) {
 
 // A caller that subscribes while the stream is being opened is answered when it is open,
 // and has missed nothing.
-func TestP9_090_SubscribedWhileTheStreamOpens(t *testing.T) {
+func TestSubscribedWhileTheStreamOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 200 * time.Millisecond
 		say := make(chan string, 1)
@@ -149,7 +149,7 @@ func TestP9_090_SubscribedWhileTheStreamOpens(t *testing.T) {
 }
 
 // A stream and an answer are two connections: an update may arrive first.
-func TestP9_090_UpdateBeforeTheAnswer(t *testing.T) {
+func TestUpdateBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan string, 1)
 		u := subscribable(t, say, 0, func() {

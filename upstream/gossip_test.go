@@ -228,9 +228,9 @@ func TestLogsOfAPrivateProcessReachItsCall(t *testing.T) {
 	}
 }
 
-// H/151: of two users' calls on one pipe, each gets the answer with its own id,
+// Of two users' calls on one pipe, each gets the answer with its own id,
 // whatever else is answered.
-func TestH151_IDsOfTwoUsersAreMixedUp(t *testing.T) {
+func TestIDsOfTwoUsersAreMixedUp(t *testing.T) {
 	for _, how := range sharedPipes {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -256,9 +256,9 @@ func TestH151_IDsOfTwoUsersAreMixedUp(t *testing.T) {
 	}
 }
 
-// H/151: over streamable HTTP an answer belongs to the request whose response it is,
+// Over streamable HTTP an answer belongs to the request whose response it is,
 // whatever its id says.
-func TestH151_AnswerWithTheIDOfAnotherUsersCall(t *testing.T) {
+func TestAnswerWithTheIDOfAnotherUsersCall(t *testing.T) {
 	for _, stateful := range []bool{true, false} {
 		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {
 			waits, release := make(chan rpc, 1), make(chan struct{})

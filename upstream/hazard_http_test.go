@@ -36,40 +36,40 @@ func TestHazardousAnswers(t *testing.T) {
 		code     int // 0: okResult
 		executed mcp.Executed
 	}{
-		{"H/144 JSON too large", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 70<<10)+`"}`), mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
-		{"H/144 event too large", answer(eventType, `data: "`+strings.Repeat("x", 70<<10)+"\"\n\n"), mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
-		{"H/145 compressed", func(w http.ResponseWriter, _ *http.Request, _ rpc) {
+		{"JSON too large", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 70<<10)+`"}`), mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
+		{"event too large", answer(eventType, `data: "`+strings.Repeat("x", 70<<10)+"\"\n\n"), mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
+		{"compressed", func(w http.ResponseWriter, _ *http.Request, _ rpc) {
 			w.Header().Set("Content-Encoding", "gzip")
 			raw(w, jsonType, "\x1f\x8b\x08junk")
 		}, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/147 half an event", answer(eventType, "data: "+good), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/148 CR line ends", answer(eventType, "data: "+good+"\r\r"), 0, ""},
-		{"H/148 byte order mark", answer(eventType, "\ufeffdata: "+good+"\n\n"), 0, ""},
-		{"H/148 field without colon", answer(eventType, "nonsense\ndata\ndata: "+good+"\n\n"), 0, ""},
-		{"H/148 multi-line data", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":$ID,\"result\":"+okResult+"}\n\n"), 0, ""},
-		{"H/148 retry and comments", answer(eventType, strings.Repeat(": ping\n\n", 1000)+"retry: 1000000000\n\ndata: "+good+"\n\n"), 0, ""},
-		{"H/148 other event names", answer(eventType, "event: x\ndata: {}\n\nevent: message\ndata: "+good+"\n\n"), 0, ""},
-		{"H/149 wrong id", answer(jsonType, `{"jsonrpc":"2.0","id":99999,"result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/149 another id", answer(jsonType, `{"jsonrpc":"2.0","id":"x$ID","result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/149 wrong id in a stream", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n\ndata: "+good+"\n\n"), 0, ""},
-		{"H/149 error with id null", answer(jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`), mcp.CodeInvalidRequest, ""},
-		{"H/150 response twice", answer(eventType, "data: "+good+"\n\ndata: "+good+"\n\n"), 0, ""},
-		{"H/152 result and error", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":5,"message":"e"}}`), 5, ""},
-		{"H/152 neither", answer(jsonType, `{"jsonrpc":"2.0","id":$ID}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/152 error code float", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":1.5,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
-		{"H/152 error code 1e20", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":100000000000000000000,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
-		{"H/153 not JSON", answer(jsonType, `{"jsonrpc":`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/153 not UTF-8", answer(jsonType, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":\"\xff\"}"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/153 login page", answer("text/html; charset=utf-8", "<html>"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/153 empty 200", answer(jsonType, ""), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/153 204", status(204), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/154 401 with challenge", status(401, "WWW-Authenticate", `Bearer realm="x"`), mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo},
-		{"H/155 403", status(403), mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo},
-		{"H/158 429", status(429), mcp.CodeRateLimited, mcp.ExecutedNo},
-		{"H/159 500", status(500), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"H/159 503", status(503), mcp.CodeUpstreamUnreachable, mcp.ExecutedUnknown},
-		{"H/160 307", status(307, "Location", "http://127.0.0.1:1/"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo},
-		{"H/161 reset after the request", func(http.ResponseWriter, *http.Request, rpc) { panic(http.ErrAbortHandler) }, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"half an event", answer(eventType, "data: "+good), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"CR line ends", answer(eventType, "data: "+good+"\r\r"), 0, ""},
+		{"byte order mark", answer(eventType, "\ufeffdata: "+good+"\n\n"), 0, ""},
+		{"field without colon", answer(eventType, "nonsense\ndata\ndata: "+good+"\n\n"), 0, ""},
+		{"multi-line data", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":$ID,\"result\":"+okResult+"}\n\n"), 0, ""},
+		{"retry and comments", answer(eventType, strings.Repeat(": ping\n\n", 1000)+"retry: 1000000000\n\ndata: "+good+"\n\n"), 0, ""},
+		{"other event names", answer(eventType, "event: x\ndata: {}\n\nevent: message\ndata: "+good+"\n\n"), 0, ""},
+		{"wrong id", answer(jsonType, `{"jsonrpc":"2.0","id":99999,"result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"another id", answer(jsonType, `{"jsonrpc":"2.0","id":"x$ID","result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"wrong id in a stream", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n\ndata: "+good+"\n\n"), 0, ""},
+		{"error with id null", answer(jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`), mcp.CodeInvalidRequest, ""},
+		{"response twice", answer(eventType, "data: "+good+"\n\ndata: "+good+"\n\n"), 0, ""},
+		{"result and error", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":5,"message":"e"}}`), 5, ""},
+		{"neither", answer(jsonType, `{"jsonrpc":"2.0","id":$ID}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"error code float", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":1.5,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
+		{"error code 1e20", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":100000000000000000000,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
+		{"not JSON", answer(jsonType, `{"jsonrpc":`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"not UTF-8", answer(jsonType, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":\"\xff\"}"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"login page", answer("text/html; charset=utf-8", "<html>"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"empty 200", answer(jsonType, ""), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"204", status(204), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"401 with challenge", status(401, "WWW-Authenticate", `Bearer realm="x"`), mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo},
+		{"403", status(403), mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo},
+		{"429", status(429), mcp.CodeRateLimited, mcp.ExecutedNo},
+		{"500", status(500), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"503", status(503), mcp.CodeUpstreamUnreachable, mcp.ExecutedUnknown},
+		{"307", status(307, "Location", "http://127.0.0.1:1/"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo},
+		{"reset after the request", func(http.ResponseWriter, *http.Request, rpc) { panic(http.ErrAbortHandler) }, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"charset in the content type", answer("application/json; charset=utf-8", good), 0, ""},
 	} {
 		for _, kind := range []struct {
@@ -84,7 +84,7 @@ func TestHazardousAnswers(t *testing.T) {
 					if !kind.stateful && r.Header.Get("Cookie") != "" {
 						t.Error("a cookie was sent back")
 					}
-					w.Header().Set("Set-Cookie", "a=b") // H/176
+					w.Header().Set("Set-Cookie", "a=b")
 					if name, _ := mcp.Raw(m.Params).Member("name"); name.Text() != "bad" {
 						return false
 					}
@@ -111,7 +111,7 @@ func TestHazardousAnswers(t *testing.T) {
 	}
 }
 
-func TestH146_EndlessStreamAfterTheResponse(t *testing.T) {
+func TestEndlessStreamAfterTheResponse(t *testing.T) {
 	ended := make(chan struct{}, 10)
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
@@ -161,7 +161,7 @@ func testEventStreamConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-func TestH142_HangsAfterAccept(t *testing.T) { synctest.Test(t, testHangsAfterAccept) }
+func TestHangsAfterAccept(t *testing.T) { synctest.Test(t, testHangsAfterAccept) }
 
 func testHangsAfterAccept(t *testing.T) {
 	f := newBubbleFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -183,7 +183,7 @@ func testHangsAfterAccept(t *testing.T) {
 	}
 }
 
-func TestP9_126_Cursors(t *testing.T) {
+func TestCursorsOfServers(t *testing.T) {
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodPromptsList {
 			return false

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH254_NameOfAnUpstream: H/254 what a client is told about a server whose name leads to
+// TestNameOfAnUpstream: what a client is told about a server whose name leads to
 // the metadata service of a cloud. Nothing is sent there.
-func TestH254_NameOfAnUpstream(t *testing.T) {
+func TestNameOfAnUpstream(t *testing.T) {
 	was := net.DefaultResolver
 	net.DefaultResolver = mcptest.Resolver(func() netip.Addr { return netip.MustParseAddr("fd00:ec2::254") })
 	t.Cleanup(func() { net.DefaultResolver = was }) // after the upstream is closed

@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH060_ProgressOfNoCall: only messages with the call's own token, before its answer,
+// TestProgressOfNoCall: only messages with the call's own token, before its answer,
 // are its progress.
-func TestH060_ProgressOfNoCall(t *testing.T) {
+func TestProgressOfNoCall(t *testing.T) {
 	for _, stateful := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stateful=%v", stateful), func(t *testing.T) {
 			f := newFake(t, stateful, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
@@ -41,15 +41,15 @@ func TestH060_ProgressOfNoCall(t *testing.T) {
 			}
 			wantOK(t, u, c)
 			if got := strings.Join(told, " "); got != "4" {
-				t.Errorf("H/60 told of %s, want 4 alone", got)
+				t.Errorf("told of %s, want 4 alone", got)
 			}
 		})
 	}
 }
 
-// TestH157_SessionsLostAtOnce: a server that forgets all sessions, as after a restart, gets
+// TestSessionsLostAtOnce: a server that forgets all sessions, as after a restart, gets
 // them back a few at a time, and no call is lost.
-func TestH157_SessionsLostAtOnce(t *testing.T) {
+func TestSessionsLostAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, atOnce = 200, 20
@@ -88,7 +88,7 @@ func TestH157_SessionsLostAtOnce(t *testing.T) {
 					c := tool("a")
 					c.Session = fmt.Sprint("user:", i)
 					if reply, err := u.Handle(t.Context(), c); err != nil || string(reply.Result) != okResult {
-						t.Errorf("H/157 session %d: %v", i, err)
+						t.Errorf("session %d: %v", i, err)
 					}
 				})
 			}
@@ -101,21 +101,21 @@ func TestH157_SessionsLostAtOnce(t *testing.T) {
 		mu.Unlock()
 		all()
 		if made != sessions || most != atOnce {
-			t.Errorf("H/157 %d sessions were opened, %d at once; want each once, and %d", made, most, atOnce)
+			t.Errorf("%d sessions were opened, %d at once; want each once, and %d", made, most, atOnce)
 		}
 		apart := map[time.Time]int{}
 		for _, at := range times[atOnce:] {
 			apart[at]++
 		}
 		if len(apart) < sessions/4 {
-			t.Errorf("H/157 those that had to wait came at only %d different times", len(apart))
+			t.Errorf("those that had to wait came at only %d different times", len(apart))
 		}
 	})
 }
 
-// TestH162_ClosedAtReuse: if the server closes a connection just after the next request was
+// TestClosedAtReuse: if the server closes a connection just after the next request was
 // written to it, that request is not written again.
-func TestH162_ClosedAtReuse(t *testing.T) {
+func TestClosedAtReuse(t *testing.T) {
 	for _, client := range []string{"own", "standard"} {
 		t.Run(client, func(t *testing.T) {
 			s := newCloser(t)
@@ -127,7 +127,7 @@ func TestH162_ClosedAtReuse(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.closed != 1 || !s.again {
-				t.Errorf("H/162 the request came %d times, want once, on a connection that was used before: %v", s.closed, s.again)
+				t.Errorf("the request came %d times, want once, on a connection that was used before: %v", s.closed, s.again)
 			}
 		})
 	}

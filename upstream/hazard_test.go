@@ -166,7 +166,7 @@ func lives(t *testing.T, pid string) bool {
 	return err == nil && process.Signal(syscall.Signal(0)) == nil
 }
 
-func TestP9_152_ProbeOverStdio(t *testing.T) {
+func TestProbeOverStdio(t *testing.T) {
 	for _, role := range []string{"answers -32602", "silent on discover", "late on discover", "exits on discover"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -206,7 +206,7 @@ func TestStdioEnvironment(t *testing.T) {
 	}
 }
 
-func TestH169_ProcessPerSession(t *testing.T) {
+func TestProcessPerSession(t *testing.T) {
 	u := start(t, command(t, "sound"))
 	a, _ := pid(t, u, "u1:s")
 	b, _ := pid(t, u, "u2:s")
@@ -223,7 +223,7 @@ func TestH169_ProcessPerSession(t *testing.T) {
 	}
 }
 
-func TestH163_Crash(t *testing.T) {
+func TestCrash(t *testing.T) {
 	t.Parallel()
 	u := start(t, command(t, "sound"))
 	other, _ := pid(t, u, "u2:s")
@@ -232,13 +232,13 @@ func TestH163_Crash(t *testing.T) {
 	if still, _ := pid(t, u, "u2:s"); still != other {
 		t.Error("another session's process was restarted, too")
 	}
-	wantOK(t, u, tool("a")) // P9/170: started again
+	wantOK(t, u, tool("a")) // started again
 	if n := u.Status().Restarts; n != 1 {
 		t.Errorf("%d restarts", n)
 	}
 }
 
-func TestH163_CrashAtStart(t *testing.T) {
+func TestCrashAtStart(t *testing.T) {
 	cfg := command(t, "crash at start")
 	cfg.Revision = "2025-06-18"
 	u := start(t, cfg)
@@ -266,10 +266,10 @@ func TestUnknownProgram(t *testing.T) {
 	wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
 }
 
-func TestP9_171_GarbageAndNoise(t *testing.T) {
+func TestGarbageAndNoise(t *testing.T) {
 	t.Parallel()
 	u := start(t, command(t, "sound"))
-	_, err := do(t, u, tool("much garbage")) // H/164
+	_, err := do(t, u, tool("much garbage"))
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
 	if s := u.Status(); s.Garbage < 100 {
 		t.Errorf("%d lines of garbage", s.Garbage)
@@ -279,7 +279,7 @@ func TestP9_171_GarbageAndNoise(t *testing.T) {
 
 // A process that writes 20 MiB to its standard error before it reads a message is not
 // blocked by that, and little of it is logged.
-func TestH167_NoisyStderr(t *testing.T) {
+func TestNoisyStderr(t *testing.T) {
 	t.Parallel()
 	cfg, log := command(t, "noisy stderr"), &mcptest.Log{}
 	began := time.Now()
@@ -299,7 +299,7 @@ func TestH167_NoisyStderr(t *testing.T) {
 	}
 }
 
-func TestH165_LongLine(t *testing.T) {
+func TestLongLine(t *testing.T) {
 	t.Parallel()
 	u := start(t, command(t, "sound"))
 	_, err := do(t, u, tool("long line"))
@@ -307,7 +307,7 @@ func TestH165_LongLine(t *testing.T) {
 	wantOK(t, u, tool("a"))
 }
 
-func TestH165_LimitAboveTheDefault(t *testing.T) {
+func TestLimitAboveTheDefault(t *testing.T) {
 	t.Parallel()
 	cfg := command(t, "sound")
 	cfg.Limits.ResultBytes = 32 << 20
@@ -347,7 +347,7 @@ func large() *mcp.Call {
 
 // A process that does not read a call within the time limit of calls is killed. Its callers
 // wait no longer than that.
-func TestH166_DoesNotRead(t *testing.T) {
+func TestDoesNotRead(t *testing.T) {
 	t.Parallel()
 	u, pid := deaf(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Second}})
 	outcome := make(chan error, 20)
@@ -376,7 +376,7 @@ func TestH166_DoesNotRead(t *testing.T) {
 
 // A process for which too many messages wait is killed, however much time its calls have
 // left, and all callers are told at once.
-func TestH166_QueueIsFull(t *testing.T) {
+func TestQueueIsFull(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	const queued = 256
@@ -417,7 +417,7 @@ func TestH166_QueueIsFull(t *testing.T) {
 }
 
 // A descendant outside of the process's group may hold the output open for ever.
-func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
+func TestDescendantOutsideOfTheGroup(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	u := start(t, command(t, "leaves its group"))
@@ -449,7 +449,7 @@ func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
 	}
 }
 
-func TestH168_IgnoresSigtermAndHasChildren(t *testing.T) {
+func TestIgnoresSigtermAndHasChildren(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	u := start(t, command(t, "ignores SIGTERM"))
@@ -470,7 +470,7 @@ func TestH168_IgnoresSigtermAndHasChildren(t *testing.T) {
 	awaitEnd(t, child)
 }
 
-func TestP9_170_StdinClosedEndsTheProcess(t *testing.T) {
+func TestStdinClosedEndsTheProcess(t *testing.T) {
 	cfg := command(t, "says good-bye")
 	file := filepath.Join(t.TempDir(), "said")
 	cfg.Env["FILE"] = mcp.Secret(file)
@@ -488,8 +488,8 @@ func TestP9_170_StdinClosedEndsTheProcess(t *testing.T) {
 
 func TestStdioIDs(t *testing.T) {
 	u := start(t, command(t, "sound"))
-	wantOK(t, u, tool("wrong ids")) // H/151
-	c := tool("batch")              // P9/169
+	wantOK(t, u, tool("wrong ids"))
+	c := tool("batch")
 	steps := 0
 	c.Notify = func(mcp.Event) { steps++ }
 	wantOK(t, u, c)
@@ -517,7 +517,7 @@ func TestListenSurvivesACrash(t *testing.T) {
 	next(mcp.NoteAcknowledged)
 	_, err := do(t, u, tool("crash"))
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
-	next(mcp.NoteResourcesListChanged) // P9/93: something may have been missed
+	next(mcp.NoteResourcesListChanged) // something may have been missed
 	next(mcp.NoteResourceUpdated)
 	end()
 }

@@ -151,19 +151,19 @@ func TestHTTP2Faults(t *testing.T) {
 		calls int64 // that come to the server
 		lost  bool
 	}{
-		{"H/161 the stream is refused", first(func(f *http2.Framer, stream uint32) error {
+		{"the stream is refused", first(func(f *http2.Framer, stream uint32) error {
 			return f.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
 		}), 2, false},
-		{"H/162 the server goes away, and has not read it", first(func(f *http2.Framer, stream uint32) error {
+		{"the server goes away, and has not read it", first(func(f *http2.Framer, stream uint32) error {
 			return f.WriteGoAway(stream-2, http2.ErrCodeNo, nil)
 		}), 2, false},
-		{"H/161 the server goes away, and has answered it", func(f *http2.Framer, stream uint32, call int) bool {
+		{"the server goes away, and has answered it", func(f *http2.Framer, stream uint32, call int) bool {
 			return call == 1 && f.WriteGoAway(stream, http2.ErrCodeNo, nil) != nil
 		}, 1, false},
-		{"H/161 the stream is reset", first(func(f *http2.Framer, stream uint32) error {
+		{"the stream is reset", first(func(f *http2.Framer, stream uint32) error {
 			return f.WriteRSTStream(stream, http2.ErrCodeInternal)
 		}), 1, true},
-		{"H/161 the stream is cancelled", first(func(f *http2.Framer, stream uint32) error {
+		{"the stream is cancelled", first(func(f *http2.Framer, stream uint32) error {
 			return f.WriteRSTStream(stream, http2.ErrCodeCancel)
 		}), 1, true},
 	} {

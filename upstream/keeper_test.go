@@ -218,10 +218,10 @@ func ephemeral(c *mcp.Call) *mcp.Call {
 	return c
 }
 
-// A session is resumed by the Upstream that follows the one which opened it, H/47, but not
+// A session is resumed by the Upstream that follows the one which opened it, but not
 // for another user, other declared capabilities or another configuration. It runs in a
 // bubble of synctest.
-func TestH_047_SessionsAreResumed(t *testing.T) {
+func TestSessionsAreResumed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		other := tool("x")
 		other.Session = "user:other"
@@ -254,7 +254,7 @@ func TestH_047_SessionsAreResumed(t *testing.T) {
 
 // A session that its server has forgotten meanwhile is opened anew, and the new one is
 // kept. It runs in a bubble of synctest.
-func TestH_156_ResumedSessionIsGone(t *testing.T) {
+func TestResumedSessionIsGone(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		first := h.start(t, upstream.Config{})
 		wantAt(t, first, tool("x"), "s1")

@@ -210,9 +210,9 @@ func isOverloaded(err error) bool {
 	return ok && e.Code == mcp.CodeOverloaded
 }
 
-// TestH169_Processes: H/169 each client has its own process, up to the limit, and an idle
+// TestProcesses: each client has its own process, up to the limit, and an idle
 // process is stopped.
-func TestH169_Processes(t *testing.T) {
+func TestProcesses(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	cfg := command(t, "sound")
@@ -227,18 +227,18 @@ func TestH169_Processes(t *testing.T) {
 	for i, user := range []string{"alice", "bob", "carol"} {
 		mustDo(t, u, echo(user))
 		if n := u.Status().Sessions; n != i+1 {
-			t.Errorf("H/169 %d processes for %d clients", n, i+1)
+			t.Errorf("%d processes for %d clients", n, i+1)
 		}
 	}
 	mustDo(t, u, echo("dave")) // an idle process makes room
 	if n := u.Status().Sessions; n != 3 {
-		t.Errorf("H/169 %d processes, of which there may be 3", n)
+		t.Errorf("%d processes, of which there may be 3", n)
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for begun := time.Now(); u.Status().Sessions > 0; <-tick.C {
 		if time.Since(begun) > patience {
-			t.Fatal("H/169 a process that nobody uses is not stopped")
+			t.Fatal("a process that nobody uses is not stopped")
 		}
 	}
 }

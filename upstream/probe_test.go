@@ -26,25 +26,25 @@ func TestProbeHTTP(t *testing.T) {
 		want   string // stateless, stateful, or inconclusive
 		code   int    // of an inconclusive one
 	}{
-		{"P9/148 a stateless revision is offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}}`), "stateless", 0},
-		{"P9/148 only stateful ones are offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}}`), "stateful", 0},
-		{"P9/149 400 -32022 that offers a stateless one", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)), "stateless", 0},
-		{"P9/149 400 -32022 that offers stateful ones", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2025-11-25"]}}`)), "stateful", 0},
-		{"P9/149 400 -32020", answerTo(400, rpcError(`{"code":-32020,"message":"header"}`)), "stateless", 0},
-		{"P9/149 400 -32021", answerTo(400, rpcError(`{"code":-32021,"message":"capability"}`)), "stateless", 0},
-		{"P9/149 400 -32000", answerTo(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`), "stateful", 0},
-		{"P9/149 400 empty", answerTo(400, ""), "stateful", 0},
-		{"P9/149 404 empty", answerTo(404, ""), "stateful", 0},
-		{"P9/149 404 -32601", answerTo(404, rpcError(`{"code":-32601,"message":"Method not found"}`)), "stateful", 0},
-		{"P9/149 405", answerTo(405, "no"), "stateful", 0},
+		{"a stateless revision is offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}}`), "stateless", 0},
+		{"only stateful ones are offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}}`), "stateful", 0},
+		{"400 -32022 that offers a stateless one", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)), "stateless", 0},
+		{"400 -32022 that offers stateful ones", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2025-11-25"]}}`)), "stateful", 0},
+		{"400 -32020", answerTo(400, rpcError(`{"code":-32020,"message":"header"}`)), "stateless", 0},
+		{"400 -32021", answerTo(400, rpcError(`{"code":-32021,"message":"capability"}`)), "stateless", 0},
+		{"400 -32000", answerTo(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`), "stateful", 0},
+		{"400 empty", answerTo(400, ""), "stateful", 0},
+		{"404 empty", answerTo(404, ""), "stateful", 0},
+		{"404 -32601", answerTo(404, rpcError(`{"code":-32601,"message":"Method not found"}`)), "stateful", 0},
+		{"405", answerTo(405, "no"), "stateful", 0},
 		{"200 -32601", answerTo(200, rpcError(`{"code":-32601,"message":"Method not found"}`)), "stateful", 0},
 		{"200 -32602", answerTo(200, rpcError(`{"code":-32602,"message":"Invalid request parameters"}`)), "stateful", 0},
-		{"P9/151 401", answerTo(401, ""), "inconclusive", mcp.CodeUpstreamAuthFailed},
-		{"P9/151 403", answerTo(403, rpcError(`{"code":-32600,"message":"no"}`)), "inconclusive", mcp.CodeUpstreamAuthFailed},
-		{"P9/151 429", answerTo(429, ""), "inconclusive", mcp.CodeRateLimited},
-		{"P9/151 500", answerTo(500, "oops"), "inconclusive", mcp.CodeUpstreamBadAnswer},
-		{"P9/151 503", answerTo(503, ""), "inconclusive", mcp.CodeUpstreamUnreachable},
-		{"H/160 redirect", func(w http.ResponseWriter, _ rpc) {
+		{"401", answerTo(401, ""), "inconclusive", mcp.CodeUpstreamAuthFailed},
+		{"403", answerTo(403, rpcError(`{"code":-32600,"message":"no"}`)), "inconclusive", mcp.CodeUpstreamAuthFailed},
+		{"429", answerTo(429, ""), "inconclusive", mcp.CodeRateLimited},
+		{"500", answerTo(500, "oops"), "inconclusive", mcp.CodeUpstreamBadAnswer},
+		{"503", answerTo(503, ""), "inconclusive", mcp.CodeUpstreamUnreachable},
+		{"redirect", func(w http.ResponseWriter, _ rpc) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(307)
 		}, "inconclusive", mcp.CodeUpstreamBadAnswer},
@@ -83,7 +83,7 @@ func TestProbeHTTP(t *testing.T) {
 			}
 			wantOK(t, u, tool("a"))
 			if n := len(f.requests(mcp.MethodDiscover)); n != 1 {
-				t.Errorf("P9/153: probed %d times", n)
+				t.Errorf("probed %d times", n)
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestStumbledProbe(t *testing.T) {
 	})
 }
 
-func TestP9_153_EraIsProbedAgainWhenItProvesWrong(t *testing.T) {
+func TestEraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		was  bool   // it was stateful
@@ -246,7 +246,7 @@ func TestRevisionPinSkipsTheProbe(t *testing.T) {
 	}
 }
 
-func TestH141_RefusedConnection(t *testing.T) {
+func TestRefusedConnection(t *testing.T) {
 	f := newFake(t, true, nil)
 	f.Close()
 	u := start(t, upstream.Config{URL: f.URL})

@@ -19,9 +19,9 @@ import (
 // page is a question by URLElicitationRequiredError, which servers with sessions have.
 const page = "page"
 
-// TestH175_QuestionsArePaced: each client is asked at most as often as a minute allows.
+// TestQuestionsArePaced: each client is asked at most as often as a minute allows.
 // Excess questions are refused, towards the server or in the call that cannot go on.
-func TestH175_QuestionsArePaced(t *testing.T) {
+func TestQuestionsArePaced(t *testing.T) {
 	for name, stateful := range map[string]bool{"stateful": true, "stateless": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testQuestionsArePaced(t, stateful) })
@@ -61,7 +61,7 @@ func testQuestionsArePaced(t *testing.T, stateful bool) {
 		time.Sleep(step.after)
 		for n := range step.times {
 			if got := s.asks(t, step.client, step.method); got != step.asked {
-				t.Fatalf("H/175 step %d, %s number %d to %s: asked %t, want %t", i, step.method, n+1, step.client, got, step.asked)
+				t.Fatalf("step %d, %s number %d to %s: asked %t, want %t", i, step.method, n+1, step.client, got, step.asked)
 			}
 			if !step.asked {
 				refused++
@@ -69,12 +69,12 @@ func testQuestionsArePaced(t *testing.T, stateful bool) {
 		}
 	}
 	if got := s.refused(t); got != refused {
-		t.Errorf("H/175 %d are counted, %d were refused", got, refused)
+		t.Errorf("%d are counted, %d were refused", got, refused)
 	}
 	synctest.Wait()
 	// The third question, and one five minutes later; not every refused one in between.
 	if got := strings.Count(s.log.String(), "asks a client too much"); got != 2 {
-		t.Errorf("H/175 it was logged %d times, want twice: %s", got, s.log.String())
+		t.Errorf("it was logged %d times, want twice: %s", got, s.log.String())
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *pacedServer) asks(t *testing.T, client, method string) bool {
 	reply, err := do(t, s.Upstream, c)
 	if err != nil {
 		if s.stateful && method != page {
-			t.Fatalf("H/175 the server was told, and the call failed nevertheless: %v", err)
+			t.Fatalf("the server was told, and the call failed nevertheless: %v", err)
 		}
 		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
 		return false
@@ -147,7 +147,7 @@ func (s *pacedServer) asks(t *testing.T, client, method string) bool {
 	if reply.Ask == nil {
 		said, _ := reply.Result.Member("said")
 		if !strings.Contains(said.Text(), "asked too much") {
-			t.Fatalf("H/175 nobody was asked, and the server was told %q", said.Text())
+			t.Fatalf("nobody was asked, and the server was told %q", said.Text())
 		}
 		return false
 	}
@@ -159,7 +159,7 @@ func (s *pacedServer) asks(t *testing.T, client, method string) bool {
 		mcp.MethodCreateMessage: `{"role":"assistant","content":{"type":"text","text":""},"model":"m"}`,
 	}[method]
 	if reply = mustDo(t, s.Upstream, answerTo(c, reply.Ask, answer)); reply.Result == nil {
-		t.Fatalf("H/175 after the answer: %+v", reply)
+		t.Fatalf("after the answer: %+v", reply)
 	}
 	return true
 }
@@ -180,9 +180,9 @@ func (s *pacedServer) refused(t *testing.T) int {
 	return 0
 }
 
-// TestH175_QuestionsOfTasksArePaced: a task with too many questions is cancelled, because
+// TestQuestionsOfTasksArePaced: a task with too many questions is cancelled, because
 // nobody will come back for it.
-func TestH175_QuestionsOfTasksArePaced(t *testing.T) {
+func TestQuestionsOfTasksArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, false, func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
 			if m.Method == mcp.MethodTasksGet {
@@ -192,7 +192,7 @@ func TestH175_QuestionsOfTasksArePaced(t *testing.T) {
 		})
 		u := f.start(t, upstream.Config{Limits: upstream.Limits{QuestionsPerMinute: 1}})
 		if ask := mustDo(t, u, inTask()).Ask; ask == nil || len(ask.Requests) != 1 {
-			t.Fatalf("H/175 asked %+v, want one question", ask)
+			t.Fatalf("asked %+v, want one question", ask)
 		}
 		_, err := do(t, u, inTask())
 		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)

@@ -17,9 +17,9 @@ func by(user string, c *mcp.Call) *mcp.Call {
 	return c
 }
 
-// TestH158_RetryAfter: a server that says how long to wait is left alone for that time by
+// TestRetryAfter: a server that says how long to wait is left alone for that time by
 // the user to whom it said so, and by nobody else.
-func TestH158_RetryAfter(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name, header, date string
 		want               time.Duration // 0 for no pause
@@ -66,7 +66,7 @@ func testRetryAfter(t *testing.T, stateful bool, header, date string, want time.
 		ms, told := e.Data.Member("retryAfterMs")
 		seconds, _ := e.Data.Member("retry_after")
 		if told != (want > 0) || told && (string(ms) != string(mcp.Int(want.Milliseconds())) || string(seconds) != string(mcp.Int(int64((want+time.Second-1)/time.Second)))) {
-			t.Errorf("H/158 to wait %s ms, %s s; want %s", ms, seconds, want)
+			t.Errorf("to wait %s ms, %s s; want %s", ms, seconds, want)
 		}
 	}
 	refused(by("ann", tool("a")), want)
@@ -79,15 +79,15 @@ func testRetryAfter(t *testing.T, stateful bool, header, date string, want time.
 			refused(by("ann", c), want-time.Second-time.Millisecond)
 		}
 		if n := calls() - before; n > 0 {
-			t.Errorf("H/158 the server got %d calls that it wanted to wait", n)
+			t.Errorf("the server got %d calls that it wanted to wait", n)
 		}
 		wantOK(t, u, by("bob", tool("a")))
 		wantOK(t, u, tool("a")) // without a user
 		if _, err := do(t, u, by("ann", &mcp.Call{Method: mcp.MethodDiscover, Notify: func(mcp.Event) {}})); err != nil {
-			t.Errorf("H/158 who asks how the server is: %v", err)
+			t.Errorf("who asks how the server is: %v", err)
 		}
 		if s := u.Status(); s.State != upstream.StateReady || s.Last.Error != "" {
-			t.Errorf("H/158 the upstream is %+v", s)
+			t.Errorf("the upstream is %+v", s)
 		}
 		time.Sleep(want - time.Second - 2*time.Millisecond)
 		refused(by("ann", tool("a")), time.Millisecond)

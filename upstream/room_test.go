@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH242_LargeResults: H/242 a large result is taken from its call's memory, over every
+// TestLargeResults: a large result is taken from its call's memory, over every
 // transport, and refused if there is no room.
-func TestH242_LargeResults(t *testing.T) {
+func TestLargeResults(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	large := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
@@ -83,7 +83,7 @@ func TestH242_LargeResults(t *testing.T) {
 				t.Errorf("the message is %q", e.Message)
 			}
 			if memory.Held() > size/2 {
-				t.Errorf("H/242 %d bytes are held", memory.Held())
+				t.Errorf("%d bytes are held", memory.Held())
 			}
 			room.Free()
 			memory, room, err = call(4 * size)

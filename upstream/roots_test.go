@@ -55,7 +55,7 @@ func withRoots(name string) *mcp.Call {
 
 const twoRoots = `{"roots":[{"uri":"file:///a"},{"uri":"file:///b"}]}`
 
-func TestP9_168_RootsOutsideOfACall(t *testing.T) { synctest.Test(t, testRootsOutsideOfACall) }
+func TestRootsOutsideOfACall(t *testing.T) { synctest.Test(t, testRootsOutsideOfACall) }
 
 func testRootsOutsideOfACall(t *testing.T) {
 	f, u, ask := rootsFake(t)

@@ -22,14 +22,14 @@ func TestSSERefusedPosts(t *testing.T) {
 		executed   mcp.Executed
 		calls      int // a message that certainly did not arrive is sent again, once
 	}{
-		{"P9/162 the session is not known", "", 404, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
-		{"P9/162 the session is not known, in words", "No transport found for sessionId", 400, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
+		{"the session is not known", "", 404, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
+		{"the session is not known, in words", "No transport found for sessionId", 400, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
 		{"bad request", "oops", 400, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo, 1},
 		{"method not allowed", "", 405, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo, 1},
-		{"P9/224 unauthorized", "", 401, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo, 1},
-		{"P9/224 forbidden", "", 403, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo, 1},
+		{"unauthorized", "", 401, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo, 1},
+		{"forbidden", "", 403, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo, 1},
 		{"too many", "", 429, mcp.CodeRateLimited, mcp.ExecutedNo, 1},
-		{"H/160 redirect", "", 307, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo, 1},
+		{"redirect", "", 307, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo, 1},
 		{"broken", "", 500, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown, 1},
 		{"unavailable", "", 503, mcp.CodeUpstreamUnreachable, mcp.ExecutedUnknown, 1},
 	} {
@@ -57,7 +57,7 @@ func TestSSERefusedPosts(t *testing.T) {
 }
 
 // A lost session is made anew, once, and messages that did not arrive are sent again.
-func TestP9_162_SSESessionGone(t *testing.T) {
+func TestSSESessionGone(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	u := f.start(t, overSSE())
 	wantOK(t, u, tool("a"))
@@ -79,7 +79,7 @@ func TestP9_162_SSESessionGone(t *testing.T) {
 
 func TestSSEStreamEnds(t *testing.T) {
 	t.Parallel()
-	t.Run("P9/164 a call that was sent is not sent again", func(t *testing.T) {
+	t.Run("a call that was sent is not sent again", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		var ended atomic.Bool
 		f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -119,7 +119,7 @@ func TestSSEStreamEnds(t *testing.T) {
 		gone.Store(false)
 		wantOK(t, u, tool("a"))
 	})
-	t.Run("P9/93 what listens goes on", func(t *testing.T) {
+	t.Run("what listens goes on", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		u := f.start(t, overSSE())
 		c := tool("a")
@@ -154,7 +154,7 @@ func TestSSEStreamEnds(t *testing.T) {
 		}
 		end()
 	})
-	t.Run("H/151 EndSession and Close end it", func(t *testing.T) {
+	t.Run("EndSession and Close end it", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		closed := make(chan string, 10)
 		f.opened = func(s *sseStream) bool {
@@ -259,7 +259,7 @@ func TestSSEGarbageWithoutAnEnd(t *testing.T) {
 	}
 }
 
-func TestP9_169_SSEBatches(t *testing.T) {
+func TestSSEBatches(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method == mcp.MethodToolsCall {
@@ -270,9 +270,9 @@ func TestP9_169_SSEBatches(t *testing.T) {
 	wantOK(t, f.start(t, overSSE()), tool("a"))
 }
 
-// P9/167: a ping gets an answer, even if the server answers no POST before its next event
+// A ping gets an answer, even if the server answers no POST before its next event
 // was read.
-func TestP9_167_SSEPing(t *testing.T) {
+func TestSSEPing(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	pong := make(chan struct{})
 	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -295,9 +295,9 @@ func TestP9_167_SSEPing(t *testing.T) {
 	}
 }
 
-// P9/172, P9/223: each user's stream and messages carry the user's credential, and a
+// Each user's stream and messages carry the user's credential, and a
 // refused credential is renewed.
-func TestP9_172_SSECredentials(t *testing.T) {
+func TestSSECredentials(t *testing.T) {
 	issuer := newTokens(t)
 	f := newSSEFake(t, newFake)
 	f.opened = func(s *sseStream) bool {
@@ -345,9 +345,9 @@ func TestP9_172_SSECredentials(t *testing.T) {
 	}
 }
 
-// P9/150: if a server accepts neither server/discover nor initialize by POST, the gateway
+// If a server accepts neither server/discover nor initialize by POST, the gateway
 // asks it for an event stream.
-func TestP9_150_SSEIsFoundOut(t *testing.T) {
+func TestSSEIsFoundOut(t *testing.T) {
 	for _, status := range []int{400, 404, 405} {
 		for _, revision := range []string{"", "2024-11-05"} {
 			t.Run(fmt.Sprint(status, " ", revision), func(t *testing.T) {
@@ -389,7 +389,7 @@ func TestP9_150_SSEIsFoundOut(t *testing.T) {
 			t.Errorf("%d streams were asked for", n)
 		}
 	})
-	t.Run("P9/151 trouble with the stream concludes nothing", func(t *testing.T) {
+	t.Run("trouble with the stream concludes nothing", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		var trouble atomic.Int32
 		inner := f.handle
@@ -411,7 +411,7 @@ func TestP9_150_SSEIsFoundOut(t *testing.T) {
 		trouble.Store(0)
 		wantOK(t, u, tool("a"))
 	})
-	t.Run("P9/153 the server learns a newer transport", func(t *testing.T) {
+	t.Run("the server learns a newer transport", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		var learned atomic.Bool
 		inner := f.handle

@@ -36,7 +36,7 @@ func onCall(call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) f
 	}
 }
 
-func TestP9_161_SessionAndVersionHeaders(t *testing.T) {
+func TestSessionAndVersionHeaders(t *testing.T) {
 	for _, tt := range []struct{ version, want string }{
 		{"2025-11-25", "2025-11-25"}, {"2025-06-18", "2025-06-18"}, {"2025-03-26", ""}, {"2024-11-05", ""},
 	} {
@@ -59,7 +59,7 @@ func TestP9_161_SessionAndVersionHeaders(t *testing.T) {
 						s.header.Get("Mcp-Session-Id"), s.header.Get("Mcp-Protocol-Version"))
 				}
 			}
-			// P9/166: the session ends with DELETE.
+			// The session ends with DELETE.
 			if want := "POST initialize\nPOST notifications/initialized\nPOST tools/call\nDELETE \n"; order != want {
 				t.Errorf("requests\n%swant\n%s", order, want)
 			}
@@ -74,7 +74,7 @@ func TestUnknownRevisionOfTheServer(t *testing.T) {
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
 }
 
-func TestP9_147_ReservedMetaStays(t *testing.T) {
+func TestReservedMetaStays(t *testing.T) {
 	f, u := statefulFake(t, nil)
 	c := tool("a")
 	c.Params = mcp.Raw(`{"name":"x__a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -82,11 +82,11 @@ func TestP9_147_ReservedMetaStays(t *testing.T) {
 	wantOK(t, u, c)
 	got := f.requests(mcp.MethodToolsCall)[0]
 	if want := `{"name":"a","_meta":{"progressToken":` + string(got.ID) + `,"vendor":1}}`; string(got.Params) != want {
-		t.Errorf("P9/146 P9/147 params %s, want %s", got.Params, want)
+		t.Errorf("params %s, want %s", got.Params, want)
 	}
 }
 
-func TestP9_160_DeclaredCapabilities(t *testing.T) {
+func TestDeclaredCapabilities(t *testing.T) {
 	for _, tt := range []struct{ name, caps, want string }{
 		{"none", "", `{}`},
 		{"all", `{"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"url":{},"form":{}},"tasks":{},"experimental":{"x":{}}}`,
@@ -129,7 +129,7 @@ func TestP9_160_DeclaredCapabilities(t *testing.T) {
 	})
 }
 
-func TestP9_162_SessionGone(t *testing.T) {
+func TestSessionGone(t *testing.T) {
 	sessions := atomic.Int32{}
 	refuse := atomic.Bool{}
 	f, u := statefulFake(t, nil)
@@ -190,7 +190,7 @@ func TestP9_162_SessionGone(t *testing.T) {
 	listening()
 }
 
-func TestH156_SessionGoneAgainAndAgain(t *testing.T) {
+func TestSessionGoneAgainAndAgain(t *testing.T) {
 	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) { w.WriteHeader(404) })
 	_, err := do(t, u, tool("a"))
 	wantError(t, err, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo)
@@ -259,14 +259,14 @@ func TestListenStateful(t *testing.T) {
 	want(mcp.NoteToolsListChanged, `{}`)
 	say <- `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
 	want(mcp.NoteResourceUpdated, `{"uri":"a:b"}`)
-	say <- `{"jsonrpc":"2.0","id":"p","method":"ping"}`       // P9/167
+	say <- `{"jsonrpc":"2.0","id":"p","method":"ping"}`
 	say <- `{"jsonrpc":"2.0","id":"r","method":"roots/list"}` // of a session without a user
 	say <- `{"jsonrpc":"2.0","id":"e",` + elicit + `}`
 	say <- `{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
 	end()
 	f.await(t, mcp.MethodResourcesUnsubscribe, 1)
 	if got := f.awaitAnswer(t, "p"); got != `{}` {
-		t.Errorf("P9/167 ping was answered %s", got)
+		t.Errorf("ping was answered %s", got)
 	}
 	for id, want := range map[string]string{"r": `{"roots":[]}`, "e": `{"action":"cancel"}`, "s": `"code":-1,`} {
 		if got := f.awaitAnswer(t, id); !strings.Contains(got, want) {
@@ -275,7 +275,7 @@ func TestListenStateful(t *testing.T) {
 	}
 }
 
-func TestP9_163_BrokenStreamGoesOn(t *testing.T) { synctest.Test(t, testBrokenStreamGoesOn) }
+func TestBrokenStreamGoesOn(t *testing.T) { synctest.Test(t, testBrokenStreamGoesOn) }
 
 func testBrokenStreamGoesOn(t *testing.T) {
 	f, u := statefulBubbleFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
@@ -308,7 +308,7 @@ func testBrokenStreamGoesOn(t *testing.T) {
 
 // A resumed stream may end without an event of its own: the next one resumes from the same
 // event.
-func TestP9_163_PollingGoesOn(t *testing.T) { synctest.Test(t, testPollingGoesOn) }
+func TestPollingGoesOn(t *testing.T) { synctest.Test(t, testPollingGoesOn) }
 
 func testPollingGoesOn(t *testing.T) {
 	f, u := statefulBubbleFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
@@ -335,7 +335,7 @@ func testPollingGoesOn(t *testing.T) {
 }
 
 // Messages on a resumed stream show life just as those on the first one do.
-func TestP9_163_ResumedStreamShowsLife(t *testing.T) { synctest.Test(t, testResumedStreamShowsLife) }
+func TestResumedStreamShowsLife(t *testing.T) { synctest.Test(t, testResumedStreamShowsLife) }
 
 func testResumedStreamShowsLife(t *testing.T) {
 	f := newBubbleFake(t, true, nil)
@@ -362,7 +362,7 @@ func testResumedStreamShowsLife(t *testing.T) {
 	}
 }
 
-func TestH147_BrokenStreamIsLostInTheEnd(t *testing.T) {
+func TestBrokenStreamIsLostInTheEnd(t *testing.T) {
 	synctest.Test(t, testBrokenStreamIsLostInTheEnd)
 }
 
@@ -378,7 +378,7 @@ func testBrokenStreamIsLostInTheEnd(t *testing.T) {
 	f.await(t, mcp.NoteCancelled, 1) // the server may still be working on it
 }
 
-func TestP9_165_NoGETStream(t *testing.T) {
+func TestNoGETStream(t *testing.T) {
 	f, u := statefulFake(t, nil)
 	wantOK(t, u, asked("a"))
 	wantOK(t, u, asked("a"))
@@ -387,7 +387,7 @@ func TestP9_165_NoGETStream(t *testing.T) {
 	}
 }
 
-func TestP9_169_Batches(t *testing.T) {
+func TestBatches(t *testing.T) {
 	var got []string
 	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, `data: [{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},`+
@@ -402,7 +402,7 @@ func TestP9_169_Batches(t *testing.T) {
 	}
 }
 
-func TestP9_143_CancelNotifiesAStatefulServer(t *testing.T) {
+func TestCancelNotifiesAStatefulServer(t *testing.T) {
 	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, ": here\n\n")
 		<-r.Context().Done()
@@ -424,7 +424,7 @@ func TestP9_143_CancelNotifiesAStatefulServer(t *testing.T) {
 	}
 }
 
-func TestP9_145_TimeoutCancels(t *testing.T) { synctest.Test(t, testTimeoutCancels) }
+func TestTimeoutCancels(t *testing.T) { synctest.Test(t, testTimeoutCancels) }
 
 func testTimeoutCancels(t *testing.T) {
 	f := newBubbleFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -445,12 +445,12 @@ func testTimeoutCancels(t *testing.T) {
 	_, err := u.Handle(t.Context(), tool("a"))
 	wantError(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown)
 	if took := time.Since(began); took != time.Hour {
-		t.Errorf("H/143: ended after %s, want the total, since the server was lively", took)
+		t.Errorf("ended after %s, want the total, since the server was lively", took)
 	}
 	f.await(t, mcp.NoteCancelled, 1)
 }
 
-func TestP9_172_SessionsAreNeverShared(t *testing.T) {
+func TestSessionsAreNeverShared(t *testing.T) {
 	n := atomic.Int32{}
 	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
 		result(w, m, `{"content":[{"type":"text","text":"`+r.Header.Get("Mcp-Session-Id")+`"}]}`)

@@ -39,13 +39,13 @@ func TestStatelessRequest(t *testing.T) {
 	wantOK(t, u, c)
 
 	got := f.requests(mcp.MethodToolsCall)[0]
-	for name, want := range map[string]string{ // P9/154
+	for name, want := range map[string]string{
 		"Accept": "application/json, text/event-stream", "Content-Type": "application/json",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "=?base64?w7FhbWU=?=",
 		"Authorization": "Bearer xyz", "Mcp-Session-Id": "", "Cookie": "", "Accept-Encoding": "identity",
 	} {
 		if got.header.Get(name) != want {
-			t.Errorf("P9/154 header %s: %q, want %q", name, got.header.Get(name), want)
+			t.Errorf("header %s: %q, want %q", name, got.header.Get(name), want)
 		}
 	}
 	params := mcp.Raw(got.Params)
@@ -57,7 +57,7 @@ func TestStatelessRequest(t *testing.T) {
 		"io.modelcontextprotocol/protocolVersion": `"2026-07-28"`, "io.modelcontextprotocol/logLevel": `"warning"`,
 		"vendor/k": `[1, 2]`, "progressToken": string(got.ID),
 		"traceparent": `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
-		// P9/160: what the client declared, reduced to what can be relayed.
+		// What the client declared, reduced to what can be relayed.
 		"io.modelcontextprotocol/clientCapabilities": `{"roots":{},"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}}`,
 		"io.modelcontextprotocol/clientInfo":         `{"name":"gatehouse","version":"dev"}`,
 	} {
@@ -115,7 +115,7 @@ func TestListsChangedInACall(t *testing.T) {
 	}
 }
 
-func TestP9_155_ParamHeaders(t *testing.T) {
+func TestParamHeaders(t *testing.T) {
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsList {
 			return false
@@ -138,7 +138,7 @@ func TestP9_155_ParamHeaders(t *testing.T) {
 		{"null and absent", `{"region":null}`, map[string]string{}},
 		{"empty string", `{"region":""}`, map[string]string{"Region": ""}},
 		{"sentinel", `{"region":"zürich"}`, map[string]string{"Region": "=?base64?esO8cmljaA==?="}},
-		{"H/126 line ends", `{"region":"a\r\nX-Evil: 1"}`, map[string]string{"Region": "=?base64?YQ0KWC1FdmlsOiAx?="}},
+		{"line ends", `{"region":"a\r\nX-Evil: 1"}`, map[string]string{"Region": "=?base64?YQ0KWC1FdmlsOiAx?="}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := tool("t")
@@ -156,16 +156,16 @@ func TestP9_155_ParamHeaders(t *testing.T) {
 	}
 }
 
-func TestP9_156_InvalidAnnotationDropsTheTool(t *testing.T) {
+func TestInvalidAnnotationDropsTheTool(t *testing.T) {
 	bad := map[string]string{
-		"empty":       `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`,
-		"not-token":   `{"properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`,
-		"H/110 CR":    `{"properties":{"a":{"type":"string","x-mcp-header":"a\r"}}}`,
-		"H/110 twice": `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`,
-		"number":      `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`,
-		"array":       `{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}`,
-		"items":       `{"properties":{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}}`,
-		"oneOf":       `{"oneOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`,
+		"empty":     `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`,
+		"not-token": `{"properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`,
+		"CR":        `{"properties":{"a":{"type":"string","x-mcp-header":"a\r"}}}`,
+		"twice":     `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`,
+		"number":    `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`,
+		"array":     `{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}`,
+		"items":     `{"properties":{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}}`,
+		"oneOf":     `{"oneOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`,
 	}
 	var tools []string
 	for name, schema := range bad {
@@ -192,7 +192,7 @@ func TestP9_156_InvalidAnnotationDropsTheTool(t *testing.T) {
 	}
 }
 
-func TestP9_157_HeaderMismatch(t *testing.T) {
+func TestHeaderMismatch(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		fails int32
@@ -232,7 +232,7 @@ func withTools(next func(*fake, http.ResponseWriter, *http.Request, rpc) bool, t
 	}
 }
 
-func TestP9_158_UnsupportedVersion(t *testing.T) {
+func TestUnsupportedVersion(t *testing.T) {
 	left := atomic.Int32{}
 	left.Store(1)
 	f, u := statelessFake(t, func(w http.ResponseWriter, r *http.Request, m rpc) {
@@ -249,7 +249,7 @@ func TestP9_158_UnsupportedVersion(t *testing.T) {
 	}
 }
 
-func TestP9_159_ResultType(t *testing.T) {
+func TestResultType(t *testing.T) {
 	for _, tt := range []struct {
 		name, result string
 		code         int
@@ -298,18 +298,18 @@ func TestStatelessRounds(t *testing.T) {
 	}
 	unmarshal(t, calls[1].Params, &got)
 	if got.RequestState == nil || *got.RequestState != "é\x00\"" {
-		t.Errorf("P9/105 state %v", got.RequestState)
+		t.Errorf("state %v", got.RequestState)
 	}
 	if want := `{"a":{"roots":[]},"z key":{"action":"decline"}}`; string(got.InputResponses) != want {
-		t.Errorf("P9/104 answers %s, want %s", got.InputResponses, want)
+		t.Errorf("answers %s, want %s", got.InputResponses, want)
 	}
 	if string(calls[0].ID) == string(calls[1].ID) || string(calls[1].ID) == string(calls[2].ID) {
-		t.Error("P9/106 an id was used twice")
+		t.Error("an id was used twice")
 	}
 	got.RequestState = nil
 	unmarshal(t, calls[2].Params, &got)
 	if want := `{"z key":{"action":"accept", "content":{}}}`; string(got.InputResponses) != want || got.RequestState != nil {
-		t.Errorf("P9/104 answers without state: %s, state %v", got.InputResponses, got.RequestState)
+		t.Errorf("answers without state: %s, state %v", got.InputResponses, got.RequestState)
 	}
 }
 
@@ -320,7 +320,7 @@ func unmarshal(t *testing.T, raw []byte, into any) {
 	}
 }
 
-func TestP9_143_CancelClosesTheStream(t *testing.T) {
+func TestCancelClosesTheStream(t *testing.T) {
 	closed := make(chan struct{})
 	f, u := statelessFake(t, func(w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, ": here\n\n")
@@ -350,7 +350,7 @@ func TestP9_143_CancelClosesTheStream(t *testing.T) {
 	}
 }
 
-func TestP9_164_LostStreamIsNotRepeated(t *testing.T) {
+func TestLostStreamIsNotRepeated(t *testing.T) {
 	f, u := statelessFake(t, func(w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n")
 		panic(http.ErrAbortHandler)

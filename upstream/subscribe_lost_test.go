@@ -14,7 +14,7 @@ import (
 )
 
 // A subscription, too, may be what finds a session lost.
-func TestP9_162_SessionGoneBeforeASubscription(t *testing.T) {
+func TestSessionGoneBeforeASubscription(t *testing.T) {
 	var sessions atomic.Int32
 	f := newFake(t, true, nil)
 	f.handle = func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -96,7 +96,7 @@ func TestSubscribedByTwo(t *testing.T) {
 
 // A resource that cannot be subscribed to in the session after a lost one is subscribed to
 // later, and counts as changed. Nobody waits in a session that turns out to be lost.
-func TestP9_162_SubscriptionsAreMended(t *testing.T) {
+func TestSubscriptionsAreMended(t *testing.T) {
 	for name, status := range map[string]int{"the server is busy": http.StatusServiceUnavailable, "the session is lost again": http.StatusNotFound} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -76,9 +76,9 @@ func eachForm(t *testing.T, test func(t *testing.T, stateful bool)) {
 	}
 }
 
-// TestP9_186_TasksForThoseWhoDeclareThem: a server must not answer with a task to a client
+// TestTasksForThoseWhoDeclareThem: a server must not answer with a task to a client
 // that did not declare that it knows tasks.
-func TestP9_186_TasksForThoseWhoDeclareThem(t *testing.T) {
+func TestTasksForThoseWhoDeclareThem(t *testing.T) {
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method == mcp.MethodDiscover {
 			return false
@@ -157,8 +157,8 @@ func TestTheFormOfATaskIsThatOfItsServer(t *testing.T) {
 	}
 }
 
-// TestP9_191_EndsOfATaskThatIsWaitedFor covers every way in which such a task can end.
-func TestP9_191_EndsOfATaskThatIsWaitedFor(t *testing.T) {
+// TestEndsOfATaskThatIsWaitedFor covers every way in which such a task can end.
+func TestEndsOfATaskThatIsWaitedFor(t *testing.T) {
 	tests := []struct {
 		name, core, ext string // the answers of tasks/result and of tasks/get
 		code            int    // 0 for okResult
@@ -327,7 +327,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			}
 		}
 		if n := len(f.requests(mcp.MethodTasksCancel)); n > 0 {
-			t.Errorf("P9/190 who waits no more has not cancelled the task: %d times", n)
+			t.Errorf("who waits no more has not cancelled the task: %d times", n)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Minute)
 		defer cancel()
@@ -417,8 +417,8 @@ func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
 	})
 }
 
-// TestP9_105_StatesThatLookLikeOurs: such states return to their server unchanged.
-func TestP9_105_StatesThatLookLikeOurs(t *testing.T) {
+// TestStatesThatLookLikeOurs: such states return to their server unchanged.
+func TestStatesThatLookLikeOurs(t *testing.T) {
 	for _, state := range []string{`task:["t"]`, "task:", "=", "=task:x", "==", "plain", "anew:x"} {
 		f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 			if m.Method != mcp.MethodToolsCall {

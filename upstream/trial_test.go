@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH159_LongTrial: the trial call may take as long as any call: others do not wait for
+// TestLongTrial: the trial call may take as long as any call: others do not wait for
 // its end.
-func TestH159_LongTrial(t *testing.T) {
+func TestLongTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		f := newBubbleFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
@@ -53,7 +53,7 @@ func TestH159_LongTrial(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		for range 2 {
 			if refused() {
-				t.Error("H/159 the server is back, and calls wait for the end of the one that sees")
+				t.Error("the server is back, and calls wait for the end of the one that sees")
 			}
 		}
 		if err := <-ended; err != nil {

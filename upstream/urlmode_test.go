@@ -53,7 +53,7 @@ func elicitationID(t *testing.T, params mcp.Raw) string {
 	t.Helper()
 	id, _ := params.Member("elicitationId")
 	if id.Text() == "" || id.Text() == "theirs" {
-		t.Fatalf("P9/115 the id of %s is not ours", params)
+		t.Fatalf("the id of %s is not ours", params)
 	}
 	return id.Text()
 }
@@ -68,7 +68,7 @@ func answerTo(c *mcp.Call, ask *mcp.Ask, answer string) *mcp.Call {
 	return again
 }
 
-func TestP9_115_117_TheUserIsDoneAtAURL(t *testing.T) { synctest.Test(t, testTheUserIsDoneAtAURL) }
+func TestTheUserIsDoneAtAURL(t *testing.T) { synctest.Test(t, testTheUserIsDoneAtAURL) }
 
 func testTheUserIsDoneAtAURL(t *testing.T) {
 	say := make(chan string)
@@ -120,7 +120,7 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 	}
 	select {
 	case more := <-tell:
-		t.Errorf("P9/117 also told %s %s", more.event.Method, more.event.Params)
+		t.Errorf("also told %s %s", more.event.Method, more.event.Params)
 	default:
 	}
 
@@ -132,7 +132,7 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 		ask := mustDo(t, u, c).Ask
 		other := elicitationID(t, ask.Requests[0].Params)
 		if other == id {
-			t.Error("P9/117 two sessions have the same id for what one server calls the same")
+			t.Error("two sessions have the same id for what one server calls the same")
 		}
 		wantOK(t, u, answerTo(c, ask, `{"action":"accept"}`))
 		if e := <-heard; e.Method != mcp.NoteElicitationComplete || !strings.Contains(string(e.Params), other) {
@@ -158,7 +158,7 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 	}
 }
 
-func TestP9_116_AURLIsRequired(t *testing.T) { synctest.Test(t, testAURLIsRequired) }
+func TestAURLIsRequired(t *testing.T) { synctest.Test(t, testAURLIsRequired) }
 
 func testAURLIsRequired(t *testing.T) {
 	done, calls := false, 0
@@ -244,7 +244,7 @@ func testAURLIsRequired(t *testing.T) {
 		wantOK(t, u, answerTo(c, ask, `{"action":"accept"}`)) // at once
 		done = false
 	}
-	{ // P9/97: this client supports no URLs
+	{ // this client supports no URLs
 		c := tool("a")
 		c.Caps = mcp.Raw(`{"elicitation":{}}`)
 		c.Session = "user:other"
@@ -266,7 +266,7 @@ func testAURLIsRequired(t *testing.T) {
 	}
 }
 
-func TestP9_130_AStatelessServerHasNoSuchError(t *testing.T) {
+func TestAStatelessServerHasNoSuchError(t *testing.T) {
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
 			return false
@@ -281,8 +281,8 @@ func TestP9_130_AStatelessServerHasNoSuchError(t *testing.T) {
 
 func TestErrorsOfServers(t *testing.T) {
 	for _, tt := range []struct{ name, method, said, want string }{
-		{"P9/129 the old code", mcp.MethodResourcesRead, `{"code":-32002,"message":"none","data":{"uri":"a:b"}}`, `-32602 none {"uri":"a:b"}`},
-		{"P9/129 the old code alone", mcp.MethodResourcesRead, `{"code":-32002,"message":"none"}`, `-32602 none {"uri":"x:y"}`},
+		{"the old code", mcp.MethodResourcesRead, `{"code":-32002,"message":"none","data":{"uri":"a:b"}}`, `-32602 none {"uri":"a:b"}`},
+		{"the old code alone", mcp.MethodResourcesRead, `{"code":-32002,"message":"none"}`, `-32602 none {"uri":"x:y"}`},
 		{"the old code of something else", mcp.MethodPromptsGet, `{"code":-32002,"message":"none"}`, `-32002 none `},
 		{"a method that this server does not know", mcp.MethodToolsCall, `{"code":-32601,"message":"what?"}`, `-32601 what? {"upstream":"fake"}`},
 		{"another code", mcp.MethodToolsCall, `{"code":7,"message":"m","data":[1]}`, `7 m [1]`},

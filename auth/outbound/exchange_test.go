@@ -52,7 +52,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// P9/223: a user's token goes to the endpoint of its own issuer and nowhere else; who
+// A user's token goes to the endpoint of its own issuer and nowhere else; who
 // has none, or one that has ended, gets nothing.
 func TestExchangeRefuses(t *testing.T) {
 	s := newTokenServer(t, false)
@@ -90,7 +90,7 @@ func jwtFor(aud string) string {
 	return part([]byte(`{"alg":"none"}`)) + "." + part([]byte(`{"sub":"alice"`+aud+`}`)) + ".sig"
 }
 
-// P9/232: what comes back has the upstream as its audience, and is not the user's own
+// What comes back has the upstream as its audience, and is not the user's own
 // token by another way.
 func TestExchanged(t *testing.T) {
 	const unusable = "not a usable token"

@@ -45,7 +45,7 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// P9/225: resource is in every token request.
+// Resource is in every token request.
 func TestClientCredentials(t *testing.T) {
 	empty, resource := "", "https://api.example.com/"
 	for _, tt := range []struct {

@@ -203,7 +203,7 @@ func TestExchangeEnds(t *testing.T) {
 	})
 }
 
-// H/154: a token that the upstream refused is replaced, once: an upstream that refuses
+// A token that the upstream refused is replaced, once: an upstream that refuses
 // every token does not cost its issuer a request for each call.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ func due(t *testing.T, v *Vault, owner Owner, server string) {
 	}
 }
 
-// TestRefreshRequest: P9/225: the request has the resource and the proof of the client, and nothing
+// TestRefreshRequest: the request has the resource and the proof of the client, and nothing
 // else.
 func TestRefreshRequest(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestRedisReader: H/191: what stands in Redis says nothing without the vault's key, and what was
+// TestRedisReader: what stands in Redis says nothing without the vault's key, and what was
 // moved there to another user or server opens for nobody.
 func TestRedisReader(t *testing.T) {
 	t.Parallel()

@@ -253,23 +253,23 @@ func TestReplicaKilled(t *testing.T) {
 	paused.signal(t, mcptest.SignalContinue)
 	old.release("paused-runs")
 	if m, err := ofPaused.running.Response(); err == nil {
-		t.Errorf("H/192 the replica that was stopped answers what others have: %s", m.Text)
+		t.Errorf("the replica that was stopped answers what others have: %s", m.Text)
 	}
 	must(t, "a session that it owned, at the replica that was stopped", s.at(ofPaused.client, 1), "tools/list", "{}")
 	ofPaused.wantKept(t, s, old, 1)
 
-	// H/238: the killed replica starts again normally.
+	// The killed replica starts again normally.
 	killed.start(t)
-	m = must(t, "H/238 the replica that was killed", s.at(ofKilled.client, 0), "tools/call", `{"name":"book__search","arguments":{"query":"the"}}`)
+	m = must(t, "the replica that was killed", s.at(ofKilled.client, 0), "tools/call", `{"name":"book__search","arguments":{"query":"the"}}`)
 	if strings.Contains(m.Text, `"isError":true`) {
-		t.Errorf("H/238 a process of its: %s", m.Text)
+		t.Errorf("a process of its: %s", m.Text)
 	}
 	x := begin(t, s.at(ofKilled.client, 0), "across", "old__ask", "elicitation/create")
 	if err := s.at(ofKilled.client, 1).Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
 		t.Error(err)
 	}
 	if m, err := x.Response(); err != nil || textOf(m) != "answered across yes" {
-		t.Errorf("H/238 a question across replicas: %s %v", m.Text, err)
+		t.Errorf("a question across replicas: %s %v", m.Text, err)
 	}
 	client := s.redis.Client()
 	defer client.Close()
@@ -280,7 +280,7 @@ func TestReplicaKilled(t *testing.T) {
 		}
 		return names
 	}
-	eventually(t, "H/238 leases are those of who is there", func() bool { return len(leases()) == 3 })
+	eventually(t, "leases are those of who is there", func() bool { return len(leases()) == 3 })
 	if status, err := s.client(t, clientRev, "{}").Delete(deadline(t)); err != nil || status != http.StatusNoContent {
 		t.Errorf("a new session: %d %v", status, err)
 	}
@@ -292,7 +292,7 @@ func TestReplicaKilled(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 	}
-	within(t, afterLease, "H/238 the leases of who has left end", func() bool { return len(leases()) == 0 })
+	within(t, afterLease, "the leases of who has left end", func() bool { return len(leases()) == 0 })
 	lost := map[string]string{"shown": ""}
 	for _, key := range []string{"killed-silent", "paused-silent", "stateless-silent", "stateless-streams"} {
 		lost[key] = ""

@@ -38,7 +38,7 @@ func (l *load) run(ctx context.Context, t *testing.T, c *mcptest.Client, name st
 		}
 		m, err := l.converse(t, c, tool, key)
 		if ran := l.ran(key); err != nil || textOf(m) != want || ran != 1 {
-			t.Errorf("H/239 %s %s ran %d times: %s %v", tool, key, ran, m.Text, err)
+			t.Errorf("%s %s ran %d times: %s %v", tool, key, ran, m.Text, err)
 			return
 		}
 		l.calls.Add(1)
@@ -128,12 +128,12 @@ func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, hear
 		x, err := c.Get(ctx, last)
 		if err != nil {
 			if ctx.Err() == nil {
-				t.Errorf("H/239 the stream: %v", err)
+				t.Errorf("the stream: %v", err)
 			}
 			return
 		}
 		if x.Status != http.StatusOK && x.Status != http.StatusServiceUnavailable {
-			t.Errorf("H/239 the stream: status %d %s", x.Status, x.Text())
+			t.Errorf("the stream: status %d %s", x.Status, x.Text())
 			x.Close()
 			return
 		}
@@ -147,7 +147,7 @@ func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, hear
 			m, err := x.Next()
 			if err != nil {
 				if !errors.Is(err, io.EOF) && ctx.Err() == nil {
-					t.Errorf("H/239 the stream is cut off: %v", err)
+					t.Errorf("the stream is cut off: %v", err)
 				}
 				break
 			}
@@ -161,10 +161,10 @@ func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, hear
 	}
 }
 
-// TestH239_RollingRestart replaces three replicas one after the other while clients of both
+// TestRollingRestart replaces three replicas one after the other while clients of both
 // eras make calls. No answer is lost or wrong, no call runs twice, and errors are rare and
 // always allow the client to repeat the call.
-func TestH239_RollingRestart(t *testing.T) {
+func TestRollingRestart(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
@@ -193,19 +193,19 @@ func TestH239_RollingRestart(t *testing.T) {
 		q := begin(t, s.at(c, i), asked, "old__ask", "elicitation/create")
 		r.signal(t, syscall.SIGTERM)
 		r.log.await(t, "msg=stopping")
-		eventually(t, "H/237 the replica is not ready any more", func() bool { _, ready := r.ready(deadline(t)); return !ready })
+		eventually(t, "the replica is not ready any more", func() bool { _, ready := r.ready(deadline(t)); return !ready })
 		if err := c.Answer(deadline(t), q.question, fmt.Sprintf(`{"action":"accept","content":{"a":"of %s"}}`, asked)); err != nil {
-			t.Errorf("H/239 an answer to the replica that ends: %v", err)
+			t.Errorf("an answer to the replica that ends: %v", err)
 		}
 		old.release(held)
 		for want, x := range map[string]begun{"done " + held: x, "answered " + asked + " of " + asked: q} {
 			m, err := x.Response()
 			if ran := l.ran(x.id); err != nil || textOf(m) != want || ran != 1 {
-				t.Errorf("H/239 a call that ran %d times at replica %d: %s %v", ran, i, m.Text, err)
+				t.Errorf("a call that ran %d times at replica %d: %s %v", ran, i, m.Text, err)
 			}
 		}
 		if code := r.wait(t); code != 0 {
-			t.Errorf("H/239 replica %d ended with code %d:\n%s", i, code, r.log)
+			t.Errorf("replica %d ended with code %d:\n%s", i, code, r.log)
 		}
 		r.start(t)
 		before := l.calls.Load()
@@ -224,13 +224,13 @@ func TestH239_RollingRestart(t *testing.T) {
 		case <-tick.C:
 			continue
 		case <-end.Done():
-			t.Error("H/239 the subscription is lost")
+			t.Error("the subscription is lost")
 		}
 		break
 	}
 	cancel()
 	all.Wait()
 	if calls, retried := l.calls.Load(), l.retried.Load(); retried > calls/50 {
-		t.Errorf("H/239 of %d calls %d had to be made again", calls, retried)
+		t.Errorf("of %d calls %d had to be made again", calls, retried)
 	}
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestH238_SecondSignal: a running call delays the end; a second signal does not wait for
+// TestSecondSignal: a running call delays the end; a second signal does not wait for
 // it. A SIGHUP before that reloads the configuration.
-func TestH238_SecondSignal(t *testing.T) {
+func TestSecondSignal(t *testing.T) {
 	called, done := make(chan struct{}), make(chan struct{})
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
@@ -118,7 +118,7 @@ func TestH238_SecondSignal(t *testing.T) {
 		told = told || strings.Contains(lines.Text(), "a second signal came")
 	}
 	if !told {
-		t.Error("H/238 nothing says why it ended at once")
+		t.Error("nothing says why it ended at once")
 	}
 	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != exitProblem {
@@ -129,9 +129,9 @@ func TestH238_SecondSignal(t *testing.T) {
 	}
 }
 
-// TestH237_SignalEndsAll: SIGTERM ends the gateway with exit code 0, and ends the processes
+// TestSignalEndsAll: SIGTERM ends the gateway with exit code 0, and ends the processes
 // that it started.
-func TestH237_SignalEndsAll(t *testing.T) {
+func TestSignalEndsAll(t *testing.T) {
 	mcptest.Long(t)
 	dir := t.TempDir()
 	config, pid := filepath.Join(dir, "gatehouse.yaml"), filepath.Join(dir, "pid")

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestH232_WhatIsTaken: a changed file is loaded at the second look that finds it unchanged,
+// TestWhatIsTaken: a changed file is loaded at the second look that finds it unchanged,
 // never before, and only once.
-func TestH232_WhatIsTaken(t *testing.T) {
+func TestWhatIsTaken(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "gatehouse.yaml")
 	write := func(text string) {
 		t.Helper()

@@ -21,7 +21,7 @@ import (
 
 const (
 	// idleTarget is the most memory, heap and stacks in bytes, that an idle stream may take
-	// (H/252).
+	//.
 	idleTarget = 30 << 10
 	// openers is how many goroutines open streams at the same time.
 	openers = 16

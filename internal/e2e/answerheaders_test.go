@@ -27,9 +27,9 @@ var badHeaders = map[string]string{
 // answerHeaders are all headers of the gateway's answers to these calls.
 var answerHeaders = []string{"Cache-Control", "Content-Length", "Content-Type", "Date", "Mcp-Session-Id", "X-Accel-Buffering", "X-Content-Type-Options"}
 
-// TestH176_HeadersAndIDsOfTheServer: H/176 no header of a server's answer reaches a client,
+// TestHeadersAndIDsOfTheServer: no header of a server's answer reaches a client,
 // nor does any id that the gateway uses with the server.
-func TestH176_HeadersAndIDsOfTheServer(t *testing.T) {
+func TestHeadersAndIDsOfTheServer(t *testing.T) {
 	for _, newer := range []string{statefulServer, stateless} {
 		for _, revision := range []string{statefulClient, stateless} {
 			t.Run("client "+revision+" server "+newer, func(t *testing.T) {

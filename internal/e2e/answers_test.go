@@ -49,8 +49,8 @@ func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown 
 	return q
 }
 
-// TestP9_102_AnswersOfAnotherUser: another user cannot answer a user's question.
-func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
+// TestAnswersOfAnotherUser: another user cannot answer a user's question.
+func TestAnswersOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		alice := g.rawWith(t, client, g.issuer.Token(claims{"sub": "alice"}), askable)
@@ -92,9 +92,9 @@ func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
 	})
 }
 
-// TestP9_102_AnswersTwice: a second answer, a late one, and one with a changed request are
+// TestAnswersTwice: a second answer, a late one, and one with a changed request are
 // refused.
-func TestP9_102_AnswersTwice(t *testing.T) {
+func TestAnswersTwice(t *testing.T) {
 	t.Parallel()
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		c := g.rawWith(t, client, g.issuer.Token(nil), askable)
@@ -153,13 +153,13 @@ func TestP9_102_AnswersTwice(t *testing.T) {
 		// A server without sessions must itself prevent that something happens twice
 		// (2026-07-28 basic/patterns/mrtr).
 		if s.revision.Stateful && (m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Text, "expired")) {
-			t.Errorf("P9/102 the right one again: %s", m.Text)
+			t.Errorf("the right one again: %s", m.Text)
 		}
 	})
 }
 
-// TestP9_110_NobodyAnswers: the server is told, and the gateway keeps nothing.
-func TestP9_110_NobodyAnswers(t *testing.T) {
+// TestNobodyAnswers: the server is told, and the gateway keeps nothing.
+func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		s := newInquirer(t, server)
@@ -181,7 +181,7 @@ func TestP9_110_NobodyAnswers(t *testing.T) {
 						t.Fatal(err)
 					}
 					if m, _, err := c.Call(deadline(t), "tools/call", q.retry); err != nil || m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Text, "expired") {
-						t.Errorf("P9/102 a late answer: %s %v", m.Text, err)
+						t.Errorf("a late answer: %s %v", m.Text, err)
 					}
 					answered := 0
 					for _, r := range s.Received("") {
@@ -190,7 +190,7 @@ func TestP9_110_NobodyAnswers(t *testing.T) {
 						}
 					}
 					if answered < 2 {
-						t.Errorf("P9/110 the server got %d refusals of its two questions", answered)
+						t.Errorf("the server got %d refusals of its two questions", answered)
 					}
 					return
 				}
@@ -235,9 +235,9 @@ func show2(t *testing.T, c *mcptest.Client, params string) shown {
 	return q
 }
 
-// TestP9_104_105_StatesOfServers: a stateless client gets the questions of a stateless
+// TestStatesOfServers: a stateless client gets the questions of a stateless
 // server unchanged, and the server gets back exactly its own state.
-func TestP9_104_105_StatesOfServers(t *testing.T) {
+func TestStatesOfServers(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
 	const state = `{"a": 1.0, "é":"\u2028"}` + " ~"
@@ -258,7 +258,7 @@ func TestP9_104_105_StatesOfServers(t *testing.T) {
 	c := rawWith(t, inFrontOf(t, s), stateless, askable)
 	q := show(t, c, "tools/call", `{"name":"up__do"}`, rooted)
 	if q.key != "k-é.1" || strings.Contains(q.state, "1.0") {
-		t.Errorf("P9/104 asked under %q with the state %q", q.key, q.state)
+		t.Errorf("asked under %q with the state %q", q.key, q.state)
 	}
 	if m, _, err := c.Call(deadline(t), "tools/call", q.retry); err != nil || outcome(m) != "ok" {
 		t.Errorf("%s %v", m.Text, err)
@@ -269,7 +269,7 @@ func TestP9_104_105_StatesOfServers(t *testing.T) {
 	want := []string{"false  ", `true ` + state + ` {"k-é.1":` + rooted + `}`, `false  {"k":{"roots":[]},"other":{"x":1}}`}
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {
-			t.Errorf("P9/104 P9/105 the server got %q, want %q", got, want)
+			t.Errorf("the server got %q, want %q", got, want)
 			break
 		}
 	}

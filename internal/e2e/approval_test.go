@@ -321,7 +321,7 @@ func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 		runs  bool
 	}{
 		{"a new token", claims{"groups": []string{"staff", "payers"}}, true},
-		{"H/49 a new token without the group", claims{"groups": "staff"}, false},
+		{"a new token without the group", claims{"groups": "staff"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, s := cautious(t, statefulServer)

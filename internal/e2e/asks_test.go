@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestP9_96_NobodyIsAskedWhoDidNotSaySo: for a client without capabilities the call ends
+// TestNobodyIsAskedWhoDidNotSaySo: for a client without capabilities the call ends
 // with an error, not with a question or a wait.
-func TestP9_96_NobodyIsAskedWhoDidNotSaySo(t *testing.T) {
+func TestNobodyIsAskedWhoDidNotSaySo(t *testing.T) {
 	t.Parallel()
 	url, _ := shared(t)
 	for _, revision := range []string{statefulClient, stateless} {
@@ -95,7 +95,7 @@ func TestQuestionsDoNotCross(t *testing.T) {
 			t.Errorf("%s got %s, %v", key, answer.Text, err)
 		}
 		if n := len(s.exchange.Before); n != 2 {
-			t.Errorf("P9/141 %s saw %d progress notifications, want one before and one after the question: %s", key, n, s.exchange.Before)
+			t.Errorf("%s saw %d progress notifications, want one before and one after the question: %s", key, n, s.exchange.Before)
 		}
 	}
 }

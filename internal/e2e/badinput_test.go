@@ -104,9 +104,9 @@ func TestBadRequests(t *testing.T) {
 		{"Mcp-Method is another", modern, modernCall, http.Header{"Mcp-Method": {"tools/list"}, "Mcp-Name": {"new-http__echo"}}, 400, -32020, `"x"`},
 		{"Mcp-Name is another", modern, modernCall, http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {"new-http__fail"}}, 400, -32020, `"x"`},
 		{"Mcp-Name is missing", modern, modernCall, http.Header{"Mcp-Method": {"tools/call"}}, 400, -32020, `"x"`},
-		{"H/104 an older header with a stateless body", modern, modernCall, http.Header{"Mcp-Protocol-Version": {"2025-06-18"},
+		{"an older header with a stateless body", modern, modernCall, http.Header{"Mcp-Protocol-Version": {"2025-06-18"},
 			"Mcp-Method": {"tools/call"}, "Mcp-Name": {"new-http__echo"}}, 400, -32020, `"x"`},
-		{"H/104 a stateless header in a session", session, list, http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, 400, -32602, "5"},
+		{"a stateless header in a session", session, list, http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, 400, -32602, "5"},
 		{"an unknown version", session, list, http.Header{"Mcp-Protocol-Version": {"1999-01-01"}}, 400, -32022, "5"},
 		{"another content type", session, list, http.Header{"Content-Type": {"text/plain"}}, 415, 0, ""},
 		{"an origin that is not ours", session, list, http.Header{"Origin": {"https://evil.example"}}, 403, 0, ""},
@@ -114,7 +114,7 @@ func TestBadRequests(t *testing.T) {
 		{"no session", session, list, http.Header{"Mcp-Session-Id": {""}}, 400, 0, "5"},
 		{"unknown session", session, list, http.Header{"Mcp-Session-Id": {"AAAAAAAAAAAAAAAAAAAAAAAAAA"}}, 404, 0, "null"},
 		{"unknown tool", session, `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"nobody__nothing"}}`, nil, 200, -32602, "6"},
-		{"P9/126 unknown cursor", session, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"made up"}}`, nil, 200, -32602, "7"},
+		{"unknown cursor", session, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"made up"}}`, nil, 200, -32602, "7"},
 		{"unknown method", session, `{"jsonrpc":"2.0","id":8,"method":"tools/steal"}`, nil, 200, -32601, "8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestUnreachableUpstreamAtStart(t *testing.T) {
 		c := raw(t, url, revision)
 		list, _, err := c.Call(deadline(t), "tools/list", "")
 		if got := names(t, list, "tools"); err != nil || len(got) != 1 || got[0] != "good__fine" {
-			t.Errorf("P9/128 %s: the list is %q, %v", revision, got, err)
+			t.Errorf("%s: the list is %q, %v", revision, got, err)
 		}
 		for _, name := range []string{"gone", "nonsense", "missing"} {
 			answer, _, err := c.Call(deadline(t), "tools/call", `{"name":"`+name+`__any"}`)

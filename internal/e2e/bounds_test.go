@@ -19,9 +19,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH243_ASlowServerAlone: H/243 a server that does not answer delays neither its users'
+// TestASlowServerAlone: a server that does not answer delays neither its users'
 // calls to other servers, nor other users' calls to it.
-func TestH243_ASlowServerAlone(t *testing.T) {
+func TestASlowServerAlone(t *testing.T) {
 	t.Parallel()
 	slow, fast := scripted(t, stateless), doing(t)
 	arrived, release := make(chan string, 100), make(chan struct{})
@@ -53,7 +53,7 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 	}
 	for _, c := range []*mcptest.Client{ann, bob} {
 		if got := said(mustCall(t, c, "tools/call", `{"name":"fast__do"}`)); got != "done" {
-			t.Errorf("H/243 the other server: %s", got)
+			t.Errorf("the other server: %s", got)
 		}
 	}
 	bobs := make(chan mcptest.Message, 1)
@@ -67,11 +67,11 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 	receive(t, "bob's call at the server, past all of ann's that wait", arrived)
 	close(release)
 	if got := said(receive(t, "bob's answer", bobs)); got != "done" {
-		t.Errorf("H/243 another user: %s", got)
+		t.Errorf("another user: %s", got)
 	}
 	for range cap(outcomes) {
 		if got := said(receive(t, "an answer", outcomes)); got != "done" {
-			t.Errorf("H/243 what waited: %s", got)
+			t.Errorf("what waited: %s", got)
 		}
 	}
 }
@@ -161,9 +161,9 @@ func serveWithFewFiles(server string) error {
 	return g.Stop(ctx)
 }
 
-// TestH241_NoMoreFiles: H/241 when no more files can be opened, open connections continue,
+// TestNoMoreFiles: when no more files can be opened, open connections continue,
 // nothing spins, and new clients are served as soon as others leave.
-func TestH241_NoMoreFiles(t *testing.T) {
+func TestNoMoreFiles(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	s := doing(t)
@@ -196,7 +196,7 @@ func TestH241_NoMoreFiles(t *testing.T) {
 	operator := &http.Client{Transport: &http.Transport{}} // its connection stays open, as that of Prometheus
 	defer operator.CloseIdleConnections()
 	if text := scraped(t, operator, metrics); !strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
-		t.Errorf("H/241 before: %s", text)
+		t.Errorf("before: %s", text)
 	}
 	known := []*mcptest.Client{opened(t, url, eras[0]), opened(t, url, eras[1])}
 	call := func() {
@@ -233,10 +233,10 @@ func TestH241_NoMoreFiles(t *testing.T) {
 	// The pauses between tries begin at 5ms with each connection that is taken, and reach a
 	// second with the ninth try. Without pauses there would be thousands a second.
 	if n, most := log.Count("Accept error"), 10*len(crowd); n > most {
-		t.Errorf("H/241 %d tries to take connections, want at most %d", n, most)
+		t.Errorf("%d tries to take connections, want at most %d", n, most)
 	}
 	if text := scraped(t, operator, metrics); strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
-		t.Error("H/241 connections that could not be taken are not counted")
+		t.Error("connections that could not be taken are not counted")
 	}
 	for _, conn := range crowd {
 		conn.Close()

@@ -93,10 +93,10 @@ func serveRecorded(revision, file string) {
 	})
 }
 
-// TestP9_223_TheCanary does everything that a client can do, with recognizable tokens. Then
+// TestTheCanary does everything that a client can do, with recognizable tokens. Then
 // it searches everything that has left the gateway for the tokens, their claims, and the
 // client's other handles.
-func TestP9_223_TheCanary(t *testing.T) {
+func TestTheCanary(t *testing.T) {
 	t.Parallel()
 	canary := "canary-" + rand.Text()
 	issuer, atIssuer := recordedIssuer(t)
@@ -162,7 +162,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 		}
 		cookie := "cookie-" + rand.Text()
 		secrets = append(secrets, cookie)
-		// H/108: a client could try to have an undeclared Mcp-Param forwarded. The gateway
+		// A client could try to have an undeclared Mcp-Param forwarded. The gateway
 		// derives these headers from the arguments and drops all others.
 		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie, "X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
 			raw.Header[name] = []string{value}

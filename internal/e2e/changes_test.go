@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_92_ListChangesReachEveryClient: when a go-sdk server of either era gets a new
+// TestListChangesReachEveryClient: when a go-sdk server of either era gets a new
 // tool, clients of both eras are notified and find it.
-func TestP9_92_ListChangesReachEveryClient(t *testing.T) {
+func TestListChangesReachEveryClient(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {

@@ -66,7 +66,7 @@ func TestCompletionKeepsSecrets(t *testing.T) {
 							`{"ref":{"type":"ref/resource","uri":"`+tt.template+`"},"argument":{"name":"`+tt.of+`","value":""},"context":{"arguments":`+tt.context+`}}`)
 						var got []string
 						if err != nil || !m.Value("completion|values", &got) || !slices.Equal(got, as.want) {
-							t.Errorf("H/203 %s for %s: %s, %v; want %q", tt.name, as.who, m.Text, err, as.want)
+							t.Errorf("%s for %s: %s, %v; want %q", tt.name, as.who, m.Text, err, as.want)
 						}
 						var total int
 						var more bool

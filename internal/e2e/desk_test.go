@@ -222,6 +222,6 @@ func wantUpstreamError(t *testing.T, what string, x *mcptest.Exchange, text stri
 		t.Errorf("%s: %d %s, %v; want 50204 with %q", what, x.Status, m.Text, err, text)
 	}
 	if x.Header.Get("Www-Authenticate") != "" || strings.Contains(m.Text, "door") || strings.Contains(m.Text, "evil") || strings.Contains(m.Text, "127.0.0.1") {
-		t.Errorf("P9/224 %s: relayed: %v %s", what, x.Header, m.Text)
+		t.Errorf("%s: relayed: %v %s", what, x.Header, m.Text)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestH240_ReplicasDiffer: replicas with different files report this, each for itself. The
+// TestReplicasDiffer: replicas with different files report this, each for itself. The
 // file of a session's owner decides what the session may do, wherever a request arrives.
-func TestH240_ReplicasDiffer(t *testing.T) {
+func TestReplicasDiffer(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
@@ -26,10 +26,10 @@ func TestH240_ReplicasDiffer(t *testing.T) {
 	other := fromFile(t, text+"policy: {default: deny}\n")
 	revision := revisionOf(t, first)
 	if got := revisionOf(t, same); got != revision || len(got) != 12 {
-		t.Errorf("H/240 of one file the revisions are %q and %q", revision, got)
+		t.Errorf("of one file the revisions are %q and %q", revision, got)
 	}
 	if got := revisionOf(t, other); got == revision || len(got) != 12 {
-		t.Errorf("H/240 of two files the revisions are %q and %q", revision, got)
+		t.Errorf("of two files the revisions are %q and %q", revision, got)
 	}
 
 	replicas := []*gateway.Gateway{first, same, other}
@@ -40,10 +40,10 @@ func TestH240_ReplicasDiffer(t *testing.T) {
 			c.Session = begun.Session
 			m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
 			if err != nil {
-				t.Fatalf("H/240 a session of replica %d at replica %d: %v", owner, n, err)
+				t.Fatalf("a session of replica %d at replica %d: %v", owner, n, err)
 			}
 			if refused := m.Error != nil && m.Error.Code == mcp.CodeInvalidParams; refused == allowed {
-				t.Errorf("H/240 a session of replica %d at replica %d: %s", owner, n, m.Text)
+				t.Errorf("a session of replica %d at replica %d: %s", owner, n, m.Text)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func revisionOf(t *testing.T, g *gateway.Gateway) string {
 	}
 	revision := ready.Configuration.Revision
 	if line := fmt.Sprintf("\ngatehouse_config_info{revision=%q} 1\n", revision); !strings.Contains(scraped(t, client, admin+"/metrics"), line) {
-		t.Errorf("H/240 /readyz tells of revision %q, and /metrics does not", revision)
+		t.Errorf("/readyz tells of revision %q, and /metrics does not", revision)
 	}
 	return revision
 }

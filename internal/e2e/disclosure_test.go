@@ -79,7 +79,7 @@ func TestDisclosureWorkflow(t *testing.T) {
 		}
 		schema, err := json.Marshal(listed["up__echo"].InputSchema)
 		if string(schema) != `{"additionalProperties":true,"type":"object"}` || err != nil || listed["up__echo"].OutputSchema != nil || listed["up__echo"].Title != "Echo" {
-			t.Errorf("P9/202 listed is %+v", listed["up__echo"])
+			t.Errorf("listed is %+v", listed["up__echo"])
 		}
 		if listed["describe_tools"] == nil {
 			t.Error("describe_tools is not listed")
@@ -92,14 +92,14 @@ func TestDisclosureWorkflow(t *testing.T) {
 			found = found || r.URI == describedAt && strings.Contains(r.Description, "Step 1")
 		}
 		if !found {
-			t.Error("P9/203 the resource is not listed")
+			t.Error("the resource is not listed")
 		}
 		refused, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo", Arguments: map[string]any{"text": "hi"}})
 		if err != nil || !refused.IsError || refused.StructuredContent != nil {
-			t.Fatalf("P9/207 before fetching: %+v, %v", refused, err)
+			t.Fatalf("before fetching: %+v, %v", refused, err)
 		}
 		if got := descriptions(t, textOf(t, refused))["error"]; got["code"] != "TOOL_DESCRIPTION_REQUIRED" || got["resource_uri"] != describedAt+"?tools=up__echo" {
-			t.Errorf("P9/207 %v", got)
+			t.Errorf("%v", got)
 		}
 		completed, err := c.Complete(deadline(t), &sdk.CompleteParams{
 			Ref:      &sdk.CompleteReference{Type: "ref/resource", URI: describedAt + "{?tools}"},
@@ -111,10 +111,10 @@ func TestDisclosureWorkflow(t *testing.T) {
 		all := described(t, c, "up__echo,up__nothing")
 		properties, _ := all["up__echo"]["inputSchema"].(map[string]any)["properties"].(map[string]any)
 		if len(all) != 2 || properties["text"] == nil || all["up__nothing"]["error"] != "Tool 'up__nothing' not found" {
-			t.Errorf("P9/204, P9/206 %v", all)
+			t.Errorf("%v", all)
 		}
 		if got := c.text(t, "up__echo", map[string]any{"text": "hi"}); got != "hi" {
-			t.Errorf("P9/208 after fetching: %q", got)
+			t.Errorf("after fetching: %q", got)
 		}
 	})
 }
@@ -138,14 +138,14 @@ func TestDisclosureByTool(t *testing.T) {
 		receive(t, "the question", c.asked)
 		missing, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "describe_tools", Arguments: map[string]any{"names": []string{}}})
 		if err != nil || !missing.IsError || !strings.Contains(textOf(t, missing), "MISSING_TOOL_SELECTION") {
-			t.Errorf("P9/205 %+v, %v", missing, err)
+			t.Errorf("%+v, %v", missing, err)
 		}
 	})
 }
 
-// TestP9_208_AnotherSessionOfTheUser: another or a new session of the user is still
+// TestAnotherSessionOfTheUser: another or a new session of the user is still
 // refused. The refusal contains the description, and the next call of that session passes.
-func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
+func TestAnotherSessionOfTheUser(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
@@ -176,10 +176,10 @@ func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
 	}
 }
 
-// TestP9_210_WithoutSessions: the refusal of the first call contains the description, and
+// TestWithoutSessions: the refusal of the first call contains the description, and
 // the second call passes. For another user or client it is a first call again. No list
 // changes, and the gateway does not record who read what.
-func TestP9_210_WithoutSessions(t *testing.T) {
+func TestWithoutSessions(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
@@ -213,9 +213,9 @@ func TestP9_210_WithoutSessions(t *testing.T) {
 	}
 }
 
-// TestP9_209_DisclosureGivesNoAccess: on every path of disclosure, a denied tool looks like
-// one that does not exist (H/202, H/203).
-func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
+// TestDisclosureGivesNoAccess: on every path of disclosure, a denied tool looks like
+// one that does not exist.
+func TestDisclosureGivesNoAccess(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		up, hidden := secretive(t, server), secretive(t, server)
@@ -239,7 +239,7 @@ func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
 							t.Errorf("%s of %s\n got %s\nwant %s", q.method, name, got, want)
 						}
 						if strings.Contains(want, "secret") || strings.Contains(want, "hidden") {
-							t.Errorf("H/203 %s tells of what is denied: %s", q.method, want)
+							t.Errorf("%s tells of what is denied: %s", q.method, want)
 						}
 					}
 				}
@@ -255,8 +255,8 @@ func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
 	}
 }
 
-// TestP9_211_ChangedTool: a client with an older definition has to fetch the new one.
-func TestP9_211_ChangedTool(t *testing.T) {
+// TestChangedTool: a client with an older definition has to fetch the new one.
+func TestChangedTool(t *testing.T) {
 	t.Parallel()
 	s := scripted(t, statefulServer)
 	describe := func(text string) {
@@ -289,9 +289,9 @@ func TestP9_211_ChangedTool(t *testing.T) {
 	}
 }
 
-// TestP9_51_HiddenHeaders: a client that never saw the schema sends no Mcp-Param headers.
+// TestHiddenHeaders: a client that never saw the schema sends no Mcp-Param headers.
 // The gateway does not require them, and the server gets them all the same.
-func TestP9_51_HiddenHeaders(t *testing.T) {
+func TestHiddenHeaders(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("tools/list", func(c *mcptest.Call) {
 		c.Result(`{"tools":[{"name":"do","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]}`)

@@ -21,14 +21,14 @@ func TestRequestsThatSayTwoThings(t *testing.T) {
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, up, _ *mcptest.Server) {
 		calls := len(up.Received("tools/call"))
 		for _, a := range []struct{ row, method, header, params string }{
-			{"H/68 a name twice", "tools/call", "up__open", `"name":"up__open","name":"up__secret"`},
-			{"H/69 a name twice, once escaped", "tools/call", "up__open", `"name":"up__open","n\u0061me":"up__secret"`},
-			{"H/69 a name in another case too", "tools/call", "up__open", `"name":"up__open","Name":"up__secret"`},
-			{"H/69 a URI twice, once escaped", "resources/read", "up+file:///docs/open", `"uri":"up+file:///docs/open","ur\u0069":"up+file:///docs/secret"`},
-			{"H/207 a reference of two types", "completion/complete", "", `"ref":{"type":"ref/prompt","type":"ref/resource","name":"up__open","uri":"up+doc:///secret/{id}"},"argument":{"name":"a","value":"b"}`},
-			{"H/207 a reference twice", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"up__open"},"ref":{"type":"ref/prompt","name":"up__secret"},"argument":{"name":"a","value":"b"}`},
-			{"H/101 another name in the header", "tools/call", "up__open", `"name":"up__secret"`},
-			{"H/99 another method in the header", "tools/list", "", `"name":"up__secret"`},
+			{"a name twice", "tools/call", "up__open", `"name":"up__open","name":"up__secret"`},
+			{"a name twice, once escaped", "tools/call", "up__open", `"name":"up__open","n\u0061me":"up__secret"`},
+			{"a name in another case too", "tools/call", "up__open", `"name":"up__open","Name":"up__secret"`},
+			{"a URI twice, once escaped", "resources/read", "up+file:///docs/open", `"uri":"up+file:///docs/open","ur\u0069":"up+file:///docs/secret"`},
+			{"a reference of two types", "completion/complete", "", `"ref":{"type":"ref/prompt","type":"ref/resource","name":"up__open","uri":"up+doc:///secret/{id}"},"argument":{"name":"a","value":"b"}`},
+			{"a reference twice", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"up__open"},"ref":{"type":"ref/prompt","name":"up__secret"},"argument":{"name":"a","value":"b"}`},
+			{"another name in the header", "tools/call", "up__open", `"name":"up__secret"`},
+			{"another method in the header", "tools/list", "", `"name":"up__secret"`},
 		} {
 			method, header := a.method, http.Header{}
 			params := a.params
@@ -53,8 +53,8 @@ func TestRequestsThatSayTwoThings(t *testing.T) {
 	})
 }
 
-// TestH_83_ABatchIsJudgedByItsMembers: an allowed member does not let a denied one through.
-func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
+// TestABatchIsJudgedByItsMembers: an allowed member does not let a denied one through.
+func TestABatchIsJudgedByItsMembers(t *testing.T) {
 	up, hidden := secretive(t, statefulServer), secretive(t, statefulServer)
 	g := guard(t, gateway.Config{
 		Policy:    secrecy(),
@@ -89,8 +89,8 @@ func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
 	}
 }
 
-// TestH_61_ACursorIsItsUsers uses a user's cursor as other users.
-func TestH_61_ACursorIsItsUsers(t *testing.T) {
+// TestACursorIsItsUsers uses a user's cursor as other users.
+func TestACursorIsItsUsers(t *testing.T) {
 	t.Parallel()
 	const each, many = 1500, 3000 // more than a page, of two servers
 	var tools []string

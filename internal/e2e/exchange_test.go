@@ -126,7 +126,7 @@ func TestTokenExchange(t *testing.T) {
 			}
 			for _, token := range e.door.shown() {
 				if !slices.Contains(issued, token) {
-					t.Errorf("P9/223 P9/232 the server was shown a token that is not for it: %s", token)
+					t.Errorf("the server was shown a token that is not for it: %s", token)
 				}
 			}
 			sessions := map[string]string{}
@@ -160,7 +160,7 @@ func TestTokenExchangeRefused(t *testing.T) {
 			for _, revision := range eras {
 				for _, u := range []struct{ who, token, text string }{
 					{"a user for whom the issuer has nothing", e.issuer.Token(claims{"sub": "carol"}), "your token could not be exchanged for one (access_denied)"},
-					{"H/19 a user of another issuer", foreign, "your sign-in is from another issuer"},
+					{"a user of another issuer", foreign, "your sign-in is from another issuer"},
 				} {
 					c := e.raw(t, revision, u.token)
 					wantTools(t, c, "plain__do")
@@ -195,13 +195,13 @@ func TestTokenExchangeRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantUpstreamError(t, "P9/224 who is kept out", x, "Upstream up does not let you (HTTP 401)")
+			wantUpstreamError(t, "who is kept out", x, "Upstream up does not let you (HTTP 401)")
 			x.Close()
 			if got := said(mustCall(t, bob, "tools/call", `{"name":"up__all"}`)); got != "called by bob" {
 				t.Errorf("the other user: %s", got)
 			}
 			if after, _ := e.desk.answers(); len(after)-len(before) != 2 {
-				t.Errorf("H/154 %d new tokens, want one for each", len(after)-len(before))
+				t.Errorf("%d new tokens, want one for each", len(after)-len(before))
 			}
 		})
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH_36_WhatATokenDoesNotOutlive: when a token expires while a call and a stream are
+// TestWhatATokenDoesNotOutlive: when a token expires while a call and a stream are
 // open, the stream ends cleanly and the call completes.
-func TestH_36_WhatATokenDoesNotOutlive(t *testing.T) {
+func TestWhatATokenDoesNotOutlive(t *testing.T) {
 	t.Parallel()
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

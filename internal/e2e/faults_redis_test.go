@@ -263,15 +263,15 @@ func TestRedisFaults(t *testing.T) {
 func (s *outage) during(t *testing.T, f redisFault) {
 	t.Helper()
 	for here := range 3 {
-		s.called(t, fmt.Sprint("H/178 a known session at replica ", here), s.at(s.known, here), "plain")
-		s.called(t, fmt.Sprint("H/177 without a session at replica ", here), s.at(s.free, here), "plain")
+		s.called(t, fmt.Sprint("a known session at replica ", here), s.at(s.known, here), "plain")
+		s.called(t, fmt.Sprint("without a session at replica ", here), s.at(s.free, here), "plain")
 	}
-	unavailable(t, "H/177 a new session", s.begin(t, 0))
-	unavailable(t, "H/178 a change of a session", s.send(t, s.at(s.known, 1), "logging/setLevel", `{"level":"debug"}`))
+	unavailable(t, "a new session", s.begin(t, 0))
+	unavailable(t, "a change of a session", s.send(t, s.at(s.known, 1), "logging/setLevel", `{"level":"debug"}`))
 	s.called(t, "a tool that was described at another replica", s.at(s.known, 1), "short")
 	for here := range 3 {
 		if n := s.allowance(t, here); n != 2 {
-			t.Errorf("H/181 replica %d let %d calls through: each counts for itself, want 2", here, n)
+			t.Errorf("replica %d let %d calls through: each counts for itself, want 2", here, n)
 		}
 	}
 	s.answered(t, 0, s.here)
@@ -295,7 +295,7 @@ func (s *outage) after(t *testing.T, f redisFault) {
 		return
 	}
 	for here := range 3 {
-		mustCall(t, s.at(s.known, here), "logging/setLevel", `{"level":"debug"}`) // H/182: the session exists and can change
+		mustCall(t, s.at(s.known, here), "logging/setLevel", `{"level":"debug"}`) // the session exists and can change
 	}
 	s.answered(t, 1, s.there)
 	s.goesOn(t)
@@ -303,7 +303,7 @@ func (s *outage) after(t *testing.T, f redisFault) {
 		t.Errorf("an approval: %s, %v", m.Text, err)
 	}
 	if n := s.allowance(t, 2); n != 1 && !(f.late && n == 0) {
-		t.Errorf("H/181 of an allowance of 2, 1 was used before: %d calls were let through", n)
+		t.Errorf("of an allowance of 2, 1 was used before: %d calls were let through", n)
 	}
 }
 
@@ -311,19 +311,19 @@ func (s *outage) after(t *testing.T, f redisFault) {
 func (s *outage) afterLoss(t *testing.T) {
 	t.Helper()
 	for here := range 3 {
-		eventually(t, "H/183 a session that is lost is said to be missing", func() bool {
+		eventually(t, "a session that is lost is said to be missing", func() bool {
 			x := s.send(t, s.at(s.known, here), "tools/list", "{}")
 			defer x.Close()
 			return x.Status == http.StatusNotFound
 		})
 	}
 	if m, err := s.there.Response(); err != nil || m.Error == nil || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
-		t.Errorf("H/183 a call of a lost session: %s, %v", m.Text, err)
+		t.Errorf("a call of a lost session: %s, %v", m.Text, err)
 	}
 	s.known = rawWith(t, s.url, statefulClient, askable)
 	for here := range 3 {
 		// The replicas know each other again when they have renewed their leases.
-		eventually(t, fmt.Sprint("H/183 begun anew, at replica ", here), func() bool {
+		eventually(t, fmt.Sprint("begun anew, at replica ", here), func() bool {
 			m, _, err := s.at(s.known, here).Call(deadline(t), "tools/call", `{"name":"plain__do"}`)
 			if err != nil || m.Error != nil && m.Error.Code != 50303 {
 				t.Fatalf("%s, %v", m.Text, err)
@@ -340,7 +340,7 @@ func (s *outage) afterLoss(t *testing.T) {
 		t.Errorf("an approval that is lost: %s, %v", m.Text, err)
 	}
 	if n := s.allowance(t, 2); n != 2 {
-		t.Errorf("H/181 an allowance that is lost begins anew: %d calls of 2 were let through", n)
+		t.Errorf("an allowance that is lost begins anew: %d calls of 2 were let through", n)
 	}
 }
 
@@ -357,13 +357,13 @@ func (s *outage) goesOn(t *testing.T) {
 func (s *outage) heals(t *testing.T, here int) {
 	t.Helper()
 	fresh := unopened(t, s.urls[here], statefulClient)
-	eventually(t, fmt.Sprint("H/177 replica ", here, " heals"), func() bool {
+	eventually(t, fmt.Sprint("replica ", here, " heals"), func() bool {
 		x := s.begin(t, here)
 		defer x.Close()
 		fresh.Session = x.Header.Get("Mcp-Session-Id")
 		return x.Status == http.StatusOK
 	})
-	eventually(t, fmt.Sprint("H/177 replica ", here, " serves what is new"), func() bool {
+	eventually(t, fmt.Sprint("replica ", here, " serves what is new"), func() bool {
 		x := s.send(t, fresh, "tools/list", "{}")
 		defer x.Close()
 		return x.Status == http.StatusOK
@@ -401,12 +401,12 @@ func TestRedisPartition(t *testing.T) {
 			}
 			fault(s.links[0])
 
-			s.called(t, "H/178 a known session at the replica that is cut off", s.at(s.known, 0), "plain")
-			s.called(t, "H/177 no session at the replica that is cut off", s.at(s.free, 0), "plain")
-			unavailable(t, "H/177 a new session at the replica that is cut off", s.begin(t, 0))
+			s.called(t, "a known session at the replica that is cut off", s.at(s.known, 0), "plain")
+			s.called(t, "no session at the replica that is cut off", s.at(s.free, 0), "plain")
+			unavailable(t, "a new session at the replica that is cut off", s.begin(t, 0))
 			fresh := raw(t, s.urls[1], statefulClient)
 			s.called(t, "a new session at the others", s.at(fresh, 2), "plain")
-			unavailable(t, "H/178 one that it cannot know is not said to be missing", s.send(t, s.at(fresh, 0), "tools/list", "{}"))
+			unavailable(t, "one that it cannot know is not said to be missing", s.send(t, s.at(fresh, 0), "tools/list", "{}"))
 			s.answered(t, 0, s.here)
 			if status, err := s.at(other, 1).Delete(deadline(t)); status != http.StatusNoContent || err != nil {
 				t.Errorf("DELETE at another replica: %d, %v", status, err)
@@ -416,7 +416,7 @@ func TestRedisPartition(t *testing.T) {
 				x := s.send(t, s.at(other, 0), "tools/list", "{}")
 				defer x.Close()
 				if x.Status != http.StatusNotFound {
-					t.Errorf("P9/56 the session has ended, %s: %d", what, x.Status)
+					t.Errorf("the session has ended, %s: %d", what, x.Status)
 				}
 			}
 			ended("as its owner knows")
@@ -447,10 +447,10 @@ func TestRedisFailover(t *testing.T) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for here := 0; ; here = (here + 1) % 3 {
-			s.called(t, "H/182 a known session meanwhile", s.at(s.known, here), "plain")
+			s.called(t, "a known session meanwhile", s.at(s.known, here), "plain")
 			x := s.begin(t, here)
 			if x.Status != http.StatusOK && x.Status != http.StatusServiceUnavailable {
-				t.Errorf("H/182 a new session meanwhile: %d", x.Status)
+				t.Errorf("a new session meanwhile: %d", x.Status)
 			}
 			x.Close()
 			select {
@@ -473,7 +473,7 @@ func TestRedisFailover(t *testing.T) {
 	s.after(t, redisFault{})
 }
 
-// TestRedisUser: H/189 replicas need no more rights in Redis than docs/configuration.md
+// TestRedisUser: replicas need no more rights in Redis than docs/configuration.md
 // says, whatever they keep there.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()

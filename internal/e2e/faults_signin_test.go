@@ -18,9 +18,9 @@ import (
 func TestIssuerIsGone(t *testing.T) {
 	t.Parallel()
 	for _, opaque := range []bool{false, true} {
-		name := "H/30 H/32 keys cannot be fetched"
+		name := "keys cannot be fetched"
 		if opaque {
-			name = "H/38 tokens cannot be introspected"
+			name = "tokens cannot be introspected"
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,26 +38,26 @@ func dial(t *testing.T) net.Conn {
 
 // TestPaths requests paths other than the endpoint, written as no library writes them.
 func TestPaths(t *testing.T) {
-	for _, c := range []struct{ row, method, target string }{
-		{"H/129", "POST", "/mcp/../admin"},
-		{"H/129", "POST", "/admin/../mcp"},
-		{"H/129", "POST", "//mcp"},
-		{"H/129", "POST", "/mcp%2f.."},
-		{"H/129", "POST", "/%6dcp"},
-		{"H/129", "POST", "/mcp;x"},
-		{"H/129", "POST", "/MCP"},
-		{"H/129", "POST", "/mcp//"},
-		{"H/129", "POST", "/mcp%00"},
-		{"H/129", "BREW", "/mcp/x"},
-		{"H/140", "GET", "/metrics"},
-		{"H/140", "GET", "/healthz"},
-		{"H/140", "GET", "/readyz"},
-		{"H/140", "GET", "/debug/pprof/"},
-		{"H/140", "GET", "/debug/vars"},
-		{"H/140", "GET", "/admin/"},
-		{"H/140", "GET", "/.well-known/oauth-protected-resource"}, // there is no authorization here
+	for _, c := range []struct{ method, target string }{
+		{"POST", "/mcp/../admin"},
+		{"POST", "/admin/../mcp"},
+		{"POST", "//mcp"},
+		{"POST", "/mcp%2f.."},
+		{"POST", "/%6dcp"},
+		{"POST", "/mcp;x"},
+		{"POST", "/MCP"},
+		{"POST", "/mcp//"},
+		{"POST", "/mcp%00"},
+		{"BREW", "/mcp/x"},
+		{"GET", "/metrics"},
+		{"GET", "/healthz"},
+		{"GET", "/readyz"},
+		{"GET", "/debug/pprof/"},
+		{"GET", "/debug/vars"},
+		{"GET", "/admin/"},
+		{"GET", "/.well-known/oauth-protected-resource"}, // there is no authorization here
 	} {
-		t.Run(c.row+" "+c.method+" "+c.target, func(t *testing.T) {
+		t.Run(c.method+" "+c.target, func(t *testing.T) {
 			conn := dial(t)
 			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", c.method, c.target)
 			got, err := io.ReadAll(conn)
@@ -71,7 +71,7 @@ func TestPaths(t *testing.T) {
 // TestConnections: requests whose headers never end, and protocols that are not served.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	t.Run("H/115 headers that do not end", func(t *testing.T) {
+	t.Run("headers that do not end", func(t *testing.T) {
 		t.Parallel() // it takes as long as the gateway's limit
 		conn, begun := dial(t), time.Now()
 		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
@@ -80,11 +80,11 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%v: %s", err, got)
 		}
 		if took := time.Since(begun); took < 4900*time.Millisecond || took > patience {
-			t.Errorf("H/115 closed after %s, want 5s", took)
+			t.Errorf("closed after %s, want 5s", took)
 		}
 	})
 	// HTTP/2 needs TLS; without it, floods of HTTP/2 cannot reach the gateway.
-	t.Run("H/132 HTTP/2 without TLS", func(t *testing.T) {
+	t.Run("HTTP/2 without TLS", func(t *testing.T) {
 		conn := dial(t)
 		fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 		got, err := io.ReadAll(conn)
@@ -92,7 +92,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%v: %q", err, got)
 		}
 	})
-	t.Run("H/132 no upgrade to HTTP/2", func(t *testing.T) {
+	t.Run("no upgrade to HTTP/2", func(t *testing.T) {
 		conn := dial(t)
 		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: Upgrade, HTTP2-Settings, close\r\n"+
@@ -125,7 +125,7 @@ func TestHeadersStayOnTheirSide(t *testing.T) {
 				case "Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent", "Via", "Traceparent",
 					"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name":
 				default:
-					t.Errorf("H/134 H/133 the server got %s: %q", name, r.Header[name])
+					t.Errorf("the server got %s: %q", name, r.Header[name])
 				}
 			}
 			if r.Session != "" && r.Session == c.Session {
@@ -153,9 +153,9 @@ func TestReservedMetaIsOurs(t *testing.T) {
 		call.Param("_meta", &meta)
 		for name, value := range meta {
 			// A well-formed traceparent passes, as the specification requires: it says
-			// where spans belong, and nothing here trusts it (TestP9_146).
+			// where spans belong, and nothing here trusts it (TestTraceContext).
 			if strings.Contains(string(value), "forged") {
-				t.Errorf("H/92 %s arrived as %s", name, value)
+				t.Errorf("%s arrived as %s", name, value)
 			}
 		}
 		if call.Session != "" {
@@ -163,7 +163,7 @@ func TestReservedMetaIsOurs(t *testing.T) {
 		}
 		for name, want := range map[string]string{"protocolVersion": `"` + stateless + `"`, "clientInfo": `"gatehouse"`} {
 			if got := string(meta["io.modelcontextprotocol/"+name]); !strings.Contains(got, want) {
-				t.Errorf("H/92 %s arrived as %s, want %s", name, got, want)
+				t.Errorf("%s arrived as %s, want %s", name, got, want)
 			}
 		}
 	})
@@ -175,7 +175,7 @@ func TestAnOldServerAndANewClient(t *testing.T) {
 	t.Parallel()
 	const question = `{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"say something"}}]}`
 	const answer = `{"role":"assistant","model":"parrot","content":{"type":"text","text":"hello"}}`
-	t.Run("H/113 old server, new client", func(t *testing.T) {
+	t.Run("old server, new client", func(t *testing.T) {
 		s := scripted(t, oldServer)
 		s.Tools("do")
 		s.Tool("do", func(c *mcptest.Call) {
@@ -204,7 +204,7 @@ func TestAnOldServerAndANewClient(t *testing.T) {
 			}
 		}
 	})
-	t.Run("H/113 new server, old client", func(t *testing.T) {
+	t.Run("new server, old client", func(t *testing.T) {
 		s := scripted(t, stateless)
 		s.Tools("do")
 		s.Tool("do", func(c *mcptest.Call) {

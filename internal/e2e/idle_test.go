@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestIdleStreams: the memory of an idle stream is bounded (H/252).
+// TestIdleStreams: the memory of an idle stream is bounded.
 func TestIdleStreams(t *testing.T) {
 	mcptest.Long(t)
 	const streams = 200
@@ -94,7 +94,7 @@ func TestIdleStreams(t *testing.T) {
 		sum += each
 	}
 	if sum > limit {
-		t.Errorf("H/252 a stream of each kind holds %d bytes, want at most %d", sum, limit)
+		t.Errorf("a stream of each kind holds %d bytes, want at most %d", sum, limit)
 	}
 }
 

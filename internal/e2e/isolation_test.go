@@ -44,7 +44,7 @@ func said(m mcptest.Message) string {
 	return content[0].Text
 }
 
-func TestH_59_P9_182_EqualIdsAndTokensDoNotMix(t *testing.T) {
+func TestEqualIdsAndTokensDoNotMix(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{statefulServer, stateless} {
 		for _, clients := range []string{statefulClient, stateless} {
@@ -98,9 +98,9 @@ func TestH_59_P9_182_EqualIdsAndTokensDoNotMix(t *testing.T) {
 	}
 }
 
-// TestH_56_AnIdReusedInFlight: the gateway uses ids of its own with the server. Each call
+// TestAnIdReusedInFlight: the gateway uses ids of its own with the server. Each call
 // gets its own answer, the later call first.
-func TestH_56_AnIdReusedInFlight(t *testing.T) {
+func TestAnIdReusedInFlight(t *testing.T) {
 	s := scripted(t, statefulServer)
 	started, release := holding(s)
 	c := raw(t, inFrontOf(t, s), statefulClient)
@@ -131,7 +131,7 @@ func TestH_56_AnIdReusedInFlight(t *testing.T) {
 	}
 }
 
-func TestH_57_58_CancellationIsPerSession(t *testing.T) {
+func TestCancellationIsPerSession(t *testing.T) {
 	s := scripted(t, statefulServer)
 	started, release := holding(s)
 	url := inFrontOf(t, s)
@@ -154,19 +154,19 @@ func TestH_57_58_CancellationIsPerSession(t *testing.T) {
 	for who, params := range map[*mcptest.Client]string{other: `{"requestId":"mine"}`, mine: `{"requestId":"nobody's"}`} {
 		status, err := who.Notify(deadline(t), "notifications/cancelled", params)
 		if err != nil || status != 202 {
-			t.Errorf("H/58 %s: status %d, %v, want 202", params, status, err)
+			t.Errorf("%s: status %d, %v, want 202", params, status, err)
 		}
 	}
 	close(release["a"])
 	if got := said(receive(t, "the answer", answers)); got != "a" {
-		t.Errorf("H/57 the call got %q", got)
+		t.Errorf("the call got %q", got)
 	}
 	if n := len(s.Received("notifications/cancelled")); n > 0 {
-		t.Errorf("H/57 %d cancellations reached the server", n)
+		t.Errorf("%d cancellations reached the server", n)
 	}
 }
 
-func TestH_136_AClientGoesAwayInMidCall(t *testing.T) {
+func TestAClientGoesAwayInMidCall(t *testing.T) {
 	t.Run("stateless: that cancels", func(t *testing.T) {
 		s := scripted(t, stateless)
 		started, _ := holding(s)
@@ -215,10 +215,10 @@ func TestH_136_AClientGoesAwayInMidCall(t *testing.T) {
 		close(release)
 		answer, err := again.Response()
 		if err != nil || said(answer) != "kept" {
-			t.Errorf("P9/63 P9/67 after resuming: %s, %v", answer.Text, err)
+			t.Errorf("after resuming: %s, %v", answer.Text, err)
 		}
 		if len(again.Before) > 0 {
-			t.Errorf("P9/63 what was seen already came again: %s", again.Before[0].Text)
+			t.Errorf("what was seen already came again: %s", again.Before[0].Text)
 		}
 	})
 }

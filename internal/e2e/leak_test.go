@@ -36,7 +36,7 @@ const (
 // both eras: questions without an answer, cancelled calls, calls that die, dropped streams.
 // Afterwards everything must be as before. With the race detector, which takes four times
 // as long, there are fewer calls, and make test has the profile of goroutines that nothing
-// can wake (H/251); it also runs the test without both.
+// can wake; it also runs the test without both.
 func TestNothingIsLeft(t *testing.T) {
 	mcptest.Long(t)
 	ground := newLeakGround(t)
@@ -51,7 +51,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if after.goroutines > before.goroutines+leakGoroutines {
 		var all strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a strings.Builder returns no error
-		t.Errorf("H/251 %d goroutines, before: %d\n%s", after.goroutines, before.goroutines, all.String())
+		t.Errorf("%d goroutines, before: %d\n%s", after.goroutines, before.goroutines, all.String())
 	}
 	if after.heap > before.heap+leakHeap {
 		t.Errorf("%d bytes of heap, before: %d", after.heap, before.heap)
@@ -72,7 +72,7 @@ func noneIsStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(stuck.String(), "goroutineleak profile: total 0\n") {
-		t.Errorf("H/251 goroutines that nothing can wake: %s", stuck.String())
+		t.Errorf("goroutines that nothing can wake: %s", stuck.String())
 	}
 }
 

@@ -35,22 +35,22 @@ func TestConditions(t *testing.T) {
 		}
 		want := len(s.Received("tools/call"))
 		for _, a := range []struct{ row, params string }{
-			{"H/213 another value", `"arguments":{"owner":"evil","count":9}`},
-			{"H/213 too many", `"arguments":{"owner":"acme","count":10}`},
-			{"H/213 missing", `"arguments":{"owner":"acme"}`},
-			{"H/213 no arguments", `"x":1`},
-			{"H/213 arguments that are no object", `"arguments":[{"owner":"acme","count":9}]`},
-			{"H/213 wrong type", `"arguments":{"owner":["acme"],"count":9}`},
-			{"H/213 a number as text", `"arguments":{"owner":"acme","count":"9"}`},
-			{"H/213 null", `"arguments":{"owner":"acme","count":null}`},
-			{"H/213 nested", `"arguments":{"a":{"owner":"acme"},"count":9}`},
-			{"H/213 twice", `"arguments":{"owner":"acme","count":9,"owner":"evil"}`},
-			{"H/213 twice the same", `"arguments":{"owner":"acme","count":9,"owner":"acme"}`},
-			{"H/213 twice, once escaped", `"arguments":{"owner":"acme","count":9,"\u006fwner":"evil"}`},
-			{"H/213 beside another case", `"arguments":{"owner":"acme","count":9,"Owner":"evil"}`},
-			{"H/213 arguments twice", `"arguments":{"owner":"acme","count":9},"arguments":{"owner":"evil"}`},
-			{"H/213 arguments twice, once escaped", `"arguments":{"owner":"acme","count":9},"\u0061rguments":{"owner":"evil"}`},
-			{"H/213 arguments in another case too", `"arguments":{"owner":"acme","count":9},"Arguments":{"owner":"evil"}`},
+			{"another value", `"arguments":{"owner":"evil","count":9}`},
+			{"too many", `"arguments":{"owner":"acme","count":10}`},
+			{"missing", `"arguments":{"owner":"acme"}`},
+			{"no arguments", `"x":1`},
+			{"arguments that are no object", `"arguments":[{"owner":"acme","count":9}]`},
+			{"wrong type", `"arguments":{"owner":["acme"],"count":9}`},
+			{"a number as text", `"arguments":{"owner":"acme","count":"9"}`},
+			{"null", `"arguments":{"owner":"acme","count":null}`},
+			{"nested", `"arguments":{"a":{"owner":"acme"},"count":9}`},
+			{"twice", `"arguments":{"owner":"acme","count":9,"owner":"evil"}`},
+			{"twice the same", `"arguments":{"owner":"acme","count":9,"owner":"acme"}`},
+			{"twice, once escaped", `"arguments":{"owner":"acme","count":9,"\u006fwner":"evil"}`},
+			{"beside another case", `"arguments":{"owner":"acme","count":9,"Owner":"evil"}`},
+			{"arguments twice", `"arguments":{"owner":"acme","count":9},"arguments":{"owner":"evil"}`},
+			{"arguments twice, once escaped", `"arguments":{"owner":"acme","count":9},"\u0061rguments":{"owner":"evil"}`},
+			{"arguments in another case too", `"arguments":{"owner":"acme","count":9},"Arguments":{"owner":"evil"}`},
 		} {
 			got := askRaw(t, c, "tools/call", `{"name":%q,`+a.params+`}`, "up__do")
 			if strings.Contains(a.row, "no object") || strings.Contains(a.row, "arguments twice") || strings.Contains(a.row, "another case too") {
@@ -108,7 +108,7 @@ func TestLimits(t *testing.T) {
 				}
 				if err != nil || x.Status != 429 || seconds < 7*3600 || seconds > 8*3600 || string(m.ID) != `"mine"` || m.Error == nil || m.Error.Code != 42901 ||
 					!dataOf(m, &data) || !data.Retryable || data.Executed != "no" || data.Limit != "per day" {
-					t.Errorf("H/218 the fourth: %d, Retry-After %d, %s, %v", x.Status, seconds, m.Text, err)
+					t.Errorf("the fourth: %d, Retry-After %d, %s, %v", x.Status, seconds, m.Text, err)
 				}
 			}
 			if _, err := client.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__do"}); err == nil || !strings.Contains(err.Error(), "Too Many Requests") {

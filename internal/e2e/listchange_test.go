@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_092_OnlyWhoSeesAChangeHearsOfIt: when the tools of a server change, only users who
+// TestOnlyWhoSeesAChangeHearsOfIt: when the tools of a server change, only users who
 // see a change are notified.
-func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
+func TestOnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	t.Parallel()
 	const changed = "notifications/tools/list_changed"
 	for _, server := range []string{statefulServer, stateless} {
@@ -45,7 +45,7 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(some.Before) != 1 || some.Before[0].Method != changed {
-					t.Errorf("P9/92 before it came %v, want the one change that can be seen", some.Before)
+					t.Errorf("before it came %v, want the one change that can be seen", some.Before)
 				}
 			})
 		}

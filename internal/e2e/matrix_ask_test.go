@@ -40,18 +40,18 @@ func asked(q inquiry) func(t *testing.T, p *pair) {
 			_, declared := p.actor.declared(t, calls[0])[name]
 			if q == aForm && !forms {
 				if len(asked) > 0 || outcome(m) == want || declared {
-					t.Errorf("P9/96 %s: the client was asked %v (declared: %t); %s", method, asked, declared, m.Text)
+					t.Errorf("%s: the client was asked %v (declared: %t); %s", method, asked, declared, m.Text)
 				}
 				continue
 			}
 			switch {
 			case len(asked) != 1 || asked[0].Method != q.Method || !sameJSON(asked[0].Params, voiced(p.actor.name, q.Params)):
-				t.Errorf("P9/99 %s: asked %v, want %v", method, asked, q)
+				t.Errorf("%s: asked %v, want %v", method, asked, q)
 			case outcome(m) != want:
-				t.Errorf("P9/99 %s: the server was answered %s, want %s", method, outcome(m), want)
+				t.Errorf("%s: the server was answered %s, want %s", method, outcome(m), want)
 			}
 			if p.server.Stateful && len(calls) != 1 || !declared {
-				t.Errorf("P9/98 %s: %d calls were made, declared: %t", method, len(calls), declared)
+				t.Errorf("%s: %d calls were made, declared: %t", method, len(calls), declared)
 			}
 		}
 	}
@@ -61,12 +61,12 @@ func askedInRounds(t *testing.T, p *pair) {
 	key := p.rounds(t, []inquiry{aSample, theirs}, []inquiry{aSample})
 	m, asked := p.wire.converse(t, "tools/call", p.actor.params("tools/call", key), usual)
 	if want := strings.Join([]string{sampled, rooted, sampled}, " "); outcome(m) != want || len(asked) != 3 {
-		t.Errorf("P9/100 after %d questions: %s\nwant %s", len(asked), outcome(m), want)
+		t.Errorf("after %d questions: %s\nwant %s", len(asked), outcome(m), want)
 	}
 	var ids []string
 	for _, r := range p.actor.calls(key) {
 		if slices.Contains(ids, string(r.ID)) {
-			t.Errorf("P9/106 the id %s was used twice", r.ID)
+			t.Errorf("the id %s was used twice", r.ID)
 		}
 		ids = append(ids, string(r.ID))
 	}
@@ -85,18 +85,18 @@ func askedForURL(t *testing.T, p *pair) {
 	m, asked := p.wire.converse(t, "tools/call", p.actor.params("tools/call", key), func(inquiry) string { return yes })
 	if _, urls := canElicit(p.client.Name); !urls {
 		if len(asked) > 0 || outcome(m) == yes {
-			t.Errorf("P9/96 the client was asked %v: %s", asked, m.Text)
+			t.Errorf("the client was asked %v: %s", asked, m.Text)
 		}
 		return
 	}
 	if len(asked) != 1 || outcome(m) != yes {
-		t.Fatalf("P9/115 asked %v: %s", asked, m.Text)
+		t.Fatalf("asked %v: %s", asked, m.Text)
 	}
 	var got struct{ Mode, URL, ElicitationID string }
 	err := json.Unmarshal([]byte(asked[0].Params), &got)
 	if err != nil || got.Mode != "url" || got.URL != "https://a.example/x" ||
 		(got.ElicitationID != "") != p.client.ElicitationIDs || got.ElicitationID == "theirs" {
-		t.Errorf("P9/115 asked %s, %v", asked[0].Params, err)
+		t.Errorf("asked %s, %v", asked[0].Params, err)
 	}
 }
 
@@ -111,7 +111,7 @@ func askedWithTools(t *testing.T, p *pair) {
 	m, asked := p.wire.converse(t, "tools/call", p.actor.params("tools/call", key), func(inquiry) string { return use })
 	if !since(p.client, "2025-11-25") {
 		if len(asked) > 0 || outcome(m) == use {
-			t.Errorf("P9/96 the client was asked %v: %s", asked, m.Text)
+			t.Errorf("the client was asked %v: %s", asked, m.Text)
 		}
 		return
 	}
@@ -149,7 +149,7 @@ func refusedByClient(t *testing.T, p *pair) {
 			want = "error -32603"
 		}
 		if n := len(p.actor.calls(key)); outcome(m) != want || n != 1 {
-			t.Errorf("P9/108 %s: %s after %d requests, want %s after one", method, outcome(m), n, want)
+			t.Errorf("%s: %s after %d requests, want %s after one", method, outcome(m), n, want)
 		}
 	}
 }
@@ -162,11 +162,11 @@ func unaskable(t *testing.T, p *pair) {
 			key := p.rounds(t, []inquiry{q})
 			m, asked := c.converse(t, method, p.actor.params(method, key), usual)
 			if len(asked) > 0 || outcome(m) == usual(q) {
-				t.Errorf("P9/96 %s: the client was asked %v: %s", method, asked, m.Text)
+				t.Errorf("%s: the client was asked %v: %s", method, asked, m.Text)
 			}
 			for name := range p.actor.declared(t, p.actor.calls(key)[0]) {
 				if name == "elicitation" || name == "sampling" || name == "roots" {
-					t.Errorf("P9/160 %s: the server was told of %s", method, name)
+					t.Errorf("%s: the server was told of %s", method, name)
 				}
 			}
 		}

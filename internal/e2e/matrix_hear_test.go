@@ -20,7 +20,7 @@ func updated(t *testing.T, p *pair) {
 	subscribe := fmt.Sprintf(`{"uri":%q}`, uri)
 	if p.client.Stateful {
 		if m := p.wire.request(t, "resources/subscribe", subscribe); string(m.Result) != "{}" {
-			t.Fatalf("P9/90 %s", m.Text)
+			t.Fatalf("%s", m.Text)
 		}
 	}
 	of := func(method string) func(mcptest.Received) bool {
@@ -36,17 +36,17 @@ func updated(t *testing.T, p *pair) {
 		begins, ends = "resources/subscribe", "resources/unsubscribe"
 	}
 	if !slices.ContainsFunc(p.actor.Received(""), of(begins)) {
-		t.Errorf("P9/90 P9/91 the server got no %s", begins)
+		t.Errorf("the server got no %s", begins)
 	}
 	p.actor.Update(native)
 	var got string
 	if m := f.until(t, note); !m.Param("uri", &got) || got != uri {
-		t.Errorf("P9/90 P9/91 heard %s", m.Text)
+		t.Errorf("heard %s", m.Text)
 	}
 	if !p.client.Stateful {
 		f.close()
 	} else if m := p.wire.request(t, "resources/unsubscribe", subscribe); string(m.Result) != "{}" {
-		t.Errorf("P9/90 %s", m.Text)
+		t.Errorf("%s", m.Text)
 	}
 	if ends != "" {
 		if _, err := p.actor.Await(deadline(t), "the end of the subscription", of(ends)); err != nil {

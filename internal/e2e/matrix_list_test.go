@@ -114,7 +114,7 @@ func listed(t *testing.T, p *pair) {
 	} {
 		got, want := p.wire.list(t, l.method, l.member, l.key)[l.name], l.parts.in(p.client.Name, l.name)
 		if string(got) != want {
-			t.Errorf("P9/134 P9/135 %s: got\n%s\nwant\n%s", l.method, got, want)
+			t.Errorf("%s: got\n%s\nwant\n%s", l.method, got, want)
 		}
 	}
 }

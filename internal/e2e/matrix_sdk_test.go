@@ -41,7 +41,7 @@ func tryCalls(t *testing.T, p *pair) {
 	}
 	result, err = p.sdk.CallTool(deadline(t), &sdk.CallToolParams{Name: p.peer + "__fail"})
 	if err != nil || !result.IsError || textOf(t, result) != "the tool broke" {
-		t.Errorf("P9/131: a tool that fails: %+v, %v", result, err)
+		t.Errorf("a tool that fails: %+v, %v", result, err)
 	}
 
 	_, err = p.sdk.CallTool(deadline(t), &sdk.CallToolParams{Name: p.peer + "__nothing"})
@@ -54,7 +54,7 @@ func tryCalls(t *testing.T, p *pair) {
 	}
 	for _, uri := range []string{p.peer + "+test://item/none", "nobody+test://static", "test://static"} {
 		_, err = p.sdk.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: uri})
-		wantCode(t, "P9/129 "+uri, err, missing)
+		wantCode(t, uri, err, missing)
 	}
 }
 
@@ -69,19 +69,19 @@ func tryResources(t *testing.T, p *pair) {
 	for uri, want := range peerResources {
 		public := p.peer + "+" + uri
 		if !listed[public] {
-			t.Errorf("P9/177 %s is not in the list %q", public, slices.Sorted(maps.Keys(listed)))
+			t.Errorf("%s is not in the list %q", public, slices.Sorted(maps.Keys(listed)))
 			continue
 		}
 		if !p.server.Stateful && p.over == overHTTP && uri == unicodeURI {
-			continue // go-sdk v1.8.0 does not decode Mcp-Name; see TestP9_177_UnicodeNamesInHeaders
+			continue // go-sdk v1.8.0 does not decode Mcp-Name; see TestUnicodeNamesInHeaders
 		}
 		got, err := p.sdk.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: public})
 		if err != nil {
-			t.Errorf("P9/177 %s: %v", public, err)
+			t.Errorf("%s: %v", public, err)
 			continue
 		}
 		if got.Contents[0].Text != want || got.Contents[0].URI != public {
-			t.Errorf("P9/177 %s: got %q at %s", public, got.Contents[0].Text, got.Contents[0].URI)
+			t.Errorf("%s: got %q at %s", public, got.Contents[0].Text, got.Contents[0].URI)
 		}
 	}
 
@@ -99,14 +99,14 @@ func tryResources(t *testing.T, p *pair) {
 	uri := strings.Replace(want, "{id}", "42", 1)
 	got, err := p.sdk.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: uri})
 	if err != nil || got.Contents[0].Text != "item 42" {
-		t.Errorf("P9/179 %s: %+v, %v", uri, got, err)
+		t.Errorf("%s: %+v, %v", uri, got, err)
 	}
 	values, err := p.sdk.Complete(deadline(t), &sdk.CompleteParams{
 		Ref:      &sdk.CompleteReference{Type: "ref/resource", URI: want},
 		Argument: sdk.CompleteParamsArgument{Name: "id", Value: "4"},
 	})
 	if err != nil || values.Completion.Values[0] != "test://item/{id} id 4!" {
-		t.Errorf("P9/179 completion: %+v, %v", values, err)
+		t.Errorf("completion: %+v, %v", values, err)
 	}
 }
 
@@ -132,7 +132,7 @@ func tryPrompts(t *testing.T, p *pair) {
 	}
 	embedded := got.Messages[1].Content.(*sdk.EmbeddedResource).Resource.URI
 	if want := p.peer + "+test://static"; embedded != want {
-		t.Errorf("P9/178 embedded in a prompt: %s, want %s", embedded, want)
+		t.Errorf("embedded in a prompt: %s, want %s", embedded, want)
 	}
 	values, err := p.sdk.Complete(deadline(t), &sdk.CompleteParams{
 		Ref:      &sdk.CompleteReference{Type: "ref/prompt", Name: p.peer + "__greet"},
@@ -193,7 +193,7 @@ func tryProgress(t *testing.T, p *pair) {
 		t.Error(got)
 	}
 	if len(p.sdk.progress) > 0 {
-		t.Error("P9/142 progress came without a token")
+		t.Error("progress came without a token")
 	}
 }
 
@@ -228,12 +228,12 @@ func tryLogs(t *testing.T, p *pair) {
 	for i := 1; i <= 2; i++ {
 		got := receive(t, "a log message", p.sdk.logs)
 		if got.Level != "warning" || fmt.Sprint(got.Data) != fmt.Sprint(i) || got.Logger != p.peer+"/counter" {
-			t.Errorf("P9/137 log message %+v", got)
+			t.Errorf("log message %+v", got)
 		}
 	}
 	call("error")
 	if len(p.sdk.logs) > 0 {
-		t.Errorf("P9/137 below the level: %+v", <-p.sdk.logs)
+		t.Errorf("below the level: %+v", <-p.sdk.logs)
 	}
 }
 
@@ -271,7 +271,7 @@ func tryElicitation(t *testing.T, p *pair) {
 	// A client is not asked what its revision does not know, whatever it declares.
 	result, err := p.sdk.CallTool(deadline(t), &sdk.CallToolParams{Name: p.peer + "__confirm"})
 	if err == nil && !result.IsError || len(p.sdk.asked) > 0 {
-		t.Errorf("P9/96 %+v, %v", result, err)
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 
@@ -294,7 +294,7 @@ func tryUpdates(t *testing.T, p *pair) {
 	}
 	p.sdk.text(t, p.peer+"__touch", map[string]any{"uri": "test://static"})
 	if got := receive(t, "an update", p.sdk.updated); got != uri {
-		t.Errorf("P9/178 updated %s, want %s", got, uri)
+		t.Errorf("updated %s, want %s", got, uri)
 	}
 	if err := p.sdk.Unsubscribe(deadline(t), &sdk.UnsubscribeParams{URI: uri}); err != nil {
 		t.Error(err)

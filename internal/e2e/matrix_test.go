@@ -33,42 +33,42 @@ var scenarios = []struct {
 	run  func(t *testing.T, p *pair)
 }{
 	// matrix_sdk_test.go
-	{"go-sdk lists and calls", tryCalls},          // P9/129 P9/131
-	{"go-sdk resources", tryResources},            // P9/177 P9/179
-	{"go-sdk prompts and completion", tryPrompts}, // P9/178
-	{"go-sdk links in results", tryLinks},         // P9/178
-	{"go-sdk progress", tryProgress},              // P9/141 P9/142
-	{"go-sdk log messages at a level", tryLogs},   // P9/137
-	{"go-sdk cancellation", tryCancel},            // P9/143
-	{"go-sdk elicitation", tryElicitation},        // P9/96 P9/98
-	{"go-sdk sampling", trySampling},              // P9/98
-	{"go-sdk roots", tryRoots},                    // P9/98
-	{"go-sdk updates of a resource", tryUpdates},  // P9/90 P9/91
+	{"go-sdk lists and calls", tryCalls},
+	{"go-sdk resources", tryResources},
+	{"go-sdk prompts and completion", tryPrompts},
+	{"go-sdk links in results", tryLinks},
+	{"go-sdk progress", tryProgress},
+	{"go-sdk log messages at a level", tryLogs},
+	{"go-sdk cancellation", tryCancel},
+	{"go-sdk elicitation", tryElicitation},
+	{"go-sdk sampling", trySampling},
+	{"go-sdk roots", tryRoots},
+	{"go-sdk updates of a resource", tryUpdates},
 
 	// matrix_ask_test.go
-	{"elicitation", asked(aForm)},                           // P9/96 P9/98 P9/99
-	{"sampling", asked(aSample)},                            // P9/98 P9/99
-	{"roots", asked(theirs)},                                // P9/98 P9/99
-	{"several questions at once, and again", askedInRounds}, // P9/100 P9/106
-	{"elicitation by URL", askedForURL},                     // P9/96 P9/115
-	{"sampling with tools", askedWithTools},                 // P9/96
+	{"elicitation", asked(aForm)},
+	{"sampling", asked(aSample)},
+	{"roots", asked(theirs)},
+	{"several questions at once, and again", askedInRounds},
+	{"elicitation by URL", askedForURL},
+	{"sampling with tools", askedWithTools},
 	{"the user declines", askedInVain},
-	{"the client refuses", refusedByClient},        // P9/108
-	{"the client lacks the capability", unaskable}, // P9/96 P9/160
+	{"the client refuses", refusedByClient},
+	{"the client lacks the capability", unaskable},
 
 	// matrix_list_test.go
-	{"items of lists", listed}, // P9/134 P9/135
+	{"items of lists", listed},
 
 	// matrix_wire_test.go
-	{"bytes that pass unchanged", unchanged},        // P9/133 P9/147
-	{"errors", failing},                             // P9/129
-	{"calls at once, one cancelled", together},      // P9/143
-	{"progress and log messages of a call", during}, // P9/137 P9/141
-	{"the session at the server is lost", lost},     // P9/162
+	{"bytes that pass unchanged", unchanged},
+	{"errors", failing},
+	{"calls at once, one cancelled", together},
+	{"progress and log messages of a call", during},
+	{"the session at the server is lost", lost},
 
 	// matrix_hear_test.go
-	{"a resource is updated", updated}, // P9/90 P9/91
-	{"lists change", changed},          // P9/92
+	{"a resource is updated", updated},
+	{"lists change", changed},
 }
 
 // TestMatrix: each client goes through the scenarios with one server after another, because

@@ -31,15 +31,15 @@ func unchanged(t *testing.T, p *pair) {
 			t.Errorf("%s: the member that nobody knows is %s", method, got)
 		}
 		if method == "tools/call" && strings.Contains(m.Text, structured) != since(p.client, "2025-06-18") {
-			t.Errorf("P9/133 structured content in %s", m.Text)
+			t.Errorf("structured content in %s", m.Text)
 		}
 		if text, _ := json.Marshal(odd); method == "tools/call" && strings.Contains(m.Text, string(text)) == since(p.client, "2025-06-18") {
-			t.Errorf("P9/133 the text of the structured content in %s", m.Text)
+			t.Errorf("the text of the structured content in %s", m.Text)
 		}
 		call := p.actor.calls(key)[0]
 		var kept json.RawMessage
 		if call.Param("_meta|example.com/kept", &kept); string(kept) != odd {
-			t.Errorf("P9/147 %s: the server got _meta %s", method, call.Text)
+			t.Errorf("%s: the server got _meta %s", method, call.Text)
 		}
 		if call.Param("vendor", &got); string(got) != odd {
 			t.Errorf("%s: the server got %s", method, call.Text)
@@ -60,7 +60,7 @@ func failing(t *testing.T, p *pair) {
 		{"invalid params", "prompts/get", -32602, -32602, -32602},
 		{"an error of the application", "tools/call", 1234, 1234, 1234},
 		{"an error of the implementation", "tools/call", -32010, -32010, -32603},
-		{"P9/129 a resource that is not there", "resources/read", notFound, -32002, -32602},
+		{"a resource that is not there", "resources/read", notFound, -32002, -32602},
 	} {
 		key := p.actor.put(t, func(c *mcptest.Call) {
 			data := `{"more":` + odd + `}`
@@ -135,7 +135,7 @@ func during(t *testing.T, p *pair) {
 		}
 	}
 	if said(answer) != "ok" || strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("P9/141 P9/137 before %s came\n%s\nwant\n%s", answer.Text, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("before %s came\n%s\nwant\n%s", answer.Text, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -153,7 +153,7 @@ func together(t *testing.T, p *pair) {
 		case <-over:
 			c.Text("done")
 		case <-c.Done():
-			t.Errorf("P9/143 the wrong call was cancelled")
+			t.Errorf("the wrong call was cancelled")
 		}
 	}
 	cancelled := p.actor.put(t, func(c *mcptest.Call) {
@@ -182,7 +182,7 @@ func together(t *testing.T, p *pair) {
 			return r.Method == "notifications/cancelled" && r.Param("requestId", &id) && string(id) == string(call.ID) && r.Session == call.Session
 		})
 		if err != nil {
-			t.Errorf("P9/143 %v", err)
+			t.Errorf("%v", err)
 		}
 	}
 	close(over)
@@ -203,23 +203,23 @@ func lost(t *testing.T, p *pair) {
 		cannot(t, "the server's revision has no sessions")
 	}
 	if p.over == overStdio {
-		cannot(t, "a process has its session as long as it runs; that it is started again shows TestH169_ProcessPerSession of package upstream")
+		cannot(t, "a process has its session as long as it runs; that it is started again shows TestProcessPerSession of package upstream")
 	}
 	key := p.actor.put(t, func(c *mcptest.Call) { c.Text("ok") })
 	for range 3 {
 		if m := p.wire.request(t, "tools/call", p.actor.params("tools/call", key)); said(m) != "ok" {
-			t.Fatalf("P9/162 %s", m.Text)
+			t.Fatalf("%s", m.Text)
 		}
 		calls := p.actor.calls(key)
 		last := calls[len(calls)-1].Session
 		for _, call := range calls[:len(calls)-1] {
 			if call.Session == last {
-				t.Errorf("P9/162 the session %s is used again", last)
+				t.Errorf("the session %s is used again", last)
 			}
 		}
 		p.actor.Lose(last)
 	}
 	if n := len(p.actor.calls(key)); n != 3 {
-		t.Errorf("P9/162 %d calls were made for 3", n)
+		t.Errorf("%d calls were made for 3", n)
 	}
 }

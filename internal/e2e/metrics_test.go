@@ -265,9 +265,9 @@ func TestMetrics(t *testing.T) {
 		"auth_key_fetches_total{issuer=" + g.issuer.URL + "}":        anyNumber,
 		"auth_issuer_state{issuer=" + g.issuer.URL + ",state=ready}": 1,
 	})
-	for _, name := range []string{"go_goroutines", "process_open_fds"} { // H/241 needs the second
+	for _, name := range []string{"go_goroutines", "process_open_fds"} { // needs the second
 		if n.families[name] == nil {
-			t.Errorf("H/241: there is no %s", name)
+			t.Errorf("there is no %s", name)
 		}
 	}
 	parkedNumbers(t, g)
@@ -436,9 +436,9 @@ func checkMetricsPage(t *testing.T, n numbers) {
 	}
 }
 
-// TestH_250_OperatorsOnly: the admin listener serves metrics to whoever reaches it, but not
+// TestOperatorsOnly: the admin listener serves metrics to whoever reaches it, but not
 // to pages in a browser there. It serves nothing else, and no profiles.
-func TestH_250_OperatorsOnly(t *testing.T) {
+func TestOperatorsOnly(t *testing.T) {
 	s := doing(t)
 	g := guard(t, gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	for _, a := range []struct {
@@ -446,15 +446,15 @@ func TestH_250_OperatorsOnly(t *testing.T) {
 		change             func(*http.Request)
 		status             int
 	}{
-		{"H/250 the numbers", "GET", "/metrics", nil, 200},
-		{"H/250 by name", "GET", "/metrics", func(r *http.Request) { r.Host = "localhost:9090" }, 200},
-		{"H/250 by a name that a page has", "GET", "/metrics", func(r *http.Request) { r.Host = "evil.example" }, 403},
-		{"H/250 from a page", "GET", "/metrics", func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:9090") }, 403},
-		{"H/250 written to", "POST", "/metrics", nil, 405},
-		{"H/250 another path", "GET", "/metrics/", nil, 404},
-		{"H/250 profiles", "GET", "/debug/pprof/", nil, 404},
-		{"H/250 a profile", "GET", "/debug/pprof/heap", nil, 404},
-		{"H/250 variables", "GET", "/debug/vars", nil, 404},
+		{"the numbers", "GET", "/metrics", nil, 200},
+		{"by name", "GET", "/metrics", func(r *http.Request) { r.Host = "localhost:9090" }, 200},
+		{"by a name that a page has", "GET", "/metrics", func(r *http.Request) { r.Host = "evil.example" }, 403},
+		{"from a page", "GET", "/metrics", func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:9090") }, 403},
+		{"written to", "POST", "/metrics", nil, 405},
+		{"another path", "GET", "/metrics/", nil, 404},
+		{"profiles", "GET", "/debug/pprof/", nil, 404},
+		{"a profile", "GET", "/debug/pprof/heap", nil, 404},
+		{"variables", "GET", "/debug/vars", nil, 404},
 	} {
 		resp := g.operator(t, a.method, a.path, a.change)
 		resp.Body.Close()
@@ -476,7 +476,7 @@ func TestH_250_OperatorsOnly(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusNotFound {
-			t.Errorf("H/140, H/250: %s is answered with %d where clients are served", path, resp.StatusCode)
+			t.Errorf("%s is answered with %d where clients are served", path, resp.StatusCode)
 		}
 	}
 }

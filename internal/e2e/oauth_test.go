@@ -63,49 +63,49 @@ func TestRefusals(t *testing.T) {
 		code, text    string
 		scope         string // "" for the usual one
 	}{
-		{"H/1 P9/212 no token", nil, "", 401, "", none, ""},
-		{"H/2 Basic", []string{"Basic dXNlcjpwYXNz"}, "", 401, "", none, ""},
-		{"H/2 nothing behind Bearer", []string{"Bearer"}, "", 401, "", none, ""},
-		{"H/2 the token alone", []string{good}, "", 401, "", none, ""},
-		{"H/2 two spaces", []string{"Bearer  " + good}, "", 400, "invalid_request", spaced, ""},
-		{"H/3 two headers", []string{"Bearer " + good, "Bearer " + good}, "", 400, "invalid_request", twice, ""},
-		{"H/3 two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + good}, "", 400, "invalid_request", twice, ""},
-		{"H/4 P9/216 a token in the query", nil, "?access_token=" + good, 401, "", none, ""},
-		{"H/4 P9/216 one in the query too", hello(good), "?access_token=" + good, 400, "invalid_request",
+		{"no token", nil, "", 401, "", none, ""},
+		{"Basic", []string{"Basic dXNlcjpwYXNz"}, "", 401, "", none, ""},
+		{"nothing behind Bearer", []string{"Bearer"}, "", 401, "", none, ""},
+		{"the token alone", []string{good}, "", 401, "", none, ""},
+		{"two spaces", []string{"Bearer  " + good}, "", 400, "invalid_request", spaced, ""},
+		{"two headers", []string{"Bearer " + good, "Bearer " + good}, "", 400, "invalid_request", twice, ""},
+		{"two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + good}, "", 400, "invalid_request", twice, ""},
+		{"a token in the query", nil, "?access_token=" + good, 401, "", none, ""},
+		{"one in the query too", hello(good), "?access_token=" + good, 400, "invalid_request",
 			"there is a token in the query too: send it in the Authorization header only", ""},
 
-		{"P9/214 another audience", hello(token(claims{"aud": "https://other.example/mcp"})), "", 401, "invalid_token", audience, ""},
-		{"P9/214 another profile", hello(token(claims{"aud": g.url + "/finance"})), "", 401, "invalid_token", audience, ""},
-		{"P9/214 several other audiences", hello(token(claims{"aud": []string{"a", "b"}})), "", 401, "invalid_token", audience, ""},
-		{"H/21 a slash behind the audience", hello(token(claims{"aud": g.url + "/"})), "", 401, "invalid_token", audience, ""},
-		{"H/21 the origin alone", hello(token(claims{"aud": strings.TrimSuffix(g.url, "/mcp")})), "", 401, "invalid_token", audience, ""},
-		{"H/22 P9/221 no audience", hello(token(claims{"aud": nil})), "", 401, "invalid_token", noAudience, ""},
-		{"H/22 an empty list of audiences", hello(token(claims{"aud": []string{}})), "", 401, "invalid_token", audience, ""},
-		{"P9/221 another issuer, by its own key", hello(stranger.Token(claims{"scope": "mcp"})), "", 401, "invalid_token", foreign, ""},
-		{"P9/221 our issuer, by another's key", hello(stranger.Token(claims{"scope": "mcp", "iss": issuer.URL})), "", 401, "invalid_token", signature, ""},
-		{"H/18 a path behind the issuer", hello(token(claims{"iss": issuer.URL + "/a"})), "", 401, "invalid_token", foreign, ""},
-		{"H/34 P9/212 expired", hello(token(claims{"exp": in(-time.Minute)})), "", 401, "invalid_token", "the token has expired", ""},
-		{"H/34 P9/221 without an end", hello(token(claims{"exp": nil})), "", 401, "invalid_token", "the token does not say when it expires", ""},
-		{"H/35 not yet", hello(token(claims{"nbf": in(time.Hour)})), "", 401, "invalid_token", "the token is not good yet", ""},
-		{"H/35 issued later than now", hello(token(claims{"iat": in(time.Hour), "exp": in(2 * time.Hour)})), "", 401, "invalid_token", "the token was issued in the future", ""},
-		{"H/24 nobody's", hello(token(claims{"sub": nil})), "", 401, "invalid_token", "the token does not say who its user is", ""},
+		{"another audience", hello(token(claims{"aud": "https://other.example/mcp"})), "", 401, "invalid_token", audience, ""},
+		{"another profile", hello(token(claims{"aud": g.url + "/finance"})), "", 401, "invalid_token", audience, ""},
+		{"several other audiences", hello(token(claims{"aud": []string{"a", "b"}})), "", 401, "invalid_token", audience, ""},
+		{"a slash behind the audience", hello(token(claims{"aud": g.url + "/"})), "", 401, "invalid_token", audience, ""},
+		{"the origin alone", hello(token(claims{"aud": strings.TrimSuffix(g.url, "/mcp")})), "", 401, "invalid_token", audience, ""},
+		{"no audience", hello(token(claims{"aud": nil})), "", 401, "invalid_token", noAudience, ""},
+		{"an empty list of audiences", hello(token(claims{"aud": []string{}})), "", 401, "invalid_token", audience, ""},
+		{"another issuer, by its own key", hello(stranger.Token(claims{"scope": "mcp"})), "", 401, "invalid_token", foreign, ""},
+		{"our issuer, by another's key", hello(stranger.Token(claims{"scope": "mcp", "iss": issuer.URL})), "", 401, "invalid_token", signature, ""},
+		{"a path behind the issuer", hello(token(claims{"iss": issuer.URL + "/a"})), "", 401, "invalid_token", foreign, ""},
+		{"expired", hello(token(claims{"exp": in(-time.Minute)})), "", 401, "invalid_token", "the token has expired", ""},
+		{"without an end", hello(token(claims{"exp": nil})), "", 401, "invalid_token", "the token does not say when it expires", ""},
+		{"not yet", hello(token(claims{"nbf": in(time.Hour)})), "", 401, "invalid_token", "the token is not good yet", ""},
+		{"issued later than now", hello(token(claims{"iat": in(time.Hour), "exp": in(2 * time.Hour)})), "", 401, "invalid_token", "the token was issued in the future", ""},
+		{"nobody's", hello(token(claims{"sub": nil})), "", 401, "invalid_token", "the token does not say who its user is", ""},
 
-		{"H/5 P9/221 alg none", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "."), "", 401, "invalid_token", noCompact, ""},
-		{"H/5 alg none with a signature", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "." + parts[2]), "", 401, "invalid_token", algorithm, ""},
-		{"H/6 HS256 with the public key", hello(hs256(t, issuer, parts[1])), "", 401, "invalid_token", algorithm, ""},
-		{"H/17 a signature of another token", hello(parts[0] + "." + parts[1] + "." + strings.Split(token(nil), ".")[2]), "", 401, "invalid_token", signature, ""},
-		{"H/11 an ID token by its nonce", hello(signed(claims{"typ": "JWT"}, claims{"nonce": "n"})), "", 401, "invalid_token", noID, ""},
-		{"H/11 an ID token by its at_hash", hello(signed(claims{"typ": nil}, claims{"at_hash": "h"})), "", 401, "invalid_token", noID, ""},
-		{"H/11 P9/221 a logout token", hello(signed(claims{"typ": "logout+jwt"}, nil)), "", 401, "invalid_token", noAccess, ""},
-		{"P9/214 an ID token is for its client", hello(signed(claims{"typ": "JWT"}, claims{"aud": "client"})), "", 401, "invalid_token", audience, ""},
-		{"P9/222 an opaque token that nobody introspects", hello("2YotnFZFEjr1zCsicMWpAA"), "", 401, "invalid_token", noJWT, ""},
-		{"H/14 malformed", hello(good + "."), "", 401, "invalid_token", noCompact, ""},
-		{"H/16 a long one", hello(strings.Repeat("a", 17<<10)), "", 401, "invalid_token", "the token is too long", ""},
+		{"alg none", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "."), "", 401, "invalid_token", noCompact, ""},
+		{"alg none with a signature", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "." + parts[2]), "", 401, "invalid_token", algorithm, ""},
+		{"HS256 with the public key", hello(hs256(t, issuer, parts[1])), "", 401, "invalid_token", algorithm, ""},
+		{"a signature of another token", hello(parts[0] + "." + parts[1] + "." + strings.Split(token(nil), ".")[2]), "", 401, "invalid_token", signature, ""},
+		{"an ID token by its nonce", hello(signed(claims{"typ": "JWT"}, claims{"nonce": "n"})), "", 401, "invalid_token", noID, ""},
+		{"an ID token by its at_hash", hello(signed(claims{"typ": nil}, claims{"at_hash": "h"})), "", 401, "invalid_token", noID, ""},
+		{"a logout token", hello(signed(claims{"typ": "logout+jwt"}, nil)), "", 401, "invalid_token", noAccess, ""},
+		{"an ID token is for its client", hello(signed(claims{"typ": "JWT"}, claims{"aud": "client"})), "", 401, "invalid_token", audience, ""},
+		{"an opaque token that nobody introspects", hello("2YotnFZFEjr1zCsicMWpAA"), "", 401, "invalid_token", noJWT, ""},
+		{"malformed", hello(good + "."), "", 401, "invalid_token", noCompact, ""},
+		{"a long one", hello(strings.Repeat("a", 17<<10)), "", 401, "invalid_token", "the token is too long", ""},
 
-		{"H/37 P9/217 no scope", hello(issuer.Token(nil)), "", 403, "insufficient_scope", "the token lacks a scope that every call needs: mcp", "mcp"},
-		{"H/37 P9/217 another scope", hello(token(claims{"scope": "files offline_access"})), "", 403, "insufficient_scope",
+		{"no scope", hello(issuer.Token(nil)), "", 403, "insufficient_scope", "the token lacks a scope that every call needs: mcp", "mcp"},
+		{"another scope", hello(token(claims{"scope": "files offline_access"})), "", 403, "insufficient_scope",
 			"the token lacks a scope that every call needs: mcp", "mcp files"},
-		{"H/210 groups that are left out", hello(token(claims{"_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": stranger.URL}}})), "", 403, "",
+		{"groups that are left out", hello(token(claims{"_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": stranger.URL}}})), "", 403, "",
 			"the token leaves out the groups, since there are too many: have the issuer put fewer into it", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("%d calls reached the server", n)
 	}
 	if log := g.log.String(); strings.Contains(log, parts[2]) || strings.Contains(log, "access_token") {
-		t.Error("H/4 a token is in the log")
+		t.Error("a token is in the log")
 	}
 }
 
@@ -162,7 +162,7 @@ var waysIn = []struct {
 	{"a stateless call", stateless, "", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__do"}}`, http.Header{"Mcp-Method": {"tools/call"}}},
 	{"initialize", statefulClient, "", "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, nil},
 	{"a request of a session", statefulServer, "ABC", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil},
-	{"H/1 half a body", stateless, "", "POST", `{"jsonrpc":`, nil},
+	{"half a body", stateless, "", "POST", `{"jsonrpc":`, nil},
 	{"GET", statefulClient, "ABC", "GET", "", http.Header{"Accept": {"text/event-stream"}}},
 	{"DELETE", statefulClient, "ABC", "DELETE", "", nil},
 }
@@ -182,11 +182,11 @@ func TestGoodTokens(t *testing.T) {
 		{"of RFC 9068", token(nil, nil)},
 		{"typ JWT", token(claims{"typ": "JWT"}, nil)},
 		{"no typ", token(claims{"typ": nil}, nil)},
-		{"H/20 P9/214 we are one of several audiences", token(nil, claims{"aud": []string{"https://other.example", g.url}})},
-		{"H/18 a slash behind an issuer without a path", token(nil, claims{"iss": g.issuer.URL + "/"})},
-		{"H/34 expired within the leeway", token(nil, claims{"exp": time.Now().Add(-time.Second).Unix()})},
+		{"we are one of several audiences", token(nil, claims{"aud": []string{"https://other.example", g.url}})},
+		{"a slash behind an issuer without a path", token(nil, claims{"iss": g.issuer.URL + "/"})},
+		{"expired within the leeway", token(nil, claims{"exp": time.Now().Add(-time.Second).Unix()})},
 		{"several scopes", token(nil, claims{"scope": "files mcp"})},
-		{"P9/218 a broader scope", token(nil, claims{"scope": "admin"})},
+		{"a broader scope", token(nil, claims{"scope": "admin"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, revision := range eras {
@@ -196,7 +196,7 @@ func TestGoodTokens(t *testing.T) {
 			}
 		})
 	}
-	t.Run("H/2 bearer in lower case", func(t *testing.T) {
+	t.Run("bearer in lower case", func(t *testing.T) {
 		c := unopened(t, g.url, stateless)
 		c.Header = http.Header{"Authorization": {"bearer " + token(nil, nil)}}
 		mustCall(t, c, "tools/call", `{"name":"up__do"}`)
@@ -233,7 +233,7 @@ func TestResourceMetadata(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != c.status || err != nil || c.status == 200 && (string(body) != want || resp.Header.Get("Content-Type") != "application/json") {
-			t.Errorf("P9/213 %s: %d %s, %v; want %d %s", c.path, resp.StatusCode, body, err, c.status, want)
+			t.Errorf("%s: %d %s, %v; want %d %s", c.path, resp.StatusCode, body, err, c.status, want)
 		}
 	}
 }

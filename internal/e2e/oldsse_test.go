@@ -16,8 +16,8 @@ import (
 
 const oldest = "2024-11-05"
 
-// P9/79: the first revision over its own transport, with servers of each era.
-func TestP9_079_TheFirstRevision(t *testing.T) {
+// The first revision over its own transport, with servers of each era.
+func TestTheFirstRevision(t *testing.T) {
 	t.Parallel()
 	url, _ := shared(t)
 	for _, p := range peers {
@@ -36,7 +36,7 @@ func TestP9_079_TheFirstRevision(t *testing.T) {
 			}
 			for i := 1; i <= 2; i++ {
 				if got := receive(t, "progress", c.progress); got.Progress != float64(i) || got.ProgressToken != "a token" || got.Message != "" {
-					t.Errorf("P9/141 progress %+v", got)
+					t.Errorf("progress %+v", got)
 				}
 			}
 			if got, want := c.text(t, p.name+"__sample", nil), "parrot: hello"; got != want {
@@ -62,9 +62,9 @@ func TestP9_079_TheFirstRevision(t *testing.T) {
 	}
 }
 
-// P9/81: closing the stream ends the session's calls and its sessions at servers. A server
+// Closing the stream ends the session's calls and its sessions at servers. A server
 // with a stream learns of it when the stream ends.
-func TestP9_081_AClosedStreamEndsAll(t *testing.T) {
+func TestAClosedStreamEndsAll(t *testing.T) {
 	e := newEvents()
 	t.Cleanup(e.server.Close)
 	server := newPeer(statefulServer, e.happened)

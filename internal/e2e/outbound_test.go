@@ -143,17 +143,17 @@ func TestClientCredentials(t *testing.T) {
 				}
 				use("at first")
 				if got := tokens.tokens(t); len(got) != 1 {
-					t.Fatalf("P9/225 %d tokens were issued, want one for all", len(got))
+					t.Fatalf("%d tokens were issued, want one for all", len(got))
 				}
 				d.revoke(tokens.tokens(t)...)
-				use("H/154 with a token that the server does not take any more")
+				use("with a token that the server does not take any more")
 				issued := tokens.tokens(t)
 				if len(issued) != 2 {
-					t.Errorf("H/154 %d tokens were issued, want one new one", len(issued))
+					t.Errorf("%d tokens were issued, want one new one", len(issued))
 				}
 				for _, token := range d.shown() {
 					if !slices.Contains(issued, token) {
-						t.Errorf("P9/223 the server was shown a token that is not its own: %s", token)
+						t.Errorf("the server was shown a token that is not its own: %s", token)
 					}
 				}
 				for _, status := range []int{401, 403} {
@@ -163,7 +163,7 @@ func TestClientCredentials(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						wantUpstreamError(t, "P9/224 when nothing helps", x, fmt.Sprintf("Upstream up refused the gateway's credentials (HTTP %d)", status))
+						wantUpstreamError(t, "when nothing helps", x, fmt.Sprintf("Upstream up refused the gateway's credentials (HTTP %d)", status))
 						x.Close()
 					}
 				}

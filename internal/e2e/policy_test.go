@@ -113,31 +113,31 @@ func TestDeniedIsMissing(t *testing.T) {
 	const completePrompt = `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`
 	const completeResource = `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`
 	attempts := []struct{ row, method, params, name string }{
-		{"P9/184 by its name", "tools/call", tool, "up__secret"},
-		{"H/200 by its bare name", "tools/call", tool, "secret"},
-		{"H/200 as policy writes it", "tools/call", tool, "up/secret"},
-		{"H/199 another case", "tools/call", tool, "up__SECRET"},
-		{"H/199 another case of the first letter", "tools/call", tool, "up__Secret"},
-		{"H/199 another case of the upstream", "tools/call", tool, "UP__secret"},
-		{"H/198 a Cyrillic letter", "tools/call", tool, "up__ѕecret"},
-		{"H/201 %-encoded", "tools/call", tool, "up__%73ecret"},
-		{"H/201 the separator %-encoded", "tools/call", tool, "up%5F%5Fsecret"},
-		{"H/201 a space behind", "tools/call", tool, "up__secret "},
-		{"H/201 a space in front", "tools/call", tool, " up__secret"},
-		{"H/201 NUL behind", "tools/call", tool, "up__secret\x00"},
-		{"H/201 NUL behind an open one", "tools/call", tool, "up__open\x00secret"},
-		{"H/201 a line feed behind", "tools/call", tool, "up__secret\n"},
-		{"H/201 a dot behind", "tools/call", tool, "up__secret."},
-		{"H/201 dots on the way", "tools/call", tool, "up__open/../secret"},
-		{"H/201 a short alias", "tools/call", tool, "up_secret"},
-		{"H/201 two prefixes", "tools/call", tool, "up__up__secret"},
-		{"H/200 another upstream's", "tools/call", tool, "hidden__secret"},
-		{"H/200 another upstream's open one", "tools/call", tool, "hidden__open"},
-		{"H/202 through a tool that calls tools", "tools/call", `{"name":"call_tool","arguments":{"name":%q}}`, "up__secret"},
+		{"by its name", "tools/call", tool, "up__secret"},
+		{"by its bare name", "tools/call", tool, "secret"},
+		{"as policy writes it", "tools/call", tool, "up/secret"},
+		{"another case", "tools/call", tool, "up__SECRET"},
+		{"another case of the first letter", "tools/call", tool, "up__Secret"},
+		{"another case of the upstream", "tools/call", tool, "UP__secret"},
+		{"a Cyrillic letter", "tools/call", tool, "up__ѕecret"},
+		{"%-encoded", "tools/call", tool, "up__%73ecret"},
+		{"the separator %-encoded", "tools/call", tool, "up%5F%5Fsecret"},
+		{"a space behind", "tools/call", tool, "up__secret "},
+		{"a space in front", "tools/call", tool, " up__secret"},
+		{"NUL behind", "tools/call", tool, "up__secret\x00"},
+		{"NUL behind an open one", "tools/call", tool, "up__open\x00secret"},
+		{"a line feed behind", "tools/call", tool, "up__secret\n"},
+		{"a dot behind", "tools/call", tool, "up__secret."},
+		{"dots on the way", "tools/call", tool, "up__open/../secret"},
+		{"a short alias", "tools/call", tool, "up_secret"},
+		{"two prefixes", "tools/call", tool, "up__up__secret"},
+		{"another upstream's", "tools/call", tool, "hidden__secret"},
+		{"another upstream's open one", "tools/call", tool, "hidden__open"},
+		{"through a tool that calls tools", "tools/call", `{"name":"call_tool","arguments":{"name":%q}}`, "up__secret"},
 
 		{"a prompt", "prompts/get", prompt, "up__secret"},
-		{"H/200 a prompt by its bare name", "prompts/get", prompt, "secret"},
-		{"H/201 a prompt, %-encoded", "prompts/get", prompt, "up__%73ecret"},
+		{"a prompt by its bare name", "prompts/get", prompt, "secret"},
+		{"a prompt, %-encoded", "prompts/get", prompt, "up__%73ecret"},
 		{"a prompt of another upstream", "prompts/get", prompt, "hidden__open"},
 		{"a tool as a prompt", "prompts/get", prompt, "up__SECRET"},
 
@@ -147,42 +147,42 @@ func TestDeniedIsMissing(t *testing.T) {
 		{"a resource of a template", "resources/read", resource, "up+doc:///secret/7"},
 		{"a template as a resource", "resources/read", resource, "up+doc:///secret/{id}"},
 		{"a resource of another upstream", "resources/read", resource, "hidden+file:///docs/open"},
-		{"H/205 through another upstream's prefix", "resources/read", resource, "hidden+up+file:///docs/secret"},
-		{"H/204 dot segments", "resources/read", resource, "up+file:///docs/a/../secret"},
-		{"H/204 a single dot", "resources/read", resource, "up+file:///docs/./secret"},
-		{"H/204 encoded dots", "resources/read", resource, "up+file:///docs/a/%2e%2e/secret"},
-		{"H/204 encoded slashes", "resources/read", resource, "up+file:///docs%2fsecret"},
-		{"H/204 an encoded letter", "resources/read", resource, "up+file:///docs/%73ecret"},
-		{"H/204 encoded twice", "resources/read", resource, "up+file:///docs/%2573ecret"},
-		{"H/204 two slashes", "resources/read", resource, "up+file:///docs//secret"},
-		{"H/204 a backslash", "resources/read", resource, `up+file:///docs\secret`},
-		{"H/204 upper case in the scheme", "resources/read", resource, "up+FILE:///docs/secret"},
-		{"H/204 one slash in front", "resources/read", resource, "up+file:/docs/secret"},
-		{"H/204 localhost", "resources/read", resource, "up+file://localhost/docs/secret"},
-		{"H/204 another name of this host", "resources/read", resource, "up+file://127.0.0.1/docs/secret"},
-		{"H/204 any host", "resources/read", resource, "up+file://any.example/docs/secret"},
-		{"H/204 a directory for a host", "resources/read", resource, "up+file://docs/secret"},
-		{"H/204 upper case in the path", "resources/read", resource, "up+file:///DOCS/Secret"},
-		{"H/204 full-width letters", "resources/read", resource, "up+file:///docs/ｓecret"},
-		{"H/204 full-width dots", "resources/read", resource, "up+file:///docs/a/．．/secret"},
-		{"H/204 a soft hyphen", "resources/read", resource, "up+file:///docs/sec\u00adret"},
-		{"H/204 a slash behind", "resources/read", resource, "up+file:///docs/secret/"},
-		{"H/204 a fragment", "resources/read", resource, "up+file:///docs/secret#a"},
-		{"H/204 upper case in the host", "resources/read", resource, "up+https://DOCS.example/secret"},
-		{"H/204 a dot behind the host", "resources/read", resource, "up+https://docs.example./secret"},
-		{"H/204 the usual port", "resources/read", resource, "up+https://docs.example:443/secret"},
-		{"H/204 user info", "resources/read", resource, "up+https://me@docs.example/secret"},
-		{"H/204 NUL", "resources/read", resource, "up+file:///docs/secret\x00"},
-		{"H/204 encoded NUL", "resources/read", resource, "up+file:///docs/secret%00"},
-		{"H/204 a line feed", "resources/read", resource, "up+file:///docs/\nsecret"},
+		{"through another upstream's prefix", "resources/read", resource, "hidden+up+file:///docs/secret"},
+		{"dot segments", "resources/read", resource, "up+file:///docs/a/../secret"},
+		{"a single dot", "resources/read", resource, "up+file:///docs/./secret"},
+		{"encoded dots", "resources/read", resource, "up+file:///docs/a/%2e%2e/secret"},
+		{"encoded slashes", "resources/read", resource, "up+file:///docs%2fsecret"},
+		{"an encoded letter", "resources/read", resource, "up+file:///docs/%73ecret"},
+		{"encoded twice", "resources/read", resource, "up+file:///docs/%2573ecret"},
+		{"two slashes", "resources/read", resource, "up+file:///docs//secret"},
+		{"a backslash", "resources/read", resource, `up+file:///docs\secret`},
+		{"upper case in the scheme", "resources/read", resource, "up+FILE:///docs/secret"},
+		{"one slash in front", "resources/read", resource, "up+file:/docs/secret"},
+		{"localhost", "resources/read", resource, "up+file://localhost/docs/secret"},
+		{"another name of this host", "resources/read", resource, "up+file://127.0.0.1/docs/secret"},
+		{"any host", "resources/read", resource, "up+file://any.example/docs/secret"},
+		{"a directory for a host", "resources/read", resource, "up+file://docs/secret"},
+		{"upper case in the path", "resources/read", resource, "up+file:///DOCS/Secret"},
+		{"full-width letters", "resources/read", resource, "up+file:///docs/ｓecret"},
+		{"full-width dots", "resources/read", resource, "up+file:///docs/a/．．/secret"},
+		{"a soft hyphen", "resources/read", resource, "up+file:///docs/sec\u00adret"},
+		{"a slash behind", "resources/read", resource, "up+file:///docs/secret/"},
+		{"a fragment", "resources/read", resource, "up+file:///docs/secret#a"},
+		{"upper case in the host", "resources/read", resource, "up+https://DOCS.example/secret"},
+		{"a dot behind the host", "resources/read", resource, "up+https://docs.example./secret"},
+		{"the usual port", "resources/read", resource, "up+https://docs.example:443/secret"},
+		{"user info", "resources/read", resource, "up+https://me@docs.example/secret"},
+		{"NUL", "resources/read", resource, "up+file:///docs/secret\x00"},
+		{"encoded NUL", "resources/read", resource, "up+file:///docs/secret%00"},
+		{"a line feed", "resources/read", resource, "up+file:///docs/\nsecret"},
 
-		{"H/207 completion for a prompt", "completion/complete", completePrompt, "up__secret"},
-		{"H/207 completion for a prompt of another upstream", "completion/complete", completePrompt, "hidden__open"},
-		{"H/207 completion for a tool", "completion/complete", completePrompt, "up__ѕecret"},
-		{"H/207 completion for a template", "completion/complete", completeResource, "up+doc:///secret/{id}"},
-		{"H/207 completion for a resource", "completion/complete", completeResource, "up+file:///docs/secret"},
-		{"H/207 completion for another spelling", "completion/complete", completeResource, "up+file:///docs/%73ecret"},
-		{"H/207 completion for another upstream's template", "completion/complete", completeResource, "hidden+doc:///open/{id}"},
+		{"completion for a prompt", "completion/complete", completePrompt, "up__secret"},
+		{"completion for a prompt of another upstream", "completion/complete", completePrompt, "hidden__open"},
+		{"completion for a tool", "completion/complete", completePrompt, "up__ѕecret"},
+		{"completion for a template", "completion/complete", completeResource, "up+doc:///secret/{id}"},
+		{"completion for a resource", "completion/complete", completeResource, "up+file:///docs/secret"},
+		{"completion for another spelling", "completion/complete", completeResource, "up+file:///docs/%73ecret"},
+		{"completion for another upstream's template", "completion/complete", completeResource, "hidden+doc:///open/{id}"},
 	}
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
 		for _, a := range attempts {
@@ -221,8 +221,8 @@ func TestAllowedIsThere(t *testing.T) {
 	})
 }
 
-// TestH_201_RenamingMovesNoPermission: the server has another prefix, or none.
-func TestH_201_RenamingMovesNoPermission(t *testing.T) {
+// TestRenamingMovesNoPermission: the server has another prefix, or none.
+func TestRenamingMovesNoPermission(t *testing.T) {
 	for _, prefix := range []string{"x_", ""} {
 		s := secretive(t, stateless)
 		g := guard(t, gateway.Config{Policy: secrecy(), Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Prefix: &prefix}}})
@@ -257,10 +257,10 @@ func TestH_201_RenamingMovesNoPermission(t *testing.T) {
 	}
 }
 
-// TestH_208_WhatAPromptNames: a user who may only get the prompt cannot get what it refers
+// TestWhatAPromptNames: a user who may only get the prompt cannot get what it refers
 // to. A reference to another server's resource is resolved at the server that returned the
 // prompt.
-func TestH_208_WhatAPromptNames(t *testing.T) {
+func TestWhatAPromptNames(t *testing.T) {
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, up, hidden *mcptest.Server) {
 		got := mustCall(t, c, "prompts/get", `{"name":"up__open"}`)
 		var messages []struct{ Content struct{ URI string } }

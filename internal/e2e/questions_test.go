@@ -33,8 +33,8 @@ func usual(q inquiry) string {
 	return rooted
 }
 
-// TestP9_114_FormsOfEachRevision asks for a titled choice and for several values.
-func TestP9_114_FormsOfEachRevision(t *testing.T) {
+// TestFormsOfEachRevision asks for a titled choice and for several values.
+func TestFormsOfEachRevision(t *testing.T) {
 	t.Parallel()
 	url, servers := allRevisions(t, nil)
 	const (

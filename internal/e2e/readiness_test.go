@@ -54,8 +54,8 @@ func TestReadyWithoutRoom(t *testing.T) {
 		begin, end func()
 		reason     string
 	}{
-		{"H/185 full", func() { set("1") }, func() { set("0") }, "the session store is full"},
-		{"H/182 read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) }, "the session store does not answer, or takes no changes"},
+		{"full", func() { set("1") }, func() { set("0") }, "the session store is full"},
+		{"read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) }, "the session store does not answer, or takes no changes"},
 	} {
 		tt.begin()
 		if status, reasons := g.ready(t, ""); status != http.StatusServiceUnavailable || !slices.Equal(reasons, []string{tt.reason}) {

@@ -17,15 +17,15 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		fmt.Fprintf(&many, "X-%d: 1\r\n", i)
 	}
 	for _, c := range []struct{ name, line, headers, want string }{
-		{"H/127 a large header", "POST /mcp", "X-A: " + strings.Repeat("a", 64<<10) + "\r\n", "431"},
-		{"H/127 headers that are large together", "POST /mcp", many.String(), "431"},
-		{"H/127 more headers than anybody needs", "POST /mcp", many.String()[:1500], "400"},
-		{"H/128 TRACE", "TRACE /mcp", "", "405"},
-		{"H/128 CONNECT", "CONNECT /mcp", "", "405"},
-		{"H/128 a tunnel", "CONNECT example.com:443", "", "404"},
-		{"H/128 PROPFIND", "PROPFIND /mcp", "", "405"},
-		{"H/128 a method in another case", "post /mcp", "", "405"},
-		{"H/121 another server's address in the request line", "POST http://evil.example/mcp", "", "403"},
+		{"a large header", "POST /mcp", "X-A: " + strings.Repeat("a", 64<<10) + "\r\n", "431"},
+		{"headers that are large together", "POST /mcp", many.String(), "431"},
+		{"more headers than anybody needs", "POST /mcp", many.String()[:1500], "400"},
+		{"TRACE", "TRACE /mcp", "", "405"},
+		{"CONNECT", "CONNECT /mcp", "", "405"},
+		{"a tunnel", "CONNECT example.com:443", "", "404"},
+		{"PROPFIND", "PROPFIND /mcp", "", "405"},
+		{"a method in another case", "post /mcp", "", "405"},
+		{"another server's address in the request line", "POST http://evil.example/mcp", "", "403"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := dial(t)
@@ -43,7 +43,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 func TestMethodsOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"skills/list", "acme/do", "tools/steal"} {
-		t.Run("H/89 "+method, func(t *testing.T) {
+		t.Run(method, func(t *testing.T) {
 			eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 				s.OffersOnly(`{"tools":{"listChanged":true}}`) // resources may be skills
 				s.On(method, func(c *mcptest.Call) { c.Result(`{}`) })

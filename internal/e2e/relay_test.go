@@ -39,7 +39,7 @@ func isMethod(method string) func(mcptest.Received) bool {
 	return func(r mcptest.Received) bool { return r.Method == method }
 }
 
-func TestP9_125_MergedListsAreWholeAndStable(t *testing.T) {
+func TestMergedListsAreWholeAndStable(t *testing.T) {
 	a, b := scripted(t, statefulServer), scripted(t, stateless)
 	pages := map[string]string{ // the cursor of the second page is the empty string
 		"first": `{"tools":[{"name":"zeta","inputSchema":{"type":"object"}},{"name":"alpha","inputSchema":{"type":"object"}}],"nextCursor":""}`,
@@ -65,12 +65,12 @@ func TestP9_125_MergedListsAreWholeAndStable(t *testing.T) {
 		}
 		again, _, err := c.Call(deadline(t), "tools/list", "")
 		if err != nil || string(again.Result) != string(first.Result) {
-			t.Errorf("P9/127 the list changed after a call: %s", again.Result)
+			t.Errorf("the list changed after a call: %s", again.Result)
 		}
 	}
 }
 
-func TestP9_128_AFailingUpstreamFailsNoList(t *testing.T) {
+func TestAFailingUpstreamFailsNoList(t *testing.T) {
 	bad, good := scripted(t, statefulServer), scripted(t, statefulServer)
 	bad.On("tools/list", func(c *mcptest.Call) { c.Error(-32603, "out of order") })
 	good.Tools("fine")
@@ -82,7 +82,7 @@ func TestP9_128_AFailingUpstreamFailsNoList(t *testing.T) {
 	}
 }
 
-func TestP9_128_AHangingUpstreamDelaysNobody(t *testing.T) {
+func TestAHangingUpstreamDelaysNobody(t *testing.T) {
 	t.Parallel()
 	hanging, good := scripted(t, statefulServer), scripted(t, statefulServer)
 	hanging.On("initialize", (*mcptest.Call).Hang)
@@ -113,7 +113,7 @@ func TestP9_128_AHangingUpstreamDelaysNobody(t *testing.T) {
 	}
 }
 
-func TestP9_143_144_CancellationInBothDialects(t *testing.T) {
+func TestCancellationInBothDialects(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		started, ended := make(chan mcptest.Received, 1), make(chan struct{})
@@ -142,20 +142,20 @@ func TestP9_143_144_CancellationInBothDialects(t *testing.T) {
 			got, err := s.Await(deadline(t), "the cancellation", isMethod("notifications/cancelled"))
 			var id json.RawMessage
 			if err != nil || !got.Param("requestId", &id) || string(id) != string(call.ID) || got.Session != call.Session {
-				t.Errorf("P9/143 the server was told %s in session %q, want request %s in %q: %v",
+				t.Errorf("the server was told %s in session %q, want request %s in %q: %v",
 					got.Text, got.Session, call.ID, call.Session, err)
 			}
 		}
 		if revision != stateless {
 			if m, err := x.Response(); err == nil {
-				t.Errorf("P9/144 after the cancellation came %s", m.Text)
+				t.Errorf("after the cancellation came %s", m.Text)
 			}
 			x.Close()
 		}
 	})
 }
 
-func TestP9_145_ATimeoutCancelsUpstream(t *testing.T) {
+func TestATimeoutCancelsUpstream(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		t.Parallel() // it takes as long as the limit, which is long enough to reach the server
@@ -175,7 +175,7 @@ func TestP9_145_ATimeoutCancelsUpstream(t *testing.T) {
 	})
 }
 
-func TestP9_147_ReservedMetaStaysOnItsSide(t *testing.T) {
+func TestReservedMetaStaysOnItsSide(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) {
 			c.Result(`{"content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"inner","version":"1"},"example.com/kept":[1.0,12345678901234567890]}}`)
@@ -216,7 +216,7 @@ func TestP9_147_ReservedMetaStaysOnItsSide(t *testing.T) {
 	})
 }
 
-func TestP9_160_CapabilitiesNeverGrow(t *testing.T) {
+func TestCapabilitiesNeverGrow(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
@@ -249,7 +249,7 @@ func TestP9_160_CapabilitiesNeverGrow(t *testing.T) {
 	})
 }
 
-func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
+func TestUpstreamSessions(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
@@ -271,7 +271,7 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 	}
 	first := call()
 	if first.Session == "" || first.Header.Get("Mcp-Protocol-Version") != statefulServer {
-		t.Errorf("P9/161 the call came with session %q and version %q", first.Session, first.Header.Get("Mcp-Protocol-Version"))
+		t.Errorf("the call came with session %q and version %q", first.Session, first.Header.Get("Mcp-Protocol-Version"))
 	}
 	leveled := func(session string) {
 		t.Helper()
@@ -280,14 +280,14 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 		})
 		var name string
 		if err != nil || !level.Param("level", &name) || name != "warning" {
-			t.Errorf("P9/139 P9/162 the level was set by %s, %v", level.Text, err)
+			t.Errorf("the level was set by %s, %v", level.Text, err)
 		}
 	}
 	leveled(first.Session) // it was opened after the client had set it
 	s.Forget()
 	second := call() // repeated invisibly
 	if second.Session == first.Session {
-		t.Error("P9/162 there is no new session")
+		t.Error("there is no new session")
 	}
 	leveled(second.Session)
 	_, err := s.Await(deadline(t), "the subscription in a new session", func(r mcptest.Received) bool {
@@ -295,11 +295,11 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 		return r.Method == "resources/subscribe" && r.Session == second.Session && r.Param("uri", &uri) && uri == "test://x"
 	})
 	if err != nil {
-		t.Errorf("P9/162: %v", err)
+		t.Errorf("%v", err)
 	}
 	for _, hello := range s.Received("initialize") {
 		if hello.Session != "" {
-			t.Errorf("P9/162 initialize carried the session %q", hello.Session)
+			t.Errorf("initialize carried the session %q", hello.Session)
 		}
 	}
 	if n := len(s.Received("tools/call")); n != 3 { // the first, the refused and the repeated one
@@ -307,7 +307,7 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 	}
 }
 
-func TestP9_172_NoSharedUpstreamSessions(t *testing.T) {
+func TestNoSharedUpstreamSessions(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
@@ -334,12 +334,12 @@ func TestP9_172_NoSharedUpstreamSessions(t *testing.T) {
 			return r.HTTP == "DELETE" && r.Session == session
 		})
 		if err != nil {
-			t.Errorf("P9/56: %v", err)
+			t.Errorf("%v", err)
 		}
 	}
 }
 
-func TestP9_177_UnicodeNamesInHeaders(t *testing.T) {
+func TestUnicodeNamesInHeaders(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("resources/list", func(c *mcptest.Call) {
 		c.Result(fmt.Sprintf(`{"resources":[{"name":"u","uri":%q}]}`, unicodeURI))
@@ -358,7 +358,7 @@ func TestP9_177_UnicodeNamesInHeaders(t *testing.T) {
 	}
 }
 
-func TestP9_146_TraceContext(t *testing.T) {
+func TestTraceContext(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {

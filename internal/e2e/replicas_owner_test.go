@@ -343,10 +343,10 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 	})
 }
 
-// TestH_178_ProcessesWithoutRedis: while Redis is away, a process with a known owner stays
+// TestProcessesWithoutRedis: while Redis is away, a process with a known owner stays
 // in use. For a client without one, each replica opens its own; afterwards one replica has
 // it again.
-func TestH_178_ProcessesWithoutRedis(t *testing.T) {
+func TestProcessesWithoutRedis(t *testing.T) {
 	mcptest.Long(t)
 	t.Parallel()
 	desktops(t, func(t *testing.T, d *desktop) {

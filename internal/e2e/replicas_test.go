@@ -108,9 +108,9 @@ func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 	return there
 }
 
-// TestP9_111_ReplicasQuestions: servers of all revisions ask clients of all revisions during
+// TestReplicasQuestions: servers of all revisions ask clients of all revisions during
 // a call, and the answers arrive at other replicas.
-func TestP9_111_ReplicasQuestions(t *testing.T) {
+func TestReplicasQuestions(t *testing.T) {
 	t.Parallel()
 	r := replicated(t, nil)
 	for _, revision := range wire.Revisions() {
@@ -124,7 +124,7 @@ func TestP9_111_ReplicasQuestions(t *testing.T) {
 					t.Errorf("after %d questions: %s\nwant %s", len(asked), outcome(m), want)
 				}
 				if calls := len(s.Received("tools/call")) - before; s.revision.Stateful && calls != 1 {
-					t.Errorf("P9/98 %d calls were made", calls)
+					t.Errorf("%d calls were made", calls)
 				}
 			})
 		}
@@ -210,13 +210,13 @@ func TestReplicasCancel(t *testing.T) {
 	}
 	for what, x := range map[string]*mcptest.Exchange{"the call": x, "the stream": stream} {
 		if m, err := x.Response(); err == nil && m.Error == nil {
-			t.Errorf("P9/56 %s goes on after the session's end: %s", what, m.Text)
+			t.Errorf("%s goes on after the session's end: %s", what, m.Text)
 		}
 	}
 	for here := range 3 {
 		y, err := r.at(c, here).Send(deadline(t), "tools/list", "{}")
 		if err != nil || y.Status != http.StatusNotFound {
-			t.Errorf("P9/56 replica %d after DELETE: %+v %v", here, y, err)
+			t.Errorf("replica %d after DELETE: %+v %v", here, y, err)
 		}
 		y.Close()
 	}
@@ -259,7 +259,7 @@ func TestReplicasResume(t *testing.T) {
 	y := follow(1, ids[len(ids)-1])
 	proceed <- struct{}{}
 	if _, err := y.Until("notifications/progress"); err != nil {
-		t.Fatalf("H/48 progress of a call that runs elsewhere: %v", err)
+		t.Fatalf("progress of a call that runs elsewhere: %v", err)
 	}
 	ids = append(ids, y.EventIDs()...)
 	y.Close()
@@ -268,12 +268,12 @@ func TestReplicasResume(t *testing.T) {
 	proceed <- struct{}{}
 	proceed <- struct{}{}
 	if m, err := z.Response(); err != nil || outcome(m) != "done" {
-		t.Fatalf("H/48 the answer of a call that ran elsewhere: %s %v", m.Text, err)
+		t.Fatalf("the answer of a call that ran elsewhere: %s %v", m.Text, err)
 	}
 	again := follow(1, ids[0])
 	defer again.Close()
 	if m, err := again.Response(); err != nil || outcome(m) != "done" || len(again.Before) != 3 {
-		t.Errorf("P9/63 all of it again: %d messages before %s %v", len(again.Before), m.Text, err)
+		t.Errorf("all of it again: %d messages before %s %v", len(again.Before), m.Text, err)
 	}
 }
 
@@ -390,10 +390,10 @@ func TestReplicasWithoutRedis(t *testing.T) {
 	r.redis.Kill()
 	for here := range 3 {
 		if m := mustCall(t, r.at(known, here), "tools/call", s.params("tools/call")); m.Error != nil {
-			t.Errorf("H/178 a known session at replica %d: %s", here, m.Text)
+			t.Errorf("a known session at replica %d: %s", here, m.Text)
 		}
 	}
-	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // H/177: calls without a session continue
+	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // calls without a session continue
 	fresh := unopened(t, r.url, statefulClient)
 	begin := func() *mcptest.Exchange {
 		x, err := fresh.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
@@ -404,7 +404,7 @@ func TestReplicasWithoutRedis(t *testing.T) {
 		return x
 	}
 	if x := begin(); x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" {
-		t.Errorf("H/177 a new session: status %d, Retry-After %q", x.Status, x.Header.Get("Retry-After"))
+		t.Errorf("a new session: status %d, Retry-After %q", x.Status, x.Header.Get("Retry-After"))
 	}
 	r.redis.Restart(t)
 	ctx := deadline(t)
@@ -412,23 +412,23 @@ func TestReplicasWithoutRedis(t *testing.T) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("H/177 it does not heal")
+			t.Fatal("it does not heal")
 		}
 	}
 	// For some seconds a replica serves it from its copy.
 	for status := http.StatusOK; status != http.StatusNotFound; {
 		x, err := known.Send(ctx, "tools/list", "{}")
 		if err != nil {
-			t.Fatalf("H/183 a session that Redis has lost: %v", err)
+			t.Fatalf("a session that Redis has lost: %v", err)
 		}
 		x.Close()
 		if status = x.Status; status != http.StatusNotFound && status != http.StatusOK {
-			t.Fatalf("H/183 a session that Redis has lost: status %d", status)
+			t.Fatalf("a session that Redis has lost: status %d", status)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("H/183 a session that Redis has lost is served for ever")
+			t.Fatal("a session that Redis has lost is served for ever")
 		}
 	}
 }

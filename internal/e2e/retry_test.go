@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestP9_124_RetriesAreNotCached reads a resource whose server asks first and marks its
+// TestRetriesAreNotCached reads a resource whose server asks first and marks its
 // answers as public: each retry still reaches the server.
-func TestP9_124_RetriesAreNotCached(t *testing.T) {
+func TestRetriesAreNotCached(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"doc://1","name":"one"}]}`) })
 	s.On("resources/read", func(c *mcptest.Call) {
@@ -48,8 +48,8 @@ func TestP9_124_RetriesAreNotCached(t *testing.T) {
 	}
 }
 
-// TestP9_140_ASessionsLevelAtAStatelessServer sets the level of a session once.
-func TestP9_140_ASessionsLevelAtAStatelessServer(t *testing.T) {
+// TestASessionsLevelAtAStatelessServer sets the level of a session once.
+func TestASessionsLevelAtAStatelessServer(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("done") })

@@ -70,7 +70,7 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 		clients = append(clients, g.raw(t, revision, oldest), g.raw(t, revision, g.issuer.Token(nil)))
 	}
 	if got := g.issuer.Fetches(mcptest.EndpointJWKS); got != fetches+1 {
-		t.Errorf("H/26 the new key cost %d fetches, want 1", got-fetches)
+		t.Errorf("the new key cost %d fetches, want 1", got-fetches)
 	}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
@@ -103,14 +103,14 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	// invented keys cannot cause more requests to the issuer.
 	for i := range 20 {
 		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
-		wantStatus(t, "H/25 a key of which the issuer cannot be asked yet", x, 503)
+		wantStatus(t, "a key of which the issuer cannot be asked yet", x, 503)
 	}
 	if got := g.issuer.Fetches(mcptest.EndpointJWKS); got > flood+1 {
-		t.Errorf("H/25 %d fetches for keys that were made up", got-flood)
+		t.Errorf("%d fetches for keys that were made up", got-flood)
 	}
 	close(stop)
 	running.Wait()
-	wantStatus(t, "H/25 the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
+	wantStatus(t, "the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
 }
 
 // TestAWithdrawnKeyDies: after the first fetch without the key, its tokens are refused,
@@ -148,23 +148,23 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 		present(c, g.issuer.Token(claims{"sub": fmt.Sprint("user-", i)}))
 		all.Go(func() {
 			if m, _, err := c.Call(deadline(t), "tools/list", ""); err != nil || m.Error != nil {
-				t.Errorf("H/26 with the new key: %s, %v", m.Text, err)
+				t.Errorf("with the new key: %s, %v", m.Text, err)
 			}
 		})
 	}
 	all.Wait()
 	if got := g.issuer.Fetches(mcptest.EndpointJWKS) - fetches; got != 1 {
-		t.Errorf("H/26 %d fetches for the new key, want 1", got)
+		t.Errorf("%d fetches for the new key, want 1", got)
 	}
 	for what, dead := range map[string]string{"a token that was used": token, "one that was not": next} {
 		x := try(t, g, dead)
-		wantStatus(t, "H/27 "+what, x, 401)
+		wantStatus(t, what, x, 401)
 		if got := x.Header.Get("Www-Authenticate"); !strings.Contains(got, `error="invalid_token"`) {
-			t.Errorf("H/27 %s: the challenge is %s", what, got)
+			t.Errorf("%s: the challenge is %s", what, got)
 		}
 	}
 	if got := wholeAnswer(t, session, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, nil); !strings.HasPrefix(got, "401\n") {
-		t.Errorf("H/27 in the session: %s", got)
+		t.Errorf("in the session: %s", got)
 	}
 	close(release)
 	if got := receive(t, "the end of the call", late); got != "done" {
@@ -179,7 +179,7 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 func TestTheIssuerIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
-	for name, fault := range map[string]http.HandlerFunc{"H/31 it fails": mcptest.Status(500), "H/29 a page of a proxy": mcptest.HTML} {
+	for name, fault := range map[string]http.HandlerFunc{"it fails": mcptest.Status(500), "a page of a proxy": mcptest.HTML} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			issuer := newIssuer(t)
@@ -207,12 +207,12 @@ func TestTheIssuerGoesDown(t *testing.T) {
 	known, fresh := g.issuer.Token(nil), g.issuer.Token(claims{"sub": "bob"})
 	wantStatus(t, "before", try(t, g, known), 200)
 	g.issuer.BreakAll(mcptest.Status(502))
-	wantStatus(t, "H/32 a token that was seen", try(t, g, known), 200)
-	wantStatus(t, "H/32 one that was not, of a known key", try(t, g, fresh), 200)
+	wantStatus(t, "a token that was seen", try(t, g, known), 200)
+	wantStatus(t, "one that was not, of a known key", try(t, g, fresh), 200)
 	g.issuer.AddKey("ES256")
 	unknown := g.issuer.Token(nil)
-	wantLater(t, "H/30 a token of an unknown key", try(t, g, unknown))
-	wantStatus(t, "H/32 a known key, after that", try(t, g, known), 200)
+	wantLater(t, "a token of an unknown key", try(t, g, unknown))
+	wantStatus(t, "a known key, after that", try(t, g, known), 200)
 	failed := g.issuer.Fetches(mcptest.EndpointJWKS)
 	g.issuer.Mend()
 	if err := g.issuer.WaitFetches(deadline(t), mcptest.EndpointJWKS, failed+1); err != nil {
@@ -239,13 +239,13 @@ func TestOpaqueTokens(t *testing.T) {
 		want        int
 		text        string
 	}{
-		{"P9/222 active", good, 200, ""},
-		{"P9/222 H/38 not active", revoked, 401, "the token is not active"},
-		{"P9/222 H/38 of nobody", "made-up", 401, "the token is not active"},
-		{"H/38 for another audience", issuer.Opaque(claims{"aud": "https://other.example"}), 401, "the token is for another audience"},
-		{"H/38 for no audience", issuer.Opaque(claims{"aud": nil}), 401, "the token does not say whom it is for"},
-		{"H/38 expired", issuer.Opaque(claims{"exp": 1}), 401, "the token has expired"},
-		{"H/38 of another issuer", issuer.Opaque(claims{"iss": other.URL}), 401, "the token is from an issuer that is not accepted"},
+		{"active", good, 200, ""},
+		{"not active", revoked, 401, "the token is not active"},
+		{"of nobody", "made-up", 401, "the token is not active"},
+		{"for another audience", issuer.Opaque(claims{"aud": "https://other.example"}), 401, "the token is for another audience"},
+		{"for no audience", issuer.Opaque(claims{"aud": nil}), 401, "the token does not say whom it is for"},
+		{"expired", issuer.Opaque(claims{"exp": 1}), 401, "the token has expired"},
+		{"of another issuer", issuer.Opaque(claims{"iss": other.URL}), 401, "the token is from an issuer that is not accepted"},
 	} {
 		x := try(t, g, c.token)
 		if challenge := x.Header.Get("Www-Authenticate"); x.Status != c.want || !strings.Contains(challenge, c.text) {
@@ -259,19 +259,19 @@ func TestOpaqueTokens(t *testing.T) {
 		"fails": mcptest.Status(500), "refuses us": mcptest.Status(401), "says nothing": mcptest.Status(200), "says too much": mcptest.Huge(10 << 20),
 	} {
 		issuer.Break(mcptest.EndpointIntrospect, fault)
-		wantLater(t, "P9/222 H/38 the issuer "+name, try(t, g, issuer.Opaque(nil)))
+		wantLater(t, "the issuer "+name, try(t, g, issuer.Opaque(nil)))
 	}
-	wantStatus(t, "H/38 a token that it said yes to", try(t, g, good), 200)
+	wantStatus(t, "a token that it said yes to", try(t, g, good), 200)
 	issuer.Mend()
-	wantStatus(t, "H/38 a new one, when it is back", try(t, g, issuer.Opaque(nil)), 200)
+	wantStatus(t, "a new one, when it is back", try(t, g, issuer.Opaque(nil)), 200)
 	asked := issuer.Introspected()
 	if n := strings.Count(strings.Join(asked, " ")+" ", good+" "); n != 1 {
-		t.Errorf("H/38 it was asked %d times about a token that is good", n)
+		t.Errorf("it was asked %d times about a token that is good", n)
 	}
 	if slices.Contains(asked, jwt) {
 		t.Error("it was asked about a JWT")
 	}
 	if n := other.Fetches(mcptest.EndpointIntrospect); n > 0 {
-		t.Errorf("P9/223 another issuer was asked %d times", n)
+		t.Errorf("another issuer was asked %d times", n)
 	}
 }

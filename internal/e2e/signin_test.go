@@ -178,7 +178,7 @@ func TestSignIn(t *testing.T) {
 		}
 	}
 	for _, revision := range []string{statefulServer, statefulClient, stateless} {
-		t.Run("P9/212 P9/213 "+revision, func(t *testing.T) {
+		t.Run(revision, func(t *testing.T) {
 			g := guard(t, cfg)
 			a := newAuthorizer(g)
 			use(t, g.signIn(t, revision, nil))
@@ -187,7 +187,7 @@ func TestSignIn(t *testing.T) {
 				t.Errorf("grants %q, scopes %q; want one code, for the scope of the challenge", grants, scopes)
 			}
 		})
-		t.Run("H/37 P9/217 a token without the scope is stepped up, "+revision, func(t *testing.T) {
+		t.Run("a token without the scope is stepped up, "+revision, func(t *testing.T) {
 			g := guard(t, cfg)
 			a := newAuthorizer(g)
 			use(t, g.signIn(t, revision, oauth2.StaticTokenSource(&oauth2.Token{AccessToken: g.issuer.Token(claims{"scope": "files"})})))

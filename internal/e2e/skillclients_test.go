@@ -104,26 +104,26 @@ func TestSkillsWithTheGoSDK(t *testing.T) {
 						}
 						sum := sha256.Sum256(content)
 						if f.Digest != "sha256:"+hex.EncodeToString(sum[:]) || f.Size != len(content) {
-							t.Errorf("P9/195 %s has %d bytes and another digest", f.URI, len(content))
+							t.Errorf("%s has %d bytes and another digest", f.URI, len(content))
 						}
 					}
 					one, err := sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get", &skillParams{URI: skill.URI})
 					if err != nil || one.Skill.URI != skill.URI || !slices.Equal(one.Skill.Resources, skill.Resources) || one.Skill.Frontmatter["name"] != skill.Frontmatter["name"] {
-						t.Errorf("P9/194 by URI: %+v, %v", one, err)
+						t.Errorf("by URI: %+v, %v", one, err)
 					}
 				}
 				one, err := sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get", &skillParams{Name: "pb__refunds"})
 				if err != nil || !strings.HasPrefix(one.Instructions, "# Refunds") || len(one.Files) != 2 || one.Files[0].MIMEType != "image/png" {
-					t.Errorf("P9/194 by name: %+v, %v", one, err)
+					t.Errorf("by name: %+v, %v", one, err)
 				}
 				children, err := sdk.CallCustomMethod[*skillParams, *childrenResult](deadline(t), session, "resources/directory/read", &skillParams{URI: "skill://pb/refunds"})
 				if err != nil || len(children.Resources) != 3 || children.Resources[1].MIMEType != "inode/directory" {
-					t.Errorf("P9/199 %+v, %v", children, err)
+					t.Errorf("%+v, %v", children, err)
 				}
 				_, err = sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get", &skillParams{Name: "pb__nothing"})
-				wantCode(t, "P9/194 an unknown skill", err, -32602)
+				wantCode(t, "an unknown skill", err, -32602)
 				_, err = sdk.CallCustomMethod[*skillParams, *childrenResult](deadline(t), session, "resources/directory/read", &skillParams{URI: "skill://pb/refunds/SKILL.md"})
-				wantCode(t, "P9/199 a file", err, -32602)
+				wantCode(t, "a file", err, -32602)
 			})
 		}
 	}
@@ -219,7 +219,7 @@ func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 				for _, s := range allSkills(t, c) {
 					names = append(names, s["name"].(string))
 					for _, f := range objects(s, "resources") {
-						readFile(t, c, f["uri"].(string)) // P9/195
+						readFile(t, c, f["uri"].(string))
 					}
 					if s["name"] == "pb__refunds" {
 						if got := uris(s, "resources"); !slices.Equal(got, want.files) {

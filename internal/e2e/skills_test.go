@@ -182,7 +182,7 @@ func checkEntry(t *testing.T, s object) {
 	typed(t, "frontmatter", frontmatter, map[string]string{"name": "string!", "description": "string!"})
 	root, ok := strings.CutSuffix(uri, "/SKILL.md")
 	if !ok || root[strings.LastIndex(root, "/")+1:] != frontmatter["name"] {
-		t.Errorf("P9/196 %s is not that of %v", uri, frontmatter["name"])
+		t.Errorf("%s is not that of %v", uri, frontmatter["name"])
 	}
 	if s["resources"] == "dynamic" {
 		return
@@ -238,7 +238,7 @@ func TestSkills(t *testing.T) {
 				t.Fatalf("skills %v", skills)
 			}
 			for _, s := range skills {
-				t.Run("P9/193 "+s["uri"].(string), func(t *testing.T) {
+				t.Run(s["uri"].(string), func(t *testing.T) {
 					checkSkill(t, s)
 					checkEntry(t, s)
 				})
@@ -246,7 +246,7 @@ func TestSkills(t *testing.T) {
 					bytes := readFile(t, c, f["uri"].(string))
 					sum := sha256.Sum256(bytes)
 					if f["digest"] != "sha256:"+hex.EncodeToString(sum[:]) || f["size"] != float64(len(bytes)) {
-						t.Errorf("P9/195 %v: %d bytes with another digest", f, len(bytes))
+						t.Errorf("%v: %d bytes with another digest", f, len(bytes))
 					}
 				}
 				get := result(t, c, "skills/get", fmt.Sprintf(`{"name":%q}`, s["name"]))
@@ -258,7 +258,7 @@ func TestSkills(t *testing.T) {
 				}
 				byURI := result(t, c, "skills/get", fmt.Sprintf(`{"uri":%q}`, s["uri"]))
 				if got, want := fmt.Sprint(byURI["skill"]), fmt.Sprint(s); got != want {
-					t.Errorf("P9/194 by its URI it is\n%s\nin the list\n%s", got, want)
+					t.Errorf("by its URI it is\n%s\nin the list\n%s", got, want)
 				}
 			}
 			for _, s := range allSkills(t, short) {
@@ -274,15 +274,15 @@ func TestSkills(t *testing.T) {
 
 			if revision == stateless {
 				page := result(t, c, "skills/list", "{}")
-				typed(t, "P9/200", page, map[string]string{"ttlMs": "number!", "cacheScope": "string!", "resultType": "string!"})
+				typed(t, "skills", page, map[string]string{"ttlMs": "number!", "cacheScope": "string!", "resultType": "string!"})
 			}
 			for _, params := range []string{`{"name":"pb__nothing"}`, `{"name":"refunds"}`, `{"uri":"skill://pb/nothing/SKILL.md"}`, `{"uri":"skill://pb/Refunds/SKILL.md"}`,
 				`{"uri":"skill://pb/refunds"}`, `{"uri":"skill://pb/refunds/references/rules.md"}`, `{"uri":"skill://up/refunds/SKILL.md"}`, `{}`,
 				`{"name":"pb__refunds","uri":"skill://pb/refunds/SKILL.md"}`, `{"name":7}`, `{"uri":null}`} {
-				refused(t, c, "skills/get", params, -32602) // P9/194
+				refused(t, c, "skills/get", params, -32602)
 			}
 			if got := string(readFile(t, c, "skill://pb/refunds/SKILL.md")); got != refundsSkill {
-				t.Errorf("P9/195 SKILL.md is %q", got)
+				t.Errorf("SKILL.md is %q", got)
 			}
 		})
 	}
@@ -308,7 +308,7 @@ func golden(t *testing.T, name string, result json.RawMessage) {
 	}
 }
 
-func TestP9_180_SkillsInCapabilitiesAndResources(t *testing.T) {
+func TestSkillsInCapabilitiesAndResources(t *testing.T) {
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, revision := range eras {
 		c := g.raw(t, revision, g.issuer.Token(nil))
@@ -323,7 +323,7 @@ func TestP9_180_SkillsInCapabilitiesAndResources(t *testing.T) {
 			}
 		}
 		if want := []string{"skill://pb/acme/ops/restart/SKILL.md restart text/markdown", "skill://pb/refunds/SKILL.md refunds text/markdown"}; !slices.Equal(listed, want) {
-			t.Errorf("P9/180 %s: resources %q, want %q", revision, listed, want)
+			t.Errorf("%s: resources %q, want %q", revision, listed, want)
 		}
 	}
 }
@@ -345,7 +345,7 @@ func capabilities(t *testing.T, c *mcptest.Client) (caps object) {
 	return caps
 }
 
-func TestP9_199_DirectoriesOfSkills(t *testing.T) {
+func TestDirectoriesOfSkills(t *testing.T) {
 	t.Parallel()
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, revision := range eras {
@@ -359,10 +359,10 @@ func TestP9_199_DirectoriesOfSkills(t *testing.T) {
 		}
 		if got, want := children("skill://pb/refunds"), []string{"skill://pb/refunds/SKILL.md SKILL.md text/markdown",
 			"skill://pb/refunds/assets assets inode/directory", "skill://pb/refunds/references references inode/directory"}; !slices.Equal(got, want) {
-			t.Errorf("P9/199 %s: got %q, want %q", revision, got, want)
+			t.Errorf("%s: got %q, want %q", revision, got, want)
 		}
 		if got, want := children("skill://pb/refunds/references"), []string{"skill://pb/refunds/references/rules.md rules.md text/markdown"}; !slices.Equal(got, want) {
-			t.Errorf("P9/199 %s: got %q, want %q", revision, got, want)
+			t.Errorf("%s: got %q, want %q", revision, got, want)
 		}
 		for _, uri := range []string{"skill://pb/refunds/SKILL.md", "skill://pb/refunds/", "skill://pb/refunds/none", "skill://pb", "skill://pb/acme", "skill://pb/acme/ops", "up+file:///docs", "skill://nobody/x"} {
 			refused(t, c, "resources/directory/read", fmt.Sprintf(`{"uri":%q}`, uri), -32602)
@@ -375,7 +375,7 @@ func TestP9_199_DirectoriesOfSkills(t *testing.T) {
 	for _, revision := range eras {
 		c := none.raw(t, revision, none.issuer.Token(nil))
 		for _, method := range []string{"resources/directory/read", "skills/list", "skills/get"} {
-			refused(t, c, method, `{"uri":"skill://up/a/SKILL.md"}`, -32601) // P9/199
+			refused(t, c, method, `{"uri":"skill://up/a/SKILL.md"}`, -32601)
 		}
 	}
 }
@@ -413,10 +413,10 @@ func TestSkillsObeyPolicy(t *testing.T) {
 				return out[0]
 			}
 			if got, want := deps(all), `{"prompts":[{"name":"up__ask","type":"ref/prompt"}],"resources":[{"type":"ref/resource","uri":"up+file:///docs/open"},{"type":"ref/resource","uri":"up+doc:///open/{id}"}],"tools":["up__open","up__secret"]}`; got != want {
-				t.Errorf("P9/197 dependencies\n%s, want\n%s", got, want)
+				t.Errorf("dependencies\n%s, want\n%s", got, want)
 			}
 			if got, want := deps(some), `{"resources":[{"type":"ref/resource","uri":"up+file:///docs/open"},{"type":"ref/resource","uri":"up+doc:///open/{id}"}],"tools":["up__open"]}`; got != want {
-				t.Errorf("H/209 dependencies\n%s, want\n%s", got, want)
+				t.Errorf("dependencies\n%s, want\n%s", got, want)
 			}
 			readFile(t, some, "skill://pb/refunds/references/rules.md")
 
@@ -460,8 +460,8 @@ func TestSkillsObeyPolicy(t *testing.T) {
 	}
 }
 
-// TestP9_201_ChangedSkillsAreAnnounced: changes are announced to everybody who sees them.
-func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
+// TestChangedSkillsAreAnnounced: changes are announced to everybody who sees them.
+func TestChangedSkillsAreAnnounced(t *testing.T) {
 	t.Parallel()
 	const changed = "notifications/skills/list_changed"
 	for _, revision := range eras {
@@ -495,15 +495,15 @@ func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after := fmt.Sprint(allSkills(t, c)); after == before {
-				t.Error("P9/201 the digests are the same")
+				t.Error("the digests are the same")
 			}
 		})
 	}
 }
 
-// TestP9_201_DependenciesThatCome: a skill looks different when a tool appears on which it
+// TestDependenciesThatCome: a skill looks different when a tool appears on which it
 // depends. Clients that see this are told, and no others.
-func TestP9_201_DependenciesThatCome(t *testing.T) {
+func TestDependenciesThatCome(t *testing.T) {
 	t.Parallel()
 	const changed = "notifications/skills/list_changed"
 	const filter = `{"notifications":{"skillsListChanged":true,"promptsListChanged":true}}`
@@ -542,7 +542,7 @@ func TestP9_201_DependenciesThatCome(t *testing.T) {
 			depends := func(c *mcptest.Client, want string) {
 				t.Helper()
 				if got := fmt.Sprint(allSkills(t, c)[0]["dependencies"]); got != want {
-					t.Errorf("P9/201 depends on %s, want %s", got, want)
+					t.Errorf("depends on %s, want %s", got, want)
 				}
 			}
 			come := func(x *mcptest.Exchange, note string, tools ...string) {
@@ -566,7 +566,7 @@ func TestP9_201_DependenciesThatCome(t *testing.T) {
 			}
 			for _, m := range heardGuest.Before {
 				if m.Method == changed {
-					t.Errorf("H/203 the guest heard of a tool that is hidden")
+					t.Errorf("the guest heard of a tool that is hidden")
 				}
 			}
 		})

@@ -136,29 +136,29 @@ func TestSkillsOfServers(t *testing.T) {
 						}
 					}
 					if skill == nil || skill["uri"] != "skill://up/refunds/SKILL.md" || skill["version"] != "3" || skill["description"] != "Give money back." {
-						t.Fatalf("P9/193 the skill is %v", skill)
+						t.Fatalf("the skill is %v", skill)
 					}
 					get := result(t, c, "skills/get", `{"name":"up__refunds"}`)
 					if get["instructions"] != "Refund it.\n" {
-						t.Errorf("P9/194 instructions %q", get["instructions"])
+						t.Errorf("instructions %q", get["instructions"])
 					}
 					for _, f := range objects(get, "files") {
 						readFile(t, c, f["uri"].(string))
 					}
 					entry, _ := result(t, c, "skills/get", `{"uri":"skill://up/refunds/SKILL.md"}`)["skill"].(object)
 					if fmt.Sprint(entry) != fmt.Sprint(skill) {
-						t.Errorf("P9/194 by its URI it is %v, in the list %v", entry, skill)
+						t.Errorf("by its URI it is %v, in the list %v", entry, skill)
 					}
 					if got, want := len(objects(skill, "resources")), map[string]int{"extension": 2, "indexed": 2}[form]; got != want {
-						t.Errorf("P9/193 %d files, want %d", got, want)
+						t.Errorf("%d files, want %d", got, want)
 					}
 					text := string(readFile(t, c, "skill://up/refunds/SKILL.md"))
 					if form != "primitive" && text != serverSkill || !strings.HasSuffix(text, "---\nRefund it.\n") {
-						t.Errorf("P9/195 SKILL.md is %q", text)
+						t.Errorf("SKILL.md is %q", text)
 					}
 					for _, f := range objects(skill, "resources") {
 						if got := readFile(t, c, f["uri"].(string)); f["digest"] != digestText(string(got)) {
-							t.Errorf("P9/195 %v has another digest", f)
+							t.Errorf("%v has another digest", f)
 						}
 					}
 					refused(t, c, "skills/get", `{"name":"up__none"}`, -32602)
@@ -169,7 +169,7 @@ func TestSkillsOfServers(t *testing.T) {
 					}
 					for i, child := range objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`), "resources") {
 						if i >= len(children) || child["uri"] != children[i] {
-							t.Errorf("P9/199 child %v, want %q", child, children)
+							t.Errorf("child %v, want %q", child, children)
 						}
 						readFile(t, c, child["uri"].(string))
 					}
@@ -182,7 +182,7 @@ func TestSkillsOfServers(t *testing.T) {
 							t.Errorf("the SKILL.md of a skill that needs arguments is %q", text)
 						}
 						if got := fmt.Sprint(skill["dependencies"]); got != "map[tools:[up__refund]]" {
-							t.Errorf("P9/197 dependencies %s", got)
+							t.Errorf("dependencies %s", got)
 						}
 						refused(t, c, "skills/get", `{"name":"up__With_Arguments"}`, -32602)
 						if got := result(t, c, "skills/get", `{"name":"up__refunds","arguments":{"country":"NZ"}}`)["instructions"]; got != "Refund it.\nNZ" {

@@ -44,7 +44,7 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 		t.Errorf("created: %s", answer.Text)
 	}
 	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "working" || value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id {
-		t.Errorf("P9/187, P9/188: %s", got.Text)
+		t.Errorf("%s", got.Text)
 	}
 	keys := map[string]bool{}
 	for _, message := range []string{"Which?", "And then?"} {
@@ -67,7 +67,7 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 	got := request(t, c, "tasks/get", about(id))
 	var result struct{ Content []struct{ Text string } }
 	if value(t, got, "status") != "completed" || !got.Value("result", &result) || len(result.Content) != 1 || result.Content[0].Text != "42" || strings.Contains(got.Text, "related-task") {
-		t.Errorf("P9/188 the result: %s", got.Text)
+		t.Errorf("the result: %s", got.Text)
 	}
 	if n := len(d.Received("tools/call")); n != 1 {
 		t.Errorf("the tool was called %d times", n)

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_88_TaskIDsWithoutTheExtension: a client that has not declared the extension cannot
+// TestTaskIDsWithoutTheExtension: a client that has not declared the extension cannot
 // use it.
-func TestP9_88_TaskIDsWithoutTheExtension(t *testing.T) {
+func TestTaskIDsWithoutTheExtension(t *testing.T) {
 	for _, server := range []string{stateless, statefulServer} {
 		c := raw(t, newTaskDesk(t, server).gateway(t), stateless)
 		x, err := c.Send(deadline(t), "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"taskIds":["x"]}}`)
@@ -27,7 +27,7 @@ func TestP9_88_TaskIDsWithoutTheExtension(t *testing.T) {
 		m, err := x.Response()
 		if err != nil || x.Status != 400 || m.Error == nil || m.Error.Code != -32021 ||
 			!strings.Contains(string(m.Error.Data), `"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
-			t.Errorf("P9/88 status %d, %s, %v", x.Status, m.Text, err)
+			t.Errorf("status %d, %s, %v", x.Status, m.Text, err)
 		}
 	}
 }

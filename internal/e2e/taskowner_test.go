@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH_66_P9_192_TasksAreTheirOwners: others try what only an owner may do, with the exact
+// TestTasksAreTheirOwners: others try what only an owner may do, with the exact
 // id. They get the answer for an id that does not exist.
-func TestH_66_P9_192_TasksAreTheirOwners(t *testing.T) {
+func TestTasksAreTheirOwners(t *testing.T) {
 	t.Parallel()
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

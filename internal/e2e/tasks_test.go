@@ -77,7 +77,7 @@ func TestTasksOf20251125(t *testing.T) {
 		t.Errorf("tasks/get\n%s, want\n%s", got.Result, want)
 	}
 
-	t.Run("P9/190 tasks/result blocks, and asks on its stream", func(t *testing.T) {
+	t.Run("tasks/result blocks, and asks on its stream", func(t *testing.T) {
 		j.ask("Which?")
 		x, err := c.Send(deadline(t), "tasks/result", about(id))
 		if err != nil {
@@ -90,7 +90,7 @@ func TestTasksOf20251125(t *testing.T) {
 		}
 		var related string
 		if !question.Param("_meta|io.modelcontextprotocol/related-task|taskId", &related) || related != id {
-			t.Errorf("P9/190 the question is of task %q: %s", related, question.Text)
+			t.Errorf("the question is of task %q: %s", related, question.Text)
 		}
 		if got := value(t, request(t, c, "tasks/get", about(id)), "status"); got != "input_required" {
 			t.Errorf("meanwhile it is %s", got)
@@ -107,13 +107,13 @@ func TestTasksOf20251125(t *testing.T) {
 			t.Fatalf("%s, %v", result.Text, err)
 		}
 		if got := value(t, result, "_meta|io.modelcontextprotocol/related-task|taskId"); got != id {
-			t.Errorf("P9/190 the result is of task %q", got)
+			t.Errorf("the result is of task %q", got)
 		}
 	})
 	if got := said(request(t, c, "tasks/result", about(id))); got != "42" {
 		t.Errorf("once more: %q", got)
 	}
-	wantError(t, "P9/190 cancelling what has ended", request(t, c, "tasks/cancel", about(id)), -32602)
+	wantError(t, "cancelling what has ended", request(t, c, "tasks/cancel", about(id)), -32602)
 
 	id, j = d.create(t, c)
 	cancelled := request(t, c, "tasks/cancel", about(id))
@@ -131,9 +131,9 @@ func TestTasksOf20251125(t *testing.T) {
 	wantError(t, "no object", request(t, c, "tools/call", `{"name":"up__maybe","task":1}`), -32602)
 	d.forget()
 	lost := request(t, c, "tasks/get", about(id))
-	wantError(t, "H/66 a task that its server forgot", lost, -32602)
+	wantError(t, "a task that its server forgot", lost, -32602)
 	if strings.Contains(lost.Text, j.id) {
-		t.Errorf("H/66 its own id comes out: %s", lost.Text)
+		t.Errorf("its own id comes out: %s", lost.Text)
 	}
 }
 
@@ -151,19 +151,19 @@ func TestTasksOfTheExtension(t *testing.T) {
 		t.Errorf("created: %s", answer.Text)
 	}
 
-	got := request(t, c, "tasks/get", about(id)) // P9/187: nothing has changed in between
+	got := request(t, c, "tasks/get", about(id)) // nothing has changed in between
 	if value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id || value(t, got, "status") != "working" ||
 		!strings.Contains(got.Text, `"ttlMs":null`) || strings.Contains(got.Text, "cacheScope") {
-		t.Errorf("P9/187, P9/188: %s", got.Text)
+		t.Errorf("%s", got.Text)
 	}
 	asked := d.Received("tasks/get")
 	if header := asked[len(asked)-1].Header; header.Get("Mcp-Name") != j.id || header.Get("Mcp-Method") != "tasks/get" {
-		t.Errorf("P9/50 the server was sent %v", header)
+		t.Errorf("the server was sent %v", header)
 	}
 	j.ask("Which?")
 	got = request(t, c, "tasks/get", about(id))
 	if value(t, got, "status") != "input_required" || value(t, got, "inputRequests|q|params|message") != "up asks: Which?" || value(t, got, "resultType") != "complete" {
-		t.Errorf("P9/188 a question: %s", got.Text)
+		t.Errorf("a question: %s", got.Text)
 	}
 	update := request(t, c, "tasks/update", fmt.Sprintf(`{"taskId":%q,"inputResponses":{"q":{"action":"accept","content":{}}}}`, id))
 	if value(t, update, "resultType") != "complete" || receive(t, "the answer", j.answer) != "accept" {
@@ -172,14 +172,14 @@ func TestTasksOfTheExtension(t *testing.T) {
 	j.finish("42")
 	got = request(t, c, "tasks/get", about(id))
 	if value(t, got, "status") != "completed" || !strings.Contains(got.Text, `"text":"42"`) || value(t, got, "resultType") != "complete" {
-		t.Errorf("P9/188 the result: %s", got.Text)
+		t.Errorf("the result: %s", got.Text)
 	}
 	id, broken := d.create(t, c)
 	broken.breaks()
 	got = request(t, c, "tasks/get", about(id))
 	var code int
 	if !got.Value("error|code", &code) || code != -32603 || value(t, got, "status") != "failed" {
-		t.Errorf("P9/188 an error: %s", got.Text)
+		t.Errorf("an error: %s", got.Text)
 	}
 	id, j = d.create(t, c)
 	if ack := request(t, c, "tasks/cancel", about(id)); value(t, ack, "resultType") != "complete" || j.now() != "cancelled" {
@@ -195,12 +195,12 @@ func TestTasksOfTheExtension(t *testing.T) {
 		}
 		m, _ := x.Response()
 		if x.Status != 404 {
-			t.Errorf("P9/189 %s: status %d", method, x.Status)
+			t.Errorf("%s: status %d", method, x.Status)
 		}
-		wantError(t, "P9/189 "+method, m, -32601)
+		wantError(t, method, m, -32601)
 		x.Close()
 	}
-	wantError(t, "P9/189 an id that nobody gave", request(t, c, "tasks/get", about("job-1")), -32602)
+	wantError(t, "an id that nobody gave", request(t, c, "tasks/get", about("job-1")), -32602)
 	wantError(t, "an update without answers", request(t, c, "tasks/update", about(id)), -32602)
 
 	undeclared := raw(t, url, stateless)
@@ -213,16 +213,16 @@ func TestTasksOfTheExtension(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, _ := x.Response()
-		wantError(t, "P9/189 undeclared "+params.method, m, -32021)
+		wantError(t, "undeclared "+params.method, m, -32021)
 		if x.Status != 400 || m.Error == nil || !strings.Contains(string(m.Error.Data), `"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
-			t.Errorf("P9/189 status %d, %s", x.Status, m.Text)
+			t.Errorf("status %d, %s", x.Status, m.Text)
 		}
 		x.Close()
 	}
 }
 
-// TestP9_50_TheHeaderOfATask: the header repeats the id.
-func TestP9_50_TheHeaderOfATask(t *testing.T) {
+// TestTheHeaderOfATask: the header repeats the id.
+func TestTheHeaderOfATask(t *testing.T) {
 	d := newTaskDesk(t, stateless)
 	c := rawWith(t, d.statuses(t), stateless, askedAndTasks)
 	id, _ := d.create(t, c)
@@ -236,17 +236,17 @@ func TestP9_50_TheHeaderOfATask(t *testing.T) {
 			}
 			m, err := x.Response()
 			if err != nil || x.Status != 400 {
-				t.Errorf("P9/50 %s with %s: status %d, %v", method, name, x.Status, err)
+				t.Errorf("%s with %s: status %d, %v", method, name, x.Status, err)
 			}
-			wantError(t, "P9/50 "+method+" with "+name, m, -32020)
+			wantError(t, method+" with "+name, m, -32020)
 			x.Close()
 		}
 	}
 }
 
-// TestP9_185_TasksAreOfferedWhereTheyWork checks what each client is offered with each
+// TestTasksAreOfferedWhereTheyWork checks what each client is offered with each
 // server.
-func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
+func TestTasksAreOfferedWhereTheyWork(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		server, client string
@@ -316,9 +316,9 @@ func TestTasksThatNobodyOffers(t *testing.T) {
 	}
 }
 
-// TestP9_191_ClientsWithoutTasks: they call a tool that runs only as a task; the gateway
+// TestClientsWithoutTasks: they call a tool that runs only as a task; the gateway
 // creates the task and waits for it.
-func TestP9_191_ClientsWithoutTasks(t *testing.T) {
+func TestClientsWithoutTasks(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{taskServer, stateless} {
 		for _, revision := range []string{"2024-11-05", "2025-06-18", statefulClient, stateless} {
@@ -408,8 +408,8 @@ func abandoned(t *testing.T, c *mcptest.Client, d *taskDesk) *job {
 	return j
 }
 
-// TestP9_191_QuestionsOfATaskThatIsWaitedFor: they become questions of the call.
-func TestP9_191_QuestionsOfATaskThatIsWaitedFor(t *testing.T) {
+// TestQuestionsOfATaskThatIsWaitedFor: they become questions of the call.
+func TestQuestionsOfATaskThatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{taskServer, stateless} {
 		t.Run("client "+statefulClient+" server "+server, func(t *testing.T) {

@@ -70,10 +70,10 @@ func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestH175_UnaskedQuestions: a question outside of any call reaches no client: neither the
+// TestUnaskedQuestions: a question outside of any call reaches no client: neither the
 // session's client, which can be asked, nor another one whose call is running. Each
 // question is refused, and calls continue.
-func TestH175_UnaskedQuestions(t *testing.T) {
+func TestUnaskedQuestions(t *testing.T) {
 	t.Parallel()
 	a := &nosy{Server: scripted(t, statefulServer), ask: make(chan struct{}), answers: make(chan mcptest.Message, 2*unasked)}
 	started, release := holding(a.Server)
@@ -97,21 +97,21 @@ func TestH175_UnaskedQuestions(t *testing.T) {
 	close(a.ask)
 	for range unasked {
 		if m := receive(t, "an answer", a.answers); m.Error == nil {
-			t.Fatalf("H/175 it was answered: %s", m.Text)
+			t.Fatalf("it was answered: %s", m.Text)
 		}
 	}
 	close(release["b"])
 	x := receive(t, "the other session's answer", answered)
 	defer x.Close()
 	if m, err := x.Response(); err != nil || said(m) != "b" || len(x.Before) > 0 {
-		t.Errorf("H/175 the other session got %s, %v after %v", m.Text, err, x.Before)
+		t.Errorf("the other session got %s, %v after %v", m.Text, err, x.Before)
 	}
 	if m, before, err := mine.Call(deadline(t), "tools/call", do("a", "{}")); err != nil || said(m) != "a" || len(before) > 0 {
-		t.Errorf("H/175 the session's next call: %s, %v after %v", m.Text, err, before)
+		t.Errorf("the session's next call: %s, %v after %v", m.Text, err, before)
 	}
 	a.Tools("do", "more")
 	a.Push("notifications/tools/list_changed", "{}")
 	if m, err := stream.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
-		t.Errorf("H/175 the session's stream has %s, %v", m.Text, err)
+		t.Errorf("the session's stream has %s, %v", m.Text, err)
 	}
 }

@@ -148,9 +148,9 @@ func TestReplicasOpenOneSession(t *testing.T) {
 	}
 }
 
-// TestH_156_ReplicasAndAServerThatRestarts: a session that its server has lost is opened
+// TestReplicasAndAServerThatRestarts: a session that its server has lost is opened
 // again once for all replicas.
-func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
+func TestReplicasAndAServerThatRestarts(t *testing.T) {
 	t.Parallel()
 	r, cart := withCart(t)
 	for _, revision := range []string{statefulClient, stateless} {
@@ -215,7 +215,7 @@ func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 }
 
 // TestReplicasThatStopLeaveUpstreamSessions: they leave them to the other replicas or, when
-// all stop, to those that start later (H/47).
+// all stop, to those that start later.
 func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	t.Parallel()
 	var cfg gateway.Config
@@ -244,7 +244,7 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	next := start(t, cfg)
 	for _, c := range clients {
 		if got := add(t, at(c, next)); got != "2" {
-			t.Errorf("H/47 after a restart of all that had it, %s counted as %s", c.Revision.Name, got)
+			t.Errorf("after a restart of all that had it, %s counted as %s", c.Revision.Name, got)
 		}
 		for n := range 3 {
 			if got := add(t, r.at(c, n)); got != fmt.Sprint(n+3) {
@@ -262,9 +262,9 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	}
 }
 
-// TestH_178_UpstreamSessionsWithoutRedis: sessions with a known owner continue there;
+// TestUpstreamSessionsWithoutRedis: sessions with a known owner continue there;
 // others are opened.
-func TestH_178_UpstreamSessionsWithoutRedis(t *testing.T) {
+func TestUpstreamSessionsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	r, cart := withCart(t)
 	known, fresh := raw(t, r.url, statefulClient), rawWith(t, r.url, stateless, askable)

@@ -15,9 +15,9 @@ const (
 	pageDone = `{"elicitationId":"theirs"}`
 )
 
-// TestP9_115_116_117_URLs sends users of clients of each revision to a URL, in both ways
+// TestQuestionsWithURLs sends users of clients of each revision to a URL, in both ways
 // that a server of 2025-11-25 has.
-func TestP9_115_116_117_URLs(t *testing.T) {
+func TestQuestionsWithURLs(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run("a question, client "+revision, func(t *testing.T) {
@@ -42,12 +42,12 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 			}
 			if revision == stateless {
 				if strings.Contains(asked[0].Params, "elicitationId") {
-					t.Errorf("P9/115 asked %s", asked[0].Params)
+					t.Errorf("asked %s", asked[0].Params)
 				}
 				return
 			}
 			if params.ElicitationID == "" || params.ElicitationID == "theirs" {
-				t.Errorf("P9/115 asked %s", asked[0].Params)
+				t.Errorf("asked %s", asked[0].Params)
 			}
 			if err := s.AwaitGETStreams(deadline(t), 2); err != nil { // the gateway's own, and c's
 				t.Fatal(err)
@@ -56,12 +56,12 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 			s.Push("notifications/elicitation/complete", pageDone)
 			note, err := streams[0].Next()
 			if want := fmt.Sprintf(`{"elicitationId":%q}`, params.ElicitationID); err != nil || note.Method != "notifications/elicitation/complete" || string(note.Params) != want {
-				t.Errorf("P9/117 heard %s %v, want %s", note.Text, err, want)
+				t.Errorf("heard %s %v, want %s", note.Text, err, want)
 			}
 			// The other session gets what comes after, and nothing before it.
 			s.Push("notifications/tools/list_changed", `{}`)
 			if note, err := streams[1].Next(); err != nil || note.Method != "notifications/tools/list_changed" {
-				t.Errorf("P9/117 the other session heard %s %v", note.Text, err)
+				t.Errorf("the other session heard %s %v", note.Text, err)
 			}
 		})
 		t.Run("an error, client "+revision, func(t *testing.T) {
@@ -90,18 +90,18 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 				switch {
 				case revision == stateless:
 					if len(asked) != 1 || outcome(m) != "done" || strings.Contains(asked[0].Params, "elicitationId") || !strings.Contains(asked[0].Params, "https://a.example/x") {
-						t.Errorf("P9/116 %s: asked %v: %s", method, asked, m.Text)
+						t.Errorf("%s: asked %v: %s", method, asked, m.Text)
 					}
 				case revision == "2025-11-25":
 					var data struct {
 						Elicitations []struct{ Mode, URL, Message, ElicitationID string }
 					}
 					if m.Error == nil || m.Error.Code != -32042 || json.Unmarshal(m.Error.Data, &data) != nil || len(data.Elicitations) != 1 {
-						t.Errorf("P9/116 %s: %s", method, m.Text)
+						t.Errorf("%s: %s", method, m.Text)
 						continue
 					}
 					if e := data.Elicitations[0]; e.URL != "https://a.example/x" || e.ElicitationID == "" || e.ElicitationID == "theirs" {
-						t.Errorf("P9/116 %s: %s", method, m.Text)
+						t.Errorf("%s: %s", method, m.Text)
 					}
 				default:
 					want := "error -32603"
@@ -109,7 +109,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 						want = "isError"
 					}
 					if outcome(m) != want || strings.Contains(m.Text, "a.example") {
-						t.Errorf("P9/116 %s: %s", method, m.Text)
+						t.Errorf("%s: %s", method, m.Text)
 					}
 				}
 			}
@@ -117,8 +117,8 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 	}
 }
 
-// TestP9_115_URLsOfAStatelessServer: the server says that the user is not done yet.
-func TestP9_115_URLsOfAStatelessServer(t *testing.T) {
+// TestURLsOfAStatelessServer: the server says that the user is not done yet.
+func TestURLsOfAStatelessServer(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestP9_115_URLsOfAStatelessServer(t *testing.T) {
 			}
 			var id string
 			if first.Method != "elicitation/create" || !first.Param("elicitationId", &id) || id == "" {
-				t.Fatalf("P9/115 asked %s", first.Text)
+				t.Fatalf("asked %s", first.Text)
 			}
 			if err := c.Answer(deadline(t), first.ID, `{"action":"accept"}`); err != nil {
 				t.Fatal(err)

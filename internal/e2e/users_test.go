@@ -76,11 +76,11 @@ func TestTwoUsers(t *testing.T) {
 				raw := c.raw(t, revision, u.token)
 				for _, name := range u.others {
 					_, err := client.CallTool(deadline(t), &sdk.CallToolParams{Name: name})
-					wantCode(t, "P9/184 "+name, err, -32602)
+					wantCode(t, name, err, -32602)
 					missing := name[:5] + "none"
 					want := strings.ReplaceAll(wholeCall(t, raw, "tools/call", fmt.Sprintf(`{"name":%q}`, missing)), missing, name)
 					if got := wholeCall(t, raw, "tools/call", fmt.Sprintf(`{"name":%q}`, name)); got != want {
-						t.Errorf("P9/184 denied: %s\nmissing: %s", got, want)
+						t.Errorf("denied: %s\nmissing: %s", got, want)
 					}
 				}
 			}
@@ -135,18 +135,18 @@ func TestASessionIsItsUsers(t *testing.T) {
 		row, verb, body string
 		header          http.Header
 	}{
-		{"H/39 a request", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil},
-		{"H/39 a call", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__do"}}`, nil},
-		{"H/57 a cancellation", "POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`, nil},
-		{"H/86 an answer", "POST", answer, nil},
-		{"H/62 the stream, resumed", "GET", "", resume},
-		{"H/39 a stream", "GET", "", http.Header{"Accept": {"text/event-stream"}}},
-		{"H/45 DELETE", "DELETE", "", nil},
+		{"a request", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil},
+		{"a call", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__do"}}`, nil},
+		{"a cancellation", "POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`, nil},
+		{"an answer", "POST", answer, nil},
+		{"the stream, resumed", "GET", "", resume},
+		{"a stream", "GET", "", http.Header{"Accept": {"text/event-stream"}}},
+		{"DELETE", "DELETE", "", nil},
 	}
 	for who, token := range map[string]string{
-		"H/39 another user":                  issuer.Token(claims{"sub": "bob"}),
-		"H/51 another client of the user":    issuer.Token(claims{"client_id": "other"}),
-		"H/19 the same subject of an issuer": elsewhere.Token(nil),
+		"another user":                  issuer.Token(claims{"sub": "bob"}),
+		"another client of the user":    issuer.Token(claims{"client_id": "other"}),
+		"the same subject of an issuer": elsewhere.Token(nil),
 	} {
 		t.Run(who, func(t *testing.T) {
 			thief := as(t, alice, token)
@@ -161,7 +161,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 			// With a session of their own they get nothing either.
 			own := g.raw(t, statefulClient, token)
 			if got := wholeAnswer(t, own, "POST", answer, nil); !strings.HasPrefix(got, "202\n") {
-				t.Errorf("H/86 an answer in a session of their own: %s", got)
+				t.Errorf("an answer in a session of their own: %s", got)
 			}
 			if _, err := own.Notify(deadline(t), "notifications/cancelled", `{"requestId":77}`); err != nil {
 				t.Error(err)
@@ -172,14 +172,14 @@ func TestASessionIsItsUsers(t *testing.T) {
 			}
 			defer stream.Close()
 			if stream.Status != 200 { // a new stream, which must not contain what the other one has
-				t.Fatalf("H/62 resumed in a session of their own: status %d", stream.Status)
+				t.Fatalf("resumed in a session of their own: status %d", stream.Status)
 			}
 			mustCall(t, own, "ping", "{}")
 			if status, err := own.Delete(deadline(t)); err != nil || status != 204 {
 				t.Fatal(status, err)
 			}
 			if text := stream.Text(); strings.Contains(text, "elicitation") || strings.Contains(text, "progress") {
-				t.Errorf("H/62 resumed in a session of their own: %s", text)
+				t.Errorf("resumed in a session of their own: %s", text)
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 		}
 		defer again.Close()
 		if m, err := again.Until("elicitation/create"); err != nil || string(m.ID) != string(question.ID) {
-			t.Errorf("H/62 resumed by its user: %s, %v", m.Text, err)
+			t.Errorf("resumed by its user: %s, %v", m.Text, err)
 		}
 		if err := alice.Answer(deadline(t), question.ID, `{"action":"accept"}`); err != nil {
 			t.Error(err)
@@ -201,14 +201,14 @@ func TestASessionIsItsUsers(t *testing.T) {
 		}
 		for _, want := range []int{204, 404} {
 			if status, err := alice.Delete(deadline(t)); err != nil || status != want {
-				t.Errorf("H/45 DELETE: %d, %v; want %d", status, err, want)
+				t.Errorf("DELETE: %d, %v; want %d", status, err, want)
 			}
 		}
 	})
 }
 
-// TestH_65_RequestStateIsItsUsers: other users present the state of a question.
-func TestH_65_RequestStateIsItsUsers(t *testing.T) {
+// TestRequestStateIsItsUsers: other users present the state of a question.
+func TestRequestStateIsItsUsers(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -224,9 +224,9 @@ func TestH_65_RequestStateIsItsUsers(t *testing.T) {
 			asked := mustCall(t, alice, "tools/call", `{"name":"up__confirm","arguments":{}}`)
 			retry := retryOf(t, asked, `{"name":"up__confirm","arguments":{}}`, `{"action":"accept","content":{"reason":"r"}}`)
 			for who, token := range map[string]string{
-				"another user":                     issuer.Token(claims{"sub": "bob"}),
-				"another client":                   issuer.Token(claims{"client_id": "other"}),
-				"H/19 the same subject, elsewhere": elsewhere.Token(nil),
+				"another user":                issuer.Token(claims{"sub": "bob"}),
+				"another client":              issuer.Token(claims{"client_id": "other"}),
+				"the same subject, elsewhere": elsewhere.Token(nil),
 			} {
 				m, _, err := as(t, alice, token).Call(deadline(t), "tools/call", retry)
 				if err != nil || m.Error == nil || m.Error.Code != -32602 {
@@ -266,8 +266,8 @@ func retryOf(t *testing.T, asked mcptest.Message, params, answer string) string 
 	return string(text)
 }
 
-// TestH_211_GroupsOfAnotherIssuer: another issuer can have a group of the same name.
-func TestH_211_GroupsOfAnotherIssuer(t *testing.T) {
+// TestGroupsOfAnotherIssuer: another issuer can have a group of the same name.
+func TestGroupsOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	s, issuer, elsewhere := doing(t), newIssuer(t), newIssuer(t)
 	g := guardWith(t, issuer, gateway.Config{
@@ -285,14 +285,14 @@ func TestH_211_GroupsOfAnotherIssuer(t *testing.T) {
 		allowed     bool
 	}{
 		{"the group", issuer.Token(claims{"groups": "engineering"}), true},
-		{"H/211 the same of another issuer", elsewhere.Token(claims{"groups": "engineering"}), false},
-		{"H/211 the issuer's name in the group", elsewhere.Token(claims{"groups": issuer.URL + " engineering"}), false},
-		{"H/198 H/211 a Cyrillic letter", issuer.Token(claims{"groups": "еngineering"}), false},
-		{"H/210 two groups, one of them denied", issuer.Token(claims{"groups": []string{"engineering", "contractors"}}), false},
-		{"H/212 a verified address", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": true}), true},
-		{"H/212 an address that is not verified", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": false}), false},
-		{"H/212 as a text", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": "true"}), false},
-		{"H/212 two @", elsewhere.Token(claims{"email": "ann@example.com@evil.example", "email_verified": true}), false},
+		{"the same of another issuer", elsewhere.Token(claims{"groups": "engineering"}), false},
+		{"the issuer's name in the group", elsewhere.Token(claims{"groups": issuer.URL + " engineering"}), false},
+		{"a Cyrillic letter", issuer.Token(claims{"groups": "еngineering"}), false},
+		{"two groups, one of them denied", issuer.Token(claims{"groups": []string{"engineering", "contractors"}}), false},
+		{"a verified address", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": true}), true},
+		{"an address that is not verified", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": false}), false},
+		{"as a text", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": "true"}), false},
+		{"two @", elsewhere.Token(claims{"email": "ann@example.com@evil.example", "email_verified": true}), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, revision := range eras {

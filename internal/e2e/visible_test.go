@@ -27,26 +27,26 @@ func TestWhatIsDeniedIsNotListed(t *testing.T) {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
 				c := g.connect(t, revision, g.issuer.Token(nil))
 				if got := listTools(t, c); !slices.Equal(got, []string{"up__open"}) {
-					t.Errorf("H/203 tools: %q", got)
+					t.Errorf("tools: %q", got)
 				}
 				prompts, err := c.ListPrompts(deadline(t), nil)
 				if err != nil || len(prompts.Prompts) != 1 || prompts.Prompts[0].Name != "up__open" {
-					t.Errorf("H/203 prompts: %+v, %v", prompts, err)
+					t.Errorf("prompts: %+v, %v", prompts, err)
 				}
 				resources, err := c.ListResources(deadline(t), nil)
 				if err != nil || len(resources.Resources) != 1 || resources.Resources[0].URI != "up+file:///docs/open" {
-					t.Errorf("H/203 resources: %+v, %v", resources, err)
+					t.Errorf("resources: %+v, %v", resources, err)
 				}
 				templates, err := c.ListResourceTemplates(deadline(t), nil)
 				if err != nil || len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "up+doc:///open/{id}" {
-					t.Errorf("H/203 templates: %+v, %v", templates, err)
+					t.Errorf("templates: %+v, %v", templates, err)
 				}
 				about := c.InitializeResult().Instructions
 				if !strings.Contains(about, "## up\n") || strings.Contains(about, "hidden") {
-					t.Errorf("H/203 instructions: %s", about)
+					t.Errorf("instructions: %s", about)
 				}
 				_, err = c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__secret"})
-				wantCode(t, "P9/184 the call", err, -32602)
+				wantCode(t, "the call", err, -32602)
 			})
 		}
 	}
@@ -67,7 +67,7 @@ func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchang
 		m, err := x.Until("notifications/subscriptions/acknowledged")
 		var got []string
 		if err != nil || !m.Param("notifications|resourceSubscriptions", &got) || !slices.Equal(got, uris[:1]) {
-			t.Fatalf("H/206 acknowledged %s, %v; want %q", m.Text, err, uris[:1])
+			t.Fatalf("acknowledged %s, %v; want %q", m.Text, err, uris[:1])
 		}
 		return x
 	}
@@ -79,7 +79,7 @@ func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchang
 	for i, uri := range uris {
 		m, _, err := c.Call(deadline(t), "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri))
 		if err != nil || (m.Error == nil) != (i == 0) {
-			t.Fatalf("H/206 subscribing to %s: %s, %v", uri, m.Text, err)
+			t.Fatalf("subscribing to %s: %s, %v", uri, m.Text, err)
 		}
 	}
 	return x
@@ -130,7 +130,7 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 				for _, m := range heard {
 					var uri string
 					if m.Param("uri", &uri); uri != "up+file:///docs/open" {
-						t.Errorf("H/203 H/206 it hears of %s", m.Text)
+						t.Errorf("it hears of %s", m.Text)
 					}
 				}
 			})

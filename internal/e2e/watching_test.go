@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_090_091_SubscriptionsInEachPair subscribes to a resource in the way of the
+// TestSubscriptionsInEachPair subscribes to a resource in the way of the
 // client's revision, at a server of any other revision.
-func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
+func TestSubscriptionsInEachPair(t *testing.T) {
 	t.Parallel()
 	url, servers := allRevisions(t, nil)
 	for _, revision := range wire.Revisions() {
@@ -34,7 +34,7 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 						t.Fatal(err)
 					}
 					if m, _, err := c.Call(deadline(t), "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || string(m.Result) != "{}" {
-						t.Fatalf("P9/90 %s %v", m.Text, err)
+						t.Fatalf("%s %v", m.Text, err)
 					}
 				} else {
 					if x, err = c.Send(deadline(t), "subscriptions/listen", fmt.Sprintf(`{"notifications":{"resourceSubscriptions":[%q]}}`, uri)); err != nil {
@@ -43,7 +43,7 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 					ack, err := x.Next()
 					var granted []string
 					if err != nil || !ack.Param("notifications|resourceSubscriptions", &granted) || len(granted) != 1 || granted[0] != uri {
-						t.Fatalf("P9/91 acknowledged %s %v", ack.Text, err)
+						t.Fatalf("acknowledged %s %v", ack.Text, err)
 					}
 				}
 				defer x.Close()
@@ -55,19 +55,19 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 					}
 				}
 				if want && ours == 0 || !want && len(s.Received("resources/subscribe")) != subscribes+1 {
-					t.Errorf("P9/90 P9/91 the server got %d subscriptions and %d listens", len(s.Received("resources/subscribe"))-subscribes, ours)
+					t.Errorf("the server got %d subscriptions and %d listens", len(s.Received("resources/subscribe"))-subscribes, ours)
 				}
 				s.Push(updated, `{"uri":"test://do"}`)
 				m, err := x.Until(updated)
 				var got string
 				if err != nil || !m.Param("uri", &got) || got != uri {
-					t.Errorf("P9/90 P9/91 heard %s %v", m.Text, err)
+					t.Errorf("heard %s %v", m.Text, err)
 				}
 
 				// The end of the subscription reaches the server.
 				if revision.Stateful {
 					if m, _, err := c.Call(deadline(t), "resources/unsubscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || string(m.Result) != "{}" {
-						t.Errorf("P9/90 %s %v", m.Text, err)
+						t.Errorf("%s %v", m.Text, err)
 					}
 				} else {
 					x.Close()
@@ -88,9 +88,9 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 	}
 }
 
-// TestP9_112_QuestionsOfTwoServers: two servers ask one client at the same time, with the
+// TestQuestionsOfTwoServers: two servers ask one client at the same time, with the
 // same ids.
-func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
+func TestQuestionsOfTwoServers(t *testing.T) {
 	t.Parallel()
 	a, b := newInquirer(t, "2025-06-18"), newInquirer(t, "2025-11-25")
 	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: a.name, URL: a.URL}, {Name: b.name, URL: b.URL}}})
@@ -112,7 +112,7 @@ func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
 		asked[s] = q
 	}
 	if string(asked[a].ID) == string(asked[b].ID) {
-		t.Errorf("P9/112 both questions have the id %s", asked[a].ID)
+		t.Errorf("both questions have the id %s", asked[a].ID)
 	}
 	for _, s := range []*inquirer{b, a} {
 		if err := c.Answer(deadline(t), asked[s].ID, strings.Replace(sampled, `"t"`, `"`+s.name+`"`, 1)); err != nil {
@@ -124,9 +124,9 @@ func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
 	}
 }
 
-// TestP9_122_PrivateResults: a private result is fetched again for each user, whatever its
+// TestPrivateResults: a private result is fetched again for each user, whatever its
 // lifetime.
-func TestP9_122_PrivateResults(t *testing.T) {
+func TestPrivateResults(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"test://do","name":"do"}]}`) })
 	var reads atomic.Int32
@@ -138,17 +138,17 @@ func TestP9_122_PrivateResults(t *testing.T) {
 		for _, revision := range eras {
 			m, _, err := g.raw(t, revision, g.issuer.Token(claims{"sub": who})).Call(deadline(t), "resources/read", `{"uri":"up+test://do"}`)
 			if err != nil || m.Error != nil || revision == stateless && !strings.Contains(m.Text, `"cacheScope":"private"`) {
-				t.Errorf("P9/122 %d %s: %s %v", i, who, m.Text, err)
+				t.Errorf("%d %s: %s %v", i, who, m.Text, err)
 			}
 		}
 	}
 	if n := reads.Load(); n != 6 {
-		t.Errorf("P9/122 the server was read %d times for 6 reads", n)
+		t.Errorf("the server was read %d times for 6 reads", n)
 	}
 }
 
-// TestP9_136_ReferencesAreLeftAlone: the gateway does not fetch what a schema refers to.
-func TestP9_136_ReferencesAreLeftAlone(t *testing.T) {
+// TestReferencesAreLeftAlone: the gateway does not fetch what a schema refers to.
+func TestReferencesAreLeftAlone(t *testing.T) {
 	var fetched atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))
 	defer elsewhere.Close()
@@ -164,7 +164,7 @@ func TestP9_136_ReferencesAreLeftAlone(t *testing.T) {
 			c := raw(t, url, client)
 			m, _, err := c.Call(deadline(t), "tools/list", "")
 			if err != nil || !strings.Contains(m.Text, schema) {
-				t.Errorf("P9/136 P9/135 %s %v", m.Text, err)
+				t.Errorf("%s %v", m.Text, err)
 			}
 			if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do","arguments":{"a":{"b":1}}}`); err != nil || said(m) != "ok" {
 				t.Errorf("%s %v", m.Text, err)
@@ -172,13 +172,13 @@ func TestP9_136_ReferencesAreLeftAlone(t *testing.T) {
 		}
 	}
 	if n := fetched.Load(); n > 0 {
-		t.Errorf("P9/136 %d references were fetched", n)
+		t.Errorf("%d references were fetched", n)
 	}
 }
 
-// TestP9_077_MembersOfABatch: policy decides about each member, and each is called
+// TestMembersOfABatch: policy decides about each member, and each is called
 // separately.
-func TestP9_077_MembersOfABatch(t *testing.T) {
+func TestMembersOfABatch(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do", "secret")
 	s.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
@@ -196,11 +196,11 @@ func TestP9_077_MembersOfABatch(t *testing.T) {
 	text := x.Text()
 	for _, want := range []string{`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`, `"id":2,"error":{"code":-32602`, `{"jsonrpc":"2.0","id":3,"result":{}}`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("P9/77 %s is missing in %s", want, text)
+			t.Errorf("%s is missing in %s", want, text)
 		}
 	}
 	calls := s.Received("tools/call")
 	if len(calls) != 1 || strings.HasPrefix(strings.TrimSpace(calls[0].Text), "[") {
-		t.Errorf("P9/77 the server got %v", calls)
+		t.Errorf("the server got %v", calls)
 	}
 }

@@ -28,7 +28,7 @@ func open(t *testing.T, cfg redisdb.Config, url string, most Bounds) *Redis {
 	return NewRedis(db, key, most)
 }
 
-// TestRedis: replicas share the results and their bounds. H/190: only the clock of Redis counts.
+// TestRedis: replicas share the results and their bounds. Only the clock of Redis counts.
 func TestRedis(t *testing.T) {
 	server := redistest.Start(t)
 	large := strings.Repeat("x", 1000)
@@ -59,7 +59,7 @@ func TestRedis(t *testing.T) {
 		want(t, here, "x", "1", large)
 	})
 	if len(told) > 0 {
-		t.Errorf("H/190 Redis is told the time: %q", told)
+		t.Errorf("Redis is told the time: %q", told)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestRedisUser(t *testing.T) {
 	}
 }
 
-// TestRedisSeals: H/191: Redis holds nothing in clear, and what no replica has sealed for its place is
+// TestRedisSeals: Redis holds nothing in clear, and what no replica has sealed for its place is
 // as if it did not exist.
 func TestRedisSeals(t *testing.T) {
 	server := redistest.Start(t)

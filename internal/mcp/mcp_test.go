@@ -14,7 +14,7 @@ func TestParamsFor(t *testing.T) {
 	tests := []struct{ name, method, in, key, want string }{
 		{"another name", MethodToolsCall, `{"name":"crm__a","arguments":{"name":"x"}}`, "a", `{"name":"a","arguments":{"name":"x"}}`},
 		{"the same name", MethodToolsCall, `{ "name":"a"}`, "a", `{ "name":"a"}`},
-		{"H/70 the same name, escaped", MethodToolsCall, `{"name":"\u0061"}`, "a", `{"name":"\u0061"}`},
+		{"the same name, escaped", MethodToolsCall, `{"name":"\u0061"}`, "a", `{"name":"\u0061"}`},
 		{"no name", MethodPromptsGet, `{}`, "p", `{"name":"p"}`},
 		{"no params", MethodResourcesRead, ``, "file:///a", `{"uri":"file:///a"}`},
 		{"a prompt's completion", MethodComplete, `{"ref":{"type":"ref/prompt","name":"x__p"},"argument":{}}`, "p", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{}}`},

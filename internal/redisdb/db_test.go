@@ -26,7 +26,7 @@ func ping(t *testing.T, db *redisdb.DB) error {
 	return err
 }
 
-// H/189: the rights of the ACL user from the documentation suffice. Other keys and a wrong
+// The rights of the ACL user from the documentation suffice. Other keys and a wrong
 // password are refused.
 func TestACLUser(t *testing.T) {
 	server := redistest.Start(t)

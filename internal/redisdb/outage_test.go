@@ -28,7 +28,7 @@ func asking(db *DB) (count int) {
 	return count
 }
 
-// H/179: while Redis does not answer, one operation a second finds out whether it does
+// While Redis does not answer, one operation a second finds out whether it does
 // again. All others fail at once.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPause(t *testing.T) {
 		want := func(what string, want int) {
 			t.Helper()
 			if got := asking(db); got != want {
-				t.Errorf("H/179 %s: %d of 10 ask, want %d", what, got, want)
+				t.Errorf("%s: %d of 10 ask, want %d", what, got, want)
 			}
 		}
 		want("at first", 10)
@@ -51,11 +51,11 @@ func TestPause(t *testing.T) {
 			want(what+", and then an answer", 10)
 		}
 		_ = db.outcome(t.Context(), db.now(), refusal("OOM command not allowed"))
-		want("H/185 full, which still answers other things", 10)
+		want("full, which still answers other things", 10)
 	})
 }
 
-// H/180: the log reports trouble once, however many operations fail and even if some
+// The log reports trouble once, however many operations fail and even if some
 // succeed.
 func TestLogIsCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestLogIsCalm(t *testing.T) {
 			time.Sleep(calm / 2)
 		}
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "redis is not available") {
-			t.Errorf("H/180 %d lines:\n%s", n, log.String())
+			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 		time.Sleep(calm)
 		_ = db.outcome(t.Context(), db.now(), nil)
@@ -112,7 +112,7 @@ func TestSlowIsNotAway(t *testing.T) {
 	})
 }
 
-// H/179, H/180: an operation takes at most two seconds when Redis does not answer, and one
+// An operation takes at most two seconds when Redis does not answer, and one
 // when Redis cannot be reached, whatever the library's defaults are.
 func TestLimitsOfTheClient(t *testing.T) {
 	o := settings()
@@ -122,10 +122,10 @@ func TestLimitsOfTheClient(t *testing.T) {
 	}
 	for what, waits := range map[string]time.Duration{"an answer": tries * o.ReadTimeout, "taking a request": tries * o.WriteTimeout, "a turn": o.PoolTimeout} {
 		if waits <= 0 || waits > 2*time.Second {
-			t.Errorf("H/179 for %s: %s", what, waits)
+			t.Errorf("for %s: %s", what, waits)
 		}
 	}
 	if waits := tries * time.Duration(o.DialerRetries) * o.DialTimeout; waits <= 0 || waits > time.Second {
-		t.Errorf("H/180 for a connection: %s", waits)
+		t.Errorf("for a connection: %s", waits)
 	}
 }

@@ -32,10 +32,10 @@ func TestRoom(t *testing.T) {
 		begin, end func()
 		want       error
 	}{
-		{"H/185 full", func() { setting(t, client, "maxmemory", "1") }, func() { setting(t, client, "maxmemory", "0") }, redisdb.ErrFull},
-		{"H/182 not enough replicas", func() { setting(t, client, "min-replicas-to-write", "1") }, func() { setting(t, client, "min-replicas-to-write", "0") }, redisdb.ErrDown},
-		{"H/182 read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) }, redisdb.ErrDown},
-		{"H/177 killed", server.Kill, func() { server.Restart(t) }, redisdb.ErrDown},
+		{"full", func() { setting(t, client, "maxmemory", "1") }, func() { setting(t, client, "maxmemory", "0") }, redisdb.ErrFull},
+		{"not enough replicas", func() { setting(t, client, "min-replicas-to-write", "1") }, func() { setting(t, client, "min-replicas-to-write", "0") }, redisdb.ErrDown},
+		{"read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) }, redisdb.ErrDown},
+		{"killed", server.Kill, func() { server.Restart(t) }, redisdb.ErrDown},
 	} {
 		tt.begin()
 		cfg := redisdb.Config{URL: mcp.Secret(server.URL())}
@@ -72,20 +72,20 @@ func TestFull(t *testing.T) {
 	}
 	setting(t, client, "maxmemory", "1")
 	if err := run(adding); !errors.Is(err, redisdb.ErrFull) || !db.Full() {
-		t.Errorf("H/185 adding to a full Redis: %v, full %t", err, db.Full())
+		t.Errorf("adding to a full Redis: %v, full %t", err, db.Full())
 	}
 	db.Calm() // pretend that nothing has failed for longer than calm
 	if err := run(other); err != nil || !db.Full() {
-		t.Errorf("H/185 reading: %v, full %t", err, db.Full())
+		t.Errorf("reading: %v, full %t", err, db.Full())
 	}
 	if text := log.String(); !strings.Contains(text, "redis is full") || strings.Contains(text, "available again") {
-		t.Errorf("H/185 the log while it is full:\n%s", text)
+		t.Errorf("the log while it is full:\n%s", text)
 	}
 	setting(t, client, "maxmemory", "0")
 	if err := run(adding); err != nil || db.Full() {
-		t.Errorf("H/185 with room: %v, full %t", err, db.Full())
+		t.Errorf("with room: %v, full %t", err, db.Full())
 	}
 	if !strings.Contains(log.String(), "redis is available again") {
-		t.Errorf("H/185 the log with room:\n%s", log.String())
+		t.Errorf("the log with room:\n%s", log.String())
 	}
 }

@@ -36,7 +36,7 @@ func AddUser(t testing.TB, page string, servers ...*Server) {
 			client := s.Client()
 			defer client.Close()
 			if refused, err := client.Do(context.Background(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
-				t.Errorf("H/189 the user of %s is refused: %v, %v", page, refused, err)
+				t.Errorf("the user of %s is refused: %v, %v", page, refused, err)
 			}
 		})
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// P9/231: fetches of OAuth refuse addresses that are not of the public Internet.
+// Fetches of OAuth refuse addresses that are not of the public Internet.
 func TestPublic(t *testing.T) {
 	tests := []struct {
 		name string
@@ -46,9 +46,9 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// H/254: addresses that an upstream's name must not point to. Private addresses are
+// Addresses that an upstream's name must not point to. Private addresses are
 // allowed, because most upstreams have one.
-func TestH254_HostService(t *testing.T) {
+func TestHostService(t *testing.T) {
 	for want, addrs := range map[bool][]string{
 		true: {"169.254.169.254", "169.254.170.2", "169.254.0.0", "169.254.255.255", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1", "fe80::a9fe:a9fe%eth0",
 			"febf::1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:c1::a9fe:a9fe", "fd20:ce::254", "fd00:42::42"},

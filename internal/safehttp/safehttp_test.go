@@ -81,7 +81,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// P9/231: a URL that the operator did not configure is fetched over https at public
+// A URL that the operator did not configure is fetched over https at public
 // addresses only.
 func TestProvenance(t *testing.T) {
 	var hits atomic.Int32
@@ -152,9 +152,9 @@ func TestNewRefusesPlaintext(t *testing.T) {
 	}
 }
 
-// P9/231, H/254: a name that changes its address does not get past the check, which covers
+// A name that changes its address does not get past the check, which covers
 // the address that is dialled, however often the name was good before.
-func TestH254_Rebinding(t *testing.T) {
+func TestRebinding(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	good := netip.MustParseAddr("127.0.0.1") // stands for a public one
 	answer := good
@@ -209,7 +209,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// P9/231, H/29: redirects are not followed, wherever they lead.
+// Redirects are not followed, wherever they lead.
 func TestRedirects(t *testing.T) {
 	var landed atomic.Bool
 	target := serve(t, func(http.ResponseWriter, *http.Request) { landed.Store(true) })
@@ -236,7 +236,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// H/29: answers are limited in size, also after decompression, and so are headers.
+// Answers are limited in size, also after decompression, and so are headers.
 func TestSizes(t *testing.T) {
 	const limit = 1000
 	var bomb bytes.Buffer
@@ -296,7 +296,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// H/30: the deadline covers the whole exchange, not only the time until the header.
+// The deadline covers the whole exchange, not only the time until the header.
 func TestDeadline(t *testing.T) {
 	done := make(chan struct{})
 	silent := func(w http.ResponseWriter, r *http.Request) {

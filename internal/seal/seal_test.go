@@ -129,8 +129,8 @@ func TestOpenEveryChange(t *testing.T) {
 	}
 }
 
-// TestH236_WeakSecrets: a secret that was not drawn at random is refused.
-func TestH236_WeakSecrets(t *testing.T) {
+// TestWeakSecrets: a secret that was not drawn at random is refused.
+func TestWeakSecrets(t *testing.T) {
 	tests := []struct {
 		name   string
 		secret []byte

@@ -30,9 +30,9 @@ func TestSlugs(t *testing.T) {
 	}
 }
 
-// TestP9_196_WrittenSkills: of a SKILL.md that is written here, a reader gets the
+// TestWrittenSkills: of a SKILL.md that is written here, a reader gets the
 // frontmatter that its record has.
-func TestP9_196_WrittenSkills(t *testing.T) {
+func TestWrittenSkills(t *testing.T) {
 	for _, text := range []string{"plain", "---\n", "a: b # c", "\u2028\u2029\u0085\x7f\ufeff", "quote \" \\ \n\t\x01", "😀", "{x} [y] *z &w !t %d @ `"} {
 		frontmatter := mcp.Object("name", mcp.String("a"), "description", mcp.String("x"+text), "metadata", mcp.Object("version", mcp.String(text)))
 		got, err := Read(Write(frontmatter, "body "+text))

@@ -131,7 +131,7 @@ inlined: |
 		Inner:   Inner{Inlined: "two\nlines\n"},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sample{})); diff != "" {
-		t.Errorf("H/228 decoded (-want +got):\n%s", diff)
+		t.Errorf("decoded (-want +got):\n%s", diff)
 	}
 	if len(problems)+len(warnings) != 0 {
 		t.Errorf("problems %q, warnings %q; want none", problems, warnings)
@@ -143,17 +143,17 @@ func TestDecodeProblems(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"H/219 unknown key with a near one", "name: a\ntaqs: []\n",
+		{"unknown key with a near one", "name: a\ntaqs: []\n",
 			[]string{`c.yaml:2: unknown key "taqs" (did you mean "tags"?)`}},
-		{"H/219 swapped letters", "naem: a\n",
+		{"swapped letters", "naem: a\n",
 			[]string{`c.yaml:1: unknown key "naem" (did you mean "name"?)`}},
-		{"H/219 upper case", "Name: a\n",
+		{"upper case", "Name: a\n",
 			[]string{`c.yaml:1: unknown key "Name" (did you mean "name"?)`}},
-		{"H/219 unknown key far from all", "name: a\nparts:\n  - name: crm\n    zebra: 1\n",
+		{"unknown key far from all", "name: a\nparts:\n  - name: crm\n    zebra: 1\n",
 			[]string{`c.yaml:4: parts[0] (crm): unknown key "zebra"; the keys here are name, timeout`}},
 		{"a Go field without a tag is no key", "name: a\nignored: b\n",
 			[]string{`c.yaml:2: unknown key "ignored"; the keys here are count, headers, inlined, level, max_bytes, maybe, name, on, parts, prefix, secret, tags, wait`}},
-		{"H/219 all at once, sorted", "name: a\nparts:\n- name: crm\n  timeout: {call: -1s}\n- name: x_y\non: yes\nwait: 30\ncount: -3\n",
+		{"all at once, sorted", "name: a\nparts:\n- name: crm\n  timeout: {call: -1s}\n- name: x_y\non: yes\nwait: 30\ncount: -3\n",
 			[]string{
 				`c.yaml:4: parts[0] (crm): timeout.call: -1s is negative`,
 				`c.yaml:5: parts[1] (x_y): name: "x_y" has a separator`,
@@ -161,20 +161,20 @@ func TestDecodeProblems(t *testing.T) {
 				`c.yaml:7: wait: duration "30" has no unit: write 30s, 30ms, 30m or 30h`,
 				`c.yaml:8: count: -3 is negative`,
 			}},
-		{"H/220 duplicate key", "name: a\non: true\nname: b\n",
+		{"duplicate key", "name: a\non: true\nname: b\n",
 			[]string{`c.yaml:3: key "name" is given twice, in lines 1 and 3`}},
-		{"H/220 duplicate key below", "name: a\nparts:\n- timeout: {call: 1s, call: 2s}\n  name: crm\n",
+		{"duplicate key below", "name: a\nparts:\n- timeout: {call: 1s, call: 2s}\n  name: crm\n",
 			[]string{`c.yaml:3: parts[0] (crm): timeout: key "call" is given twice, in lines 3 and 3`}},
-		{"H/221 second document", "name: a\n---\nname: b\n",
+		{"second document", "name: a\n---\nname: b\n",
 			[]string{`c.yaml:2: a second document begins here: a configuration is exactly one`}},
-		{"H/221 rubbish behind the document", "name: a\n---\n[\n",
+		{"rubbish behind the document", "name: a\n---\n[\n",
 			[]string{`c.yaml:3: not valid YAML: did not find expected node content`}},
-		{"H/222 empty", "", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
-		{"H/222 only comments", "# nothing\n", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
-		{"H/222 only a document mark", "---\n", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
-		{"H/222 scalar root", "hello\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as name: a`}},
-		{"H/222 list root", "- a\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as name: a`}},
-		{"H/222 null value", "name: a\ntags:\n", []string{`c.yaml:2: tags: has no value: give it one or take the key out`}},
+		{"empty", "", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
+		{"only comments", "# nothing\n", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
+		{"only a document mark", "---\n", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
+		{"scalar root", "hello\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as name: a`}},
+		{"list root", "- a\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as name: a`}},
+		{"null value", "name: a\ntags:\n", []string{`c.yaml:2: tags: has no value: give it one or take the key out`}},
 		{"a name without a value", "name: a\nheaders: {Authorization:hunter2, X-Team: b}\n",
 			[]string{`c.yaml:2: headers: a name here has no value: want name: value, with a space behind the colon`}},
 		{"an unknown key without a value", "name: a\nparts: [{token:hunter2, naem: }]\n", []string{
@@ -188,34 +188,34 @@ func TestDecodeProblems(t *testing.T) {
 		}},
 		{"a password in a URL", "name: a\nwait: https://user:hunter2@host/\n",
 			[]string{`c.yaml:2: wait: "https://…@host/" is not a duration: want a number with a unit, such as 500ms, 30s, 5m, 1h30m`}},
-		{"H/222 what is missing is named", "on: true\n", []string{`c.yaml:1: name: is needed`}},
-		{"H/223 alias", "name: &n a\nsecret: *n\n", []string{
+		{"what is missing is named", "on: true\n", []string{`c.yaml:1: name: is needed`}},
+		{"alias", "name: &n a\nsecret: *n\n", []string{
 			`c.yaml:1: name: anchors (&name) are not supported; text that begins with & needs quotes`,
 			`c.yaml:2: secret: aliases (*name) are not supported; text that begins with * needs quotes`,
 		}},
-		{"H/230 a secret that looks like an alias", "name: a\nsecret: *hunter2\n",
+		{"a secret that looks like an alias", "name: a\nsecret: *hunter2\n",
 			[]string{`c.yaml:2: aliases (*name) are not supported; text that begins with * needs quotes`}},
-		{"H/223 merge key", "name: a\n<<: {on: true}\n", []string{
+		{"merge key", "name: a\n<<: {on: true}\n", []string{
 			`c.yaml:2: merge keys (<<) are not supported; write the keys out`,
 		}},
 		{"tag", "name: !!binary aGk=\n", []string{`c.yaml:1: name: tags (!name) are not supported; text that begins with ! needs quotes`}},
 		{"key that is no text", "name: a\n? [x]\n: 1\n", []string{
 			`c.yaml:2: a key has to be text`,
 		}},
-		{"H/224 duration without unit", "name: a\nwait: 0\n",
+		{"duration without unit", "name: a\nwait: 0\n",
 			[]string{`c.yaml:2: wait: duration "0" has no unit: write 0s, 0ms, 0m or 0h`}},
-		{"H/224 duration in strange units", "name: a\nwait: 3 parsecs\n",
+		{"duration in strange units", "name: a\nwait: 3 parsecs\n",
 			[]string{`c.yaml:2: wait: "3 parsecs" is not a duration: want a number with a unit, such as 500ms, 30s, 5m, 1h30m`}},
-		{"H/224 endless duration", "name: a\nwait: 1000000000h\n",
+		{"endless duration", "name: a\nwait: 1000000000h\n",
 			[]string{`c.yaml:2: wait: "1000000000h" is not a duration: want a number with a unit, such as 500ms, 30s, 5m, 1h30m`}},
-		{"H/225 yes", "name: a\non: yes\n", []string{`c.yaml:2: on: want true or false, not "yes"`}},
-		{"H/225 True", "name: a\non: True\n", []string{`c.yaml:2: on: want true or false, not "True"`}},
-		{"H/225 boolean in quotes", "name: a\non: \"true\"\n", []string{`c.yaml:2: on: want true or false, not text in quotes`}},
+		{"yes", "name: a\non: yes\n", []string{`c.yaml:2: on: want true or false, not "yes"`}},
+		{"True", "name: a\non: True\n", []string{`c.yaml:2: on: want true or false, not "True"`}},
+		{"boolean in quotes", "name: a\non: \"true\"\n", []string{`c.yaml:2: on: want true or false, not text in quotes`}},
 		{"0 is not the default", "name: a\nwait: 0s\nmax_bytes: 0KiB\n", []string{
 			`c.yaml:2: wait: 0 is not allowed here: write a value above 0, or leave the key out for the default`,
 			`c.yaml:3: max_bytes: 0 is not allowed here: write a value above 0, or leave the key out for the default`}},
 		{"0 that means something", "name: a\ncount: 0\n", nil},
-		{"H/225 octal", "name: a\ncount: 0123\n", []string{`c.yaml:2: count: want a whole number, not "0123"`}},
+		{"octal", "name: a\ncount: 0123\n", []string{`c.yaml:2: count: want a whole number, not "0123"`}},
 		{"hexadecimal", "name: a\ncount: 0x10\n", []string{`c.yaml:2: count: want a whole number, not "0x10"`}},
 		{"unit where there is none", "name: a\ncount: 1KiB\n", []string{`c.yaml:2: count: want a whole number, not "1KiB"`}},
 		{"unknown unit", "name: a\nmax_bytes: 1MB\n",
@@ -257,9 +257,9 @@ func TestReferences(t *testing.T) {
 		want       []string
 	}{
 		{"numbers and booleans may be references", "name: a\ncount: ${env:N}\non: ${env:ON}\nmaybe: \"${env:ON}\"\n", nil},
-		{"H/228 missing", "name: ${env:NOPE}\n", []string{`c.yaml:1: name: ${env:NOPE}: the environment variable is not set`}},
-		{"H/228 empty", "name: ${env:EMPTY}\n", []string{`c.yaml:1: name: ${env:EMPTY}: the value is empty`}},
-		{"H/228 not text", "name: ${env:BAD}\n", []string{`c.yaml:1: name: ${env:BAD}: the value is not UTF-8 text`}},
+		{"missing", "name: ${env:NOPE}\n", []string{`c.yaml:1: name: ${env:NOPE}: the environment variable is not set`}},
+		{"empty", "name: ${env:EMPTY}\n", []string{`c.yaml:1: name: ${env:EMPTY}: the value is empty`}},
+		{"not text", "name: ${env:BAD}\n", []string{`c.yaml:1: name: ${env:BAD}: the value is not UTF-8 text`}},
 		{"two problems in one scalar", "name: ${env:NOPE}-${env:EMPTY}\n", []string{
 			`c.yaml:1: name: ${env:EMPTY}: the value is empty`,
 			`c.yaml:1: name: ${env:NOPE}: the environment variable is not set`,
@@ -272,11 +272,11 @@ func TestReferences(t *testing.T) {
 			[]string{`c.yaml:1: name: reference ${env:} names nothing: want ${env:NAME} or ${file:/path}`}},
 		{"not closed", "name: ${env:SET\n",
 			[]string{`c.yaml:1: name: a reference ${ has no closing }; write $${ for a plain ${`}},
-		{"H/230 the value is not quoted", "name: a\nwait: ${env:WAIT}\n",
+		{"the value is not quoted", "name: a\nwait: ${env:WAIT}\n",
 			[]string{`c.yaml:2: wait: "${env:SET}" is not a duration: want a number with a unit, such as 500ms, 30s, 5m, 1h30m`}},
-		{"H/230 nor by the checks", "name: a\nheaders: {bad: \"Bearer ${env:SET}\"}\n",
+		{"nor by the checks", "name: a\nheaders: {bad: \"Bearer ${env:SET}\"}\n",
 			[]string{`c.yaml:2: headers.bad: Bearer ${env:SET} is not allowed`}},
-		{"H/229 file missing", "name: ${file:nope}\n", []string{`c.yaml:1: name: ${file:nope}: no such file or directory`}},
+		{"file missing", "name: ${file:nope}\n", []string{`c.yaml:1: name: ${file:nope}: no such file or directory`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -313,17 +313,17 @@ func TestFileReferences(t *testing.T) {
 	tests := []struct {
 		name, reference, want, problem, warning string
 	}{
-		{name: "H/229 relative to the file", reference: "plain", want: "hunter2"},
-		{name: "H/229 absolute", reference: filepath.Join(dir, "plain"), want: "hunter2"},
-		{name: "H/229 link is followed", reference: "link", want: "hunter2"},
-		{name: "H/229 one newline goes", reference: "newline", want: "hunter2"},
-		{name: "H/229 only one", reference: "newlines", want: "hunter2\n"},
-		{name: "H/229 as Windows writes it", reference: "windows", want: "hunter2"},
-		{name: "H/229 world-readable", reference: "open", want: "hunter2",
+		{name: "relative to the file", reference: "plain", want: "hunter2"},
+		{name: "absolute", reference: filepath.Join(dir, "plain"), want: "hunter2"},
+		{name: "link is followed", reference: "link", want: "hunter2"},
+		{name: "one newline goes", reference: "newline", want: "hunter2"},
+		{name: "only one", reference: "newlines", want: "hunter2\n"},
+		{name: "as Windows writes it", reference: "windows", want: "hunter2"},
+		{name: "world-readable", reference: "open", want: "hunter2",
 			warning: "c.yaml:1: secret: ${file:open}: every user of this machine can read the file (mode 0644); chmod 600 it"},
-		{name: "H/229 too large", reference: "large", problem: "c.yaml:1: secret: ${file:large}: larger than 65536 bytes"},
-		{name: "H/229 just not too large", reference: "largest", want: strings.Repeat("x", maxReferenceBytes)},
-		{name: "H/229 empty", reference: "blank", problem: "c.yaml:1: secret: ${file:blank}: the value is empty"},
+		{name: "too large", reference: "large", problem: "c.yaml:1: secret: ${file:large}: larger than 65536 bytes"},
+		{name: "just not too large", reference: "largest", want: strings.Repeat("x", maxReferenceBytes)},
+		{name: "empty", reference: "blank", problem: "c.yaml:1: secret: ${file:blank}: the value is empty"},
 		{name: "directory", reference: ".", problem: "c.yaml:1: secret: ${file:.}: not a regular file"},
 		{name: "device", reference: "/dev/zero", problem: "c.yaml:1: secret: ${file:/dev/zero}: not a regular file"},
 	}
@@ -345,9 +345,9 @@ func TestFileReferences(t *testing.T) {
 	}
 }
 
-func TestH227_InlineSecretIsWarned(t *testing.T) {
+func TestInlineSecretIsWarned(t *testing.T) {
 	_, problems, warnings := decodeSample(t, "name: a\nheaders:\n  Authorization: Bearer hunter2\n  X-Team: crm\n", nil)
-	// H/227: a warning, which check prints. A key that makes it an error would stand in the
+	// A warning, which check prints. A key that makes it an error would stand in the
 	// same file, beside the secret.
 	want := []string{"c.yaml:3: headers.Authorization: a secret stands in the file: ${env:NAME} or ${file:/path} keep it out"}
 	if diff := cmp.Diff(want, warnings); diff != "" || problems != nil {

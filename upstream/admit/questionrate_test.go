@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// TestH175_QuestionRatesAreBounded: of no more clients than that it is known what they were
+// TestQuestionRatesAreBounded: of no more clients than that it is known what they were
 // asked, and those go first that were asked longest ago.
-func TestH175_QuestionRatesAreBounded(t *testing.T) {
+func TestQuestionRatesAreBounded(t *testing.T) {
 	q := newQuestionRate(1)
 	now := time.Now()
 	for i := range maxAsked + 50 {
 		if !q.take(strconv.Itoa(i), now, questionWeight) {
-			t.Fatalf("H/175 client %d cannot be asked at all", i)
+			t.Fatalf("client %d cannot be asked at all", i)
 		}
 	}
 	if n := q.clients.Len(); n != maxAsked {
-		t.Errorf("H/175 %d clients are known, want %d", n, maxAsked)
+		t.Errorf("%d clients are known, want %d", n, maxAsked)
 	}
 	for i := 50; i < maxAsked+50; i++ {
 		if q.take(strconv.Itoa(i), now, 1) {
-			t.Fatalf("H/175 it was forgotten what client %d was asked", i)
+			t.Fatalf("it was forgotten what client %d was asked", i)
 		}
 	}
 	if q.take("too much at once", now, questionWeight+1) {
-		t.Error("H/175 a client is asked more at once than in a minute")
+		t.Error("a client is asked more at once than in a minute")
 	}
 }

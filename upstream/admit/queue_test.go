@@ -14,8 +14,8 @@ import (
 // length is how many calls wait in these tests.
 const length = 4000
 
-// TestH243_OneUserTakesNotAllPlaces: H/243 and the share of a user.
-func TestH243_OneUserTakesNotAllPlaces(t *testing.T) {
+// TestOneUserTakesNotAllPlaces: and the share of a user.
+func TestOneUserTakesNotAllPlaces(t *testing.T) {
 	q := NewQueue(4, 2, 10, 0, nil)
 	enter := func(user string) *waiter {
 		t.Helper()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestH163_Backoff(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	var b backoff
 	now := time.Now()
 	if pause, down := b.pause(now); pause > 0 || down {

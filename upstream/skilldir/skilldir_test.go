@@ -103,7 +103,7 @@ func content(t testing.TB, reply *mcp.Reply) (media string, bytes []byte) {
 	return media, bytes
 }
 
-func TestP9_195_FilesAreTheBytesOfTheirDigests(t *testing.T) {
+func TestFilesAreTheBytesOfTheirDigests(t *testing.T) {
 	binary := "\x89PNG\r\n\x1a\n\x00\xff\xfe"
 	files := map[string]string{
 		"refunds/SKILL.md":                    skillMD("refunds", ""),
@@ -177,7 +177,7 @@ func TestP9_195_FilesAreTheBytesOfTheirDigests(t *testing.T) {
 	}
 }
 
-func TestP9_198_NoPathLeavesTheDirectory(t *testing.T) {
+func TestNoPathLeavesTheDirectory(t *testing.T) {
 	outside := writeSkills(t, map[string]string{"secret.txt": "secret", "evil/SKILL.md": skillMD("evil", "")})
 	dir := writeSkills(t, map[string]string{
 		"good/SKILL.md": skillMD("good", ""), "good/a.txt": "a", "other/SKILL.md": skillMD("other", ""), "loose.txt": "x",
@@ -247,7 +247,7 @@ func TestReadingWhatWasSwapped(t *testing.T) {
 	}
 }
 
-func TestP9_198_BrokenSkillsHideNoOthers(t *testing.T) {
+func TestBrokenSkillsHideNoOthers(t *testing.T) {
 	deep := strings.Repeat("[", 5000)
 	broken := map[string]string{
 		"no-dashes":      "name: no-dashes\n",
@@ -386,7 +386,7 @@ Refund it.
 		`"metadata":{"version":"2.1.0","tags":"money, support","owner":"billing","gatehouse.tools":"crm/refund ops/notify","gatehouse.prompts":"crm/ask","gatehouse.resources":"crm/file:///rules.md"},` +
 		`"since":"2026-01-02","count":3,"ratio":0.5,"flags":[true,null,null]},"resources":[`
 	if got := string(reply.List.Items[0].Raw); !strings.HasPrefix(got, want) {
-		t.Errorf("P9/196: got\n%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	byName, err := ask(t, d, mcp.MethodSkillsGet, "refunds", `{"name":"refunds"}`)
 	if err != nil {
@@ -394,20 +394,20 @@ Refund it.
 	}
 	if want := `{"description":"Refunds: when and how","instructions":"Refund it.\n","dependencies":{"tools":[`; !strings.HasPrefix(string(byName.Result), want) ||
 		!strings.HasSuffix(string(byName.Result), `"files":[{"name":"a.md","uri":"skill://refunds/a.md","mimeType":"text/markdown"}]}`) {
-		t.Errorf("P9/194: got %s", byName.Result)
+		t.Errorf("got %s", byName.Result)
 	}
 	byURI, err := ask(t, d, mcp.MethodSkillsGet, "refunds", `{"uri":"skill://refunds/SKILL.md"}`)
 	if err != nil || string(byURI.Result) != `{"skill":`+string(reply.List.Items[0].Raw)+`}` {
-		t.Errorf("P9/194: got %s, %v", byURI.Result, err)
+		t.Errorf("got %s, %v", byURI.Result, err)
 	}
 	for name, params := range map[string]string{"none": `{"name":"none"}`, "refunds": `{"uri":"skill://refunds/a.md"}`} {
 		if _, err := ask(t, d, mcp.MethodSkillsGet, name, params); err == nil || err.(*mcp.Error).Code != mcp.CodeInvalidParams {
-			t.Errorf("P9/194 %s: %v", params, err)
+			t.Errorf("%s: %v", params, err)
 		}
 	}
 }
 
-func TestP9_201_EditsAreNoticed(t *testing.T) {
+func TestEditsAreNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := writeSkills(t, map[string]string{"refunds/SKILL.md": skillMD("refunds", ""), "refunds/a.md": "one"})
 		d := newSkillDir(t, dir)
@@ -460,7 +460,7 @@ func TestP9_201_EditsAreNoticed(t *testing.T) {
 				t.Errorf("heard %q, want %q", got, both)
 			}
 			if digest()+fmt.Sprint(keysOf(t, d)) == before {
-				t.Error("P9/201: the entry is the same")
+				t.Error("the entry is the same")
 			}
 		}
 		writeFile(t, dir, "refunds/.hidden", "x")

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestH167_ChatterIsBounded: H/167 of what a server says 20 lines a second are logged, and
+// TestChatterIsBounded: of what a server says 20 lines a second are logged, and
 // the others counted.
-func TestH167_ChatterIsBounded(t *testing.T) {
+func TestChatterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := NewChatter(slog.New(slog.NewTextHandler(&log, nil)))
@@ -45,8 +45,8 @@ func TestH167_ChatterIsBounded(t *testing.T) {
 	})
 }
 
-// TestH167_TailKeepsTheEnd: H/167 of all that a process says the last 1000 bytes are kept.
-func TestH167_TailKeepsTheEnd(t *testing.T) {
+// TestTailKeepsTheEnd: of all that a process says the last 1000 bytes are kept.
+func TestTailKeepsTheEnd(t *testing.T) {
 	var p Program
 	for i := range 1 << 14 {
 		_, _ = p.Write([]byte(strings.Repeat(fmt.Sprintf("%04x", i), 16)))

@@ -18,14 +18,14 @@ func TestCheckObject(t *testing.T) {
 		{name: "empty", in: `{}`},
 		{name: "fine", in: `{"name":"a","arguments":{"x":1,"x":2,"X":3},"_meta":{}}`, routed: []string{"name"}},
 		{name: "other names in any case", in: `{"Foo":1,"bar":2}`, routed: []string{"name"}},
-		{name: "H/68 duplicate name", in: `{"name":"safe","name":"secret"}`, bad: `two members are named "name"`},
-		{name: "H/68 twins in case", in: `{"name":"safe","NAME":"secret"}`, bad: `two members are named "NAME"`},
-		{name: "H/68 twins by Unicode folding", in: `{"k":1,"K":2}`, bad: "two members are named"},
-		{name: "H/68 twins by Unicode folding, of other lengths", in: `{"K":1,"a":2,"k":3}`, bad: "two members are named"},
-		{name: "H/68 twins after a name beyond ASCII", in: `{"é":1,"ab":2,"aB":3}`, bad: "two members are named"},
-		{name: "P9/33 a routed name in another alphabet", in: `{"taſk":"a"}`, routed: []string{"task"}, bad: "in place of task"},
-		{name: "P9/33 a routed name in another case", in: `{"Name":"a"}`, routed: []string{"uri", "name"}, bad: `"Name" in place of name`},
-		{name: "H/69 escaped name", in: `{"n\u0061me":"a"}`, bad: "escaped"},
+		{name: "duplicate name", in: `{"name":"safe","name":"secret"}`, bad: `two members are named "name"`},
+		{name: "twins in case", in: `{"name":"safe","NAME":"secret"}`, bad: `two members are named "NAME"`},
+		{name: "twins by Unicode folding", in: `{"k":1,"K":2}`, bad: "two members are named"},
+		{name: "twins by Unicode folding, of other lengths", in: `{"K":1,"a":2,"k":3}`, bad: "two members are named"},
+		{name: "twins after a name beyond ASCII", in: `{"é":1,"ab":2,"aB":3}`, bad: "two members are named"},
+		{name: "a routed name in another alphabet", in: `{"taſk":"a"}`, routed: []string{"task"}, bad: "in place of task"},
+		{name: "a routed name in another case", in: `{"Name":"a"}`, routed: []string{"uri", "name"}, bad: `"Name" in place of name`},
+		{name: "escaped name", in: `{"n\u0061me":"a"}`, bad: "escaped"},
 		{name: "no object", in: `[]`, bad: "object is expected"},
 		{name: "null", in: `null`, bad: "object is expected"},
 		{name: "many members", in: `{"a":1` + manyMembers(MaxMembers-1) + `}`},
@@ -63,7 +63,7 @@ func TestNameOK(t *testing.T) {
 	}
 	for _, test := range tests {
 		if got := NameOK(mcp.Raw(test.in)); got != test.want {
-			t.Errorf("H/74 %s: got %v, want %v", test.in, got, test.want)
+			t.Errorf("%s: got %v, want %v", test.in, got, test.want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestWholeText(t *testing.T) {
 	}
 }
 
-func TestH070_EscapedValue(t *testing.T) {
+func TestEscapedValue(t *testing.T) {
 	in := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"del\u0065te"}}`)
 	m, err := Scan(in)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestH070_EscapedValue(t *testing.T) {
 
 func TestScanBatch(t *testing.T) {
 	request := `{"jsonrpc":"2.0","id":1,"method":"m"}`
-	t.Run("H/83 each member for itself", func(t *testing.T) {
+	t.Run("each member for itself", func(t *testing.T) {
 		messages, errs, err := ScanBatch([]byte(` [ ` + request + ` , 1, [` + request + `], {"jsonrpc":"2.0","id":2}, {"jsonrpc":"2.0","id":3,"result":{}} ] `))
 		if err != nil || len(messages) != 5 || len(errs) != 5 {
 			t.Fatalf("%v %v %v", messages, errs, err)
@@ -116,9 +116,9 @@ func TestScanBatch(t *testing.T) {
 		name, in string
 		code     int
 	}{
-		{"H/83 the longest", `[` + strings.Repeat(request+",", MaxBatch-1) + request + `]`, 0},
-		{"H/83 too many", `[` + strings.Repeat(request+",", MaxBatch) + request + `]`, mcp.CodeInvalidRequest},
-		{"H/83 empty", `[ ]`, mcp.CodeInvalidRequest},
+		{"the longest", `[` + strings.Repeat(request+",", MaxBatch-1) + request + `]`, 0},
+		{"too many", `[` + strings.Repeat(request+",", MaxBatch) + request + `]`, mcp.CodeInvalidRequest},
+		{"empty", `[ ]`, mcp.CodeInvalidRequest},
 		{"no array", request, mcp.CodeInvalidRequest},
 		{"something after it", `[` + request + `]]`, mcp.CodeParse},
 		{"not closed", `[` + request, mcp.CodeParse},

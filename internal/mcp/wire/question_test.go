@@ -51,30 +51,30 @@ func TestAsk(t *testing.T) {
 		name, method, in string
 		want             byRevision
 	}{
-		{"P9/114 a form of plain kinds", mcp.MethodElicit,
+		{"a form of plain kinds", mcp.MethodElicit,
 			form(`{"a":{"type":"string","format":"email","minLength":1,"default":"x"},"n":{"type":"integer","minimum":1.0,"default":3},"b":{"type":"boolean","default":true}}`),
 			byRevision{
 				"2025-06-18": oldForm(`{"a":{"type":"string","format":"email","minLength":1},"n":{"type":"integer","minimum":1.0},"b":{"type":"boolean","default":true}}`),
 				"2025-03-26": refused,
 			}},
-		{"P9/114 a form without a mode", mcp.MethodElicit, oldForm(`{"a":{"type":"string"}}`), byRevision{"2025-03-26": refused}},
-		{"P9/114 a titled single choice", mcp.MethodElicit,
+		{"a form without a mode", mcp.MethodElicit, oldForm(`{"a":{"type":"string"}}`), byRevision{"2025-03-26": refused}},
+		{"a titled single choice", mcp.MethodElicit,
 			form(`{"a":{"type":"string","title":"A","oneOf":[{"const":"#f00","title":"Red"},{"const":"\u00e9","title":"E"}],"default":"#f00"},"z":{"type":"string"}}`),
 			byRevision{
 				"2025-06-18": oldForm(`{"a":{"type":"string","title":"A","enum":["#f00","\u00e9"],"enumNames":["Red","E"]},"z":{"type":"string"}}`),
 				"2025-03-26": refused,
 			}},
-		{"P9/114 a choice with a title missing", mcp.MethodElicit, oldForm(`{"a":{"type":"string","oneOf":[{"const":"x"}]}}`),
+		{"a choice with a title missing", mcp.MethodElicit, oldForm(`{"a":{"type":"string","oneOf":[{"const":"x"}]}}`),
 			byRevision{"2025-06-18": oldForm(`{"a":{"type":"string","enum":["x"],"enumNames":["x"]}}`), "2025-03-26": refused}},
-		{"P9/114 a choice of no strings", mcp.MethodElicit, oldForm(`{"a":{"oneOf":[{"const":1,"title":"One"}]}}`),
+		{"a choice of no strings", mcp.MethodElicit, oldForm(`{"a":{"oneOf":[{"const":1,"title":"One"}]}}`),
 			byRevision{"2025-06-18": refused}},
-		{"P9/114 no choice at all", mcp.MethodElicit, oldForm(`{"a":{"oneOf":1}}`), byRevision{"2025-06-18": refused}},
-		{"P9/114 an untitled single choice", mcp.MethodElicit, oldForm(`{"a":{"type":"string","enum":["x","y"],"default":"x"}}`),
+		{"no choice at all", mcp.MethodElicit, oldForm(`{"a":{"oneOf":1}}`), byRevision{"2025-06-18": refused}},
+		{"an untitled single choice", mcp.MethodElicit, oldForm(`{"a":{"type":"string","enum":["x","y"],"default":"x"}}`),
 			byRevision{"2025-06-18": oldForm(`{"a":{"type":"string","enum":["x","y"]}}`), "2025-03-26": refused}},
-		{"P9/114 the old titled choice", mcp.MethodElicit, oldForm(`{"a":{"type":"string","enum":["x"],"enumNames":["X"]}}`), byRevision{"2025-03-26": refused}},
-		{"P9/114 a choice of several", mcp.MethodElicit, oldForm(`{"a":{"type":"array","items":{"type":"string","enum":["x"]},"minItems":1}}`),
+		{"the old titled choice", mcp.MethodElicit, oldForm(`{"a":{"type":"string","enum":["x"],"enumNames":["X"]}}`), byRevision{"2025-03-26": refused}},
+		{"a choice of several", mcp.MethodElicit, oldForm(`{"a":{"type":"array","items":{"type":"string","enum":["x"]},"minItems":1}}`),
 			byRevision{"2025-06-18": refused}},
-		{"P9/114 a titled choice of several", mcp.MethodElicit, oldForm(`{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}}`),
+		{"a titled choice of several", mcp.MethodElicit, oldForm(`{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}}`),
 			byRevision{"2025-06-18": refused}},
 		{"a choice of several that the user may leave out", mcp.MethodElicit,
 			form(`{"a":{"type":"string"},"b\u0062":{"type":"array","items":{"type":"string","enum":["x"]}},"c":{"oneOf":[{"const":1}]}}`),
@@ -86,7 +86,7 @@ func TestAsk(t *testing.T) {
 			oldForm(`{"b":{"type":"string"},"\u0061":{"type":"array"}}`), byRevision{"2025-06-18": refused, "2025-03-26": refused}},
 		{"the dialect of a schema", mcp.MethodElicit, `{"message":"m","requestedSchema":{"$schema":"x","type":"object","properties":{}}}`,
 			byRevision{"2025-06-18": `{"message":"m","requestedSchema":{"type":"object","properties":{}}}`, "2025-03-26": refused}},
-		{"P9/115 a URL", mcp.MethodElicit, `{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"e-1"}`,
+		{"a URL", mcp.MethodElicit, `{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"e-1"}`,
 			byRevision{
 				"2026-07-28": `{"mode":"url","message":"m","url":"https://a.example/x"}`,
 				"2025-11-25": `{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"e-1"}`,
@@ -176,7 +176,7 @@ func TestValidAnswer(t *testing.T) {
 		{"ping", `{}`, false},
 	} {
 		if got := ValidAnswer(test.method, mcp.Raw(test.answer)); got != test.want {
-			t.Errorf("P9/103 %s %s: %t", test.method, test.answer, got)
+			t.Errorf("%s %s: %t", test.method, test.answer, got)
 		}
 	}
 }

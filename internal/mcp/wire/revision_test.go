@@ -22,7 +22,7 @@ func TestRevisions(t *testing.T) {
 	}
 	for _, name := range []string{"", "2026-07-28 ", "2025-11-2", "latest", strings.Repeat("2", 10000)} {
 		if Lookup(name) != nil {
-			t.Errorf("H/105 %.20q is found", name)
+			t.Errorf("%.20q is found", name)
 		}
 	}
 	if Stateless().Stateful || !NewestStateful().Stateful || AssumedStateful().Name != "2025-03-26" {
@@ -33,12 +33,12 @@ func TestRevisions(t *testing.T) {
 func TestNegotiate(t *testing.T) {
 	for _, r := range Revisions() {
 		if r.Stateful && Negotiate(r.Name) != r {
-			t.Errorf("P9/3 %s is answered with %s", r.Name, Negotiate(r.Name).Name)
+			t.Errorf("%s is answered with %s", r.Name, Negotiate(r.Name).Name)
 		}
 	}
 	for _, name := range []string{"2026-07-28", "2027-01-01", "", "1.0"} {
 		if got := Negotiate(name).Name; got != "2025-11-25" {
-			t.Errorf("P9/4 %q is answered with %s", name, got)
+			t.Errorf("%q is answered with %s", name, got)
 		}
 	}
 }
@@ -95,27 +95,27 @@ func TestItem(t *testing.T) {
 		want             byRevision
 	}{
 		{"nothing to go", mcp.MethodToolsList, `{"name":"a", "description":"d","inputSchema":{"type":"object"}}`, nil},
-		{"P9/135 schemas keep their text", mcp.MethodToolsList,
+		{"schemas keep their text", mcp.MethodToolsList,
 			`{"name":"a","inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","$defs":{"t":{"title":"x","icons":[]}},"oneOf":[{"$ref":"https://example.com/x"}],"additionalProperties":false,"properties":{"title":{"type":"string"}, "_meta":{}}}}`, nil},
-		{"P9/134 execution", mcp.MethodToolsList, `{"name":"a","execution":{"taskSupport":"optional"},"inputSchema":{}}`,
+		{"execution", mcp.MethodToolsList, `{"name":"a","execution":{"taskSupport":"optional"},"inputSchema":{}}`,
 			byRevision{
 				"2026-07-28": `{"name":"a","inputSchema":{}}`,
 				"2025-11-25": `{"name":"a","execution":{"taskSupport":"optional"},"inputSchema":{}}`,
 				"2025-06-18": `{"name":"a","inputSchema":{}}`,
 			}},
-		{"P9/134 icons", mcp.MethodToolsList, `{"name":"a","icons":[{"src":"x"}],"inputSchema":{"icons":1}}`,
+		{"icons", mcp.MethodToolsList, `{"name":"a","icons":[{"src":"x"}],"inputSchema":{"icons":1}}`,
 			byRevision{"2025-06-18": `{"name":"a","inputSchema":{"icons":1}}`}},
-		{"P9/134 title and annotations of a tool", mcp.MethodToolsList, `{"name":"a","title":"A","annotations":{"readOnlyHint":true},"_meta":{"k":1}}`,
+		{"title and annotations of a tool", mcp.MethodToolsList, `{"name":"a","title":"A","annotations":{"readOnlyHint":true},"_meta":{"k":1}}`,
 			byRevision{"2025-03-26": `{"name":"a","annotations":{"readOnlyHint":true,"title":"A"}}`, "2024-11-05": `{"name":"a"}`}},
-		{"P9/134 a title without annotations", mcp.MethodToolsList, `{"name":"a","title":"A"}`,
+		{"a title without annotations", mcp.MethodToolsList, `{"name":"a","title":"A"}`,
 			byRevision{"2025-03-26": `{"name":"a","annotations":{"title":"A"}}`, "2024-11-05": `{"name":"a"}`}},
 		{"the annotations' own title stays", mcp.MethodToolsList, `{"name":"a","title":"A","annotations":{"title":"B"}}`,
 			byRevision{"2025-03-26": `{"name":"a","annotations":{"title":"B"}}`, "2024-11-05": `{"name":"a"}`}},
-		{"P9/133 outputSchema of an object", mcp.MethodToolsList, `{"name":"a","outputSchema":{"type":"object"}}`,
+		{"outputSchema of an object", mcp.MethodToolsList, `{"name":"a","outputSchema":{"type":"object"}}`,
 			byRevision{"2025-03-26": `{"name":"a"}`}},
-		{"P9/133 outputSchema of an array", mcp.MethodToolsList, `{"name":"a","outputSchema":{"type":"array"}}`,
+		{"outputSchema of an array", mcp.MethodToolsList, `{"name":"a","outputSchema":{"type":"array"}}`,
 			byRevision{"2025-11-25": `{"name":"a"}`}},
-		{"P9/133 outputSchema that is none", mcp.MethodToolsList, `{"name":"a","outputSchema":null}`,
+		{"outputSchema that is none", mcp.MethodToolsList, `{"name":"a","outputSchema":null}`,
 			byRevision{"2025-11-25": `{"name":"a"}`}},
 		{"a prompt", mcp.MethodPromptsList, `{"name":"p","title":"P","icons":[],"arguments":[{"name":"x","title":"X","required":true},{"name":"y"}],"execution":1}`,
 			byRevision{
@@ -139,43 +139,43 @@ func TestResult(t *testing.T) {
 		name, method, in string
 		want             byRevision
 	}{
-		{"P9/118 resultType goes", mcp.MethodToolsCall, `{"resultType":"complete","content":[]}`,
+		{"resultType goes", mcp.MethodToolsCall, `{"resultType":"complete","content":[]}`,
 			byRevision{"2025-11-25": `{"content":[]}`}},
-		{"P9/118 nothing to go", mcp.MethodToolsCall, `{"content":[ {"type":"text","text":"a"} ], "isError":false}`,
+		{"nothing to go", mcp.MethodToolsCall, `{"content":[ {"type":"text","text":"a"} ], "isError":false}`,
 			nil},
 		{"a result is no question", mcp.MethodToolsCall, `{"resultType":"input_required","content":[],"resultType":"complete"}`,
 			byRevision{"2025-11-25": `{"content":[]}`}},
-		{"P9/119 cache hints go", mcp.MethodResourcesRead, `{"contents":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}`,
+		{"cache hints go", mcp.MethodResourcesRead, `{"contents":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}`,
 			byRevision{"2025-11-25": `{"contents":[]}`}},
-		{"P9/147 serverInfo goes", mcp.MethodToolsCall, `{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"},"k":1}}`,
+		{"serverInfo goes", mcp.MethodToolsCall, `{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"},"k":1}}`,
 			byRevision{"2025-11-25": `{"content":[],"_meta":{"k":1}}`}},
-		{"P9/131 a tool's failure stays", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"no"}],"isError":true}`,
+		{"a tool's failure stays", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"no"}],"isError":true}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"no"}],"isError":true}`}},
-		{"P9/133 structured object", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}`,
+		{"structured object", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}`,
 				"2025-03-26": `{"content":[{"type":"text","text":"{\"a\": 1}"}]}`}},
-		{"P9/133 structured array without a copy", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"two"}],"structuredContent":[1,"é"]}`,
+		{"structured array without a copy", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"two"}],"structuredContent":[1,"é"]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"two"},{"type":"text","text":"[1,\"é\"]"}]}`}},
-		{"P9/133 structured array with a copy", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}`,
+		{"structured array with a copy", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"[1]"}]}`}},
 		{"a part of a result, with the link to the whole, needs no copy", mcp.MethodToolsCall, `{"content":[{"type":"resource_link","uri":"gatehouse-result:A","name":"w"}],"structuredContent":[1]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"resource_link","uri":"gatehouse-result:A","name":"w"}]}`,
 				"2025-03-26": `{"content":[{"type":"text","text":"Resource: w (gatehouse-result:A)"}]}`}},
-		{"P9/133 structured string, no content", mcp.MethodToolsCall, `{"resultType":"complete","structuredContent":"x"}`,
+		{"structured string, no content", mcp.MethodToolsCall, `{"resultType":"complete","structuredContent":"x"}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"\"x\""}]}`}},
-		{"P9/132 a resource link", mcp.MethodToolsCall,
+		{"a resource link", mcp.MethodToolsCall,
 			`{"resultType":"complete","content":[{"type":"text","text":"see"},{"type":"resource_link","uri":"crm+file:///a","name":"a","description":"the file","icons":[{"src":"x"}],"annotations":{"priority":1}}]}`,
 			byRevision{
 				"2025-11-25": `{"content":[{"type":"text","text":"see"},{"type":"resource_link","uri":"crm+file:///a","name":"a","description":"the file","icons":[{"src":"x"}],"annotations":{"priority":1}}]}`,
 				"2025-06-18": `{"content":[{"type":"text","text":"see"},{"type":"resource_link","uri":"crm+file:///a","name":"a","description":"the file","annotations":{"priority":1}}]}`,
 				"2025-03-26": `{"content":[{"type":"text","text":"see"},{"type":"text","text":"Resource: a (crm+file:///a): the file","annotations":{"priority":1}}]}`,
 			}},
-		{"P9/132 a resource link in a prompt", mcp.MethodPromptsGet, `{"resultType":"complete","messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"a"}}]}`,
+		{"a resource link in a prompt", mcp.MethodPromptsGet, `{"resultType":"complete","messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"a"}}]}`,
 			byRevision{
 				"2025-11-25": `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"a"}}]}`,
 				"2025-03-26": `{"messages":[{"role":"user","content":{"type":"text","text":"Resource: a (x:y)"}}]}`,
 			}},
-		{"P9/132 audio", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
+		{"audio", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
 			byRevision{
 				"2025-11-25": `{"content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
 				"2024-11-05": `{"content":[{"type":"text","text":"Audio (audio/wav) was left out: this protocol revision has no audio."},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
@@ -255,7 +255,7 @@ func TestClientCaps(t *testing.T) {
 		byRevision{"2025-03-26": `{}`}.check(t, `{"elicitation":{}}`, clientCaps)
 	})
 	if got := Stateless().ClientCaps(nil); got != nil {
-		t.Errorf("P9/160 nothing became %s", got)
+		t.Errorf("nothing became %s", got)
 	}
 }
 
@@ -267,14 +267,14 @@ func TestError(t *testing.T) {
 		data         string
 		want         map[string]int // as byRevision
 	}{
-		{"P9/129 a missing resource", read, mcp.CodeInvalidParams, `{"uri":"a:b"}`, map[string]int{"2025-11-25": mcp.CodeResourceNotFound}},
-		{"P9/129 the old code", read, mcp.CodeResourceNotFound, `{"uri":"a:b"}`, map[string]int{"2026-07-28": mcp.CodeInvalidParams, "2025-11-25": mcp.CodeResourceNotFound}},
+		{"a missing resource", read, mcp.CodeInvalidParams, `{"uri":"a:b"}`, map[string]int{"2025-11-25": mcp.CodeResourceNotFound}},
+		{"the old code", read, mcp.CodeResourceNotFound, `{"uri":"a:b"}`, map[string]int{"2026-07-28": mcp.CodeInvalidParams, "2025-11-25": mcp.CodeResourceNotFound}},
 		{"other bad params of a read", read, mcp.CodeInvalidParams, ``, nil},
-		{"P9/131 an unknown tool", mcp.MethodToolsCall, mcp.CodeInvalidParams, `{"uri":"a:b"}`, nil},
-		{"P9/130 URL elicitation", mcp.MethodToolsCall, mcp.CodeURLElicitation, `{"elicitations":[]}`,
+		{"an unknown tool", mcp.MethodToolsCall, mcp.CodeInvalidParams, `{"uri":"a:b"}`, nil},
+		{"URL elicitation", mcp.MethodToolsCall, mcp.CodeURLElicitation, `{"elicitations":[]}`,
 			map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": mcp.CodeURLElicitation, "2025-06-18": mcp.CodeInternal}},
-		{"P9/130 an undefined code", mcp.MethodToolsCall, -32050, ``, map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32050}},
-		{"P9/130 an SDK's code", mcp.MethodToolsCall, -32001, ``, map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32001}},
+		{"an undefined code", mcp.MethodToolsCall, -32050, ``, map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32050}},
+		{"an SDK's code", mcp.MethodToolsCall, -32001, ``, map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32001}},
 		{"header mismatch", mcp.MethodToolsCall, mcp.CodeHeaderMismatch, ``, map[string]int{"2025-11-25": mcp.CodeInternal}},
 		{"missing capability", mcp.MethodToolsCall, mcp.CodeMissingCapability, ``, map[string]int{"2025-11-25": mcp.CodeInternal}},
 		{"unsupported version", mcp.MethodToolsCall, mcp.CodeUnsupportedVersion, ``, map[string]int{"2025-11-25": mcp.CodeInternal}},

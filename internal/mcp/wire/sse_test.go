@@ -32,24 +32,24 @@ func TestEventReader(t *testing.T) {
 	}{
 		{name: "one", in: "data: {}\n\n", want: []string{`"" "" "{}" 0s`}},
 		{name: "all fields", in: "id: 7\nevent: message\nretry: 1500\ndata: {}\n\n", want: []string{`"7" "message" "{}" 1.5s`}, lastID: "7"},
-		{name: "P9/163 priming event", in: "id: 1\ndata:\n\ndata: x\n\n", want: []string{`"1" "" "" 0s`, `"" "" "x" 0s`}, lastID: "1"},
+		{name: "priming event", in: "id: 1\ndata:\n\ndata: x\n\n", want: []string{`"1" "" "" 0s`, `"" "" "x" 0s`}, lastID: "1"},
 		{name: "retry alone", in: "retry: 10\n\n", want: []string{`"" "" "" 10ms`}},
-		{name: "H/148 CRLF", in: "data: a\r\n\r\ndata: b\r\n\r\n", want: []string{`"" "" "a" 0s`, `"" "" "b" 0s`}},
-		{name: "H/148 CR only", in: "data: a\r\rdata: b\r\r", want: []string{`"" "" "a" 0s`, `"" "" "b" 0s`}},
-		{name: "H/148 mixed line ends", in: "data: a\r\ndata: b\n\rdata: c\r\n\n", want: []string{`"" "" "a\nb" 0s`, `"" "" "c" 0s`}},
-		{name: "H/148 byte order mark", in: "\ufeffdata: a\n\n", want: []string{`"" "" "a" 0s`}},
+		{name: "CRLF", in: "data: a\r\n\r\ndata: b\r\n\r\n", want: []string{`"" "" "a" 0s`, `"" "" "b" 0s`}},
+		{name: "CR only", in: "data: a\r\rdata: b\r\r", want: []string{`"" "" "a" 0s`, `"" "" "b" 0s`}},
+		{name: "mixed line ends", in: "data: a\r\ndata: b\n\rdata: c\r\n\n", want: []string{`"" "" "a\nb" 0s`, `"" "" "c" 0s`}},
+		{name: "byte order mark", in: "\ufeffdata: a\n\n", want: []string{`"" "" "a" 0s`}},
 		{name: "a byte order mark later on is text", in: "data: a\n\n\ufeffdata: b\n\n", want: []string{`"" "" "a" 0s`}},
-		{name: "H/148 field without colon", in: "data\n\nid\ndata: x\n\n", want: []string{`"" "" "" 0s`, `"" "" "x" 0s`}},
-		{name: "H/148 unknown fields", in: "foo: 1\nDATA: x\ndata : y\ndata: z\n\n", want: []string{`"" "" "z" 0s`}},
-		{name: "H/148 several data lines", in: "data: a\ndata:\ndata:  b\n\n", want: []string{`"" "" "a\n\n b" 0s`}},
-		{name: "H/148 comments", in: ": hi\n\n:\n\ndata: a\n: in between\ndata: b\n\n", want: []string{`"" "" "a\nb" 0s`}},
-		{name: "H/148 retry is clamped", in: "retry: 1000000000000000000000000\ndata: a\n\n", want: []string{`"" "" "a" 30s`}},
-		{name: "H/148 retry with other characters", in: "retry: 1s\nretry: -1\nretry:\ndata: a\n\n", want: []string{`"" "" "a" 0s`}},
-		{name: "H/148 long id", in: "id: 1\ndata: a\n\nid: " + strings.Repeat("x", MaxEventID+1) + "\ndata: b\n\n", want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}, lastID: "1"},
-		{name: "H/148 NUL in the id", in: "id: a\x00b\ndata: a\n\n", want: []string{`"" "" "a" 0s`}},
+		{name: "field without colon", in: "data\n\nid\ndata: x\n\n", want: []string{`"" "" "" 0s`, `"" "" "x" 0s`}},
+		{name: "unknown fields", in: "foo: 1\nDATA: x\ndata : y\ndata: z\n\n", want: []string{`"" "" "z" 0s`}},
+		{name: "several data lines", in: "data: a\ndata:\ndata:  b\n\n", want: []string{`"" "" "a\n\n b" 0s`}},
+		{name: "comments", in: ": hi\n\n:\n\ndata: a\n: in between\ndata: b\n\n", want: []string{`"" "" "a\nb" 0s`}},
+		{name: "retry is clamped", in: "retry: 1000000000000000000000000\ndata: a\n\n", want: []string{`"" "" "a" 30s`}},
+		{name: "retry with other characters", in: "retry: 1s\nretry: -1\nretry:\ndata: a\n\n", want: []string{`"" "" "a" 0s`}},
+		{name: "long id", in: "id: 1\ndata: a\n\nid: " + strings.Repeat("x", MaxEventID+1) + "\ndata: b\n\n", want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}, lastID: "1"},
+		{name: "NUL in the id", in: "id: a\x00b\ndata: a\n\n", want: []string{`"" "" "a" 0s`}},
 		{name: "an empty id forgets", in: "id: 1\ndata: a\n\nid:\ndata: b\n\n", want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}},
-		{name: "H/147 half an event", in: "id: 1\ndata: a\n\nid: 2\ndata: b\n", want: []string{`"1" "" "a" 0s`}, lastID: "1"},
-		{name: "H/147 half a line", in: "data: a\n\ndata: b", want: []string{`"" "" "a" 0s`}},
+		{name: "half an event", in: "id: 1\ndata: a\n\nid: 2\ndata: b\n", want: []string{`"1" "" "a" 0s`}, lastID: "1"},
+		{name: "half a line", in: "data: a\n\ndata: b", want: []string{`"" "" "a" 0s`}},
 		{name: "endpoint", in: "event: endpoint\ndata: /messages?x=1\n\n", want: []string{`"" "endpoint" "/messages?x=1" 0s`}},
 		{name: "nothing", in: ""},
 	}
@@ -90,11 +90,11 @@ func TestEventReaderLimits(t *testing.T) {
 		}
 	})
 	for name, in := range map[string]string{
-		"H/144 a long line":          event + "data: " + strings.Repeat("x", 200),
-		"H/144 many lines":           event + strings.Repeat("data: x\n", 100) + "\n",
-		"H/148 a comment":            event + ":" + strings.Repeat("x", 200),
-		"comments inside an event":   event + "data: a\n" + strings.Repeat(":\n", 200),
-		"H/144 a line that is whole": event + "data: " + strings.Repeat("x", 200) + "\n\n",
+		"a long line":              event + "data: " + strings.Repeat("x", 200),
+		"many lines":               event + strings.Repeat("data: x\n", 100) + "\n",
+		"a comment":                event + ":" + strings.Repeat("x", 200),
+		"comments inside an event": event + "data: a\n" + strings.Repeat(":\n", 200),
+		"a line that is whole":     event + "data: " + strings.Repeat("x", 200) + "\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewEventReader(strings.NewReader(in), 97)
@@ -108,7 +108,7 @@ func TestEventReaderLimits(t *testing.T) {
 			}
 		})
 	}
-	t.Run("H/148 a flood of comments is no event", func(t *testing.T) {
+	t.Run("a flood of comments is no event", func(t *testing.T) {
 		if got, _, err := readEvents(strings.NewReader(strings.Repeat(": keep-alive\n\n", 1000)+event), 100); len(got) != 1 || !errors.Is(err, io.EOF) {
 			t.Errorf("%d events, %v", len(got), err)
 		}

@@ -23,9 +23,9 @@ func resolve(t *testing.T, answer func() netip.Addr) {
 	t.Cleanup(func() { net.DefaultResolver = was })
 }
 
-// TestH254_Rebinding: H/254 a name that was good, and then leads to the metadata of a cloud,
+// TestRebinding: a name that was good, and then leads to the metadata of a cloud,
 // is not followed there, by either client; and is good again afterwards.
-func TestH254_Rebinding(t *testing.T) {
+func TestRebinding(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	url := "http://crm.example:" + server.URL[strings.LastIndexByte(server.URL, ':')+1:] + "/mcp"
@@ -66,8 +66,8 @@ func TestH254_Rebinding(t *testing.T) {
 	}
 }
 
-// TestH254_WrittenAddress: an address that the operator wrote is dialled, whatever it is.
-func TestH254_WrittenAddress(t *testing.T) {
+// TestWrittenAddress: an address that the operator wrote is dialled, whatever it is.
+func TestWrittenAddress(t *testing.T) {
 	dialled := errors.New("dialled")
 	d := net.Dialer{Control: func(string, string, syscall.RawConn) error { return dialled }} // reaches nobody
 	for _, address := range []string{"169.254.169.254:80", "[fd00:ec2::254]:80", "[fe80::1%lo]:80"} {

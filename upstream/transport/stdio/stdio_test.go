@@ -18,7 +18,7 @@ import (
 
 // A process that does not read what is still to be written to it is asked to end like
 // any other, by SIGTERM before SIGKILL.
-func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
+func TestUnreadInputAtTheEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "said good-bye")
 	const script = `trap 'echo yes >"$FILE"; exit' TERM; read line; echo '{"jsonrpc":"2.0","method":"ready"}'; sleep 300 & wait`
 	var wg sync.WaitGroup
