@@ -171,7 +171,7 @@ func measured(g *Gateway) metrics.Facts {
 	now := g.graph()
 	f := metrics.Facts{
 		Guards: now.guards, Accounts: g.services.vault.Counts(), Issuers: now.auth.Status(),
-		Sessions: g.services.known(), Front: g.front.Load(), Config: g.ReloadStatus(), Draining: g.draining.Load(),
+		Sessions: g.services.homes().Len(), Front: g.front.Load(), Config: g.ReloadStatus(), Draining: g.draining.Load(),
 	}
 	for i, view := range now.catalog.Status() { // in the order of the members
 		f.Upstreams = append(f.Upstreams, metrics.Upstream{Listed: view, Status: now.members[i].Status()})

@@ -188,7 +188,12 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	}
 	closeSessions := func(context.Context) error { shared.vault.Close(); return shared.sessions.Close() }
 	g.undo.OnStop("sessions", closeSessions)
-	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
+	closeCluster := func(ctx context.Context) error {
+		shared.cluster.Drain(ctx)
+		shared.sessions.Homes().Close(ctx)
+		shared.cluster.Close(ctx)
+		return nil
+	}
 	g.undo.OnStop("replicas", closeCluster)
 	openOperators(g, cfg, shared, recent.NewMetrics(count.Registry))
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(count.Registry)); err != nil {
@@ -256,11 +261,8 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 
 		Cluster:      shared.cluster,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
-		RecordKey:    shared.recordKey,
 		Keeps:        func(c *mcp.Call) bool { return !results.Reads(c) && g.graph().catalog.Keeps(c) },
 		Differs:      func(c *mcp.Call) bool { return g.graph().catalog.Differs(c) },
-		Arrived:      func(session string) { g.graph().catalog.Arrived(session) },
-		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
 		Refused:      g.services.events.TurnedAway,
 		Origin:       originOf,
@@ -277,22 +279,6 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		err = count.Observe(func() metrics.Facts { return measured(g) })
 	}
 	return err
-}
-
-// endSession closes everything that is kept for a client's session. It is not called before
-// the front begins a session.
-func (g *Gateway) endSession(r session.Record) {
-	key := r.Key()
-	g.services.events.SessionEnded(r)
-	if !r.Created.IsZero() {
-		g.services.tracer.ServerSession(r.Revision, time.Since(r.Created))
-	}
-	g.front.EndSession(key)
-	g.services.grants.End(key)
-	for _, u := range g.members() {
-		u.EndSession(key, true)
-	}
-	g.leaveHome(key)
 }
 
 // rootsChanged tells the upstreams that the roots of a session's client have changed.
@@ -321,7 +307,7 @@ func (g *Gateway) Start() {
 		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
 	}), g.log)
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
-	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
+	g.services.cluster.Start(g.front.Receiver())
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := g.listener.Serve(g.server); !errors.Is(err, http.ErrServerClosed) {

@@ -76,7 +76,6 @@ type server interface {
 	Status() upstream.Status
 	PerUser() bool
 	Idle() bool
-	EndSession(session string, forget bool)
 	RootsChanged(session string)
 	Close(ctx context.Context) error
 }
@@ -291,6 +290,7 @@ func newMember(c upstream.Config, with services, before *member, oneUser bool) (
 		Lists:       func(news mcp.SessionLists) { with.lists(c.Name, news) },
 		Changed:     reports.Called,
 		Before:      former,
+		Homes:       with.homes(),
 		Keeper:      with.kept,
 		Memory:      with.memory,
 		Metrics:     with.metrics.Upstreams,

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
@@ -20,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -58,29 +60,28 @@ type stores struct {
 
 	vault *vault.Vault // users' own accounts at servers; nil when nobody is served
 
-	grants  shownTools
+	grants  disclosure.Grants // which tool definitions were shown
 	results results.Store
 
-	kept      upstream.Keeper             // for sessions at upstreams; nil for the memory of this process
-	recordKey func(session string) string // the key of a session's record in Redis; nil for none
-	drop      func(session string)        // forgets a session that another replica owns
-	known     func() int                  // how many sessions this process knows; nil for none
-	list      func() []session.Listed     // which these are; likewise
-	metrics   *metrics.Metrics
+	kept    upstream.Keeper         // for sessions at upstreams; nil for the memory of this process
+	list    func() []session.Listed // the sessions of this process; nil for none
+	metrics *metrics.Metrics
 }
 
-// shownTools record which tool definitions were shown. They end with their sessions.
-type shownTools interface {
-	disclosure.Grants
-	End(session string)
+// homes are those of the sessions, nil if nobody has any.
+func (s *stores) homes() *home.Table {
+	if s.sessions == nil {
+		return nil
+	}
+	return s.sessions.Homes()
 }
 
 // inMemory returns the stores of a process alone in which nobody has sessions.
 func inMemory(count *metrics.Metrics) *stores {
 	return &stores{
-		hop: hopPrefix + rand.Text(), metrics: count, cluster: cluster.Alone(), drop: func(string) {},
+		hop: hopPrefix + rand.Text(), metrics: count, cluster: cluster.Alone(),
 		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
-		grants: session.NewGrants(), results: largeresults.NewMemory(largeresults.Bounds{}),
+		grants: session.NewGrants(nil), results: largeresults.NewMemory(largeresults.Bounds{}),
 	}
 }
 
@@ -89,6 +90,7 @@ func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *store
 	s = inMemory(count)
 	defer func() {
 		if err != nil && s.sessions != nil {
+			s.homes().Close(context.Background())
 			err = errors.Join(err, s.sessions.Close())
 		}
 	}()
@@ -101,7 +103,10 @@ func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *store
 			revisions = append(revisions, r.Name)
 		}
 	}
-	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: session.NewMetrics(count.Registry, revisions...), Redis: count.Redis}
+	deps := session.Deps{
+		Homes: home.Config{Events: sessionEvents{g}, Metrics: home.NewMetrics(count.Registry)},
+		Log:   g.log, Metrics: session.NewMetrics(count.Registry, revisions...), Redis: count.Redis,
+	}
 	forwards := cluster.NewMetrics(count.Registry) // 0 for a gateway alone
 	var memory *session.Memory
 	if cfg.Sessions.Store == session.StoreRedis {
@@ -109,7 +114,7 @@ func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *store
 	} else if memory, err = session.NewMemory(cfg.Sessions, deps); err == nil {
 		whole := largeresults.NewMemory(cfg.Sessions.Results)
 		g.undo.OnStop("large results", func(context.Context) error { whole.Close(); return nil })
-		s.sessions, s.results, s.known, s.list = memory, whole, memory.Known, memory.List
+		s.sessions, s.grants, s.results, s.list = memory, session.NewGrants(memory.Homes()), whole, memory.List
 	}
 	if err == nil {
 		s.vault, err = openVault(g, cfg, s.redis, vault.NewMetrics(count.Registry))
@@ -119,22 +124,21 @@ func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *store
 
 // shareStores opens the stores in Redis.
 func (g *Gateway) shareStores(s *stores, cfg config.Config, deps session.Deps, forwards *cluster.Metrics) error {
-	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
-	deps.Moved = func(key, token string) { s.cluster.Doubt(key, token) }
 	redis, err := session.NewRedis(cfg.Sessions, deps)
 	if err != nil {
 		return err
 	}
-	s.sessions, s.grants, s.kept, s.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
-	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
+	s.redis = redis.DB()
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
-		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Most: cfg.Sessions.Most,
 		Asked: asked(g), Log: g.log, Metrics: forwards,
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, redis.Close())
 	}
+	deps.Homes.Owners = s.cluster
+	redis.Open(deps)
+	s.sessions, s.grants, s.kept, s.list = redis, redis.Grants(), redis.Keeper(), redis.List
 	s.results = largeresults.NewRedis(s.redis, s.key("result"), cfg.Sessions.Results)
 	approvals := s.key("approval")
 	s.approvals = policy.NewRedisApprovals(s.redis, approvals, "approvals")
@@ -191,12 +195,23 @@ func (s *stores) newKey(purpose string) (*seal.Key, error) {
 func sessionsOf(g *Gateway) operate.Sessions {
 	s := g.services
 	return operate.Sessions{
-		Log: g.log, Self: s.cluster.Self(), List: s.list, End: s.sessions.Delete, Load: g.front.LoadOf, OwnLists: g.graph().catalog.OwnLists,
+		Log: g.log, Self: s.cluster.Self(), List: s.list, End: endSession(s.homes()), Load: g.front.LoadOf, OwnLists: g.graph().catalog.OwnLists,
 		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
 			for _, a := range s.cluster.Ask(ctx, method, path) {
 				heard(a.Replica, a.Status, a.Body, a.Err)
 			}
 		},
+	}
+}
+
+// endSession ends a session of this replica, for an operator.
+func endSession(homes *home.Table) func(ctx context.Context, user, id string) error {
+	return func(ctx context.Context, user, id string) error {
+		h := homes.Known(home.Key{User: user, ID: id})
+		if h == nil {
+			return session.ErrNotFound
+		}
+		return h.End(ctx, home.Ended)
 	}
 }
 
@@ -253,34 +268,20 @@ func (g *Gateway) replicas() (all []diagnose.Replica) {
 	return all
 }
 
-// dropSession lets go of a client's session that another replica owns now. The session's own
-// sessions at upstreams continue there. The store goes first: with what it holds, a request that
-// came before the loss could still begin a call here.
-func (g *Gateway) dropSession(key string) {
-	g.services.drop(key)
-	stopListening := g.front.DropSession(key)
-	g.dropAtUpstreams(key)
-	stopListening()
-}
+// sessionEvents take what happens to the homes of sessions (home.Events).
+type sessionEvents struct{ *Gateway }
 
-// leaveSession gives up a session so that another replica can own it. The store goes last: for a
-// request that came before it may load the session again.
-func (g *Gateway) leaveSession(key string) {
-	g.dropAtUpstreams(key)
-	g.leaveHome(key)
-	g.services.drop(key)
-}
+// Opened says that a session has come to this replica.
+func (g sessionEvents) Opened(h *home.Home) { g.graph().catalog.Arrived(h.String()) }
 
-func (g *Gateway) dropAtUpstreams(key string) {
-	for _, u := range g.members() {
-		u.EndSession(key, false)
+// Closed records the end of a session.
+func (g sessionEvents) Closed(h *home.Home, why home.Why) {
+	if !why.Over() || h.Key().Derived() {
+		return
 	}
-}
-
-func (g *Gateway) leaveHome(key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-	defer cancel()
-	if err := g.services.cluster.Leave(ctx, key); err != nil {
-		g.log.Debug("a session was not given up: other replicas own it when this one has gone", "error", err)
+	r := session.Of(h)
+	g.services.events.SessionEnded(r)
+	if !r.Created.IsZero() {
+		g.services.tracer.ServerSession(r.Revision, time.Since(r.Created))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 )
 
 // jumped returns a time as if the wall clock had jumped since it was taken; the monotonic
@@ -27,7 +29,7 @@ func TestH244_ClockJumps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer m.Close()
+			defer m.homes.Close(t.Context())
 			r, err := m.Create(t.Context(), Record{User: "u"})
 			if err != nil {
 				t.Fatal(err)
@@ -37,12 +39,14 @@ func TestH244_ClockJumps(t *testing.T) {
 			if passed := m.clock() - before; passed < 0 || passed > time.Minute {
 				t.Errorf("H/244 %s have passed", passed)
 			}
-			if m.sweep(t.Context()); m.Known() != 1 {
+			if m.homes.Sweep(t.Context(), false); m.homes.Len() != 1 {
 				t.Error("H/244 the session was ended")
 			}
-			if _, err := m.Get(t.Context(), r.User, r.ID); err != nil {
-				t.Errorf("H/244 the session: %v", err)
+			h, err := m.homes.Use(t.Context(), home.Key{User: r.User, ID: r.ID})
+			if err != nil {
+				t.Fatalf("H/244 the session: %v", err)
 			}
+			h.Done()
 		})
 	}
 }

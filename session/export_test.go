@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 )
 
 // NewRedisAt makes a store with the test's clock.
@@ -12,7 +14,9 @@ func NewRedisAt(cfg Config, deps Deps, clock func() time.Duration) (*Redis, erro
 }
 
 // Sweep runs a sweep now.
-func (s *Redis) Sweep() { s.sweep(context.Background()) }
+func (s *Redis) Sweep() { s.homes.Sweep(context.Background(), false) }
 
 // Decode decodes the value that Redis has for a session.
-func Decode(value, user, id string) (*Record, error) { return decode([]byte(value), name{user, id}) }
+func Decode(value, user, id string) (*Record, error) {
+	return decode([]byte(value), home.Key{User: user, ID: id})
+}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 )
 
 // Bounds of Grants. Beyond them, the least recently used entries are forgotten. The client
@@ -21,7 +23,8 @@ const (
 // none (gateway/feature/disclosure explains why). It is in the memory of this process and ends
 // with it; replicas share RedisGrants. It is safe for concurrent use and starts no goroutine.
 type Grants struct {
-	perKey, perUser, all int // the bounds above
+	homes                *home.Table // nil for none
+	perKey, perUser, all int         // the bounds above
 
 	mu      sync.Mutex // guards the fields below
 	holders *recent[*holder]
@@ -50,14 +53,15 @@ type grant struct {
 	until  time.Time // zero: until the session ends
 }
 
-// NewGrants returns empty Grants.
-func NewGrants() *Grants {
-	return newGrants(maxGrantsPerKey, maxGrantsPerUser, maxGrants)
+// NewGrants returns empty Grants. What was shown in a session is forgotten with its home; homes may be
+// nil.
+func NewGrants(homes *home.Table) *Grants {
+	return newGrants(homes, maxGrantsPerKey, maxGrantsPerUser, maxGrants)
 }
 
-func newGrants(perKey, perUser, all int) *Grants {
+func newGrants(homes *home.Table, perKey, perUser, all int) *Grants {
 	return &Grants{
-		perKey: perKey, perUser: perUser, all: all,
+		homes: homes, perKey: perKey, perUser: perUser, all: all,
 		holders: newRecent[*holder](all + 1), users: make(map[string]*userGrants),
 	}
 }
@@ -68,12 +72,29 @@ func newRecent[V any](most int) *recent[V] {
 }
 
 // Grant records that definitions were shown to the session of a key; shown has their digests
-// by tool, at least one. They are valid for ttl, or until End if ttl is 0. The error is always nil.
+// by tool, at least one. They are valid for ttl, or as long as the session if ttl is 0. The error is always nil.
 func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, ttl time.Duration) error {
 	var until time.Time
 	if ttl > 0 {
 		until = time.Now().Add(ttl)
 	}
+	g.grant(key, shown, until)
+	if g.homes == nil {
+		return nil
+	}
+	if h := g.homes.Known(home.ParseKey(key)); h != nil {
+		if _, made := home.Ensure(h, func() *granted { return &granted{} }); made {
+			h.Attach(func(home.Why) { g.end(key) })
+		}
+	}
+	return nil
+}
+
+// granted is the part of a home in which definitions were shown.
+type granted struct{}
+
+// grant records what was shown.
+func (g *Grants) grant(key string, shown map[string]string, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.holder(key)
@@ -85,13 +106,12 @@ func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, t
 	}
 	for h.user.count > g.perUser && h.user.holders.Len() > 1 {
 		_, oldest, _ := h.user.holders.GetOldest()
-		g.end(oldest)
+		g.forget(oldest)
 	}
 	for g.count > g.all && g.holders.Len() > 1 {
 		_, oldest, _ := g.holders.GetOldest()
-		g.end(oldest)
+		g.forget(oldest)
 	}
-	return nil
 }
 
 // Granted reports whether this definition of the tool was shown. The error is always nil.
@@ -110,7 +130,7 @@ func (g *Grants) Granted(_ context.Context, key, tool, digest string) (bool, err
 		h.grants.Remove(tool)
 		g.add(h, -1)
 		if h.grants.Len() == 0 {
-			g.end(h)
+			g.forget(h)
 		}
 		return false, nil
 	}
@@ -118,12 +138,12 @@ func (g *Grants) Granted(_ context.Context, key, tool, digest string) (bool, err
 	return true, nil
 }
 
-// End forgets what was shown in a session that has ended.
-func (g *Grants) End(key string) {
+// end forgets what was shown in a session.
+func (g *Grants) end(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if h, ok := g.holders.Peek(key); ok {
-		g.end(h)
+		g.forget(h)
 	}
 }
 
@@ -131,7 +151,7 @@ func (g *Grants) End(key string) {
 func (g *Grants) holder(key string) *holder {
 	h, ok := g.holders.Peek(key)
 	if !ok {
-		name := nameOf(key).user
+		name := home.ParseKey(key).User
 		user := g.users[name]
 		if user == nil {
 			user = &userGrants{name: name, holders: newRecent[*holder](g.all + 1)}
@@ -153,7 +173,7 @@ func (g *Grants) add(h *holder, n int) {
 	g.count += n
 }
 
-func (g *Grants) end(h *holder) {
+func (g *Grants) forget(h *holder) {
 	g.holders.Remove(h.key)
 	h.user.holders.Remove(h.key)
 	g.add(h, -h.grants.Len())

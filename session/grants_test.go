@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 )
 
 func shownTo(t *testing.T, g *Grants, key, tool, digest string) bool {
@@ -25,7 +27,7 @@ func show(t *testing.T, g *Grants, key, tool, digest string, ttl time.Duration) 
 
 func TestGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := NewGrants()
+		g := NewGrants(nil)
 		show(t, g, "u:1", "a", "x", 0)
 		show(t, g, "u:~2", "a", "x", time.Hour)
 		for _, tt := range []struct {
@@ -47,13 +49,29 @@ func TestGrants(t *testing.T) {
 		}
 		show(t, g, "u:1", "a", "y", 0)
 		show(t, g, "u:1", "b", "x", 0)
-		g.End("u:1")
-		g.End("nobody")
+		g.end("u:1")
+		g.end("nobody")
 		if shownTo(t, g, "u:1", "a", "y") || shownTo(t, g, "u:1", "b", "x") {
 			t.Error("a session has ended, and its grants have not")
 		}
 		wantEmpty(t, g)
 	})
+}
+
+// TestGrantsEndWithTheirHome: what was shown in a session is forgotten when its home is over.
+func TestGrantsEndWithTheirHome(t *testing.T) {
+	m, h := openMemory(t)
+	g := NewGrants(m.Homes())
+	for range 2 {
+		show(t, g, h.String(), "a", "x", 0)
+	}
+	show(t, g, "v:1", "a", "x", 0)
+	if err := h.End(t.Context(), home.Ended); err != nil {
+		t.Fatal(err)
+	}
+	if shownTo(t, g, h.String(), "a", "x") || !shownTo(t, g, "v:1", "a", "x") {
+		t.Error("a session has ended, and its grants have not, or another one's have")
+	}
 }
 
 // wantEmpty checks that nothing is left.
@@ -65,7 +83,7 @@ func wantEmpty(t *testing.T, g *Grants) {
 }
 
 func TestGrantsHaveBounds(t *testing.T) {
-	g := newGrants(20, 200, 5000)
+	g := newGrants(nil, 20, 200, 5000)
 	for i := range 30 {
 		show(t, g, "u:1", fmt.Sprint(i), "x", 0)
 	}
@@ -100,7 +118,7 @@ func TestGrantsHaveBounds(t *testing.T) {
 		t.Errorf("in all %d are kept", g.count)
 	}
 	for _, key := range g.holders.Keys() {
-		g.End(key)
+		g.end(key)
 	}
 	wantEmpty(t, g)
 }

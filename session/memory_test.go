@@ -1,12 +1,14 @@
 package session_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -60,18 +62,18 @@ func TestConfigValidate(t *testing.T) {
 				t.Errorf("NewMemory: %v, Validate: %v", newErr, err)
 			}
 			if newErr == nil {
-				m.Close()
+				m.Homes().Close(t.Context())
 			}
 		})
 	}
 }
 
-func BenchmarkMemoryGet(b *testing.B) {
+func BenchmarkMemoryUse(b *testing.B) {
 	m, err := session.NewMemory(session.Config{MaxPerUser: 1000}, session.Deps{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer m.Close()
+	defer m.Homes().Close(context.Background())
 	user := mcp.Caller{}.User()
 	var ids []string
 	for range 1000 {
@@ -85,19 +87,23 @@ func BenchmarkMemoryGet(b *testing.B) {
 	b.Run("one", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			r, err := m.Get(ctx, user, ids[0])
-			if err != nil || r.Key() == "" {
+			h, err := m.Homes().Use(ctx, home.Key{User: user, ID: ids[0]})
+			if err != nil || session.Of(h).Key() == "" {
 				b.Fatal(err)
 			}
+			h.Done()
 		}
 	})
 	b.Run("parallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
-				if _, err := m.Get(ctx, user, ids[i%len(ids)]); err != nil {
+				h, err := m.Homes().Use(ctx, home.Key{User: user, ID: ids[i%len(ids)]})
+				if err != nil {
 					b.Error(err)
+					return
 				}
+				h.Done()
 			}
 		})
 	})
@@ -108,16 +114,17 @@ func BenchmarkMemoryAppend(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer m.Close()
+	defer m.Homes().Close(context.Background())
 	r, err := m.Create(b.Context(), session.Record{User: "alice"})
 	if err != nil {
 		b.Fatal(err)
 	}
+	h := m.Homes().Known(home.Key{User: r.User, ID: r.ID})
 	data := []byte(strings.Repeat("x", 300))
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Log().Append(ctx, r.Key(), "s", data); err != nil {
+		if _, err := m.Log().Append(ctx, h, "s", data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -38,13 +39,17 @@ func TestCausesOfEnds(t *testing.T) {
 	client := server.Client()
 	defer client.Close()
 	reg := prometheus.NewRegistry()
-	s := newOwner(t, server.URL(), "one", session.Config{MaxPerUser: 3}, session.Deps{Metrics: session.NewMetrics(reg, "r1")})
-	next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
+	s := newReplica(t, server.URL(), session.Config{MaxPerUser: 3}, session.Deps{
+		Metrics: session.NewMetrics(reg, "r1"), Homes: home.Config{Metrics: home.NewMetrics(reg)},
+	})
+	next := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	deleted, away, gone := s.create(t), s.create(t), s.create(t)
 	if err := s.Delete(t.Context(), deleted.User, deleted.ID); err != nil {
 		t.Fatal(err)
 	}
-	next.own(t, away.Key())
+	next.use(t, away.Key())
+	never := session.Record{User: "alice", ID: strings.Repeat("A", 26)}
+	s.want(t, "one that was never there", never, session.ErrNotFound)
 	if err := client.Del(t.Context(), "gatehouse:s:{alice}:"+gone.ID).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +65,10 @@ func TestCausesOfEnds(t *testing.T) {
 	s.skew.Add(int64(time.Hour))
 	server.Advance(t, time.Hour)
 	s.Sweep()
+	s.Homes().Close(t.Context()) // some ends have goroutines of their own
 	got := counted(t, reg)
 	for name, want := range map[string]float64{"sessions_opened_total r1": 7, "sessions_ended_total deleted": 1, "sessions_ended_total gone": 1,
-		"sessions_ended_total evicted": 1, "sessions_ended_total idle": 3} {
+		"sessions_ended_total evicted": 1, "sessions_ended_total idle": 3, "homes_lost_total": 1} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}

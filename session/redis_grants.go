@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -40,18 +41,18 @@ return digest`)
 )
 
 // Grants returns the grants of the store's sessions.
-func (s *Redis) Grants() *RedisGrants { return &RedisGrants{s: s, own: NewGrants()} }
+func (s *Redis) Grants() *RedisGrants { return &RedisGrants{s: s, own: NewGrants(s.homes)} }
 
 // Grant records that definitions were shown; see Grants.
 func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]string, ttl time.Duration) error {
 	_ = g.own.Grant(ctx, key, shown, ttl)
-	n := nameOf(key)
+	k := home.ParseKey(key)
 	ttl = max(ttl, 0)
 	args := []any{ttl.Milliseconds(), cmp.Or(ttl, g.s.cfg.Kept()).Milliseconds(), maxGrantsPerKey}
 	for tool, digest := range shown {
-		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
+		args = append(args, g.s.seals.grants.Name(k.User, k.ID, tool), g.s.seals.grants.Seal([]byte(digest), k.User, k.ID, tool))
 	}
-	_, _ = g.s.step(ctx, grantScript, n, args...) // without Redis, it holds only here
+	_, _ = g.s.step(ctx, grantScript, k, "", args...) // without Redis, it holds only here
 	return nil
 }
 
@@ -61,8 +62,8 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 	if ok, _ := g.own.Granted(ctx, key, tool, digest); ok {
 		return true, nil
 	}
-	n := nameOf(key)
-	got, err := g.s.step(ctx, shownScript, n, g.s.seals.grants.Name(n.user, n.id, tool))
+	k := home.ParseKey(key)
+	got, err := g.s.step(ctx, shownScript, k, "", g.s.seals.grants.Name(k.User, k.ID, tool))
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -70,13 +71,10 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 	if err != nil || !there {
 		return false, err
 	}
-	shown, err := g.s.seals.grants.Open(sealed, n.user, n.id, tool)
+	shown, err := g.s.seals.grants.Open(sealed, k.User, k.ID, tool)
 	if err != nil {
 		g.s.db.Unopened("grant")
 		return false, nil
 	}
 	return string(shown) == digest, nil
 }
-
-// End forgets what this replica recorded for a session that has ended, as Redis does by itself.
-func (g *RedisGrants) End(key string) { g.own.End(key) }

@@ -8,18 +8,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 // fetch reads the data of events from Redis. A stream with an event that no replica wrote, or that
 // Redis has lost, counts as missing.
-func (s *Redis) fetch(ctx context.Context, h *held, stream string, events []Event) error {
-	n := h.name
+func (s *Redis) fetch(ctx context.Context, h *home.Home, stream string, events []Event) error {
+	k := h.Key()
 	var fields []any
 	for _, e := range events {
 		fields = append(fields, stream+":"+strconv.FormatUint(e.Seq, 10))
 	}
-	got, err := s.step(ctx, fetchScript, n, fields...)
+	got, err := s.step(ctx, fetchScript, k, h.Fence(), fields...)
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (s *Redis) fetch(ctx context.Context, h *held, stream string, events []Even
 		return ErrNotFound
 	}
 	for i, e := range events {
-		data, ok := s.open(s.seals.events, "event", values[i], n.user, n.id, stream, strconv.FormatUint(e.Seq, 10))
+		data, ok := s.unseal(s.seals.events, "event", values[i], k.User, k.ID, stream, strconv.FormatUint(e.Seq, 10))
 		if !ok {
 			return ErrNotFound
 		}
@@ -46,27 +47,27 @@ type keptStream struct {
 // takeChanges returns what Redis is about to be told, also in the form that the script write
 // expects. putBack restores it if that fails. It fails with errDropped: then nothing is known of the
 // streams, and nothing may be written.
-func (s *Redis) takeChanges(h *held) (c changes, set, deleted []any, err error) {
-	h.log.mu.Lock()
-	defer h.log.mu.Unlock()
-	if h.log.closed {
+func (s *Redis) takeChanges(k home.Key, x *held) (c changes, set, deleted []any, err error) {
+	x.log.mu.Lock()
+	defer x.log.mu.Unlock()
+	if x.log.closed {
 		return changes{}, nil, nil, errDropped
 	}
-	c, *h.log.changes = *h.log.changes, changes{}
+	c, *x.log.changes = *x.log.changes, changes{}
 	for name := range c.streams {
-		st := h.log.byName[name]
+		st := x.log.byName[name]
 		if st == nil {
 			deleted = append(deleted, streamKey, name)
 			continue
 		}
 		value, _ := json.Marshal(keptStream{st.description, len(st.events)}) // cannot fail
-		set = append(set, streamKey, name, s.seals.streams.SealBytes(value, h.name.user, h.name.id, name))
+		set = append(set, streamKey, name, s.seals.streams.SealBytes(value, k.User, k.ID, name))
 	}
 	for _, e := range c.events {
 		deleted = append(deleted, eventKey, e.stream+":"+strconv.FormatUint(e.seq, 10))
 	}
 	if len(deleted) > 0 {
-		set = append(set, recordKey, "past", strconv.FormatUint(h.log.past, 10))
+		set = append(set, recordKey, "past", strconv.FormatUint(x.log.past, 10))
 	}
 	return c, set, deleted, nil
 }
@@ -74,8 +75,8 @@ func (s *Redis) takeChanges(h *held) (c changes, set, deleted []any, err error) 
 // restore rebuilds the streams of a session from what Redis has: the newest positions, of all and
 // of forgotten streams, the streams, and the events with their lengths. If some events of a stream
 // are missing, it has lost all of them. Streams that have ended are kept for the full time again.
-func (s *Redis) restore(h *held, seq, past, streams, events any) {
-	l := &h.log
+func (s *Redis) restore(k home.Key, x *held, seq, past, streams, events any) {
+	l := &x.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed { // dropped meanwhile: nobody would give back the room
@@ -85,13 +86,13 @@ func (s *Redis) restore(h *held, seq, past, streams, events any) {
 	l.byName = make(map[string]*stream)
 	count := make(map[string]int)
 	for name, value := range pairs(streams) {
-		var k keptStream
-		plain, ok := s.open(s.seals.streams, "stream", value, h.name.user, h.name.id, name)
-		if !ok || json.Unmarshal(plain, &k) != nil {
+		var kept keptStream
+		plain, ok := s.unseal(s.seals.streams, "stream", value, k.User, k.ID, name)
+		if !ok || json.Unmarshal(plain, &kept) != nil {
 			continue
 		}
-		touched := int64(s.clock()) - int64(l.seq-k.Last) // in the order of their last events
-		l.byName[name], count[name] = &stream{description: k.description, touched: touched}, k.Events
+		touched := int64(s.clock()) - int64(l.seq-kept.Last) // in the order of their last events
+		l.byName[name], count[name] = &stream{description: kept.description, touched: touched}, kept.Events
 	}
 	for field, value := range pairs(events) {
 		colon := strings.LastIndexByte(field, ':')

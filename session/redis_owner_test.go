@@ -3,15 +3,14 @@ package session_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -39,7 +38,7 @@ func TestHeldAsksNothing(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	defer client.Close()
-	s := newOwner(t, server.URL(), "one", session.Config{}, session.Deps{})
+	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	r := s.create(t)
 	before := commands(t, client)
 	for range 100 {
@@ -55,7 +54,7 @@ func TestHeldAsksNothing(t *testing.T) {
 	}
 	server.Advance(t, 10*time.Minute)
 	s.Sweep()
-	if left, err := client.PTTL(t.Context(), s.RecordKey(r.Key())).Result(); err != nil || left < 30*time.Minute {
+	if left, err := client.PTTL(t.Context(), s.RecordKey(home.ParseKey(r.Key()))).Result(); err != nil || left < 30*time.Minute {
 		t.Errorf("it lasts for %s more, %v", left, err)
 	}
 	before = commands(t, client)
@@ -64,73 +63,89 @@ func TestHeldAsksNothing(t *testing.T) {
 	}
 }
 
-// TestFence: a former owner is refused whatever it writes, and drops its copy. Nothing of its
+// overs are the Events of a replica, and the reasons for which its homes are over.
+type overs struct {
+	t   *testing.T
+	why chan home.Why
+}
+
+func newOvers(t *testing.T) *overs { return &overs{t, make(chan home.Why, 100)} }
+
+func (e *overs) Opened(*home.Home)                 {}
+func (e *overs) Closed(_ *home.Home, why home.Why) { e.why <- why }
+
+// want waits for the next home that is over.
+func (e *overs) want(want home.Why) {
+	e.t.Helper()
+	select {
+	case why := <-e.why:
+		if why != want {
+			e.t.Errorf("it is over for reason %d, want %d", why, want)
+		}
+	case <-time.After(patience):
+		e.t.Error("it is not over")
+	}
+}
+
+// TestFence: a former owner is refused whatever it writes, and gives its copy up. Nothing of its
 // write is stored.
 func TestFence(t *testing.T) {
 	server := redistest.Start(t)
-	client := server.Client()
-	defer client.Close()
-	log := func(do func(l session.EventLog, key string) error) func(*replica, session.Record) error {
-		return func(s *replica, r session.Record) error { return do(s.Log(), r.Key()) }
-	}
-	tests := map[string]func(s *replica, r session.Record) error{
-		"Update": func(s *replica, r session.Record) error {
-			_, err := s.Update(t.Context(), r.User, r.ID, func(r *session.Record) { r.LogLevel = "debug" })
+	tests := map[string]func(s *replica, h *home.Home) error{
+		"Update": func(s *replica, h *home.Home) error {
+			_, err := s.Redis.Update(t.Context(), h, func(r *session.Record) { r.LogLevel = "debug" })
 			return err
 		},
-		"Delete": func(s *replica, r session.Record) error { return s.Delete(t.Context(), r.User, r.ID) },
-		"Append": log(func(l session.EventLog, key string) error {
-			_, err := l.Append(t.Context(), key, "s", []byte("late"))
-			return err
-		}),
-		"Begin": log(func(l session.EventLog, key string) error {
-			_, err := l.Begin(t.Context(), key, "new", []byte("1"), []byte("late"))
-			return err
-		}),
-		"Finish": log(func(l session.EventLog, key string) error {
-			_, err := l.Finish(t.Context(), key, "s", []byte("late"))
-			return err
-		}),
-		"End": log(func(l session.EventLog, key string) error { return l.End(t.Context(), key, "s") }),
-		"Save": func(s *replica, r session.Record) error {
-			return s.Kept().Save(t.Context(), r.Key(), "crm", []byte("late"))
-		},
-		"Save, to forget": func(s *replica, r session.Record) error {
-			return s.Kept().Save(t.Context(), r.Key(), "crm", nil)
-		},
-		"Get, when idle": func(s *replica, r session.Record) error {
-			s.skew.Add(int64(time.Hour))
-			_, err := s.Get(t.Context(), r.User, r.ID)
+		"Delete": func(_ *replica, h *home.Home) error { return h.End(t.Context(), home.Ended) },
+		"Append": func(s *replica, h *home.Home) error {
+			_, err := s.Redis.Log().Append(t.Context(), h, "s", []byte("late"))
 			return err
 		},
-		"Get, after a takeover": func(s *replica, r session.Record) error {
-			s.Drop(r.Key())
-			_, err := s.Get(t.Context(), r.User, r.ID)
+		"Begin": func(s *replica, h *home.Home) error {
+			_, err := s.Redis.Log().Begin(t.Context(), h, "new", []byte("1"), []byte("late"))
 			return err
+		},
+		"Finish": func(s *replica, h *home.Home) error {
+			_, err := s.Redis.Log().Finish(t.Context(), h, "s", []byte("late"))
+			return err
+		},
+		"End": func(s *replica, h *home.Home) error { return s.Redis.Log().End(t.Context(), h, "s") },
+		"Save": func(s *replica, h *home.Home) error {
+			return s.Keeper().Save(t.Context(), h.String(), "crm", []byte("late"))
+		},
+		"Save, to forget": func(s *replica, h *home.Home) error {
+			return s.Keeper().Save(t.Context(), h.String(), "crm", nil)
+		},
+		"Keep": func(s *replica, h *home.Home) error {
+			defer s.Sweep() // by itself, Keep ends nothing
+			return s.Keep(t.Context(), h, 0)
+		},
+		"Load": func(s *replica, h *home.Home) error {
+			defer s.Sweep()
+			return s.Load(t.Context(), h)
 		},
 	}
 	for name, write := range tests {
 		t.Run(name, func(t *testing.T) {
-			var refused []string
-			old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{
-				OnEnd: func(session.Record) { t.Error("it is said to have ended") },
-				Moved: func(key, token string) { refused = []string{key, token} },
-			})
-			next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
+			over := newOvers(t)
+			old := newReplica(t, server.URL(), session.Config{}, session.Deps{Homes: home.Config{Events: over}})
+			next := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 			r := old.create(t)
 			if _, err := old.Log().Append(t.Context(), r.Key(), "s", []byte("one")); err != nil {
 				t.Fatal(err)
 			}
-			if err := old.Kept().Save(t.Context(), r.Key(), "crm", []byte("kept")); err != nil {
+			if err := old.Keeper().Save(t.Context(), r.Key(), "crm", []byte("kept")); err != nil {
 				t.Fatal(err)
 			}
-			next.own(t, r.Key())
-			if err := write(old, r); !errors.Is(err, session.ErrMoved) {
+			next.use(t, r.Key())
+			err := old.Use(t.Context(), home.ParseKey(r.Key()), func(h *home.Home) error { return write(old, h) })
+			if !errors.Is(err, session.ErrMoved) {
 				t.Errorf("got %v, want ErrMoved", err)
 			}
-			if want := []string{r.Key(), "old"}; !slices.Equal(refused, want) {
-				t.Errorf("refused %q, want %q", refused, want)
+			if old.Homes().Known(home.ParseKey(r.Key())) != nil {
+				t.Fatal("the old owner has it still")
 			}
+			over.want(home.Moved)
 			if got, err := next.Get(t.Context(), r.User, r.ID); err != nil || got.LogLevel != "" {
 				t.Errorf("the record: %+v, %v", got, err)
 			}
@@ -141,11 +156,8 @@ func TestFence(t *testing.T) {
 			if _, _, _, err := next.Log().Read(t.Context(), r.Key(), "new", 0); !errors.Is(err, session.ErrNotFound) {
 				t.Errorf("a stream that was refused: %v", err)
 			}
-			if value, err := next.Kept().Load(t.Context(), r.Key(), "crm"); err != nil || string(value) != "kept" {
+			if value, err := next.Keeper().Load(t.Context(), r.Key(), "crm"); err != nil || string(value) != "kept" {
 				t.Errorf("what was kept: %q, %v", value, err)
-			}
-			if !strings.HasPrefix(name, "Save") && old.Known() != 0 {
-				t.Error("the old owner holds it still")
 			}
 		})
 	}
@@ -162,7 +174,8 @@ func TestTakeover(t *testing.T) {
 	}{"single": {single.URL(), single.Client()}, "cluster": {cluster.URL(), cluster.Client()}} {
 		t.Run(name, func(t *testing.T) {
 			defer place.client.Close()
-			old := newOwner(t, place.url, "old", session.Config{}, session.Deps{OnEnd: func(session.Record) { t.Error("it is said to have ended") }})
+			over := newOvers(t)
+			old := newReplica(t, place.url, session.Config{}, session.Deps{Homes: home.Config{Events: over}})
 			r := old.create(t)
 			if _, err := old.Update(t.Context(), r.User, r.ID, func(r *session.Record) { r.LogLevel = "debug" }); err != nil {
 				t.Fatal(err)
@@ -184,8 +197,8 @@ func TestTakeover(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			next := newOwner(t, place.url, "next", session.Config{}, session.Deps{})
-			next.own(t, r.Key())
+			next := newReplica(t, place.url, session.Config{}, session.Deps{})
+			next.use(t, r.Key())
 			if got, err := next.Get(t.Context(), r.User, r.ID); err != nil || got.LogLevel != "debug" || !got.Initialized {
 				t.Errorf("the record: %+v, %v", got, err)
 			}
@@ -210,11 +223,12 @@ func TestTakeover(t *testing.T) {
 			old.skew.Add(int64(time.Minute))
 			old.want(t, "used", r, nil)
 			old.Sweep()
-			if <-more; old.Known() != 0 {
-				t.Error("after a sweep the old owner holds it still")
+			if <-more; old.Homes().Len() != 0 {
+				t.Error("after a sweep the old owner has it still")
 			}
-			old.want(t, "after that", r, session.ErrMoved)
-			old.Drop(r.Key()) // dropping twice is the same as once
+			over.want(home.Moved)
+			old.drop(r.Key()) // giving up what is not here does nothing
+			next.want(t, "at its owner", r, nil)
 		})
 	}
 }
@@ -226,17 +240,16 @@ func TestOwnerThatSlept(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	defer client.Close()
-	var ended []string
-	var mu sync.Mutex
-	old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{OnEnd: func(r session.Record) {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = append(ended, r.Key())
-	}})
-	next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
+	over := newOvers(t)
+	old := newReplica(t, server.URL(), session.Config{}, session.Deps{Homes: home.Config{Events: over}})
+	next := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	moved, nobodys, own, homeless := old.create(t), old.create(t), old.create(t), old.create(t)
-	next.own(t, moved.Key())
-	next.own(t, nobodys.Key())
+	homes := make(map[string]*home.Home)
+	for _, r := range []session.Record{moved, nobodys, own, homeless} {
+		homes[r.ID] = old.Homes().Known(home.ParseKey(r.Key()))
+	}
+	next.use(t, moved.Key())
+	next.use(t, nobodys.Key())
 	pass := func(d time.Duration) {
 		server.Advance(t, d)
 		old.skew.Add(int64(d))
@@ -248,17 +261,21 @@ func TestOwnerThatSlept(t *testing.T) {
 		next.want(t, "at its owner", nobodys, nil)
 		next.Sweep()
 	}
-	if err := client.Del(t.Context(), homeOf(nobodys.Key()), homeOf(homeless.Key())).Err(); err != nil {
+	if err := client.Del(t.Context(), homeOf(nobodys), homeOf(homeless)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	old.Sweep()
 	next.want(t, "at its owner, still", moved, nil)
 	newReplica(t, server.URL(), session.Config{}, session.Deps{}).want(t, "used not long ago", nobodys, nil)
-	if want := []string{own.Key(), homeless.Key()}; len(ended) != 2 || !slices.Contains(ended, want[0]) || !slices.Contains(ended, want[1]) {
-		t.Errorf("%d sessions have ended, want the two that were idle", len(ended))
+	for id, want := range map[string]home.Why{
+		moved.ID: home.Moved, nobodys.ID: home.Moved, own.ID: home.Idle, homeless.ID: home.Idle,
+	} {
+		if why := homes[id].Why(); why != want {
+			t.Errorf("one is over for reason %d, want %d", why, want)
+		}
 	}
-	if old.Known() != 0 {
-		t.Errorf("%d are held still", old.Known())
+	if n := old.Homes().Len(); n != 0 || len(over.why) != 4 {
+		t.Errorf("%d are here still, %d are over", n, len(over.why))
 	}
 }
 
@@ -274,13 +291,16 @@ func TestEvictedElsewhere(t *testing.T) {
 		},
 		"at a write": func(s *replica, r session.Record) error {
 			_, err := s.Log().Append(t.Context(), r.Key(), "s", nil)
+			if s.Homes().Known(home.ParseKey(r.Key())) != nil {
+				t.Error("the write ends nothing")
+			}
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ended atomic.Int64
+			over := newOvers(t)
 			cfg := session.Config{MaxPerUser: 1, Redis: redisdb.Config{Prefix: strings.ReplaceAll(name, " ", "-") + ":"}}
-			a := newReplica(t, server.URL(), cfg, session.Deps{OnEnd: func(session.Record) { ended.Add(1) }})
+			a := newReplica(t, server.URL(), cfg, session.Deps{Homes: home.Config{Events: over}})
 			b := newReplica(t, server.URL(), cfg, session.Deps{})
 			r := a.create(t)
 			if _, err := b.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrTooMany) {
@@ -292,8 +312,9 @@ func TestEvictedElsewhere(t *testing.T) {
 			if err := find(a, r); !errors.Is(err, session.ErrNotFound) {
 				t.Errorf("got %v", err)
 			}
-			if a.Close(); ended.Load() != 1 { // Close waits for OnEnd
-				t.Errorf("ended %d times", ended.Load())
+			over.want(home.Gone)
+			if a.Homes().Close(t.Context()); len(over.why) != 0 {
+				t.Error("it has ended again")
 			}
 		})
 	}
@@ -308,33 +329,34 @@ func TestKept(t *testing.T) {
 	const derived = "alice:~0123456789abcdef"
 	want := func(what, key, name, want string) {
 		t.Helper()
-		if got, err := b.Kept().Load(t.Context(), key, name); err != nil || string(got) != want {
+		if got, err := b.Keeper().Load(t.Context(), key, name); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v, want %q", what, got, err, want)
 		}
 	}
 	save := func(key, name, value string) {
 		t.Helper()
-		if err := a.Kept().Save(t.Context(), key, name, []byte(value)); err != nil {
+		if err := a.Keeper().Save(t.Context(), key, name, []byte(value)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, key := range []string{r.Key(), derived} {
+		a.use(t, key)
 		want("nothing yet", key, "crm", "")
 		save(key, "crm", "one")
 		save(key, "crm", "two")
 		want("the last one", key, "crm", "two")
 		want("another's", key, "erp", "")
-		if err := a.Kept().Save(t.Context(), key, "crm", make([]byte, 64<<10+1)); !errors.Is(err, session.ErrTooLarge) {
+		if err := a.Keeper().Save(t.Context(), key, "crm", make([]byte, 64<<10+1)); !errors.Is(err, session.ErrTooLarge) {
 			t.Errorf("too much: %v", err)
 		}
 		for i := range 255 {
 			save(key, fmt.Sprint(i), "x")
 		}
-		if err := a.Kept().Save(t.Context(), key, "one more", []byte("x")); !errors.Is(err, session.ErrTooMany) {
+		if err := a.Keeper().Save(t.Context(), key, "one more", []byte("x")); !errors.Is(err, session.ErrTooMany) {
 			t.Errorf("too many: %v", err)
 		}
 		for range 2 {
-			if err := a.Kept().Save(t.Context(), key, "0", nil); err != nil {
+			if err := a.Keeper().Save(t.Context(), key, "0", nil); err != nil {
 				t.Errorf("forgetting: %v", err)
 			}
 		}
@@ -343,23 +365,23 @@ func TestKept(t *testing.T) {
 	for range 3 {
 		server.Advance(t, 20*time.Minute)
 		a.skew.Add(int64(20 * time.Minute))
+		a.use(t, derived)
 		a.want(t, "in use", r, nil)
 		a.Sweep()
 	}
 	want("of a session in use", r.Key(), "crm", "two")
 	want("of a derived id that is held", derived, "crm", "two")
-	b.Drop(derived)
 	if err := a.Delete(t.Context(), r.User, r.ID); err != nil {
 		t.Fatal(err)
 	}
 	want("after the session's end", r.Key(), "crm", "")
-	if err := a.Kept().Save(t.Context(), r.Key(), "crm", []byte("x")); !errors.Is(err, session.ErrNotFound) {
+	if err := a.Keeper().Save(t.Context(), r.Key(), "crm", []byte("x")); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("keeping after the session's end: %v", err)
 	}
-	if err := a.Kept().Save(t.Context(), r.Key(), "crm", nil); err != nil {
+	if err := a.Keeper().Save(t.Context(), r.Key(), "crm", nil); err != nil {
 		t.Errorf("forgetting after the session's end: %v", err)
 	}
-	a.Drop(derived)
+	a.drop(derived)
 	server.Advance(t, time.Hour)
 	a.Sweep()
 	want("of a derived id that nobody holds", derived, "crm", "")
@@ -407,8 +429,8 @@ func TestOneOwnerManyCallers(t *testing.T) {
 			all.Go(func() { reader.want(t, "there", r, nil) })
 		}
 		all.Wait()
-		if reader.Known() != 1 {
-			t.Errorf("%d copies of one session", reader.Known())
+		if reader.Homes().Len() != 1 {
+			t.Errorf("%d copies of one session", reader.Homes().Len())
 		}
 		all.Go(func() {
 			if err := reader.Delete(t.Context(), r.User, r.ID); err != nil {
@@ -424,11 +446,10 @@ func TestOneOwnerManyCallers(t *testing.T) {
 		}
 		all.Wait()
 		reader.want(t, "H/178 after the end", r, session.ErrNotFound)
-		if reader.Known() != 0 {
+		if reader.Homes().Len() != 0 {
 			t.Error("what has ended is held")
 		}
-		reader.Close()
-		writer.Drop(r.Key())
+		reader.close()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -26,16 +27,16 @@ func encode(r Record) []byte {
 }
 
 // decode decodes the value that was kept for a session.
-func decode(value []byte, n name) (*Record, error) {
-	var k keptRecord
-	if err := json.Unmarshal(value, &k); err != nil {
+func decode(value []byte, k home.Key) (*Record, error) {
+	var kept keptRecord
+	if err := json.Unmarshal(value, &kept); err != nil {
 		return nil, fmt.Errorf("session: reading a record: %w", err)
 	}
-	if k.Version != recordVersion {
-		return nil, fmt.Errorf("session: a record of version %d", k.Version)
+	if kept.Version != recordVersion {
+		return nil, fmt.Errorf("session: a record of version %d", kept.Version)
 	}
-	r := k.Record
-	r.User, r.ID, r.key = n.user, n.id, n.key()
-	r.ClientInfo, r.Caps = mcp.Raw(k.ClientInfo), mcp.Raw(k.Caps)
+	r := kept.Record
+	r.User, r.ID, r.key = k.User, k.ID, k.String()
+	r.ClientInfo, r.Caps = mcp.Raw(kept.ClientInfo), mcp.Raw(kept.Caps)
 	return new(r.owned()), nil
 }

@@ -14,9 +14,9 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	m:{user}:id   hash: event streams by name, without their events
 //	e:{user}:id   hash: events by stream:position
 //	g:{user}:id   hash: definitions that were shown (RedisGrants)
-//	k:{user}:id   hash: what is kept of sessions at servers (Kept)
+//	k:{user}:id   hash: what is kept of sessions at servers (Keeper)
 //
-// The keys of a session expire when it was idle for too long. internal/cluster keeps its home.
+// The keys of a session expire when it was idle for too long.
 const kinds = "hsumegk"
 
 // Numbers of the keys, as scripts count them.
@@ -88,7 +88,7 @@ if unused >= 0 then
   used(now() - unused)
 end
 for _, key in ipairs(KEYS) do
-  if key ~= users and key ~= home then redis.call('PEXPIRE', key, left) end
+  if key ~= users then redis.call('PEXPIRE', key, left) end
 end
 return 1`
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/redis/go-redis/v9"
@@ -58,7 +57,7 @@ func TestRedisHoldsNothingInClear(t *testing.T) {
 	if err := s.Grants().Grant(t.Context(), r.Key(), map[string]string{canary + "-tool": canary + "-digest"}, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Kept().Save(t.Context(), r.Key(), canary+"-server", []byte(canary)); err != nil {
+	if err := s.Keeper().Save(t.Context(), r.Key(), canary+"-server", []byte(canary)); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(dump(t, client), canary) {
@@ -194,15 +193,9 @@ func TestNobodyMakesGrants(t *testing.T) {
 func TestKeysAreReplaced(t *testing.T) {
 	server := redistest.Start(t)
 	const before, after = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
-	with := func(key string, previous ...mcp.Secret) *session.Redis {
+	with := func(key mcp.Secret, previous ...mcp.Secret) *replica {
 		t.Helper()
-		s, err := session.NewRedis(session.Config{Store: session.StoreRedis, Redis: redisdb.Config{URL: mcp.Secret(server.URL())}, Key: mcp.Secret(key), PreviousKeys: previous},
-			session.Deps{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
+		return newReplica(t, server.URL(), session.Config{Key: key, PreviousKeys: previous}, session.Deps{})
 	}
 	first := with(before, after)
 	r, err := first.Create(t.Context(), session.Record{User: "alice", Revision: "r1", Initialized: true})
@@ -219,8 +212,8 @@ func TestKeysAreReplaced(t *testing.T) {
 	if _, err := second.Log().Append(t.Context(), r.Key(), "s", []byte("two")); err != nil {
 		t.Fatal(err)
 	}
-	first.Drop(r.Key())
-	for name, s := range map[string]*session.Redis{"old": first, "new": second} {
+	first.drop(r.Key())
+	for name, s := range map[string]*replica{"old": first, "new": second} {
 		events, _, _, err := s.Log().Read(t.Context(), r.Key(), "s", 0)
 		if err != nil || len(events) != 2 || string(events[0].Data)+string(events[1].Data) != "onetwo" {
 			t.Errorf("the one with the %s key reads %d events, %v", name, len(events), err)

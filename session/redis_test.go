@@ -2,16 +2,18 @@ package session_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -28,50 +30,57 @@ const (
 	patience = 20 * time.Second
 )
 
-// replica is a store with a clock that the test can advance, and with a token that marks the
-// sessions it owns.
+// replica is a store with a clock that the test can advance. It takes over what it is asked for from
+// any other replica, as if that one had gone.
 type replica struct {
 	*session.Redis
-	skew  atomic.Int64
-	token string
+	sessiontest.Sessions
+	skew atomic.Int64
 }
 
 func newReplica(t *testing.T, url string, cfg session.Config, deps session.Deps) *replica {
 	t.Helper()
-	return newOwner(t, url, "", cfg, deps)
-}
-
-func newOwner(t *testing.T, url, token string, cfg session.Config, deps session.Deps) *replica {
-	t.Helper()
 	cfg.Store = session.StoreRedis
 	cfg.Redis.URL = mcp.Secret(url)
-	cfg.Key = "0123456789abcdef0123456789abcdef"
-	r := &replica{token: token}
-	deps.Fence = func(key string) (string, string) { return homeOf(key), r.token }
+	cfg.Key = cmp.Or(cfg.Key, "0123456789abcdef0123456789abcdef")
+	r := &replica{}
 	start := time.Now()
 	var err error
 	r.Redis, err = session.NewRedisAt(cfg, deps, func() time.Duration { return time.Since(start) + time.Duration(r.skew.Load()) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
+	r.Sessions = sessiontest.Sessions{Store: r.Redis}
+	deps.Homes.Owners, err = cluster.New(cluster.Config{Alone: true}, cluster.Deps{DB: r.DB(), Idle: cfg.Kept()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Open(deps)
+	t.Cleanup(r.close)
 	return r
 }
 
-// homeOf is the key that names the owner of a session.
-func homeOf(key string) string {
-	i := strings.LastIndexByte(key, ':')
-	return "gatehouse:h:{" + url.QueryEscape(key[:i]) + "}:" + key[i+1:]
+func (r *replica) close() {
+	r.Homes().Close(context.Background())
+	r.Redis.Close()
 }
 
-// own makes this replica the owner of a session, as internal/cluster does.
-func (r *replica) own(t *testing.T, key string) {
+// Homes resolves which of both it is.
+func (r *replica) Homes() *home.Table { return r.Redis.Homes() }
+
+// drop gives up the home of a session, unless another replica has taken it over.
+func (r *replica) drop(key string) { r.Homes().GiveUp(home.ParseKey(key)) }
+
+// use uses a session once.
+func (r *replica) use(t *testing.T, key string) {
 	t.Helper()
-	set := redisdb.NewScript("#!lua\nreturn redis.call('SET', KEYS[1], ARGV[1], 'EX', 86400)")
-	if _, err := r.DB().Run(t.Context(), set, []string{homeOf(key)}, r.token); err != nil {
+	if err := r.Use(t.Context(), home.ParseKey(key), func(*home.Home) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// homeOf is the key in Redis that names the owner of a session.
+func homeOf(r session.Record) string { return "gatehouse:h:{" + r.User + "}:" + r.ID }
 
 func (r *replica) create(t *testing.T) session.Record {
 	t.Helper()
@@ -79,9 +88,7 @@ func (r *replica) create(t *testing.T) session.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.token != "" {
-		r.own(t, record.Key())
-	}
+	r.use(t, record.Key())
 	return record
 }
 
@@ -131,6 +138,7 @@ func TestRedis(t *testing.T) {
 
 func runSuite(t *testing.T, url string, place redisdb.Config, advance func(testing.TB, time.Duration)) {
 	runs := 0
+	var last *replica
 	begin := func(t *testing.T, cfg session.Config, deps session.Deps) *replica {
 		cfg.Redis = place
 		cfg.Redis.Prefix = fmt.Sprintf("gatehouse:%d:", runs)
@@ -138,13 +146,13 @@ func runSuite(t *testing.T, url string, place redisdb.Config, advance func(testi
 	}
 	sessiontest.Run(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
 		runs++
-		return begin(t, cfg, deps)
-	}, func(t *testing.T, store session.Store, d time.Duration) {
-		r := store.(*replica)
-		r.Sweep() // as it does many times in production
+		last = begin(t, cfg, deps)
+		return last.Redis
+	}, func(t *testing.T, _ session.Store, d time.Duration) {
+		last.Sweep() // as it does many times in production
 		advance(t, d)
-		r.skew.Add(int64(d))
-		r.Sweep()
+		last.skew.Add(int64(d))
+		last.Sweep()
 	}, slack)
 	usesAll(t, begin(t, session.Config{}, session.Deps{}))
 }
@@ -287,7 +295,7 @@ func TestRedisThatEvicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}).Close()
+		newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}).close()
 		if warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "maxmemory-policy="+policy); warned != want {
 			t.Errorf("H/184 %s: %s", policy, log.String())
 		}
@@ -352,8 +360,8 @@ func TestRedisKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(keys) != 5*4 {
-		t.Errorf("%d keys, want 4 for each session: %q", len(keys), keys)
+	if len(keys) != 5*5 {
+		t.Errorf("%d keys, want 5 for each session: %q", len(keys), keys)
 	}
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "mine:") || strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 || strings.ContainsAny(key, " *") {

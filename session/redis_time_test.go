@@ -28,15 +28,15 @@ func TestRedisClocks(t *testing.T) {
 		if err := s.Grants().Grant(t.Context(), r.Key(), map[string]string{"tool": "digest"}, time.Hour); err != nil {
 			t.Error(err)
 		}
-		if err := s.Kept().Save(t.Context(), r.Key(), "crm", []byte("kept")); err != nil {
+		if err := s.Keeper().Save(t.Context(), r.Key(), "crm", []byte("kept")); err != nil {
 			t.Error(err)
 		}
 		s.skew.Add(int64(time.Minute))
 		s.want(t, "in use", r, nil)
 		s.Sweep()
-		s.Drop(r.Key())
+		s.drop(r.Key())
 		s.want(t, "H/190 held anew", r, nil)
-		s.Drop(r.Key())
+		s.drop(r.Key())
 		server.Advance(t, time.Hour)
 		s.want(t, "H/190 when Redis says that it is over", r, session.ErrNotFound)
 	})

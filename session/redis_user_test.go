@@ -26,10 +26,10 @@ func usesAll(t *testing.T, s *replica) {
 		t.Error("what was not shown:", ok, err)
 	}
 	for _, value := range [][]byte{[]byte("kept"), nil} {
-		if err := s.Kept().Save(t.Context(), r.Key(), "crm", value); err != nil {
+		if err := s.Keeper().Save(t.Context(), r.Key(), "crm", value); err != nil {
 			t.Error(err)
 		}
-		if got, err := s.Kept().Load(t.Context(), r.Key(), "crm"); string(got) != string(value) || err != nil {
+		if got, err := s.Keeper().Load(t.Context(), r.Key(), "crm"); string(got) != string(value) || err != nil {
 			t.Errorf("kept: %q, %v", got, err)
 		}
 	}

@@ -1,9 +1,12 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -15,7 +18,15 @@ func openRedis(t *testing.T, server *redistest.Server) *Redis {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	owners, err := cluster.New(cluster.Config{Alone: true}, cluster.Deps{DB: s.db, Idle: s.cfg.Kept()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Open(Deps{Homes: home.Config{Owners: owners}})
+	t.Cleanup(func() {
+		s.homes.Close(context.Background())
+		s.Close()
+	})
 	return s
 }
 
@@ -30,20 +41,19 @@ func TestLateWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := name{r.User, r.ID}
+	k := home.Key{User: r.User, ID: r.ID}
 	for _, write := range []struct {
 		number      int
 		value, want string
 	}{{1, "one", "one"}, {3, "three", "three"}, {2, "two", "three"}, {3, "three", "three"}, {4, "four", "four"}} {
-		if got, err := s.step(t.Context(), addScript, n, write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
+		if got, err := s.step(t.Context(), addScript, k, "", write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
 			t.Fatalf("H/178 write %d: %v, %v", write.number, got, err)
 		}
-		if got, err := client.HGet(t.Context(), s.RecordKey(r.Key()), "v").Result(); err != nil || got != write.want {
+		if got, err := client.HGet(t.Context(), s.RecordKey(k), "v").Result(); err != nil || got != write.want {
 			t.Errorf("H/178 after write %d: %q, %v, want %q", write.number, got, err, write.want)
 		}
 	}
-	s.Drop(r.Key()) // this ends nothing, so the record can be loaded again
-	if _, err := s.Get(t.Context(), r.User, r.ID); !errors.Is(err, ErrNotFound) {
+	if _, err := s.homes.Use(t.Context(), k); !errors.Is(err, ErrNotFound) {
 		t.Errorf("what stands there now is no record: %v", err)
 	}
 }
@@ -59,23 +69,28 @@ func TestEventLogsInRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h, err := s.homes.Use(t.Context(), home.Key{User: r.User, ID: r.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Done()
 	s.logRoom.Outside("", "alice").Hold(maxLogBytes/2 - 5) // as if another session of the user held that much
 	for _, tt := range []struct {
 		event string
 		want  error
 	}{{"fits", nil}, {"too much", ErrGap}} {
-		seq, err := s.Log().Append(t.Context(), r.Key(), "s", []byte(tt.event))
+		seq, err := s.Log().Append(t.Context(), h, "s", []byte(tt.event))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, _, err := s.Log().Read(t.Context(), r.Key(), "s", seq-1); !errors.Is(err, tt.want) {
+		if _, _, _, err := s.Log().Read(t.Context(), h, "s", seq-1); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.event, err, tt.want)
 		}
 	}
 	if n, err := client.HLen(t.Context(), "gatehouse:e:{alice}:"+r.ID).Result(); err != nil || n != 0 {
 		t.Errorf("%d events stand in Redis, %v", n, err)
 	}
-	if err := s.Delete(t.Context(), r.User, r.ID); err != nil {
+	if err := h.End(t.Context(), home.Ended); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.logRoom.Held(); got != maxLogBytes/2-5 {

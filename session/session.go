@@ -3,9 +3,9 @@ package session
 import (
 	"crypto/rand"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -41,7 +41,7 @@ type Record struct {
 	// Created is when the session began.
 	Created time.Time `json:"created"`
 
-	key string // caches Key, set by the store
+	key string // caches Key
 }
 
 // Key is "user:id", the name under which the rest of the gateway keeps what belongs to the
@@ -50,18 +50,7 @@ func (r Record) Key() string {
 	if r.key != "" {
 		return r.key
 	}
-	return name{r.User, r.ID}.key()
-}
-
-// name is the user and the id of a session.
-type name struct{ user, id string }
-
-func (n name) key() string { return n.user + ":" + n.id }
-
-// nameOf splits a key. Ids have no colon, so the last one separates.
-func nameOf(key string) name {
-	at := strings.LastIndexByte(key, ':')
-	return name{key[:max(at, 0)], key[at+1:]}
+	return home.Key{User: r.User, ID: r.ID}.String()
 }
 
 // size is what MaxRecordBytes bounds.
@@ -77,7 +66,7 @@ func (r Record) size() int {
 func (r Record) minted() Record {
 	r = r.owned()
 	r.ID, r.Created = rand.Text(), time.Now()
-	r.key = name{r.User, r.ID}.key()
+	r.key = home.Key{User: r.User, ID: r.ID}.String()
 	return r
 }
 

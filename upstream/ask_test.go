@@ -183,7 +183,7 @@ func testEndSessionEndsParkedCalls(t *testing.T) {
 	if mustDo(t, u, c).Ask == nil {
 		t.Fatal("no question")
 	}
-	u.EndSession(c.Session, true)
+	endSession(u, c.Session, true)
 	f.await(t, mcp.NoteCancelled, 1)
 	f.await(t, http.MethodDelete, 1)
 }
@@ -482,7 +482,7 @@ func TestParkedCallEndsWhileItsServerSpeaks(t *testing.T) {
 		if reply := mustDo(t, u, c); reply.Ask == nil {
 			t.Fatalf("reply %+v", reply)
 		}
-		u.EndSession(c.Session, true)
+		endSession(u, c.Session, true)
 		f.await(t, mcp.NoteCancelled, i+1)
 	}
 }

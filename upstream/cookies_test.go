@@ -44,8 +44,8 @@ func TestCookiesOfASession(t *testing.T) {
 		call(u, "ann:1", "s1")
 		call(u, "bob:1", "s2")
 		call(u, "ann:1", "s1")
-		u.EndSession("ann:1", false)
-		u.EndSession("bob:1", true)
+		endSession(u, "ann:1", false)
+		endSession(u, "bob:1", true)
 		next := h.start(t, upstream.Config{})
 		call(next, "ann:1", "s1") // resumed
 		call(next, "bob:1", "s3") // begun anew

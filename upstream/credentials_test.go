@@ -109,7 +109,7 @@ func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *mc
 	t.Cleanup(credentials.Close)
 	transport := upstream.NewTransport(nil, cfg)
 	t.Cleanup(transport.CloseIdleConnections)
-	u, err := upstream.New(cfg, upstream.Deps{Log: log, HTTP: transport, HTTPFor: transport.For, Credentials: credentials})
+	u, err := withHomes(t, cfg, upstream.Deps{Log: log, HTTP: transport, HTTPFor: transport.For, Credentials: credentials})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,7 +530,7 @@ func TestOwnTraffic(t *testing.T) {
 	wantOK(t, u, old)
 	wantOK(t, u, fresh)
 	wantOK(t, u, old)
-	u.EndSession(old.Session, true)
+	endSession(u, old.Session, true)
 	if got := authorizationOf(f.await(t, http.MethodDelete, 1)[0]); got != "Bearer exchanged-fresh-2" {
 		t.Errorf("the session is ended with %q", got)
 	}

@@ -30,7 +30,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 
 func (u *Upstream) newStateful(deps Deps) *stateful.Dialect {
 	cfg := stateful.Config{
-		Shared: u.cfg.Shared, Asks: u.cfg.Limits.asks, Tell: deps.Tell, Failure: u.failure,
+		Shared: u.cfg.Shared, Homes: deps.Homes, Asks: u.cfg.Limits.asks, Tell: deps.Tell, Failure: u.failure,
 		Lost: u.count.lost.Inc, Lasted: deps.Tracer.ClientSession, Server: u.cfg.identity(),
 		Lists: func(news mcp.SessionLists) {
 			if news.Over {

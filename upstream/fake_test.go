@@ -239,7 +239,7 @@ func startOver(t *testing.T, cfg upstream.Config, transport interface {
 		cfg.Name = "fake"
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport})
+	u, err := withHomes(t, cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport})
 	if err != nil {
 		t.Fatal(err)
 	}

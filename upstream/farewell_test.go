@@ -48,7 +48,7 @@ func TestCallsEndBeforeTheirSession(t *testing.T) {
 				f.await(t, mcp.MethodToolsCall, 1)
 				began := time.Now()
 				cancel()
-				u.EndSession("user:session", true)
+				endSession(u, "user:session", true)
 				<-done
 				f.await(t, mcp.NoteCancelled, 1)
 				f.await(t, http.MethodDelete, 1)

@@ -410,7 +410,7 @@ func TestQuestionBeforeTheResponse(t *testing.T) {
 	})
 	bubble("its session ends", func(t *testing.T) {
 		f, u, again, _ := begin(t, upstream.Config{})
-		u.EndSession(again.Session, true)
+		endSession(u, again.Session, true)
 		f.await(t, mcp.NoteCancelled, 1)
 		f.await(t, http.MethodDelete, 1)
 	})

@@ -283,7 +283,7 @@ func TestNoisyStderr(t *testing.T) {
 	t.Parallel()
 	cfg, log := command(t, "noisy stderr"), &mcptest.Log{}
 	began := time.Now()
-	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.NewTextHandler(log, nil))})
+	u, err := withHomes(t, cfg, upstream.Deps{Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +476,7 @@ func TestStdinClosedEndsTheProcess(t *testing.T) {
 	cfg.Env["FILE"] = mcp.Secret(file)
 	u := start(t, cfg)
 	number, _ := pid(t, u, "u1:s")
-	u.EndSession("u1:s", true)
+	endSession(u, "u1:s", true)
 	shut(t, u)
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("it did not end by itself: %v", err)

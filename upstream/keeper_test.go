@@ -179,7 +179,7 @@ func startKept(t *testing.T, f *fake, cfg upstream.Config, keeper upstream.Keepe
 	cfg.Name, cfg.URL = "inn", f.URL+f.path
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DialContext: f.network.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
-	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Keeper: keeper})
+	u, err := withHomes(t, cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Keeper: keeper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestEndedSessionIsForgotten(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{})
 		wantAt(t, u, tool("x"), "s1")
-		u.EndSession("user:session", true)
+		endSession(u, "user:session", true)
 		h.wantEnded(t, "s1")
 		wantAt(t, u, tool("x"), "s2")
 		h.forget()
@@ -426,7 +426,7 @@ func TestDroppedSession(t *testing.T) {
 			errs <- err
 		}()
 		h.await(t, mcp.MethodToolsCall, 3)
-		a.EndSession("user:session", false)
+		endSession(a, "user:session", false)
 		wantError(t, <-errs, mcp.CodeUpstreamSessionLost, mcp.ExecutedUnknown)
 		h.await(t, mcp.NoteCancelled, 2)
 		wantAt(t, b, asked("x"), "s1")
@@ -448,7 +448,7 @@ func TestKeeperThatFails(t *testing.T) {
 		wantAt(t, a, tool("x"), "s1")
 		wantAt(t, b, tool("x"), "s2")
 		wantAt(t, a, tool("x"), "s1")
-		a.EndSession("user:session", false)
+		endSession(a, "user:session", false)
 		h.wantEnded(t, "s1")
 		shut(t, b)
 		h.wantEnded(t, "s1", "s2")
@@ -476,7 +476,7 @@ func TestSessionsOnSSEAreNotKept(t *testing.T) {
 		cfg := upstream.Config{Transport: "auto"} // it finds out the transport when it opens a session
 		a, b := startKept(t, f.fake, cfg, shelf), startKept(t, f.fake, cfg, shelf)
 		wantAt(t, a, tool("x"), "s1")
-		a.EndSession("user:session", false)
+		endSession(a, "user:session", false)
 		synctest.Wait()
 		f.mu.Lock()
 		open := len(f.streams)

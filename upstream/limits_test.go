@@ -42,7 +42,7 @@ func TestSessionLimit(t *testing.T) {
 	c.Session = "c"
 	_, err := do(t, u, c)
 	wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedNo)
-	u.EndSession("a", true)
+	endSession(u, "a", true)
 	wantOK(t, u, c)
 }
 
@@ -106,7 +106,7 @@ func TestCancelledCallOpensNoSession(t *testing.T) {
 	wantOK(t, u, tool("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	u.EndSession(tool("a").Session, true)
+	endSession(u, tool("a").Session, true)
 	if _, err := u.Handle(ctx, tool("a")); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}

@@ -141,7 +141,7 @@ func testNobodyToAskForRoots(t *testing.T) {
 	if mustDo(t, u, c).Ask == nil {
 		t.Error("not asked")
 	}
-	u.EndSession(c.Session, true)
+	endSession(u, c.Session, true)
 	<-time.After(10 * time.Minute)
 	if got := f.answered("three"); got != "" {
 		t.Errorf("after its session it was answered %q", got)

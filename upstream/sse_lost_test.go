@@ -180,7 +180,7 @@ func TestSSEStreamEnds(t *testing.T) {
 				t.Fatalf("stream %s did not end", want)
 			}
 		}
-		u.EndSession("user:a", true)
+		endSession(u, "user:a", true)
 		ends("s1")
 		shut(t, u)
 		ends("s2")

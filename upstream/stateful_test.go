@@ -480,7 +480,7 @@ func TestSessionsAreNeverShared(t *testing.T) {
 			t.Errorf("session %s became %s", first, again)
 		}
 	}
-	u.EndSession("u1:s", true)
+	endSession(u, "u1:s", true)
 	f.await(t, http.MethodDelete, 1)
 	if all[session(a)] {
 		t.Error("an ended session was used again")
@@ -513,7 +513,7 @@ func TestSkillsEndWithTheirSession(t *testing.T) {
 			if lists != want {
 				t.Errorf("in session %d skills were listed %d times", want, lists)
 			}
-			u.EndSession("u:s", true)
+			endSession(u, "u:s", true)
 			synctest.Wait()
 		}
 	})

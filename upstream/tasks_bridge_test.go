@@ -162,7 +162,7 @@ func TestHoldsEndWithTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, u := askingTask(t, upstream.Config{})
 		mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))
-		u.EndSession("ann:~x", true)
+		endSession(u, "ann:~x", true)
 		if got := f.awaitAnswer(t, "q-t"); got != `{"action":"cancel"}` {
 			t.Errorf("answered %s", got)
 		}

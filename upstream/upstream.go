@@ -55,6 +55,9 @@ type Deps struct {
 	// Before is the Upstream that this one replaces, nil for none. Calls parked there,
 	// waiting for their users, go on there.
 	Before *Upstream
+	// Homes are those of clients' sessions here; what a client has at the server ends with its
+	// session. nil for none.
+	Homes stateful.Homes
 	// Keeper stores what outlives this process of clients' sessions at the server; nil
 	// stores nothing.
 	Keeper Keeper
@@ -155,11 +158,6 @@ func (u *Upstream) HasSession(ctx context.Context, c *mcp.Call) bool {
 	e := u.probe.known.Load()
 	return e != nil && e.Rev.Stateful && u.stateful.HasSession(ctx, e, c)
 }
-
-// EndSession ends everything that belongs to a client session that has ended: its parked
-// calls, and its session at the server, which is told. With forget false, another process
-// takes the session over, and kept sessions at the server stay open for it.
-func (u *Upstream) EndSession(session string, forget bool) { u.stateful.EndSession(session, forget) }
 
 // Disown sees to it that clients' sessions at the server end with this Upstream: the one that
 // replaces it resumes none of them.

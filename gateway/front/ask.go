@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 const (
@@ -216,8 +217,7 @@ func (r *rounds) cannotAsk(ctx context.Context) unasked {
 	if !r.accept.stream {
 		return "the server needs input, but this client accepts no event stream to ask it on"
 	}
-	record, err := r.f.deps.Sessions.Get(ctx, r.record.User, r.record.ID)
-	if err == nil && !record.Initialized {
+	if !session.Of(r.home).Initialized {
 		return "the server needs input, but this client has not sent notifications/initialized"
 	}
 	return ""

@@ -13,7 +13,7 @@ import (
 // basic/index#batching), each as if it had come alone, all at the same time. Without a stream
 // there is no progress, and no question can be asked.
 func (f *Front) batch(p *posted) *refuse.Refusal {
-	_, rev, ref := f.session(p)
+	rev, ref := f.session(p)
 	if ref == nil {
 		ref = p.checkBatch(rev)
 	}
@@ -52,6 +52,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected) {
 	one, ref := p.member(i, w)
 	if ref == nil {
 		one.accept = accept{json: true}
+		defer one.release(f)
 		ref = f.stateful(one)
 	}
 	if ref != nil {

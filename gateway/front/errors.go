@@ -16,7 +16,7 @@ import (
 )
 
 func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
-	if r == forwarded {
+	if r == answered {
 		return
 	}
 	f.deps.Metrics.count(r)
@@ -30,7 +30,7 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 
 // turnAway refuses a request that became no call, nor will.
 func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r *refuse.Refusal) {
-	if f.deps.Refused != nil && r != forwarded {
+	if f.deps.Refused != nil && r != answered {
 		f.deps.Refused(c, m.Method, r.Status, r.Err.Name)
 	}
 	f.refuse(w, m.ID, r)

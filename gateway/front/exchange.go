@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
@@ -47,8 +48,9 @@ type exchange struct {
 	// For stateless clients: the replica where the call that the state names waits.
 	waitsAt string
 
+	home *home.Home // nil for a client without a session of whom nothing is kept
+
 	// For stateful clients.
-	record  session.Record
 	live    *live.Session
 	running live.Call
 	shared  bool // the stream carries all of its client's requests, and does not end with one
@@ -134,7 +136,7 @@ func (x *exchange) run(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err 
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			x.f.guests.giveUp(c.Session, asked.Round.String())
+			x.f.waiting.drop(x.waiting(asked.Round))
 			asked.Dropped(x.whyEnded(ctx, err)) // the client does not see the question
 		}
 	}
@@ -200,8 +202,8 @@ func (x *exchange) begin() {
 		}
 		return
 	}
-	x.stream = x.f.writer.Begin(x.w, x.rc, "", func() { x.f.touch(x.record) })
-	x.logged = stream.CallName(x.record.Key(), x.call.ID, x.id)
+	x.stream = x.f.writer.Begin(x.w, x.rc, "", nil)
+	x.logged = stream.CallName(x.home.String(), x.call.ID, x.id)
 	if x.rev.Priming {
 		x.send(nil)
 	}
@@ -226,16 +228,16 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	if x.logged == "" {
 		return "", true
 	}
-	log, key := x.f.deps.Sessions.Log(), x.record.Key()
+	log, h := x.f.deps.Sessions.Log(), x.home
 	var seq uint64
 	var err error
 	switch ctx := context.Background(); {
 	case last:
-		seq, err = log.Finish(ctx, key, x.logged, data)
+		seq, err = log.Finish(ctx, h, x.logged, data)
 	case x.begun:
-		seq, err = log.Append(ctx, key, x.logged, data)
+		seq, err = log.Append(ctx, h, x.logged, data)
 	default:
-		seq, err = log.Begin(ctx, key, x.logged, x.id, data)
+		seq, err = log.Begin(ctx, h, x.logged, x.id, data)
 		x.begun = err == nil
 	}
 	switch {
@@ -283,13 +285,6 @@ func (x *exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
 		t.FromClient(nil, wire.AppendError(nil, id, err))
 	} else if t.Messages() {
 		t.FromClient(nil, wire.Message{Kind: wire.Response, ID: id, Result: result}.Parts()...)
-	}
-}
-
-// touch keeps a session alive while its client listens.
-func (f *Front) touch(r session.Record) {
-	if _, err := f.deps.Sessions.Get(context.Background(), r.User, r.ID); errors.Is(err, session.ErrNotFound) {
-		f.EndSession(r.Key())
 	}
 }
 
@@ -422,7 +417,7 @@ func (x *exchange) write(status int, m message) {
 				last = nil
 			}
 		} else if x.logged != "" {
-			_ = x.f.deps.Sessions.Log().End(context.Background(), x.record.Key(), x.logged) // fails if the log has gone with its session
+			_ = x.f.deps.Sessions.Log().End(context.Background(), x.home, x.logged) // fails if the log has gone with its session
 		}
 		x.stream.End(id, last)
 	case m.size() > 0:

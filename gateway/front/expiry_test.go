@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -257,7 +258,8 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 			t.Errorf("with a new token: %q", second)
 		}
 		// What exists already is not replayed to a token that has expired.
-		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), session: f.Known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
+		own := store.Homes().Known(home.ParseKey(record.Key()))
+		late := &getting{f: f, home: own, rev: wire.Lookup(v2511), session: f.Known(own), caller: mcp.Caller{Expires: time.Now()}}
 		ctx, cancel := f.deps.Lasting.While(t.Context(), &late.caller)
 		defer cancel()
 		if !late.wait(ctx, nil) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -70,8 +71,8 @@ func (s fullStore) Log() session.EventLog { return fullLog{s.Store.Log()} }
 
 type fullLog struct{ session.EventLog }
 
-func (l fullLog) Read(ctx context.Context, key, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
-	_, ended, more, err := l.EventLog.Read(ctx, key, stream, after)
+func (l fullLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
+	_, ended, more, err := l.EventLog.Read(ctx, h, stream, after)
 	if err == nil {
 		err = session.ErrGap
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -23,7 +24,7 @@ const callHeader = "Gatehouse-Call"
 // forward makes the owner of a session answer a request. It returns nil if the caller should look up the
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
-func (f *Front) forward(p *posted, owner cluster.Owner, key string) *refuse.Refusal {
+func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal {
 	caller, err := f.deps.Callers.Write(p.caller)
 	if err != nil {
 		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
@@ -41,7 +42,7 @@ func (f *Front) forward(p *posted, owner cluster.Owner, key string) *refuse.Refu
 		defer context.AfterFunc(f.draining, cancel)()
 	}
 	r := p.r.WithContext(ctx)
-	call := owner.Replica + "-" + strings.Replace(f.callID(), "-", "", 1)
+	call := replica + "-" + strings.Replace(f.callID(), "-", "", 1)
 	r.Header = p.r.Header.Clone()
 	r.Header.Del(callHeader)
 	if p.message.Kind == wire.Request {
@@ -52,32 +53,35 @@ func (f *Front) forward(p *posted, owner cluster.Owner, key string) *refuse.Refu
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(p.body))
 	}
-	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer, call: call, key: key}
-	switch err = f.deps.Cluster.Forward(w, r, owner, caller); {
+	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer, call: call, key: key.String()}
+	switch err = f.deps.Cluster.Forward(w, r, replica, key.String(), caller); {
 	case err == nil:
-		return forwarded
-	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
+		return answered
+	case errors.Is(err, cluster.ErrGone):
+		return nil
+	case errors.Is(err, cluster.ErrMoved):
+		f.homes().Misplaced(key)
 		return nil
 	case errors.Is(err, cluster.ErrBroken):
 		if !f.endRelayed(p, w) {
 			panic(http.ErrAbortHandler) // half an answer must not look whole
 		}
-		return forwarded
+		return answered
 	case p.lasts() && f.drains():
 		return refuse.Closing()
 	}
-	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
+	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
 	case lost && !p.runs() && p.r.Method != http.MethodDelete && len(p.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil
 	case lost && p.runs():
-		f.lostRequests(p, call, key)
+		f.lostRequests(p, call, key.String())
 		if p.awaited() != nil {
 			f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), call, p.revision()))
 		} else {
 			f.refuse(p.w, p.message.ID, refuse.Lost())
 		}
-		return forwarded
+		return answered
 	}
 	return f.refuseSession(session.ErrUnavailable)
 }

@@ -5,11 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -104,82 +105,67 @@ func TestRelayedLate(t *testing.T) {
 	}
 }
 
-// TestGuests: a replica that stops gives up the home of a stateless client when nothing of the
-// client is under way. A call that waits for an answer counts as running until the answer's own
+// TestWaiting: a replica that stops gives up the home of a client without a session when nothing of
+// the client is under way. A call that waits for an answer counts as running until the answer's own
 // request does.
-func TestGuests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const key = "u:~1"
-		var l lifecycle
-		s := guests{counted: &l, here: make(map[string]*guest)}
-		enter := func(state string, leaving, counted, ok bool) {
-			t.Helper()
-			left := false
-			var leave func()
-			if leaving {
-				leave = func() { left = true }
-			}
-			if found, got := s.enter(key, state, leave); got != ok || found.counts() != counted || left == ok && leaving {
-				t.Errorf("enter with %q, leaving %t: %t, counted %t, left %t", state, leaving, got, found.counts(), left)
-			}
+func TestWaiting(t *testing.T) {
+	a := replicas(t, 1)[0]
+	ctx, key := soon(t), home.Key{User: "u", ID: home.Derived("1")}
+	use := func() *home.Home {
+		t.Helper()
+		h, err := a.front.homes().Use(ctx, key)
+		if err != nil {
+			t.Fatal(err)
 		}
-		count := func(want int64) {
-			t.Helper()
-			if got := l.Calls(); got != want {
-				t.Errorf("%d count as running, want %d", got, want)
-			}
+		return h
+	}
+	count := func(want int64) {
+		t.Helper()
+		if got := a.front.Calls(); got != want {
+			t.Errorf("%d count as running, want %d", got, want)
 		}
-		l.begin() // for all the requests below
-		enter("", true, false, false)
-		enter("", false, false, true)
-		enter("", true, false, true) // another one runs
-		s.waits(key, "one", time.Hour)
-		s.exit(key)
-		s.exit(key)
-		enter("two", true, false, true) // one waits for an answer
-		s.exit(key)
-		count(2)
-		enter("one", true, true, true) // the answer comes
-		enter("one", true, false, true)
-		s.exit(key)
-		s.waits(key, "two", time.Minute) // and asks again
-		s.exit(key)
-		count(3)
-		l.done() // the request that was counted
-		enter("", true, false, true)
-		s.exit(key)
-		time.Sleep(time.Minute + 1)
-		count(1)
-		enter("two", true, false, false) // too late
-		s.waits(key, "one", time.Hour)   // without other replicas
-		enter("", false, false, true)
-		s.waits(key, "three", time.Hour)
-		s.waits(key, "four", time.Hour)
-		s.giveUp(key, "three")
-		s.giveUp(key, "three")
-		s.exit(key)
-		if count(2); s.giveUpAll() != 1 || s.giveUpAll() != 0 {
-			t.Error("not all were given up once")
-		}
-		l.done()
-		count(0)
-		leave := make(chan struct{})
-		go s.enter(key, "", func() { <-leave })
-		synctest.Wait()
-		begun := false
-		go func() {
-			s.enter(key, "", nil)
-			begun = true
-		}()
-		if synctest.Wait(); begun {
-			t.Error("a request begins while its home is given up")
-		}
-		close(leave)
-		if synctest.Wait(); !begun {
-			t.Error("no request begins after its home was given up")
-		}
-		if s.exit(key); len(s.here) != 0 {
-			t.Errorf("it holds %v", s.here)
-		}
-	})
+	}
+	s := &a.front.waiting
+	called := func(round string) waitingKey { return waitingKey{key.String(), round} }
+	h := use()
+	a.front.begin()
+	s.add(h, called("one"), time.Hour)
+	h.Done()
+	a.front.done()
+	count(1)
+	if h = use(); h.Leave() {
+		t.Error("a home is given up while a call waits for an answer")
+	}
+	w := s.take(called("one")) // the answer comes
+	if w == nil || w.lost || s.take(called("one")) != nil {
+		t.Fatalf("the call that waited: %v", w)
+	}
+	s.add(w.home, called("two"), time.Hour) // and asks again
+	count(2)
+	w.home.Done()
+	a.front.done()
+	s.add(h, called("three"), time.Nanosecond)
+	for a.front.Calls() > 1 {
+		runtime.Gosched()
+	}
+	if s.add(h, called("four"), time.Hour); !s.drop(called("four")) || s.drop(called("four")) {
+		t.Error("a wait was not ended once")
+	}
+	count(1)
+	h.EndLater(home.Moved)
+	<-h.Over()
+	for a.front.Calls() > 0 {
+		runtime.Gosched()
+	}
+	if w = s.take(called("two")); w == nil || !w.lost {
+		t.Errorf("the call that waited when its home was taken over: %v", w)
+	}
+	h = use()
+	s.add(h, called("five"), time.Hour)
+	if s.dropAll() != 1 || s.dropAll() != 0 {
+		t.Error("not all waits were ended once")
+	}
+	if count(0); !h.Leave() {
+		t.Error("a home for which nothing is under way is not given up")
+	}
 }

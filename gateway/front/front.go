@@ -54,8 +54,6 @@ type Deps struct {
 	Cluster *cluster.Cluster
 	// Callers carries callers to other replicas. Optional in a gateway alone.
 	Callers Callers
-	// RecordKey is the key in Redis of a session's record; nil if sessions are in memory.
-	RecordKey func(session string) string
 	// Keeps reports whether a call of a client without a session uses something that keeps
 	// state for the client. Such a call is made at the owner of the client's derived session.
 	// Keeps may wrongly return true. Optional in a gateway alone.
@@ -63,10 +61,6 @@ type Deps struct {
 	// Differs reports whether a list may differ in what is kept for its client. If the client of
 	// such a call has a home, the call is made there. Optional in a gateway alone.
 	Differs func(*mcp.Call) bool
-	// Arrived is told the key of a session that this replica now owns. May be nil.
-	Arrived func(session string)
-	// Leave gives up a session, by its key, to other replicas. Optional in a gateway alone.
-	Leave func(session string)
 	// RootsChanged is told the key of a session whose client's roots have changed. May be nil.
 	RootsChanged func(session string)
 	// Refused is called for each request that became no call, with the HTTP status and the
@@ -101,7 +95,7 @@ type Callers struct {
 // Front is the endpoint. Its requests must pass through auth, which puts the
 // mcp.Caller into their context: see Behind.
 type Front struct {
-	*live.Sessions // what is held here of sessions
+	*live.Sessions // what runs here in sessions
 	lifecycle
 
 	cfg      Config // with defaults
@@ -114,7 +108,7 @@ type Front struct {
 	writer   *stream.Writer
 	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
 	prefix   string         // prefix of call ids: unique among all processes
-	guests   guests         // unused in a gateway alone
+	waiting  waiting
 	calls    atomic.Uint64
 
 	// For each user: requests under way, and long-lived streams. Each holds a connection.
@@ -134,8 +128,8 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil || deps.Log == nil || deps.Cluster == nil || deps.Memory == nil || deps.Metrics == nil {
 		return nil, errors.New("front: a handler, a session store, a key, a log, a cluster, a memory and metrics are needed")
 	}
-	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil || deps.Leave == nil) {
-		return nil, errors.New("front: with replicas it is needed how callers are written, what is kept and how sessions are left")
+	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil) {
+		return nil, errors.New("front: with replicas it is needed how callers are written and what is kept")
 	}
 	if deps.Lasting == nil {
 		deps.Lasting = mcp.NewLasting(nil)
@@ -154,7 +148,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.draining, f.beginDrain = context.WithCancel(context.Background())
 	f.quiet, f.endStreams = context.WithCancel(context.Background())
-	f.guests.counted, f.guests.here = &f.lifecycle, make(map[string]*guest)
+	f.waiting.counted, f.waiting.calls = &f.lifecycle, make(map[waitingKey]*waitingCall)
 	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.deps.Metrics.written,
 		Panicked: func(cause any) { f.recovered(cause, "") }}
 	f.prefix = deps.Cluster.Self()
@@ -169,7 +163,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		Lasting:  f.deps.Lasting,
 		Draining: f.draining,
 		Resumed:  f.deps.Metrics.resume,
-		GiveUp:   func(key string) { f.deps.Leave(key) },
 	})
 	for _, host := range f.cfg.AllowedHosts {
 		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
@@ -226,6 +219,7 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 		f.post(w, r, false)
 	case http.MethodGet, http.MethodDelete:
 		p := &posted{w: w, r: r}
+		defer p.release(f)
 		if ref := f.ofSession(p); ref != nil {
 			f.turnAway(w, p.caller, p.message, ref)
 		}

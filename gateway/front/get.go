@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -19,7 +20,7 @@ const reconnect = time.Second
 
 // get answers a GET: the session's stream for what belongs to no request, or an earlier stream
 // from the point where it broke off.
-func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refuse.Refusal {
+func (f *Front) get(p *posted, rev *wire.Revision) *refuse.Refusal {
 	if !readAccept(p.r.Header["Accept"]).stream {
 		return refuse.Accept("text/event-stream")
 	}
@@ -30,10 +31,7 @@ func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refus
 	if f.drains() && !after.IsCall() {
 		return refuse.Closing()
 	}
-	g := &getting{f: f, record: record, rev: rev, caller: p.caller, after: after}
-	if g.session, ref = f.held(p.r.Context(), record); ref != nil {
-		return ref
-	}
+	g := &getting{f: f, home: p.home, session: f.Of(p.home), rev: rev, caller: p.caller, after: after}
 	if after.IsCall() {
 		g.first, g.missing = g.read(after.Name, after.Seq)
 		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
@@ -48,7 +46,8 @@ func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refus
 	}
 	g.session.Saw(p.caller)
 	stream.CloseAfter(p.w, p.r)
-	g.stream = f.writer.Begin(p.w, http.NewResponseController(p.w), "", func() { f.touch(record) })
+	g.stream = f.writer.Begin(p.w, http.NewResponseController(p.w), "", nil)
+	g.home.Hold()
 	f.writer.Outlast(p.r, g.stream, g.serve)
 	return nil
 }
@@ -56,7 +55,7 @@ func (f *Front) get(p *posted, record session.Record, rev *wire.Revision) *refus
 // getting is a GET request that is answered with a stream.
 type getting struct {
 	f       *Front
-	record  session.Record
+	home    *home.Home
 	rev     *wire.Revision
 	caller  mcp.Caller
 	after   stream.Position // the client's position, if it comes back
@@ -68,6 +67,7 @@ type getting struct {
 
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.f.uncountStream(&g.caller)
+	defer g.home.Drop()
 	ctx, end := g.f.deps.Lasting.While(ctx, &g.caller)
 	defer end()
 	if g.after.IsCall() && g.missing == nil {
@@ -86,7 +86,7 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 
 // prepare does what comes before the stream for what belongs to no request.
 func (g *getting) prepare(ctx context.Context) {
-	if id := stream.RequestOf(g.session.Key(), g.after.Name); id != nil {
+	if id := stream.RequestOf(g.home.String(), g.after.Name); id != nil {
 		call, why := stream.CallOf(g.after.Name), refuse.LostError()
 		if errors.Is(g.missing, session.ErrForgotten) { // its answer was kept for the full time
 			why = refuse.DroppedError()
@@ -94,8 +94,8 @@ func (g *getting) prepare(ctx context.Context) {
 		g.f.deps.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call, "error", g.missing)
 		g.stream.Force("", wire.AppendError(nil, id, g.f.readable(g.rev, "", call, why)))
 	}
-	if g.record.Initialized {
-		g.session.Listen(ctx, g.record, g.caller)
+	if session.Of(g.home).Initialized {
+		g.session.Listen(ctx, g.caller)
 	}
 }
 
@@ -109,7 +109,7 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	case <-more:
 		return false
 	case <-ctx.Done():
-	case <-g.session.Gone():
+	case <-g.home.Over():
 	case <-g.f.quiet.Done():
 		select {
 		case <-more: // such as the end of the call that it follows

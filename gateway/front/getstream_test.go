@@ -284,7 +284,7 @@ func TestTimeoutsOfTheServer(t *testing.T) {
 	for range 3 {
 		stream.line(t, ": keep-alive")
 	}
-	b.front.Known(mcp.Caller{}.User()+":"+c.Session).Cancel(mcp.Raw("9"), "")
+	b.front.Known(b.home(c)).Cancel(mcp.Raw("9"), "")
 	if got := <-status; got != http.StatusAccepted {
 		t.Errorf("status %d", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -62,7 +63,7 @@ func sessionID(h http.Header) (id string, ref *refuse.Refusal) {
 	case len(lines) > 1:
 		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
 	}
-	if id = lines[0]; !session.ValidID(id) {
+	if id = lines[0]; !home.ValidID(id) {
 		ref, _ = refuse.Session(session.ErrNotFound)
 	}
 	return id, ref

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -19,9 +20,6 @@ func (f *Front) initialize(p *posted) *refuse.Refusal {
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
 		// This runs in the goroutine that answers, before anything was written.
 		p.w.Header()[wire.HeaderSession] = []string{r.ID}
-		if f.deps.Cluster.Shared() { // its first request may come to another replica
-			f.deps.Leave(r.Key())
-		}
 		return nil
 	})
 	if x != nil {
@@ -71,11 +69,21 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		_, _ = x.f.deps.Cluster.Own(context.WithoutCancel(ctx), x.f.homeOf(r.User, r.ID)) // only its owner ends it
-		_ = x.f.deps.Sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id; otherwise it expires
+		x.f.endSession(home.Key{User: r.User, ID: r.ID}) // nobody knows its id; otherwise it expires
 		return nil, err
 	}
 	return reply, nil
+}
+
+// endSession ends a session outside any request. If that fails, it ends when it was unused for too
+// long.
+func (f *Front) endSession(key home.Key) {
+	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
+	defer cancel()
+	if h, err := f.homes().Use(ctx, key); err == nil {
+		defer h.Done()
+		_ = h.End(ctx, home.Ended)
+	}
 }
 
 // offer returns the result of initialize for a session.

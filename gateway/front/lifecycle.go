@@ -89,7 +89,8 @@ func (l *lifecycle) drains() bool { return l.draining.Err() != nil }
 func (f *Front) Drain(ctx context.Context, elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {
-		f.Leave(ctx)
+		f.EndStreams()
+		f.homes().Leave(ctx)
 	}
 }
 
@@ -117,7 +118,7 @@ func (f *Front) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	cut := f.CancelAll() + f.guests.giveUpAll()
+	cut := f.CancelAll() + f.waiting.dropAll()
 	select {
 	case <-ended:
 		if cut > 0 {

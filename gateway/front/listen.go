@@ -53,9 +53,15 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	}
 	x.call.Params, x.call.Trail, x.header = want.In(nil), nil, nil                // it lasts, and is no call to look at
 	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // so that the request's body can be freed
-	x.f.running.Add(1)                                                            // in addition to the request's own count
+	drop := func() {}
+	if x.home != nil {
+		x.home.Hold()
+		drop = x.home.Drop
+	}
+	x.f.running.Add(1) // in addition to the request's own count
 	x.f.writer.Outlast(r, nil, func(ctx context.Context, lasts func(*stream.Stream)) {
 		defer x.f.running.Done()
+		defer drop()
 		defer x.f.streamLimit.give(&x.call.Caller)
 		x.r, x.lasts = r, lasts
 		x.listening(ctx, want)

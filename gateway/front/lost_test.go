@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -40,7 +41,7 @@ func wantLost(t *testing.T, what string, m mcptest.Message, err error, id string
 // event.
 func lostStream(t *testing.T, b *bench, c *mcptest.Client, name string) (event string) {
 	t.Helper()
-	seq, err := b.store.Log().Begin(t.Context(), keyOf(c), name, []byte(`"the call"`), nil)
+	seq, err := b.store.Log().Begin(t.Context(), b.home(c), name, []byte(`"the call"`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestFollowLost(t *testing.T) {
 	c := b.client(v2511)
 	log := b.store.Log()
 	event := lostStream(t, b, c, "c-gone-1")
-	if _, err := log.Append(t.Context(), keyOf(c), "c-gone-1", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+	if _, err := log.Append(t.Context(), b.home(c), "c-gone-1", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	var last string
@@ -85,7 +86,7 @@ func TestFollowLost(t *testing.T) {
 	}
 
 	// For this stream it is not known what it answers.
-	seq, err := log.Append(t.Context(), keyOf(c), "c-gone-2", nil)
+	seq, err := log.Append(t.Context(), b.home(c), "c-gone-2", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,24 +114,24 @@ func newFaultyStore(of session.Store) faultyStore {
 	return faultyStore{of, &faultyLog{EventLog: of.Log(), reads: make(chan error, 10)}}
 }
 
-func (l *faultyLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+func (l *faultyLog) Append(ctx context.Context, h *home.Home, stream string, data []byte) (uint64, error) {
 	if l.moved.Load() {
 		return 0, session.ErrMoved
 	}
-	return l.EventLog.Append(ctx, key, stream, data)
+	return l.EventLog.Append(ctx, h, stream, data)
 }
 
-func (l *faultyLog) Finish(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+func (l *faultyLog) Finish(ctx context.Context, h *home.Home, stream string, data []byte) (uint64, error) {
 	switch {
 	case l.moved.Load():
 		return 0, session.ErrMoved
 	case l.crammed.Add(-1) >= 0:
 		return 0, session.ErrUnavailable
 	}
-	return l.EventLog.Finish(ctx, key, stream, data)
+	return l.EventLog.Finish(ctx, h, stream, data)
 }
 
-func (l *faultyLog) Read(ctx context.Context, key, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
+func (l *faultyLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
 	select {
 	case err := <-l.reads:
 		if err != nil {
@@ -138,7 +139,7 @@ func (l *faultyLog) Read(ctx context.Context, key, stream string, after uint64) 
 		}
 	default:
 	}
-	return l.EventLog.Read(ctx, key, stream, after)
+	return l.EventLog.Read(ctx, h, stream, after)
 }
 
 // TestFinishAgain: H/185 while Redis is full, clients that follow a lost call retry finishing
@@ -205,13 +206,13 @@ func TestFollowWithoutStore(t *testing.T) {
 		log.reads <- err
 	}
 	x := follow(t, c, event)
-	if _, err := log.EventLog.Append(t.Context(), keyOf(c), stream, []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+	if _, err := log.EventLog.Append(t.Context(), b.home(c), stream, []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := x.Until("notifications/progress"); err != nil {
 		t.Errorf("H/178 a stream is not gone on with once the store is back: %v", err)
 	}
-	if _, err := log.EventLog.Finish(t.Context(), keyOf(c), stream, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
+	if _, err := log.EventLog.Finish(t.Context(), b.home(c), stream, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := x.Response(); err != nil || string(m.Result) != "{}" {
@@ -226,16 +227,16 @@ func TestFollowWithoutStore(t *testing.T) {
 // more for its calls: another replica owns their session, and has told the client that they
 // are lost.
 func TestFenced(t *testing.T) {
-	hows := map[string]func(b *bench, log *faultyLog, key, stream string){
-		"answered as lost": func(b *bench, log *faultyLog, key, stream string) {
-			if _, err := log.EventLog.Finish(b.t.Context(), key, stream, []byte(`{"jsonrpc":"2.0","id":7,"error":{"code":50205,"message":"lost"}}`)); err != nil {
+	hows := map[string]func(b *bench, log *faultyLog, h *home.Home, stream string){
+		"answered as lost": func(b *bench, log *faultyLog, h *home.Home, stream string) {
+			if _, err := log.EventLog.Finish(b.t.Context(), h, stream, []byte(`{"jsonrpc":"2.0","id":7,"error":{"code":50205,"message":"lost"}}`)); err != nil {
 				b.t.Fatal(err)
 			}
 		},
-		"refused by the fence": func(_ *bench, log *faultyLog, _, _ string) { log.moved.Store(true) },
-		"dropped": func(b *bench, log *faultyLog, key, _ string) {
+		"refused by the fence": func(_ *bench, log *faultyLog, _ *home.Home, _ string) { log.moved.Store(true) },
+		"dropped": func(_ *bench, log *faultyLog, h *home.Home, _ string) {
 			log.moved.Store(true)
-			b.front.DropSession(key)()
+			h.EndLater(home.Moved)
 		},
 	}
 	for how, taken := range hows {
@@ -246,7 +247,7 @@ func TestFenced(t *testing.T) {
 			running := rawStream(t, b, c, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`)
 			stream, _, _ := strings.Cut(running.id(t), ".")
 			call := receive(t, "the call", b.script.started)
-			taken(b, log, keyOf(c), stream)
+			taken(b, log, b.home(c), stream)
 			call.Notify(progress("2"))
 			if err := receive(t, "the call's end", b.script.ended); !errors.Is(err, context.Canceled) { // nobody hears of it
 				t.Errorf("the call ended with %v", err)
@@ -266,7 +267,7 @@ func TestDropped(t *testing.T) {
 	c := b.client(v2511)
 	answers, _ := start(t, c, `"the call"`, `{"name":"slow"}`)
 	receive(t, "the call", b.script.started)
-	b.front.DropSession(keyOf(c))()
+	b.home(c).EndLater(home.Moved)
 	x := receive(t, "the answer", answers)
 	defer x.Close()
 	m, err := x.Response()
@@ -278,16 +279,9 @@ func TestDropped(t *testing.T) {
 // upstreams have let go of the session. Before that, they would unsubscribe what the next
 // owner wants.
 func TestDroppedListener(t *testing.T) {
-	for name, drop := range map[string]func(f *Front, key string, upstreams func(string)){
-		"dropped": func(f *Front, key string, upstreams func(string)) {
-			stopListening := f.DropSession(key)
-			upstreams(key)
-			stopListening()
-		},
-		"given up": func(f *Front, _ string, upstreams func(string)) {
-			f.deps.Leave = upstreams
-			f.Drain(t.Context(), true)
-		},
+	for name, drop := range map[string]func(f *Front, h *home.Home){
+		"dropped":  func(_ *Front, h *home.Home) { h.EndLater(home.Moved) },
+		"given up": func(f *Front, _ *home.Home) { f.Drain(t.Context(), true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Config{})
@@ -304,11 +298,12 @@ func TestDroppedListener(t *testing.T) {
 			defer x.Close()
 			ctx := receive(t, "the listener", listening)
 			b.script.waitListening(t, 1)
-			drop(b.front, keyOf(c), func(string) {
+			b.home(c).Attach(func(home.Why) {
 				if ctx.Err() != nil {
 					t.Error("it is stopped while the upstreams still have the session")
 				}
 			})
+			drop(b.front, b.home(c))
 			receive(t, "the listener's end", ended)
 		})
 	}
@@ -317,12 +312,12 @@ func TestDroppedListener(t *testing.T) {
 // TestTakeover: the new owner of a session has missed changes to what its client follows, so
 // the client's next stream is told that everything may have changed.
 func TestTakeover(t *testing.T) {
-	b := newBench(t, Config{})
+	b := replicas(t, 1)[0]
 	c := b.client(v2511)
 	if m, _, err := c.Call(soon(t), mcp.MethodResourcesSubscribe, `{"uri":"doc://1"}`); err != nil || m.Error != nil {
 		t.Fatal(m.Text, err)
 	}
-	b.front.DropSession(keyOf(c))() // this leaves the record as another replica finds it
+	b.giveUp(c) // this leaves the record as another replica finds it
 	x := follow(t, c, "")
 	got := make(map[string]bool)
 	for range 5 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -370,6 +371,20 @@ type bench struct {
 	onEnd  func(key string) // called when a session ends; nil for none
 }
 
+// Opened and Closed implement home.Events.
+func (b *bench) Opened(*home.Home) {}
+
+func (b *bench) Closed(h *home.Home, _ home.Why) {
+	if b.onEnd != nil {
+		b.onEnd(h.String())
+	}
+}
+
+// home returns the home of a client's session, nil for none.
+func (b *bench) home(c *mcptest.Client) *home.Home {
+	return b.front.homes().Known(home.ParseKey(keyOf(c)))
+}
+
 // newBench makes a bench. An answer becomes a stream when something needs one or when cfg says
 // so, not because the machine is slow.
 func newBench(t testing.TB, cfg Config) *bench {
@@ -380,12 +395,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 	cfg.SSEPath = ssePath
 	b := &bench{t: t, script: newScript(), log: &mcptest.Log{}}
 	var err error
-	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(r session.Record) {
-		b.front.EndSession(r.Key())
-		if b.onEnd != nil {
-			b.onEnd(r.Key())
-		}
-	}})
+	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{Homes: home.Config{Events: b}})
 	if err != nil {
 		t.Fatal(err)
 	}

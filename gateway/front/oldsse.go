@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -55,7 +56,7 @@ type oldStream struct {
 	adopts context.CancelFunc
 
 	// Set with the session; read only after begun has ended.
-	record   session.Record
+	home     *home.Home // in use until the stream ends
 	live     *live.Session
 	recalled <-chan struct{} // closed by Front.Drain
 
@@ -172,7 +173,7 @@ func (o *oldStream) wait(ctx context.Context) (why string) {
 		select {
 		case <-begun:
 			begun, tooLate = nil, nil
-			recalled, gone = o.recalled, o.live.Gone()
+			recalled, gone = o.recalled, o.home.Over()
 		case <-tooLate:
 			return "no session was begun in time"
 		case <-recalled: // running requests are answered first: the end of the stream would end them
@@ -192,42 +193,39 @@ func (o *oldStream) wait(ctx context.Context) (why string) {
 	}
 }
 
-// beat keeps the session alive while its client listens.
+// beat tries again to send the events that the stream had no room for.
 func (o *oldStream) beat() {
-	if record, l := o.session(); l != nil {
-		o.f.touch(record)
-		l.Redeliver()
+	if o.session() != nil {
+		o.live.Redeliver()
 	}
 }
 
-// session returns the session; nil as long as there is none.
-func (o *oldStream) session() (session.Record, *live.Session) {
+// session returns the home of the session; nil as long as there is none.
+func (o *oldStream) session() *home.Home {
 	if o.begun.Err() == nil {
-		return session.Record{}, nil
+		return nil
 	}
-	return o.record, o.live
+	return o.home
 }
 
 // adopt makes a session the stream's own. Its events then go to this stream.
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
-	if owner, err := o.f.deps.Cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
+	h, err := o.f.homes().Use(ctx, home.Key{User: r.User, ID: r.ID})
+	if err != nil {
 		return o.f.refuseSession(session.ErrUnavailable)
 	}
-	l, ref := o.f.held(ctx, r)
-	if ref != nil {
-		return ref
-	}
+	l := o.f.Of(h)
 	st := l.OpenPlain(o.stream)
 	o.mu.Lock()
 	late := o.ctx.Err() != nil
 	if !late {
-		o.record, o.live, o.recalled = r, l, st.Over()
+		o.home, o.live, o.recalled = h, l, st.Over()
 		o.adopts()
 	}
 	o.mu.Unlock()
 	if late {
-		o.f.endOld(r)
-		return live.ErrEnded
+		h.Done()
+		return live.ErrEnded // the session ends with initialize
 	}
 	return nil
 }
@@ -241,15 +239,8 @@ func (o *oldStream) close() {
 	first := o.ctx.Err() == nil
 	o.cancel(live.ErrEnded)
 	o.mu.Unlock()
-	if record, l := o.session(); first && l != nil {
-		o.f.endOld(record)
+	if h := o.session(); first && h != nil {
+		o.f.endSession(h.Key())
+		h.Done()
 	}
-}
-
-// endOld ends a session whose stream has ended, outside any request.
-func (f *Front) endOld(r session.Record) {
-	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
-	defer cancel()
-	_ = f.deps.Sessions.Delete(ctx, r.User, r.ID) // it may have ended already; otherwise it ends when it was idle for too long
-	f.EndSession(r.Key())
 }

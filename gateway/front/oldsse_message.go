@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -23,7 +24,7 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	}
 	if _, _, fromReplica := cluster.Forwarded(p.r); !fromReplica {
 		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
-			return cmp.Or(f.forward(p, cluster.Owner{Replica: replica}, ""), refuse.NoStream()) // its streams go with it
+			return cmp.Or(f.forward(p, replica, home.Key{}), refuse.NoStream()) // its streams go with it
 		}
 	}
 	f.mu.Lock()
@@ -45,8 +46,8 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 // answered on the stream.
 func (o *oldStream) message(p *posted) *refuse.Refusal {
 	if p.message.Kind != wire.Request {
-		if record, l := o.session(); l != nil {
-			return o.f.accept(p, record)
+		if h := o.session(); h != nil {
+			return o.f.accept(p, h)
 		}
 	} else if ref := o.request(p); ref != nil {
 		if ref.ID == refuse.OwnID {
@@ -81,7 +82,7 @@ func (o *oldStream) refuse(id mcp.Raw, r *refuse.Refusal) *refuse.Refusal {
 
 // request begins to serve a request.
 func (o *oldStream) request(p *posted) *refuse.Refusal {
-	record, l := o.session()
+	h := o.session()
 	switch {
 	case p.message.Method == mcp.MethodInitialize:
 		return o.initialize(p)
@@ -89,12 +90,10 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 		return o.say(wire.AppendResult(nil, p.message.ID, nil))
 	case p.message.Method == mcp.MethodDiscover: // of a dialect that this transport does not have
 		return refuse.Bad(mcp.ErrMethod(p.message.Method))
-	case l == nil:
+	case h == nil:
 		return refuseUnbegun()
-	}
-	record, err := o.f.deps.Sessions.Get(p.r.Context(), record.User, record.ID)
-	if err != nil {
-		return o.f.refuseSession(err)
+	case h.IsOver():
+		return o.f.refuseSession(session.ErrNotFound)
 	}
 	if ref := o.begin(); ref != nil {
 		return ref
@@ -105,7 +104,7 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 			o.done()
 		}
 	}()
-	x, ref := o.f.callOf(p, record, wire.Lookup(record.Revision))
+	x, ref := o.f.callOf(p, h, wire.Lookup(session.Of(h).Revision))
 	if x != nil {
 		x.room.Adopt(p.room)
 		go o.run(func() {
@@ -194,11 +193,11 @@ func (o *oldStream) whenIdle() <-chan struct{} {
 
 // batch handles several messages, which some revisions allow. Each is answered by itself.
 func (o *oldStream) batch(p *posted) *refuse.Refusal {
-	record, l := o.session()
-	if l == nil {
+	h := o.session()
+	if h == nil {
 		return refuseUnbegun()
 	}
-	if ref := p.checkBatch(wire.Lookup(record.Revision)); ref != nil {
+	if ref := p.checkBatch(wire.Lookup(session.Of(h).Revision)); ref != nil {
 		return ref
 	}
 	for i, m := range p.batch {

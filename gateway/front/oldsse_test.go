@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -48,8 +49,8 @@ func (b *bench) oldKey(t *testing.T) string {
 	b.front.mu.Lock()
 	defer b.front.mu.Unlock()
 	for _, o := range b.front.olds {
-		if record, l := o.session(); l != nil {
-			return record.Key()
+		if h := o.session(); h != nil {
+			return h.String()
 		}
 	}
 	t.Fatal("there is no session")
@@ -236,12 +237,8 @@ func TestP9_081_TheEndOfTheStream(t *testing.T) {
 		t.Error("a call was not cancelled")
 	}
 	b.script.waitListening(t, 0)
-	user, id, _ := strings.Cut(key, ":")
-	if _, err := b.store.Get(t.Context(), user, id); !errors.Is(err, session.ErrNotFound) {
+	if _, err := b.store.Homes().Use(t.Context(), home.ParseKey(key)); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("the session is still there: %v", err)
-	}
-	if l := b.front.Known(key); l != nil {
-		t.Error("something of it is still held")
 	}
 	t.Run("while its session begins", func(t *testing.T) {
 		b := newBench(t, Config{})
@@ -267,8 +264,7 @@ func TestP9_081_TheEndOfTheStream(t *testing.T) {
 	t.Run("the session ends first", func(t *testing.T) {
 		b := newBench(t, Config{})
 		c := b.oldSession(t, v2024, `{}`)
-		user, id, _ := strings.Cut(b.oldKey(t), ":")
-		if err := b.store.Delete(t.Context(), user, id); err != nil {
+		if err := b.store.Homes().Known(home.ParseKey(b.oldKey(t))).End(t.Context(), home.Ended); err != nil {
 			t.Fatal(err)
 		}
 		if rest := c.Text(); rest != ": the session has ended\n\n" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -196,7 +197,7 @@ func TestP9_071_H_036_OldStreamEndsWithTheToken(t *testing.T) {
 		s.waitListening(t, 0)
 		if _, id, _ := strings.Cut(s.last(mcp.MethodListen).Session, ":"); id == "" {
 			t.Error("no session")
-		} else if _, err := store.Get(t.Context(), goodFor(0).User(), id); !errors.Is(err, session.ErrNotFound) {
+		} else if _, err := store.Homes().Use(t.Context(), home.Key{User: goodFor(0).User(), ID: id}); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("the session is still there: %v", err)
 		}
 	})
@@ -279,7 +280,7 @@ func TestOldLeave(t *testing.T) {
 		idle.begin()
 		o.post(oldCall)
 		<-s.started
-		f.Leave(t.Context())
+		f.Drain(t.Context(), true)
 		const why = ": the gateway is closing\n\n"
 		if !idle.over() || !strings.HasSuffix(idle.String(), why) {
 			t.Errorf("over %v: %s", idle.over(), idle)

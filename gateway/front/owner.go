@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -20,58 +21,49 @@ import (
 // owner that has gone, or that did not answer a request which may be repeated.
 const maxOwners = 3
 
-// forwarded is the result of own for a request that another replica has answered.
-var forwarded = &refuse.Refusal{}
+// answered is the result of use for a request that another replica has answered.
+var answered = &refuse.Refusal{}
 
-// homeOf returns the home of a user's session.
-func (f *Front) homeOf(user, id string) cluster.Home {
-	return cluster.Home{User: user, ID: id, Record: f.deps.RecordKey}
-}
-
-// own returns nil if this replica serves p: it owns the home, or nobody can tell who does and
-// p may be served anywhere. Any other request was answered by its owner (forwarded), or is
-// refused.
-func (f *Front) own(p *posted, home cluster.Home) *refuse.Refusal {
+// use finds the home of a request, which then uses it. It returns nil if this replica serves p: it
+// owns the home, or that cannot be determined and p may be served anywhere. Any other request was
+// answered by its owner (answered), or is refused.
+func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 	_, _, fromReplica := cluster.Forwarded(p.r)
-	// The other replica can have it.
-	if fromReplica && !p.inBatch && f.Leaving() && home.RecordKey() != "" && f.GiveUp(p.r.Context(), home.Key()) {
-		cluster.Moved(p.w)
-		return forwarded
-	}
-	last := ""
+	homes, last := f.homes(), ""
 	for range maxOwners {
-		owner, err := f.deps.Cluster.Own(p.r.Context(), home)
+		h, err := homes.Use(p.r.Context(), key)
+		elsewhere, away := errors.AsType[*home.Elsewhere](err)
 		switch {
-		case errors.Is(err, cluster.ErrNoHome):
-			if key := home.Key(); f.Known(key) != nil { // it has ended without this replica
-				f.deps.Leave(key)
-				f.EndSession(key)
-			}
+		case err == nil && fromReplica && !p.inBatch && homes.Leaving() && h.Leave(): // the other replica can have it
+			cluster.Moved(p.w)
+			return answered
+		case err == nil:
+			p.home = h
+			return nil
+		case errors.Is(err, home.ErrNotFound):
 			return f.refuseSession(session.ErrNotFound)
-		case errors.Is(err, cluster.ErrTooMany):
+		case errors.Is(err, home.ErrTooMany):
 			return refuse.Clients()
-		case err != nil && p.anywhere:
+		case !away && p.anywhere:
 			return nil
-		case err != nil:
+		case !away:
 			return f.refuseHomeless(err)
-		case owner.Here():
-			if owner.Fresh && f.deps.Arrived != nil {
-				f.deps.Arrived(home.Key())
-			}
-			return nil
 		case p.inBatch: // the batch was for this replica, and only a whole one can be sent to another
 			return f.refuseSession(session.ErrMoved)
 		case fromReplica: // a forwarded request is never forwarded again
 			cluster.Moved(p.w)
-			return forwarded
+			return answered
 		}
-		if ref := f.forward(p, owner, home.Key()); ref != nil {
+		if ref := f.forward(p, elsewhere.Replica, key); ref != nil {
 			return ref
 		}
-		last = owner.Replica
+		last = elsewhere.Replica
 	}
-	return f.refuseHomeless(fmt.Errorf("%w: it moves all the time, and was last looked for at replica %s", cluster.ErrUnavailable, last))
+	return f.refuseHomeless(fmt.Errorf("%w: it moves all the time, and was last looked for at replica %s", home.ErrUnavailable, last))
 }
+
+// homes is the table of the sessions.
+func (f *Front) homes() *home.Table { return f.deps.Sessions.Homes() }
 
 // refuseHomeless refuses a request whose owner cannot be told, and says so in the log.
 func (f *Front) refuseHomeless(err error) *refuse.Refusal {
@@ -81,23 +73,19 @@ func (f *Front) refuseHomeless(err error) *refuse.Refusal {
 	return f.refuseSession(session.ErrUnavailable)
 }
 
-// DropSession lets go of a session that another replica owns now (live.Sessions.DropSession).
-func (f *Front) DropSession(key string) (stopListening func()) {
-	f.guests.lose(key)
-	return f.Sessions.DropSession(key)
-}
+// Receiver takes what other replicas forward here.
+func (f *Front) Receiver() cluster.Receiver { return receiver{f} }
 
-// InUse reports whether anything runs for a session, or for a client that has none.
-func (f *Front) InUse(key string) bool {
-	f.guests.mu.Lock()
-	here := f.guests.here[key] != nil
-	f.guests.mu.Unlock()
-	return here || f.Sessions.InUse(key)
-}
+type receiver struct{ f *Front }
 
-// Forwarded serves the requests that other replicas forward here. The path says which of the
-// endpoint's paths a request is for.
-func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
+// Leave gives up a home for another replica (cluster.Receiver).
+func (r receiver) Leave(name string) { r.f.homes().GiveUp(home.ParseKey(name)) }
+
+// ServeHTTP serves a request (cluster.Receiver). The path says which of the endpoint's paths it is
+// for.
+func (r receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.f.forwarded(w, req) }
+
+func (f *Front) forwarded(w http.ResponseWriter, r *http.Request) {
 	text, _, ok := cluster.Forwarded(r)
 	caller, err := f.deps.Callers.Read(text)
 	if !ok || err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -28,6 +29,7 @@ type posted struct {
 	inBatch bool           // it is one message of a batch
 	old     bool           // HTTP+SSE: the answer, if any, goes to the stream of another request
 	on      *oldStream     // that stream
+	home    *home.Home     // in use by the request; nil for none
 	room    *mcp.Room      // for a large body, nil for a small one
 	since   time.Time      // when it was known whose it is; zero if nobody wants to know
 	counted bool           // among the requests of its user
@@ -61,6 +63,9 @@ func (p *posted) revision() *wire.Revision {
 // release gives back what was taken for the message.
 func (p *posted) release(f *Front) {
 	p.room.Free()
+	if p.home != nil {
+		p.home.Done()
+	}
 	if p.counted {
 		f.requestLimit.give(&p.caller)
 	}
@@ -175,7 +180,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
 		} else {
 			ref = f.inEra(p)
 		}
-		if ref != nil && ref != forwarded && p.message.Kind == wire.Response {
+		if ref != nil && ref != answered && p.message.Kind == wire.Response {
 			ref.ID = refuse.NullID // the id is one of ours, or unknown
 		}
 	}

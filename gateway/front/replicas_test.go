@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -33,9 +33,10 @@ const testKey = "0123456789abcdef0123456789abcdef"
 // replica is a bench that is one of several.
 type replica struct {
 	*bench
-	cluster *cluster.Cluster
-	way     *faultproxy.Proxy // the others connect through it
-	loses   atomic.Bool       // the answer to the next request that they forward is lost
+	cluster  *cluster.Cluster
+	sessions *session.Redis
+	way      *faultproxy.Proxy // the others connect through it
+	loses    atomic.Bool       // the answer to the next request that they forward is lost
 }
 
 // replicas makes replicas that share a Redis.
@@ -52,22 +53,21 @@ func replicas(t *testing.T, count int) []*replica {
 func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	t.Helper()
 	r := &replica{bench: &bench{t: t, script: newScript(), log: &mcptest.Log{}}}
-	sessions, err := session.NewRedis(session.Config{Store: session.StoreRedis, Key: testKey, Redis: redisdb.Config{URL: mcp.Secret(redis.URL())}}, session.Deps{
-		OnEnd: func(ended session.Record) { r.front.EndSession(ended.Key()) },
-		Fence: func(key string) (string, string) { return r.cluster.Fence(key) },
-	})
+	sessions, err := session.NewRedis(session.Config{Store: session.StoreRedis, Key: testKey, Redis: redisdb.Config{URL: mcp.Secret(redis.URL())}}, session.Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sessions.Close() })
 	r.join(t, sessions)
+	sessions.Open(session.Deps{Homes: home.Config{Owners: r.cluster}})
+	r.sessions = sessions
 	key, err := seal.NewKey([]byte(testKey), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.front, err = newFront(Config{StreamAfter: tooLong, SSEPath: ssePath}, Deps{
 		Handler: r.script, Sessions: sessions, Seal: key, Log: slog.New(slog.NewTextHandler(r.log, nil)), Server: ServerInfo{Name: "gate", Version: "1"},
-		Cluster: r.cluster, RecordKey: sessions.RecordKey, Keeps: func(*mcp.Call) bool { return true },
+		Cluster: r.cluster, Keeps: func(*mcp.Call) bool { return true },
 		Callers: Callers{
 			Write: func(c mcp.Caller) ([]byte, error) { return json.Marshal(c) },
 			Read: func(text []byte) (c mcp.Caller, err error) {
@@ -75,21 +75,11 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 				return mcp.NewCaller(c), err
 			},
 		},
-		Leave: func(key string) {
-			sessions.Drop(key)
-			_ = r.cluster.Leave(context.Background(), key)
-		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.cluster.Start(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if r.loses.CompareAndSwap(true, false) {
-			r.front.Forwarded(httptest.NewRecorder(), req)
-			panic(http.ErrAbortHandler)
-		}
-		r.front.Forwarded(w, req)
-	}))
+	r.cluster.Start(losing{r.front.Receiver(), &r.loses})
 	server := httptest.NewServer(r)
 	r.url = server.URL
 	t.Cleanup(func() {
@@ -103,6 +93,23 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	})
 	return r
 }
+
+// losing loses an answer to what other replicas forward.
+type losing struct {
+	cluster.Receiver
+	loses *atomic.Bool
+}
+
+func (l losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.loses.CompareAndSwap(true, false) {
+		l.Receiver.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	}
+	l.Receiver.ServeHTTP(w, r)
+}
+
+// giveUp gives up the home of a client's session.
+func (r *replica) giveUp(c *mcptest.Client) { r.front.homes().GiveUp(home.ParseKey(keyOf(c))) }
 
 // join makes the replica's part of the cluster, behind a proxy.
 func (r *replica) join(t *testing.T, sessions *session.Redis) {
@@ -134,11 +141,6 @@ func (r *replica) joinAt(address string, sessions *session.Redis) (err error) {
 	}
 	r.cluster, err = cluster.New(cluster.Config{Listen: address, Advertise: r.way.Addr()}, cluster.Deps{
 		DB: sessions.DB(), Key: []byte(testKey), Idle: time.Hour, Log: slog.New(slog.NewTextHandler(r.log, nil)),
-		InUse: func(key string) bool { return r.front.InUse(key) },
-		OnLost: func(key string) {
-			r.front.DropSession(key)()
-			sessions.Drop(key)
-		},
 	})
 	return err
 }
@@ -241,10 +243,7 @@ func TestForwardedOnce(t *testing.T) {
 	a, b, d := all[0], all[1], all[2]
 	c := a.client(v2511)
 	echo(t, b.at(c)) // it knows the owner now
-	if err := a.cluster.Leave(t.Context(), keyOf(c)); err != nil {
-		t.Fatal(err)
-	}
-	a.front.DropSession(keyOf(c))()
+	a.giveUp(c)
 	echo(t, d.at(c))
 	echo(t, b.at(c))
 	if a.calls() != 1 || b.calls() != 0 || d.calls() != 2 {
@@ -260,8 +259,8 @@ func TestRecordVanishes(t *testing.T) {
 	c := a.client(v2511)
 	x := follow(t, c, "")
 	a.script.waitListening(t, 1)
-	held := a.front.Known(keyOf(c))
-	if n, err := redis.Client().Del(t.Context(), a.front.deps.RecordKey(keyOf(c))).Result(); n != 1 || err != nil {
+	held := a.home(c)
+	if n, err := redis.Client().Del(t.Context(), a.sessions.RecordKey(held.Key())).Result(); n != 1 || err != nil {
 		t.Fatalf("%d records were deleted: %v", n, err)
 	}
 	done := make(chan struct{})
@@ -270,7 +269,7 @@ func TestRecordVanishes(t *testing.T) {
 		a.script.emit(mcp.NoteToolsListChanged, `{}`)
 	}()
 	receive(t, "the event", done)
-	receive(t, "the end of the session", held.Gone())
+	receive(t, "the end of the session", held.Over())
 	if m, err := x.Until(mcp.NoteToolsListChanged); err == nil {
 		_, err = x.Next()
 		if err == nil {
@@ -438,29 +437,6 @@ func TestSessionGivenUp(t *testing.T) {
 	}
 }
 
-// TestSessionEndedElsewhere: a replica that finds that a session has ended without it keeps
-// nothing of the session.
-func TestSessionEndedElsewhere(t *testing.T) {
-	all := replicas(t, 2)
-	a, b := all[0], all[1]
-	c := a.client(v2511)
-	follow(t, c, "")
-	a.script.waitListening(t, 1)
-	if err := a.cluster.Leave(t.Context(), keyOf(c)); err != nil {
-		t.Fatal(err)
-	}
-	if status, err := b.at(c).Delete(soon(t)); status != http.StatusNoContent || err != nil {
-		t.Fatalf("DELETE: %d %v", status, err)
-	}
-	if status, err := c.Notify(soon(t), mcp.NoteInitialized, `{}`); status != http.StatusNotFound || err != nil {
-		t.Errorf("where it was: %d %v", status, err)
-	}
-	if a.front.Known(keyOf(c)) != nil { // at once, not with the next sweep
-		t.Error("something of it is held")
-	}
-	a.script.waitListening(t, 0)
-}
-
 // TestCallWhileASessionIsGivenUp: a call that comes while its session is given up is made by the
 // next owner, which may be the same replica.
 func TestCallWhileASessionIsGivenUp(t *testing.T) {
@@ -469,19 +445,17 @@ func TestCallWhileASessionIsGivenUp(t *testing.T) {
 			all := replicas(t, 2)
 			a, b := all[0], all[1]
 			leaving, leave := make(chan struct{}), make(chan struct{})
-			stop, once := a.front.deps.Leave, sync.OnceFunc(func() { close(leaving) })
-			a.front.deps.Leave = func(key string) {
-				if a.front.Leaving() { // not for initialize
-					once()
-					<-leave
-				}
-				stop(key)
-			}
 			c := mcptest.NewClient(a.url, wire.Lookup(revision))
 			if c.Revision.Stateful {
 				c = a.client(revision)
 			}
 			echo(t, c)
+			for _, h := range a.front.homes().All() {
+				h.Attach(func(home.Why) {
+					close(leaving)
+					<-leave
+				})
+			}
 			elsewhere, direct := make(chan *mcptest.Exchange, 1), make(chan *mcptest.Exchange, 1)
 			send := func(c *mcptest.Client, to chan *mcptest.Exchange) {
 				x, err := c.SendID(soon(t), "7", mcp.MethodToolsCall, `{"name":"echo"}`)
@@ -491,7 +465,7 @@ func TestCallWhileASessionIsGivenUp(t *testing.T) {
 				to <- x
 			}
 			go a.front.Drain(t.Context(), true)
-			for !a.front.Leaving() {
+			for !a.front.homes().Leaving() {
 				runtime.Gosched()
 			}
 			go send(b.at(c), elsewhere)
@@ -523,8 +497,11 @@ func TestQuestionAfterATakeover(t *testing.T) {
 	if err != nil || !m.Value("requestState", &state) || a.front.Calls() != 1 {
 		t.Fatalf("%s %v, %d calls", m.Text, err, a.front.Calls())
 	}
-	for key := range a.front.guests.here {
-		a.front.DropSession(key)()
+	for _, h := range a.front.homes().All() {
+		h.EndLater(home.Moved)
+		if _, err := a.front.homes().Use(soon(t), h.Key()); err != nil { // when all of it has ended
+			t.Fatal(err)
+		}
 	}
 	if n := a.front.Calls(); n != 0 {
 		t.Errorf("%d calls count as running", n)
@@ -630,58 +607,26 @@ func TestQuestionOfAClientThatLeft(t *testing.T) {
 	}
 }
 
-// contested is a session store at which each request that came directly finds that the session
-// has just been given up, until another request is answered.
-type contested struct {
-	session.Store
-	direct   chan struct{} // gets one for each such request
-	givenUp  chan struct{} // gets one for each time that the session was given up
-	answered chan struct{} // closed when the other request is answered
-}
-
-type directly struct{}
-
-func (s contested) Get(ctx context.Context, user, id string) (session.Record, error) {
-	if ctx.Value(directly{}) != nil {
-		s.direct <- struct{}{}
-		select {
-		case <-s.givenUp:
-		case <-s.answered:
-		}
-	}
-	return s.Store.Get(ctx, user, id)
-}
-
 // TestContestedSession: a request at a replica that stops, and one that another replica forwards
 // there, do not take their session away from each other.
 func TestContestedSession(t *testing.T) {
 	all := replicas(t, 2)
 	a, b := all[0], all[1]
 	c := a.client(v2511)
+	echo(t, c)
 	a.front.Drain(t.Context(), true) // the session is given up
-	s := contested{a.front.deps.Sessions, make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})}
-	leave := a.front.deps.Leave
-	a.front.deps.Sessions, a.front.deps.Leave = s, func(key string) {
-		leave(key)
-		s.givenUp <- struct{}{}
-		select {
-		case <-s.direct: // the direct request has made it the owner again
-		case <-s.answered:
-		}
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), directly{}, true)))
-	}))
-	defer server.Close()
-	here := a.at(c)
-	here.URL = server.URL
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		echo(t, here)
-	}()
-	<-s.direct
+	answers, _ := start(t, c, `1`, `{"name":"slow"}`)
+	receive(t, "the direct request", a.script.started)
 	echo(t, b.at(c))
-	close(s.answered)
-	receive(t, "the direct request", done)
+	if a.calls() != 3 {
+		t.Errorf("%d calls were made where one runs", a.calls())
+	}
+	h := a.home(c)
+	a.script.release <- struct{}{}
+	receive(t, "the answer", answers).Close()
+	receive(t, "the end of the session here", h.Over())
+	echo(t, b.at(c))
+	if b.calls() != 1 {
+		t.Errorf("%d calls were made at the next owner", b.calls())
+	}
 }

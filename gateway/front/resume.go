@@ -42,7 +42,7 @@ type reading struct {
 // read reads the stream of a call. Errors: session.ErrNotFound if it is not known, or not any
 // more; session.ErrUnavailable.
 func (g *getting) read(name string, after uint64) (r reading, err error) {
-	r.events, r.ended, r.more, err = g.f.deps.Sessions.Log().Read(context.Background(), g.session.Key(), name, after)
+	r.events, r.ended, r.more, err = g.f.deps.Sessions.Log().Read(context.Background(), g.home, name, after)
 	if r.gap = errors.Is(err, session.ErrGap); r.gap {
 		err = nil
 	}
@@ -71,7 +71,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		}
 		switch {
 		case r.ended && r.gap && len(r.events) == 0: // the response itself is missing
-			request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.session.Key(), after.Name)
+			request, err := g.f.deps.Sessions.Log().Request(context.Background(), g.home, after.Name)
 			if err == nil && request != nil {
 				g.stream.Force("", g.f.lostAnswer(request, stream.CallOf(after.Name), g.rev))
 			}
@@ -108,16 +108,16 @@ func (g *getting) follow(ctx context.Context, r reading) {
 // one succeeds, so a replica that was only cut off cannot write to it any more. Read the
 // stream again once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
-	log, key, name := g.f.deps.Sessions.Log(), g.session.Key(), g.after.Name
-	request, err := log.Request(ctx, key, name)
+	log, name := g.f.deps.Sessions.Log(), g.after.Name
+	request, err := log.Request(ctx, g.home, name)
 	switch {
 	case err != nil:
 	case request == nil:
-		err = log.End(ctx, key, name)
+		err = log.End(ctx, g.home, name)
 	default:
 		call := stream.CallOf(name)
-		if _, err = log.Finish(ctx, key, name, g.f.lostAnswer(request, call, g.rev)); err == nil {
-			g.f.lostCall(ctx, &mcp.Call{ID: call, Caller: g.caller, Revision: g.rev.Name, Session: key})
+		if _, err = log.Finish(ctx, g.home, name, g.f.lostAnswer(request, call, g.rev)); err == nil {
+			g.f.lostCall(ctx, &mcp.Call{ID: call, Caller: g.caller, Revision: g.rev.Name, Session: g.home.String()})
 		}
 	}
 	if err != nil && !errors.Is(err, session.ErrNotFound) {

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -140,7 +141,8 @@ func TestGoSDKNoticesALostSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cs.Close()
-	if err := b.store.Delete(t.Context(), mcp.NewCaller(mcp.Caller{}).User(), cs.ID()); err != nil {
+	h := b.store.Homes().Known(home.Key{User: mcp.NewCaller(mcp.Caller{}).User(), ID: cs.ID()})
+	if err := h.End(t.Context(), home.Ended); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := cs.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "session not found") {

@@ -84,10 +84,17 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 	}
 	if ask.Here {
 		state.Replica = x.f.prefix
-		x.f.guests.waits(x.call.Session, ask.Round.String(), limit)
+		if x.home != nil {
+			x.f.waiting.add(x.home, x.waiting(ask.Round), limit)
+		}
 	}
 	plain, _ := json.Marshal(state) // strings and an integer always marshal
 	return x.f.deps.Seal.Seal(plain, x.boundTo()...)
+}
+
+// waiting names the waiting call that a call goes on with, or becomes.
+func (x *exchange) waiting(round mcp.Round) waitingKey {
+	return waitingKey{x.call.Session, round.String()}
 }
 
 // boundTo returns what the state of a call is bound to.

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
-	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -25,96 +24,64 @@ func (f *Front) stateful(p *posted) *refuse.Refusal {
 		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
 		return nil
 	}
-	for tries := 1; ; tries++ {
-		record, rev, ref := f.session(p)
-		switch {
-		case ref != nil:
-		case isRequest:
-			ref = f.request(p, record, rev)
-		default:
-			ref = f.accept(p, record)
-		}
-		if ref == nil || !ref.Left || tries == maxOwners {
-			return ref
-		}
+	rev, ref := f.session(p)
+	switch {
+	case ref != nil:
+		return ref
+	case isRequest:
+		return f.request(p, rev)
 	}
+	return f.accept(p, p.home)
 }
 
 // session finds the session that a request names; if another replica owns it, the request is
 // answered there. The session exists for its user and client alone, with any of their tokens,
 // and at the endpoint of its view: who obtains its id gains nothing.
-func (f *Front) session(p *posted) (session.Record, *wire.Revision, *refuse.Refusal) {
+func (f *Front) session(p *posted) (*wire.Revision, *refuse.Refusal) {
 	id, ref := sessionID(p.r.Header)
 	if ref != nil {
-		return session.Record{}, nil, ref
+		return nil, ref
 	}
-	record, ref := f.record(p, id)
-	if ref != nil {
-		return record, nil, ref
+	if ref := f.use(p, home.Key{User: p.caller.User(), ID: id}); ref != nil {
+		return nil, ref
 	}
+	record := session.Of(p.home)
 	rev := wire.Lookup(record.Revision)
 	if rev == nil || record.Client != p.caller.ClientID || record.View != p.caller.View {
 		// It is of another version of the gateway, of another client, or of another view.
-		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
+		return nil, f.refuseSession(session.ErrNotFound)
 	}
 	if p.header != "" && p.header != rev.Name {
 		// Clients SHOULD send the negotiated version; some send the newest they know.
 		f.deps.Log.Debug("a version header differs from what was negotiated", "header", p.header, "negotiated", rev.Name)
 	}
-	return record, rev, nil
-}
-
-// record returns the record of a session that this replica owns. A session that was given up
-// since its owner was looked up has another one now.
-func (f *Front) record(p *posted, id string) (record session.Record, ref *refuse.Refusal) {
-	user := p.caller.User()
-	home := f.homeOf(user, id)
-	if _, _, fromReplica := cluster.Forwarded(p.r); !fromReplica && f.Leaving() {
-		context.AfterFunc(p.r.Context(), f.Visit(home.Key()))
-	}
-	var err error
-	for range maxOwners {
-		if ref := f.own(p, home); ref != nil {
-			return record, ref
-		}
-		switch record, err = f.deps.Sessions.Get(p.r.Context(), user, id); {
-		case err == nil:
-			return record, nil
-		case !errors.Is(err, session.ErrMoved):
-			return record, f.refuseSession(err)
-		}
-	}
-	return record, f.refuseHomeless(err)
+	return rev, nil
 }
 
 // accept handles a response or a notification of the client, which has no answer.
-func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
-	held := f.Known(record.Key()) // nil if nothing is held
+func (f *Front) accept(p *posted, h *home.Home) *refuse.Refusal {
+	s := f.Known(h) // nil if nothing runs there
 	switch {
-	case p.message.Kind == wire.Response && held != nil:
-		held.Answered(p.message, p.caller)
+	case p.message.Kind == wire.Response && s != nil:
+		s.Answered(p.message, p.caller)
 	case p.message.Method == mcp.NoteInitialized:
-		s, ref := f.held(p.r.Context(), record)
-		if ref != nil {
-			return ref
-		}
-		record, err := f.deps.Sessions.Update(p.r.Context(), record.User, record.ID, func(r *session.Record) { r.Initialized = true })
-		if err != nil {
+		s = f.Of(h)
+		if _, err := f.deps.Sessions.Update(p.r.Context(), h, func(r *session.Record) { r.Initialized = true }); err != nil {
 			return f.refuseSession(err)
 		}
 		s.Saw(p.caller)
-		s.ListenIfOpen(p.r.Context(), record, p.caller)
+		s.ListenIfOpen(p.r.Context(), p.caller)
 	case p.message.Method == mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
-		if held != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
-			held.Cancel(id, p.message.Params.At("reason").Text())
+		if s != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
+			s.Cancel(id, p.message.Params.At("reason").Text())
 		}
 	case p.message.Method == mcp.NoteRootsListChanged:
-		if held != nil {
-			held.RootsChanged()
+		if s != nil {
+			s.RootsChanged()
 		}
 		if f.deps.RootsChanged != nil {
-			f.deps.RootsChanged(record.Key())
+			f.deps.RootsChanged(h.String())
 		}
 	}
 	p.w.WriteHeader(http.StatusAccepted)
@@ -122,7 +89,7 @@ func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 }
 
 // request serves a request within a session.
-func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *refuse.Refusal {
+func (f *Front) request(p *posted, rev *wire.Revision) *refuse.Refusal {
 	if p.message.Method == mcp.MethodPing {
 		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
 		return nil
@@ -131,7 +98,7 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 		return refuse.Closing()
 	}
 	defer f.done()
-	x, ref := f.callOf(p, record, rev)
+	x, ref := f.callOf(p, p.home, rev)
 	if x != nil {
 		defer x.running.Stop()
 		x.serve(x.running.Context())
@@ -145,14 +112,11 @@ func failing(err error) mcp.Handler {
 }
 
 // callOf makes a call of a request. It returns nil if the request was refused.
-func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refuse.Refusal) {
-	s, ref := f.held(p.r.Context(), record)
-	if ref != nil {
-		return nil, ref
-	}
+func (f *Front) callOf(p *posted, h *home.Home, rev *wire.Revision) (*exchange, *refuse.Refusal) {
+	s, record := f.Of(h), session.Of(h)
 	x := f.newExchange(p, rev)
-	x.record, x.live = record, s
-	x.call.Session = record.Key()
+	x.home, x.live = h, s
+	x.call.Session = h.String()
 	x.call.Caps = record.Caps
 	x.call.LogLevel = record.LogLevel
 	var err error
@@ -169,33 +133,13 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 		x.handler = failing(err)
 	}
 	s.Saw(p.caller)
-	switch err = s.Start(p.r.Context(), x.id, &x.running); {
-	case errors.Is(err, live.ErrLeaving):
-		select {
-		case <-s.Gone():
-		case <-p.r.Context().Done():
-		}
-		return nil, refuse.Left()
-	case err != nil:
+	if err := s.Start(p.r.Context(), x.id, &x.running); err != nil {
 		return nil, f.refuseSession(session.ErrNotFound)
 	}
 	return x, nil
 }
 
-// held returns what is held of a session.
-func (f *Front) held(ctx context.Context, r session.Record) (*live.Session, *refuse.Refusal) {
-	s, err := f.Of(ctx, r)
-	switch {
-	case errors.Is(err, session.ErrMoved):
-		return nil, refuse.Left()
-	case err != nil:
-		return nil, f.refuseSession(err)
-	}
-	return s, nil
-}
-
-// change is the handler of the methods that change the session and have an empty result. It leaves
-// x.record as it was: the stream, which may begin at any time, reads it.
+// change is the handler of the methods that change the session and have an empty result.
 func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	var err error
 	switch c.Method {
@@ -204,11 +148,11 @@ func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		if !wire.ValidLogLevel(level) {
 			return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
 		}
-		_, err = x.f.deps.Sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level })
+		_, err = x.f.deps.Sessions.Update(ctx, x.home, func(r *session.Record) { r.LogLevel = level })
 	case mcp.MethodResourcesSubscribe:
-		err = x.live.Subscribe(ctx, x.record, c.Caller, c.Name)
+		err = x.live.Subscribe(ctx, c.Caller, c.Name)
 	case mcp.MethodResourcesUnsubscribe:
-		err = x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name)
+		err = x.live.Unsubscribe(ctx, c.Caller, c.Name)
 	}
 	_, told := errors.AsType[*mcp.Error](err)
 	switch {
@@ -235,17 +179,16 @@ func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
 	case ref != nil:
 		return ref
 	}
-	record, rev, ref := f.session(p)
+	rev, ref := f.session(p)
 	switch {
 	case ref != nil:
 		return ref
 	case p.r.Method == http.MethodGet:
-		return f.get(p, record, rev)
+		return f.get(p, rev)
 	}
-	if err := f.deps.Sessions.Delete(p.r.Context(), record.User, record.ID); err != nil {
+	if err := p.home.End(p.r.Context(), home.Ended); err != nil {
 		return f.refuseSession(err)
 	}
-	f.EndSession(record.Key())
 	p.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

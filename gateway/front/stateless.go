@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -39,8 +40,8 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 	}
 	x := f.newExchange(p, wire.Stateless())
 	x.call.Name = name
-	client := derivedID(p.caller, p.params.clientInfo)
-	x.call.Session = p.caller.User() + ":" + client
+	key := home.Key{User: p.caller.User(), ID: derivedID(p.caller, p.params.clientInfo)}
+	x.call.Session = key.String()
 	x.call.Ephemeral = true
 	x.call.Caps = p.params.caps
 	x.call.LogLevel = p.params.logLevel.Text()
@@ -57,37 +58,33 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 			return refuse.Bad(err)
 		}
 	}
-	var waited waiting
-	home := cluster.Home{User: p.caller.User(), ID: client}
-	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.deps.Cluster.Exists(p.r.Context(), home)) {
+	var waited *waitingCall
+	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.homes().Exists(p.r.Context(), key)) {
 		p.anywhere = len(x.call.Round) == 0 && x.call.Answers == nil
-		_, _, fromReplica := cluster.Forwarded(p.r)
-		var leave func()
-		if fromReplica && f.Leaving() {
-			leave = func() { f.deps.Leave(x.call.Session) }
-		}
-		ok := false
-		if waited, ok = f.guests.enter(x.call.Session, x.call.Round.String(), leave); !ok {
-			cluster.Moved(p.w)
-			return nil
-		}
-		defer f.guests.exit(x.call.Session)
-		switch {
+		switch _, _, fromReplica := cluster.Forwarded(p.r); {
 		case x.waitsAt == "":
-			if ref := f.own(p, home); ref != nil {
+			if ref := f.use(p, key); ref != nil {
 				return ref
 			}
-		case x.waitsAt != f.prefix && !fromReplica: // the call waits there, whichever replica owns the home now
-			if ref := f.forward(p, cluster.Owner{Replica: x.waitsAt}, x.call.Session); ref != nil {
+		case x.waitsAt == f.prefix:
+			if waited = f.waiting.take(x.waiting(x.call.Round)); waited != nil {
+				p.home = waited.home
+			} else if fromReplica && f.homes().Leaving() { // the call is lost, and this replica takes no more
+				cluster.Moved(p.w)
+				return nil
+			}
+		case !fromReplica: // the call waits there, whichever replica owns the home now
+			if ref := f.forward(p, x.waitsAt, key); ref != nil {
 				return ref
 			}
 		}
 	}
-	if !waited.counts() && !f.begin() {
+	x.home = p.home
+	if (waited == nil || waited.lost) && !f.begin() {
 		return refuse.Closing()
 	}
 	defer f.done()
-	if waited.lost || x.waitsAt != "" && x.waitsAt != f.prefix {
+	if waited != nil && waited.lost || x.waitsAt != "" && x.waitsAt != f.prefix {
 		x.handler = mcp.HandlerFunc(lost)
 		x.serve(p.r.Context())
 		return nil
@@ -156,10 +153,7 @@ func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 		b = append(append(b, 0), caller.View...)
 	}
 	sum := sha256.Sum256(b)
-	var text [1 + 16]byte
-	text[0] = '~' // no minted session id begins with it
-	hex.Encode(text[1:], sum[:8])
-	return string(text[:])
+	return home.Derived(hex.EncodeToString(sum[:8]))
 }
 
 // serverDiscover is the handler of server/discover.

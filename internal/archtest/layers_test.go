@@ -67,10 +67,11 @@ var layers = []layer{
 	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/expiring", "internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
-		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
+		third: []string{"golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
+	{level: 3, dir: "internal/home", ours: []string{"internal/cluster"}, third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/errgroup"}},
 	{level: 2, dir: "internal/largeresults", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}},
-	{level: 2, dir: "session", ours: []string{"internal/largeresults", "internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // largeresults for their section, seal for what stands in Redis
-		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
+	{level: 3, dir: "session", ours: []string{"internal/home", "internal/largeresults", "internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // largeresults for their section, seal for what stands in Redis
+		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/record", "internal/redisdb", "internal/seal", "policy/foureyes"}, // record for what a rule lets records have, redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
@@ -87,7 +88,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
-	{level: 3, dir: "upstream/stateful", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
+	{level: 4, dir: "upstream/stateful", ours: []string{"internal/home", "internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
 		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems", "internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
@@ -105,9 +106,9 @@ var layers = []layer{
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}},      // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
+	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/home", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
 	{level: 5, dir: "gateway/front", // seal for request state
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/problems", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/home", "internal/problems", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 2, dir: "gateway/configtext", ours: []string{"internal/redact", "internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
@@ -141,7 +142,7 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/browser", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/faultproxy"},
 	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
-	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/mcp"}},
+	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/home", "internal/mcp"}},
 	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest"}, third: []string{"*"}},
 }
 

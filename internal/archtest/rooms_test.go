@@ -47,7 +47,6 @@ var exceptions = []exception{
 	{"files of a circle", "gateway/front", 26, "an exchange is begun by each dialect and answered by each: their files refer to it and it to them"},
 	{"files with methods of a type", "gateway/front Front", 20, "each kind of request is a method of the endpoint in a file of its own; what it holds is in types of their own: live.Sessions, lifecycle, guests"},
 	{"files with methods of a type", "gateway/front exchange", 9, "one call of a client: its answer, its questions, its state and its tasks each have a file"},
-	{"methods of an interface", "gateway server", 7, "what the gateway needs of an upstream, in one place"},
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
 }
 
@@ -213,9 +212,9 @@ func sizes[V comparable](sets map[string]map[V]bool) map[string]int {
 }
 
 // reserved are packages that few may import, whatever the table of layers allows: only the
-// front asks for the owner of a session, the gateway constructs what it asks, the configuration has its
+// table of homes asks for the owner of a session and the front forwards to it, the gateway constructs what it asks, the configuration has its
 // section, and a trial says which replicas can be reached.
-var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front", "gateway/config", "gateway/trial"}}
+var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front", "gateway/config", "gateway/trial", "internal/home"}}
 
 func checkReserved(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
@@ -299,6 +298,6 @@ func TestCheckReserved(t *testing.T) {
 	runRule(t, checkReserved, []ruleTest{
 		{"allowed", map[string]string{"gateway/front/a.go": src("front"), "gateway/a.go": src("gateway"), "upstream/a_test.go": src("upstream"), "internal/e2e/a.go": src("e2e")}, nil},
 		{"elsewhere", map[string]string{"upstream/pool/a.go": src("pool"), "gateway/front/live/a.go": src("live")},
-			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front and gateway/config and gateway/trial alone", "upstream/pool/a.go:2"}},
+			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front and gateway/config and gateway/trial and internal/home alone", "upstream/pool/a.go:2"}},
 	})
 }

@@ -61,7 +61,7 @@ func TestWays(t *testing.T) {
 		t.Errorf("%d connections, want one for each protocol", n)
 	}
 	a.Leaving(t.Context())
-	eventually(t, "it is known that the owner stops", p.calls.leaving.Load)
+	eventually(t, "it is known that the owner stops", p.leaving.Load)
 	resp := b.do(t, "POST", "/u1/x", strings.NewReader("{}"))
 	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "HTTP/2.0 2 <nil> " {
 		t.Errorf("at an owner that stops: %q, %v", text, err)
@@ -84,7 +84,7 @@ func TestManyCalls(t *testing.T) {
 	seen := make(map[string]int)
 	for range maxCalls + more {
 		all.Go(func() {
-			if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
+			if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); err != nil {
 				t.Error(err)
 				began <- ""
 			}
@@ -98,7 +98,7 @@ func TestManyCalls(t *testing.T) {
 	}
 	for range maxCalls + more { // at once: those without a connection share one
 		all.Go(func() {
-			if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
+			if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); err != nil {
 				t.Error(err)
 				began <- ""
 			}
@@ -108,7 +108,7 @@ func TestManyCalls(t *testing.T) {
 		<-began
 	}
 	all.Wait()
-	if n := len(b.members.peer(a.Self()).calls.free); n != 0 {
+	if n := len(b.members.peer(a.Self()).free); n != 0 {
 		t.Errorf("%d places are still taken", n)
 	}
 }
@@ -122,7 +122,7 @@ func TestCallsEnd(t *testing.T) {
 		want error
 	}{
 		{"the client goes", func(_ *house, _ *peer, leave func()) { leave() }, context.Canceled},
-		{"the owner is not reached any more", func(b *house, p *peer, _ func()) { b.members.unreached(p, ErrUnreachable) }, ErrLost},
+		{"the owner is not reached any more", func(b *house, p *peer, _ func()) { b.members.reached(p, ErrUnreachable) }, ErrLost},
 		{"the lease of the owner ends", func(_ *house, p *peer, _ func()) { p.gone() }, ErrLost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +140,9 @@ func TestCallsEnd(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			result := make(chan error, 1)
-			go func() { result <- b.Forward(httptest.NewRecorder(), post("{}").WithContext(ctx), o, nil) }()
+			go func() {
+				result <- b.Forward(httptest.NewRecorder(), post("{}").WithContext(ctx), o.Replica, "u1:x", nil)
+			}()
 			<-began
 			tt.end(b, b.members.peer(a.Self()), leave)
 			if err := <-result; !errors.Is(err, tt.want) {
@@ -167,22 +169,22 @@ func TestIdleCallsOfAGoneOwner(t *testing.T) {
 	a, b := startHouse(t, redis, serve, long), startHouse(t, redis, serve, long)
 	a.own(t, some("x"))
 	o := b.own(t, some("x"))
-	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error, 1)
 	waits := post("{}")
 	waits.Header.Set("Wait", "1")
-	go func() { result <- b.Forward(httptest.NewRecorder(), waits, o, nil) }()
+	go func() { result <- b.Forward(httptest.NewRecorder(), waits, o.Replica, "u1:x", nil) }()
 	<-began
-	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil { // leaves a second connection idle
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); err != nil { // leaves a second connection idle
 		t.Fatal(err)
 	}
 	a.crash()
 	if err := <-result; !errors.Is(err, ErrLost) {
 		t.Errorf("what ran: %v", err)
 	}
-	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); !errors.Is(err, ErrGone) {
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); !errors.Is(err, ErrGone) {
 		t.Errorf("what comes after: %v", err)
 	}
 }
@@ -203,7 +205,7 @@ func TestNotAdmitted(t *testing.T) {
 	a.members.mu.Lock()
 	delete(a.members.peers, b.Self())
 	a.members.mu.Unlock()
-	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); !errors.Is(err, ErrUnreachable) {
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("Forward: %v", err)
 	}
 	if len(served) > 0 {

@@ -11,12 +11,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
 // Cluster is this replica and what it knows of the others.
 type Cluster struct {
-	self     string
-	homes    *homes   // nil without Redis
+	self    string
+	db      *redisdb.DB // nil for a gateway without Redis, as are the fields below
+	scripts scripts
+	idle    time.Duration
+	tokens  atomic.Uint64
+
 	members  *members // nil for a gateway alone, as are the fields below
 	link     *link
 	forwards *forwards
@@ -24,21 +30,20 @@ type Cluster struct {
 	ctx    context.Context // of the goroutines
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	end    time.Duration // bounds how long Close goes on after its context
-	closed atomic.Bool   // Close was called
+	closed atomic.Bool // Close was called
 }
 
 // Alone returns the Cluster of a gateway without other replicas and without Redis.
 func Alone() *Cluster {
-	c := &Cluster{self: newName()}
+	c := &Cluster{self: strings.ToLower(rand.Text()[:nameSize])}
 	c.ctx, c.cancel = context.WithCancel(context.Background()) // until Close
 	return c
 }
 
 // New makes a Cluster and binds its listener. Redis need not be reachable yet.
-func New(cfg Config, deps Deps) (*Cluster, error) { return newCluster(cfg, deps, usualTimes()) }
+func New(cfg Config, deps Deps) (*Cluster, error) { return newCluster(cfg, deps, usualTimes(), tcp{}) }
 
-func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
+func newCluster(cfg Config, deps Deps, t times, n network) (*Cluster, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("replicas: %w", err)
 	}
@@ -48,40 +53,25 @@ func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
-	if deps.OnLost == nil {
-		deps.OnLost = func(string) {}
-	}
-	if deps.InUse == nil {
-		deps.InUse = func(string) bool { return false }
-	}
-	if deps.Most == nil {
-		deps.Most = func(string) int { return maxHeld }
-	}
 	c := Alone()
-	c.end = t.look
 	switch {
 	case deps.DB == nil:
 		return c, nil
 	case deps.Idle <= 0:
 		return nil, errors.New("cluster: no time after which unused homes end")
 	case cfg.Listen == "" && !cfg.Alone:
-		return nil, errors.New("replicas: listen: needed with a Redis that replicas share: write the address for the other replicas, or alone: true")
+		return nil, errors.New("replicas: listen: needed with a Redis that replicas share: " +
+			"write the address for the other replicas, or alone: true")
 	}
-	s := newScripts()
-	if !cfg.Alone {
-		if err := c.join(cfg, deps, s, t); err != nil {
-			return nil, err
-		}
+	c.db, c.scripts, c.idle = deps.DB, newScripts(), deps.Idle
+	if cfg.Alone {
+		return c, nil
 	}
-	c.homes = newHomes(c.self, deps, s, c.members)
-	if c.link != nil {
-		c.link.leave = c.homes.leave
-	}
-	return c, nil
+	return c, c.join(cfg, deps, t, n)
 }
 
 // join makes the parts that only a replica among others has.
-func (c *Cluster) join(cfg Config, deps Deps, s scripts, t times) error {
+func (c *Cluster) join(cfg Config, deps Deps, t times, n network) error {
 	identity, err := newIdentity(c.self)
 	if err != nil {
 		return err
@@ -90,31 +80,26 @@ func (c *Cluster) join(cfg Config, deps Deps, s scripts, t times) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(cfg.Listen)
+	listener, err := n.listen(cfg.Listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("cluster: listen: %w", err)
 	}
 	address := listener.Addr().String()
 	if cfg.Advertise != "" {
 		_, port, _ := splitAddress(address) // the listener's own is good
 		address = cfg.advertised(port)
 	}
-	if c.members, err = newMembers(c.self, deps, s, identity, address, t); err != nil {
+	if c.members, err = newMembers(c.self, deps, c.scripts, identity, address, t, n); err != nil {
 		listener.Close()
 		return err
 	}
-	c.link = &link{ctx: c.ctx, listener: listener, identity: identity, members: c.members, carried: carried, asked: deps.Asked, times: t, log: deps.Log, count: deps.Metrics}
-	c.forwards = newForwards(c.members, carried, deps.Metrics)
+	c.link = newLink(c.ctx, listener, c.members, carried, deps)
+	c.forwards = newForwards(c.members, carried)
 	return nil
 }
 
-// Start renews the lease until Close and serves the link. The handler forwarded takes the
-// requests that other replicas forward (see Forwarded).
-func (c *Cluster) Start(forwarded http.Handler) {
-	if c.homes == nil {
-		return
-	}
-	c.done.Go(func() { c.homes.sweep(c.ctx) })
+// Start renews the lease until Close and serves the link.
+func (c *Cluster) Start(forwarded Receiver) {
 	if c.members == nil {
 		return
 	}
@@ -124,34 +109,31 @@ func (c *Cluster) Start(forwarded http.Handler) {
 	c.done.Go(func() { c.members.tryAlways(c.ctx) })
 }
 
-// Close stops taking forwards, and ends the lease and all goroutines. Forwards that run may go
-// on until ctx ends. Close gives up the remaining homes as far as ctx allows; other replicas
-// take over the rest. It ends within a second after ctx, whatever still runs then. Only the first
+// Drain stops taking forwards, and waits until those that run have ended or ctx has. A home that
+// another replica then asks for is released (Receiver).
+func (c *Cluster) Drain(ctx context.Context) {
+	if c.link != nil {
+		c.link.drain(ctx)
+	}
+}
+
+// Close drains, and ends the lease and all goroutines. Other replicas take over the homes that were
+// not released. Close ends within two seconds after ctx, whatever still runs then. Only the first
 // call does anything.
 func (c *Cluster) Close(ctx context.Context) {
 	if c.closed.Swap(true) {
 		return
 	}
-	if c.link != nil {
-		c.link.drain(ctx)
-	}
+	c.Drain(ctx)
 	c.cancel()
-	soon, cancel := after(ctx, c.end/4)
-	defer cancel()
-	waitFor(soon, &c.done)
-	if c.homes != nil {
-		c.homes.leaveAll(ctx)
+	if c.members == nil {
+		return
 	}
-	if c.link != nil {
-		late, cancel := after(ctx, c.end/2)
-		defer cancel()
-		c.members.resign(late)
-		c.link.close(ctx)
-		c.members.forgetAll()
-	}
+	waitFor(context.WithoutCancel(ctx), c.members.times.look/4, &c.done)
+	c.members.resign(context.WithoutCancel(ctx))
+	c.link.close(ctx)
+	c.members.forgetAll()
 }
-
-func newName() string { return strings.ToLower(rand.Text()[:nameSize]) }
 
 // Self is the name of this replica: lower-case letters and digits, different at each start.
 func (c *Cluster) Self() string { return c.self }
@@ -159,66 +141,31 @@ func (c *Cluster) Self() string { return c.self }
 // Shared reports whether there may be other replicas. In a gateway alone, every home is here.
 func (c *Cluster) Shared() bool { return c.members != nil }
 
-// Own finds the owner of a home. If the home has no owner, or its owner has gone, this replica
-// becomes the owner. Errors: ErrNoHome, ErrTooMany, ErrUnavailable.
-//
-// As long as the lease of this replica holds, a home that is here costs no request to Redis.
-func (c *Cluster) Own(ctx context.Context, h Home) (Owner, error) {
-	if c.homes == nil {
-		return Owner{Replica: c.self, here: true}, nil
-	}
-	return c.homes.own(ctx, h)
+// Present reports whether a replica is known and has not gone.
+func (c *Cluster) Present(replica string) bool {
+	return c.members != nil && c.members.peer(replica) != nil
 }
 
-// Exists reports whether a home has an owner, without making it one. If nobody can tell, it
-// reports false. It asks Redis unless this replica owns the home or knows who does.
-func (c *Cluster) Exists(ctx context.Context, h Home) bool {
-	return c.homes == nil || c.homes.exists(ctx, h)
-}
-
-// Leave gives up a home (Home.Key) if it is here. The next replica that is asked for it
-// becomes its owner. After the error ErrUnavailable, Redis still names this replica as the
-// owner.
-func (c *Cluster) Leave(ctx context.Context, home string) error {
-	if c.homes == nil {
+// Lapsed receives when the lease is renewed after it had ended: each home of this replica is then to
+// be renewed, since others may have taken it over. It receives nothing for a gateway alone.
+func (c *Cluster) Lapsed() <-chan struct{} {
+	if c.members == nil {
 		return nil
 	}
-	return c.homes.leave(ctx, home)
+	return c.members.lapsed
 }
 
-// Fence returns what a script must compare before it writes for a home (Home.Key): unless GET
-// key == token, another replica owns the home and the script must not write. For a home that
-// is not here, the token is one that no replica has. Without Redis both are empty.
-func (c *Cluster) Fence(home string) (key, token string) {
-	if c.homes == nil {
-		return "", ""
-	}
-	return c.homes.fence(home)
-}
-
-// Doubt says that Redis refused a write for a home (Home.Key) with this token. Redis is asked who
-// owns the home before it is served here again.
-func (c *Cluster) Doubt(home, token string) {
-	if c.homes != nil {
-		c.homes.doubt(home, token)
-	}
-}
-
-// Forward sends a request, with what its caller has proved, to the owner of its home and
-// copies the answer to w. Errors: ErrGone, ErrMoved, ErrUnreachable, ErrLost, or the error of
-// the request's context if the client has left, if nothing was written to w; ErrBroken if the
-// answer broke off, in which case the caller has to end the client's connection.
+// Forward sends a request, with what its caller has proved, to the replica that owns its home
+// (Home.Key), and copies the answer to w. Errors: ErrGone, ErrMoved, ErrUnreachable, ErrLost, or the
+// error of the request's context if the client has left, if nothing was written to w; ErrBroken if
+// the answer broke off, in which case the caller has to end the client's connection.
 //
 // After an error, r's body may have been read.
-func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {
-	if c.forwards == nil || to.here {
+func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to, home string, caller []byte) error {
+	if c.forwards == nil || to == c.self {
 		return errors.New("cluster: what is here is not forwarded")
 	}
-	err := c.forwards.send(w, r, to, caller)
-	if errors.Is(err, ErrMoved) {
-		c.homes.moved(to)
-	}
-	return err
+	return c.forwards.send(w, r, to, home, caller)
 }
 
 // Leaving marks the lease: this replica is about to stop.
@@ -236,21 +183,18 @@ func (c *Cluster) Revised(revision string) {
 	}
 }
 
-// Peers returns the other replicas, ordered by name.
-func (c *Cluster) Peers() []Peer {
-	if c.members == nil {
-		return nil
+// waitFor waits for a group, for some time or until ctx ends. What then still runs has ended
+// connections, or waits for Redis, and ends soon.
+func waitFor(ctx context.Context, limit time.Duration, group *sync.WaitGroup) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	over := make(chan struct{})
+	go func() { // ends with the group
+		group.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
 	}
-	return c.members.list()
-}
-
-// Missing returns the replicas that have gone without leaving within the last hour, as far as no
-// others have come in their place.
-func (c *Cluster) Missing() []Missing {
-	if c.members == nil {
-		return nil
-	}
-	c.members.mu.Lock()
-	defer c.members.mu.Unlock()
-	return c.members.missed.at(time.Now())
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -102,16 +103,6 @@ type Deps struct {
 	Idle time.Duration
 	// Revision is the configuration's revision. Other replicas read it in the lease.
 	Revision string
-	// OnLost is called when another replica owns a home now, or may have ended it. It must drop
-	// what is held here for the home, without telling the client. It may run in several goroutines at a time and
-	// must not wait for a call of the Cluster. May be nil.
-	OnLost func(home string)
-	// InUse reports whether something still runs for a home. Such a home is kept even if no
-	// request comes for it. It must return at once. If nil, nothing runs.
-	InUse func(home string) bool
-	// Most bounds the homes without records that one user has here. At the bound, one that was
-	// unused for a minute makes room. If nil, there is no bound.
-	Most func(user string) int
 	// Asked serves what other replicas Ask for. It is trusted with whatever operators may do. If
 	// nil, this replica does not answer.
 	Asked http.Handler
@@ -134,6 +125,22 @@ type times struct {
 }
 
 func usualTimes() times {
-	return times{lease: 10 * time.Second, beat: 2 * time.Second, look: time.Second, dial: time.Second, patience: 5 * time.Second, greet: 5 * time.Second,
-		again: time.Second / 4, idle: 5 * time.Second, ping: 5 * time.Second}
+	return times{
+		lease: 10 * time.Second, beat: 2 * time.Second, look: time.Second, dial: time.Second,
+		patience: 5 * time.Second, greet: 5 * time.Second, again: time.Second / 4, idle: 5 * time.Second, ping: 5 * time.Second,
+	}
+}
+
+// network is how replicas reach each other. A test has one in memory.
+type network interface {
+	listen(address string) (net.Listener, error)
+	dial(ctx context.Context, address string) (net.Conn, error)
+}
+
+type tcp struct{}
+
+func (tcp) listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+
+func (tcp) dial(ctx context.Context, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -18,6 +20,9 @@ type door struct {
 	cluster *Cluster
 	serve   func(w http.ResponseWriter, r *http.Request, o Owner)
 	caller  string // what the clients of this door have proved
+
+	mu   sync.Mutex // guards held
+	held map[string]Owner
 }
 
 // tries bounds how often a door asks for the owner.
@@ -42,6 +47,37 @@ func status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
+// own returns the owner of a home. As long as it is certainly this replica, Redis need not answer.
+func (d *door) own(ctx context.Context, h Home) (Owner, error) {
+	d.mu.Lock()
+	held, ok := d.held[h.Key()]
+	d.mu.Unlock()
+	if ok && d.cluster.Certain(held) {
+		return held, nil
+	}
+	o, err := d.cluster.Own(ctx, h)
+	if err != nil {
+		return o, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.held, h.Key())
+	if o.Here() {
+		d.held[h.Key()] = o
+	}
+	return o, nil
+}
+
+// give releases a home of this replica.
+func (d *door) give(ctx context.Context, key string) error {
+	d.mu.Lock()
+	o := d.held[key]
+	delete(d.held, key)
+	d.mu.Unlock()
+	user, id, _ := strings.Cut(key, ":")
+	return d.cluster.Release(ctx, Home{User: user, ID: id}, o)
+}
+
 // ServeHTTP serves the requests of clients.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
@@ -49,14 +85,14 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body, _ = r.GetBody()
 	for range tries {
 		var o Owner
-		if o, err = d.cluster.Own(r.Context(), homeOf(r)); err != nil {
+		if o, err = d.own(r.Context(), homeOf(r)); err != nil {
 			break
 		}
 		if o.Here() {
 			d.serve(w, r, o)
 			return
 		}
-		err = d.cluster.Forward(w, r, o, []byte(d.caller))
+		err = d.cluster.Forward(w, r, o.Replica, homeOf(r).Key(), []byte(d.caller))
 		if !errors.Is(err, ErrGone) && !errors.Is(err, ErrMoved) {
 			break
 		}
@@ -69,15 +105,19 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forwarded serves the requests that other replicas forward.
-func (d *door) forwarded(w http.ResponseWriter, r *http.Request) {
+// backDoor serves what other replicas forward (Receiver).
+type backDoor struct{ *door }
+
+func (d backDoor) Leave(home string) { _ = d.give(context.Background(), home) } // Redis bounds it
+
+func (d backDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, home, ok := Forwarded(r)
 	h := homeOf(r)
 	if !ok || home != h.Key() {
 		http.Error(w, "a request without its home", http.StatusInternalServerError)
 		return
 	}
-	o, err := d.cluster.Own(r.Context(), h)
+	o, err := d.own(r.Context(), h)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), status(err))
@@ -98,15 +138,9 @@ type house struct {
 // startHouse runs a house until the test ends.
 func startHouse(t testing.TB, redis *redistest.Server, serve func(http.ResponseWriter, *http.Request, Owner), change ...func(*Config, *Deps, *times)) *house {
 	t.Helper()
-	d := &door{serve: serve, caller: "somebody"}
-	ready := make(chan struct{})
+	d := &door{serve: serve, caller: "somebody", held: make(map[string]Owner)}
 	h := &house{door: d}
-	h.replica = startReplica(t, redis, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-ready
-		d.forwarded(w, r)
-	}), change...)
-	d.cluster = h.Cluster
-	close(ready)
+	h.replica = startReplica(t, redis, backDoor{d}, change...)
 	h.public = httptest.NewServer(d)
 	t.Cleanup(func() {
 		h.public.CloseClientConnections()

@@ -179,11 +179,13 @@ func TestNoClock(t *testing.T) {
 	redis := redistest.Start(t)
 	told := redis.Times(t, func() {
 		a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
-		a.own(t, some("x"))
+		o := a.own(t, some("x"))
 		b.own(t, some("x"))
-		a.homes.keepAll(t.Context())
+		if _, err := a.Renew(t.Context(), some("x"), o); err != nil {
+			t.Error(err)
+		}
 		a.Leaving(t.Context())
-		if err := a.Leave(t.Context(), "u1:x"); err != nil {
+		if err := a.Release(t.Context(), some("x"), o); err != nil {
 			t.Error(err)
 		}
 	})

@@ -41,40 +41,39 @@ type forwards struct {
 	members *members
 	carried *carried
 	buffers sync.Pool // of *[copySize]byte
-	count   *Metrics
 }
 
-func newForwards(m *members, c *carried, count *Metrics) *forwards {
-	return &forwards{members: m, carried: c, buffers: sync.Pool{New: func() any { return new([copySize]byte) }}, count: count}
+func newForwards(m *members, c *carried) *forwards {
+	return &forwards{members: m, carried: c, buffers: sync.Pool{New: func() any { return new([copySize]byte) }}}
 }
 
 // send forwards a request to a peer and copies its answer to w.
-func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {
+func (f *forwards) send(w http.ResponseWriter, r *http.Request, to, home string, caller []byte) error {
 	if _, _, twice := Forwarded(r); twice {
 		return errors.New("cluster: a forwarded request must not be forwarded again")
 	}
-	err := f.try(w, r, to, caller)
+	err := f.try(w, r, to, home, caller)
 	ended := outcomeOf(err)
 	if ended == outcomeBroken && r.Context().Err() != nil {
 		ended = outcomeLeft
 	}
-	f.count.forwards[ended].Inc()
+	f.members.count.forwards[ended].Inc()
 	return err
 }
 
-func (f *forwards) try(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {
-	p, gone := f.members.whereabouts(r.Context(), to.Replica, f.members.now())
+func (f *forwards) try(w http.ResponseWriter, r *http.Request, to, home string, caller []byte) error {
+	p, gone := f.members.whereabouts(r.Context(), to, f.members.now())
 	switch {
 	case gone:
 		return ErrGone
 	case p == nil:
-		return fmt.Errorf("%w: nothing is known of replica %s", ErrUnreachable, to.Replica)
+		return fmt.Errorf("%w: nothing is known of replica %s", ErrUnreachable, to)
 	}
 	for began := f.members.now(); ; {
-		err := f.once(w, r, p, to.home, caller)
+		err := f.once(w, r, p, home, caller)
 		switch {
 		case errors.Is(err, ErrGone):
-			f.members.refuse(r.Context(), p)
+			f.members.bury(r.Context(), p)
 			return err
 		case !errors.Is(err, ErrUnreachable):
 			return err
@@ -86,7 +85,7 @@ func (f *forwards) try(w http.ResponseWriter, r *http.Request, to Owner, caller 
 		case p.ctx.Err() != nil:
 			return fmt.Errorf("%w: %v", ErrGone, err)
 		default:
-			f.members.unreached(p, err)
+			f.members.reached(p, err)
 			return err
 		}
 	}
@@ -106,7 +105,7 @@ func (f *forwards) once(w http.ResponseWriter, r *http.Request, p *peer, home st
 		return outcome(r.Context(), p, sent, err)
 	}
 	defer resp.Body.Close()
-	p.heard()
+	p.silent.Store(0)
 	if err := refusal(resp); err != nil {
 		return err
 	}

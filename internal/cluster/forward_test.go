@@ -60,7 +60,7 @@ func TestForward(t *testing.T) {
 			t.Errorf("%s came to the owner", name)
 		}
 	}
-	if n := counted(t, b.forwards.count.forwards[outcomeAnswered]); n != 1 {
+	if n := counted(t, b.members.count.forwards[outcomeAnswered]); n != 1 {
 		t.Errorf("%v forwards are counted", n)
 	}
 }
@@ -174,7 +174,7 @@ func TestForwardCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		result <- b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx), o, nil)
+		result <- b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx), o.Replica, "u1:x", nil)
 	}()
 	<-began
 	cancel()
@@ -195,16 +195,13 @@ func TestMoved(t *testing.T) {
 	if who := b.get(t, "/u1/x"); who != a.Self() {
 		t.Errorf("%s answers", who)
 	}
-	if err := a.Leave(t.Context(), "u1:x"); err != nil {
-		t.Fatal(err)
-	}
 	o := b.own(t, some("x"))
-	if o.Here() {
-		t.Fatal("it is not known to be elsewhere any more")
+	if err := a.door.give(t.Context(), "u1:x"); err != nil {
+		t.Fatal(err)
 	}
 	c := startHouse(t, redis, sayWho)
 	c.own(t, some("x"))
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o, nil); !errors.Is(err, ErrMoved) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrMoved) {
 		t.Errorf("Forward to one that does not have it: %v", err)
 	}
 	if who := b.get(t, "/u1/x"); who != c.Self() {
@@ -220,19 +217,14 @@ func TestGone(t *testing.T) {
 	a.own(t, some("x"))
 	o := b.own(t, some("x"))
 	a.crash()
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o, nil); !errors.Is(err, ErrGone) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrGone) {
 		t.Fatalf("Forward: %v", err)
 	}
-	if o := b.own(t, some("x")); !o.Here() || counted(t, b.members.count.takeovers) != 1 {
+	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
 		t.Errorf("Own: %+v", o)
 	}
 	if peers := b.Peers(); len(peers) != 0 {
 		t.Errorf("it is among the peers: %+v", peers)
-	}
-	client := redis.Client()
-	defer client.Close()
-	if client.Exists(t.Context(), b.members.db.Key(leasePrefix+a.Self())).Val() != 0 {
-		t.Error("its lease is still there")
 	}
 	if missed := b.Missing(); len(missed) != 1 || missed[0].Name != a.Self() {
 		t.Errorf("missed: %+v", missed)
@@ -258,7 +250,7 @@ func TestLost(t *testing.T) {
 	o := b.own(t, some("x"))
 	result := make(chan error, 1)
 	send := func() {
-		result <- b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o, nil)
+		result <- b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil)
 	}
 	go send()
 	<-began
@@ -273,7 +265,7 @@ func TestLost(t *testing.T) {
 	c := startHouse(t, redis, serve)
 	o = c.own(t, some("x"))
 	go func() {
-		result <- c.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o, nil)
+		result <- c.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil)
 	}()
 	<-began
 	a.crash()
@@ -300,5 +292,5 @@ func TestBrokenOff(t *testing.T) {
 	if rest, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("it ends in good order: %q", rest)
 	}
-	eventually(t, "it is counted", func() bool { return counted(t, b.forwards.count.forwards[outcomeBroken]) == 1 })
+	eventually(t, "it is counted", func() bool { return counted(t, b.members.count.forwards[outcomeBroken]) == 1 })
 }

@@ -21,7 +21,10 @@ type lease struct {
 	Digest   []byte `json:"digest"`   // of its certificate
 	Revision string `json:"revision"` // of its configuration
 	Leaving  bool   `json:"leaving,omitempty"`
-	Left     bool   `json:"left,omitempty"` // it has given up its homes: nobody needs to wait for the lease to end
+	// Left says that the replica has given up its homes, Gone that another one has found it gone. No
+	// replica needs to wait for such a lease to end.
+	Left bool `json:"left,omitempty"`
+	Gone bool `json:"gone,omitempty"`
 }
 
 // leaseSeal seals leases and binds each to the name of its replica. Write access to Redis is

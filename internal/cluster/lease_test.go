@@ -72,18 +72,6 @@ func TestParseLease(t *testing.T) {
 	}
 }
 
-func TestParseContact(t *testing.T) {
-	for text, ok := range map[string]bool{
-		"true 0": true, "false 1234": true,
-		"": false, "true": false, "true ": false, "yes 1": false, "true -1": false, "true 1 1": false, "false 99999999999999999999": false,
-	} {
-		got, err := parseContact(text)
-		if (err == nil) != ok || ok && got.String() != text {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
-	}
-}
-
 // FuzzLease: a lease that was read has an address to connect to, and is written as it was
 // read.
 func FuzzLease(f *testing.F) {
@@ -111,20 +99,6 @@ func FuzzLease(f *testing.F) {
 		}
 		if again, err := seals.read(name, value); len(value) <= maxLease && (err != nil || !reflect.DeepEqual(again, got)) {
 			t.Fatalf("%+v, %+v, %v", got, again, err)
-		}
-	})
-}
-
-func FuzzContact(f *testing.F) {
-	f.Add("true 12")
-	f.Add("false 4398046511103")
-	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseContact(text)
-		if err != nil {
-			return
-		}
-		if again, err := parseContact(got.String()); err != nil || again != got || got.age < 0 {
-			t.Fatalf("%q: %+v, %+v, %v", text, got, again, err)
 		}
 	})
 }

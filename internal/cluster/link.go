@@ -13,11 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -34,8 +34,6 @@ const (
 	maxStreams = 10_000
 	// maxHeaders bounds the headers of a forward, including the caller, in bytes.
 	maxHeaders = 1 << 20
-	// closeTick is how often a link that ends looks whether all connections are closed.
-	closeTick = 5 * time.Millisecond
 	// outcomeHeader marks an answer of the link itself. Its values are below.
 	outcomeHeader = "Gatehouse-Link"
 	linkMoved     = "moved"
@@ -88,40 +86,35 @@ func onlyHTTP2() *http.Protocols {
 type link struct {
 	ctx      context.Context // ends with Close
 	listener net.Listener
-	identity tls.Certificate
 	members  *members
 	carried  *carried
+	asked    http.Handler // Deps.Asked
 	times    times
 	log      *slog.Logger
 	count    *Metrics
 
-	leave   func(ctx context.Context, home string) error
-	handler http.Handler // takes the forwards
-	asked   http.Handler // Deps.Asked
+	handler Receiver // takes the forwards
 	server  *http.Server
-	calls   *http1.Server // for small requests
-	serving sync.WaitGroup
-	served  chan struct{} // closed when no connection is accepted any more
-	conns   atomic.Int64  // open connections
+	calls   *http1.Server  // for small requests
+	serving sync.WaitGroup // accepts connections
+	conns   sync.WaitGroup // open connections; none is added after serving
 
 	mu      sync.Mutex // guards closed
 	closed  bool
 	running sync.WaitGroup // requests; none is added after closed is set
 }
 
-// listen opens the listener.
-func listen(address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("cluster: listen: %w", err)
+func newLink(ctx context.Context, listener net.Listener, m *members, c *carried, deps Deps) *link {
+	return &link{
+		ctx: ctx, listener: netutil.LimitListener(listener, maxConnections), members: m, carried: c,
+		asked: deps.Asked, times: m.times, log: m.log, count: m.count,
 	}
-	return netutil.LimitListener(listener, maxConnections), nil
 }
 
 // start serves the link.
-func (l *link) start(forwarded http.Handler) {
-	l.handler, l.served = forwarded, make(chan struct{})
-	config := linkTLS(l.identity, protoStreams, protoCalls)
+func (l *link) start(forwarded Receiver) {
+	l.handler = forwarded
+	config := linkTLS(l.members.identity, protoStreams, protoCalls)
 	config.ClientAuth = tls.RequireAnyClientCert
 	config.VerifyConnection = l.verify
 	l.calls = http1.NewServer(l, maxHeaders)
@@ -141,7 +134,6 @@ func (l *link) start(forwarded http.Handler) {
 		},
 	}
 	l.serving.Go(func() {
-		defer close(l.served)
 		if err := l.server.ServeTLS(l.listener, "", ""); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("the link to other replicas has ended", failure.LinkDown.Attr(), "error", err)
 		}
@@ -161,15 +153,7 @@ func (l *link) drain(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	over := make(chan struct{})
-	l.serving.Go(func() {
-		l.running.Wait()
-		close(over)
-	})
-	select {
-	case <-over:
-	case <-ctx.Done():
-	}
+	waitFor(ctx, math.MaxInt64, &l.running)
 }
 
 // close closes all connections. The lease says by then that this replica has left, and the
@@ -180,22 +164,11 @@ func (l *link) close(ctx context.Context) {
 	if l.server == nil {
 		return
 	}
-	<-l.served // so that no connection is added
-	ctx, cancel := context.WithTimeout(ctx, l.times.look)
-	defer cancel()
-	tick := time.NewTicker(closeTick)
-	defer tick.Stop()
-	for l.conns.Load() > 0 && ctx.Err() == nil {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
+	l.serving.Wait()
+	waitFor(ctx, l.times.look, &l.conns)
 	l.calls.Close()
 	l.server.Close()
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.times.look/4)
-	defer cancel()
-	waitFor(late, &l.serving) // the connections have ended, and with them what runs for them
+	waitFor(context.WithoutCancel(ctx), l.times.look/4, &l.conns) // and with them what runs for them
 }
 
 // opened counts the open connections (http.Server.ConnState).
@@ -242,17 +215,4 @@ func (l *link) verify(state tls.ConnectionState) error {
 func (m *members) pinned(name string, sum []byte) bool {
 	p := m.peer(name)
 	return p != nil && bytes.Equal(p.digest, sum)
-}
-
-// lookAgain reads the leases once for all callers of a short interval.
-func (m *members) lookAgain(ctx context.Context) {
-	now := m.now()
-	m.mu.Lock()
-	wait := m.tried + m.times.again - now
-	m.mu.Unlock()
-	select {
-	case <-time.After(wait):
-		m.look(ctx, now)
-	case <-ctx.Done():
-	}
 }

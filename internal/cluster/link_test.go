@@ -95,7 +95,7 @@ func TestForeignReplica(t *testing.T) {
 	a.members.mu.Lock()
 	l := a.members.own
 	a.members.mu.Unlock()
-	p := newPeer(a.Self(), "", l, b.link.identity, shortTimes())
+	p := newPeer(a.Self(), "", l, b.members.identity, shortTimes(), tcp{})
 	defer p.gone()
 	req := httptest.NewRequest("GET", "https://"+a.Self()+contactPath, nil)
 	req.RequestURI = ""
@@ -113,7 +113,7 @@ func TestPinned(t *testing.T) {
 	o := b.own(t, some("x"))
 	p := b.members.peer(a.Self())
 	p.digest = digestOf([]byte("another certificate"))
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o, nil); !errors.Is(err, ErrUnreachable) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("Forward: %v", err)
 	}
 	if o := b.own(t, some("x")); o.Here() {
@@ -195,12 +195,12 @@ func TestCloseResigns(t *testing.T) {
 	eventually(t, "absence means something", func() bool {
 		b.members.mu.Lock()
 		defer b.members.mu.Unlock()
-		return b.members.tenure.settled()
+		return b.members.settled()
 	})
 	a.Close(t.Context())
 	a.Close(t.Context())
-	if o := b.own(t, some("x")); !o.Here() || counted(t, b.members.count.takeovers) != 0 {
-		t.Errorf("a home that was given up: %+v", o)
+	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
+		t.Errorf("a home of a replica that has left: %+v", o)
 	}
 	if _, err := a.Own(t.Context(), some("y")); err == nil {
 		t.Error("a replica that has ended becomes an owner")
@@ -220,16 +220,15 @@ func TestCloseWaits(t *testing.T) {
 	}
 	a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
 	a.own(t, some("x"))
-	a.own(t, some("y"))
-	b.own(t, some("y"))
+	y := a.own(t, some("y"))
 	answer := make(chan string, 1)
 	go func() {
 		w := httptest.NewRecorder()
-		err := b.Forward(w, httptest.NewRequest("GET", "/u1/x?long", nil), Owner{Replica: a.Self(), home: "u1:x"}, nil)
+		err := b.Forward(w, httptest.NewRequest("GET", "/u1/x?long", nil), a.Self(), "u1:x", nil)
 		answer <- fmt.Sprint(w.Body.String(), " ", err)
 	}()
 	<-began
-	if err := a.Leave(t.Context(), "u1:y"); err != nil {
+	if err := a.Release(t.Context(), some("y"), y); err != nil {
 		t.Fatal(err)
 	}
 	closed := make(chan struct{})
@@ -265,7 +264,9 @@ func TestCloseCutsOff(t *testing.T) {
 	a.own(t, some("x"))
 	b.own(t, some("x"))
 	p := b.members.peer(a.Self())
-	conn, err := tls.Dial("tcp", p.address, p.calls.tls)
+	config := p.tls.Clone()
+	config.NextProtos = []string{protoCalls}
+	conn, err := tls.Dial("tcp", p.address, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +290,6 @@ func TestCloseLosesNothing(t *testing.T) {
 	b := startHouse(t, redis, sayWho, calm)
 	for range 20 {
 		a := startHouse(t, redis, sayWho, calm)
-		o := Owner{Replica: a.Self(), home: "u1:x"}
 		b.members.look(t.Context(), b.members.now())
 		var senders sync.WaitGroup
 		var answered atomic.Int64
@@ -297,7 +297,7 @@ func TestCloseLosesNothing(t *testing.T) {
 			senders.Go(func() {
 				for {
 					w := httptest.NewRecorder()
-					err := b.Forward(w, post("{}"), o, nil)
+					err := b.Forward(w, post("{}"), a.Self(), "u1:x", nil)
 					switch {
 					case errors.Is(err, ErrGone):
 						return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -53,32 +52,30 @@ func openDB(t testing.TB, address string) *redisdb.DB {
 }
 
 // replica is a Cluster in the process of the test.
-type replica struct {
-	*Cluster
-	lost chan string
-}
+type replica struct{ *Cluster }
 
-// startReplica runs a replica until the test ends. handler may be nil.
-func startReplica(t testing.TB, redis *redistest.Server, handler http.Handler, change ...func(*Config, *Deps, *times)) *replica {
+// startReplica runs a replica until the test ends. forwarded may be nil.
+func startReplica(t testing.TB, redis *redistest.Server, forwarded Receiver, change ...func(*Config, *Deps, *times)) *replica {
 	t.Helper()
-	r := &replica{lost: make(chan string, 100)}
 	cfg, short := Config{Listen: "127.0.0.1:0"}, shortTimes()
-	deps := Deps{DB: openDB(t, redis.Addr), Key: []byte(testKey), Idle: testIdle, Revision: "r1", OnLost: func(home string) { r.lost <- home }, Log: testLog(t)}
+	deps := Deps{DB: openDB(t, redis.Addr), Key: []byte(testKey), Idle: testIdle, Revision: "r1", Log: testLog(t)}
 	for _, change := range change {
 		change(&cfg, &deps, &short)
 	}
-	c, err := newCluster(cfg, deps, short)
+	c, err := newCluster(cfg, deps, short, tcp{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Cluster = c
-	c.Start(handler)
+	if back, ok := forwarded.(backDoor); ok {
+		back.cluster = c
+	}
+	c.Start(forwarded)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		c.Close(ctx)
 	})
-	return r
+	return &replica{c}
 }
 
 func testLog(t testing.TB) *slog.Logger {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,12 +13,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
+// broken is members.since while the newest renewal has failed.
+const broken = -1
+
 // members knows which replicas are there. Each renewal of our own lease also reads the leases
 // of all others, in one round trip for all who wait.
 //
-// A replica that ends in good order says so in its last lease. A missing lease means that its
-// replica has gone, or that Redis has lost its data. Our own lease tells these two cases apart
-// (tenure.settled).
+// A replica has gone if its lease says so. A missing lease means that its replica has gone, or that
+// Redis has lost its data. Our own lease tells these two cases apart (settled).
+//
+// All times are since the start, by the monotonic clock. A lease counts from the time its renewal
+// was sent, so that it ends here no later than in Redis.
 type members struct {
 	self     string
 	db       *redisdb.DB
@@ -27,6 +31,7 @@ type members struct {
 	seal     leaseSeal
 	identity tls.Certificate
 	times    times
+	network  network
 	start    time.Time
 	log      *slog.Logger
 	count    *Metrics
@@ -35,45 +40,42 @@ type members struct {
 	lapsed chan struct{} // holds one token: the lease was renewed after it had lapsed
 
 	// Until sure, no other replica can have taken over a home of this one: our lease holds, or
-	// nobody else can tell that it does not. generation changes each time the lease is renewed
+	// no other replica can tell that it does not. generation changes each time the lease is renewed
 	// after it had lapsed; homes of an earlier generation are in doubt. Readers of both must
 	// read sure first; it is written last.
 	sure       atomic.Int64
 	generation atomic.Uint64
 
-	mu     sync.Mutex    // guards the fields below; not held over I/O
-	own    lease         // our lease
-	value  string        // our lease, sealed
-	number uint64        // of the newest renewal
-	tried  time.Duration // when the newest renewal was sent
+	mu     sync.Mutex // guards the fields below; not held over I/O
+	own    lease      // our lease
+	value  string     // our lease, sealed
+	number uint64     // of the newest renewal
+	tried  time.Duration
 	ended  time.Duration // when a renewal last ended, either way
-	tenure tenure
+	asked  time.Duration // when the newest successful renewal was sent
+	began  int64         // the number of the renewal that began our lease; 0 before the first
+	since  time.Duration // when the oldest renewal was sent after which none failed; or broken
 	peers  map[string]*peer
-	missed missing
-	alive  map[string]bool // names that had a lease at the newest renewal, readable or not; false if the lease says left
+	alive  map[string]bool // names that had a lease at the newest renewal, readable or not; false if it says gone
+	missed []Missing       // the first that went first
 	closed bool
 }
 
-func newMembers(self string, deps Deps, s scripts, identity tls.Certificate, address string, t times) (*members, error) {
+func newMembers(self string, deps Deps, s scripts, id tls.Certificate, address string, t times, n network) (*members, error) {
 	leases, err := newLeaseSeal(deps.Key, deps.Accepted)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: key: %w", err)
 	}
 	m := &members{
-		self: self, db: deps.DB, scripts: s, seal: leases, identity: identity, times: t, start: time.Now(), log: deps.Log, count: deps.Metrics,
+		self: self, db: deps.DB, scripts: s, seal: leases, identity: id, times: t, network: n,
+		start: time.Now(), log: deps.Log, count: deps.Metrics,
 		turn: make(chan struct{}, 1), lapsed: make(chan struct{}, 1),
-		own:    lease{Address: address, Digest: digestOf(identity.Certificate[0]), Revision: deps.Revision},
-		tenure: tenure{lease: t.lease},
-		peers:  make(map[string]*peer),
+		own:   lease{Address: address, Digest: digestOf(id.Certificate[0]), Revision: deps.Revision},
+		since: broken, peers: make(map[string]*peer),
 	}
 	m.generation.Store(1) // 0 is no generation
-	return m, m.rewrite()
-}
-
-// rewrite seals our lease again. The caller holds mu, unless nothing else runs yet.
-func (m *members) rewrite() (err error) {
-	m.value, err = m.seal.write(m.self, m.own)
-	return err
+	m.value, err = m.seal.write(self, m.own)
+	return m, err
 }
 
 // now is the time since the start. Steps of the wall clock do not affect it.
@@ -82,17 +84,6 @@ func (m *members) now() time.Duration { return time.Since(m.start) }
 // renewAlways renews the lease until ctx ends.
 func (m *members) renewAlways(ctx context.Context) {
 	each(ctx, m.times.beat, func() { m.look(ctx, m.now()) })
-}
-
-// tryAlways tests at intervals whether the peers can be reached, until ctx ends.
-func (m *members) tryAlways(ctx context.Context) {
-	each(ctx, m.times.lease, func() {
-		began := m.now()
-		m.reportAll(m.eachPeer(func(p *peer) {
-			for !m.reached(ctx, p) && m.again(ctx, p, began) {
-			}
-		}))
-	})
 }
 
 // each calls do at each interval until ctx ends.
@@ -126,29 +117,36 @@ func (m *members) look(ctx context.Context, after time.Duration) {
 	}
 }
 
+// lookAgain reads the leases once for all callers of a short interval.
+func (m *members) lookAgain(ctx context.Context) {
+	now := m.now()
+	m.mu.Lock()
+	wait := m.tried + m.times.again - now
+	m.mu.Unlock()
+	select {
+	case <-time.After(wait):
+		m.look(ctx, now)
+	case <-ctx.Done():
+	}
+}
+
 // renew renews the lease. It has a time limit of its own, so that a caller who leaves does not
 // look like a failure of Redis.
 func (m *members) renew() {
-	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.ended = m.now()
-	}()
 	ctx, cancel := context.WithTimeout(context.Background(), m.times.look)
 	defer cancel()
 	asked := m.now()
 	got, err := m.write(ctx)
 	rows, _ := got.([]any)
 	if err != nil || len(rows) == 0 {
-		m.count.leaseFailed.Inc()
-		m.mu.Lock()
-		m.tenure.failed()
-		m.mu.Unlock()
-		m.askAround()
-		return
+		m.failed()
+	} else {
+		began, _ := rows[0].(int64)
+		m.renewed(asked, began, readLeaseRows(rows[1:]))
 	}
-	began, _ := rows[0].(int64)
-	m.renewed(asked, m.now(), began, readLeaseRows(rows[1:]))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = m.now()
 }
 
 // write writes our lease and returns the result of the script renew.
@@ -158,7 +156,8 @@ func (m *members) write(ctx context.Context) (any, error) {
 	number, value := m.number, m.value
 	m.tried = m.now()
 	m.mu.Unlock()
-	return m.db.Run(ctx, m.scripts.renew, []string{m.db.Key(leaseNames)}, m.db.Key(leasePrefix), maxReplicas, m.self, value, m.times.lease.Milliseconds(), number)
+	return m.db.Run(ctx, m.scripts.renew, []string{m.db.Key(leaseNames)},
+		m.db.Key(leasePrefix), maxReplicas, m.self, value, m.times.lease.Milliseconds(), number)
 }
 
 // readLeaseRows reads alternating names and values.
@@ -172,15 +171,32 @@ func readLeaseRows(rows []any) map[string]string {
 	return leases
 }
 
-// renewed records the result of a renewal.
-func (m *members) renewed(asked, answered time.Duration, began int64, leases map[string]string) {
+// failed records a failed renewal. What is sure stays so as long as no other replica reaches Redis
+// either: then each of them takes no home over until it has renewed its own lease for a whole lease.
+// The first of these renewals may have been under way when it was asked. A replica that has started
+// since Redis last answered is unknown here; the fence protects against it.
+func (m *members) failed() {
+	m.count.leaseFailed.Inc()
+	m.mu.Lock()
+	m.since = broken
+	m.mu.Unlock()
+	asked := m.now()
+	reached := m.othersReach()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if until := int64(asked + m.times.lease - m.times.look); !reached && int64(m.now()) < m.sure.Load() {
+		m.sure.Store(max(m.sure.Load(), until))
+	}
+}
+
+// renewed records the result of a renewal, with the number of the renewal that began the lease.
+func (m *members) renewed(asked time.Duration, began int64, leases map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return
 	}
-	before := m.tenure.ever
-	lapsed := m.tenure.renewed(asked, answered, began)
+	lapsed := m.began != 0 && (began != m.began || asked >= m.asked+m.times.lease)
 	switch {
 	case lapsed:
 		m.count.leaseLate.Inc()
@@ -189,10 +205,14 @@ func (m *members) renewed(asked, answered time.Duration, began int64, leases map
 		}
 		m.generation.Add(1)
 		m.log.Warn("the lease of this replica had ended: others may have taken sessions over", failure.LeaseLost.Attr())
-	case before:
+	case m.began != 0:
 		m.count.leaseRenewed.Inc()
 	}
-	m.sure.Store(int64(m.tenure.end()))
+	if lapsed || m.since == broken {
+		m.since = asked
+	}
+	m.began, m.asked = began, asked
+	m.sure.Store(int64(asked + m.times.lease))
 	if lapsed {
 		select {
 		case m.lapsed <- struct{}{}:
@@ -202,9 +222,9 @@ func (m *members) renewed(asked, answered time.Duration, began int64, leases map
 	m.alive = make(map[string]bool, len(leases))
 	for name, value := range leases {
 		m.alive[name] = true
-		m.learn(name, value, asked)
+		m.learn(name, value)
 	}
-	if !m.tenure.settled() {
+	if !m.settled() {
 		return
 	}
 	for name, p := range m.peers {
@@ -214,10 +234,15 @@ func (m *members) renewed(asked, answered time.Duration, began int64, leases map
 	}
 }
 
-// learn records a lease that Redis had when it was asked. The caller holds mu.
-func (m *members) learn(name, value string, asked time.Duration) {
+// settled reports whether, at the newest renewal, the lease had been held for a whole lease
+// without a break. By then every live replica has renewed its lease, even if Redis had lost
+// its data or had answered no replica. Before that, a missing lease says nothing.
+func (m *members) settled() bool { return m.since != broken && m.asked-m.since >= m.times.lease }
+
+// learn records a lease. The caller holds mu.
+func (m *members) learn(name, value string) {
 	p := m.peers[name]
-	if p != nil && p.value == value && (!p.refused || p.refusedAt > asked) {
+	if p != nil && p.value == value {
 		return
 	}
 	l, err := m.seal.read(name, value)
@@ -225,65 +250,52 @@ func (m *members) learn(name, value string, asked time.Duration) {
 		m.db.Unopened("replica lease")
 		return
 	}
+	m.alive[name] = !l.Left && !l.Gone
 	switch {
-	case l.Left:
-		m.alive[name] = false
-		if p != nil {
-			m.log.Info("another replica has left", "replica", p.name, "address", p.address)
-			delete(m.peers, name)
-			p.left()
-		}
-		return
-	case p != nil && p.refused && p.refusedAt > asked:
-		return // the answer is older than what we know
-	case p != nil && !p.refused && p.address == l.Address && string(p.digest) == string(l.Digest):
-		p.value, p.lease = value, l
-		p.calls.leaving.Store(l.Leaving)
-		return
-	case p != nil:
+	case p != nil && l.Gone:
 		m.forget(p)
-	case len(m.peers) >= maxReplicas:
-		return
+	case p != nil && l.Left:
+		m.log.Info("another replica has left", "replica", p.name, "address", p.address)
+		delete(m.peers, name)
+		p.left()
+	case p != nil:
+		p.value, p.lease = value, l
+		p.leaving.Store(l.Leaving)
+	case m.alive[name] && len(m.peers) < maxReplicas:
+		m.peers[name] = newPeer(name, value, l, m.identity, m.times, m.network)
+		m.came(name)
 	}
-	m.peers[name] = newPeer(name, value, l, m.identity, m.times)
-	m.missed.came(name)
 }
 
-// forget ends a peer. The caller holds mu.
+// forget ends a peer that has gone. The caller holds mu.
 func (m *members) forget(p *peer) {
-	if !p.refused {
-		m.count.replicasGone.Inc()
-		m.missed.went(p, time.Now())
-		m.log.Info("another replica has gone", "replica", p.name, "address", p.address, "leaving", p.lease.Leaving)
-	}
+	m.count.replicasGone.Inc()
+	m.went(p)
+	m.log.Info("another replica has gone", "replica", p.name, "address", p.address, "leaving", p.lease.Leaving)
 	delete(m.peers, p.name)
 	p.gone()
 }
 
-// refuse records that a peer refused connections: unless its lease says that it has left, it
-// counts as gone at once. Its lease is deleted, so that all other replicas learn of it with
-// their next renewal, and so does the peer if it is alive.
-func (m *members) refuse(ctx context.Context, p *peer) {
-	m.look(ctx, m.now())
-	if !m.bury(p, math.MaxInt64) {
-		return
-	}
-	m.log.Warn("another replica refuses connections: it is taken to have gone", failure.ReplicaGone.Attr(), "replica", p.name, "address", p.address)
-	m.resignFor(ctx, p)
-}
-
-// resignFor deletes the lease of a buried peer. Until it is deleted, reading it says nothing.
-func (m *members) resignFor(ctx context.Context, p *peer) {
+// bury has a peer that refuses connections count as gone at once, here and at all other replicas:
+// its lease says so. If the peer is alive, its next renewal begins another lease.
+func (m *members) bury(ctx context.Context, p *peer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
 	m.mu.Lock()
-	value := p.value
+	value, l := p.value, p.lease
 	m.mu.Unlock()
+	l.Gone = true
+	last, err := m.seal.write(p.name, l)
+	if err != nil {
+		return
+	}
 	keys := []string{m.db.Key(leaseNames), m.db.Key(leasePrefix + p.name)}
-	_, _ = m.db.Run(ctx, m.scripts.resign, keys, p.name, value) // if this fails, the lease ends by itself
-	m.mu.Lock()
-	p.refusedAt = m.now()
-	m.mu.Unlock()
+	got, err := m.db.Run(ctx, m.scripts.bury, keys, p.name, value, last, m.times.lease.Milliseconds())
+	if err == nil && got == int64(1) {
+		m.log.Warn("another replica refuses connections: it is taken to have gone",
+			failure.ReplicaGone.Attr(), "replica", p.name, "address", p.address)
+	}
+	m.look(ctx, m.now())
 }
 
 // hasGone reads the leases now, and reports whether an unreachable peer has given up its
@@ -292,65 +304,42 @@ func (m *members) resignFor(ctx context.Context, p *peer) {
 func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
 	m.look(ctx, m.now())
 	m.mu.Lock()
-	gone, replaced := p.refused || m.peers[p.name] != p, false
+	gone, replaced := m.peers[p.name] != p, false
 	for _, q := range m.peers {
-		replaced = replaced || another && q != p && !q.refused && q.address == p.address
+		replaced = replaced || another && q != p && q.address == p.address
 	}
 	m.mu.Unlock()
 	if !gone && replaced {
-		m.refuse(ctx, p)
+		m.bury(ctx, p)
 	}
 	return gone || replaced
-}
-
-// bury marks a peer as refusing connections, and reports whether it was unmarked before. Leases
-// that were read until the given time do not bring it back.
-func (m *members) bury(p *peer, until time.Duration) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p.refused || m.peers[p.name] != p {
-		return false
-	}
-	p.refused, p.refusedAt = true, until
-	m.count.replicasGone.Inc()
-	m.missed.went(p, time.Now())
-	p.gone()
-	return true
 }
 
 // peer returns a replica that can be connected to, or nil.
 func (m *members) peer(name string) *peer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p := m.peers[name]; p != nil && !p.refused {
-		return p
-	}
-	return nil
+	return m.peers[name]
 }
 
 // whereabouts returns the replica that owned something at the given time, or reports that it
-// has gone. With neither result, nobody can tell now.
+// has gone. With neither result, that cannot be determined now.
 func (m *members) whereabouts(ctx context.Context, name string, at time.Duration) (p *peer, gone bool) {
-	if p, gone, known := m.known(name, at); known {
-		return p, gone
+	if p, gone = m.known(name, at); p == nil && !gone {
+		m.look(ctx, at)
+		p, gone = m.known(name, at)
 	}
-	m.look(ctx, at)
-	p, gone, _ = m.known(name, at)
 	return p, gone
 }
 
-func (m *members) known(name string, at time.Duration) (p *peer, gone, known bool) {
+func (m *members) known(name string, at time.Duration) (p *peer, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.peers[name]; p != nil {
-		if p.refused {
-			return nil, true, true
-		}
-		return p, false, true
+		return p, false
 	}
 	alive, listed := m.alive[name]
-	gone = listed && !alive || !listed && m.tenure.asked > at && m.tenure.settled()
-	return nil, gone, gone
+	return nil, listed && !alive || !listed && m.asked >= at && m.settled()
 }
 
 // holds reports whether our own lease holds. If it does not and no renewal was tried recently,
@@ -366,11 +355,11 @@ func (m *members) holds(ctx context.Context) bool {
 	return held
 }
 
-// held reports whether the lease holds, and when a renewal last ended.
+// held reports whether the lease holds, and no Close has ended it, and when a renewal last ended.
 func (m *members) held() (held bool, ended time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.now() < m.tenure.end(), m.ended
+	return !m.closed && m.began != 0 && m.now() < m.asked+m.times.lease, m.ended
 }
 
 // tellOthers changes our lease, from its next renewal on.
@@ -378,9 +367,12 @@ func (m *members) tellOthers(change func(*lease)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(&m.own)
-	if err := m.rewrite(); err != nil {
+	value, err := m.seal.write(m.self, m.own)
+	if err != nil {
 		m.log.Error("the lease of this replica cannot be written", failure.LeaseLost.Attr(), "error", err)
+		return
 	}
+	m.value = value
 }
 
 // resign writes a last lease that says this replica has left, and has the others read it.

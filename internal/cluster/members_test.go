@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"errors"
-	"math"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -19,7 +21,7 @@ func TestNobodyCanTell(t *testing.T) {
 	client := redis.Client()
 	defer client.Close()
 	const former = "abcdefghij23"
-	client.Set(t.Context(), homeKey(a.homes.db, some("x")), former+".1", 0)
+	client.Set(t.Context(), homeKey(a.db, some("x")), former+".1", 0)
 	if _, err := a.Own(t.Context(), some("x")); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("at first: %v", err)
 	}
@@ -28,7 +30,7 @@ func TestNobodyCanTell(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		if !o.Here() || counted(t, a.members.count.takeovers) != 1 {
+		if !o.Here() || o.Former != former {
 			t.Errorf("%+v", o)
 		}
 		return true
@@ -43,19 +45,19 @@ func TestNobodyCanTell(t *testing.T) {
 func TestTakenToHaveGone(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
-	a.own(t, some("x"))
+	first := a.own(t, some("x"))
 	a.own(t, some("y"))
 	b.own(t, some("x"))
-	b.members.refuse(t.Context(), b.members.peer(a.Self()))
-	if o := b.own(t, some("x")); !o.Here() {
+	b.members.bury(t.Context(), b.members.peer(a.Self()))
+	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
 		t.Errorf("%+v", o)
 	}
-	if took, gone := counted(t, b.members.count.takeovers), counted(t, b.members.count.replicasGone); took != 1 || gone != 1 {
-		t.Errorf("%v takeovers from %v replicas are counted", took, gone)
+	if gone := counted(t, b.members.count.replicasGone); gone != 1 {
+		t.Errorf("%v replicas are counted", gone)
 	}
-	eventually(t, "it knows what it has lost", func() bool { return !a.own(t, some("x")).Here() })
-	if home := <-a.lost; home != "u1:x" {
-		t.Errorf("lost %s", home)
+	<-a.Lapsed()
+	if a.Certain(first) {
+		t.Error("it does not know what it may have lost")
 	}
 	eventually(t, "it is known again", func() bool { return b.members.peer(a.Self()) != nil })
 	if who := b.get(t, "/u1/y"); who != a.Self() {
@@ -66,26 +68,26 @@ func TestTakenToHaveGone(t *testing.T) {
 	}
 }
 
-// TestBuriedUntilResigned: a lease that was read before it was deleted does not bring back the
-// replica that has gone.
-func TestBuriedUntilResigned(t *testing.T) {
+// TestBuried: once a replica has found another one gone, so do all, also those that have just started
+// and those that did not know it.
+func TestBuried(t *testing.T) {
 	redis := redistest.Start(t)
-	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
+	long := func(_ *Config, _ *Deps, t *times) { t.lease, t.beat = time.Hour, time.Hour }
+	a, b, c := startReplica(t, redis, nil, long), startReplica(t, redis, nil, long), startReplica(t, redis, nil, long)
 	a.own(t, some("x"))
+	a.own(t, some("y"))
 	b.own(t, some("x"))
 	a.crash()
-	p := b.members.peer(a.Self())
-	if !b.members.bury(p, math.MaxInt64) {
-		t.Fatal("it was not known")
+	b.members.bury(t.Context(), b.members.peer(a.Self()))
+	if b.Present(a.Self()) || !c.Present(a.Self()) {
+		t.Error("one knows it, and the other one has not asked yet")
 	}
-	b.members.look(t.Context(), b.members.now()) // another request asks at this moment
-	if b.members.peer(a.Self()) != nil {
-		t.Error("it is there again")
+	c.members.look(t.Context(), c.members.now())
+	if c.Present(a.Self()) || len(c.Missing()) != 1 {
+		t.Error("the other one does not know it")
 	}
-	b.members.resignFor(t.Context(), p)
-	b.members.look(t.Context(), b.members.now())
-	if o := b.own(t, some("x")); !o.Here() {
-		t.Errorf("%+v", o)
+	if o := startReplica(t, redis, nil, long).own(t, some("y")); !o.Here() || o.Former != a.Self() {
+		t.Errorf("a new one: %+v", o)
 	}
 }
 
@@ -101,7 +103,7 @@ func TestLateRenewal(t *testing.T) {
 	})
 	client := redis.Client()
 	defer client.Close()
-	a.own(t, some("x"))
+	o := a.own(t, some("x"))
 	renewals := func() float64 {
 		return counted(t, a.members.count.leaseRenewed) + counted(t, a.members.count.leaseLate)
 	}
@@ -113,8 +115,7 @@ func TestLateRenewal(t *testing.T) {
 	}
 	lease := a.members.db.Key(leasePrefix + a.Self())
 	client.Del(t.Context(), lease)
-	key, _ := a.Fence("u1:x")
-	client.Set(t.Context(), key, "another.1", 0)
+	client.Set(t.Context(), homeKey(a.db, some("x")), "another.1", 0)
 	proxy.Pass()
 	eventually(t, "Redis runs the late renewal", func() bool { return client.Exists(t.Context(), lease).Val() == 1 })
 	eventually(t, "a renewal succeeds", func() bool {
@@ -124,8 +125,8 @@ func TestLateRenewal(t *testing.T) {
 	if counted(t, a.members.count.leaseLate) != 1 {
 		t.Fatal("the lease counts as held all the time")
 	}
-	if home := <-a.lost; home != "u1:x" {
-		t.Errorf("lost %s", home)
+	if _, err := a.Renew(t.Context(), some("x"), o); a.Certain(o) || !errors.Is(err, ErrMoved) {
+		t.Errorf("the home is still this replica's: %v", err)
 	}
 }
 
@@ -188,5 +189,105 @@ func TestManyNames(t *testing.T) {
 	a.own(t, some("x"))
 	if o := b.own(t, some("x")); o.Replica != a.Self() {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestSettled: a missing lease means something once our own has held for a whole lease.
+func TestSettled(t *testing.T) {
+	type beat struct {
+		asked    int // seconds
+		failed   bool
+		anew     bool // Redis had no lease, or one that began since
+		lapsed   bool // the wanted result
+		settled  bool
+		heldThen int // when the lease then ends, in seconds
+	}
+	ok := func(asked int, settled bool) beat {
+		return beat{asked: asked, settled: settled, heldThen: asked + 10}
+	}
+	first := beat{asked: 1, anew: true, heldThen: 11}
+	tests := []struct {
+		name  string
+		beats []beat
+	}{
+		{"it settles", []beat{first, ok(3, false), ok(5, false), ok(9, false), ok(11, true), ok(13, true)}},
+		{"one that fails is a break", []beat{first, ok(6, false), {asked: 8, failed: true, heldThen: 16}, ok(11, false), ok(20, false), ok(21, true)}},
+		{"it was deleted", []beat{first, ok(6, false), ok(11, true), {asked: 13, anew: true, lapsed: true, heldThen: 23}, ok(22, false), ok(23, true)}},
+		{"it lapsed here", []beat{first, ok(6, false), ok(11, true), {asked: 21, lapsed: true, heldThen: 31}, ok(30, false), ok(31, true)}},
+		{"Redis was away", []beat{first, ok(9, false), {asked: 11, failed: true, heldThen: 19}, {asked: 19, failed: true, heldThen: 19},
+			{asked: 21, anew: true, lapsed: true, heldThen: 31}, ok(30, false), ok(31, true)}},
+		{"Redis was not there at first", []beat{{asked: 1, failed: true}, {asked: 3, anew: true, heldThen: 13}, ok(12, false), ok(13, true)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := &members{times: usualTimes(), log: slog.New(slog.DiscardHandler), count: NewMetrics(nil), since: broken}
+			began := int64(0)
+			for i, b := range tt.beats {
+				if b.anew {
+					began++
+				}
+				lapses := m.generation.Load()
+				if b.failed {
+					m.since = broken
+				} else {
+					m.renewed(time.Duration(b.asked)*time.Second, began, nil)
+				}
+				lapsed, held := m.generation.Load() > lapses, time.Duration(m.sure.Load())
+				if lapsed != b.lapsed || m.settled() != b.settled || held != time.Duration(b.heldThen)*time.Second {
+					t.Errorf("beat %d at %d s: lapsed %t, settled %t, held until %s; want %+v", i, b.asked, lapsed, m.settled(), held, b)
+				}
+			}
+		})
+	}
+}
+
+// TestMissing: who went without leaving is missed until another one comes, or for an hour.
+func TestMissing(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		events string // -name: went, ~name: went while it was leaving, +name: came
+		want   string
+	}{
+		{"none went", "+a +b", ""},
+		{"one went", "-a", "a"},
+		{"one left", "~a", ""},
+		{"replaced", "-a +b", ""},
+		{"one of two is replaced", "-a -b +c", "b"},
+		{"the second is back", "-a -b +b", "a"},
+		{"more came than went", "-a +b +c", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &Cluster{members: &members{}}
+				for event := range strings.FieldsSeq(tt.events) {
+					p := &peer{name: event[1:]}
+					switch event[0] {
+					case '+':
+						c.members.came(p.name)
+					case '~':
+						p.lease.Leaving = true
+						fallthrough
+					default:
+						c.members.went(p)
+					}
+				}
+				time.Sleep(missedFor - 1)
+				var got []string
+				for _, one := range c.Missing() {
+					got = append(got, one.Name)
+				}
+				time.Sleep(1)
+				if strings.Join(got, " ") != tt.want || len(c.Missing()) != 0 {
+					t.Errorf("%q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+	var m members
+	for range maxReplicas + 5 {
+		m.went(&peer{name: "x"})
+	}
+	if len(m.missed) != maxReplicas {
+		t.Errorf("%d are missed", len(m.missed))
 	}
 }

@@ -7,16 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics count renewals of the lease, homes and forwards.
+// Metrics count renewals of the lease, and forwards.
 type Metrics struct {
 	// Results of renewals of this replica's lease.
 	leaseRenewed, leaseLate, leaseFailed prometheus.Counter
 	replicasGone                         prometheus.Counter
 	unreachable                          prometheus.Gauge
-
-	homes     prometheus.Gauge
-	takeovers prometheus.Counter
-	lost      prometheus.Counter
 
 	forwards map[string]prometheus.Counter // by outcome
 	refused  prometheus.Counter            // forwards whose seal is wrong
@@ -53,18 +49,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		unreachable: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_replicas_unreachable",
 			Help: "Other replicas that have leases and gave this one no answer for five seconds.",
-		}),
-		homes: with.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_homes_held",
-			Help: "Sessions that this replica owns.",
-		}),
-		takeovers: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_takeovers_total",
-			Help: "Sessions taken over from replicas that had gone.",
-		}),
-		lost: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_homes_lost_total",
-			Help: "Sessions that another replica had taken over from this one, which could not renew its lease in time or was not reachable.",
 		}),
 		forwards: make(map[string]prometheus.Counter),
 		refused: with.NewCounter(prometheus.CounterOpts{

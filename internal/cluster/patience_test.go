@@ -54,7 +54,7 @@ func TestOwnerPauses(t *testing.T) {
 	send := func(query string) {
 		w, r := httptest.NewRecorder(), post(query)
 		r.URL.RawQuery = query
-		err := b.Forward(w, r, o, nil)
+		err := b.Forward(w, r, o.Replica, "u1:x", nil)
 		answers <- w.Body.String()
 		if err != nil {
 			t.Errorf("%s: %v", query, err)
@@ -109,7 +109,7 @@ func TestOwnerIsSilent(t *testing.T) {
 	defer leave()
 	results := make(chan error, waiting)
 	send := func(ctx context.Context) {
-		results <- b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/u1/x", nil), o, nil)
+		results <- b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/u1/x", nil), o.Replica, "u1:x", nil)
 	}
 	for range waiting {
 		go send(ctx)
@@ -141,7 +141,7 @@ func TestPatience(t *testing.T) {
 			for began := m.now(); m.again(t.Context(), p, began); n++ {
 				time.Sleep(m.times.dial)
 				if heard { // by another request
-					p.heard()
+					p.silent.Store(0)
 				}
 			}
 			return n
@@ -153,13 +153,13 @@ func TestPatience(t *testing.T) {
 		if n := tries(false); n != 0 {
 			t.Errorf("the next one was tried %d times again", n)
 		}
-		p.heard()
+		p.silent.Store(0)
 		if n := tries(true); n < 4 || n > 5 {
 			t.Errorf("while others got answers, a request was tried %d times again", n)
 		}
 		left, leave := context.WithCancel(t.Context())
 		leave()
-		p.heard()
+		p.silent.Store(0)
 		if m.again(left, p, m.now()) {
 			t.Error("it is tried again for a client that has left")
 		}

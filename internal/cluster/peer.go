@@ -9,11 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 )
 
 const (
@@ -38,7 +41,7 @@ var errAnother = errors.New("cluster: at the address of a replica another one an
 // dialError means that there is no connection to a peer, and nothing was sent.
 type dialError struct {
 	err     error
-	refused bool // twice: nobody listens there
+	refused bool // twice: nothing listens there
 }
 
 func (e *dialError) Error() string { return e.err.Error() }
@@ -51,26 +54,36 @@ type peer struct {
 	digest    []byte
 	ctx       context.Context // ends when the peer has gone; connections to it end with it
 	end       context.CancelCauseFunc
-	transport *http.Transport
-	calls     *calls
 	tls       *tls.Config
+	transport *http.Transport  // HTTP/2
+	calls     *http1.Transport // for small requests
+	free      chan struct{}    // holds a token for each request of calls
+	leaving   atomic.Bool      // it is about to stop: see begin
+	network   network
 	times     times
 	conns     atomic.Int64       // open connections
 	silent    atomic.Int64       // members.now of the first failure to reach it since it last answered; 0 for none
 	first     singleflight.Group // opens the first connection once for all who wait for it
 
+	cutting sync.Mutex      // guards the fields below
+	path    context.Context // connections end with it, at the latest when the peer has gone
+	endPath context.CancelFunc
+
 	// The fields below are guarded by members.mu.
-	value     string // its lease as it is in Redis
-	lease     lease
-	refused   bool          // it refused connections, and no lease was seen since then
-	refusedAt time.Duration // a lease that was read before does not bring it back
-	reach     reach
+	value string // its lease as it is in Redis
+	lease lease
+	err   error // why it could not be reached when it was last tried
 }
 
 // newPeer makes a peer that lives until its end is called. identity is our certificate.
-func newPeer(name, value string, l lease, identity tls.Certificate, t times) *peer {
+func newPeer(name, value string, l lease, identity tls.Certificate, t times, n network) *peer {
 	ctx, end := context.WithCancelCause(context.Background()) // until end
-	p := &peer{name: name, address: l.Address, digest: l.Digest, ctx: ctx, end: end, times: t, value: value, lease: l}
+	p := &peer{
+		name: name, address: l.Address, digest: l.Digest, ctx: ctx, end: end, network: n, times: t, value: value, lease: l,
+		free: make(chan struct{}, maxCalls),
+	}
+	p.path, p.endPath = context.WithCancel(ctx)
+	p.leaving.Store(l.Leaving)
 	p.tls = linkTLS(identity, protoStreams)
 	p.tls.ServerName = name
 	p.tls.InsecureSkipVerify = true // no authority signs for replicas: the lease has the digest
@@ -86,7 +99,6 @@ func newPeer(name, value string, l lease, identity tls.Certificate, t times) *pe
 		},
 	}
 	p.calls = newCalls(p)
-	p.calls.leaving.Store(l.Leaving)
 	return p
 }
 
@@ -99,9 +111,9 @@ func (p *peer) verify(state tls.ConnectionState) error {
 }
 
 // send sends a request. sent says that the request may have been sent, unless the error is a
-// *dialError or http1.ErrNotSent. If there is no connection yet, send first asks the peer for
-// its contact with Redis. So a thousand requests do not open a thousand connections, and a peer that
-// does not admit us has received nothing.
+// *dialError or http1.ErrNotSent. If there is no connection yet, send first asks the peer whether it
+// reaches Redis. So a thousand requests do not open a thousand connections, and a peer that does not
+// admit us has received nothing.
 func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error) {
 	if p.conns.Load() == 0 {
 		_, err, _ := p.first.Do("", func() (any, error) {
@@ -111,16 +123,9 @@ func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error)
 			return nil, false, err
 		}
 	}
-	if begun := p.calls.begin(r); begun != nil {
-		resp, err := p.calls.roundTrip(begun)
-		if !errors.Is(err, errShare) {
-			return resp, true, err
-		}
-		if r.Body != nil {
-			if r.Body, err = r.GetBody(); err != nil {
-				return nil, false, err
-			}
-		}
+	if begun := p.begin(r); begun != nil {
+		resp, err = p.call(begun)
+		return resp, true, err
 	}
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
@@ -128,23 +133,16 @@ func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error)
 	return resp, connected.Load(), err
 }
 
-// heard notes that the peer has answered.
-func (p *peer) heard() {
-	if p.silent.Load() != 0 {
-		p.silent.Store(0)
-	}
-}
-
 // dial connects to the peer. Errors: *dialError.
 func (p *peer) dial(ctx context.Context, config *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	raw, err := connect(ctx, p.address)
+	raw, err := p.network.dial(ctx, p.address)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		select {
 		case <-time.After(refusedPause):
-			raw, err = connect(ctx, p.address)
+			raw, err = p.network.dial(ctx, p.address)
 		case <-ctx.Done():
 			return nil, &dialError{err: ctx.Err()}
 		}
@@ -152,37 +150,25 @@ func (p *peer) dial(ctx context.Context, config *tls.Config) (*tls.Conn, error) 
 	if err != nil {
 		return nil, &dialError{err: err, refused: errors.Is(err, syscall.ECONNREFUSED)}
 	}
-	below := p.bound(raw)
+	p.cutting.Lock()
+	below := &boundConn{Conn: raw, peer: p, stop: context.AfterFunc(p.path, func() { raw.Close() })}
+	p.cutting.Unlock()
 	conn := tls.Client(below, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		below.Close()
 		return nil, &dialError{err: err}
 	}
-	below.open()
+	below.counted.Store(true) // the peer has answered on it
+	p.conns.Add(1)
 	return conn, nil
 }
 
-func connect(ctx context.Context, address string) (net.Conn, error) {
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", address)
-}
-
-// bound makes a connection end with the peer.
-func (p *peer) bound(conn net.Conn) *boundConn {
-	return &boundConn{Conn: conn, peer: p, stop: context.AfterFunc(p.ctx, func() { conn.Close() })}
-}
-
+// boundConn is a connection that ends with the path to a peer, and that is counted until Close.
 type boundConn struct {
 	net.Conn
 	peer    *peer
 	stop    func() bool
 	counted atomic.Bool
-}
-
-// open counts the connection until Close: the peer has answered on it.
-func (c *boundConn) open() {
-	c.counted.Store(true)
-	c.peer.conns.Add(1)
 }
 
 func (c *boundConn) Close() error {
@@ -193,10 +179,18 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
+// cut closes all connections: HTTP/1.1 has no pings that would notice an unreachable peer.
+func (p *peer) cut() {
+	p.cutting.Lock()
+	defer p.cutting.Unlock()
+	p.endPath()
+	p.path, p.endPath = context.WithCancel(p.ctx)
+}
+
 // left ends a peer that has left in good order. It had answered all requests by then: the
 // answers have the time of a lease to arrive.
 func (p *peer) left() {
-	p.calls.leaving.Store(true)
+	p.leaving.Store(true)
 	p.closeIdle()
 	time.AfterFunc(p.times.lease, p.gone)
 }
@@ -209,5 +203,5 @@ func (p *peer) gone() {
 
 func (p *peer) closeIdle() {
 	p.transport.CloseIdleConnections()
-	p.calls.transport.CloseIdleConnections()
+	p.calls.CloseIdleConnections()
 }

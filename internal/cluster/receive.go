@@ -9,6 +9,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
+// Receiver takes the requests that other replicas forward here (Forwarded).
+type Receiver interface {
+	http.Handler
+	// Leave gives up a home (Home.Key) for which another replica has forwarded a request, and of
+	// which this one, about to stop, runs nothing more.
+	Leave(home string)
+}
+
 // arrived is what a forward carries beside the request.
 type arrived struct {
 	caller []byte
@@ -32,14 +40,14 @@ func Moved(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// ServeHTTP serves forwards, reports this replica's contact with Redis, and answers what operators
+// ServeHTTP serves forwards, says whether this replica reaches Redis, and answers what operators
 // ask of all replicas.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; (path == contactPath || path == lookPath) && r.Header[carriedHeader] == nil {
 		if path == lookPath {
 			l.members.look(r.Context(), l.members.now())
 		}
-		_, _ = io.WriteString(w, l.members.tell().String()) // a peer that has left does not care
+		_, _ = io.WriteString(w, l.members.reaches()) // a peer that has left does not read it
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, askedPath+"/") && r.Header[carriedHeader] == nil {
@@ -56,7 +64,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !l.enter() { // this replica is ending: the next replica that is asked gets the home
-		_ = l.leave(r.Context(), home)
+		l.handler.Leave(home)
 		w.Header().Set("Connection", "close") // see close
 		Moved(w)
 		return

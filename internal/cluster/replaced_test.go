@@ -33,7 +33,7 @@ func TestReplaced(t *testing.T) {
 			end(t, a, redis)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx), o, nil)
+			err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx), o.Replica, "u1:x", nil)
 			if !errors.Is(err, ErrGone) {
 				t.Fatalf("Forward: %v", err)
 			}
@@ -50,10 +50,9 @@ func TestLeft(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho, long), startHouse(t, redis, sayWho, long)
 	a.own(t, some("x"))
-	a.homes.held["u1:x"].redisKey = "elsewhere" // so that it cannot be given up
 	a.Close(t.Context())
 	b.members.look(t.Context(), b.members.now())
-	if o := b.own(t, some("x")); !o.Here() || counted(t, b.members.count.takeovers) != 1 {
+	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
 		t.Errorf("Own: %+v", o)
 	}
 	if peers := b.Peers(); len(peers) > 0 {
@@ -68,10 +67,12 @@ func TestLeft(t *testing.T) {
 func TestEnding(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
-	a.own(t, some("x"))
+	if who := a.get(t, "/u1/x"); who != a.Self() {
+		t.Fatalf("%s answers", who)
+	}
 	o := b.own(t, some("x"))
 	a.link.drain(t.Context())
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/u1/x", nil), o, nil); !errors.Is(err, ErrMoved) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrMoved) {
 		t.Fatalf("Forward: %v", err)
 	}
 	if o := b.own(t, some("x")); !o.Here() {

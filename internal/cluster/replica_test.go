@@ -58,7 +58,6 @@ const readCountSource = "#!lua\nreturn tonumber(redis.call('GET', KEYS[1]) or '0
 
 // counters are the homes of a replica.
 type counters struct {
-	cluster     *Cluster
 	db          *redisdb.DB
 	count, read *redisdb.Script
 
@@ -69,15 +68,8 @@ type counters struct {
 // tally is the count of one home.
 type tally struct {
 	mu    sync.Mutex // held while the home serves a request
-	epoch string
+	token string
 	count int
-}
-
-// lost drops what is held for a home.
-func (c *counters) lost(home string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.homes, home)
 }
 
 func (c *counters) home(key string) *tally {
@@ -101,23 +93,22 @@ func (c *counters) serve(w http.ResponseWriter, r *http.Request, o Owner) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	at := c.db.Key("c:{" + homeOf(r).User + "}:" + homeOf(r).ID)
-	if x.epoch != o.Epoch {
+	if x.token != o.Epoch {
 		got, err := c.db.Run(r.Context(), c.read, []string{at})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInsufficientStorage)
 			return
 		}
 		n, _ := got.(int64)
-		x.epoch, x.count = o.Epoch, int(n)
+		x.token, x.count = o.Epoch, int(n)
 	}
-	fence, token := c.cluster.Fence(key)
-	got, err := c.db.Run(r.Context(), c.count, []string{fence, at}, token, x.count, x.count+1)
+	got, err := c.db.Run(r.Context(), c.count, []string{homeKey(c.db, homeOf(r)), at}, o.Epoch, x.count, x.count+1)
 	if err != nil {
-		x.epoch = "" // it is unknown whether it was written
+		x.token = "" // it is unknown whether it was written
 		http.Error(w, err.Error(), http.StatusInsufficientStorage)
 		return
 	}
-	answer := counter{Replica: c.cluster.Self(), Refused: got == int64(0), Torn: got == int64(-1)}
+	answer := counter{Replica: o.Replica, Refused: got == int64(0), Torn: got == int64(-1)}
 	if got == int64(1) {
 		x.count++
 	}
@@ -128,7 +119,7 @@ func (c *counters) serve(w http.ResponseWriter, r *http.Request, o Owner) {
 func (m *members) isSettled() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tenure.settled()
+	return m.settled()
 }
 
 // runReplica runs the process: a replica whose homes are counters. It ends with its standard
@@ -145,15 +136,18 @@ func runReplica() error {
 	homes := &counters{db: db, count: redisdb.NewScript(countSource), read: redisdb.NewScript(readCountSource), homes: make(map[string]*tally)}
 	t := shortTimes()
 	t.lease = told.Lease
-	homes.cluster, err = newCluster(Config{Listen: "127.0.0.1:0", Advertise: told.Advertise}, Deps{
-		DB: db, Key: []byte(testKey), Idle: testIdle, OnLost: homes.lost,
+	cluster, err := newCluster(Config{Listen: "127.0.0.1:0", Advertise: told.Advertise}, Deps{
+		DB: db, Key: []byte(testKey), Idle: testIdle,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	}, t)
+	}, t, tcp{})
 	if err != nil {
 		return err
 	}
-	d := &door{cluster: homes.cluster, serve: homes.serve}
-	homes.cluster.Start(http.HandlerFunc(d.forwarded))
+	if err != nil {
+		return err
+	}
+	d := &door{cluster: cluster, serve: homes.serve, held: make(map[string]Owner)}
+	cluster.Start(backDoor{d})
 	public, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -161,7 +155,7 @@ func runReplica() error {
 	mux := http.NewServeMux()
 	mux.Handle("/", d)
 	mux.HandleFunc(settledPath, func(w http.ResponseWriter, _ *http.Request) {
-		if !homes.cluster.members.isSettled() {
+		if !cluster.members.isSettled() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -170,7 +164,7 @@ func runReplica() error {
 	server := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(public) }()
-	err = json.NewEncoder(os.Stdout).Encode(report{homes.cluster.Self(), homes.cluster.link.listener.Addr().String(), public.Addr().String()})
+	err = json.NewEncoder(os.Stdout).Encode(report{cluster.Self(), cluster.link.listener.Addr().String(), public.Addr().String()})
 	if err != nil {
 		return err
 	}
@@ -181,6 +175,6 @@ func runReplica() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	homes.cluster.Close(ctx)
+	cluster.Close(ctx)
 	return db.Close()
 }

@@ -27,18 +27,18 @@ func homeKey(db *redisdb.DB, h Home) string {
 	return db.Key("h:{" + url.QueryEscape(h.User) + "}:" + h.ID)
 }
 
-type scripts struct {
-	renew, leases, resign *redisdb.Script
-	own, keep, give       *redisdb.Script
-	exists                *redisdb.Script
-}
+type scripts struct{ renew, leases, bury, own, keep, give, exists *redisdb.Script }
 
 func newScripts() scripts {
+	script := func(source string) *redisdb.Script { return redisdb.NewScript(sparing + source) }
 	return scripts{
-		renew: redisdb.NewScript(sparing + readLeases + renewSource), leases: redisdb.NewScript(sparing + readLeases + leasesSource),
-		resign: redisdb.NewScript(sparing + resignSource),
-		own:    redisdb.NewScript(sparing + ownSource), keep: redisdb.NewScript(sparing + keepSource), give: redisdb.NewScript(sparing + giveSource),
-		exists: redisdb.NewScript(sparing + existsSource),
+		renew:  script(readLeases + renewSource),
+		leases: script(readLeases + leasesSource),
+		bury:   script(burySource),
+		own:    script(ownSource),
+		keep:   script(keepSource),
+		give:   script(giveSource),
+		exists: script(existsSource),
 	}
 }
 
@@ -85,12 +85,18 @@ return got`
 // leasesSource returns all leases. ARGV: prefix of leases, bound on leases.
 const leasesSource = `return leases('', ARGV[1], ARGV[2])`
 
-// resignSource ends the lease of a replica that has gone, if it still has this value. KEYS:
-// names, the lease. ARGV: name, value.
-const resignSource = `
-if redis.call('HGET', KEYS[2], 'v') ~= ARGV[2] then return 0 end
-redis.call('ZREM', KEYS[1], ARGV[1])
-return redis.call('DEL', KEYS[2])`
+// burySource writes a last lease for a replica that has gone, unless it has another one by now. If
+// that replica is alive, its next renewal begins a lease. It returns 1 if it wrote. KEYS: names, the
+// lease. ARGV: name, the lease's value as it was read, the last one, milliseconds.
+const burySource = `
+local value = redis.call('HGET', KEYS[2], 'v')
+if value and value ~= ARGV[2] then return 0 end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[2], 'v', ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+redis.call('ZADD', KEYS[1], 0, ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1`
 
 // ownSource returns the token of a home's owner. If the home has no owner, or the stale one,
 // it stores and returns the new token. It returns nil if the required key does not exist. Any

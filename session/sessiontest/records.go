@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -208,6 +209,7 @@ func testIdle(t *testing.T, f *fixture) {
 func testLateUpdate(t *testing.T, f *fixture) {
 	f.pass(offBeat)
 	deleted, idled := f.create(t, "alice"), f.create(t, "alice")
+	known := []*home.Home{f.home(t, deleted), f.home(t, idled)}
 	f.delete(t, deleted)
 	f.pass(f.justAfter(idle))
 	for _, r := range []session.Record{deleted, idled} {
@@ -218,6 +220,12 @@ func testLateUpdate(t *testing.T, f *fixture) {
 	}
 	f.pass(idle)
 	f.settle()
+	for _, h := range known {
+		wantErr(t, "late event of a request", second(f.Store.Log().Append(t.Context(), h, "s", nil)), session.ErrNotFound)
+		wantErr(t, "its change", second(f.Store.Update(t.Context(), h, func(*session.Record) {})), session.ErrNotFound)
+		_, _, _, err := f.Store.Log().Read(t.Context(), h, "s", 0)
+		wantErr(t, "its read", err, session.ErrNotFound)
+	}
 	f.wantEnded(t, deleted.Key(), idled.Key())
 }
 

@@ -1,6 +1,7 @@
 package sessiontest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -31,7 +33,7 @@ type Pass func(t *testing.T, store session.Store, d time.Duration)
 
 // fixture is a store, and the keys of the sessions that it has reported as ended.
 type fixture struct {
-	session.Store
+	Sessions
 	t      *testing.T
 	passes Pass          // nil inside a bubble of testing/synctest
 	slack  time.Duration // the inaccuracy of the store's time
@@ -39,6 +41,7 @@ type fixture struct {
 	mu    sync.Mutex // guards the fields below
 	ended []string
 	hook  func(key string) // also called for each end
+	more  chan struct{}    // closed at the next end
 }
 
 // Run runs the suite over a store. Without pass, the store uses this process's clock, and each
@@ -64,7 +67,7 @@ func Run(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
 		{"H/52 the session used longest ago makes room", testMaxPerUserEvicts},
 		{"H/52 sessions in all are bounded", testMaxAll},
 		{"H/188 colons in a user do not reach another's session", testColons},
-		{"OnEnd may use the store", testOnEndUsesStore},
+		{"what is told of an end may use the store", testEventsUseStore},
 		{"concurrent updates are all kept", testConcurrentUpdates},
 		{"concurrent creations keep the bound", testConcurrentCreate},
 		{"concurrent ends are one end", testConcurrentEnd},
@@ -90,9 +93,11 @@ func Run(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
 	}
 	for _, tt := range tests {
 		test := func(t *testing.T) {
-			f := &fixture{t: t, passes: pass, slack: slack}
-			f.Store = newStore(t, session.Config{IdleTimeout: idle, MaxPerUser: maxPerUser, Max: maxAll}, session.Deps{OnEnd: f.onEnd})
+			f := &fixture{t: t, passes: pass, slack: slack, more: make(chan struct{})}
+			cfg := session.Config{IdleTimeout: idle, MaxPerUser: maxPerUser, Max: maxAll}
+			f.Store = newStore(t, cfg, session.Deps{Homes: home.Config{Events: f}})
 			t.Cleanup(func() {
+				f.Homes().Close(context.Background())
 				if err := f.Close(); err != nil {
 					t.Errorf("closing: %v", err)
 				}
@@ -131,31 +136,51 @@ func (f *fixture) settle() {
 	}
 }
 
-func (f *fixture) onEnd(r session.Record) {
-	key := r.Key()
+// Opened says nothing of an end.
+func (f *fixture) Opened(*home.Home) {}
+
+// Closed notes an end.
+func (f *fixture) Closed(h *home.Home, why home.Why) {
+	if !why.Over() {
+		return
+	}
 	f.mu.Lock()
-	f.ended = append(f.ended, key)
+	f.ended = append(f.ended, h.String())
+	close(f.more)
+	f.more = make(chan struct{})
 	hook := f.hook
 	f.mu.Unlock()
 	if hook != nil {
-		hook(key)
+		hook(h.String())
 	}
 }
 
-func (f *fixture) endedKeys() []string {
+// endedKeys returns what has ended, and a channel that is closed when more has.
+func (f *fixture) endedKeys() ([]string, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.ended)
+	return slices.Clone(f.ended), f.more
 }
 
-// create begins a session that suits any test.
+// create begins a session that suits any test, and uses it for the first time.
 func (f *fixture) create(t *testing.T, user string) session.Record {
 	t.Helper()
 	r, err := f.Create(t.Context(), session.Record{User: user, Revision: "r1", Caps: mcp.Raw(`{"roots":{}}`)})
 	if err != nil {
 		t.Fatalf("creating a session of %q: %v", user, err)
 	}
+	succeeds(t, f.get(t, r))
 	return r
+}
+
+// home returns the home of a session, which is not in use afterwards.
+func (f *fixture) home(t *testing.T, r session.Record) (found *home.Home) {
+	t.Helper()
+	succeeds(t, f.Use(t.Context(), home.ParseKey(r.Key()), func(h *home.Home) error {
+		found = h
+		return nil
+	}))
+	return found
 }
 
 // second returns the error of a call.
@@ -201,7 +226,14 @@ func wantErr(t *testing.T, what string, got, want error) {
 
 func (f *fixture) wantEnded(t *testing.T, want ...string) {
 	t.Helper()
-	got := f.endedKeys()
+	got, more := f.endedKeys()
+	for late := time.After(f.slack); f.passes != nil && len(got) < len(want); got, more = f.endedKeys() {
+		select { // some ends have goroutines of their own
+		case <-more:
+		case <-late:
+			t.Fatalf("ended: got %q, want %q", got, want)
+		}
+	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

@@ -2,23 +2,20 @@ package pool
 
 import "time"
 
-// End ends for good the entries for which which reports true, each when its holders have
-// left. forget is passed to Config.End. which is called under the pool's lock.
-func (p *Pool[K, D, V]) End(forget bool, which func(*Entry[K, D, V]) bool) {
+// End ends an entry for good when its holders have left. forget is passed to Config.End.
+func (p *Pool[K, D, V]) End(e *Entry[K, D, V], forget bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range p.entries {
-		if !which(e) {
-			continue
-		}
-		left := make(chan struct{})
-		if e.busy > 0 {
-			e.left = left
-		} else {
-			close(left)
-		}
-		p.drop(e, forget, left)
+	if e.ended {
+		return
 	}
+	left := make(chan struct{})
+	if e.busy > 0 {
+		e.left = left
+	} else {
+		close(left)
+	}
+	p.drop(e, forget, left)
 }
 
 // Reset ends all entries.

@@ -240,7 +240,8 @@ func TestEnds(t *testing.T) {
 		}
 		held := ts.entry("held")
 		ts.release("free")
-		ts.End(false, func(e *Entry[string, struct{}, *thing]) bool { return e.Key != "other" })
+		ts.End(ts.entry("free"), false)
+		ts.End(held, false)
 		if ts.how("free") != "closed" || ts.how("held") != "" || ts.Len() != 1 {
 			t.Errorf("ended: %q, %d are open", ts.ended, ts.Len())
 		}

@@ -90,9 +90,6 @@ func (d *Dir) PerUser() bool { return false }
 // Idle reports that nothing runs that would have to be waited for.
 func (d *Dir) Idle() bool { return true }
 
-// EndSession does nothing: a directory knows no sessions.
-func (d *Dir) EndSession(string, bool) {}
-
 // RootsChanged does nothing.
 func (d *Dir) RootsChanged(string) {}
 

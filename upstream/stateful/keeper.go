@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
@@ -24,6 +25,12 @@ type Keeper interface {
 	// confidential: the value contains the server's session id and cookies, and the name is a digest of
 	// secrets that may be guessable.
 	Save(ctx context.Context, session, name string, value []byte) error
+}
+
+// Homes has the homes of clients' sessions (home.Table).
+type Homes interface {
+	// Known returns the home of a session that is open here, nil for none.
+	Known(home.Key) *home.Home
 }
 
 // key identifies the owner of a session. Without a client session it is neutral: the

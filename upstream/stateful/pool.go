@@ -25,9 +25,10 @@ type place struct {
 	id       string // unique across processes
 	owner    *transport.Identity
 	declared dialect.Capabilities
-	state    *restore.State         // what is restored in a new session
-	kept     atomic.Pointer[string] // the server's id of the kept session; nil for none
-	looked   atomic.Int64           // when doubt looked last, in Unix nanoseconds
+	state    *restore.State              // what is restored in a new session
+	kept     atomic.Pointer[string]      // the server's id of the kept session; nil for none
+	looked   atomic.Int64                // when doubt looked last, in Unix nanoseconds
+	detach   atomic.Pointer[func() bool] // from the home of its client's session; nil for none
 }
 
 type entry = pool.Entry[key, *place, *session]
@@ -71,8 +72,10 @@ func (d *Dialect) HasSession(ctx context.Context, e *dialect.Era, c *mcp.Call) b
 // it.
 func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*session, error) {
 	k, declared := d.keyOf(e, c)
+	var begun *entry
 	s, err := d.pool.Acquire(ctx, k, func(at *entry, fresh bool) {
 		if fresh {
+			begun = at
 			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared, state: restore.New(k.session == "")}
 			if at.Sweeps = k.user != "" || k.caps != ""; k.session != "" { // a session without a client session ends by idle time
 				at.Sweeps = c.Ephemeral
@@ -87,6 +90,9 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 			at.Data.owner.Meet(&c.Caller)
 		}
 	}, func(at *entry) (*session, error) { return d.open(at, e) })
+	if begun != nil {
+		d.attach(begun)
+	}
 	return s, dialect.NotStarted(err)
 }
 
@@ -171,6 +177,9 @@ func (d *Dialect) crashed(at *entry, lived time.Duration) {
 // the server only if it is to be forgotten and the keeper agrees: if the keeper refuses,
 // another process owns the session now.
 func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{}) {
+	if detach := at.Data.detach.Load(); detach != nil {
+		(*detach)()
+	}
 	if s != nil && idle != nil {
 		s.windUp(idle)
 	}

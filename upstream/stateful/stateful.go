@@ -32,6 +32,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -56,6 +57,8 @@ type Config struct {
 	Lost func()
 	// Lasted is told how long a session lasted here that a server had agreed to.
 	Lasted func(revision string, lasted time.Duration)
+	// Homes are those of the clients' sessions here; nil for none.
+	Homes Homes
 	// Keeper stores sessions for other processes, nil for none. Server tells the sessions
 	// of this server and account apart from others.
 	Keeper Keeper
@@ -133,22 +136,25 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 	return dialect.Discovered(s.rev, s.result, s.result.At("serverInfo"))
 }
 
-// EndSession ends everything that belongs to a client's session: its parked calls, and its
-// sessions at the server. With forget false, kept sessions stay open at the server.
-func (d *Dialect) EndSession(session string, forget bool) {
-	if session == "" {
+// attach ends a session at the server with the client's session that it belongs to.
+func (d *Dialect) attach(at *entry) {
+	if at.Key.session == "" || d.cfg.Homes == nil {
 		return
 	}
-	d.parks.dropAll("the session has ended", func(x *exchange) bool { return x.call.Session == session })
+	if h := d.cfg.Homes.Known(home.ParseKey(at.Key.session)); h != nil {
+		detach := h.Attach(func(why home.Why) { d.endWith(at, why.Over()) })
+		at.Data.detach.Store(&detach)
+	}
+}
+
+// endWith ends a session at the server, and its parked calls, since the client's session has ended
+// here. With forget false, the session stays open at the server if it is kept.
+func (d *Dialect) endWith(at *entry, forget bool) {
+	d.parks.dropAll("the session has ended", func(x *exchange) bool { return x.s.at == at })
 	// Calls are cancelled, and the server hears of that, before the session ends: at many
 	// servers the end of a session does not end its calls.
-	d.pool.End(forget, func(at *entry) bool {
-		if at.Key.session != session {
-			return false
-		}
-		at.Data.state.End(transport.ErrEnded)
-		return true
-	})
+	at.Data.state.End(transport.ErrEnded)
+	d.pool.End(at, forget)
 }
 
 // RootsChanged forgets the roots of a client's session, and tells the server that they

@@ -149,7 +149,7 @@ type rig struct {
 
 func newRig(t testing.TB, cfg Config, change func(*Deps)) *rig {
 	t.Helper()
-	r := &rig{below: newBelow(), grants: session.NewGrants()}
+	r := &rig{below: newBelow(), grants: session.NewGrants(nil)}
 	deps := Deps{Grants: r.grants, Log: slog.New(slog.DiscardHandler), Upstreams: map[string]Upstream{"crm": {}, "weather": {}}}
 	if change != nil {
 		change(&deps)

@@ -236,10 +236,6 @@ func TestP9_208_GrantIsTheSessions(t *testing.T) {
 			if text := r.tool(t, alice, "weather__now", `{}`); !refuses(text) {
 				t.Errorf("another tool: %s", text)
 			}
-			r.grants.End(alice.session)
-			if text := r.tool(t, alice, "crm__export", `{}`); !refuses(text) {
-				t.Errorf("after the session: %s", text)
-			}
 		})
 	}
 }

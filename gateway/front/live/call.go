@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,9 +16,6 @@ var (
 	ErrMoved     = fmt.Errorf("front: another replica owns its session: %w", context.Canceled)
 )
 
-// ErrLeaving means that no call begins in a session that is being given up.
-var ErrLeaving = errors.New("live: the session is being given up")
-
 // Call is a call in flight of a session. The zero value has not started.
 type Call struct {
 	session   *Session
@@ -31,14 +27,11 @@ type Call struct {
 
 // Start counts a call in. Its context ends with notifications/cancelled, with the session or
 // with the endpoint, but not when its client goes away: a disconnect does not cancel
-// (2025-11-25 basic/transports#sending-messages-to-the-server). Errors: ErrEnded, ErrLeaving.
+// (2025-11-25 basic/transports#sending-messages-to-the-server). Errors: ErrEnded.
 func (s *Session) Start(ctx context.Context, id mcp.Raw, c *Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.leaving:
-		return ErrLeaving
-	case s.gone.Err() != nil:
+	if s.home.IsOver() {
 		return ErrEnded
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -60,9 +53,6 @@ func (c *Call) Stop() {
 	delete(s.calls, c)
 	s.mu.Unlock()
 	c.cancel(nil)
-	if s.all.leaving.Load() {
-		s.deps.Running.Go(func() { s.leave() }) // the answer does not wait for this, but Close does
-	}
 }
 
 // maxReason bounds the reason of a cancellation, in bytes.

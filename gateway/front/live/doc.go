@@ -7,6 +7,5 @@
 // gateway/front.
 //
 // It starts one goroutine for each session that has had a GET stream or a subscription: the
-// listener, which EndSession and StopListening end. When a replica stops, another goroutine
-// gives up a session whose last call has ended.
+// listener, which ends with the session's home or with StopListening.
 package live

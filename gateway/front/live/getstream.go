@@ -51,7 +51,7 @@ func (s *Session) Open(to *stream.Stream, after stream.Position, priming bool) *
 			s.drop(at)
 		}
 		// An error means that nothing is left of it: then this is a new stream.
-		events, _, _, err := s.deps.Store.Log().Read(context.Background(), s.key, after.Name, after.Seq)
+		events, _, _, err := s.deps.Store.Log().Read(context.Background(), s.home, after.Name, after.Seq)
 		s.deps.Resumed(err)
 		for _, e := range events {
 			if len(e.Data) > 0 {
@@ -96,7 +96,7 @@ func (s *Session) Close(st *Stream) {
 	s.mu.Lock()
 	s.streams = slices.DeleteFunc(s.streams, func(open *Stream) bool { return open == st })
 	s.mu.Unlock()
-	_ = s.deps.Store.Log().End(context.Background(), s.key, st.name) // it may have no log
+	_ = s.deps.Store.Log().End(context.Background(), s.home, st.name) // it may have no log
 }
 
 func (s *Session) endStreams() {
@@ -112,7 +112,7 @@ func (s *Session) log(st *Stream, data []byte) string {
 	if s.plain {
 		return ""
 	}
-	seq, err := s.deps.Store.Log().Append(context.Background(), s.key, st.name, data)
+	seq, err := s.deps.Store.Log().Append(context.Background(), s.home, st.name, data)
 	if err != nil {
 		return ""
 	}
@@ -125,7 +125,7 @@ func (s *Session) event(e mcp.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.gone.Err() != nil:
+	case s.home.IsOver():
 	case e.Method == mcp.NoteTask:
 		s.send(mcp.Event{Method: wire.NoteTaskStatus, Params: wire.NewestStateful().Event(e.Method, e.Params)})
 	case e.Method == mcp.NoteMessage: // a client without a stream misses it

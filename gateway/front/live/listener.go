@@ -43,13 +43,14 @@ type listener struct {
 
 // startListener starts a listener. It returns nil if the endpoint is closing. Its goroutine
 // ends with cancel, which the end of the session, StopListening or the next listener calls.
-func (s *Session) startListener(ctx context.Context, r session.Record, caller mcp.Caller, uris []string) *listener {
+func (s *Session) startListener(ctx context.Context, caller mcp.Caller, uris []string) *listener {
 	if !s.deps.Begin() {
 		return nil
 	}
 	// It outlives the request that started it, until cancel.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n := &listener{session: s, cancel: cancel, tried: make(chan error, 1)}
+	r := session.Of(s.home)
 	tasks := mcp.NoTasks // the form that the client knows
 	if rev := wire.Lookup(r.Revision); rev != nil && rev.CoreTasks {
 		tasks = mcp.CoreTasks
@@ -59,12 +60,12 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 		Method:  mcp.MethodListen,
 		Params:  mcp.Filter{Lists: mcp.AllLists, URIs: uris}.In(nil),
 		Caller:  caller,
-		Session: s.key,
+		Session: s.home.String(),
 		Caps:    r.Caps,
 		Tasks:   tasks,
 	}
 	call.Notify = func(e mcp.Event) {
-		if e.Method != mcp.NoteMessage || s.wants(ctx, r, e.Params) {
+		if e.Method != mcp.NoteMessage || s.wants(e.Params) {
 			n.hear(ctx, call, e)
 		}
 	}
@@ -77,9 +78,9 @@ func (s *Session) startListener(ctx context.Context, r session.Record, caller mc
 }
 
 // wants reports whether a log message is severe enough for the session's client.
-func (s *Session) wants(ctx context.Context, r session.Record, message mcp.Raw) bool {
-	r, err := s.deps.Store.Get(ctx, r.User, r.ID)
-	return err == nil && (r.LogLevel == "" || wire.LogLevelAtLeast(message.At("level").Text(), r.LogLevel))
+func (s *Session) wants(message mcp.Raw) bool {
+	level := session.Of(s.home).LogLevel
+	return level == "" || wire.LogLevelAtLeast(message.At("level").Text(), level)
 }
 
 // hear takes an event of the call. After a time without a listener, everything that is
@@ -117,7 +118,7 @@ func (n *listener) run(ctx context.Context, call *mcp.Call) {
 		var err error
 		err, over = n.session.listenOnce(ctx, call)
 		n.settle(cmp.Or(err, errUnconfirmed))
-		if ctx.Err() != nil || n.session.gone.Err() != nil || mcp.HasCode(err, mcp.CodeMethodNotFound) {
+		if ctx.Err() != nil || n.session.home.IsOver() || mcp.HasCode(err, mcp.CodeMethodNotFound) {
 			return // there is nothing to listen to
 		}
 		if over {
@@ -128,7 +129,7 @@ func (n *listener) run(ctx context.Context, call *mcp.Call) {
 		}
 		select {
 		case <-time.After(wait):
-		case <-n.session.Gone():
+		case <-n.session.home.Over():
 			return
 		case <-ctx.Done():
 			return

@@ -172,7 +172,7 @@ func (s *Session) expect(q *question) (retracted, ok bool) {
 	if slices.Contains(q.call.retracted, q.Key) {
 		return true, false
 	}
-	if s.gone.Err() != nil || len(s.questions) >= MaxQuestions {
+	if s.home.IsOver() || len(s.questions) >= MaxQuestions {
 		return false, false
 	}
 	q.roots = s.roots.changes

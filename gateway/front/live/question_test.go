@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -37,10 +38,7 @@ func callOf(t *testing.T) (*Session, *Call) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSessions(Deps{Store: store, NewID: func() string { return "x-1" }}).Of(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := NewSessions(Deps{Store: store, NewID: func() string { return "x-1" }}).Of(store.Homes().Known(home.ParseKey(r.Key())))
 	var c Call
 	if err := s.Start(t.Context(), mcp.Raw("1"), &c); err != nil {
 		t.Fatal(err)

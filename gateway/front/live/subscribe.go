@@ -10,7 +10,7 @@ import (
 )
 
 // Listen starts to listen on behalf of a caller, unless a listener runs already.
-func (s *Session) Listen(ctx context.Context, r session.Record, caller mcp.Caller) {
+func (s *Session) Listen(ctx context.Context, caller mcp.Caller) {
 	if s.subscribing.Acquire(ctx, 1) != nil {
 		return
 	}
@@ -20,28 +20,25 @@ func (s *Session) Listen(ctx context.Context, r session.Record, caller mcp.Calle
 	s.missedSome = s.missedSome || s.listener != nil && !already
 	s.mu.Unlock()
 	if !already {
-		s.replace(s.startListener(ctx, r, caller, r.Subscriptions))
+		s.replace(s.startListener(ctx, caller, session.Of(s.home).Subscriptions))
 	}
 }
 
 // ListenIfOpen starts to listen if a stream is open that waits for events.
-func (s *Session) ListenIfOpen(ctx context.Context, r session.Record, caller mcp.Caller) {
+func (s *Session) ListenIfOpen(ctx context.Context, caller mcp.Caller) {
 	if s.load().Streams > 0 {
-		s.Listen(ctx, r, caller)
+		s.Listen(ctx, caller)
 	}
 }
 
 // Subscribe adds a resource to those that are listened to, once its server has agreed. Errors:
 // those of session.Store, *mcp.Error, and those of ctx.
-func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Caller, uri string) error {
+func (s *Session) Subscribe(ctx context.Context, caller mcp.Caller, uri string) error {
 	if err := s.subscribing.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer s.subscribing.Release(1)
-	r, err := s.deps.Store.Get(ctx, r.User, r.ID)
-	if err != nil {
-		return err
-	}
+	r := session.Of(s.home)
 	s.mu.Lock()
 	now := s.listener
 	s.mu.Unlock()
@@ -49,42 +46,42 @@ func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Ca
 		return nil
 	}
 	uris := append(slices.Clone(r.Subscriptions), uri)
-	if err := s.relisten(ctx, r, caller, uris, uri); err != nil {
+	if err := s.relisten(ctx, caller, uris, uri); err != nil {
 		return err
 	}
-	_, err = s.deps.Store.Update(ctx, r.User, r.ID, func(r *session.Record) {
+	_, err := s.deps.Store.Update(ctx, s.home, func(r *session.Record) {
 		if !slices.Contains(r.Subscriptions, uri) {
 			r.Subscriptions = append(slices.Clone(r.Subscriptions), uri)
 		}
 	})
 	if err != nil { // as if the client had not asked for it
-		_ = s.relisten(ctx, r, caller, r.Subscriptions, "")
+		_ = s.relisten(ctx, caller, r.Subscriptions, "")
 	}
 	return err
 }
 
 // Unsubscribe removes a resource. Removing a subscription that does not exist succeeds.
 // Errors: as Subscribe.
-func (s *Session) Unsubscribe(ctx context.Context, r session.Record, caller mcp.Caller, uri string) error {
+func (s *Session) Unsubscribe(ctx context.Context, caller mcp.Caller, uri string) error {
 	if err := s.subscribing.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer s.subscribing.Release(1)
 	had := 0
-	r, err := s.deps.Store.Update(ctx, r.User, r.ID, func(r *session.Record) {
+	r, err := s.deps.Store.Update(ctx, s.home, func(r *session.Record) {
 		had = len(r.Subscriptions)
 		r.Subscriptions = slices.DeleteFunc(slices.Clone(r.Subscriptions), func(other string) bool { return other == uri })
 	})
 	if err == nil && len(r.Subscriptions) < had {
-		err = s.relisten(ctx, r, caller, r.Subscriptions, "")
+		err = s.relisten(ctx, caller, r.Subscriptions, "")
 	}
 	return err
 }
 
 // relisten listens with another set of resources. The old listener ends after the new one is
 // confirmed, so that nothing is missed; it stays if must, unless "", is not confirmed.
-func (s *Session) relisten(ctx context.Context, r session.Record, caller mcp.Caller, uris []string, must string) error {
-	next := s.startListener(ctx, r, caller, uris)
+func (s *Session) relisten(ctx context.Context, caller mcp.Caller, uris []string, must string) error {
+	next := s.startListener(ctx, caller, uris)
 	if next == nil {
 		return refuse.ClosingError(mcp.ExecutedNo)
 	}
@@ -112,7 +109,7 @@ func (s *Session) replace(next *listener) {
 	if old != nil {
 		old.cancel()
 	}
-	if s.gone.Err() != nil || s.deps.Draining.Err() != nil { // too late: whatever ends listeners would miss it
+	if s.home.IsOver() || s.deps.Draining.Err() != nil { // too late: whatever ends listeners would miss it
 		next.cancel()
 	}
 }
