@@ -59,7 +59,7 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 		mcp.Through(last.For),
 		p.described.Middleware, // what it refuses was not called, and is not counted
 		shortened(cfg, p.rules, with),
-		listchange.Middleware(guard),
+		listchange.Middleware(guard.SeesAll),
 		skills.Middleware(guard),
 		observe.Step("limits"),
 		limiter.Middleware,

@@ -87,7 +87,7 @@ func Lists(ctx context.Context, deps ListDeps, q admin.ListQuestion) (a admin.Li
 	call := &mcp.Call{ID: "catalog", Method: kind.method, Caller: l.caller, Caps: caps, Aside: true, Notify: func(mcp.Event) {}}
 	var shown []mcp.Item
 	if l.refused = deps.Refused(&l.caller); !l.refused {
-		if shown, err = wholeList(ctx, deps.Lists, call); err != nil {
+		if shown, err = mcp.ItemsOf(ctx, deps.Lists, call, mostPages); err != nil {
 			return a, err
 		}
 	}
@@ -126,27 +126,6 @@ func (l *lister) notes(q admin.ListQuestion) (notes []string) {
 		notes = append(notes, "This view is for others: the caller gets HTTP status 403 there, and no list.")
 	}
 	return append(notes, unknown(l.now)...)
-}
-
-// wholeList asks for all pages of a list. A list that changes meanwhile is asked for again.
-func wholeList(ctx context.Context, h mcp.Handler, call *mcp.Call) (all []mcp.Item, err error) {
-	for range 3 {
-		all, err = nil, nil
-		var page *mcp.List
-		for page, err = range mcp.Pages(ctx, h, call, mostPages) {
-			if err != nil {
-				break
-			}
-			all = append(all, page.Items...)
-		}
-		switch {
-		case mcp.HasCode(err, mcp.CodeMethodNotFound):
-			return nil, nil // nobody has such a list
-		case !mcp.HasCode(err, mcp.CodeInvalidParams):
-			return all, err
-		}
-	}
-	return nil, err
 }
 
 // rows returns everything on a list: first what is shown, in its order. behind says what is left out

@@ -21,7 +21,7 @@ type Call struct {
 	// resource, or, for completion/complete, the name or URI in its ref. Empty for methods
 	// without one. It takes precedence over a name in Params.
 	Name string
-	// Lens is what the caller saw when the call began; nil for lists that a stage reads for itself.
+	// Lens is what the caller saw when the call began; nil above the stage that sets it.
 	Lens Lens
 	// Target is what Name stands for. Policy sets it when the caller may use it, and the
 	// catalog passes on nothing without it. Zero above policy, and for methods without a

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 )
@@ -170,5 +171,44 @@ func Pages(ctx context.Context, h Handler, c *Call, most int) iter.Seq2[*List, e
 			c = c.Clone()
 			c.Params = Object("cursor", String(*reply.List.Next))
 		}
+	}
+}
+
+// readings is how often ItemsOf reads a list that changes between two pages.
+const readings = 3
+
+// ItemsOf calls a list method for all pages, at most `most` of them. A list that changes meanwhile is read
+// again. One that does not exist has no items. Do not change them.
+func ItemsOf(ctx context.Context, h Handler, c *Call, most int) (items []Item, err error) {
+	for range readings {
+		pages := 0
+		for page, problem := range Pages(ctx, h, c, most) {
+			switch err = problem; {
+			case err != nil:
+			case pages == 0:
+				items = slices.Clip(page.Items)
+			default:
+				items = append(items, page.Items...)
+			}
+			pages++
+		}
+		if HasCode(err, CodeMethodNotFound) {
+			return nil, nil
+		}
+		if pages < 2 || !HasCode(err, CodeInvalidParams) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+// Listing returns a call of a list method by which a stage reads a list for the caller of c.
+func (c *Call) Listing(method string) *Call {
+	return &Call{
+		ID: c.ID, Method: method, Lens: c.Lens, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
+		Caps: c.Caps, Tasks: c.Tasks, Trace: c.Trace, Aside: c.Aside, Notify: func(Event) {},
 	}
 }

@@ -3,6 +3,7 @@ package disclosure
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -40,17 +41,13 @@ func goesOn(c *mcp.Call) bool {
 // check returns the refusal of a call whose tool is not described yet, nil for a call that
 // may pass. The tool is the target, under whichever of its names.
 func (s stage) check(ctx context.Context, c *mcp.Call, to mcp.Target) (*mcp.Reply, error) {
-	var tool *mcp.Item
-	err := s.eachTool(ctx, c, func() { tool = nil }, func(item mcp.Item) bool {
-		if item.Target == to {
-			tool = &item
-		}
-		return tool == nil
-	})
-	if err != nil || tool == nil {
+	all, err := s.tools(ctx, c)
+	at := slices.IndexFunc(all, func(item mcp.Item) bool { return item.Target == to })
+	if at < 0 {
 		return nil, err
 	}
-	granted, err := s.grants.Granted(ctx, c.Session, c.Name, s.digest(*tool))
+	tool := all[at]
+	granted, err := s.grants.Granted(ctx, c.Session, c.Name, s.digest(tool))
 	if err != nil { // this is no security boundary, and calls must go on
 		s.log.DebugContext(ctx, "it is not known which descriptions were shown", slog.Any("error", err))
 		return nil, nil
@@ -61,8 +58,8 @@ func (s stage) check(ctx context.Context, c *mcp.Call, to mcp.Target) (*mcp.Repl
 	s.metrics.refused.Inc()
 	// The refusal carries the description, and the next call passes: a detour through the
 	// resource would tell the model nothing more.
-	body := required(c.Name).With("tool_descriptions", mcp.Object(c.Name, s.full(*tool)))
-	s.grantTo(ctx, c, map[string]string{c.Name: s.digest(*tool)})
+	body := required(c.Name).With("tool_descriptions", mcp.Object(c.Name, s.full(tool)))
+	s.grantTo(ctx, c, map[string]string{c.Name: s.digest(tool)})
 	return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(string(body)))}, nil
 }
 

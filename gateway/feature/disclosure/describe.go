@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -33,30 +34,19 @@ func (s stage) describe(ctx context.Context, c *mcp.Call, names []string, missin
 	case len(names) > maxSelected:
 		return described{tooMany(), true}, nil
 	}
-	var wanted map[string]*mcp.Item // nil for names that were not found
-	var available []string
-	left := 0
-	err := s.eachTool(ctx, c, func() {
-		wanted, available, left = make(map[string]*mcp.Item, len(names)), nil, len(names)
-		for _, name := range names {
-			wanted[name] = nil
-			if name == ToolName {
-				wanted[name] = &s.own
-				left--
-			}
-		}
-	}, func(item mcp.Item) bool {
-		if _, ok := wanted[item.Name]; ok {
-			wanted[item.Name] = &item
-			left--
-		}
-		if len(available) < maxAvailable {
-			available = append(available, item.Name)
-		}
-		return left > 0
-	})
+	all, err := s.tools(ctx, c)
 	if err != nil {
 		return described{}, err
+	}
+	wanted := map[string]*mcp.Item{ToolName: &s.own}
+	var available []string
+	for i := range all {
+		if slices.Contains(names, all[i].Name) {
+			wanted[all[i].Name] = &all[i]
+		}
+		if len(available) < maxAvailable {
+			available = append(available, all[i].Name)
+		}
 	}
 	body, shown := s.write(names, wanted, available)
 	s.grantTo(ctx, c, shown)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -127,53 +128,21 @@ type stage struct {
 	next    mcp.Handler
 }
 
-// Bounds on walking through the caller's tools.
-const (
-	maxPages = 1000
-	maxWalks = 3 // a list may change between two pages
-)
+// maxPages bounds the pages of a list.
+const maxPages = 1000
 
-// eachTool calls fn for the tools that the caller may use, as long as it returns true.
-// begin is called before the first tool: if the list changes between two pages, the walk
-// starts again.
-func (s stage) eachTool(ctx context.Context, c *mcp.Call, begin func(), fn func(mcp.Item) bool) error {
-	for walk := 1; ; walk++ {
-		begin()
-		again, err := s.walk(ctx, c, fn)
-		if err == nil || !again || walk == maxWalks {
-			return err
-		}
+// tools returns the tools of servers that the caller may use.
+func (s stage) tools(ctx context.Context, c *mcp.Call) ([]mcp.Item, error) {
+	all, err := mcp.ItemsOf(ctx, s.next, c.Listing(mcp.MethodToolsList), maxPages)
+	if slices.ContainsFunc(all, isOurs) {
+		all = slices.DeleteFunc(slices.Clone(all), isOurs)
 	}
+	return all, err
 }
+
+func isOurs(tool mcp.Item) bool { return tool.Name == ToolName }
 
 // Tools lists the tools that a handler shows to a caller.
-func (d *Disclosure) Tools(ctx context.Context, caller mcp.Caller, h mcp.Handler) (tools []mcp.Item, err error) {
-	err = stage{d, nil, h}.eachTool(ctx, &mcp.Call{Caller: caller}, func() { tools = nil }, func(tool mcp.Item) bool {
-		tools = append(tools, tool)
-		return true
-	})
-	return tools, err
-}
-
-func (s stage) walk(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) (again bool, err error) {
-	call := &mcp.Call{
-		ID: c.ID, Method: mcp.MethodToolsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
-		Caps: c.Caps, Tasks: c.Tasks, Trace: c.Trace, Aside: c.Aside, Notify: func(mcp.Event) {},
-	}
-	first := true
-	for page, err := range mcp.Pages(ctx, s.next, call, maxPages) {
-		switch {
-		case mcp.HasCode(err, mcp.CodeMethodNotFound):
-			return false, nil // there are no tools
-		case err != nil:
-			return !first && mcp.HasCode(err, mcp.CodeInvalidParams), err
-		}
-		for _, item := range page.Items {
-			if item.Name != ToolName && !fn(item) {
-				return false, nil
-			}
-		}
-		first = false
-	}
-	return false, nil
+func (d *Disclosure) Tools(ctx context.Context, caller mcp.Caller, h mcp.Handler) ([]mcp.Item, error) {
+	return stage{d, nil, h}.tools(ctx, &mcp.Call{Caller: caller})
 }

@@ -43,19 +43,19 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	value, _ := argument.Member("value")
 	typed := value.Text()
 	last := strings.LastIndexByte(typed, ',') + 1
+	all, err := s.tools(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	var values []string
 	total := 0
-	err := s.eachTool(ctx, c, func() { values, total = nil, 0 }, func(item mcp.Item) bool {
+	for _, item := range all {
 		if !strings.HasPrefix(item.Name, typed[last:]) {
-			return true
+			continue
 		}
 		if total++; total <= maxValues {
 			values = append(values, typed[:last]+item.Name)
 		}
-		return true
-	})
-	if err != nil {
-		return nil, err
 	}
 	more := mcp.Raw("false")
 	if total > maxValues {

@@ -15,18 +15,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Visibility reports which callers see complete lists; policy.Guard implements it.
-type Visibility interface {
-	// SeesAll reports whether the caller may know of everything.
-	SeesAll(caller *mcp.Caller) bool
-}
-
 // Middleware drops notifications of changed lists if the list looks the same to a caller
-// who may not know of everything. It passes everything else through.
-func Middleware(visible Visibility) mcp.Middleware {
+// who may not know of everything, as seesAll says. It passes everything else through.
+func Middleware(seesAll func(*mcp.Caller) bool) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			if c.Method != mcp.MethodListen || visible.SeesAll(&c.Caller) {
+			if c.Method != mcp.MethodListen || seesAll(&c.Caller) {
 				return next.Handle(ctx, c)
 			}
 			return next.Handle(ctx, watched(ctx, next, c))

@@ -24,7 +24,7 @@ func guarded(t testing.TB, rules policy.Config, answer func(*mcp.Call) (*mcp.Rep
 		t.Fatal(err)
 	}
 	last := mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) { return answer(c) })
-	return mcp.Chain(last, Middleware(g), g.Middleware)
+	return mcp.Chain(last, Middleware(g.SeesAll), g.Middleware)
 }
 
 func alice() mcp.Caller {

@@ -33,12 +33,8 @@ type listing struct {
 
 // skills lists the skills that the caller may see. Having none is not an error.
 func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) {
-	call := &mcp.Call{
-		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral, Caps: c.Caps,
-		Trace: c.Trace, Aside: c.Aside, Notify: func(mcp.Event) {},
-	}
 	first := true
-	for page, err := range mcp.Pages(ctx, s.next, call, maxSkillPage) {
+	for page, err := range mcp.Pages(ctx, s.next, c.Listing(mcp.MethodSkillsList), maxSkillPage) {
 		switch {
 		case mcp.HasCode(err, mcp.CodeMethodNotFound):
 			return l, nil
