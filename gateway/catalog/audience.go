@@ -136,7 +136,8 @@ func (s *snapshot) shownTo(class string) map[int]sourceState {
 	shown := make(map[int]sourceState)
 	for i, state := range s.states {
 		if own := state.seenBy(class); state.classes != nil {
-			state.offers, state.instructions, state.lists, state.plainSkills = own.offers, own.instructions, own.lists, own.plainSkills
+			state.offers, state.instructions = own.offers, own.instructions
+			state.lists, state.plainSkills = own.lists, own.plainSkills
 			shown[i] = state
 		}
 	}

@@ -197,7 +197,10 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[strings.ToLower(name)] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1), byClass: s.ByClass, classes: newClassTable(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems)}
+		one := &source{
+			index: i, upstream: s.Upstream, naming: n, changes: newChanges(), again: make(chan struct{}, 1),
+			byClass: s.ByClass, classes: newClassTable(), keeps: s.Keeps, items: cmp.Or(s.Items, upstreamItems),
+		}
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}

@@ -36,10 +36,7 @@ func (l *listing) in(v *view.View, k kind, p *plan) *listing {
 	if known := l.views[v]; known != nil {
 		return known
 	}
-	whole := view.List{Gone: l.gone, NameIn: mcp.ItemKey(k.method())}
-	for _, page := range l.pages {
-		whole.Items = append(whole.Items, page.Items...)
-	}
+	whole := view.List{Items: l.items(), Gone: l.gone, NameIn: mcp.ItemKey(k.method())}
 	if k == tools || k == prompts {
 		prefixes := make(map[string]string)
 		for _, n := range p.namings {
@@ -79,4 +76,12 @@ func (l *listing) paginate(items []mcp.Item, size int) {
 	for part := range slices.Chunk(items, size) {
 		l.pages = append(l.pages, &mcp.List{Items: part, Expires: l.expires, Private: l.private})
 	}
+}
+
+// items returns the items of all pages.
+func (l *listing) items() (all []mcp.Item) {
+	for _, page := range l.pages {
+		all = append(all, page.Items...)
+	}
+	return all
 }

@@ -63,17 +63,22 @@ func (p *plan) owner(k kind, public string, has int) int {
 	if k != tools && k != prompts && k != skills {
 		return has
 	}
+	if other := p.longest(public); other >= 0 && len(p.namings[other].prefix) > len(p.namings[has].prefix) {
+		return other
+	}
+	return has
+}
+
+// longest returns the first upstream with the longest prefix that a public name begins with, -1 for none.
+func (p *plan) longest(public string) int {
 	for _, length := range p.lengths {
-		if length <= len(p.namings[has].prefix) {
-			break
-		}
 		if length <= len(public) {
 			if owner, ok := p.prefixes[public[:length]]; ok {
 				return owner
 			}
 		}
 	}
-	return has
+	return -1
 }
 
 // naming makes the public names and URIs of one upstream. It depends only on the

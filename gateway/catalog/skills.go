@@ -259,12 +259,7 @@ func (s *snapshot) mayBe(k kind, public string) bool {
 // perUser reports whether a public name belongs to a per-user upstream, which lists it only
 // to the users who have it.
 func (s *snapshot) perUser(public string) bool {
-	owner := -1
-	for i, n := range s.plan.namings {
-		if strings.HasPrefix(public, n.prefix) && (owner < 0 || len(n.prefix) > len(s.plan.namings[owner].prefix)) {
-			owner = i
-		}
-	}
+	owner := s.plan.longest(public)
 	return owner >= 0 && s.states[owner].state == StatePerUser
 }
 

@@ -285,7 +285,9 @@ func (s *snapshot) enter(k kind, t *table, source int, e entry) {
 	t.counts[source]++
 	switch k {
 	case tools:
-		t.names[e.item.Name] = target{source: source, native: e.native, params: e.params, tool: e.item.Raw, schema: e.schema, task: e.task}
+		t.names[e.item.Name] = target{
+			source: source, native: e.native, params: e.params, tool: e.item.Raw, schema: e.schema, task: e.task,
+		}
 	case prompts:
 		t.names[e.item.Name] = target{source: source, native: e.native}
 	case skills:

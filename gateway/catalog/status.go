@@ -29,49 +29,57 @@ func (c *Catalog) Heard() bool {
 	}
 }
 
-// Tools returns the tools of an upstream as clients get them. It does not include what only
-// individual users see.
-func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
-	for i, state := range c.snap.Load().states {
-		if list := state.lists[tools]; list != nil && c.sources[i].naming.upstream == upstream {
-			for _, e := range list.entries {
-				all = append(all, e.item)
+// each calls do with all that upstreams list to clients that declare everything, upstream by upstream. It
+// does not include what only individual users see.
+func (s *snapshot) each(do func(upstream string, k kind, item mcp.Item)) {
+	for i, state := range s.states {
+		for k, list := range state.lists {
+			for _, e := range list.all() {
+				do(s.plan.namings[i].upstream, kind(k), e.item)
 			}
 		}
 	}
+}
+
+// Tools returns the tools of an upstream as clients get them. It does not include what only
+// individual users see.
+func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
+	c.snap.Load().each(func(of string, k kind, item mcp.Item) {
+		if of == upstream && k == tools {
+			all = append(all, item)
+		}
+	})
 	return all
 }
 
 // Everything returns what the upstreams have on a list, by its method, as clients get it that declare
 // everything. It does not include what only individual users see.
 func (c *Catalog) Everything(method string) (all []mcp.Item) {
-	k, ok := kindOf(method)
-	if !ok {
-		return nil
-	}
-	for _, state := range c.snap.Load().states {
-		if list := state.lists[k]; list != nil {
-			for _, e := range list.entries {
-				all = append(all, e.item)
-			}
+	c.snap.Load().each(func(_ string, k kind, item mcp.Item) {
+		if k.method() == method {
+			all = append(all, item)
 		}
-	}
+	})
+	return all
+}
+
+// Targets returns everything that the upstreams list, as policy names it, upstream by
+// upstream. It does not include what only individual users see.
+func (c *Catalog) Targets() (all []mcp.Target) {
+	c.snap.Load().each(func(_ string, _ kind, item mcp.Item) { all = append(all, item.Target) })
 	return all
 }
 
 // Offered returns a list as the client of a call gets it, at the view of its caller, who may use all
 // of it. It asks nobody, and does not include what only individual users see.
-func (c *Catalog) Offered(call *mcp.Call) (all []mcp.Item) {
+func (c *Catalog) Offered(call *mcp.Call) []mcp.Item {
 	k, ok := kindOf(call.Method)
 	if !ok {
 		return nil
 	}
 	aside := call.Clone()
 	aside.Aside = true
-	for _, page := range c.lens(aside).list(k).pages {
-		all = append(all, page.Items...)
-	}
-	return all
+	return c.lens(aside).list(k).items()
 }
 
 // Shown is a list of a view.
@@ -88,10 +96,8 @@ func (c *Catalog) Shown(view string) (all []Shown) {
 	s := c.snap.Load()
 	for k := range kinds {
 		one := Shown{List: k.String()}
-		for _, page := range s.lists[k].in(c.plan.views[view], k, c.plan).pages {
-			for _, item := range page.Items {
-				one.Names, one.Targets = append(one.Names, item.Name), append(one.Targets, item.Target)
-			}
+		for _, item := range s.lists[k].in(c.plan.views[view], k, c.plan).items() {
+			one.Names, one.Targets = append(one.Names, item.Name), append(one.Targets, item.Target)
 		}
 		all = append(all, one)
 	}
@@ -106,22 +112,6 @@ func (c *Catalog) Kept(view string) (names []string) {
 		names = append(names, s.lists[k].in(c.plan.views[view], k, c.plan).kept...)
 	}
 	return names
-}
-
-// Targets returns everything that the upstreams list, as policy names it, upstream by
-// upstream. It does not include what only individual users see.
-func (c *Catalog) Targets() (all []mcp.Target) {
-	for _, state := range c.snap.Load().states {
-		for _, list := range state.lists {
-			if list == nil {
-				continue
-			}
-			for _, e := range list.entries {
-				all = append(all, e.item.Target)
-			}
-		}
-	}
-	return all
 }
 
 // OwnLists returns the upstreams whose lists are others for a session, by its key, than for its

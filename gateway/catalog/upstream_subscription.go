@@ -34,7 +34,9 @@ type upstreamSubscription struct {
 // newUpstreamSubscriptions divides the URIs and tasks among the upstreams that may honour
 // them. It leaves out those that belong to no upstream, or to one that the caller may not
 // know of; they are then missing from the acknowledgement.
-func newUpstreamSubscriptions(ctx context.Context, c *Catalog, call *mcp.Call, sees visible, want mcp.Filter, open <-chan struct{}) []*upstreamSubscription {
+func newUpstreamSubscriptions(
+	ctx context.Context, c *Catalog, call *mcp.Call, sees visible, want mcp.Filter, open <-chan struct{},
+) []*upstreamSubscription {
 	var all []*upstreamSubscription
 	bySource, wanted := make(map[int]*upstreamSubscription), make(map[*upstreamSubscription]*mcp.Filter)
 	at := func(source int) *upstreamSubscription {
