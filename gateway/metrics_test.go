@@ -29,7 +29,7 @@ func numbersOf(t *testing.T, g *Gateway) map[string]string {
 }
 
 // TestCardinality: whatever clients make up adds no series and appears in none.
-// gateway/observe has the same test with ten times as many.
+// gateway/observe has the same test with a hundred times as many.
 func TestCardinality(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
 	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: up, url: %q}\nlimits:\n- {name: all, rate: 1/s, burst: 1}\n", site.url))
@@ -45,7 +45,7 @@ func TestCardinality(t *testing.T) {
 		attack(i)
 	}
 	before := numbersOf(t, c.Gateway)
-	for i := range 10_000 {
+	for i := range 1000 {
 		attack(i)
 	}
 	after := numbersOf(t, c.Gateway)
@@ -61,8 +61,8 @@ func TestCardinality(t *testing.T) {
 			t.Errorf("%s has a client's words", name)
 		}
 	}
-	if got := after[`gatehouse_calls_total{era="stateless",method="other",outcome="invalid"}`]; got != "1001" {
-		t.Errorf("%s calls of made-up methods are counted, want 1001", got)
+	if got := after[`gatehouse_calls_total{era="stateless",method="other",outcome="invalid"}`]; got != "101" {
+		t.Errorf("%s calls of made-up methods are counted, want 101", got)
 	}
 }
 
