@@ -62,7 +62,7 @@ func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 // that one is for, "" for none.
 func (c Config) denies(r Rule, p pattern) string {
 	for _, other := range c.Rules {
-		if other.When != "" || !other.Who.IsZero() && !reflect.DeepEqual(other.Who, r.Who) {
+		if len(other.Deny) == 0 || other.When != "" || !other.Who.IsZero() && !reflect.DeepEqual(other.Who, r.Who) {
 			continue
 		}
 		for _, text := range other.Deny {
