@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,7 +23,7 @@ type Answer struct {
 	Err     error // why there is no answer; nil for one
 }
 
-// Ask sends a request without a body to all other replicas, whose Deps.Asked serve it, and
+// Ask sends a request without a body to all other replicas, where Deps.Asked serves it, and
 // returns their answers in the order of their names. A replica that hangs costs times.patience.
 func (c *Cluster) Ask(ctx context.Context, method, path string) []Answer {
 	if c.members == nil {
@@ -48,41 +46,19 @@ func (c *Cluster) AskOne(ctx context.Context, replica, method, path string) Answ
 	if c.members == nil {
 		return Answer{Replica: replica, Err: errEnded}
 	}
-	p := c.members.peer(replica)
-	if p == nil { // it may have just started
-		looking, cancel := context.WithTimeout(ctx, c.members.times.greet)
-		defer cancel()
-		c.members.lookAgain(looking)
-		if p = c.members.peer(replica); p == nil {
-			return Answer{Replica: replica, Err: errEnded}
-		}
+	ctx, cancel := context.WithTimeout(ctx, c.members.times.greet)
+	defer cancel()
+	p, _ := c.members.whereabouts(ctx, replica, c.members.now()) // it may have just started
+	if p == nil {
+		return Answer{Replica: replica, Err: errEnded}
 	}
 	return p.askFor(ctx, method, path)
 }
 
 // askFor makes one request of Ask.
-func (p *peer) askFor(ctx context.Context, method, path string) (a Answer) {
-	a.Replica = p.name
-	ctx, cancel := context.WithTimeout(ctx, p.times.patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.name+askedPath+path, nil)
-	if err != nil {
-		a.Err = fmt.Errorf("cluster: %w", err)
-		return a
-	}
-	resp, err := p.transport.RoundTrip(req)
-	if err != nil {
-		a.Err = fmt.Errorf("cluster: %w", err)
-		return a
-	}
-	defer resp.Body.Close()
-	a.Status = resp.StatusCode
-	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
-		a.Err = fmt.Errorf("cluster: %w", err)
-	} else if len(a.Body) > maxAnswer {
-		a.Err = fmt.Errorf("cluster: the answer is larger than %d bytes", maxAnswer)
-	}
-	return a
+func (p *peer) askFor(ctx context.Context, method, path string) Answer {
+	status, body, err := p.get(ctx, p.times.patience, method, askedPath+path, maxAnswer)
+	return Answer{Replica: p.name, Status: status, Body: body, Err: err}
 }
 
 // answer serves a request of Ask. Only other replicas reach the link (see verify).

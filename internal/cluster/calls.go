@@ -95,7 +95,7 @@ func (c *callConn) Read(p []byte) (int, error) {
 }
 
 // Close closes the connection below TLS. The peer would take TLS's close_notify for the end of
-// the client, and could still answer a request whose client has just gone.
+// the client, and could still answer a request after its client has gone.
 func (c *callConn) Close() error { return c.NetConn().Close() }
 
 // SyscallConn returns the connection below TLS. Between an answer and the next request nothing

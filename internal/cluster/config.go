@@ -42,7 +42,8 @@ func (c Config) Validate() error {
 		case err != nil:
 			found.Add("listen: %w", err)
 		case c.Advertise == "" && !oneHost(host):
-			found.Add("advertise: needed, as listen (%s) names no host that others could connect to: write such as ${env:POD_IP}", c.Listen)
+			found.Add("advertise: needed, as listen (%s) names no host that others could connect to: "+
+				"write such as ${env:POD_IP}", c.Listen)
 		}
 	}
 	if c.Advertise != "" {
@@ -117,9 +118,9 @@ type times struct {
 	beat     time.Duration // the interval between renewals
 	look     time.Duration // bounds one renewal, and one request to ask a peer
 	dial     time.Duration // bounds connecting to a peer
-	patience time.Duration // how long a peer may give no answer before it counts as unreachable: longer than a short stop or interruption, shorter than a lease
+	patience time.Duration // how long a peer may give no answer before it counts as unreachable: less than a lease
 	greet    time.Duration // bounds the handshake of an incoming connection
-	again    time.Duration // the shortest time between two looks that unknown certificates cause; the new replica waits for it: well below dial
+	again    time.Duration // the shortest time between two looks that unknown certificates cause: well below dial
 	idle     time.Duration // after this time without traffic, a connection is pinged
 	ping     time.Duration // how long the answer to a ping may take
 }
@@ -127,7 +128,8 @@ type times struct {
 func usualTimes() times {
 	return times{
 		lease: 10 * time.Second, beat: 2 * time.Second, look: time.Second, dial: time.Second,
-		patience: 5 * time.Second, greet: 5 * time.Second, again: time.Second / 4, idle: 5 * time.Second, ping: 5 * time.Second,
+		patience: 5 * time.Second, greet: 5 * time.Second, again: time.Second / 4,
+		idle: 5 * time.Second, ping: 5 * time.Second,
 	}
 }
 

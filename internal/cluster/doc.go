@@ -9,11 +9,11 @@
 // Small requests take HTTP/1.1 on the link; streams and all other requests share one HTTP/2
 // connection.
 //
-// The package owns leases, homes and the link. It leaves what is written under a fence to the
-// session store, what runs in a home and which home a request has to gateway/front, and what
-// is known of a caller to auth.
+// The package owns leases, tokens and the link. It leaves what a replica has of a session to
+// internal/home, what is written under a fence to the session store, and what is known of a caller
+// to auth.
 //
-// Start runs a goroutine that renews the lease, one that keeps the homes in Redis, one that
-// tests whether the other replicas can be reached, and those of the HTTP servers of the link.
-// Close ends them and waits. Without Redis there are none.
+// Start runs a goroutine that renews the lease, one that tests whether the other replicas can be
+// reached, and those of the HTTP servers of the link. Close ends them and waits. Without Redis there
+// are none.
 package cluster

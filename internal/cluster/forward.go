@@ -15,7 +15,7 @@ import (
 // Errors of a forward. After ErrBroken, a part of the answer was written; after the others,
 // nothing.
 var (
-	// ErrGone means that nobody listens at the owner's address, and nothing was sent. Own now
+	// ErrGone means that nothing listens at the owner's address, and nothing was sent. Own now
 	// takes the home over.
 	ErrGone = errors.New("cluster: the replica that owns the session has gone")
 	// ErrMoved means that the other replica does not own the home, and did nothing. Call Own
@@ -143,7 +143,8 @@ func (f *forwards) request(r *http.Request, p *peer, home string, caller []byte)
 func addHeader(to, from http.Header) {
 	for name, values := range from {
 		switch name {
-		case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+			"Transfer-Encoding", "Upgrade":
 		default:
 			if to[name] == nil {
 				to[name] = values[:len(values):len(values)]

@@ -139,22 +139,23 @@ func (c *Cluster) Certain(o Owner) bool {
 }
 
 // Renew keeps a home of this replica in Redis for another idle time. A home that Redis has lost is
-// claimed again. Errors: ErrMoved if another replica owns it, and those of Own.
+// claimed again. Errors: ErrMoved if another replica owns it, ErrNoHome, ErrUnavailable.
 func (c *Cluster) Renew(ctx context.Context, h Home, o Owner) (Owner, error) {
 	if c.db == nil {
 		return o, nil
 	}
-	confirmed := c.Confirmed(o)
-	got, err := c.db.Run(ctx, c.scripts.keep, []string{homeKey(c.db, h)}, o.Epoch, c.idle.Milliseconds())
+	generation, _ := c.lease()
+	token, err := c.claim(ctx, h, "")
+	replica, _, _ := strings.Cut(token, ".")
 	switch {
 	case err != nil:
-		return o, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case got == int64(0):
+		return o, err
+	case token == "":
+		return Owner{}, ErrNoHome
+	case replica != c.self:
 		return Owner{}, ErrMoved
-	case got == nil:
-		return c.Own(ctx, h)
 	}
-	return confirmed, nil
+	return Owner{Replica: replica, Epoch: token, lease: generation, here: true}, nil
 }
 
 // Confirmed returns the owner as it is certain after a write for the home that is sent from now on and

@@ -47,7 +47,10 @@ func newIdentity(name string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cluster: making a certificate: %w", err)
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0)}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cluster: making a certificate: %w", err)
@@ -129,12 +132,14 @@ func (l *link) start(forwarded Receiver) {
 		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 		ConnState:         l.opened,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, SendPingTimeout: l.times.idle, PingTimeout: l.times.ping, WriteByteTimeout: l.times.idle + l.times.ping,
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: l.times.idle, PingTimeout: l.times.ping,
+			WriteByteTimeout:              l.times.idle + l.times.ping,
 			MaxReceiveBufferPerConnection: 4<<20 - 1, MaxReceiveBufferPerStream: streamWindow,
 		},
 	}
 	l.serving.Go(func() {
-		if err := l.server.ServeTLS(l.listener, "", ""); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+		err := l.server.ServeTLS(l.listener, "", "")
+		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("the link to other replicas has ended", failure.LinkDown.Attr(), "error", err)
 		}
 	})
@@ -158,7 +163,7 @@ func (l *link) drain(ctx context.Context) {
 
 // close closes all connections. The lease says by then that this replica has left, and the
 // others have read that: they close their connections themselves. If this side did, it could
-// take away a request that is just being sent, and nobody would know whether it has run.
+// take away a request that is just being sent, and it would be unknown whether it has run.
 func (l *link) close(ctx context.Context) {
 	l.listener.Close()
 	if l.server == nil {

@@ -61,7 +61,9 @@ type members struct {
 	closed bool
 }
 
-func newMembers(self string, deps Deps, s scripts, id tls.Certificate, address string, t times, n network) (*members, error) {
+func newMembers(
+	self string, deps Deps, s scripts, id tls.Certificate, address string, t times, n network,
+) (*members, error) {
 	leases, err := newLeaseSeal(deps.Key, deps.Accepted)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: key: %w", err)

@@ -253,8 +253,8 @@ func (c *memoryConn) change(do func()) {
 	give(c.kick)
 }
 
-// carry brings what is written to the other side, as long as the path is not blocked, in a synctest
-// bubble.
+// carry brings what is written to the other side, as long as the path is not blocked. It runs in a
+// synctest bubble.
 func (c *memoryConn) carry() {
 	for {
 		c.mu.Lock()

@@ -234,7 +234,7 @@ func (m *model) cut(a, b string) {
 	m.memory.block(a, b, true)
 }
 
-// sleep lets time pass in the synctest bubble.
+// sleep has time pass in the synctest bubble.
 func (m *model) sleep(d time.Duration) {
 	m.say("%s pass", d)
 	time.Sleep(d)

@@ -24,8 +24,11 @@ const (
 	contactPath = "/contact"
 	// lookPath is the same, after the replica has read the leases again.
 	lookPath = "/look"
-	// yes and no are the answers.
-	yes, no = "yes", "no"
+	// yes and no are the answers. Their first words count; releases before wrote another number, and
+	// expect one.
+	yes, no = "true 0", "false 0"
+	// maxContact bounds an answer, in bytes.
+	maxContact = 64
 	// missedFor is how long a replica is missed.
 	missedFor = time.Hour
 )
@@ -43,23 +46,33 @@ func (m *members) reaches() string {
 
 // ask asks a peer whether it reaches Redis, at contactPath or lookPath. It bounds itself.
 func (p *peer) ask(ctx context.Context, path string) (reaches bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.times.look)
+	status, answer, err := p.get(ctx, p.times.look, http.MethodGet, path, maxContact)
+	word, _, _ := strings.Cut(string(answer), " ")
+	if err == nil && word != "true" && word != "false" {
+		err = fmt.Errorf("cluster: a replica answers %d %q", status, answer)
+	}
+	return word == "true", err
+}
+
+// get makes a request without a body, within a limit, and returns the answer, of so many bytes at most.
+func (p *peer) get(ctx context.Context, limit time.Duration, method, path string, most int) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.name+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+p.name+path, nil)
 	if err != nil {
-		return false, fmt.Errorf("cluster: %w", err)
+		return 0, nil, fmt.Errorf("cluster: %w", err)
 	}
 	resp, err := p.transport.RoundTrip(req)
 	if err != nil {
-		return false, err
+		return 0, nil, fmt.Errorf("cluster: %w", err)
 	}
 	p.silent.Store(0)
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 8))
-	if err == nil && string(answer) != yes && string(answer) != no {
-		err = fmt.Errorf("cluster: a replica answers %s %q", resp.Status, answer)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	if err == nil && len(body) > most {
+		err = fmt.Errorf("cluster: the answer is larger than %d bytes", most)
 	}
-	return string(answer) == yes, err
+	return resp.StatusCode, body, err
 }
 
 // othersReach reports whether another replica may reach Redis. One that refuses connections does not.

@@ -27,7 +27,7 @@ func homeKey(db *redisdb.DB, h Home) string {
 	return db.Key("h:{" + url.QueryEscape(h.User) + "}:" + h.ID)
 }
 
-type scripts struct{ renew, leases, bury, own, keep, give, exists *redisdb.Script }
+type scripts struct{ renew, leases, bury, own, give, exists *redisdb.Script }
 
 func newScripts() scripts {
 	script := func(source string) *redisdb.Script { return redisdb.NewScript(sparing + source) }
@@ -36,7 +36,6 @@ func newScripts() scripts {
 		leases: script(readLeases + leasesSource),
 		bury:   script(burySource),
 		own:    script(ownSource),
-		keep:   script(keepSource),
 		give:   script(giveSource),
 		exists: script(existsSource),
 	}
@@ -116,14 +115,6 @@ end
 if token and token ~= ARGV[2] then return token end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return ARGV[1]`
-
-// keepSource renews the expiry of a home. It returns 1 if the token is the owner's, 0 if
-// another one is, and nil if there is no owner. KEYS: the home. ARGV: token, milliseconds.
-const keepSource = `
-local token = redis.call('GET', KEYS[1])
-if not token then return false end
-if token ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
 
 // giveSource gives up a home if the token is its owner's. KEYS: the home. ARGV: token.
 const giveSource = `
