@@ -23,7 +23,6 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		{"TRACE", "TRACE /mcp", "", "405"},
 		{"CONNECT", "CONNECT /mcp", "", "405"},
 		{"a tunnel", "CONNECT example.com:443", "", "404"},
-		{"PROPFIND", "PROPFIND /mcp", "", "405"},
 		{"a method in another case", "post /mcp", "", "405"},
 		{"another server's address in the request line", "POST http://evil.example/mcp", "", "403"},
 	} {
