@@ -119,25 +119,25 @@ func TestGuardOverCatalog(t *testing.T) {
 		{Name: "open", Allow: []string{"tools:crm/open", "prompts:crm/open", "resources:crm/docs://open/*"}},
 	}}, crm, hr)
 	tests := []struct{ name, method, denied, missing, params string }{
-		{"H/200 a tool", mcp.MethodToolsCall, "crm__secret", "crm__sesame", `{"name":%q}`},
-		{"H/200 a tool of an upstream that is not visible", mcp.MethodToolsCall, "hr__secret", "no__secret", `{"name":%q}`},
-		{"H/200 a bare name", mcp.MethodToolsCall, "secret", "sesame", `{"name":%q}`},
-		{"H/201 a name with an escape", mcp.MethodToolsCall, "crm__%73ecret", "crm__%73esame", `{"name":%q}`},
-		{"H/201 a name with NUL", mcp.MethodToolsCall, "crm__open\x00", "crm__sesa\x00", `{"name":%q}`},
-		{"H/201 a name with a dot", mcp.MethodToolsCall, "crm__open.", "crm__sesa.", `{"name":%q}`},
-		{"H/199 a name in another case", mcp.MethodToolsCall, "CRM__open", "CRM__sesa", `{"name":%q}`},
+		{"a tool", mcp.MethodToolsCall, "crm__secret", "crm__sesame", `{"name":%q}`},
+		{"a tool of an upstream that is not visible", mcp.MethodToolsCall, "hr__secret", "no__secret", `{"name":%q}`},
+		{"a bare name", mcp.MethodToolsCall, "secret", "sesame", `{"name":%q}`},
+		{"a name with an escape", mcp.MethodToolsCall, "crm__%73ecret", "crm__%73esame", `{"name":%q}`},
+		{"a name with NUL", mcp.MethodToolsCall, "crm__open\x00", "crm__sesa\x00", `{"name":%q}`},
+		{"a name with a dot", mcp.MethodToolsCall, "crm__open.", "crm__sesa.", `{"name":%q}`},
+		{"a name in another case", mcp.MethodToolsCall, "CRM__open", "CRM__sesa", `{"name":%q}`},
 		{"a prompt", mcp.MethodPromptsGet, "crm__secret", "crm__sesame", `{"name":%q}`},
 		{"a resource", mcp.MethodResourcesRead, "crm+docs://secret/1", "crm+docs://sesame/1", `{"uri":%q}`},
 		{"a resource by its bare URI", mcp.MethodResourcesRead, "docs://secret/1", "docs://sesame/1", `{"uri":%q}`},
-		{"H/205 a resource of another upstream", mcp.MethodResourcesRead, "hr+docs://open/1", "no+docs://open/1", `{"uri":%q}`},
-		{"H/205 a resource of an upstream within another", mcp.MethodResourcesRead, "crm+hr+docs://open/1", "crm+no+docs://open/1", `{"uri":%q}`},
-		{"H/204 a resource with a dot segment", mcp.MethodResourcesRead, "crm+docs://open/../secret/1", "crm+docs://open/../sesame/1", `{"uri":%q}`},
-		{"H/204 a resource with an encoded one", mcp.MethodResourcesRead, "crm+docs://open/%2e%2e%2fsecret/1", "crm+docs://open/%2e%2e%2fsesame/1", `{"uri":%q}`},
-		{"H/204 a resource of a template", mcp.MethodResourcesRead, "crm+docs://secret/99", "crm+docs://sesame/99", `{"uri":%q}`},
+		{"a resource of another upstream", mcp.MethodResourcesRead, "hr+docs://open/1", "no+docs://open/1", `{"uri":%q}`},
+		{"a resource of an upstream within another", mcp.MethodResourcesRead, "crm+hr+docs://open/1", "crm+no+docs://open/1", `{"uri":%q}`},
+		{"a resource with a dot segment", mcp.MethodResourcesRead, "crm+docs://open/../secret/1", "crm+docs://open/../sesame/1", `{"uri":%q}`},
+		{"a resource with an encoded one", mcp.MethodResourcesRead, "crm+docs://open/%2e%2e%2fsecret/1", "crm+docs://open/%2e%2e%2fsesame/1", `{"uri":%q}`},
+		{"a resource of a template", mcp.MethodResourcesRead, "crm+docs://secret/99", "crm+docs://sesame/99", `{"uri":%q}`},
 		{"a template for a resource", mcp.MethodResourcesRead, "crm+docs://open/{id}", "crm+docs://sesa/{id}", `{"uri":%q}`},
-		{"H/207 completion for a prompt", mcp.MethodComplete, "crm__secret", "crm__sesame", `{"ref":{"type":"ref/prompt","name":%q}}`},
-		{"H/207 completion for a template", mcp.MethodComplete, "crm+docs://secret/{id}", "crm+docs://sesame/{id}", `{"ref":{"type":"ref/resource","uri":%q}}`},
-		{"H/207 completion for a resource", mcp.MethodComplete, "hr+docs://open/1", "no+docs://open/1", `{"ref":{"type":"ref/resource","uri":%q}}`},
+		{"completion for a prompt", mcp.MethodComplete, "crm__secret", "crm__sesame", `{"ref":{"type":"ref/prompt","name":%q}}`},
+		{"completion for a template", mcp.MethodComplete, "crm+docs://secret/{id}", "crm+docs://sesame/{id}", `{"ref":{"type":"ref/resource","uri":%q}}`},
+		{"completion for a resource", mcp.MethodComplete, "hr+docs://open/1", "no+docs://open/1", `{"ref":{"type":"ref/resource","uri":%q}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestGuardOverCatalogLetsThrough(t *testing.T) {
 	}
 }
 
-// TestH206_ListenOverCatalog: what is acknowledged is what may be read.
-func TestH206_ListenOverCatalog(t *testing.T) {
+// TestListenOverCatalog: what is acknowledged is what may be read.
+func TestListenOverCatalog(t *testing.T) {
 	crm, hr := &upstream{name: "crm"}, &upstream{name: "hr"}
 	h := startCatalog(t, policy.Config{Rules: []policy.Rule{{Name: "open", Allow: []string{"resources:crm/docs://open/*"}}}}, crm, hr)
 	ctx, cancel := context.WithCancel(t.Context())

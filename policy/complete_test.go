@@ -57,7 +57,7 @@ func completeWith(t *testing.T, rules []Rule, params, result string) (string, er
 	return string(reply.Result), nil
 }
 
-// TestCompletionNamesNothingDenied (H/203): what is suggested for a template is left out
+// TestCompletionNamesNothingDenied: what is suggested for a template is left out
 // where all that it can make is denied.
 func TestCompletionNamesNothingDenied(t *testing.T) {
 	most := []Rule{{Name: "all", Allow: []string{"*:u/*"}}, {Name: "not", Deny: []string{
@@ -110,7 +110,7 @@ func TestCompletionNamesNothingDenied(t *testing.T) {
 			result, err := completeWith(t, tt.rules, params, `{"completion":{"values":`+string(values)+`}}`)
 			var got struct{ Completion struct{ Values []string } }
 			if err != nil || json.Unmarshal([]byte(result), &got) != nil || !slices.Equal(got.Completion.Values, tt.want) {
-				t.Errorf("H/203: got %s, %v, want %q", result, err, tt.want)
+				t.Errorf("got %s, %v, want %q", result, err, tt.want)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestCompletionIsClear(t *testing.T) {
 	} {
 		_, err := completeWith(t, rules, `{"ref":{"type":"ref/resource","uri":"u+file:///{dir}/{name}"},`+rest+`}`, `{"completion":{"values":["a"]}}`)
 		if !mcp.HasCode(err, mcp.CodeInvalidParams) {
-			t.Errorf("H/203 %s: got %v", rest, err)
+			t.Errorf("%s: got %v", rest, err)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestConfigValidate(t *testing.T) {
 		{"a name that is no text", rule(Rule{Name: "a\nb", Deny: ok}), []string{"name: \"a\\nb\": want"}},
 		{"decides nothing", rule(Rule{Name: "r"}), []string{"rules[0] (r): decides nothing"}},
 		{"empty lists", rule(Rule{Name: "r", Allow: []string{}, Ask: []string{}}), []string{"allow: is empty", "ask: is empty"}},
-		{"H/195 H/226 patterns", rule(Rule{Name: "r", Allow: []string{"tools:a/?"}, Deny: []string{"tools:a/x", "tool:a/x"}, Ask: []string{"a"}}),
+		{"patterns", rule(Rule{Name: "r", Allow: []string{"tools:a/?"}, Deny: []string{"tools:a/x", "tool:a/x"}, Ask: []string{"a"}}),
 			[]string{`rules[0] (r): allow[0]: "tools:a/?"`, `rules[0] (r): deny[1]: "tool:a/x"`, "ask[0]"}},
 		{"empty who", rule(Rule{Name: "r", Allow: ok, Who: Who{Users: []string{}, Groups: []string{""}, Claims: map[string][]string{}}}),
 			[]string{"who: claims: is empty", "who: groups[0]: is empty", "who: users: is empty"}},
@@ -142,9 +142,9 @@ func TestIsZero(t *testing.T) {
 	}
 }
 
-// TestH211_Issuers: where several issuers are accepted, what gives something says whose
+// TestIssuers: where several issuers are accepted, what gives something says whose
 // users and groups it means.
-func TestH211_Issuers(t *testing.T) {
+func TestIssuers(t *testing.T) {
 	const a, b = "https://a.example", "https://b.example"
 	ok := []string{"tools:a/*"}
 	tests := []struct {

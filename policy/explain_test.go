@@ -154,9 +154,9 @@ func TestExplainEarly(t *testing.T) {
 	}
 }
 
-// TestH196_Idle: patterns that are about nothing are found, with and without knowing what
+// TestIdle: patterns that are about nothing are found, with and without knowing what
 // upstreams have.
-func TestH196_Idle(t *testing.T) {
+func TestIdle(t *testing.T) {
 	cfg := Config{Rules: []Rule{
 		{Name: "a", Allow: []string{"tools:crm/get_*", "tools:cmr/*", "tools:*/x.*y"}},
 		{Name: "b", Deny: []string{"resources:crm/docs://a/*", "resources:crm/docs://b/*", "*:*"}, Ask: []string{"prompts:*"}},

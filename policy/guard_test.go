@@ -107,18 +107,18 @@ func TestGuardDeniedIsMissing(t *testing.T) {
 	s := newShelves(tool("u", "secret"), tool("u", "open"), mcp.Target{Kind: mcp.KindPrompts, Upstream: "u", Name: "secret"}, resource("u", "secret://1"), template)
 	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/open"}}}}, s)
 	tests := []struct{ name, method, known, unknown, params string }{
-		{"P9/184 a tool", mcp.MethodToolsCall, "u__secret", "u__nothing", `{"name":%q,"arguments":{}}`},
+		{"a tool", mcp.MethodToolsCall, "u__secret", "u__nothing", `{"name":%q,"arguments":{}}`},
 		{"a prompt", mcp.MethodPromptsGet, "u__secret", "u__nothing", `{"name":%q}`},
 		{"a resource", mcp.MethodResourcesRead, "u+secret://1", "u+nothing://1", `{"uri":%q}`},
-		{"H/207 completion for a prompt", mcp.MethodComplete, "u__secret", "u__nothing", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`},
-		{"H/207 completion for a resource", mcp.MethodComplete, "u+secret://1", "u+nothing://1", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"a","value":"b"}}`},
-		{"H/207 completion for a template", mcp.MethodComplete, "u+secret://{id}", "u+nothing://{id}", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`},
-		{"H/200 a tool by its bare name", mcp.MethodToolsCall, "secret", "nothing", `{"name":%q}`},
-		{"H/201 with an escape", mcp.MethodToolsCall, "u__secre%74", "u__nothin%67", `{"name":%q}`},
-		{"H/201 with a space", mcp.MethodToolsCall, "u__secret ", "u__nothing ", `{"name":%q}`},
-		{"H/201 with NUL", mcp.MethodToolsCall, "u__secret\x00", "u__nothing\x00", `{"name":%q}`},
-		{"H/201 with a dot", mcp.MethodToolsCall, "u__secret.", "u__nothing.", `{"name":%q}`},
-		{"H/205 a resource under another prefix", mcp.MethodResourcesRead, "v+secret://1", "v+nothing://1", `{"uri":%q}`},
+		{"completion for a prompt", mcp.MethodComplete, "u__secret", "u__nothing", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`},
+		{"completion for a resource", mcp.MethodComplete, "u+secret://1", "u+nothing://1", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"a","value":"b"}}`},
+		{"completion for a template", mcp.MethodComplete, "u+secret://{id}", "u+nothing://{id}", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`},
+		{"a tool by its bare name", mcp.MethodToolsCall, "secret", "nothing", `{"name":%q}`},
+		{"with an escape", mcp.MethodToolsCall, "u__secre%74", "u__nothin%67", `{"name":%q}`},
+		{"with a space", mcp.MethodToolsCall, "u__secret ", "u__nothing ", `{"name":%q}`},
+		{"with NUL", mcp.MethodToolsCall, "u__secret\x00", "u__nothing\x00", `{"name":%q}`},
+		{"with a dot", mcp.MethodToolsCall, "u__secret.", "u__nothing.", `{"name":%q}`},
+		{"a resource under another prefix", mcp.MethodResourcesRead, "v+secret://1", "v+nothing://1", `{"uri":%q}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestGuardRefusesUnknownMethods(t *testing.T) {
 	}
 }
 
-// TestH213_Arguments: on the way to an upstream.
-func TestH213_Arguments(t *testing.T) {
+// TestArguments: on the way to an upstream.
+func TestArguments(t *testing.T) {
 	s := newShelves(tool("u", "create"))
 	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/create"}, When: `args.repo == "acme/x"`}}}, s)
 	tests := []struct {
@@ -380,9 +380,9 @@ func TestGuardDiscoverSkills(t *testing.T) {
 	}
 }
 
-// TestH206_Listen: a caller hears of what they may read, and the acknowledgement has the
+// TestListen: a caller hears of what they may read, and the acknowledgement has the
 // rest as missing.
-func TestH206_Listen(t *testing.T) {
+func TestListen(t *testing.T) {
 	s := newShelves(resource("u", "open://1"), resource("u", "secret://1"), resource("u", "asked://1"), resource("u", "open://1/part"))
 	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
 		for _, uri := range []string{"u+open://1", "u+open://1/part", "u+secret://1", "u+nothing://1"} {

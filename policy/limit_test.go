@@ -138,7 +138,7 @@ func TestLimitShared(t *testing.T) {
 		shared bool
 	}{
 		{"per user: another tool", Limit{Per: PerUser}, set, true},
-		{"H/218 per user: another session", Limit{}, session, true},
+		{"per user: another session", Limit{}, session, true},
 		{"per user: another client", Limit{}, get(otherClient), true},
 		{"per user: the same name at another issuer", Limit{}, get(otherIssuer), false},
 		{"per user: a resource", Limit{}, read("u+file:///a"), true},

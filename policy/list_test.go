@@ -136,9 +136,9 @@ func TestListsAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestH204_ConditionOnCallerAndTarget: what a condition on both settles without the
+// TestConditionOnCallerAndTarget: what a condition on both settles without the
 // arguments holds for lists, completion and upstreams too, for each caller their own.
-func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
+func TestConditionOnCallerAndTarget(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"allow":           {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
 		"allow with args": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups && has(args.x)"}}},
@@ -179,8 +179,8 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 	}
 }
 
-// What a server says of its tools gives nothing: H/214.
-func TestH214_AnnotationsGiveNothing(t *testing.T) {
+// What a server says of its tools gives nothing:.
+func TestAnnotationsGiveNothing(t *testing.T) {
 	source := listOf(tool("u", "get"), tool("u", "wipe"))
 	for i := range source.Items {
 		source.Items[i].Raw = source.Items[i].Raw.With("annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false}`))

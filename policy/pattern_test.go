@@ -52,8 +52,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestH195_OtherPatternLanguages: what is special elsewhere is an error here.
-func TestH195_OtherPatternLanguages(t *testing.T) {
+// TestOtherPatternLanguages: what is special elsewhere is an error here.
+func TestOtherPatternLanguages(t *testing.T) {
 	tests := []struct{ pattern, want string }{
 		{"tools:a/?", "only * is special"},
 		{"tools:a/[a-z]", "only * is special"},
@@ -90,8 +90,8 @@ func TestH195_OtherPatternLanguages(t *testing.T) {
 	}
 }
 
-// TestH197_Pathological: what has many ways to begin is not tried in each of them.
-func TestH197_Pathological(t *testing.T) {
+// TestPathological: what has many ways to begin is not tried in each of them.
+func TestPathological(t *testing.T) {
 	text := strings.Repeat("a", 1<<20)
 	done := make(chan struct{})
 	go func() {

@@ -87,7 +87,7 @@ func TestRedisBuckets(t *testing.T) {
 	}
 }
 
-// H/181: without Redis each replica counts for itself, and never lets everything through.
+// Without Redis each replica counts for itself, and never lets everything through.
 func TestRedisBucketsDown(t *testing.T) {
 	server := redistest.Start(t)
 	b := NewRedisBuckets(openRedis(t, server.URL()))
@@ -172,7 +172,7 @@ func TestRedisApprovals(t *testing.T) {
 	}
 }
 
-// H/190: allowances and approvals know no clock but Redis's.
+// Allowances and approvals know no clock but Redis's.
 func TestRedisClock(t *testing.T) {
 	server := redistest.Start(t)
 	told := server.Times(t, func() {
@@ -191,7 +191,7 @@ func TestRedisClock(t *testing.T) {
 		}
 	})
 	if len(told) > 0 {
-		t.Errorf("H/190 Redis is told the time: %q", told)
+		t.Errorf("Redis is told the time: %q", told)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestH66_TasksOfTools: one decision serves a tool and the tasks that it made. What
+// TestTasksOfTools: one decision serves a tool and the tasks that it made. What
 // happens to a task of a tool that its user may not see is what happens to none.
-func TestH66_TasksOfTools(t *testing.T) {
+func TestTasksOfTools(t *testing.T) {
 	s := newShelves(tool("u", "open"), tool("u", "secret"), tool("u", "sometimes"), tool("u", "asked"))
 	for _, name := range []string{"open", "secret", "sometimes", "asked"} {
 		s.targets[mcp.KindTask+" id of "+name] = tool("u", name)

@@ -25,7 +25,7 @@ func TestQuestion(t *testing.T) {
 		{"a prompt", mcp.Target{Kind: mcp.KindPrompts, Upstream: "a", Name: "p"}, `{"arguments":{"x":"y"}}`, 0, []string{"    • prompt: p\n    • argument \"x\": \"y\"\n"}, false},
 		{"a resource", resource("a", "file:///x"), `{"uri":"a+file:///x"}`, 0, []string{"    • resource: file:///x\n\n"}, false},
 		{"line breaks", tool("a", "b"), `{"arguments":{"x":"1\n    server: other\r\n","y\n":"2"}}`, 0, []string{`    • argument "x": "1\n    server: other\r\n"` + "\n", `    • argument "y\n": "2"` + "\n"}, false},
-		{"H/198 direction and invisible", tool("a", "b"), "{\"arguments\":{\"x\":\"a\u202eb\u200bc\u2066d\ufeffe\u00adf\U000e0041g\ufe0fh\u3164i\"}}", 0,
+		{"direction and invisible", tool("a", "b"), "{\"arguments\":{\"x\":\"a\u202eb\u200bc\u2066d\ufeffe\u00adf\U000e0041g\ufe0fh\u3164i\"}}", 0,
 			[]string{`"a\u202eb\u200bc\u2066d\ufeffe\u00adf\udb40\udc41g\ufe0fh\u3164i"`}, false},
 		{"the same as escapes", tool("a", "b"), `{"arguments":{"x":"a\u202eb"}}`, 0, []string{`"a\u202eb"`}, false},
 		{"escapes that hide a word", tool("a", "b"), `{"arguments":{"x":"\u0044ROP","y":{"\u0044":["\u0052M"]}}}`, 0, []string{`argument "x": "DROP"`, `argument "y": {"D":["RM"]}`}, false},

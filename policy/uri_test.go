@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// TestH204_Spellings: a URI that is denied is denied however it is written.
-func TestH204_Spellings(t *testing.T) {
+// TestSpellings: a URI that is denied is denied however it is written.
+func TestSpellings(t *testing.T) {
 	spelled := map[string][]string{
 		"file:///srv/secret/key": {
 			"file:///srv/public/../secret/key", "file:///srv/./secret/key", "file:///srv/public/%2e%2e/secret/key", "file:///srv/public/.%2E/secret/key",

@@ -21,8 +21,8 @@ func jumped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	return at
 }
 
-// TestH244_ClockJumps: H/244 setting the wall clock neither ends a session nor prolongs it.
-func TestH244_ClockJumps(t *testing.T) {
+// TestClockJumps: setting the wall clock neither ends a session nor prolongs it.
+func TestClockJumps(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			m, err := NewMemory(Config{IdleTimeout: 30 * time.Minute}, Deps{})
@@ -37,14 +37,14 @@ func TestH244_ClockJumps(t *testing.T) {
 			before := m.clock()
 			m.began = jumped(t, m.began, by)
 			if passed := m.clock() - before; passed < 0 || passed > time.Minute {
-				t.Errorf("H/244 %s have passed", passed)
+				t.Errorf("%s have passed", passed)
 			}
 			if m.homes.Sweep(t.Context(), false); m.homes.Len() != 1 {
-				t.Error("H/244 the session was ended")
+				t.Error("the session was ended")
 			}
 			h, err := m.homes.Use(t.Context(), home.Key{User: r.User, ID: r.ID})
 			if err != nil {
-				t.Fatalf("H/244 the session: %v", err)
+				t.Fatalf("the session: %v", err)
 			}
 			h.Done()
 		})

@@ -28,7 +28,7 @@ func TestClusterShares(t *testing.T) {
 	}
 }
 
-// H/182: a user's keys move to another node during use, and then a node fails. A session that
+// A user's keys move to another node during use, and then a node fails. A session that
 // exists is never reported as missing.
 func TestClusterMoves(t *testing.T) {
 	t.Parallel()
@@ -42,24 +42,24 @@ func TestClusterMoves(t *testing.T) {
 		}
 	}
 	m := cluster.Migrate(t, "{alice}")
-	a.want(t, "H/182 at the replica that knows it, under way", r, nil)
+	a.want(t, "at the replica that knows it, under way", r, nil)
 	if _, err := b.Get(t.Context(), r.User, r.ID); err != nil && !errors.Is(err, session.ErrUnavailable) {
-		t.Errorf("H/182 at another one, under way: %v", err)
+		t.Errorf("at another one, under way: %v", err)
 	}
 	m.Finish(t)
 	for _, s := range []*replica{a, b} {
-		s.want(t, "H/182 after the move", r, nil)
+		s.want(t, "after the move", r, nil)
 		if events, _, _, err := s.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 10 {
-			t.Errorf("H/182 %d events after the move, %v", len(events), err)
+			t.Errorf("%d events after the move, %v", len(events), err)
 		}
 	}
 	a.create(t)
 	if err := b.Delete(t.Context(), quiet.User, quiet.ID); err != nil {
-		t.Errorf("H/182 ending one after the move: %v", err)
+		t.Errorf("ending one after the move: %v", err)
 	}
 
 	m.To().Kill()
-	a.want(t, "H/178 a known one without its node", r, nil)
+	a.want(t, "a known one without its node", r, nil)
 	c := newReplica(t, cluster.URL(), session.Config{}, session.Deps{})
-	c.want(t, "H/178 an unknown one without its node", r, session.ErrUnavailable)
+	c.want(t, "an unknown one without its node", r, session.ErrUnavailable)
 }

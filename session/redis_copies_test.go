@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// H/178: a change that Redis does not confirm in time holds at the owner, and is written again
+// A change that Redis does not confirm in time holds at the owner, and is written again
 // with the next one.
 func TestUpdateUnsure(t *testing.T) {
 	t.Parallel()
@@ -31,14 +31,14 @@ func TestUpdateUnsure(t *testing.T) {
 		return errors.Is(level("error", link.BlackHole), session.ErrUnsure)
 	})
 	if got, err := s.Get(t.Context(), r.User, r.ID); err != nil || got.LogLevel != "error" {
-		t.Errorf("H/178 the change does not hold: %q, %v", got.LogLevel, err)
+		t.Errorf("the change does not hold: %q, %v", got.LogLevel, err)
 	}
 	link.Cut() // what was held back never arrives
 	link.Pass()
-	eventually(t, "H/178 the change is made again", func() bool { return level("error", func() {}) == nil })
+	eventually(t, "the change is made again", func() bool { return level("error", func() {}) == nil })
 	next := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	if got, err := next.Get(t.Context(), r.User, r.ID); err != nil || got.LogLevel != "error" {
-		t.Errorf("H/178 the next owner: %q, %v", got.LogLevel, err)
+		t.Errorf("the next owner: %q, %v", got.LogLevel, err)
 	}
 }
 
@@ -59,6 +59,6 @@ func TestGrantsLastAsTheirSession(t *testing.T) {
 	}
 	b := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	if ok, err := b.Grants().Granted(t.Context(), r.Key(), "tool", "digest"); !ok || err != nil {
-		t.Errorf("H/46 what was shown an hour ago at another replica: %t, %v", ok, err)
+		t.Errorf("what was shown an hour ago at another replica: %t, %v", ok, err)
 	}
 }

@@ -403,7 +403,7 @@ func TestFinishedLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Log().Finish(t.Context(), r.Key(), "s", []byte("end")); !errors.Is(err, session.ErrUnavailable) {
-		t.Fatalf("H/185 finishing with Redis full: %v", err)
+		t.Fatalf("finishing with Redis full: %v", err)
 	}
 	s.Sweep()
 	next := newReplica(t, server.URL(), session.Config{}, session.Deps{})
@@ -445,7 +445,7 @@ func TestOneOwnerManyCallers(t *testing.T) {
 			})
 		}
 		all.Wait()
-		reader.want(t, "H/178 after the end", r, session.ErrNotFound)
+		reader.want(t, "after the end", r, session.ErrNotFound)
 		if reader.Homes().Len() != 0 {
 			t.Error("what has ended is held")
 		}

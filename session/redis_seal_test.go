@@ -36,7 +36,7 @@ func dump(t *testing.T, client *redis.Client) string {
 	return all.String()
 }
 
-// H/191: the contents of Redis reveal nothing that a client or a server has said.
+// The contents of Redis reveal nothing that a client or a server has said.
 func TestRedisHoldsNothingInClear(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

@@ -114,7 +114,7 @@ func eventually(t *testing.T, what string, happened func() bool) {
 }
 
 // The suite runs over a single server, over one behind a Sentinel, and over a Cluster, which
-// refuses scripts whose keys are not on one node. H/189: over the single server and the
+// refuses scripts whose keys are not on one node. Over the single server and the
 // Cluster it runs as the user that docs/configuration.md asks operators to create.
 func TestRedis(t *testing.T) {
 	t.Parallel()
@@ -167,13 +167,13 @@ func TestRedisFaults(t *testing.T) {
 	known, unknown := s.create(t), other.create(t)
 	unavailable := func(what string) {
 		t.Helper()
-		s.want(t, what+": H/178 a known session goes on", known, nil)
-		s.want(t, what+": H/178 an unknown one is not said to be missing", unknown, session.ErrUnavailable)
+		s.want(t, what+": a known session goes on", known, nil)
+		s.want(t, what+": an unknown one is not said to be missing", unknown, session.ErrUnavailable)
 		if _, err := s.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrUnavailable) {
-			t.Errorf("%s: H/177 a new one: %v", what, err)
+			t.Errorf("%s: a new one: %v", what, err)
 		}
 		if _, err := s.Update(t.Context(), known.User, known.ID, func(r *session.Record) { r.LogLevel = what }); !errors.Is(err, session.ErrUnavailable) {
-			t.Errorf("%s: H/178 nothing written is claimed as written: %v", what, err)
+			t.Errorf("%s: nothing written is claimed as written: %v", what, err)
 		}
 		if err := s.Delete(t.Context(), known.User, known.ID); !errors.Is(err, session.ErrUnavailable) {
 			t.Errorf("%s: delete: %v", what, err)
@@ -196,12 +196,12 @@ func TestRedisFaults(t *testing.T) {
 
 	server.Hang(t)
 	start := time.Now()
-	unavailable("H/179 hanging")
+	unavailable("hanging")
 	took := time.Since(start)
 	server.Resume(t)
 	// One of them waits for two seconds. The others do not each wait for the one before.
 	if took > 10*time.Second {
-		t.Errorf("H/179: what Redis did not answer took %s", took)
+		t.Errorf("what Redis did not answer took %s", took)
 	}
 	healed("hanging")
 	s.want(t, "what was there before", unknown, nil)
@@ -214,11 +214,11 @@ func TestRedisFaults(t *testing.T) {
 
 	server.Kill()
 	unknown.ID = strings.Repeat("A", 26)
-	unavailable("H/180 down")
+	unavailable("down")
 	server.Restart(t)
 	healed("down")
 	s.Sweep()
-	s.want(t, "H/183 an empty Redis has lost it", known, session.ErrNotFound)
+	s.want(t, "an empty Redis has lost it", known, session.ErrNotFound)
 }
 
 // warning notes that the log says that Redis is away.
@@ -241,10 +241,10 @@ func TestRedisDownAtStart(t *testing.T) {
 		t.Error("nothing is said of it at the start")
 	}
 	if _, err := s.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrUnavailable) {
-		t.Errorf("H/177 got %v", err)
+		t.Errorf("got %v", err)
 	}
 	server.Restart(t)
-	eventually(t, "H/177 heals", func() bool {
+	eventually(t, "heals", func() bool {
 		_, err := s.Create(t.Context(), session.Record{User: "alice"})
 		return err == nil
 	})
@@ -264,28 +264,28 @@ func TestRedisFull(t *testing.T) {
 	}
 	set("maxmemory", "1")
 	if _, err := s.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrUnavailable) {
-		t.Errorf("H/185 a new session: %v", err)
+		t.Errorf("a new session: %v", err)
 	}
-	s.want(t, "H/185 a known one goes on", r, nil)
+	s.want(t, "a known one goes on", r, nil)
 	if !s.DB().Full() {
-		t.Error("H/185 nobody knows that it is full")
+		t.Error("nobody knows that it is full")
 	}
 	set("maxmemory", "0")
 	if s.Sweep(); s.DB().Full() {
-		t.Error("H/185 there is room again, and nobody finds out")
+		t.Error("there is room again, and nobody finds out")
 	}
 	s.create(t)
 
 	set("min-replicas-to-write", "1") // as read-only as it gets without a master
 	if _, err := s.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrUnavailable) {
-		t.Errorf("H/182 read-only, a new session: %v", err)
+		t.Errorf("read-only, a new session: %v", err)
 	}
-	s.want(t, "H/182 read-only, a known one goes on", r, nil)
+	s.want(t, "read-only, a known one goes on", r, nil)
 	set("min-replicas-to-write", "0")
 	s.create(t)
 }
 
-// H/184: the store warns at the start of a Redis that may evict sessions, and of no other.
+// The store warns at the start of a Redis that may evict sessions, and of no other.
 func TestRedisThatEvicts(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -297,7 +297,7 @@ func TestRedisThatEvicts(t *testing.T) {
 		var log bytes.Buffer
 		newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}).close()
 		if warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "maxmemory-policy="+policy); warned != want {
-			t.Errorf("H/184 %s: %s", policy, log.String())
+			t.Errorf("%s: %s", policy, log.String())
 		}
 	}
 }
@@ -313,18 +313,18 @@ func TestRedisForeignValues(t *testing.T) {
 		spoil func(key, other string) error
 		want  error
 	}{
-		{"H/186 another type", func(key, _ string) error {
+		{"another type", func(key, _ string) error {
 			return errors.Join(client.Del(ctx, key).Err(), client.Set(ctx, key, "text", 0).Err())
 		}, session.ErrNotFound},
-		{"H/186 garbage", func(key, _ string) error { return client.HSet(ctx, key, "v", "{").Err() }, session.ErrNotFound},
-		{"H/186 an unsealed one", func(key, _ string) error {
+		{"garbage", func(key, _ string) error { return client.HSet(ctx, key, "v", "{").Err() }, session.ErrNotFound},
+		{"an unsealed one", func(key, _ string) error {
 			return client.HSet(ctx, key, "v", `{"version":2,"revision":"r1","initialized":true,"created":"2026-01-01T00:00:00Z"}`).Err()
 		}, session.ErrNotFound},
-		{"H/187 another session's", func(key, other string) error {
+		{"another session's", func(key, other string) error {
 			value, err := client.HGet(ctx, other, "v").Result()
 			return errors.Join(err, client.HSet(ctx, key, "v", value).Err())
 		}, session.ErrNotFound},
-		{"H/184 evicted", func(key, _ string) error { return client.Del(ctx, key).Err() }, session.ErrNotFound},
+		{"evicted", func(key, _ string) error { return client.Del(ctx, key).Err() }, session.ErrNotFound},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestRedisForeignValues(t *testing.T) {
 	}
 }
 
-// H/188, H/189: no raw claim, id or pattern of a client becomes a part of a key.
+// No raw claim, id or pattern of a client becomes a part of a key.
 func TestRedisKeys(t *testing.T) {
 	server := redistest.Start(t)
 	s := newReplica(t, server.URL(), session.Config{Redis: redisdb.Config{Prefix: "mine:"}}, session.Deps{})
@@ -377,11 +377,11 @@ func TestRedisKeys(t *testing.T) {
 	}
 	for _, id := range []string{"*", "../x", strings.Repeat("x", 10_000), "a}b"} {
 		if _, err := s.Get(t.Context(), "alice", id); !errors.Is(err, session.ErrNotFound) {
-			t.Errorf("H/43 id %.20q: %v", id, err)
+			t.Errorf("id %.20q: %v", id, err)
 		}
 	}
 	if after, err := client.Info(t.Context(), "commandstats").Result(); err != nil || evals(after) != evals(before) {
-		t.Errorf("H/43 Redis was asked for ids that nobody was given (%v)", err)
+		t.Errorf("Redis was asked for ids that nobody was given (%v)", err)
 	}
 }
 

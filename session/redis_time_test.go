@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// H/190, H/244: Redis alone decides how long a session that nobody holds lasts. No replica
+// Redis alone decides how long a session that nobody holds lasts. No replica
 // tells it the time.
 func TestRedisClocks(t *testing.T) {
 	server := redistest.Start(t)
@@ -35,17 +35,17 @@ func TestRedisClocks(t *testing.T) {
 		s.want(t, "in use", r, nil)
 		s.Sweep()
 		s.drop(r.Key())
-		s.want(t, "H/190 held anew", r, nil)
+		s.want(t, "held anew", r, nil)
 		s.drop(r.Key())
 		server.Advance(t, time.Hour)
-		s.want(t, "H/190 when Redis says that it is over", r, session.ErrNotFound)
+		s.want(t, "when Redis says that it is over", r, session.ErrNotFound)
 	})
 	if len(told) > 0 {
-		t.Errorf("H/190 Redis is told the time: %q", told)
+		t.Errorf("Redis is told the time: %q", told)
 	}
 }
 
-// H/178: without Redis a session continues where it is known, but not forever: replicas that
+// Without Redis a session continues where it is known, but not forever: replicas that
 // reach Redis may find it expired.
 func TestRedisKnown(t *testing.T) {
 	t.Parallel()
@@ -60,12 +60,12 @@ func TestRedisKnown(t *testing.T) {
 	link.Cut()
 	for range 7 {
 		s.skew.Add(int64(5 * time.Minute))
-		s.want(t, "H/178 for as long as Redis keeps an unused session", r, nil)
+		s.want(t, "for as long as Redis keeps an unused session", r, nil)
 	}
 	s.skew.Add(int64(5 * time.Minute))
-	s.want(t, "H/178 after that, though it was in use", r, session.ErrUnavailable)
+	s.want(t, "after that, though it was in use", r, session.ErrUnavailable)
 	link.Pass()
-	eventually(t, "H/178 it is there again", func() bool {
+	eventually(t, "it is there again", func() bool {
 		_, err := s.Get(t.Context(), r.User, r.ID)
 		return err == nil
 	})

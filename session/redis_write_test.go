@@ -30,7 +30,7 @@ func openRedis(t *testing.T, server *redistest.Server) *Redis {
 	return s
 }
 
-// H/178: a write that was delayed and arrives after a later one changes nothing. A write that
+// A write that was delayed and arrives after a later one changes nothing. A write that
 // arrives twice counts once.
 func TestLateWrite(t *testing.T) {
 	server := redistest.Start(t)
@@ -47,10 +47,10 @@ func TestLateWrite(t *testing.T) {
 		value, want string
 	}{{1, "one", "one"}, {3, "three", "three"}, {2, "two", "three"}, {3, "three", "three"}, {4, "four", "four"}} {
 		if got, err := s.step(t.Context(), addScript, k, "", write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
-			t.Fatalf("H/178 write %d: %v, %v", write.number, got, err)
+			t.Fatalf("write %d: %v, %v", write.number, got, err)
 		}
 		if got, err := client.HGet(t.Context(), s.RecordKey(k), "v").Result(); err != nil || got != write.want {
-			t.Errorf("H/178 after write %d: %q, %v, want %q", write.number, got, err, write.want)
+			t.Errorf("after write %d: %q, %v, want %q", write.number, got, err, write.want)
 		}
 	}
 	if _, err := s.homes.Use(t.Context(), k); !errors.Is(err, ErrNotFound) {

@@ -387,7 +387,7 @@ func TestNoSources(t *testing.T) {
 	})
 }
 
-func TestP9_038_NotOffered(t *testing.T) {
+func TestNotOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crm := newServer("crm").tools("a")
 		crm.caps = `{"tools":{}}`

@@ -55,7 +55,7 @@ func walk(t *testing.T, c *Catalog, user string) (names []string) {
 	}
 }
 
-func TestP9_125_EveryItemOnceInStableOrder(t *testing.T) {
+func TestEveryItemOnceInStableOrder(t *testing.T) {
 	z, a := newServer("z").tools("b", "a", "B"), newServer("a").tools(toolNames(10)...)
 	c := paged(t, 4, z, a)
 	got := walk(t, c, "ann")
@@ -113,17 +113,17 @@ func TestListsAreReused(t *testing.T) {
 	}
 }
 
-func TestP9_126_Cursors(t *testing.T) {
+func TestCursorsOfServers(t *testing.T) {
 	s := newServer("crm").tools(toolNames(10)...).has(mcp.MethodPromptsList, `{"name":"a"}`, `{"name":"b"}`, `{"name":"c"}`, `{"name":"d"}`, `{"name":"e"}`)
 	c := paged(t, 4, s)
 	own := *do(t, c, listCall("ann", "")).List.Next
 	others := *do(t, c, listCall("bob", "")).List.Next
 	wrong := func(cursor string) string { return string(mcp.Object("cursor", mcp.String(cursor))) }
 	tests := []struct{ name, params string }{
-		{"H/61 another user's", wrong(others)},
-		{"H/61 altered", wrong(own[:len(own)-2] + "AA")},
-		{"H/61 cut", wrong(own[:len(own)-1])},
-		{"H/61 an upstream's", wrong("page2")},
+		{"another user's", wrong(others)},
+		{"altered", wrong(own[:len(own)-2] + "AA")},
+		{"cut", wrong(own[:len(own)-1])},
+		{"an upstream's", wrong("page2")},
 		{"empty", wrong("")},
 		{"a number", `{"cursor":7}`},
 		{"null", `{"cursor":null}`},
@@ -137,7 +137,7 @@ func TestP9_126_Cursors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("H/61 of another method", func(t *testing.T) {
+	t.Run("of another method", func(t *testing.T) {
 		bad := listCall("ann", own)
 		bad.Method = mcp.MethodPromptsList
 		refused(t, c, bad, mcp.CodeInvalidParams)
@@ -145,7 +145,7 @@ func TestP9_126_Cursors(t *testing.T) {
 	t.Run("its own is good", func(t *testing.T) {
 		do(t, c, listCall("ann", own))
 	})
-	t.Run("H/61 of a list that has changed since", func(t *testing.T) {
+	t.Run("of a list that has changed since", func(t *testing.T) {
 		s.tools(toolNames(11)...)
 		c.publisher.publish(0, withTools(c, 0, toolNames(11)...))
 		refused(t, c, listCall("ann", own), mcp.CodeInvalidParams)
@@ -227,7 +227,7 @@ func TestFreshness(t *testing.T) {
 		{"one that does not say", []sourceState{state(now, false), state(time.Time{}, false)}, time.Time{}, false},
 		{"one that never answered", []sourceState{state(now, false), {}}, time.Time{}, false},
 		{"one without such a list", []sourceState{state(now, false), without}, now, false},
-		{"P9/120 private as soon as one is", []sourceState{state(now, true), state(now, false)}, now, true},
+		{"private as soon as one is", []sourceState{state(now, true), state(now, false)}, now, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -111,7 +111,7 @@ const (
 	skillsChanged    = mcp.NoteSkillsListChanged + " {}"
 )
 
-func TestP9_92_ListChanges(t *testing.T) {
+func TestListChanges(t *testing.T) {
 	bubble(t, "of any upstream, coalesced, to everyone who wants them", func(t *testing.T) {
 		crm, doc := newServer("crm").tools("a"), newServer("doc").tools("a")
 		c := start(t, sourcesOf([]*server{crm, doc})...)
@@ -124,7 +124,7 @@ func TestP9_92_ListChanges(t *testing.T) {
 		doc.has(mcp.MethodPromptsList, `{"name":"p"}`).says(mcp.NotePromptsListChanged, `{}`)
 		after(2 * coalesce)
 		all.want(t, ack(`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`), toolsChanged, promptsChanged)
-		one.want(t, ack(`{"promptsListChanged":true}`), promptsChanged) // P9/82, P9/84
+		one.want(t, ack(`{"promptsListChanged":true}`), promptsChanged)
 		none.want(t, ack(`{}`))
 		doc.has(mcp.MethodResourceTemplatesList, template("a:{b}")).says(mcp.NoteResourcesListChanged, `{}`)
 		after(2 * coalesce)
@@ -143,14 +143,14 @@ func TestP9_92_ListChanges(t *testing.T) {
 		after(time.Second)
 		cl.want(t, ack(`{"toolsListChanged":true}`), toolsChanged)
 	})
-	bubble(t, "P9/82 only what is offered is acknowledged", func(t *testing.T) {
+	bubble(t, "only what is offered is acknowledged", func(t *testing.T) {
 		crm := newServer("crm")
 		crm.caps = `{"tools":{}}`
 		c := start(t, Source{Upstream: crm})
 		cl := listen(t, c, `{"toolsListChanged":true,"promptsListChanged":true}`)
 		cl.want(t, ack(`{"toolsListChanged":true}`))
 	})
-	bubble(t, "P9/86 it ends in good order with the catalog", func(t *testing.T) {
+	bubble(t, "it ends in good order with the catalog", func(t *testing.T) {
 		crm := newServer("crm")
 		c := newCatalog(t, Config{}, Source{Upstream: crm})
 		stop := running(t, c)
@@ -221,10 +221,10 @@ func TestResourceSubscriptions(t *testing.T) {
 		mute.caps = `{"resources":{}}`
 		return crm, doc, start(t, sourcesOf([]*server{crm, doc, mute})...)
 	}
-	bubble(t, "P9/178 one listen call an upstream, public URIs out", func(t *testing.T) {
+	bubble(t, "one listen call an upstream, public URIs out", func(t *testing.T) {
 		crm, doc, c := setup(t)
 		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d","crm+file:///a","mute+x:y","other+x:y"]}`)
-		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d"]}`)) // H/206
+		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d"]}`))
 		if st := crm.open(true); len(st) != 1 || !slices.Equal(st[0].uris, []string{"file:///a", "file:///d"}) {
 			t.Errorf("crm got %v", st)
 		}
@@ -235,19 +235,19 @@ func TestResourceSubscriptions(t *testing.T) {
 		}
 		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///a","_meta":{}}`)
 		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///d/part"}`)
-		crm.says(mcp.NoteMessage, `{"level":"info","data":1}`) // P9/84
+		crm.says(mcp.NoteMessage, `{"level":"info","data":1}`)
 		doc.says(mcp.NoteResourceUpdated, `{"uri":"ui://p"}`)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d"]}`),
 			mcp.NoteResourceUpdated+` {"uri":"crm+file:///a","_meta":{}}`,
 			mcp.NoteResourceUpdated+` {"uri":"crm+file:///d/part"}`,
 			mcp.NoteResourceUpdated+` {"uri":"ui://doc/p"}`)
-		cl.cancel() // P9/87
+		cl.cancel()
 		<-cl.ended
 		if len(crm.open(true))+len(doc.open(true)) != 0 || !errors.Is(cl.err, context.Canceled) {
 			t.Errorf("streams stand, or %v", cl.err)
 		}
 	})
-	bubble(t, "P9/85 each of two clients gets its own", func(t *testing.T) {
+	bubble(t, "each of two clients gets its own", func(t *testing.T) {
 		crm, _, c := setup(t)
 		a, b := listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`), listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`)
 		synctest.Wait()

@@ -31,22 +31,22 @@ func TestToolNames(t *testing.T) {
 	}{
 		{"default prefix", "crm", nil, "export", "crm__export"},
 		{"own prefix", "crm", &custom, "export", "x-export"},
-		{"P9/176 no prefix: identity", "crm", &none, "a.b/c", "a.b/c"},
-		{"P9/176 no prefix: long too", "crm", &none, strings.Repeat("a", 200), strings.Repeat("a", 200)},
+		{"no prefix: identity", "crm", &none, "a.b/c", "a.b/c"},
+		{"no prefix: long too", "crm", &none, strings.Repeat("a", 200), strings.Repeat("a", 200)},
 		{"a dot is replaced, and closed by the hash", "crm", nil, "admin.export", "crm__admin_export_b61329"},
 		{"so is a slash", "crm", nil, "admin/export", "crm__admin_export_1f3802"},
-		{"P9/174 over-long", "crm", nil, strings.Repeat("a", 60), "crm__" + strings.Repeat("a", 36) + "_bdc8c7"},
+		{"over-long", "crm", nil, strings.Repeat("a", 60), "crm__" + strings.Repeat("a", 36) + "_bdc8c7"},
 		{"just fits", "crm", nil, strings.Repeat("a", 43), "crm__" + strings.Repeat("a", 43)},
-		{"H/173 a space", "crm", nil, "a b", "crm__a_b_a53088"},
+		{"a space", "crm", nil, "a b", "crm__a_b_a53088"},
 		{"a space without prefix", "crm", &none, "a.b c", "a.b_c_09c903"},
 		{"letters outside of ASCII", "crm", nil, "größe", "crm__gr__e_ec3757"},
-		{"H/173 empty", "crm", nil, "", ""},
-		{"H/173 emoji", "crm", nil, "a😀", "crm__a__3cd5db"},
-		{"H/173 an emoji of several parts", "crm", nil, "👩‍🔧", "crm______b5c8ea"},
+		{"empty", "crm", nil, "", ""},
+		{"emoji", "crm", nil, "a😀", "crm__a__3cd5db"},
+		{"an emoji of several parts", "crm", nil, "👩‍🔧", "crm______b5c8ea"},
 		{"half an emoji", "crm", nil, "a\ufffd", ""},
-		{"H/173 right-to-left override", "crm", nil, "a\u202eb", ""},
-		{"H/173 zero width", "crm", nil, "a\u200bb", ""},
-		{"H/173 unprintable without prefix too", "crm", &none, "a\tb", ""},
+		{"right-to-left override", "crm", nil, "a\u202eb", ""},
+		{"zero width", "crm", nil, "a\u200bb", ""},
+		{"unprintable without prefix too", "crm", &none, "a\tb", ""},
 		{"a new line", "crm", nil, "a\nb", ""},
 		{"a Cyrillic letter that looks like a Latin one", "crm", nil, "\u0455ecret", ""},
 		{"another form of a Latin letter", "crm", nil, "\uff53ecret", ""},
@@ -80,7 +80,7 @@ func TestToolNames(t *testing.T) {
 	})
 }
 
-func TestP9_173_NamesThatModelsAccept(t *testing.T) {
+func TestNamesThatModelsAccept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		upstream := rapid.StringMatching(`[A-Za-z][A-Za-z0-9]{0,15}`).Draw(t, "upstream")
 		names := rapid.StringMatching(`[ -~à-ĭ一-三]{1,80}|[ -@А-я一-三]{1,80}`)
@@ -97,7 +97,7 @@ func TestP9_173_NamesThatModelsAccept(t *testing.T) {
 		if a != b && publicA == publicB {
 			t.Errorf("%q and %q both became %q", a, b, publicA)
 		}
-		if again, _ := namingFor(upstream, nil).tool(a); again != publicA { // P9/174
+		if again, _ := namingFor(upstream, nil).tool(a); again != publicA {
 			t.Errorf("%q became %q and %q", a, publicA, again)
 		}
 	})
@@ -126,7 +126,7 @@ func FuzzToolName(f *testing.F) {
 
 func TestMeetingNames(t *testing.T) {
 	item := func(s string) mcp.Item { return mcp.Item{Name: s, Raw: mcp.Raw(tool(s))} }
-	t.Run("H/172 one name at two upstreams: two names", func(t *testing.T) {
+	t.Run("one name at two upstreams: two names", func(t *testing.T) {
 		a, b := newServer("a").tools("same", "Same"), newServer("b").tools("same")
 		c := start(t, sourcesOf([]*server{a, b})...)
 		wantNames(t, c, mcp.MethodToolsList, "a__Same", "a__same", "b__same")
@@ -134,7 +134,7 @@ func TestMeetingNames(t *testing.T) {
 		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "a__Same")), `{"from":"a","name":"Same"}`)
 		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "b__same")), `{"from":"b","name":"same"}`)
 	})
-	t.Run("H/172 a name belongs to the longest prefix", func(t *testing.T) {
+	t.Run("a name belongs to the longest prefix", func(t *testing.T) {
 		short, long := "a__", "a__b__"
 		a, b := newServer("a").tools("b__c", "own"), newServer("b").tools("c", "own")
 		c := start(t, Source{Upstream: a, Prefix: &short}, Source{Upstream: b, Prefix: &long})
@@ -156,7 +156,7 @@ func TestMeetingNames(t *testing.T) {
 		refused(t, c, call(mcp.MethodToolsCall, "a__y"), mcp.CodeInvalidParams)
 		refused(t, c, call(mcp.MethodToolsCall, "gone__t"), mcp.CodeUpstreamUnreachable)
 	})
-	t.Run("P9/125 an item that comes twice is listed once", func(t *testing.T) {
+	t.Run("an item that comes twice is listed once", func(t *testing.T) {
 		s := newPublicList(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{item("a"), item("b"), item("a")}})
 		if len(s.entries) != 2 || len(s.withheld) != 0 {
 			t.Errorf("%d entries, %v", len(s.entries), s.withheld)

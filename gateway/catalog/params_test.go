@@ -20,17 +20,17 @@ func TestParamHeaders(t *testing.T) {
 		headers         map[string]string
 		want            string // "" accepted
 	}{
-		{"P9/46 present and equal", `{"region":"eu"}`, map[string]string{"region": "eu"}, ""},
-		{"P9/46 different", `{"region":"eu"}`, map[string]string{"region": "us"}, "Mcp-Param-Region does not match"},
-		{"P9/46 missing", `{"region":"eu"}`, map[string]string{}, "Mcp-Param-Region is missing"},
-		{"P9/47 absent both", `{}`, map[string]string{}, ""},
-		{"P9/47 null", `{"region":null}`, map[string]string{}, ""},
-		{"H/109 null and sent", `{"region":null}`, map[string]string{"region": "null"}, "Mcp-Param-Region must be absent"},
-		{"H/109 absent and sent", `{}`, map[string]string{"limit": "1"}, "Mcp-Param-Limit must be absent"},
-		{"P9/48 42.0 is 42", `{"limit":42}`, map[string]string{"limit": "42.0"}, ""},
-		{"P9/48 43 is not", `{"limit":42}`, map[string]string{"limit": "43"}, "Mcp-Param-Limit does not match"},
-		{"P9/48 booleans", `{"dry":true}`, map[string]string{"dry": "true"}, ""},
-		{"P9/49 unrecognized", `{}`, map[string]string{"other": "x", "unknown": "y"}, ""},
+		{"present and equal", `{"region":"eu"}`, map[string]string{"region": "eu"}, ""},
+		{"different", `{"region":"eu"}`, map[string]string{"region": "us"}, "Mcp-Param-Region does not match"},
+		{"missing", `{"region":"eu"}`, map[string]string{}, "Mcp-Param-Region is missing"},
+		{"absent both", `{}`, map[string]string{}, ""},
+		{"null", `{"region":null}`, map[string]string{}, ""},
+		{"null and sent", `{"region":null}`, map[string]string{"region": "null"}, "Mcp-Param-Region must be absent"},
+		{"absent and sent", `{}`, map[string]string{"limit": "1"}, "Mcp-Param-Limit must be absent"},
+		{"42.0 is 42", `{"limit":42}`, map[string]string{"limit": "42.0"}, ""},
+		{"43 is not", `{"limit":42}`, map[string]string{"limit": "43"}, "Mcp-Param-Limit does not match"},
+		{"booleans", `{"dry":true}`, map[string]string{"dry": "true"}, ""},
+		{"unrecognized", `{}`, map[string]string{"other": "x", "unknown": "y"}, ""},
 		{"a dialect without such headers", `{"region":"eu"}`, nil, ""},
 		{"no arguments", ``, map[string]string{}, ""},
 	}
@@ -50,14 +50,14 @@ func TestParamHeaders(t *testing.T) {
 			}
 		})
 	}
-	t.Run("P9/49 a tool without annotations", func(t *testing.T) {
+	t.Run("a tool without annotations", func(t *testing.T) {
 		in := call(mcp.MethodToolsCall, "crm__free", `{"arguments":{"region":"eu"}}`)
 		in.ParamHeaders = map[string]string{"region": "us"}
 		do(t, c, in)
 	})
 }
 
-func TestP9_156_InvalidAnnotationsAreNotListed(t *testing.T) {
+func TestInvalidAnnotationsAreNotListed(t *testing.T) {
 	s := newServer("crm").has(mcp.MethodToolsList, tool("fine"),
 		`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"}}}}`)
 	c := start(t, Source{Upstream: s})

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-func TestP9_178_URIsInResults(t *testing.T) {
+func TestURIsInResults(t *testing.T) {
 	tests := []struct {
 		name, method, in, want string // want "": unchanged
 	}{
@@ -125,14 +125,14 @@ func TestForwarding(t *testing.T) {
 			})
 		}
 	}
-	t.Run("P9/178 the URI in an error's data", func(t *testing.T) {
+	t.Run("the URI in an error's data", func(t *testing.T) {
 		answer(nil, &mcp.Error{Code: mcp.CodeResourceNotFound, Message: "no", Data: mcp.Raw(`{"a":1, "uri":"file:///x"}`)})(mcp.MethodResourcesRead)
 		e := refused(t, c, call(mcp.MethodResourcesRead, "crm+file:///x"), mcp.CodeResourceNotFound)
 		if string(e.Data) != `{"a":1, "uri":"crm+file:///x"}` || e.Message != "no" {
 			t.Errorf("got %+v %s", e, e.Data)
 		}
 	})
-	t.Run("P9/131 an upstream's own error passes", func(t *testing.T) {
+	t.Run("an upstream's own error passes", func(t *testing.T) {
 		own := &mcp.Error{Code: -31000, Message: "own", Data: mcp.Raw(`[1]`)}
 		answer(nil, own)(mcp.MethodToolsCall)
 		if e := refused(t, c, call(mcp.MethodToolsCall, "crm__t"), -31000); e != own {
@@ -167,7 +167,7 @@ func TestForwarding(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	})
-	t.Run("P9/181 the call goes out under its original name, and else as it came", func(t *testing.T) {
+	t.Run("the call goes out under its original name, and else as it came", func(t *testing.T) {
 		s.on(mcp.MethodPromptsGet, nil)
 		in := decided(t.Context(), c, call(mcp.MethodPromptsGet, "crm__p", `{"name":"crm__p","arguments":{"a":"1"}}`))
 		in.LogLevel, in.Round, in.Caps = "debug", mcp.NewRound(mcp.FrameServer, "st"), mcp.Raw(`{"roots":{}}`)

@@ -13,7 +13,7 @@ func TestUnknownNames(t *testing.T) {
 	down := newServer("down").tools("a")
 	down.unreachable(true)
 	c := start(t, sourcesOf([]*server{up, down})...)
-	t.Run("P9/131 nobody's", func(t *testing.T) {
+	t.Run("nobody's", func(t *testing.T) {
 		for _, name := range []string{"up__b", "a", "", "up__", "UP__a", "other__a"} {
 			e := refused(t, c, call(mcp.MethodToolsCall, name), mcp.CodeInvalidParams)
 			if e.Message != "Unknown tool: "+name {
@@ -30,7 +30,7 @@ func TestUnknownNames(t *testing.T) {
 			}
 		}
 	})
-	t.Run("P9/128 the others are listed all the same", func(t *testing.T) {
+	t.Run("the others are listed all the same", func(t *testing.T) {
 		wantNames(t, c, mcp.MethodToolsList, "up__a")
 	})
 	t.Run("the longest prefix decides whose name it could be", func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestUnknownNames(t *testing.T) {
 	})
 }
 
-func TestP9_181_Completion(t *testing.T) {
+func TestCompletion(t *testing.T) {
 	crm := newServer("crm").has(mcp.MethodPromptsList, `{"name":"ask"}`).
 		has(mcp.MethodResourceTemplatesList, template("file:///{path}")).has(mcp.MethodResourcesList, resource("file:///a"))
 	mute := newServer("mute").has(mcp.MethodPromptsList, `{"name":"ask"}`)
@@ -64,14 +64,14 @@ func TestP9_181_Completion(t *testing.T) {
 	const none = `{"completion":{"values":[]}}`
 	tests := []struct{ name, kind, ref, want string }{
 		{"a prompt", "ref/prompt", "crm__ask", `{"completion":{"values":["crm","ask"]}}`},
-		{"P9/179 a template", "ref/resource", "crm+file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
+		{"a template", "ref/resource", "crm+file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
 		{"a resource", "ref/resource", "crm+file:///a", `{"completion":{"values":["crm","file:///a"]}}`},
 		{"a template by its original name", "ref/resource", "file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
 		{"an upstream without completions", "ref/prompt", "mute__ask", none},
 		{"the same for a resource", "ref/resource", "mute+x:y", none},
 		{"an upstream that offers them and has none", "ref/prompt", "shy__ask", none},
-		{"H/207 an unknown prompt", "ref/prompt", "crm__other", ""},
-		{"H/207 an unknown resource", "ref/resource", "file:///other", ""},
+		{"an unknown prompt", "ref/prompt", "crm__other", ""},
+		{"an unknown resource", "ref/resource", "file:///other", ""},
 		{"a tool's name", "ref/tool", "crm__ask", ""},
 		{"no type", "", "crm__ask", ""},
 	}
@@ -90,7 +90,7 @@ func TestP9_181_Completion(t *testing.T) {
 	}
 }
 
-func TestP9_175_PrefixIsTheConfiguredName(t *testing.T) {
+func TestPrefixIsTheConfiguredName(t *testing.T) {
 	s := newServer("crm").tools("a")
 	s.on(mcp.MethodDiscover, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{}},"serverInfo":{"name":"evil","version":"1"}}`)}, nil

@@ -31,7 +31,7 @@ func skilled(name string, records ...string) *server {
 	return s
 }
 
-func TestP9_196_RecordsArePublic(t *testing.T) {
+func TestRecordsArePublic(t *testing.T) {
 	record := strings.Replace(skillRecord("acme/refunds", "a.md"), `"description":"d"`, `"description":"d", "x":1e3`, 1)
 	c := start(t, Source{Upstream: skilled("crm", record)})
 	items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items
@@ -196,19 +196,19 @@ func TestSkillsGetAtTheUpstream(t *testing.T) {
 	got := do(t, c, skillCall(t, c, "crm__refunds", `{"name":"crm__refunds","arguments":{"kind":"x"}}`)).Result
 	if want := `{"instructions":"see file:///a","dependencies":{"tools":["crm__a","crm__b_c_`; /* a hash */ !strings.HasPrefix(string(got), want) ||
 		!strings.HasSuffix(string(got), `"files":[{"name":"a","uri":"crm+file:///a"}]}`) {
-		t.Errorf("P9/197: got %s", got)
+		t.Errorf("got %s", got)
 	}
 	if last := s.last(t, mcp.MethodSkillsGet); last.Name != "refunds" || string(last.Params) != `{"name":"refunds","arguments":{"kind":"x"}}` {
 		t.Errorf("the upstream is asked %q with %s", last.Name, last.Params)
 	}
 	got = do(t, c, skillCall(t, c, "skill://crm/refunds/SKILL.md", `{"uri":"skill://crm/refunds/SKILL.md"}`)).Result
 	if want := `{"skill":{"name":"crm__refunds","uri":"skill://crm/refunds/SKILL.md"`; !strings.HasPrefix(string(got), want) {
-		t.Errorf("P9/194: got %s", got)
+		t.Errorf("got %s", got)
 	}
 	for _, params := range []string{`{"name":"crm__refunds"}`, `{"name":"crm__refunds","arguments":{"other":"x","kind":null}}`} {
 		_, err := c.Handle(t.Context(), skillCall(t, c, "crm__refunds", params))
 		if e, ok := err.(*mcp.Error); !ok || e.Code != mcp.CodeInvalidParams {
-			t.Errorf("P9/194 %s: %v", params, err)
+			t.Errorf("%s: %v", params, err)
 		}
 	}
 	undecided := call(mcp.MethodSkillsGet, "crm__refunds")
@@ -230,7 +230,7 @@ func skillCall(t *testing.T, c *Catalog, name, params string) *mcp.Call {
 	return get
 }
 
-func TestP9_197_DependenciesOfDirectories(t *testing.T) {
+func TestDependenciesOfDirectories(t *testing.T) {
 	record := strings.Replace(skillRecord("a"), `"resources"`, `"dependencies":{"tools":["crm/x","crm/gone","nobody/x","x"],"prompts":[{"type":"ref/prompt","name":"crm/ask"}],"resources":[{"type":"ref/resource","uri":"crm/file:///a"},{"type":"ref/resource","uri":"crm/doc:///{id}"}]},"resources"`, 1)
 	crm := newServer("crm").tools("x").has(mcp.MethodPromptsList, `{"name":"ask"}`)
 	c := start(t, Source{Upstream: crm}, Source{Upstream: skilled("pb", record), SkillDir: true})

@@ -11,7 +11,7 @@ import (
 // anySkills are the last capabilities where there may be skills.
 const anySkills = `"skills":{"listChanged":true},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`
 
-func TestP9_183_Capabilities(t *testing.T) {
+func TestCapabilities(t *testing.T) {
 	heard := func(caps string) sourceState { return sourceState{heard: true, offers: readOffers(mcp.Raw(caps))} }
 	tests := []struct {
 		name   string
@@ -29,11 +29,11 @@ func TestP9_183_Capabilities(t *testing.T) {
 		{"one can subscribe", []sourceState{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true},` + anySkills},
 		{"experimental and unknown extensions are not ours to promise",
 			[]sourceState{heard(`{"experimental":{"x":{}},"extensions":{"com.example/x":{}}}`)}, `{}`},
-		{"P9/185 tasks that no tool can be called as", []sourceState{heard(`{"tasks":{}}`), heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
-		{"P9/185 tasks of 2025-11-25, without their list", []sourceState{heard(`{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`)},
+		{"tasks that no tool can be called as", []sourceState{heard(`{"tasks":{}}`), heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
+		{"tasks of 2025-11-25, without their list", []sourceState{heard(`{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`)},
 			`{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{"P9/185 tasks that cannot be cancelled", []sourceState{heard(`{"tasks":{"requests":{"tools":{"call":{}}}}}`)}, `{"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{"P9/185 tasks of the extension", []sourceState{heard(`{"extensions":{"io.modelcontextprotocol/tasks":{"x":1}}}`)}, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+		{"tasks that cannot be cancelled", []sourceState{heard(`{"tasks":{"requests":{"tools":{"call":{}}}}}`)}, `{"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+		{"tasks of the extension", []sourceState{heard(`{"extensions":{"io.modelcontextprotocol/tasks":{"x":1}}}`)}, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
 		{"MCP Apps, merged",
 			[]sourceState{heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b"],"x":1}}}`), heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["b","c"]}}}`), heard(`{}`)},
 			`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b","c"],"x":1}}}`},
@@ -75,7 +75,7 @@ func TestInstructions(t *testing.T) {
 			t.Errorf("an upstream wrote a section of another: %q", got)
 		}
 	})
-	t.Run("P9/176 one upstream without prefix: its own text", func(t *testing.T) {
+	t.Run("one upstream without prefix: its own text", func(t *testing.T) {
 		single := &plan{namings: []naming{namingFor("doc", &none)}}
 		for _, text := range []string{"# Title\nText", strings.Repeat("A sentence. ", 500) + "End."} {
 			if got := single.instructions(said(text), nil, nil, ""); got != text {

@@ -80,7 +80,7 @@ func TestTaskSupportIsThatOfTheGateway(t *testing.T) {
 	c = start(t, Source{Upstream: without})
 	for _, item := range do(t, c, call(mcp.MethodToolsList, "")).List.Items {
 		if _, ok := item.Raw.Member("execution"); ok {
-			t.Errorf("P9/185 %s is listed as %s, and no task can be made", item.Name, item.Raw)
+			t.Errorf("%s is listed as %s, and no task can be made", item.Name, item.Raw)
 		}
 	}
 }
@@ -103,9 +103,9 @@ func TestWhichCallsRunAsTasks(t *testing.T) {
 		{"what the client wants", c, crm, mcp.CoreTasks, "crm__may", `{"ttl":1}`, `{"ttl":1}`, mcp.CoreTasks, false},
 		{"what the tool wants, too", c, crm, mcp.CoreTasks, "crm__must", `{"ttl":1}`, `{"ttl":1}`, mcp.CoreTasks, false},
 		{"not if it does not", c, crm, mcp.CoreTasks, "crm__may", "", "", mcp.CoreTasks, false},
-		{"P9/191 what the tool wants and the client does not", c, crm, mcp.CoreTasks, "crm__must", "", "{}", mcp.NoTasks, false},
-		{"P9/191 nor knows", c, crm, mcp.NoTasks, "crm__must", "", "{}", mcp.NoTasks, false},
-		{"P9/191 nor knows in this form", c, crm, mcp.ExtensionTasks, "crm__must", "", "{}", mcp.ExtensionTasks, false},
+		{"what the tool wants and the client does not", c, crm, mcp.CoreTasks, "crm__must", "", "{}", mcp.NoTasks, false},
+		{"nor knows", c, crm, mcp.NoTasks, "crm__must", "", "{}", mcp.NoTasks, false},
+		{"nor knows in this form", c, crm, mcp.ExtensionTasks, "crm__must", "", "{}", mcp.ExtensionTasks, false},
 		{"a tool that never does", c, crm, mcp.CoreTasks, "crm__never", "{}", "", 0, true},
 		{"a tool that does not say", c, crm, mcp.CoreTasks, "crm__plain", "{}", "", 0, true},
 		{"a server that has none", c, doc, mcp.CoreTasks, "doc__plain", "{}", "", 0, true},
@@ -135,9 +135,9 @@ func TestWhichCallsRunAsTasks(t *testing.T) {
 	})
 }
 
-// TestH66_TaskIDs: an id is valid only for the client that got it, in the client's form of
+// TestTaskIDs: an id is valid only for the client that got it, in the client's form of
 // tasks, and for the tool that policy has decided on.
-func TestH66_TaskIDs(t *testing.T) {
+func TestTaskIDs(t *testing.T) {
 	for _, form := range []mcp.TaskForm{mcp.CoreTasks, mcp.ExtensionTasks} {
 		t.Run(fmt.Sprint("form ", form), func(t *testing.T) {
 			crm, doc := running20251125("crm").tasked("native-id"), running20251125("doc").tasked("native-id")
@@ -167,17 +167,17 @@ func TestH66_TaskIDs(t *testing.T) {
 			before := len(crm.calls)
 			unknown := refused(t, c, inForm(form, mcp.MethodTasksGet, "no-such-task"), mcp.CodeInvalidParams)
 			for name, in := range map[string]*mcp.Call{
-				"another user's":          as(inForm(form, mcp.MethodTasksGet, id), "bob", "cli"),
-				"P9/192 another client's": as(inForm(form, mcp.MethodTasksGet, id), "ann", "cli2"),
-				"nobody's":                as(inForm(form, mcp.MethodTasksGet, id), "", ""),
-				"native":                  inForm(form, mcp.MethodTasksGet, "native-id"),
-				"cut":                     inForm(form, mcp.MethodTasksGet, id[:len(id)-1]),
-				"longer":                  inForm(form, mcp.MethodTasksGet, id+"A"),
-				"changed":                 inForm(form, mcp.MethodTasksGet, id[:20]+flip(id[20])+id[21:]),
-				"none":                    inForm(form, mcp.MethodTasksGet, ""),
-				"huge":                    inForm(form, mcp.MethodTasksGet, strings.Repeat("A", 1<<20)),
-				"a cursor":                inForm(form, mcp.MethodTasksGet, c.seal.Seal([]byte{1, 1}, "x")),
-				"of the other form":       inForm(3-form, mcp.MethodTasksGet, id),
+				"another user's":    as(inForm(form, mcp.MethodTasksGet, id), "bob", "cli"),
+				"another client's":  as(inForm(form, mcp.MethodTasksGet, id), "ann", "cli2"),
+				"nobody's":          as(inForm(form, mcp.MethodTasksGet, id), "", ""),
+				"native":            inForm(form, mcp.MethodTasksGet, "native-id"),
+				"cut":               inForm(form, mcp.MethodTasksGet, id[:len(id)-1]),
+				"longer":            inForm(form, mcp.MethodTasksGet, id+"A"),
+				"changed":           inForm(form, mcp.MethodTasksGet, id[:20]+flip(id[20])+id[21:]),
+				"none":              inForm(form, mcp.MethodTasksGet, ""),
+				"huge":              inForm(form, mcp.MethodTasksGet, strings.Repeat("A", 1<<20)),
+				"a cursor":          inForm(form, mcp.MethodTasksGet, c.seal.Seal([]byte{1, 1}, "x")),
+				"of the other form": inForm(3-form, mcp.MethodTasksGet, id),
 			} {
 				decided := in.Clone()
 				decided.Target = mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: "may"} // whatever policy decided
@@ -189,7 +189,7 @@ func TestH66_TaskIDs(t *testing.T) {
 					continue
 				}
 				if !ok || e.Code != unknown.Code || e.Message != unknown.Message || len(e.Data) != 0 {
-					t.Errorf("P9/192 %s answers %v, an unknown one %v", name, e, unknown)
+					t.Errorf("%s answers %v, an unknown one %v", name, e, unknown)
 				}
 			}
 			for name, target := range map[string]mcp.Target{
@@ -275,7 +275,7 @@ func TestURIsInTasks(t *testing.T) {
 			`{"taskId":"ID","error":{"code":1,"message":"m","data":{"uri":"crm+file:///a"}}}`},
 		{"the result itself", mcp.MethodTasksResult, `{"content":[` + link + `],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`,
 			`{"content":[` + public + `],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"ID"}}}`},
-		{"P9/190 a result that does not say of which task", mcp.MethodTasksResult, `{"content":[],"_meta":{"k":1}}`,
+		{"a result that does not say of which task", mcp.MethodTasksResult, `{"content":[],"_meta":{"k":1}}`,
 			`{"content":[],"_meta":{"k":1,"io.modelcontextprotocol/related-task":{"taskId":"ID"}}}`},
 		{"nothing but an acknowledgement", mcp.MethodTasksCancel, `{}`, `{}`},
 	}
@@ -288,7 +288,7 @@ func TestURIsInTasks(t *testing.T) {
 			}
 		})
 	}
-	t.Run("P9/190 questions and events say of which task", func(t *testing.T) {
+	t.Run("questions and events say of which task", func(t *testing.T) {
 		s.on(mcp.MethodTasksResult, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progress":1,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`)})
 			c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progress":2,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"2"}}}`)})

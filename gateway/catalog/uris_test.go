@@ -13,16 +13,16 @@ func TestURIs(t *testing.T) {
 	tests := []struct {
 		name, native, want string
 	}{
-		{"P9/177 file", "file:///a/b", "crm+file:///a/b"},
-		{"P9/177 https", "https://example.com/a?b=c#d", "crm+https://example.com/a?b=c#d"},
-		{"P9/177 opaque", "urn:isbn:0451450523", "crm+urn:isbn:0451450523"},
-		{"P9/177 percent-encoded", "file:///a%2Fb%2f%C3%A9", "crm+file:///a%2Fb%2f%C3%A9"},
-		{"P9/177 unicode", "note://é/日本", "crm+note://é/日本"},
-		{"P9/177 odd bytes stay", "FILE:///A/../b//", "crm+FILE:///A/../b//"},
-		{"P9/177 already marked", "crm+file:///a", "crm+crm+file:///a"},
-		{"P9/180 ui", "ui://page/main.html", "ui://crm/page/main.html"},
-		{"P9/180 ui without authority", "ui:///main", "ui://crm//main"},
-		{"P9/180 skill", "skill://review/SKILL.md", "skill://crm/review/SKILL.md"},
+		{"file", "file:///a/b", "crm+file:///a/b"},
+		{"https", "https://example.com/a?b=c#d", "crm+https://example.com/a?b=c#d"},
+		{"opaque", "urn:isbn:0451450523", "crm+urn:isbn:0451450523"},
+		{"percent-encoded", "file:///a%2Fb%2f%C3%A9", "crm+file:///a%2Fb%2f%C3%A9"},
+		{"unicode", "note://é/日本", "crm+note://é/日本"},
+		{"odd bytes stay", "FILE:///A/../b//", "crm+FILE:///A/../b//"},
+		{"already marked", "crm+file:///a", "crm+crm+file:///a"},
+		{"ui", "ui://page/main.html", "ui://crm/page/main.html"},
+		{"ui without authority", "ui:///main", "ui://crm//main"},
+		{"skill", "skill://review/SKILL.md", "skill://crm/review/SKILL.md"},
 		{"ui in capitals is another scheme", "UI://page", "crm+UI://page"},
 		{"ui without slashes is opaque", "ui:page", "crm+ui:page"},
 	}
@@ -54,7 +54,7 @@ func TestURIs(t *testing.T) {
 	}
 }
 
-func TestP9_177_RoundTrip(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		upstream := rapid.StringMatching(`[A-Za-z][A-Za-z0-9]{0,5}(-[a-z0-9]{1,3})?`).Draw(t, "upstream")
 		native := rapid.OneOf(
@@ -165,10 +165,10 @@ func TestReadRouting(t *testing.T) {
 		want, from string // from "": unknown
 	}{
 		{"listed", "crm+file:///crm", "file:///crm", "crm"},
-		{"P9/179 made of a template", "crm+file:///x%20y", "file:///x%20y", "crm"},
+		{"made of a template", "crm+file:///x%20y", "file:///x%20y", "crm"},
 		{"unlisted all the same", "doc+note:///x", "note:///x", "doc"},
-		{"P9/180 ui", "ui://doc/page", "ui://page", "doc"},
-		{"H/205 another upstream's goes where the name says", "crm+ui:page", "ui:page", "crm"},
+		{"ui", "ui://doc/page", "ui://page", "doc"},
+		{"another upstream's goes where the name says", "crm+ui:page", "ui:page", "crm"},
 		{"unmarked, listed by one", "file:///crm", "file:///crm", "crm"},
 		{"unmarked, listed by two", "file:///both", "", ""},
 		{"unmarked, listed by nobody", "file:///x", "", ""},
@@ -202,7 +202,7 @@ func TestReadRoutingOfPlainUpstreams(t *testing.T) {
 			has(mcp.MethodResourceTemplatesList, template("keep://{x}"), template("{+url}"))
 	}
 	crm := newServer("crm").has(mcp.MethodResourcesList, resource("file:///a"), resource("file:///crm"))
-	t.Run("P9/176 alone: everything as it is", func(t *testing.T) {
+	t.Run("alone: everything as it is", func(t *testing.T) {
 		c := start(t, plain(keep()))
 		wantNames(t, c, mcp.MethodResourcesList, "crm+file:///mine", "file:///a", "ui://crm/x")
 		wantNames(t, c, mcp.MethodResourceTemplatesList, "keep://{x}", "{+url}")

@@ -86,7 +86,7 @@ func TestPerUserLists(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 	})
-	bubble(t, "H/61 a cursor is its user's", func(t *testing.T) {
+	bubble(t, "a cursor is its user's", func(t *testing.T) {
 		c := newCatalog(t, Config{}, perUser(newServer("crm").tools(toolNames(10)...)))
 		c.plan.pageSize = 4
 		running(t, c)
@@ -298,7 +298,7 @@ func TestPerUserFailures(t *testing.T) {
 		c.SignedIn("crm", &ann)
 		wantToolsOf(t, c, "ann")
 	})
-	bubble(t, "P9/128 one user's slow upstream delays that user a little, once, and nobody else", func(t *testing.T) {
+	bubble(t, "one user's slow upstream delays that user a little, once, and nobody else", func(t *testing.T) {
 		crm := newServer("crm").tools("a")
 		answer := make(chan struct{})
 		crm.on(mcp.MethodDiscover, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
@@ -418,7 +418,7 @@ func TestPerUserCalls(t *testing.T) {
 			t.Errorf("resolved to %+v", to)
 		}
 	})
-	bubble(t, "H/200 another user's tool does not exist", func(t *testing.T) {
+	bubble(t, "another user's tool does not exist", func(t *testing.T) {
 		c := start(t, perUser(toolsOf(newServer("crm"))))
 		wantToolsOf(t, c, "bob", "crm__of-bob")
 		in := by("ann", call(mcp.MethodToolsCall, "crm__of-bob"))

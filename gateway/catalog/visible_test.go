@@ -37,8 +37,8 @@ func TestDiscoverShowsWhatIsVisible(t *testing.T) {
 		want    []string
 		without []string
 	}{
-		{"H/203 one", []string{"crm"}, []string{`{"capabilities":{"tools":{"listChanged":true},"logging":{}},`, "Use crm."}, []string{"doc", "prompts\":{"}},
-		{"H/203 the other", []string{"doc"}, []string{`{"capabilities":{"prompts":{"listChanged":true}},`, "Read doc."}, []string{"crm", "tools\":{"}},
+		{"one", []string{"crm"}, []string{`{"capabilities":{"tools":{"listChanged":true},"logging":{}},`, "Use crm."}, []string{"doc", "prompts\":{"}},
+		{"the other", []string{"doc"}, []string{`{"capabilities":{"prompts":{"listChanged":true}},`, "Read doc."}, []string{"crm", "tools\":{"}},
 		{"none", nil, []string{`{"capabilities":{}}`}, []string{"instructions"}},
 		{"one that was never heard of may have every list", []string{"down"}, []string{`"tools":{`, `"prompts":{`, `"resources":{`}, []string{"crm", "doc", "instructions"}},
 		{"all", []string{"crm", "doc", "down"}, []string{"Use crm.", "Read doc.", "logging"}, nil},
@@ -123,7 +123,7 @@ func TestListenShowsWhatIsVisible(t *testing.T) {
 		c := start(t, sourcesOf([]*server{crm, doc})...)
 		const filter = `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["doc+a:b"]}`
 		ann, bob := listen(t, c, filter, "crm"), listen(t, c, filter, "doc")
-		annAck := ack(`{"toolsListChanged":true,"promptsListChanged":true}`) // H/206
+		annAck := ack(`{"toolsListChanged":true,"promptsListChanged":true}`)
 		bobAck := ack(`{"toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["doc+a:b"]}`)
 		ann.want(t, annAck)
 		bob.want(t, bobAck)
@@ -132,7 +132,7 @@ func TestListenShowsWhatIsVisible(t *testing.T) {
 		}
 		doc.tools("a", "b").says(mcp.NoteToolsListChanged, `{}`)
 		after(time.Second)
-		ann.want(t, annAck) // H/203
+		ann.want(t, annAck)
 		bob.want(t, bobAck, toolsChanged)
 		crm.has(mcp.MethodPromptsList, `{"name":"p"}`).says(mcp.NotePromptsListChanged, `{}`)
 		after(time.Second)

@@ -30,7 +30,7 @@ func after(d time.Duration) {
 func stateOf(c *Catalog, i int) State { return c.Status()[i].State }
 
 func TestRefresh(t *testing.T) {
-	bubble(t, "P9/123 a change is fetched, many at once", func(t *testing.T) {
+	bubble(t, "a change is fetched, many at once", func(t *testing.T) {
 		s := newServer("crm").tools("a")
 		c := start(t, Source{Upstream: s})
 		before := s.called(mcp.MethodToolsList)
@@ -56,7 +56,7 @@ func TestRefresh(t *testing.T) {
 		wantNames(t, c, mcp.MethodResourcesList, "crm+a:b")
 		wantNames(t, c, mcp.MethodResourceTemplatesList, "crm+a:{b}")
 	})
-	bubble(t, "H/171 a change told during a call is for the watch", func(t *testing.T) {
+	bubble(t, "a change told during a call is for the watch", func(t *testing.T) {
 		s := newServer("crm").tools("a")
 		c := start(t, Source{Upstream: s})
 		s.on(mcp.MethodToolsCall, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
@@ -147,7 +147,7 @@ func TestRefresh(t *testing.T) {
 		after(coalesce)
 		wantNames(t, c, mcp.MethodToolsList, "crm__d")
 	})
-	bubble(t, "P9/127 calls do not change lists", func(t *testing.T) {
+	bubble(t, "calls do not change lists", func(t *testing.T) {
 		c := start(t, Source{Upstream: newServer("crm").tools("a")})
 		first := do(t, c, call(mcp.MethodToolsList, "")).List
 		do(t, c, call(mcp.MethodToolsCall, "crm__a"))
@@ -171,7 +171,7 @@ func TestRefresh(t *testing.T) {
 }
 
 func TestFailingUpstreams(t *testing.T) {
-	bubble(t, "P9/128 one that hangs delays nobody", func(t *testing.T) {
+	bubble(t, "one that hangs delays nobody", func(t *testing.T) {
 		hung, ok := newServer("hung"), newServer("ok").tools("a")
 		hung.on(mcp.MethodDiscover, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
 			<-ctx.Done()
@@ -351,7 +351,7 @@ func TestFailingUpstreams(t *testing.T) {
 	})
 }
 
-func TestP9_93_LostWatch(t *testing.T) {
+func TestLostWatch(t *testing.T) {
 	for name, end := range map[string]error{"lost": errors.New("gone"), "ended in good order": nil} {
 		bubble(t, name, func(t *testing.T) {
 			s := newServer("crm").tools("a").has(mcp.MethodPromptsList, `{"name":"p"}`)
@@ -434,11 +434,11 @@ func TestUpstreamCursors(t *testing.T) {
 			t.Errorf("withheld %v, want %q", w, want)
 		}
 	}
-	bubble(t, "P9/126 the empty cursor is followed", func(t *testing.T) {
+	bubble(t, "the empty cursor is followed", func(t *testing.T) {
 		c := start(t, Source{Upstream: pages(newServer("crm"), "x", "", "y")})
 		wantNames(t, c, mcp.MethodToolsList, "crm__t00", "crm__t01", "crm__t02", "crm__t03")
 	})
-	bubble(t, "H/170 a repeated cursor stops", func(t *testing.T) {
+	bubble(t, "a repeated cursor stops", func(t *testing.T) {
 		s := newServer("crm")
 		same := "x"
 		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
@@ -448,13 +448,13 @@ func TestUpstreamCursors(t *testing.T) {
 		wantNames(t, c, mcp.MethodToolsList, "crm__a")
 		cut(t, c, "came twice")
 	})
-	bubble(t, "H/170 a list of many pages", func(t *testing.T) {
+	bubble(t, "a list of many pages", func(t *testing.T) {
 		c := start(t, Source{Upstream: pages(newServer("crm"), numbered(1200)...)})
 		if view := c.Status()[0]; view.Tools != 1201 || len(view.Withheld) != 0 {
 			t.Errorf("got %+v", view)
 		}
 	})
-	bubble(t, "H/170 an endless list of empty pages", func(t *testing.T) {
+	bubble(t, "an endless list of empty pages", func(t *testing.T) {
 		s, n := newServer("crm"), 0
 		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 			n++
@@ -467,7 +467,7 @@ func TestUpstreamCursors(t *testing.T) {
 			t.Errorf("%d pages were asked for", n)
 		}
 	})
-	bubble(t, "H/170 more items than a list may have are counted", func(t *testing.T) {
+	bubble(t, "more items than a list may have are counted", func(t *testing.T) {
 		for _, tt := range []struct {
 			most, has, tools, behind int
 			server                   *server
@@ -491,7 +491,7 @@ func TestUpstreamCursors(t *testing.T) {
 			}
 		}
 	})
-	bubble(t, "H/170 a list of more bytes than there may be", func(t *testing.T) {
+	bubble(t, "a list of more bytes than there may be", func(t *testing.T) {
 		items := make([]mcp.Item, 2200)
 		for i := range items {
 			name := fmt.Sprintf("t%04d", i)
@@ -505,7 +505,7 @@ func TestUpstreamCursors(t *testing.T) {
 		}
 		cut(t, c, "more than 128 MiB")
 	})
-	bubble(t, "H/170 64 KiB a definition at most", func(t *testing.T) {
+	bubble(t, "64 KiB a definition at most", func(t *testing.T) {
 		s := newServer("crm").has(mcp.MethodToolsList, tool("ok"), `{"name":"big","description":"`+strings.Repeat("x", maxItem)+`"}`)
 		c := start(t, Source{Upstream: s})
 		wantNames(t, c, mcp.MethodToolsList, "crm__ok")
@@ -544,7 +544,7 @@ func TestUpstreamCursors(t *testing.T) {
 	})
 }
 
-func TestP9_174_NamesDoNotDependOnOrder(t *testing.T) {
+func TestNamesDoNotDependOnOrder(t *testing.T) {
 	long := strings.Repeat("n", 80)
 	names := func(servers ...*server) map[string]bool {
 		c := start(t, sourcesOf(servers)...)

@@ -20,20 +20,20 @@ func TestStatefulClientIsAsked(t *testing.T) {
 	b := newBench(t, Config{})
 	seen := map[string]bool{}
 	for _, c := range []struct{ name, caps, tool, method, answer, want string }{
-		{"P9/107 elicitation", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"accept","content":{"a":1.0}}`,
+		{"elicitation", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"accept","content":{"a":1.0}}`,
 			`{"answer":{"action":"accept","content":{"a":1.0}},"state":"st-1","refused":"none"}`},
-		{"P9/107 sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant","model":"m","content":[]}`,
+		{"sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant","model":"m","content":[]}`,
 			`{"answer":{"role":"assistant","model":"m","content":[]},"state":"st-1","refused":"none"}`},
-		{"P9/103 an answer that is none", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant"}`,
+		{"an answer that is none", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant"}`,
 			`{"answer":null,"state":"st-1","refused":"the client's answer has not the form of one"}`},
-		{"P9/103 an answer that is none, where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"perhaps"}`,
+		{"an answer that is none, where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"perhaps"}`,
 			`{"answer":{"action":"cancel"},"state":"st-1","refused":"none"}`},
 		{"_meta, which a server without sessions does not know", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"decline","_meta":{"a":1}}`,
 			`{"answer":{"action":"decline"},"state":"st-1","refused":"none"}`},
 		{"_meta, of a server that knows it", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit, `"result":{"action":"decline","_meta":{"a":1}}`,
 			`{"answer":{"action":"decline","_meta":{"a":1}},"state":"st-1","refused":"none"}`},
 		{"roots", `{"roots":{}}`, "ask-roots", mcp.MethodRootsList, `"result":{"roots":[]}`, `{"answer":{"roots":[]},"state":"st-1","refused":"none"}`},
-		{"P9/108 refused", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"error":{"code":-1,"message":"no way"}`,
+		{"refused", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"error":{"code":-1,"message":"no way"}`,
 			`{"answer":null,"state":"st-1","refused":"no way"}`},
 		{"a refused elicitation is cancelled where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"error":{"code":-1,"message":"no way"}`,
 			`{"answer":{"action":"cancel"},"state":"st-1","refused":"none"}`},
@@ -52,15 +52,15 @@ func TestStatefulClientIsAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if seen[string(q.ID)] {
-				t.Errorf("P9/70 the id %s was used before", q.ID)
+				t.Errorf("the id %s was used before", q.ID)
 			}
 			seen[string(q.ID)] = true
 			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, q.ID, c.answer)
 			other := b.client(v2511)
-			// H/85 H/86: the first comes from another session, the last is late.
+			// The first comes from another session, the last is late.
 			for _, from := range []*mcptest.Client{other, client, client} {
 				if ack, err := from.Post(t.Context(), answer); err != nil || ack.Status != http.StatusAccepted {
-					t.Errorf("P9/23 the answer: %d %v", ack.Status, err)
+					t.Errorf("the answer: %d %v", ack.Status, err)
 				}
 			}
 			other.Delete(t.Context())
@@ -115,7 +115,7 @@ func TestPageForJSONOnly(t *testing.T) {
 	}
 }
 
-func TestP9_100_SeveralRounds(t *testing.T) {
+func TestSeveralRounds(t *testing.T) {
 	b := newBench(t, Config{})
 	const answer = `{"action":"accept","content":{"n":%d}}`
 	want := `"structuredContent":{"b":` + fmt.Sprintf(answer, 2) + `,"c":` + fmt.Sprintf(answer, 3) + `}`
@@ -139,7 +139,7 @@ func TestP9_100_SeveralRounds(t *testing.T) {
 			t.Errorf("got %s %v", m.Text, err)
 		}
 		if len(x.Before) != 1 {
-			t.Errorf("P9/141 progress does not increase over the rounds: %v", x.Before)
+			t.Errorf("progress does not increase over the rounds: %v", x.Before)
 		}
 	})
 	t.Run("stateless", func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestP9_100_SeveralRounds(t *testing.T) {
 	})
 }
 
-func TestP9_094_AskedWhereItIsNotPossible(t *testing.T) {
+func TestAskedWhereItIsNotPossible(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, revision := range []string{v2511, v2607} {
 		m, _, err := b.client(revision, `{"elicitation":{}}`).Call(t.Context(), "completion/complete", `{"ref":{"type":"ref/prompt","name":"ask"}}`)
@@ -199,11 +199,11 @@ func TestCancelWhileAsking(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest := x.Text(); rest != "" {
-		t.Errorf("P9/144 after it: %q", rest)
+		t.Errorf("after it: %q", rest)
 	}
 }
 
-func TestP9_097_AfterAStreamBegan(t *testing.T) {
+func TestAfterAStreamBegan(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Nanosecond})
 	x, err := b.client(v2607).Send(t.Context(), "tools/call", `{"name":"ask","arguments":{}}`)
 	if err != nil {
@@ -218,7 +218,7 @@ func TestP9_097_AfterAStreamBegan(t *testing.T) {
 
 // The text of an error depends on whether a stream has begun, which may happen at any moment
 // until the answer itself.
-func TestP9_097_WhileAStreamBegins(t *testing.T) {
+func TestWhileAStreamBegins(t *testing.T) {
 	b := newBench(t, Config{})
 	for name, end := range map[string]func(*exchange){
 		"an error": func(x *exchange) { x.fail(refuse.MissingCapability(mcp.Raw(`{"roots":{}}`))) },
@@ -253,7 +253,7 @@ func exchangeOf(f *Front, user, client, params string) *exchange {
 	return x
 }
 
-func TestP9_101_102_H065_State(t *testing.T) {
+func TestState(t *testing.T) {
 	b := newBench(t, Config{})
 	const asked = `{"name":"t","arguments":{"a":1,"b":[2]},"_meta":{"x":1}}`
 	state := exchangeOf(b.front, "u", "c", asked).sealState(&mcp.Ask{Round: mcp.NewRound(mcp.FrameParked, "x"), Here: true})
@@ -317,7 +317,7 @@ func TestDeclared(t *testing.T) {
 		q    mcp.InputRequest
 		want bool
 	}{
-		{"P9/96 form, no modes", `{"elicitation":{}}`, form, true},
+		{"form, no modes", `{"elicitation":{}}`, form, true},
 		{"form, declared", `{"elicitation":{"form":{}}}`, form, true},
 		{"form, only url declared", `{"elicitation":{"url":{}}}`, form, false},
 		{"url, no modes", `{"elicitation":{}}`, url, false},

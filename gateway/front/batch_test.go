@@ -19,15 +19,15 @@ func TestBatches(t *testing.T) {
 	ping := `{"jsonrpc":"2.0","id":"p","method":"ping"}`
 	note := `{"jsonrpc":"2.0","method":"notifications/x"}`
 	for _, w := range []wantAnswer{
-		{name: "P9/72 a response for each request", header: session,
+		{name: "a response for each request", header: session,
 			body:   `[` + ping + `,` + note + `,{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}]`,
 			status: 200, want: []string{`"id":"p","result":{}`, `"id":7,"result":{`}},
-		{name: "P9/72 nothing but notifications", header: session, body: `[` + note + `,` + note + `]`, status: 202},
-		{name: "P9/73 responses", header: session, body: `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no"}}]`, status: 202},
-		{name: "P9/74 initialize among others", header: session,
+		{name: "nothing but notifications", header: session, body: `[` + note + `,` + note + `]`, status: 202},
+		{name: "responses", header: session, body: `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no"}}]`, status: 202},
+		{name: "initialize among others", header: session,
 			body:   `[` + ping + `,{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}]`,
 			status: 200, want: []string{`"id":"p","result":{}`, `"id":"i","error":{"code":-32600`}},
-		{name: "P9/75 of a later revision", header: later, body: `[` + ping + `]`, status: 400, want: []string{`-32600`}},
+		{name: "of a later revision", header: later, body: `[` + ping + `]`, status: 400, want: []string{`-32600`}},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
 	}

@@ -35,7 +35,7 @@ func TestBehind(t *testing.T) {
 	}{
 		{"a preflight needs no token", "OPTIONS", app, "", preflight, 204, 0},
 		{"a foreign page's preflight", "OPTIONS", evil, "", preflight, 403, 0},
-		{"P9/212 without a token", "POST", app, "", nil, 401, 1},
+		{"without a token", "POST", app, "", nil, 401, 1},
 		{"with one", "POST", app, "", http.Header{"Authorization": {"Bearer x"}}, 200, 1},
 		{"a foreign page learns nothing of authentication", "POST", evil, "", nil, 403, 0},
 		{"a foreign Host does not either", "POST", "", "evil.example", nil, 403, 0},

@@ -8,7 +8,7 @@ import (
 )
 
 // If sessions are switched off, clients that need one learn which revision is served.
-func TestP9_013_NoSessions(t *testing.T) {
+func TestNoSessions(t *testing.T) {
 	b := newBench(t, Config{Clients: ClientsStateless})
 	old := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	refused := []string{`-32022`, `"supported":["2026-07-28"]`, `serves no clients with sessions`}

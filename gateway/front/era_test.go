@@ -68,57 +68,57 @@ func TestEra(t *testing.T) {
 	old := strings.ReplaceAll(plain("1", "tools/list"), v2607, v2506)
 	future := strings.ReplaceAll(plain("1", "tools/list"), v2607, "2027-01-01")
 	for _, w := range []wantAnswer{
-		{name: "P9/1 H/55 a session header beside _meta is ignored", header: with(modern("tools/call", "empty"), wire.HeaderSession, "no-such-session"),
+		{name: "a session header beside _meta is ignored", header: with(modern("tools/call", "empty"), wire.HeaderSession, "no-such-session"),
 			body: call("1", "empty"), status: 200, want: []string{`"resultType"`}},
-		{name: "P9/5 header without _meta", header: modern("tools/list", ""), body: `{"jsonrpc":"2.0","id":"a","method":"tools/list"}`,
+		{name: "header without _meta", header: modern("tools/list", ""), body: `{"jsonrpc":"2.0","id":"a","method":"tools/list"}`,
 			status: 400, want: []string{`-32602`, `"id":"a"`}},
-		{name: "P9/6 H/91 no capabilities", header: modern("tools/list", ""),
+		{name: "no capabilities", header: modern("tools/list", ""),
 			body:   `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
 			status: 400, want: []string{`-32602`, `"id":1`}},
-		{name: "P9/7 no clientInfo", header: modern("tools/list", ""), body: plain("1", "tools/list"), status: 200},
-		{name: "P9/8 H/105 a future version", header: set(modern("tools/list", ""), wire.HeaderVersion, "2027-01-01"), body: future,
+		{name: "no clientInfo", header: modern("tools/list", ""), body: plain("1", "tools/list"), status: 200},
+		{name: "a future version", header: set(modern("tools/list", ""), wire.HeaderVersion, "2027-01-01"), body: future,
 			status: 400, want: []string{`-32022`, `"supported":["2026-07-28"]`, `"requested":"2027-01-01"`, `"id":1`}},
-		{name: "P9/9 a stateful version in _meta", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506), body: old,
+		{name: "a stateful version in _meta", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506), body: old,
 			status: 400, want: []string{`-32022`}},
-		{name: "H/103 header and _meta differ", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506), body: plain("1", "tools/list"),
+		{name: "header and _meta differ", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506), body: plain("1", "tools/list"),
 			status: 400, want: []string{`-32020`}},
-		{name: "H/104 a stateless header over a session's body", header: with(session, wire.HeaderVersion, v2607, wire.HeaderMethod, "tools/list"),
+		{name: "a stateless header over a session's body", header: with(session, wire.HeaderVersion, v2607, wire.HeaderMethod, "tools/list"),
 			body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32602`}},
-		{name: "P9/11 initialize", header: modern("initialize", ""), body: plain("1", "initialize"), status: 404, want: []string{`-32601`}},
-		{name: "P9/11 ping", header: modern("ping", ""), body: plain("1", "ping"), status: 404, want: []string{`-32601`}},
-		{name: "P9/11 logging/setLevel", header: modern("logging/setLevel", ""), body: plain("1", "logging/setLevel"), status: 404, want: []string{`-32601`}},
-		{name: "P9/11 resources/subscribe", header: modern("resources/subscribe", ""),
+		{name: "initialize", header: modern("initialize", ""), body: plain("1", "initialize"), status: 404, want: []string{`-32601`}},
+		{name: "ping", header: modern("ping", ""), body: plain("1", "ping"), status: 404, want: []string{`-32601`}},
+		{name: "logging/setLevel", header: modern("logging/setLevel", ""), body: plain("1", "logging/setLevel"), status: 404, want: []string{`-32601`}},
+		{name: "resources/subscribe", header: modern("resources/subscribe", ""),
 			body: `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"doc://1",` + meta + `}}`, status: 404, want: []string{`-32601`}},
-		{name: "P9/11 resources/unsubscribe", header: modern("resources/unsubscribe", ""),
+		{name: "resources/unsubscribe", header: modern("resources/unsubscribe", ""),
 			body: `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"doc://1",` + meta + `}}`, status: 404, want: []string{`-32601`}},
-		{name: "P9/11 resources/subscribe without a uri", header: modern("resources/subscribe", ""), body: plain("1", "resources/subscribe"),
+		{name: "resources/subscribe without a uri", header: modern("resources/subscribe", ""), body: plain("1", "resources/subscribe"),
 			status: 404, want: []string{`-32601`, `"id":1`}},
-		{name: "P9/11 resources/unsubscribe of a number", header: modern("resources/unsubscribe", ""),
+		{name: "resources/unsubscribe of a number", header: modern("resources/unsubscribe", ""),
 			body: `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":7,` + meta + `}}`, status: 404, want: []string{`-32601`}},
-		{name: "P9/11 ping without Mcp-Method", header: http.Header{wire.HeaderVersion: {v2607}}, body: plain("1", "ping"), status: 404, want: []string{`-32601`}},
-		{name: "P9/11 initialize without capabilities", header: modern("initialize", ""),
+		{name: "ping without Mcp-Method", header: http.Header{wire.HeaderVersion: {v2607}}, body: plain("1", "ping"), status: 404, want: []string{`-32601`}},
+		{name: "initialize without capabilities", header: modern("initialize", ""),
 			body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, status: 404, want: []string{`-32601`}},
-		{name: "P9/37 a method that nobody knows", header: modern("foo/bar", ""), body: plain("1", "foo/bar"), status: 404, want: []string{`-32601`, `"id":1`}},
-		{name: "P9/10 server/discover before anything else", header: modern("server/discover", ""), body: plain("1", "server/discover"),
+		{name: "a method that nobody knows", header: modern("foo/bar", ""), body: plain("1", "foo/bar"), status: 404, want: []string{`-32601`, `"id":1`}},
+		{name: "server/discover before anything else", header: modern("server/discover", ""), body: plain("1", "server/discover"),
 			status: 200, want: []string{`"supportedVersions":["2026-07-28"]`, `"capabilities":{`, `"resultType":"complete"`, `"ttlMs":`, `"cacheScope":`}},
-		{name: "P9/12 server/discover in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, status: 200, want: []string{`-32601`}},
-		{name: "P9/12 subscriptions/listen in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`, status: 200, want: []string{`-32601`}},
-		{name: "P9/15 an unknown version header", header: with(session, wire.HeaderVersion, "1999-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		{name: "server/discover in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, status: 200, want: []string{`-32601`}},
+		{name: "subscriptions/listen in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`, status: 200, want: []string{`-32601`}},
+		{name: "an unknown version header", header: with(session, wire.HeaderVersion, "1999-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
 			status: 400, want: []string{`"id":1`}},
-		{name: "P9/16 H/106 no version header", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
+		{name: "no version header", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
 			status: 200, want: []string{`structuredContent`}},
 		// PROTOCOL 2.2 over HAZARDS 107: the negotiated version counts, since the header is a
 		// SHOULD and some clients send the newest version they know.
-		{name: "H/107 another known version than negotiated", header: with(session, wire.HeaderVersion, v2511), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200},
+		{name: "another known version than negotiated", header: with(session, wire.HeaderVersion, v2511), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200},
 		// Without a session, 2025-03-26 also has nothing that could be asked except initialize
 		// and ping.
-		{name: "P9/17 H/44 H/53 H/106 no session and no version header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
-		{name: "H/106 an old version header and no session", header: http.Header{wire.HeaderVersion: {v2506}}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
+		{name: "no session and no version header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
+		{name: "an old version header and no session", header: http.Header{wire.HeaderVersion: {v2506}}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
 		{name: "ping without a session", body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 200, want: []string{`"result":{}`}},
-		{name: "P9/24 H/84 a response in stateless framing", header: http.Header{wire.HeaderVersion: {v2607}}, body: `{"jsonrpc":"2.0","id":1,"result":{}}`,
+		{name: "a response in stateless framing", header: http.Header{wire.HeaderVersion: {v2607}}, body: `{"jsonrpc":"2.0","id":1,"result":{}}`,
 			status: 400, want: []string{`-32600`, `"id":null`}},
-		{name: "P9/22 a stateless notification", header: http.Header{wire.HeaderVersion: {v2607}}, body: `{"jsonrpc":"2.0","method":"notifications/x"}`, status: 202},
-		{name: "P9/75 a stateless batch", header: modern("ping", ""), body: `[` + plain("1", "tools/list") + `]`, status: 400, want: []string{`-32600`}},
+		{name: "a stateless notification", header: http.Header{wire.HeaderVersion: {v2607}}, body: `{"jsonrpc":"2.0","method":"notifications/x"}`, status: 202},
+		{name: "a stateless batch", header: modern("ping", ""), body: `[` + plain("1", "tools/list") + `]`, status: 400, want: []string{`-32600`}},
 		{name: "two version headers", header: with(modern("tools/list", ""), wire.HeaderVersion, v2607), body: plain("1", "tools/list"), status: 400, want: []string{`-32020`}},
 		{name: "two version headers of a session", header: with(session, wire.HeaderVersion, v2506, wire.HeaderVersion, v2506), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
 		{name: "initialize without a version", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, status: 400, want: []string{`-32602`}},
@@ -130,7 +130,7 @@ func TestEra(t *testing.T) {
 // A client never chooses the id of a session. HAZARDS 54 demands -32600 for a second
 // initialize in a session. Over HTTP that would keep out clients that start again and still
 // send their old id. They get another session, and the first one is left alone.
-func TestH041_H054_SessionIDsAreNotTheClients(t *testing.T) {
+func TestSessionIDsAreNotTheClients(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	first := c.Session
@@ -161,7 +161,7 @@ func TestH041_H054_SessionIDsAreNotTheClients(t *testing.T) {
 	}
 }
 
-func TestP9_002_ErasSideBySide(t *testing.T) {
+func TestErasSideBySide(t *testing.T) {
 	b := newBench(t, Config{})
 	stateful, stateless := b.client(v2511), b.client(v2607)
 	for range 3 {
@@ -174,7 +174,7 @@ func TestP9_002_ErasSideBySide(t *testing.T) {
 	}
 }
 
-func TestP9_003_004_Negotiation(t *testing.T) {
+func TestNegotiation(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, c := range []struct{ offered, want string }{
 		{v2024, v2024}, {v2503, v2503}, {v2506, v2506}, {v2511, v2511}, {v2607, v2511}, {"2030-01-01", v2511}, {"", v2511},
@@ -192,7 +192,7 @@ func TestP9_003_004_Negotiation(t *testing.T) {
 	}
 }
 
-func TestP9_014_CapabilitiesPerRequest(t *testing.T) {
+func TestCapabilitiesPerRequest(t *testing.T) {
 	b := newBench(t, Config{})
 	one, two := b.client(v2607, `{"roots":{}}`), b.client(v2607, `{"sampling":{}}`)
 	for _, c := range []struct {

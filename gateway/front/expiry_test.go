@@ -39,7 +39,7 @@ const (
 	changed        = `"method":"notifications/tools/list_changed"`
 )
 
-func TestP9_071_H_036_ListenEndsWithTheToken(t *testing.T) {
+func TestListenEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Hour)
 		body := `{"jsonrpc":"2.0","id":"sub","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`
@@ -60,7 +60,7 @@ func TestP9_071_H_036_ListenEndsWithTheToken(t *testing.T) {
 			`{"name":"","version":""},"io.modelcontextprotocol/subscriptionId":"sub"}}}` + "\n\n"
 		text := w.String()
 		if !strings.HasSuffix(text, end) {
-			t.Errorf("P9/86 the end is %q", text)
+			t.Errorf("the end is %q", text)
 		}
 		notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
 		if time.Sleep(time.Minute); w.String() != text {
@@ -70,7 +70,7 @@ func TestP9_071_H_036_ListenEndsWithTheToken(t *testing.T) {
 	})
 }
 
-func TestH_036_NothingIsSaidWhileListeningEnds(t *testing.T) {
+func TestNothingIsSaidWhileListeningEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, _ := bubbleFront(t, time.Hour)
 		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -89,7 +89,7 @@ func TestH_036_NothingIsSaidWhileListeningEnds(t *testing.T) {
 	})
 }
 
-func TestP9_071_H_036_GetEndsWithTheToken(t *testing.T) {
+func TestGetEndsWithTheToken(t *testing.T) {
 	for _, revision := range []string{v2503, v2506, v2511} {
 		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestP9_071_H_036_GetEndsWithTheToken(t *testing.T) {
 	}
 }
 
-func TestH_036_WithoutExpiryNothingEnds(t *testing.T) {
+func TestWithoutExpiryNothingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Hour)
 		_, h := expiring(t, store, v2511, "{}")
@@ -150,7 +150,7 @@ func TestH_036_WithoutExpiryNothingEnds(t *testing.T) {
 
 // A client that has got a new token in the meantime misses nothing: its next stream delivers
 // what came.
-func TestH_036_ANewerTokenKeepsListening(t *testing.T) {
+func TestANewerTokenKeepsListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, 10*time.Hour)
 		_, h := expiring(t, store, v2511, "{}")
@@ -197,7 +197,7 @@ func TestH_036_ANewerTokenKeepsListening(t *testing.T) {
 	})
 }
 
-func TestH_036_RunningCallsComplete(t *testing.T) {
+func TestRunningCallsComplete(t *testing.T) {
 	bodies := map[string]string{v2607: call("1", "slow"), v2511: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`}
 	for revision, body := range bodies {
 		t.Run(revision, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestH_036_RunningCallsComplete(t *testing.T) {
 	}
 }
 
-func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
+func TestResumedStreamsEndWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, 10*time.Hour)
 		record, h := expiring(t, store, v2511, "{}")
@@ -268,7 +268,7 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 	})
 }
 
-func TestH_036_NoFurtherRoundAfterTheToken(t *testing.T) {
+func TestNoFurtherRoundAfterTheToken(t *testing.T) {
 	for _, tool := range []string{"ask", "ask-here", "patience"} {
 		t.Run(tool, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 
 var reported = regexp.MustCompile(`"progress":(\d+)`)
 
-// TestH060_ProgressIsCapped: a server that reports many thousands of steps at once costs its
+// TestProgressIsCapped: a server that reports many thousands of steps at once costs its
 // client only a few events, and the latest is always among them.
-func TestH060_ProgressIsCapped(t *testing.T) {
+func TestProgressIsCapped(t *testing.T) {
 	for revision, steps := range map[string]int{v2511: 1000, v2607: 250_000} {
 		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,22 +42,22 @@ func TestH060_ProgressIsCapped(t *testing.T) {
 				time.Sleep(10 * time.Millisecond) // events of a burst wait for each other
 				synctest.Wait()
 				if all := told(); len(all) != progressBurst || all[0] != "1" {
-					t.Errorf("H/60 at once %d steps were told: %.100q", len(all), all)
+					t.Errorf("at once %d steps were told: %.100q", len(all), all)
 				}
 				time.Sleep(time.Second / progressRate)
 				synctest.Wait()
 				if all := told(); len(all) != progressBurst+1 || all[progressBurst] != fmt.Sprint(steps) {
-					t.Errorf("H/60 then %d steps were told, the last %s, want the latest", len(all), all[len(all)-1])
+					t.Errorf("then %d steps were told, the last %s, want the latest", len(all), all[len(all)-1])
 				}
 				time.Sleep(2 * time.Second)
 				s.release <- struct{}{}
 				<-done
 				all := told()
 				if len(all) != 2*progressBurst+2 || all[len(all)-1] != fmt.Sprint(steps+2*progressBurst) {
-					t.Errorf("H/60 after a pause %d steps were told in all, the last %s, want the latest before the end", len(all), all[len(all)-1])
+					t.Errorf("after a pause %d steps were told in all, the last %s, want the latest before the end", len(all), all[len(all)-1])
 				}
 				if text := w.String(); strings.LastIndex(text, `"progress":`) > strings.Index(text, `"result"`) {
-					t.Error("H/60 progress came after the response")
+					t.Error("progress came after the response")
 				}
 			})
 		})
@@ -79,9 +79,9 @@ func (l fullLog) Read(ctx context.Context, h *home.Home, stream string, after ui
 	return nil, ended, more, err
 }
 
-// TestH063_AwayForTooLong: a client that comes back for a call's answer is told what was
+// TestAwayForTooLong: a client that comes back for a call's answer is told what was
 // dropped, even if that is the answer itself.
-func TestH063_AwayForTooLong(t *testing.T) {
+func TestAwayForTooLong(t *testing.T) {
 	const notice = `"data":"messages of this stream were dropped`
 	const dropped = `{"jsonrpc":"2.0","id":"mine","error":{"code":-32603,"message":"the answer to this request was dropped`
 	away := func(t *testing.T, test func(f *Front, resume func(after time.Duration) string)) {
@@ -112,7 +112,7 @@ func TestH063_AwayForTooLong(t *testing.T) {
 		away(t, func(_ *Front, resume func(time.Duration) string) {
 			got := resume(0)
 			if !strings.Contains(got, notice) || strings.Contains(got, dropped) || strings.Count(got, `"id":"mine","result"`) != 1 || strings.Contains(got, `"data":0}`) {
-				t.Errorf("H/63 got %.2000q", got)
+				t.Errorf("got %.2000q", got)
 			}
 		})
 	})
@@ -120,7 +120,7 @@ func TestH063_AwayForTooLong(t *testing.T) {
 		away(t, func(f *Front, resume func(time.Duration) string) {
 			f.deps.Sessions = fullStore{f.deps.Sessions}
 			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
-				t.Errorf("H/63 got %.2000q", got)
+				t.Errorf("got %.2000q", got)
 			}
 		})
 	})
@@ -128,10 +128,10 @@ func TestH063_AwayForTooLong(t *testing.T) {
 		away(t, func(_ *Front, resume func(time.Duration) string) {
 			got := resume(time.Hour)
 			if strings.Count(got, dropped) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
-				t.Errorf("H/63 got %.2000q", got)
+				t.Errorf("got %.2000q", got)
 			}
 			if !strings.Contains(got, "id: g-") {
-				t.Errorf("H/63 it is no stream of its own then: %.2000q", got)
+				t.Errorf("it is no stream of its own then: %.2000q", got)
 			}
 		})
 	})

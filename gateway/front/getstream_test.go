@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-func TestP9_059_060_H064_OneStream(t *testing.T) {
+func TestOneStream(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	old := rawStream(t, b, c, "")
@@ -21,7 +21,7 @@ func TestP9_059_060_H064_OneStream(t *testing.T) {
 	b.script.waitListening(t, 1)
 	newest := rawStream(t, b, c, "")
 	if second := newest.id(t); second == first {
-		t.Errorf("P9/62 two events have the id %s", second)
+		t.Errorf("two events have the id %s", second)
 	}
 	b.script.waitListening(t, 1) // still one for the whole session
 	for n := range 3 {
@@ -65,7 +65,7 @@ func TestEventsWaitForAStream(t *testing.T) {
 	}
 	stream := rawStream(t, b, c, "")
 	if id := stream.line(t, ""); !strings.HasPrefix(id, "id: g-") {
-		t.Errorf("P9/64 the first line of an older revision is %q: want no priming event", id)
+		t.Errorf("the first line of an older revision is %q: want no priming event", id)
 	}
 	for _, want := range []string{mcp.NoteToolsListChanged, mcp.NoteResourceUpdated} {
 		if got := stream.line(t, "data: "); !strings.Contains(got, want) {
@@ -101,7 +101,7 @@ func TestGETStreamIsResumed(t *testing.T) {
 	}
 }
 
-func TestP9_018_NothingBeforeInitialized(t *testing.T) {
+func TestNothingBeforeInitialized(t *testing.T) {
 	b := newBench(t, Config{})
 	resp, _ := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}}`, nil)
 	c := b.client(v2511, `{"elicitation":{}}`)
@@ -119,7 +119,7 @@ func TestP9_018_NothingBeforeInitialized(t *testing.T) {
 	b.script.waitListening(t, 1)
 }
 
-func TestP9_089_Subscriptions(t *testing.T) {
+func TestSubscriptions(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	do := func(method, uri string, wantError string) {
@@ -161,7 +161,7 @@ func TestP9_089_Subscriptions(t *testing.T) {
 	b.script.waitListening(t, 0)
 }
 
-func TestP9_082_to_086_Listen(t *testing.T) {
+func TestListen(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2607)
 	c.Header = http.Header{wire.HeaderMethod: {"subscriptions/listen"}}
@@ -170,7 +170,7 @@ func TestP9_082_to_086_Listen(t *testing.T) {
 	}
 	one := listen(`"s1"`, `{"toolsListChanged":true,"resourceSubscriptions":["doc://1","file:///no"],"other":true}`)
 	if got, want := one.line(t, ""), `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["doc://1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"}}}`; got != want {
-		t.Errorf("P9/82 P9/83 the first line is\n%s\nwant\n%s", got, want)
+		t.Errorf("the first line is\n%s\nwant\n%s", got, want)
 	}
 	two := listen(`2.0`, `{"toolsListChanged":true}`)
 	two.line(t, "data: ")
@@ -181,14 +181,14 @@ func TestP9_082_to_086_Listen(t *testing.T) {
 	b.script.emit(mcp.NoteToolsListChanged, `{}`)
 	b.script.emit(mcp.NoteResourceUpdated, `{"uri":"doc://1","_meta":{"a/b":1}}`)
 	if got, want := two.line(t, "data: "), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2.0}}}`; got != want {
-		t.Errorf("P9/84 P9/85 got\n%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	one.line(t, "data: ")
 	if got, want := one.line(t, "data: "), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"doc://1","_meta":{"a/b":1,"io.modelcontextprotocol/subscriptionId":"s1"}}}`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	two.close()
-	b.script.waitListening(t, 1) // P9/87
+	b.script.waitListening(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
 	if err := b.front.Close(ctx); err != nil {
@@ -196,10 +196,10 @@ func TestP9_082_to_086_Listen(t *testing.T) {
 	}
 	rest := strings.Join(one.end(t), "\n")
 	if want := `data: {"jsonrpc":"2.0","id":"s1","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"gate","title":"Gate","version":"1"},"io.modelcontextprotocol/subscriptionId":"s1"}}}`; strings.TrimSpace(rest) != want {
-		t.Errorf("P9/86 the end is\n%s\nwant\n%s", rest, want)
+		t.Errorf("the end is\n%s\nwant\n%s", rest, want)
 	}
 	if strings.Contains(rest, "id: ") {
-		t.Error("P9/35 there are event ids")
+		t.Error("there are event ids")
 	}
 }
 
@@ -238,7 +238,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("the call that ran: %s %v", m.Text, err)
 	}
 	if got := strings.Join(stream.end(t), "\n"); !strings.Contains(got, "retry: 1000") {
-		t.Errorf("P9/65 the stream ended with %q", got)
+		t.Errorf("the stream ended with %q", got)
 	}
 	if err := receive(t, "Close", closed); err != nil {
 		t.Error(err)

@@ -19,10 +19,10 @@ func TestNotificationsThatAreNotAccepted(t *testing.T) {
 	session := http.Header{wire.HeaderSession: {b.client(v2511).Session}}
 	const note = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	for _, w := range []wantAnswer{
-		{name: "H/97 none of our sessions", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: note, status: 404, want: []string{`"error"`}},
-		{name: "H/97 params are an array", header: session, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}`, status: 400, want: []string{`-32602`}},
-		{name: "H/97 a member twice", header: session, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{},"_meta":{}}}`, status: 400, want: []string{`-32602`}},
-		{name: "H/97 an unknown version", header: with(session, wire.HeaderVersion, "1999-01-01"), body: note, status: 400, want: []string{`"error"`}},
+		{name: "none of our sessions", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: note, status: 404, want: []string{`"error"`}},
+		{name: "params are an array", header: session, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}`, status: 400, want: []string{`-32602`}},
+		{name: "a member twice", header: session, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{},"_meta":{}}}`, status: 400, want: []string{`-32602`}},
+		{name: "an unknown version", header: with(session, wire.HeaderVersion, "1999-01-01"), body: note, status: 400, want: []string{`"error"`}},
 		{name: "one that says nothing to us", header: session, body: `{"jsonrpc":"2.0","method":"notifications/whatever"}`, status: 202},
 		{name: "one of nothing that runs", header: session, body: note, status: 202},
 	} {
@@ -40,7 +40,7 @@ func TestLargeArguments(t *testing.T) {
 	}
 	arguments := "{" + members.String() + `"last":1.0}`
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty","arguments":` + arguments + `,` + meta + `}}`
-	t.Run("H/98", func(t *testing.T) {
+	t.Run("unchanged", func(t *testing.T) {
 		ctx := mcp.WithCaller(t.Context(), mcp.NewCaller(mcp.Caller{}))
 		status := 0
 		allocs := testing.AllocsPerRun(2, func() {
@@ -67,7 +67,7 @@ func TestResultsOfOlderServers(t *testing.T) {
 	const odd = `{ "b" : [ 1.0 ,2e0],"a":"\u0041\/" , "n":12345678901234567890 }`
 	const want = `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"gate","title":"Gate","version":"1"}},` +
 		`"resultType":"complete","content":[],"structuredContent":{"got":` + odd + `}}}`
-	t.Run("H/114", func(t *testing.T) {
+	t.Run("with what is missing", func(t *testing.T) {
 		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":`+odd+`,`+meta+`}}`, modern("tools/call", "echo"))
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)

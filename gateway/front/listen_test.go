@@ -26,7 +26,7 @@ func TestPanicEndsASubscription(t *testing.T) {
 	}
 }
 
-func TestP9_088_TasksThatNobodyDeclared(t *testing.T) {
+func TestTasksThatNobodyDeclared(t *testing.T) {
 	b := newBench(t, Config{})
 	const filter = `{"notifications":{"toolsListChanged":true,"taskIds":["t"]}}`
 	m, _, err := b.client(v2607).Call(t.Context(), mcp.MethodListen, filter)

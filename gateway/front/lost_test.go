@@ -142,7 +142,7 @@ func (l *faultyLog) Read(ctx context.Context, h *home.Home, stream string, after
 	return l.EventLog.Read(ctx, h, stream, after)
 }
 
-// TestFinishAgain: H/185 while Redis is full, clients that follow a lost call retry finishing
+// TestFinishAgain: while Redis is full, clients that follow a lost call retry finishing
 // its stream at intervals, not all the time.
 func TestFinishAgain(t *testing.T) {
 	b := newBench(t, Config{})
@@ -154,11 +154,11 @@ func TestFinishAgain(t *testing.T) {
 	m, err := follow(t, c, event).Response()
 	wantLost(t, "who follows", m, err, `"the call"`)
 	if took, least := time.Since(start), tries*readAgain/2; took < least {
-		t.Errorf("H/185 it was tried %d times in %s, want at least %s", tries, took, least)
+		t.Errorf("it was tried %d times in %s, want at least %s", tries, took, least)
 	}
 }
 
-// TestFollowLostEnd: H/63 if the response could not be kept, the client is told that, with an
+// TestFollowLostEnd: if the response could not be kept, the client is told that, with an
 // error.
 func TestFollowLostEnd(t *testing.T) {
 	b := newBench(t, Config{})
@@ -166,7 +166,7 @@ func TestFollowLostEnd(t *testing.T) {
 	event := lostStream(t, b, c, "c-"+b.front.prefix+"-1")
 	b.faults.reads <- session.ErrGap
 	m, err := follow(t, c, event).Response()
-	wantLost(t, "H/63 a response that could not be kept", m, err, `"the call"`)
+	wantLost(t, "a response that could not be kept", m, err, `"the call"`)
 }
 
 // TestFollowUnknown: a client that resumes a stream which nobody has is told that the answer is lost,
@@ -199,7 +199,7 @@ func TestFollowWithoutStore(t *testing.T) {
 	for _, err := range []error{session.ErrUnavailable, session.ErrMoved} { // the second one while the session is given up
 		log.reads <- err
 		if x := follow(t, c, event); x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" {
-			t.Errorf("H/178 %v: status %d, Retry-After %q", err, x.Status, x.Header.Get("Retry-After"))
+			t.Errorf("%v: status %d, Retry-After %q", err, x.Status, x.Header.Get("Retry-After"))
 		}
 	}
 	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} { // the first one is for a stream that is found
@@ -210,7 +210,7 @@ func TestFollowWithoutStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := x.Until("notifications/progress"); err != nil {
-		t.Errorf("H/178 a stream is not gone on with once the store is back: %v", err)
+		t.Errorf("a stream is not gone on with once the store is back: %v", err)
 	}
 	if _, err := log.EventLog.Finish(t.Context(), b.home(c), stream, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestFollowWithoutStore(t *testing.T) {
 	}
 }
 
-// TestFenced: H/192 a replica that others considered gone, and that comes back, writes nothing
+// TestFenced: a replica that others considered gone, and that comes back, writes nothing
 // more for its calls: another replica owns their session, and has told the client that they
 // are lost.
 func TestFenced(t *testing.T) {
@@ -253,7 +253,7 @@ func TestFenced(t *testing.T) {
 				t.Errorf("the call ended with %v", err)
 			}
 			if rest := strings.Join(running.end(t), "\n"); strings.Contains(rest, "data: {") {
-				t.Errorf("H/192 the replica still says %s", rest)
+				t.Errorf("the replica still says %s", rest)
 			}
 			wantCount(t, "calls that were fenced", b.front.deps.Metrics.fenced, 1)
 		})

@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestH242_LargeRequests: H/242 the memory of large requests is bounded, in total and for each
+// TestLargeRequests: the memory of large requests is bounded, in total and for each
 // user, and small ones pass.
-func TestH242_LargeRequests(t *testing.T) {
+func TestLargeRequests(t *testing.T) {
 	const most = 4 << 20
 	large := func(tool, id string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `",` + meta +
@@ -43,12 +43,12 @@ func TestH242_LargeRequests(t *testing.T) {
 				resp, text := send(large("slow", `"mine"`), user(name))
 				if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" ||
 					!strings.HasPrefix(text, `{"jsonrpc":"2.0","id":"mine","error":{"code":50302,`) || !strings.Contains(text, `"retryable":true,"executed":"no"`) {
-					t.Errorf("H/242 one too many, of %s: %d %v %s", name, resp.StatusCode, resp.Header, text)
+					t.Errorf("one too many, of %s: %d %v %s", name, resp.StatusCode, resp.Header, text)
 				}
 			}
-			wantCount(t, "H/242 large requests too many", b.front.deps.Metrics.bounds[refuse.BoundMemory], 2)
+			wantCount(t, "large requests too many", b.front.deps.Metrics.bounds[refuse.BoundMemory], 2)
 			if resp, text := b.send("POST", call("3", "echo"), set(user("eve"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
-				t.Errorf("H/242 a small one: %d %s", resp.StatusCode, text)
+				t.Errorf("a small one: %d %s", resp.StatusCode, text)
 			}
 			for range 2 {
 				b.script.release <- struct{}{}
@@ -73,10 +73,10 @@ func TestH242_LargeRequests(t *testing.T) {
 		}()
 		receive(t, "the call", b.script.started)
 		if resp, _ := b.send("POST", large("echo", "2"), set(user("ann"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("H/242 more than half for one user: %d", resp.StatusCode)
+			t.Errorf("more than half for one user: %d", resp.StatusCode)
 		}
 		if resp, _ := b.send("POST", large("echo", "3"), set(user("bob"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
-			t.Errorf("H/242 another user: %d", resp.StatusCode)
+			t.Errorf("another user: %d", resp.StatusCode)
 		}
 		b.script.release <- struct{}{}
 		<-done
@@ -89,7 +89,7 @@ func TestH242_LargeRequests(t *testing.T) {
 		}
 		receive(t, "the call", b.script.started)
 		if held := b.front.deps.Memory.Held(); held < most-4096 {
-			t.Errorf("H/242 %d bytes are held while the call runs", held)
+			t.Errorf("%d bytes are held while the call runs", held)
 		}
 		b.script.release <- struct{}{}
 		receive(t, "its end", b.script.ended)

@@ -76,7 +76,7 @@ func mustCall(t *testing.T, c *mcptest.SSEClient, method, params string) mcptest
 	return answer
 }
 
-func TestP9_078_EndpointComesFirst(t *testing.T) {
+func TestEndpointComesFirst(t *testing.T) {
 	b := newBench(t, Config{})
 	ids := map[string]bool{}
 	for range 10 {
@@ -102,7 +102,7 @@ func TestP9_078_EndpointComesFirst(t *testing.T) {
 	}
 }
 
-func TestP9_079_AnswersComeOnTheStream(t *testing.T) {
+func TestAnswersComeOnTheStream(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.old(t, nil)
 	answer, err := c.Begin(t.Context(), v2024, `{}`) // it expects 202 and no body for each message
@@ -142,8 +142,8 @@ func TestP9_079_AnswersComeOnTheStream(t *testing.T) {
 	}
 }
 
-// P9/80: a stream belongs to its user and its client. For anybody else it does not exist.
-func TestP9_080_H_040_ForeignStreams(t *testing.T) {
+// A stream belongs to its user and its client. For anybody else it does not exist.
+func TestForeignStreams(t *testing.T) {
 	b := newBench(t, Config{})
 	as := func(user, client string) http.Header {
 		return http.Header{"Test-User": {user}, "Test-Client": {client}}
@@ -212,8 +212,8 @@ func TestP9_080_H_040_ForeignStreams(t *testing.T) {
 	})
 }
 
-// P9/81: everything of a stream ends with it.
-func TestP9_081_TheEndOfTheStream(t *testing.T) {
+// Everything of a stream ends with it.
+func TestTheEndOfTheStream(t *testing.T) {
 	const initialize = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}`
 	b := newBench(t, Config{})
 	c := b.oldSession(t, v2511, `{"elicitation":{}}`)
@@ -292,14 +292,14 @@ func TestOldChecks(t *testing.T) {
 		status                   int
 		want                     []string // in the headers, with their names, or in the body
 	}{
-		{"P9/19 H/120 a foreign page's stream", "GET", ssePath, "", http.Header{"Origin": {"https://evil.example"}}, 403, nil},
-		{"P9/19 H/120 a foreign page's message", "POST", messages, ping, http.Header{"Origin": {"https://evil.example"}}, 403, nil},
-		{"P9/19 H/120 an allowed page", "POST", messages, ping, http.Header{"Origin": {"https://app.example"}}, 202, []string{"Access-Control-Allow-Origin: https://app.example"}},
-		{"H/121 a foreign Host at the stream", "GET", ssePath, "", http.Header{"Host": {"evil.example"}}, 403, nil},
-		{"H/121 a foreign Host at the messages", "POST", messages, ping, http.Header{"Host": {"evil.example"}}, 403, nil},
+		{"a foreign page's stream", "GET", ssePath, "", http.Header{"Origin": {"https://evil.example"}}, 403, nil},
+		{"a foreign page's message", "POST", messages, ping, http.Header{"Origin": {"https://evil.example"}}, 403, nil},
+		{"an allowed page", "POST", messages, ping, http.Header{"Origin": {"https://app.example"}}, 202, []string{"Access-Control-Allow-Origin: https://app.example"}},
+		{"a foreign Host at the stream", "GET", ssePath, "", http.Header{"Host": {"evil.example"}}, 403, nil},
+		{"a foreign Host at the messages", "POST", messages, ping, http.Header{"Host": {"evil.example"}}, 403, nil},
 		{"a preflight", "OPTIONS", messages, "", http.Header{"Origin": {"https://app.example"}, "Access-Control-Request-Method": {"POST"}}, 204, []string{"Access-Control-Allow-Methods: POST", "Allow: POST, OPTIONS"}},
 		{"a foreign page's preflight", "OPTIONS", messages, "", http.Header{"Origin": {"https://evil.example"}}, 403, nil},
-		{"P9/150 a newer client tries the stream first", "POST", ssePath, ping, nil, 405, []string{"Allow: GET, OPTIONS", "-32600"}},
+		{"a newer client tries the stream first", "POST", ssePath, ping, nil, 405, []string{"Allow: GET, OPTIONS", "-32600"}},
 		{"GET of messages", "GET", messages, "", nil, 405, []string{"Allow: POST, OPTIONS"}},
 		{"DELETE", "DELETE", ssePath, "", nil, 405, nil},
 		{"a client that takes no stream", "GET", ssePath, "", http.Header{"Accept": {"application/json"}}, 406, nil},
@@ -310,7 +310,7 @@ func TestOldChecks(t *testing.T) {
 		{"too large", "POST", messages, `{"jsonrpc":"2.0","id":8,"method":"ping","params":{"x":"` + strings.Repeat("x", 1000) + `"}}`, nil, 413, []string{`"id":8`}},
 		{"malformed", "POST", messages, `{"jsonrpc":"2.0","id":1`, nil, 400, []string{`-32700`}},
 		{"no request", "POST", messages, `{"id":1}`, nil, 400, []string{`-32600`, `"id":1`}},
-		{"P9/33 twins", "POST", messages, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}`, nil, 400, []string{`-32602`}},
+		{"twins", "POST", messages, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}`, nil, 400, []string{`-32602`}},
 		{"a notification that nobody knows", "POST", messages, `{"jsonrpc":"2.0","method":"no/such"}`, nil, 202, nil},
 		{"an answer to nothing", "POST", messages, `{"jsonrpc":"2.0","id":"gatehouse-x","result":{}}`, nil, 202, nil},
 		{"a cancellation of nothing", "POST", messages, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`, nil, 202, nil},
@@ -345,7 +345,7 @@ func TestOldLifecycle(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.old(t, nil)
 	if answer := mustCall(t, c, "ping", `{}`); string(answer.Result) != `{}` {
-		t.Errorf("P9/69 ping: %s", answer.Text)
+		t.Errorf("ping: %s", answer.Text)
 	}
 	for _, tt := range []struct{ method, params, want string }{
 		{"tools/list", `{}`, `"code":-32600`},
@@ -392,7 +392,7 @@ func TestOldLifecycle(t *testing.T) {
 		}
 		t.Error("it cannot be made again")
 	})
-	t.Run("P9/18 nothing is asked before initialized", func(t *testing.T) {
+	t.Run("nothing is asked before initialized", func(t *testing.T) {
 		b := newBench(t, Config{})
 		c := b.old(t, nil)
 		mustCall(t, c, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}}}`)
@@ -414,7 +414,7 @@ func TestOldRevisions(t *testing.T) {
 			b := newBench(t, Config{})
 			c := b.oldSession(t, revision, `{"elicitation":{},"sampling":{},"roots":{}}`)
 			b.script.waitListening(t, 1)
-			t.Run("P9/141 progress", func(t *testing.T) {
+			t.Run("progress", func(t *testing.T) {
 				before := len(c.Before)
 				mustCall(t, c, "tools/call", `{"name":"progress","_meta":{"progressToken":"tok"}}`)
 				var got []string
@@ -429,7 +429,7 @@ func TestOldRevisions(t *testing.T) {
 					t.Errorf("got %q", got)
 				}
 			})
-			t.Run("P9/137 log messages", func(t *testing.T) {
+			t.Run("log messages", func(t *testing.T) {
 				mustCall(t, c, "logging/setLevel", `{"level":"error"}`)
 				before := len(c.Before)
 				mustCall(t, c, "tools/call", `{"name":"log"}`)
@@ -437,7 +437,7 @@ func TestOldRevisions(t *testing.T) {
 					t.Errorf("got %v", got)
 				}
 			})
-			t.Run("P9/89 subscriptions", func(t *testing.T) {
+			t.Run("subscriptions", func(t *testing.T) {
 				mustCall(t, c, "resources/subscribe", `{"uri":"doc://1"}`)
 				b.script.emit(mcp.NoteResourceUpdated, `{"uri":"doc://1"}`)
 				if m, err := c.Until(mcp.NoteResourceUpdated); err != nil || !strings.Contains(m.Text, "doc://1") {
@@ -445,7 +445,7 @@ func TestOldRevisions(t *testing.T) {
 				}
 				mustCall(t, c, "resources/unsubscribe", `{"uri":"doc://1"}`)
 			})
-			t.Run("P9/92 list_changed", func(t *testing.T) {
+			t.Run("list_changed", func(t *testing.T) {
 				b.script.waitListening(t, 1)
 				b.script.emit(mcp.NoteToolsListChanged, `{}`)
 				if _, err := c.Until(mcp.NoteToolsListChanged); err != nil {
@@ -457,7 +457,7 @@ func TestOldRevisions(t *testing.T) {
 				"ask-roots":    {mcp.MethodRootsList, `{"roots":[{"uri":"file:///a"}]}`, `file:///a`},
 				"ask":          {mcp.MethodElicit, `{"action":"accept","content":{"a":1}}`, `"action":"accept"`},
 			} {
-				t.Run("P9/106 "+tool, func(t *testing.T) {
+				t.Run(tool, func(t *testing.T) {
 					if err := c.Send(t.Context(), `"q"`, "tools/call", `{"name":"`+tool+`"}`); err != nil {
 						t.Fatal(err)
 					}
@@ -483,7 +483,7 @@ func TestOldRevisions(t *testing.T) {
 					}
 				})
 			}
-			t.Run("P9/68 cancellation", func(t *testing.T) {
+			t.Run("cancellation", func(t *testing.T) {
 				if err := c.Send(t.Context(), `"c"`, "tools/call", `{"name":"slow"}`); err != nil {
 					t.Fatal(err)
 				}
@@ -497,10 +497,10 @@ func TestOldRevisions(t *testing.T) {
 				before := len(c.Before)
 				mustCall(t, c, "ping", `{}`)
 				if got := c.Before[before:]; len(got) > 0 {
-					t.Errorf("P9/144 it was answered: %v", got)
+					t.Errorf("it was answered: %v", got)
 				}
 			})
-			t.Run("P9/72 batches", func(t *testing.T) {
+			t.Run("batches", func(t *testing.T) {
 				x, err := c.Post(t.Context(), `[{"jsonrpc":"2.0","id":"b1","method":"ping"},{"jsonrpc":"2.0","method":"x"},
 					{"jsonrpc":"2.0","id":"b2","method":"tools/call","params":{"name":"empty"}},
 					{"jsonrpc":"2.0","id":"b3","method":"initialize","params":{}},{"jsonrpc":"2.0","id":"b4","method":1}]`, nil)
@@ -510,7 +510,7 @@ func TestOldRevisions(t *testing.T) {
 				defer x.Close()
 				if revision >= v2506 {
 					if x.Status != 400 {
-						t.Errorf("P9/75 status %d: %s", x.Status, x.Text())
+						t.Errorf("status %d: %s", x.Status, x.Text())
 					}
 					return
 				}
@@ -539,7 +539,7 @@ func TestOldRevisions(t *testing.T) {
 }
 
 // Answers do not wait for each other.
-func TestP9_032_OldCallsAtOnce(t *testing.T) {
+func TestOldCallsAtOnce(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.oldSession(t, v2024, `{}`)
 	for _, id := range []string{"1001", "1002"} {
@@ -574,8 +574,8 @@ func TestP9_032_OldCallsAtOnce(t *testing.T) {
 	}
 }
 
-// H/56: an id that is used twice at the same time gets two answers.
-func TestH_056_OldIDsTwice(t *testing.T) {
+// An id that is used twice at the same time gets two answers.
+func TestOldIDsTwice(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.oldSession(t, v2024, `{}`)
 	for range 2 {

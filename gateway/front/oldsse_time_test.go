@@ -91,8 +91,8 @@ func (s *bubbleStream) over() bool {
 
 const oldCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`
 
-// P9/30: an idle stream gets comments, and its session is in use as long as it is open.
-func TestP9_030_OldKeepAlive(t *testing.T) {
+// An idle stream gets comments, and its session is in use as long as it is open.
+func TestOldKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Minute)
 		o := openOld(t, f, mcp.Caller{})
@@ -163,8 +163,8 @@ func TestOldStreamWithoutASession(t *testing.T) {
 	})
 }
 
-// P9/71, H/36: a stream ends, with everything it has, when the token that opened it expires.
-func TestP9_071_H_036_OldStreamEndsWithTheToken(t *testing.T) {
+// A stream ends, with everything it has, when the token that opened it expires.
+func TestOldStreamEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Hour)
 		o := openOld(t, f, goodFor(time.Hour))
@@ -211,8 +211,8 @@ func TestP9_071_H_036_OldStreamEndsWithTheToken(t *testing.T) {
 	})
 }
 
-// H/237: when the gateway stops, running calls are answered before the stream ends.
-func TestH_237_OldDrain(t *testing.T) {
+// When the gateway stops, running calls are answered before the stream ends.
+func TestOldDrain(t *testing.T) {
 	stop := func(f *Front, ctx context.Context) chan error {
 		closed := make(chan error, 1)
 		go func() { closed <- f.Close(ctx) }()
@@ -337,7 +337,7 @@ func TestOldBounds(t *testing.T) {
 			t.Errorf("one too many: %s %v", answer.Text, err)
 		}
 	})
-	t.Run("H/117 a stream that nobody reads", func(t *testing.T) {
+	t.Run("a stream that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
 		b.front.writer.Timeout = time.Second // plenty for those who read
 		slow, other := b.oldSession(t, v2024, `{}`), b.oldSession(t, v2024, `{}`)

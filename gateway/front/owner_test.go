@@ -43,24 +43,24 @@ func TestSessionsOfOthers(t *testing.T) {
 		header       http.Header
 		body         string
 	}{
-		{"H/39 a request", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
-		{"H/39 ping", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
-		{"H/39 a method that does not exist", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"x/y"}`},
-		{"H/39 a request that is wrong", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`},
-		{"H/39 a batch", "POST", nil, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`},
-		{"H/39 initialized", "POST", nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`},
-		{"H/57 a cancellation", "POST", nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`},
-		{"H/86 an answer", "POST", nil, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, question.ID)},
-		{"H/39 GET", "GET", stream, ""},
-		{"H/62 GET that resumes", "GET", with(stream, wire.HeaderLastEventID, event), ""},
-		{"H/45 DELETE", "DELETE", nil, ""},
+		{"a request", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
+		{"ping", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
+		{"a method that does not exist", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"x/y"}`},
+		{"a request that is wrong", "POST", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`},
+		{"a batch", "POST", nil, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`},
+		{"initialized", "POST", nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`},
+		{"a cancellation", "POST", nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`},
+		{"an answer", "POST", nil, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, question.ID)},
+		{"GET", "GET", stream, ""},
+		{"GET that resumes", "GET", with(stream, wire.HeaderLastEventID, event), ""},
+		{"DELETE", "DELETE", nil, ""},
 	}
 	others := []struct {
 		name   string
 		header http.Header
 	}{
 		{"another user", http.Header{"Test-User": {"eve"}}},
-		{"H/51 another client of the user", http.Header{"Test-Client": {"other"}}},
+		{"another client of the user", http.Header{"Test-Client": {"other"}}},
 	}
 	answer := func(method, body, session string, headers ...http.Header) string {
 		all := http.Header{wire.HeaderSession: {session}}
@@ -103,7 +103,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		}
 		for _, want := range []int{http.StatusNoContent, http.StatusNotFound} {
 			if status, err := ann.Delete(t.Context()); status != want || err != nil {
-				t.Errorf("H/45 DELETE: %d %v, want %d", status, err, want)
+				t.Errorf("DELETE: %d %v, want %d", status, err, want)
 			}
 		}
 		for _, r := range requests {
@@ -130,14 +130,14 @@ func TestANewTokenKeepsTheSession(t *testing.T) {
 		next func(mcp.Caller) mcp.Caller
 		want int
 	}{
-		{"H/50 refreshed", func(c mcp.Caller) mcp.Caller {
+		{"refreshed", func(c mcp.Caller) mcp.Caller {
 			c.Token, c.Expires, c.Groups, c.Scopes = "two", c.Expires.Add(time.Hour), []string{"other"}, []string{"other"}
 			return c
 		}, 200},
-		{"H/39 another subject", func(c mcp.Caller) mcp.Caller { c.Subject = "bob"; return c }, 404},
-		{"H/39 the same subject of another issuer", func(c mcp.Caller) mcp.Caller { c.Issuer = "j"; return c }, 404},
-		{"H/51 another client", func(c mcp.Caller) mcp.Caller { c.ClientID = "web"; return c }, 404},
-		{"H/51 no client", func(c mcp.Caller) mcp.Caller { c.ClientID = ""; return c }, 404},
+		{"another subject", func(c mcp.Caller) mcp.Caller { c.Subject = "bob"; return c }, 404},
+		{"the same subject of another issuer", func(c mcp.Caller) mcp.Caller { c.Issuer = "j"; return c }, 404},
+		{"another client", func(c mcp.Caller) mcp.Caller { c.ClientID = "web"; return c }, 404},
+		{"no client", func(c mcp.Caller) mcp.Caller { c.ClientID = ""; return c }, 404},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := serve(tt.next(caller), id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`); got != tt.want {
@@ -217,9 +217,9 @@ func TestRequestStateOfOthers(t *testing.T) {
 	before := len(b.script.calls)
 	made := retry(nil, strings.Repeat("A", len(state)))
 	for name, header := range map[string]http.Header{
-		"H/65 another user":           {"Test-User": {"eve"}},
-		"H/65 another client":         {"Test-Client": {"other"}},
-		"H/65 another user's another": {"Test-User": {"eve"}, "Test-Client": {"other"}},
+		"another user":           {"Test-User": {"eve"}},
+		"another client":         {"Test-Client": {"other"}},
+		"another user's another": {"Test-User": {"eve"}, "Test-Client": {"other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := retry(header, state); got != made || !strings.Contains(got, "-32602") {
@@ -230,7 +230,7 @@ func TestRequestStateOfOthers(t *testing.T) {
 	if n := len(b.script.calls) - before; n != 0 {
 		t.Errorf("%d calls came of it", n)
 	}
-	// H/65: repeated attempts do not help either, and leave nothing behind.
+	// Repeated attempts do not help either, and leave nothing behind.
 	altered := state[:len(state)-2] + "AA"
 	for range 1000 {
 		if got := retry(nil, altered); got != made {
@@ -240,7 +240,7 @@ func TestRequestStateOfOthers(t *testing.T) {
 	if n, load := len(b.script.calls)-before, b.front.Load(); n != 0 || load.Calls != 0 || load.Questions != 0 {
 		t.Errorf("%d calls came of it, and it holds %+v", n, load)
 	}
-	// The owner may come again and again: a stateless server is asked each time (P9/124), as
+	// The owner may come again and again: a stateless server is asked each time, as
 	// it would be without a gateway. The one-time states of other servers end with their call.
 	for range 3 {
 		if got := retry(nil, state); !strings.Contains(got, `"state":"st-1"`) {
@@ -249,9 +249,9 @@ func TestRequestStateOfOthers(t *testing.T) {
 	}
 }
 
-// TestP9_121_ResultsOfUsersArePrivate: the server does not know who else may read a result,
+// TestResultsOfUsersArePrivate: the server does not know who else may read a result,
 // and lists contain what this user may see.
-func TestP9_121_ResultsOfUsersArePrivate(t *testing.T) {
+func TestResultsOfUsersArePrivate(t *testing.T) {
 	b := newBench(t, Config{})
 	body := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://hints",` + meta + `}}`
 	for want, caller := range map[string]mcp.Caller{"public": {}, "private": {Issuer: "i", Subject: "ann"}} {

@@ -13,25 +13,25 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-func TestP9_053_WithoutASessionID(t *testing.T) {
+func TestWithoutASessionID(t *testing.T) {
 	b := newBench(t, Config{})
 	b.client(v2511) // there is a session, but nobody names it
 	for _, w := range []wantAnswer{
-		{name: "P9/53 a request", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
-		{name: "P9/53 a request that states its version", header: http.Header{wire.HeaderVersion: {v2511}},
+		{name: "a request", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
+		{name: "a request that states its version", header: http.Header{wire.HeaderVersion: {v2511}},
 			body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
-		{name: "P9/53 H/97 a notification", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400, want: []string{`-32600`}},
-		{name: "P9/53 an answer", body: `{"jsonrpc":"2.0","id":1,"result":{}}`, status: 400, want: []string{`-32600`, `"id":null`}},
-		{name: "P9/53 GET", method: "GET", header: http.Header{"Accept": {"text/event-stream"}}, status: 400},
-		{name: "P9/53 DELETE", method: "DELETE", status: 400},
+		{name: "a notification", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400, want: []string{`-32600`}},
+		{name: "an answer", body: `{"jsonrpc":"2.0","id":1,"result":{}}`, status: 400, want: []string{`-32600`, `"id":null`}},
+		{name: "GET", method: "GET", header: http.Header{"Accept": {"text/event-stream"}}, status: 400},
+		{name: "DELETE", method: "DELETE", status: 400},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
 	}
 }
 
-// TestP9_057_EachRequestHasItsOwnCaller: a session outlives the credentials that it began
+// TestEachRequestHasItsOwnCaller: a session outlives the credentials that it began
 // with. What counts is the caller of each request.
-func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
+func TestEachRequestHasItsOwnCaller(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{}}`)
 	for _, group := range []string{"one", "two"} {
@@ -56,7 +56,7 @@ func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
 	session := http.Header{wire.HeaderSession: {c.Session}, "Test-User": {"eve"}}
 	for _, w := range []wantAnswer{
 		{name: "a request", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`, status: 404},
-		{name: "H/86 an answer", body: fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, q.ID), status: 404},
+		{name: "an answer", body: fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, q.ID), status: 404},
 		{name: "a cancellation", body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, status: 404},
 		{name: "GET", method: "GET", status: 404},
 		{name: "DELETE", method: "DELETE", status: 404},
@@ -72,9 +72,9 @@ func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
 	}
 }
 
-// TestP9_061_QuestionsStayWithTheirCall: a GET stream is open while each kind of question is
+// TestQuestionsStayWithTheirCall: a GET stream is open while each kind of question is
 // asked.
-func TestP9_061_QuestionsStayWithTheirCall(t *testing.T) {
+func TestQuestionsStayWithTheirCall(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{},"sampling":{},"roots":{}}`)
 	stream := rawStream(t, b, c, "")
@@ -101,11 +101,11 @@ func TestP9_061_QuestionsStayWithTheirCall(t *testing.T) {
 	}
 }
 
-// TestP9_066_AStreamLastsUntilItsResponse is about the revisions whose clients do not come
+// TestAStreamLastsUntilItsResponse is about the revisions whose clients do not come
 // back for the rest of a stream.
-func TestP9_066_AStreamLastsUntilItsResponse(t *testing.T) {
+func TestAStreamLastsUntilItsResponse(t *testing.T) {
 	for _, revision := range []string{v2503, v2506} {
-		t.Run("P9/66 "+revision, func(t *testing.T) {
+		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, s, store := bubbleFront(t, time.Minute)
 				record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: revision})
@@ -134,8 +134,8 @@ func TestP9_066_AStreamLastsUntilItsResponse(t *testing.T) {
 	}
 }
 
-// TestP9_124_EachRetryReachesTheHandler makes one retry twice.
-func TestP9_124_EachRetryReachesTheHandler(t *testing.T) {
+// TestEachRetryReachesTheHandler makes one retry twice.
+func TestEachRetryReachesTheHandler(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2607, `{"elicitation":{}}`)
 	m, _, err := c.Call(t.Context(), "tools/call", `{"name":"ask"}`)
@@ -153,7 +153,7 @@ func TestP9_124_EachRetryReachesTheHandler(t *testing.T) {
 	}
 }
 
-func TestP9_140_TheLevelIsGivenWithEveryLaterCall(t *testing.T) {
+func TestTheLevelIsGivenWithEveryLaterCall(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2506)
 	for _, level := range []string{"", "error", "debug"} {

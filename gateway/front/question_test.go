@@ -58,8 +58,8 @@ func elicitForm(properties string) string {
 
 const elicitURL = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://a.example/x"}}`
 
-// TestP9_114_QuestionsInTheClientsWords asks clients of each revision the same.
-func TestP9_114_QuestionsInTheClientsWords(t *testing.T) {
+// TestQuestionsInTheClientsWords asks clients of each revision the same.
+func TestQuestionsInTheClientsWords(t *testing.T) {
 	b := newBench(t, Config{})
 	const (
 		titled  = `{"a":{"type":"string","oneOf":[{"const":"r","title":"Red"}],"default":"r"}}`
@@ -115,7 +115,7 @@ func TestP9_114_QuestionsInTheClientsWords(t *testing.T) {
 	}
 }
 
-func TestP9_115_IDsOfURLs(t *testing.T) {
+func TestIDsOfURLs(t *testing.T) {
 	b := newBench(t, Config{})
 	withID := strings.Replace(elicitURL, `"url":"h`, `"elicitationId":"ours","url":"h`, 1)
 	questions := `"none":` + elicitURL + `,"ours":` + withID
@@ -146,7 +146,7 @@ func TestP9_115_IDsOfURLs(t *testing.T) {
 	})
 }
 
-func TestP9_116_CallsThatAreToBeMadeAnew(t *testing.T) {
+func TestCallsThatAreToBeMadeAnew(t *testing.T) {
 	b := newBench(t, Config{})
 	params := callThis(`"q":`+elicitURL, `,"anew":true`)
 	t.Run("2025-11-25", func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestNoStreamToAskForRootsOn(t *testing.T) {
 	}
 }
 
-func TestP9_097_AToolThatNeedsMore(t *testing.T) {
+func TestAToolThatNeedsMore(t *testing.T) {
 	b := newBench(t, Config{})
 	m, _, err := b.client(v2511).Call(t.Context(), "tools/call", `{"name":"needs-roots"}`)
 	if err != nil || !strings.Contains(m.Text, `"isError":true`) || !strings.Contains(m.Text, ": roots") {
@@ -307,8 +307,8 @@ func TestP9_097_AToolThatNeedsMore(t *testing.T) {
 	}
 }
 
-// TestP9_117_DoneAtAURL tells one session that its user is done.
-func TestP9_117_DoneAtAURL(t *testing.T) {
+// TestDoneAtAURL tells one session that its user is done.
+func TestDoneAtAURL(t *testing.T) {
 	b := newBench(t, Config{})
 	c, other := b.client(v2511, everything), b.client(v2511, everything)
 	key := func(c *mcptest.Client) string { return mcp.Caller{}.User() + ":" + c.Session }

@@ -354,7 +354,7 @@ func TestOwnerCannotBeReached(t *testing.T) {
 	}
 }
 
-// TestSessionsOfOthersElsewhere: H/39 at each replica, a session of another user or another
+// TestSessionsOfOthersElsewhere: at each replica, a session of another user or another
 // client looks like one that never existed, byte for byte.
 func TestSessionsOfOthersElsewhere(t *testing.T) {
 	all := replicas(t, 2)
@@ -371,8 +371,8 @@ func TestSessionsOfOthersElsewhere(t *testing.T) {
 		"DELETE":         "",
 	}
 	for who, header := range map[string]http.Header{
-		"another user":                    {"Test-User": {"eve"}, "Test-Client": {"cli"}},
-		"H/51 another client of the user": {"Test-User": {"ann"}, "Test-Client": {"other"}},
+		"another user":               {"Test-User": {"eve"}, "Test-Client": {"cli"}},
+		"another client of the user": {"Test-User": {"ann"}, "Test-Client": {"other"}},
 	} {
 		for what, body := range bodies {
 			for n, r := range all {

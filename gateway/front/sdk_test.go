@@ -20,7 +20,7 @@ func TestGoSDKClient(t *testing.T) {
 		sse           bool
 	}{
 		{v2506, v2506, false}, {v2511, v2511, false}, {v2607, v2607, false},
-		{"P9/79 " + v2024 + " over HTTP+SSE", v2024, true}, {v2511 + " over HTTP+SSE", v2511, true},
+		{v2024 + " over HTTP+SSE", v2024, true}, {v2511 + " over HTTP+SSE", v2511, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			version := tt.version

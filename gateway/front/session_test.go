@@ -44,7 +44,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	panic("unreachable")
 }
 
-func TestP9_052_SessionID(t *testing.T) {
+func TestSessionID(t *testing.T) {
 	b := newBench(t, Config{})
 	one, two := b.client(v2511).Session, b.client(v2511).Session
 	if !regexp.MustCompile(`^[\x21-\x7e]{26,128}$`).MatchString(one) || one == two {
@@ -52,7 +52,7 @@ func TestP9_052_SessionID(t *testing.T) {
 	}
 }
 
-func TestH052_TooManySessions(t *testing.T) {
+func TestTooManySessions(t *testing.T) {
 	b := newBench(t, Config{})
 	for range 5 {
 		b.client(v2511)
@@ -86,7 +86,7 @@ func TestStoreUnavailable(t *testing.T) {
 	}
 }
 
-func TestP9_056_DeleteEndsWhatRuns(t *testing.T) {
+func TestDeleteEndsWhatRuns(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	done, _ := start(t, c, "1", `{"name":"slow"}`)
@@ -108,24 +108,24 @@ func TestP9_056_DeleteEndsWhatRuns(t *testing.T) {
 	if x := receive(t, "the answer", done); x.Status != http.StatusNotFound {
 		t.Errorf("the call that ran: %d", x.Status)
 	} else if text := x.Text(); !strings.Contains(text, `"id":null`) || !strings.Contains(text, `"executed":"unknown"`) {
-		t.Errorf("H/183 the call that ran: %s", text)
+		t.Errorf("the call that ran: %s", text)
 	}
 	stream.Text() // it ends
 	b.script.waitListening(t, 0)
 }
 
-func TestP9_067_H136_DisconnectIsNoCancellation(t *testing.T) {
+func TestDisconnectIsNoCancellation(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	c := b.client(v2511)
 	x := rawStream(t, b, c, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)
 	receive(t, "the call", b.script.started)
-	id := x.id(t) // P9/64 of the priming event
+	id := x.id(t) // of the priming event
 	x.close()
 	b.script.release <- struct{}{}
 	if err := receive(t, "the call's end", b.script.ended); err != nil {
-		t.Errorf("H/136 the call ended with %v", err)
+		t.Errorf("the call ended with %v", err)
 	}
-	t.Run("P9/63 resume", func(t *testing.T) {
+	t.Run("resume", func(t *testing.T) {
 		x, err := c.Get(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestP9_067_H136_DisconnectIsNoCancellation(t *testing.T) {
 			t.Errorf("after it: %q", rest)
 		}
 	})
-	t.Run("H/62 of another session", func(t *testing.T) {
+	t.Run("of another session", func(t *testing.T) {
 		other := b.client(v2511)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -159,7 +159,7 @@ func TestP9_067_H136_DisconnectIsNoCancellation(t *testing.T) {
 	})
 }
 
-func TestP9_063_ResumeFollowsACallThatRuns(t *testing.T) {
+func TestResumeFollowsACallThatRuns(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	c := b.client(v2511)
 	x := rawStream(t, b, c, `{"jsonrpc":"2.0","id":"r","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)
@@ -181,7 +181,7 @@ func TestP9_063_ResumeFollowsACallThatRuns(t *testing.T) {
 	}
 }
 
-func TestP9_068_H058_Cancelled(t *testing.T) {
+func TestCancelled(t *testing.T) {
 	b := newBench(t, Config{})
 	c, other := b.client(v2511), b.client(v2511)
 	done, _ := start(t, c, `"7"`, `{"name":"slow"}`)
@@ -193,7 +193,7 @@ func TestP9_068_H058_Cancelled(t *testing.T) {
 		{c, `{"requestId":7}`},       // another type
 		{c, `{"requestId":"8"}`},     // unknown
 		{c, `{}`},                    // none
-		{other, `{"requestId":"7"}`}, // H/57 another session
+		{other, `{"requestId":"7"}`}, // another session
 	} {
 		if status, err := n.from.Notify(t.Context(), "notifications/cancelled", n.params); status != http.StatusAccepted || err != nil {
 			t.Errorf("%s: %d %v", n.params, status, err)
@@ -211,12 +211,12 @@ func TestP9_068_H058_Cancelled(t *testing.T) {
 		t.Error("the call was not cancelled")
 	}
 	if x := receive(t, "the answer", done); !x.Stream || x.Text() != "" {
-		t.Errorf("P9/144 there is an answer: %d", x.Status)
+		t.Errorf("there is an answer: %d", x.Status)
 	}
 }
 
-// TestH056_SameIDTwice: each gets its own answer, the later one first.
-func TestH056_SameIDTwice(t *testing.T) {
+// TestSameIDTwice: each gets its own answer, the later one first.
+func TestSameIDTwice(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	began := make(chan string, 2)
@@ -246,9 +246,9 @@ func TestH056_SameIDTwice(t *testing.T) {
 	}
 }
 
-// TestP9_069_PingIsAnsweredHere: the gateway answers ping, and the upstreams hear nothing of
+// TestPingIsAnsweredHere: the gateway answers ping, and the upstreams hear nothing of
 // it.
-func TestP9_069_PingIsAnsweredHere(t *testing.T) {
+func TestPingIsAnsweredHere(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, revision := range []string{v2024, v2503, v2506, v2511} {
 		m, before, err := b.client(revision).Call(t.Context(), "ping", "{}")
@@ -261,7 +261,7 @@ func TestP9_069_PingIsAnsweredHere(t *testing.T) {
 	}
 }
 
-func TestP9_143_H136_StatelessDisconnectCancels(t *testing.T) {
+func TestStatelessDisconnectCancels(t *testing.T) {
 	b := newBench(t, Config{})
 	_, cancel := start(t, b.client(v2607), "1", `{"name":"slow"}`)
 	receive(t, "the call", b.script.started)
@@ -271,7 +271,7 @@ func TestP9_143_H136_StatelessDisconnectCancels(t *testing.T) {
 	}
 }
 
-func TestP9_031_032_IndependentStreams(t *testing.T) {
+func TestIndependentStreams(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	for _, revision := range []string{v2511, v2607} {
 		t.Run(revision, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestP9_031_032_IndependentStreams(t *testing.T) {
 				t.Errorf("the second: %s %v", m.Text, err)
 			}
 			if m, err := x.Next(); err != io.EOF {
-				t.Errorf("P9/31 after the response came %s %v", m.Text, err)
+				t.Errorf("after the response came %s %v", m.Text, err)
 			}
 			b.script.release <- struct{}{}
 			first := receive(t, "the first answer", one)
@@ -294,13 +294,13 @@ func TestP9_031_032_IndependentStreams(t *testing.T) {
 				t.Errorf("the first: %s %v", m.Text, err)
 			}
 			if m, err := first.Next(); err != io.EOF {
-				t.Errorf("P9/31 after the response came %s %v", m.Text, err)
+				t.Errorf("after the response came %s %v", m.Text, err)
 			}
 		})
 	}
 }
 
-func TestP9_142_NothingAfterTheResult(t *testing.T) {
+func TestNothingAfterTheResult(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2607)
 	x, err := c.Send(t.Context(), "tools/call", `{"name":"late","_meta":{"progressToken":1}}`)
@@ -314,7 +314,7 @@ func TestP9_142_NothingAfterTheResult(t *testing.T) {
 	receive(t, "the late progress", b.script.ended)
 }
 
-func TestP9_142_NoProgressWithoutAToken(t *testing.T) {
+func TestNoProgressWithoutAToken(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, meta := range []string{``, `,"_meta":{"progressToken":null}`, `,"_meta":{"progressToken":{}}`} {
 		x, err := b.client(v2607).Send(t.Context(), "tools/call", `{"name":"progress"`+meta+`}`)

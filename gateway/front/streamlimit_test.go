@@ -65,8 +65,8 @@ func (c *crowd) opened(x *mcptest.Exchange, err error) *mcptest.Exchange {
 	return x
 }
 
-// TestH253_StreamsOfAUser: H/253 one user tries to open all streams.
-func TestH253_StreamsOfAUser(t *testing.T) {
+// TestStreamsOfAUser: one user tries to open all streams.
+func TestStreamsOfAUser(t *testing.T) {
 	const most = 3
 	for _, tt := range []struct {
 		name string
@@ -86,13 +86,13 @@ func TestH253_StreamsOfAUser(t *testing.T) {
 			for range 2 {
 				x := tt.open(eve)
 				if x.Status == http.StatusOK {
-					t.Fatal("H/253 one too many is open")
+					t.Fatal("one too many is open")
 				}
 				text := x.Text()
 				if x.Status != http.StatusTooManyRequests || x.Header.Get("Retry-After") == "" || x.Stream ||
 					!strings.HasPrefix(text, `{"jsonrpc":"2.0",`+tt.id+`"error":{"code":42901,"message":"too many event streams`) ||
 					!strings.Contains(text, `"retryable":true,"executed":"no"`) {
-					t.Errorf("H/253 one too many: %d %v %s", x.Status, x.Header, text)
+					t.Errorf("one too many: %d %v %s", x.Status, x.Header, text)
 				}
 			}
 			wantCount(t, "streams too many", b.front.deps.Metrics.bounds[refuse.BoundStreams], 2)

@@ -108,7 +108,7 @@ func serveNow(f *Front, caller mcp.Caller, body string, header http.Header) *htt
 	return w
 }
 
-func TestP9_030_KeepAlive(t *testing.T) {
+func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Hour)
 		w, cancel, done := serve(f, "POST", call("1", "slow"), modern("tools/call", "slow"))
@@ -122,7 +122,7 @@ func TestP9_030_KeepAlive(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		if w.began().Get("X-Accel-Buffering") != "no" || w.String() != ":\n\n" {
-			t.Errorf("P9/29 after five seconds: %v %q", w.began(), w)
+			t.Errorf("after five seconds: %v %q", w.began(), w)
 		}
 		time.Sleep(3 * DefaultKeepAlive)
 		synctest.Wait()
@@ -192,18 +192,18 @@ func TestAnOpenStreamKeepsItsSession(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n := len(s.listening); n != 0 {
-			t.Errorf("H/46 %d listeners of an idle session", n)
+			t.Errorf("%d listeners of an idle session", n)
 		}
 		w, cancel, done := serve(f, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, header)
 		defer cancel()
 		<-done
 		if !strings.Contains(w.String(), `"id":null`) {
-			t.Errorf("P9/54 after its time: %s", w)
+			t.Errorf("after its time: %s", w)
 		}
 	})
 }
 
-func TestP9_067_ACallEndsWithItsSession(t *testing.T) {
+func TestACallEndsWithItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Minute)
 		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511})
@@ -283,7 +283,7 @@ func TestListenerTriesAgain(t *testing.T) {
 	})
 }
 
-func TestP9_109_Patience(t *testing.T) {
+func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Hour)
 		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511})
@@ -302,14 +302,14 @@ func TestP9_109_Patience(t *testing.T) {
 		defer cancel()
 		<-done
 		if !strings.Contains(w.String(), `"requestState"`) || strings.Contains(w.String(), `"inputRequests"`) {
-			t.Errorf("P9/95 stateless: %s", w)
+			t.Errorf("stateless: %s", w)
 		}
 	})
 }
 
 // A client may give up all its calls when it comes back for its stream and is refused, as the
 // client of go-sdk does.
-func TestH237_GETStreamsLastAsLongAsCalls(t *testing.T) {
+func TestGETStreamsLastAsLongAsCalls(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f, s, store := bubbleFront(t, time.Hour)

@@ -28,9 +28,9 @@ func namesOf(items []mcp.Item) (names []string) {
 	return names
 }
 
-// TestP9_202_ListIsMinimal: whatever the upstream says of a tool, the list shows only what
+// TestListIsMinimal: whatever the upstream says of a tool, the list shows only what
 // is needed to choose the tool and to consent.
-func TestP9_202_ListIsMinimal(t *testing.T) {
+func TestListIsMinimal(t *testing.T) {
 	r := progressive(t)
 	items := r.list(t, alice, mcp.MethodToolsList)
 	if got, want := namesOf(items), []string{ToolName, "crm__export", "crm__delete_all", "weather__now"}; !slices.Equal(got, want) {
@@ -63,7 +63,7 @@ func TestP9_202_ListIsMinimal(t *testing.T) {
 	}
 }
 
-func TestP9_203_ResourceIsListed(t *testing.T) {
+func TestResourceIsListed(t *testing.T) {
 	for _, none := range []bool{false, true} { // whether upstreams have resources or not
 		r := progressive(t)
 		r.below.noLists = none
@@ -89,9 +89,9 @@ func TestP9_203_ResourceIsListed(t *testing.T) {
 	}
 }
 
-// TestP9_204_SelectedToolsOnly: selected tools are described in full, and nothing else is
+// TestSelectedToolsOnly: selected tools are described in full, and nothing else is
 // returned.
-func TestP9_204_SelectedToolsOnly(t *testing.T) {
+func TestSelectedToolsOnly(t *testing.T) {
 	tests := []struct {
 		query string
 		want  []string
@@ -123,7 +123,7 @@ func TestP9_204_SelectedToolsOnly(t *testing.T) {
 	}
 }
 
-func TestP9_205_MissingSelection(t *testing.T) {
+func TestMissingSelection(t *testing.T) {
 	r := progressive(t)
 	for _, query := range []string{"", "?", "?tools", "?tools=", "?tools=,,", "?tools=%2C", "?Tools=crm__export", "?names=crm__export"} {
 		var body struct {
@@ -152,9 +152,9 @@ func TestP9_205_MissingSelection(t *testing.T) {
 	}
 }
 
-// TestP9_206_UnknownTool: a tool that this caller may not use is as unknown as one that
-// does not exist, and is not listed as available (H/203).
-func TestP9_206_UnknownTool(t *testing.T) {
+// TestUnknownTool: a tool that this caller may not use is as unknown as one that
+// does not exist, and is not listed as available.
+func TestUnknownTool(t *testing.T) {
 	r := progressive(t)
 	entry := func(w who, name string) string {
 		var got map[string]json.RawMessage
@@ -178,18 +178,18 @@ func TestP9_206_UnknownTool(t *testing.T) {
 	completion := r.handle(t, alice.call(mcp.MethodComplete, Template,
 		`{"ref":{"type":"ref/resource","uri":"`+Template+`"},"argument":{"name":"tools","value":"crm__s"}}`))
 	if string(completion.Result) != `{"completion":{"values":[],"total":0,"hasMore":false}}` {
-		t.Errorf("H/203 completion: %s", completion.Result)
+		t.Errorf("completion: %s", completion.Result)
 	}
 	for _, item := range r.list(t, alice, mcp.MethodToolsList) {
 		if strings.Contains(string(item.Raw), "secret") {
-			t.Errorf("H/203 the list: %s", item.Raw)
+			t.Errorf("the list: %s", item.Raw)
 		}
 	}
 }
 
-// TestP9_207_CallBeforeFetching: the call is refused before anything reaches the stages
+// TestCallBeforeFetching: the call is refused before anything reaches the stages
 // below.
-func TestP9_207_CallBeforeFetching(t *testing.T) {
+func TestCallBeforeFetching(t *testing.T) {
 	for _, w := range []who{alice, modern} {
 		r := progressive(t)
 		reply := r.handle(t, w.call(mcp.MethodToolsCall, "crm__export", `{"name":"crm__export"}`))
@@ -214,7 +214,7 @@ func TestP9_207_CallBeforeFetching(t *testing.T) {
 	}
 }
 
-func TestP9_208_GrantIsTheSessions(t *testing.T) {
+func TestGrantIsTheSessions(t *testing.T) {
 	fetches := map[string]func(*testing.T, *rig, who){
 		"by the resource": func(t *testing.T, r *rig, w who) { r.fetch(t, w, "?tools=crm__export") },
 		"by the tool":     func(t *testing.T, r *rig, w who) { r.tool(t, w, ToolName, `{"names":["crm__export"]}`) },
@@ -240,9 +240,9 @@ func TestP9_208_GrantIsTheSessions(t *testing.T) {
 	}
 }
 
-// TestP9_209_FetchingGivesNoAccess: neither fetching a description nor an earlier grant
+// TestFetchingGivesNoAccess: neither fetching a description nor an earlier grant
 // gives access.
-func TestP9_209_FetchingGivesNoAccess(t *testing.T) {
+func TestFetchingGivesNoAccess(t *testing.T) {
 	r := progressive(t)
 	r.fetch(t, alice, "?tools=crm__secret")
 	r.tool(t, alice, ToolName, `{"names":["crm__secret"]}`)
@@ -254,7 +254,7 @@ func TestP9_209_FetchingGivesNoAccess(t *testing.T) {
 		return strings.ReplaceAll(err.Error(), name, "X")
 	}
 	if got, want := say(alice, "crm__secret"), say(alice, "crm__nothing"); got != want {
-		t.Errorf("H/202 told %q, and of none %q", got, want)
+		t.Errorf("told %q, and of none %q", got, want)
 	}
 	r.fetch(t, root, "?tools=crm__secret")
 	if text := r.tool(t, root, "crm__secret", `{}`); text != "called" {
@@ -266,13 +266,13 @@ func TestP9_209_FetchingGivesNoAccess(t *testing.T) {
 		t.Errorf("%s got below", call)
 	}
 	if text := r.tool(t, alice, ToolName, `{"names":["`+ToolName+`"]}`); !strings.Contains(text, `"name":"describe_tools"`) {
-		t.Errorf("H/202 our tool of itself: %s", text)
+		t.Errorf("our tool of itself: %s", text)
 	}
 }
 
-// TestP9_210_StatelessGrant: a grant is bound to user and client and expires; a refused
+// TestStatelessGrant: a grant is bound to user and client and expires; a refused
 // call returns the description and counts as the fetch; the list never changes.
-func TestP9_210_StatelessGrant(t *testing.T) {
+func TestStatelessGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Config{Mode: ModeProgressive, Grant: time.Minute}, nil)
 		before := r.handle(t, modern.call(mcp.MethodToolsList, "", `{}`)).List
@@ -303,7 +303,7 @@ func TestP9_210_StatelessGrant(t *testing.T) {
 	})
 }
 
-func TestP9_211_ChangedDefinition(t *testing.T) {
+func TestChangedDefinition(t *testing.T) {
 	r := progressive(t)
 	r.fetch(t, alice, "?tools=crm__export,crm__delete_all")
 	r.below.redefine(strings.Replace(exportTool, `"Which rows"`, `"Which rows, in SQL"`, 1))
@@ -323,9 +323,9 @@ func TestP9_211_ChangedDefinition(t *testing.T) {
 	}
 }
 
-// TestP9_51_HeadersOfParameters: a caller that does not know the schema need not send these
+// TestHeadersOfParameters: a caller that does not know the schema need not send these
 // headers.
-func TestP9_51_HeadersOfParameters(t *testing.T) {
+func TestHeadersOfParameters(t *testing.T) {
 	r := newRig(t, Config{Mode: ModeProgressive}, func(d *Deps) { d.Upstreams["weather"] = Upstream{Mode: ModeFull} })
 	r.fetch(t, modern, "?tools=crm__export")
 	for _, name := range []string{"crm__export", "weather__now"} {

@@ -31,9 +31,9 @@ func alice() mcp.Caller {
 	return mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice", ClientID: "cli"})
 }
 
-// TestP9_092_ListsChangeForThoseWhoSeeIt changes lists while a caller listens who may see
+// TestListsChangeForThoseWhoSeeIt changes lists while a caller listens who may see
 // some of their items.
-func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
+func TestListsChangeForThoseWhoSeeIt(t *testing.T) {
 	lists := map[string][]string{}
 	broken, absent := false, false
 	var listening *mcp.Call

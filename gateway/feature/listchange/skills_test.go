@@ -28,7 +28,7 @@ type seesAll struct{ sees }
 func (seesAll) SeesAll(*mcp.Caller) bool { return true }
 
 // TestChangesThatAreSeen: a change of skills is reported to those callers to whom the list
-// looks different (H/203).
+// looks different.
 func TestChangesThatAreSeen(t *testing.T) {
 	records, broken := []string{record}, false
 	var tell func(mcp.Event)
@@ -97,7 +97,7 @@ func TestChangesThatAreSeen(t *testing.T) {
 			step(func() { broken = false })
 			step(func() {})
 			if got != of.want {
-				t.Errorf("H/203 heard %s, want %s", got, of.want)
+				t.Errorf("heard %s, want %s", got, of.want)
 			}
 		})
 	}

@@ -48,8 +48,8 @@ func TestSpellings(t *testing.T) {
 	}{
 		{"all members for whoever declares nothing", everything, `{}`, record},
 		{"those of the extension for whoever declares it", everything, `{"extensions":{"io.modelcontextprotocol/skills":{}}}`, short},
-		{"H/209 a tool that is hidden", sees{"tools:crm__b", "prompts:", "resources:"}, ``, with(`"dependencies":{"tools":["crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},`)},
-		{"H/209 prompts and resources that are hidden", sees{"tools:"}, ``, with(`"dependencies":{"tools":["crm__a","crm__b"],"more":1},`)},
+		{"a tool that is hidden", sees{"tools:crm__b", "prompts:", "resources:"}, ``, with(`"dependencies":{"tools":["crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},`)},
+		{"prompts and resources that are hidden", sees{"tools:"}, ``, with(`"dependencies":{"tools":["crm__a","crm__b"],"more":1},`)},
 		{"nothing to be seen", sees{}, ``, with(`"dependencies":{"more":1},`)},
 	}
 	for _, tt := range tests {
@@ -62,19 +62,19 @@ func TestSpellings(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := string(reply.List.Items[0].Raw); got != tt.want || reply.List.Next != list.Next || !reply.List.Expires.Equal(expires) {
-				t.Errorf("P9/193 list\n%s, want\n%s", got, tt.want)
+				t.Errorf("list\n%s, want\n%s", got, tt.want)
 			}
 			if tt.want == record && reply.List != list {
 				t.Error("a list in which nothing changes is made anew")
 			}
-			if hidden := strings.HasPrefix(tt.name, "H/209"); hidden != reply.List.Private {
+			if hidden := strings.HasSuffix(tt.name, "hidden"); hidden != reply.List.Private {
 				if tt.name != "nothing to be seen" {
 					t.Errorf("private: %t", reply.List.Private)
 				}
 			}
 			reply, err = answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsGet, Caps: mcp.Raw(tt.caps), Params: mcp.Raw(`{"uri":"x"}`)}, &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(record))})
 			if err != nil || string(reply.Result) != `{"skill":`+tt.want+`}` {
-				t.Errorf("P9/194 get %s, %v", reply.Result, err)
+				t.Errorf("get %s, %v", reply.Result, err)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func TestGetByName(t *testing.T) {
 	}
 	for _, params := range []string{``, `{}`, `{"name":"a","uri":"b"}`} {
 		if _, err := answer(t, sees{}, &mcp.Call{Method: mcp.MethodSkillsGet, Params: mcp.Raw(params)}, &mcp.Reply{Result: mcp.Raw("{}")}); err == nil {
-			t.Errorf("P9/194 %s is answered", params)
+			t.Errorf("%s is answered", params)
 		}
 	}
 	weird := `{"dependencies":"x"}`
@@ -121,7 +121,7 @@ func TestFilesThatAreHidden(t *testing.T) {
 	} {
 		reply, err := answer(t, visible, &mcp.Call{Method: tt.method, Params: mcp.Raw(tt.params)}, &mcp.Reply{Result: mcp.Raw(tt.result)})
 		if err != nil || string(reply.Result) != tt.want {
-			t.Errorf("H/209 %s %s: got %s, %v, want %s", tt.method, tt.params, reply.Result, err, tt.want)
+			t.Errorf("%s %s: got %s, %v, want %s", tt.method, tt.params, reply.Result, err, tt.want)
 		}
 	}
 	hidden := &mcp.Reply{Result: mcp.Raw(`{"resources":[{"uri":"skill://pb/a/secret"}]}`)}
@@ -131,7 +131,7 @@ func TestFilesThatAreHidden(t *testing.T) {
 	list := &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(`{"resources":` + files + `}`)}}}
 	reply, err := answer(t, visible, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: list})
 	if err != nil || string(reply.List.Items[0].Raw) != `{"resources":`+less+`}` || !reply.List.Private {
-		t.Errorf("H/209 listed %+v, %v", reply.List, err)
+		t.Errorf("listed %+v, %v", reply.List, err)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestRequestOf(t *testing.T) {
 			"another session": RequestOf("user:t", name), "another call": RequestOf("user:s", strings.Replace(name, "abc-1", "abc-2", 1)),
 		} {
 			if got != nil {
-				t.Errorf("H/62 %s: %s", what, got)
+				t.Errorf("%s: %s", what, got)
 			}
 		}
 	}
