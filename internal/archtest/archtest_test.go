@@ -30,7 +30,7 @@ var rules = []struct {
 	{"tests do not sleep", checkSleep},
 	{"skips have a reason", checkSkip},
 	{"the top level holds what it should", checkTopLevel},
-	{"no paths of a workplace", checkPaths},
+	{"no paths of a workplace, and no labels", checkPaths},
 	{"pages quote what the code says", checkQuotes},
 	{"pages name tests that exist", checkProofs},
 	{"only policy decides", checkDecided},

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +130,9 @@ func checkTopLevel(m *module) (problems []string) {
 // does not contain them.
 var workplaces = []string{"/" + "work/", "/" + "farm/"}
 
+// elsewhere is a number in a list outside of the repository, as a letter and a slash before it.
+var elsewhere = regexp.MustCompile("(^|[ \"`(])[A-Z][0-9]?/[0-9]{1,3}($|[^0-9A-Za-z.])")
+
 func checkPaths(m *module) (problems []string) {
 	for _, name := range m.files {
 		src, err := m.read(name)
@@ -137,6 +141,9 @@ func checkPaths(m *module) (problems []string) {
 			continue
 		}
 		for i, line := range bytes.Split(src, []byte("\n")) {
+			if slices.Contains([]string{".go", ".md", ".txt"}, path.Ext(name)) && elsewhere.Match(line) {
+				problems = append(problems, m.problem(name, "line %d has a label of a list elsewhere: say what it stands for", i+1))
+			}
 			for _, workplace := range workplaces {
 				if holdsPath(string(line), workplace) {
 					problems = append(problems, m.problem(name, "line %d has a path under %s, which nobody else has: name the document or leave it out", i+1, workplace))
@@ -208,7 +215,7 @@ func TestCheckPaths(t *testing.T) {
 	path := path.Join("/", "work") + "/"
 	runRule(t, checkPaths, []ruleTest{
 		{"allowed", map[string]string{"docs/a.md": "https://example.com" + path + "a, network" + path + "b, ${HOME}" + path + "c\nwork/ /worker/\n"}, nil},
-		{"found", map[string]string{"docs/a.md": "fine\nsee " + path + "shared/x\n", "Makefile": path + "bin\n", "auth/a.go": "package auth\n\n// (" + path + "a)\n"},
-			[]string{"Makefile: line 1", "auth/a.go: line 3", "docs/a.md: line 2 has a path under " + path}},
+		{"found", map[string]string{"docs/a.md": "fine\nsee " + path + "shared/x\n", "docs/b.md": "as X/" + "12 says\n", "Makefile": path + "bin\n", "auth/a.go": "package auth\n\n// (" + path + "a)\n"},
+			[]string{"Makefile: line 1", "auth/a.go: line 3", "docs/a.md: line 2 has a path under " + path, "docs/b.md: line 1 has a label"}},
 	})
 }
