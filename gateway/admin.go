@@ -25,19 +25,8 @@ import (
 // serveConsole adds the console to what operators are served.
 func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	pages, err := console.New(console.Deps{
-		Guard: console.NewGuard(console.GuardDeps{
-			URL:    g.graph().cfg.Admin.At(),
-			Config: func() console.Config { return g.graph().cfg.Admin.Console },
-			Roles:  func(person *mcp.Caller) []string { return g.graph().staff.Roles(person) },
-			SignsIn: func(person *mcp.Caller) bool {
-				flow := g.console.flow(g.graph())
-				return flow != nil && flow.Issuer == person.Issuer
-			},
-			Approver: func(person *mcp.Caller) bool { return g.graph().staff.Approves(person) },
-			Trusted:  loopback.SentByAny,
-			People:   g.console.people,
-		}),
-		Flow: func() *signin.Flow { return g.console.flow(g.graph()) },
+		Guard: console.NewGuard(console.GuardDeps{URL: g.graph().cfg.Admin.At(), Staff: staff{g}, People: g.console.people}),
+		Flow:  func() *signin.Flow { return g.console.flow(g.graph()) },
 		SignedIn: func(r *http.Request, who mcp.Caller, err error) {
 			who.From = originOf(r)
 			g.services.events.ConsoleSignIn(who, err)
@@ -52,6 +41,17 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	mux.Handle("GET /{$}", http.RedirectHandler(console.Root+"/", http.StatusSeeOther))
 	g.log.Info("serving the console", "url", g.graph().cfg.Admin.At()+console.Root+"/")
 	return nil
+}
+
+// staff knows who may look at the console under the graph that holds.
+type staff struct{ *Gateway }
+
+func (s staff) Console() console.Config           { return s.graph().cfg.Admin.Console }
+func (s staff) Roles(person *mcp.Caller) []string { return s.graph().staff.Roles(person) }
+func (s staff) Approves(person *mcp.Caller) bool  { return s.graph().staff.Approves(person) }
+func (s staff) SignsIn(person *mcp.Caller) bool {
+	flow := s.console.flow(s.graph())
+	return flow != nil && flow.Issuer == person.Issuer
 }
 
 // visitors are those who look at the console.

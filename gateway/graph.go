@@ -45,8 +45,8 @@ type graph struct {
 	auth *auth.Auth
 	// server is the gateway's own authorization server, nil for none.
 	server    *grants.Server
-	viewUsers map[string]*policy.Audiences // those who may use each view, by its name
-	staff     *admin.Staff                 // who has which role in the console
+	viewUsers operate.ViewUsers
+	staff     *admin.Staff // who has which role in the console
 
 	members []*member        // the upstreams, in the order of the configuration
 	guards  []*pinning.Guard // of the upstreams that are pinned
@@ -83,7 +83,7 @@ type server interface {
 // holds reports whether a caller is still good, and may still use the view that they came to.
 func (g *graph) holds(ctx context.Context, c *mcp.Caller) bool {
 	_, err := config.ViewNamed(g.cfg, c.View)
-	return err == nil && !g.refuses(c) && g.auth.Holds(ctx, c)
+	return err == nil && !g.viewUsers.Refuse(c) && g.auth.Holds(ctx, c)
 }
 
 // services are what every graph uses. A reload does not change them.
@@ -161,7 +161,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 		return g, err
 	}
 	views := make(map[string]*view.View)
-	g.viewUsers = make(map[string]*policy.Audiences)
+	g.viewUsers = make(operate.ViewUsers)
 	for i, v := range cfg.Views {
 		if g.viewUsers[v.Name], err = policy.NewAudiences([]policy.Who{v.Who}); err != nil {
 			return g, fmt.Errorf("%s: who: %w", config.ViewKey(i, v), err)

@@ -38,7 +38,7 @@ const (
 
 // ErrNotRunning is the error of Reload for a gateway that has not begun to serve, or has
 // stopped.
-var ErrNotRunning = errors.New("the gateway does not run")
+var ErrNotRunning = operate.ErrNotRunning
 
 // ReloadStatus returns how the last reload went.
 func (g *Gateway) ReloadStatus() operate.ConfigStatus {

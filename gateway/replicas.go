@@ -195,7 +195,11 @@ func (s *stores) newKey(purpose string) (*seal.Key, error) {
 func sessionsOf(g *Gateway) operate.Sessions {
 	s := g.services
 	return operate.Sessions{
-		Log: g.log, Self: s.cluster.Self(), List: s.list, End: endSession(s.homes()), Load: g.front.LoadOf, OwnLists: g.graph().catalog.OwnLists,
+		Log:  g.log,
+		Self: s.cluster.Self(),
+		List: s.list,
+		End:  endSession(s.homes()),
+		Held: replicas{g},
 		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
 			for _, a := range s.cluster.Ask(ctx, method, path) {
 				heard(a.Replica, a.Status, a.Body, a.Err)
@@ -218,10 +222,17 @@ func endSession(homes *home.Table) func(ctx context.Context, user, id string) er
 // accountsOf answers operators who ask for users' accounts at servers.
 func accountsOf(g *Gateway) operate.Accounts {
 	return operate.Accounts{
-		Vault: g.services.vault, Log: g.log, Config: func() config.Config { return g.graph().cfg },
-		Lists:  func(server string, caller *mcp.Caller) { g.graph().catalog.SignedIn(server, caller) },
-		Others: func(ctx context.Context, path string) []string { return postOthers(ctx, g, path) },
+		Vault:  g.services.vault,
+		Now:    g.now,
+		Lists:  g.signedIn,
+		Others: replicas{g}.post,
+		Log:    g.log,
 	}
+}
+
+// signedIn has the lists of a server asked for again for a user.
+func (g *Gateway) signedIn(server string, caller *mcp.Caller) {
+	g.graph().catalog.SignedIn(server, caller)
 }
 
 // asked answers other replicas: for operators who have signed in on their admin APIs, and for users
@@ -242,12 +253,12 @@ func asked(g *Gateway) http.Handler {
 	return mux
 }
 
-// callAt asks the replica that ran a call what it has of it.
-func callAt(ctx context.Context, g *Gateway, replica, id string, roles []string) ([]byte, error) {
+// CallAt asks the replica that ran a call what it has of it.
+func (r replicas) CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
 	path := admin.CallPath + url.PathEscape(id) + "?" + url.Values{"role": roles}.Encode()
-	switch a := g.services.cluster.AskOne(ctx, replica, http.MethodGet, path); {
+	switch a := r.services.cluster.AskOne(ctx, replica, http.MethodGet, path); {
 	case a.Err != nil:
-		g.log.Debug("a replica does not answer an operator", "replica", replica, "error", a.Err)
+		r.log.Debug("a replica does not answer an operator", "replica", replica, "error", a.Err)
 		return nil, fmt.Errorf("replica %s, which alone has its steps and messages, is away", replica)
 	case a.Status != http.StatusOK:
 		return nil, fmt.Errorf("replica %s, which ran it, has nothing of it any more", replica)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -74,7 +75,7 @@ func (a *API) admit(r *http.Request, role string) (Operator, error) {
 		}
 		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens")
 	}
-	if cfg.Loopback != "" && a.deps.Trusted(r) && sameSite(r) {
+	if cfg.Loopback != "" && loopback.Sent(r) && sameSite(r) {
 		return Operator{Name: loopbackName, Roles: []string{cfg.Loopback}}, nil
 	}
 	return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenMissing, "send one of admin.api.tokens, as Authorization: Bearer TOKEN")

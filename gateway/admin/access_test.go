@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
@@ -24,31 +25,96 @@ import (
 var good = mcp.Secret("0123456789abcdefghijklmnopqrstuv")
 
 // newTest returns an API, and what it has recorded.
-func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
+func newTest(t *testing.T, cfg Config) (*API, *[]record.Record) {
 	t.Helper()
 	kept := recent.New(recent.Deps{Replica: "a"})
 	t.Cleanup(func() { kept.Close(context.Background()) })
 	var records []record.Record
+	world := world{}
 	return New(Deps{
-		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept, Self: "a", Policy: func() Policy { return Policy{} },
-		Findings:  func(context.Context) ([]Finding, error) { return nil, nil },
-		Record:    func(r *record.Record) { records = append(records, *r) },
-		Upstreams: func() []Upstream { return nil }, Sessions: func(context.Context) ([]Session, []string) { return nil, nil }, Replicas: func() []Replica { return nil },
-		Server: func(ToolPage) (Server, error) { return Server{}, ErrNoServer }, Pins: func(string) []Pin { return nil },
-		Act: func(_ context.Context, a Action) (Acted, error) {
-			if a.Upstream == "busy" {
-				return Acted{}, &NotNow{"not now"}
-			}
-			return Acted{Changed: a.Upstream == "crm"}, nil
-		},
-		Approve:    func(PinApproval) (Approved, error) { return Approved{}, &NotNow{"not now"} },
-		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
-		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
-		Replay:   func(context.Context, Draft) (*replay.Report, error) { return &replay.Report{}, nil },
-		Origin:   func(*http.Request) mcp.Origin { return mcp.Origin{} },
-		Identify: identify, FourEyes: foureyes.New(foureyes.Deps{}),
-		RuleAt: func(rule string) string { return rule + ":1" }, Log: slog.New(slog.DiscardHandler),
+		Config:        func() Config { return cfg },
+		Origin:        func(*http.Request) mcp.Origin { return mcp.Origin{} },
+		Identify:      identify,
+		Recent:        kept,
+		Journal:       journal(t, func(r *record.Record) { records = append(records, *r) }),
+		FourEyes:      foureyes.New(foureyes.Deps{}),
+		Replicas:      fleet{},
+		Self:          "a",
+		Servers:       world,
+		Configuration: world,
+		Settings:      settings{},
+		Sessions:      world,
+		Finder:        world,
+		WhatIf:        world,
+		Log:           slog.New(slog.DiscardHandler),
 	}), &records
+}
+
+// journal passes records on.
+func journal(t *testing.T, also func(*record.Record)) *audit.Journal {
+	t.Helper()
+	j, err := audit.New(audit.Config{}, audit.Deps{Also: also})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// world is a gateway with nothing in it. Only the server crm can be acted on.
+type world struct {
+	WhatIf
+	Settings
+	examined func(context.Context) Examined
+}
+
+func (world) Upstreams() []Upstream                       { return nil }
+func (world) Server(ToolPage) (Server, error)             { return Server{}, ErrNoServer }
+func (world) Pins(string) []Pin                           { return nil }
+func (world) Approve(PinApproval) (Approved, error)       { return Approved{}, &NotNow{"not now"} }
+func (world) State() State                                { return State{} }
+func (world) Policy() Policy                              { return Policy{} }
+func (world) RuleAt(rule string) string                   { return rule + ":1" }
+func (world) Reload() (Reload, error)                     { return Reload{}, ErrNoFile }
+func (world) All(context.Context) ([]Session, []string)   { return nil, nil }
+func (world) EndAnywhere(context.Context, string) error   { return ErrNoSession }
+func (world) Findings(context.Context) ([]Finding, error) { return nil, nil }
+func (world) Explain(context.Context, Question) (Answer, error) {
+	return Answer{}, nil
+}
+func (world) Replay(context.Context, Draft) (*replay.Report, error) {
+	return &replay.Report{}, nil
+}
+func (w world) Examine(ctx context.Context, _, _ string) (Examined, error) {
+	return w.examined(ctx), nil
+}
+func (world) Act(_ context.Context, a Action) (Acted, error) {
+	if a.Upstream == "busy" {
+		return Acted{}, &NotNow{"not now"}
+	}
+	return Acted{Changed: a.Upstream == "crm"}, nil
+}
+
+// fleet is one replica alone.
+type fleet struct{}
+
+func (fleet) All() []Replica { return nil }
+func (fleet) CallAt(context.Context, string, string, []string) ([]byte, error) {
+	return nil, errors.New("it is away")
+}
+
+// settings take a minute to check a text.
+type settings struct{ Settings }
+
+func (settings) Saves() bool { return false }
+func (settings) Check(string, bool) ConfigCheck {
+	time.Sleep(time.Minute)
+	return ConfigCheck{}
+}
+
+// here makes a request one of this machine itself.
+func here(r *http.Request) *http.Request {
+	r.RemoteAddr, r.Host = "127.0.0.1:1234", "localhost"
+	return r
 }
 
 // identify knows two access tokens.
@@ -65,14 +131,10 @@ func identify(r *http.Request) (mcp.Caller, error) {
 // TestChecksWait: one text is checked at a time, and nobody waits for ever.
 func TestChecksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newTest(t, Config{Loopback: RoleViewer}, true)
-		a.deps.Settings.Check = func(string, bool) ConfigCheck {
-			time.Sleep(time.Minute)
-			return ConfigCheck{}
-		}
+		a, _ := newTest(t, Config{Loopback: RoleViewer})
 		check := func() int {
 			w := httptest.NewRecorder()
-			a.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/config/check", strings.NewReader("{}")))
+			a.ServeHTTP(w, here(httptest.NewRequest(http.MethodPost, "/api/v1/config/check", strings.NewReader("{}"))))
 			return w.Code
 		}
 		first := make(chan int, 1)
@@ -178,8 +240,11 @@ func TestAccess(t *testing.T) {
 		{"bad body", "", false, bearer("Bearer " + good), "POST", "/api/v1/explain", 400, "GH-ADMIN-REQUEST"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, records := newTest(t, Config{Tokens: tokens, Loopback: tt.loopback}, tt.trusted)
+			a, records := newTest(t, Config{Tokens: tokens, Loopback: tt.loopback})
 			r := httptest.NewRequest(tt.method, tt.path, nil)
+			if tt.trusted {
+				r = here(r)
+			}
 			for name, values := range tt.header {
 				r.Header[name] = values
 			}
@@ -206,7 +271,7 @@ func TestAccess(t *testing.T) {
 func TestAsked(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/console/x", nil)
 	for _, o := range operations {
-		a, records := newTest(t, Config{}, false)
+		a, records := newTest(t, Config{})
 		err := a.Ask(r, Operator{Name: "nobody"}, o, nil, nil)
 		refused, ok := errors.AsType[*Refusal](err)
 		if !ok || refused.Status != http.StatusForbidden {
@@ -216,7 +281,7 @@ func TestAsked(t *testing.T) {
 			t.Errorf("%s: recorded %+v", o.Pattern(), all)
 		}
 	}
-	a, records := newTest(t, Config{}, false)
+	a, records := newTest(t, Config{})
 	viewer, operator := Operator{Name: "ann", Roles: []string{RoleViewer}}, Operator{Name: "ann", Roles: []string{RoleOperator}}
 	if _, err := Actions[Disable].Ask(a, r, viewer, "crm"); err == nil {
 		t.Error("a viewer disables a server")
@@ -239,7 +304,7 @@ func bearer(headers ...mcp.Secret) http.Header {
 
 // TestManyRefused: whoever tries tokens does not fill the records.
 func TestManyRefused(t *testing.T) {
-	a, records := newTest(t, Config{Loopback: RoleViewer}, false)
+	a, records := newTest(t, Config{Loopback: RoleViewer})
 	for range 1000 {
 		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/upstreams", nil))
 	}

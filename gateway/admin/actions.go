@@ -35,13 +35,13 @@ const (
 )
 
 func sessions(ctx context.Context, a *API, _ Operator, _ None) (Sessions, error) {
-	all, missing := a.deps.Sessions(ctx)
+	all, missing := a.deps.Sessions.All(ctx)
 	return Sessions{some(all), missing}, nil
 }
 
 // endSession ends a session of a client.
 func endSession(ctx context.Context, a *API, who Operator, digest string) (none None, err error) {
-	err = a.deps.EndSession(ctx, digest)
+	err = a.deps.Sessions.EndAnywhere(ctx, digest)
 	switch {
 	case errors.Is(err, ErrNoSession):
 		return none, refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
@@ -87,7 +87,7 @@ func endAccount(ctx context.Context, a *API, who Operator, q AccountQuestion) (n
 
 // reload reads the configuration again. A refused one is an answer with 422.
 func reload(_ context.Context, a *API, who Operator, _ None) (Reload, error) {
-	outcome, err := a.deps.Reload()
+	outcome, err := a.deps.Configuration.Reload()
 	if err != nil {
 		return outcome, refusal(http.StatusConflict, failure.AdminRequest, err.Error())
 	}
@@ -102,7 +102,7 @@ func reload(_ context.Context, a *API, who Operator, _ None) (Reload, error) {
 // explain asks policy.
 func explain(ctx context.Context, a *API, _ Operator, q Question) (Answer, error) {
 	withoutNull(&q.Args, &q.Claims)
-	answer, err := a.deps.Explain(ctx, q)
+	answer, err := a.deps.WhatIf.Explain(ctx, q)
 	if err != nil { // says what is wrong with the question
 		return answer, badRequest(err.Error())
 	}
@@ -130,7 +130,7 @@ func replayDraft(ctx context.Context, a *API, who Operator, d Draft) (*replay.Re
 	defer a.replays.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, longestReplay)
 	defer cancel()
-	report, err := a.deps.Replay(ctx, d)
+	report, err := a.deps.WhatIf.Replay(ctx, d)
 	if ctx.Err() != nil {
 		return nil, busy(fmt.Sprintf("the replay takes longer than %s: let gatehouse policy replay do it with files of records", longestReplay))
 	}
@@ -138,11 +138,11 @@ func replayDraft(ctx context.Context, a *API, who Operator, d Draft) (*replay.Re
 }
 
 func replicas(_ context.Context, a *API, _ Operator, _ None) (Replicas, error) {
-	return Replicas{some(a.deps.Replicas())}, nil
+	return Replicas{some(a.deps.Replicas.All())}, nil
 }
 
 func upstreams(_ context.Context, a *API, _ Operator, _ None) (Upstreams, error) {
-	return Upstreams{some(a.deps.Upstreams())}, nil
+	return Upstreams{some(a.deps.Servers.Upstreams())}, nil
 }
 
 // toolPage reads which server is wanted, and which of its tools.
@@ -174,7 +174,7 @@ func toolPage(x *exchange) (ToolPage, error) {
 }
 
 func server(_ context.Context, a *API, _ Operator, page ToolPage) (Server, error) {
-	found, err := a.deps.Server(page)
+	found, err := a.deps.Servers.Server(page)
 	return found, notDone(err)
 }
 
@@ -183,7 +183,7 @@ func act(what, event string) Operation[string, Acted] {
 	do := func(ctx context.Context, a *API, who Operator, name string) (Acted, error) {
 		ctx, cancel := context.WithTimeout(ctx, longestAct)
 		defer cancel()
-		done, err := a.deps.Act(ctx, Action{Upstream: name, What: what, By: who.Name})
+		done, err := a.deps.Servers.Act(ctx, Action{Upstream: name, What: what, By: who.Name})
 		if err != nil && errors.Is(err, ctx.Err()) {
 			return done, busy("it takes long, and goes on: ask for the server's state")
 		}
@@ -214,7 +214,7 @@ func notDone(err error) error {
 }
 
 func pins(_ context.Context, a *API, _ Operator, upstream string) (Pins, error) {
-	return Pins{some(a.deps.Pins(upstream))}, nil
+	return Pins{some(a.deps.Servers.Pins(upstream))}, nil
 }
 
 // approvePins approves definitions as they were seen.
@@ -222,7 +222,7 @@ func approvePins(_ context.Context, a *API, who Operator, wanted PinApproval) (d
 	if n := len(wanted.Pins); n == 0 || n > mostApproved {
 		return done, badRequest(fmt.Sprintf("pins: want 1 to %d definitions, with upstream, list, name and digest as GET /api/v1/pins has them", mostApproved))
 	}
-	if done, err = a.deps.Approve(wanted); err != nil {
+	if done, err = a.deps.Servers.Approve(wanted); err != nil {
 		return done, notDone(err)
 	}
 	for _, p := range wanted.Pins {

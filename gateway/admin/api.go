@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
@@ -34,74 +35,93 @@ var (
 type Deps struct {
 	// Config returns who may do what now.
 	Config func() Config
-	// Trusted reports whether a request comes from this machine itself.
-	Trusted func(*http.Request) bool
-	Recent  *recent.Records
-	// Lasting ends what somebody follows with the token that it is followed with.
-	Lasting *mcp.Lasting
-	// Self is the name of this replica.
-	Self string
-	// CallAt returns what another replica answers an operator with these roles about a call. The
-	// error says why it does not.
-	CallAt func(ctx context.Context, replica, id string, roles []string) ([]byte, error)
-	// Record takes records of what operators do.
-	Record func(*record.Record)
 	// Origin returns where a request comes from.
 	Origin func(*http.Request) mcp.Origin
-
-	Upstreams func() []Upstream
-	// Findings returns what is not well, worst first. The error is that of the context.
-	Findings func(context.Context) ([]Finding, error)
-	// Pins returns what is not approved, of one server or, with "", of all.
-	Pins func(upstream string) []Pin
-	// Approve approves definitions, all or none. The error is a *NotNow, or that of the gateway.
-	Approve func(PinApproval) (Approved, error)
-	// Server returns one server. The error is ErrNoServer.
-	Server func(page ToolPage) (Server, error)
-	// Act does something to a server. Errors: ErrNoServer, a *NotNow, that of ctx.
-	Act func(ctx context.Context, a Action) (Acted, error)
-	// Policy returns the rules that hold, without counts.
-	Policy func() Policy
-	// Sessions returns the sessions of all replicas, and the replicas that did not answer.
-	Sessions func(context.Context) (all []Session, missing []string)
-	// EndSession ends the session with a digest, at whichever replica. Errors: ErrNoSession,
-	// ErrNotAsked, and those of the store.
-	EndSession func(ctx context.Context, digest string) error
-	// Accounts are those of users at servers. Of returns those of a user of an issuer, of all issuers for
-	// "". End ends one, as if its user had signed out; the issuer can be "" where there is only one. Its
-	// errors: ErrNoServer, ErrSomeIssuer, that of the store.
-	Accounts interface {
-		Of(ctx context.Context, issuer, user string) ([]Account, error)
-		End(ctx context.Context, issuer, user, server string) error
-	}
-	Replicas func() []Replica
 	// Identify finds out whose access token a request has. Its error is an *auth.RefusedError.
 	Identify func(*http.Request) (mcp.Caller, error)
+	Recent   *recent.Records
+	// Lasting ends what somebody follows with the token that it is followed with.
+	Lasting *mcp.Lasting
+	// Journal takes records of what operators do.
+	Journal *audit.Journal
 	// FourEyes has the calls that wait for somebody else's approval.
 	FourEyes *foureyes.Table
+	Replicas interface {
+		// All returns this replica and the others.
+		All() []Replica
+		// CallAt returns what another replica answers an operator with these roles about a call. The
+		// error says why it does not.
+		CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error)
+	}
+	Self          string // the name of this replica
+	Servers       Servers
+	Configuration Configuration
+	Settings      Settings
+	Sessions      interface {
+		// All returns the sessions of all replicas, and the replicas that did not answer.
+		All(context.Context) (all []Session, missing []string)
+		// EndAnywhere ends the session with a digest, at whichever replica. Errors: ErrNoSession,
+		// ErrNotAsked, and those of the store.
+		EndAnywhere(ctx context.Context, digest string) error
+	}
+	// Accounts are those of users at servers.
+	Accounts interface {
+		// Of returns those of a user of an issuer, of all issuers for "".
+		Of(ctx context.Context, issuer, user string) ([]Account, error)
+		// End ends one, as if its user had signed out. The issuer can be "" where there is only one.
+		// Errors: ErrNoServer, ErrSomeIssuer, that of the store.
+		End(ctx context.Context, issuer, user, server string) error
+	}
+	// Finder returns what is not well, worst first. The error is that of the context.
+	Finder interface {
+		Findings(context.Context) ([]Finding, error)
+	}
+	WhatIf WhatIf
+	// Prober tries servers, until ctx ends. The error is a *BadDraft, or of the gateway.
+	Prober interface {
+		Probe(ctx context.Context, p Attempt) (Probed, error)
+	}
+	Log *slog.Logger
+}
+
+// Servers are those of the configuration that holds.
+type Servers interface {
+	Upstreams() []Upstream
+	// Server returns one server. The error is ErrNoServer.
+	Server(page ToolPage) (Server, error)
+	// Act does something to a server. Errors: ErrNoServer, a *NotNow, that of ctx.
+	Act(ctx context.Context, a Action) (Acted, error)
+	// Pins returns what is not approved, of one server or, with "", of all.
+	Pins(upstream string) []Pin
+	// Approve approves definitions, all or none. The error is a *NotNow, or that of the gateway.
+	Approve(PinApproval) (Approved, error)
+}
+
+// Configuration is the one that holds.
+type Configuration interface {
+	State() State
+	// Policy returns the rules that hold, without counts.
+	Policy() Policy
 	// RuleAt returns the place of a policy rule, file:line; "" if it is not known.
-	RuleAt func(rule string) string
-	// Reload reads the configuration again. The error is ErrNoFile, or that the gateway does not
-	// run.
-	Reload  func() (Reload, error)
-	Explain func(ctx context.Context, q Question) (Answer, error)
+	RuleAt(rule string) string
+	// Reload reads the file again. The error is ErrNoFile, or that the gateway does not run.
+	Reload() (Reload, error)
+}
+
+// WhatIf says what would be.
+type WhatIf interface {
+	Explain(ctx context.Context, q Question) (Answer, error)
 	// Replay runs a draft of a configuration against recent calls. The error is a *BadDraft, or
 	// that of ctx.
-	Replay func(ctx context.Context, d Draft) (*replay.Report, error)
+	Replay(ctx context.Context, d Draft) (*replay.Report, error)
 	// Lists says what a caller gets from a list, and what not. The error is a *BadQuestion, or that
 	// of ctx.
-	Lists func(ctx context.Context, q ListQuestion) (ListAnswer, error)
-	// Try calls a tool as a caller. The error is a *BadQuestion.
-	Try func(ctx context.Context, caller mcp.Caller, t Trial) (Tried, error)
+	Lists(ctx context.Context, q ListQuestion) (ListAnswer, error)
+	// Try calls a tool as a caller, nil for nobody. The error is ErrNobody, or a *BadQuestion.
+	Try(ctx context.Context, caller *mcp.Caller, t Trial) (Tried, error)
 	// Examine says what the gateway thinks of a token at the endpoint of a view. The error is a
 	// *BadQuestion.
-	Examine func(ctx context.Context, token, view string) (Examined, error)
-	// Alone reports whether all callers are the same one, since nobody has to say who they are.
-	Alone func() bool
-	State func() State
-	// Settings see and change the configuration.
-	Settings Settings
-	Log      *slog.Logger
+	Examine(ctx context.Context, token, view string) (Examined, error)
 }
 
 // API answers the requests of operators.
@@ -171,7 +191,7 @@ func (a *API) Ask(r *http.Request, who Operator, o Asked, q, into any) error {
 // record records what an operator did, or wanted to do.
 func (a *API) record(who Operator, r *record.Record) {
 	r.ClientAddress, r.UserAgent = who.From.Address, who.From.Agent
-	a.deps.Record(r)
+	a.deps.Journal.Put(r)
 }
 
 // acted records what an operator did.

@@ -60,7 +60,7 @@ func approvals(ctx context.Context, a *API, who Operator, _ None) (Approvals, er
 			one.Digest, one.Arguments, one.Others = "", nil, nil
 		}
 		for _, rule := range one.Rules {
-			if at := a.deps.RuleAt(rule); at != "" {
+			if at := a.deps.Configuration.RuleAt(rule); at != "" {
 				one.RulesAt = append(one.RulesAt, at)
 			}
 		}
@@ -145,7 +145,7 @@ func noteDecision(a *API, who Operator, c *foureyes.Call, choice Choice) {
 		Upstream: c.Upstream,
 		Original: c.Original,
 		Rule:     rule,
-		RuleAt:   a.deps.RuleAt(rule),
+		RuleAt:   a.deps.Configuration.RuleAt(rule),
 	})
 	a.deps.Log.Info("somebody decided on a call of somebody else", "event", event, "call", c.ID, "approver", by.Subject, "rule", rule)
 }

@@ -126,7 +126,7 @@ func listAs(ctx context.Context, a *API, _ Operator, q ListQuestion) (answer Lis
 	case <-ctx.Done():
 		return answer, busy("others ask for lists: try again later")
 	}
-	answer, err = a.deps.Lists(ctx, q)
+	answer, err = a.deps.WhatIf.Lists(ctx, q)
 	if ctx.Err() != nil {
 		return answer, busy(fmt.Sprintf("the list takes longer than %s", longestList))
 	}
@@ -168,6 +168,9 @@ type Tried struct {
 	Took float64 `json:"took_ms"`
 }
 
+// ErrNobody is for a tool that is tried as nobody, where callers have to say who they are.
+var ErrNobody = errors.New("a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
+
 // TriedError is the error of a call. Name is as in docs/errors.md, "" for one of the server.
 type TriedError struct {
 	Code    int    `json:"code"`
@@ -178,13 +181,6 @@ type TriedError struct {
 // try calls a tool as the person who asks for it.
 func try(ctx context.Context, a *API, who Operator, t Trial) (tried Tried, err error) {
 	withoutNull(&t.Arguments, &t.Capabilities)
-	caller := who.Caller
-	if caller == nil {
-		if !a.deps.Alone() {
-			return tried, refusal(http.StatusForbidden, failure.AdminRole, "a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
-		}
-		caller = &mcp.Caller{}
-	}
 	select {
 	case a.tries <- struct{}{}:
 		defer func() { <-a.tries }()
@@ -193,7 +189,11 @@ func try(ctx context.Context, a *API, who Operator, t Trial) (tried Tried, err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestTry)
 	defer cancel()
-	if tried, err = a.deps.Try(ctx, *caller, t); err != nil {
+	tried, err = a.deps.WhatIf.Try(ctx, who.Caller, t)
+	if errors.Is(err, ErrNobody) {
+		return tried, refusal(http.StatusForbidden, failure.AdminRole, err.Error())
+	}
+	if err != nil {
 		return tried, badQuestion(err)
 	}
 	a.acted(who, &record.Record{Event: "tried", ID: tried.ID, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})

@@ -10,23 +10,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// Settings are how operators see and change the configuration. All fields are required.
-type Settings struct {
+// Settings are how operators see and change the configuration.
+type Settings interface {
 	// Text returns the file as it stands. The error is ErrNoFile, or that it cannot be read.
-	Text func() (ConfigText, error)
+	Text() (ConfigText, error)
 	// Effective returns the configuration that holds. The error is ErrNoFile.
-	Effective func() (EffectiveConfig, error)
-	History   func() []ConfigChange
+	Effective() (EffectiveConfig, error)
+	Changes() []ConfigChange
 	// Check says what is wrong with a text, and what it would change. With blind, its references are
 	// not looked up.
-	Check func(text string, blind bool) ConfigCheck
+	Check(text string, blind bool) ConfigCheck
 	// Save writes a text into the file and reloads it, if the file still has a revision. The error
 	// is a *BadDraft, ErrNoFile, ErrNoSaving, ErrFileChanged, or why it cannot be written.
-	Save func(text, revision string) (Reload, error)
-	// Probe tries servers, until ctx ends. The error is a *BadDraft, or of the gateway.
-	Probe func(ctx context.Context, p Attempt) (Probed, error)
+	Save(text, revision string) (Reload, error)
 	// Saves reports whether operators may change the file now.
-	Saves func() bool
+	Saves() bool
 }
 
 // Errors of Settings.
@@ -83,7 +81,9 @@ type ConfigChanges struct {
 	History []ConfigChange `json:"history"`
 }
 
-func state(_ context.Context, a *API, _ Operator, _ None) (State, error) { return a.deps.State(), nil }
+func state(_ context.Context, a *API, _ Operator, _ None) (State, error) {
+	return a.deps.Configuration.State(), nil
+}
 
 func configText(_ context.Context, a *API, _ Operator, _ None) (ConfigText, error) {
 	text, err := a.deps.Settings.Text()
@@ -96,7 +96,7 @@ func effectiveConfig(_ context.Context, a *API, _ Operator, _ None) (EffectiveCo
 }
 
 func configHistory(_ context.Context, a *API, _ Operator, _ None) (ConfigChanges, error) {
-	return ConfigChanges{some(a.deps.Settings.History())}, nil
+	return ConfigChanges{some(a.deps.Settings.Changes())}, nil
 }
 
 const (

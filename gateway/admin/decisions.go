@@ -83,7 +83,7 @@ func examine(ctx context.Context, a *API, who Operator, p PastedToken) (e Examin
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestExam)
 	defer cancel()
-	if e, err = a.deps.Examine(ctx, p.Text, p.View); err != nil {
+	if e, err = a.deps.WhatIf.Examine(ctx, p.Text, p.View); err != nil {
 		return e, badQuestion(err)
 	}
 	result := "accepted"
@@ -196,7 +196,7 @@ func oneCall(ctx context.Context, a *API, who Operator, id string) (answer Call,
 	walked, ok := item.Record.Trail.View()
 	unknown := forgotten
 	if !ok && item.Replica != a.deps.Self {
-		text, err := a.deps.CallAt(ctx, item.Replica, id, who.Roles)
+		text, err := a.deps.Replicas.CallAt(ctx, item.Replica, id, who.Roles)
 		if err == nil {
 			return answer, json.Unmarshal(text, &answer)
 		}
@@ -222,7 +222,7 @@ func oneCall(ctx context.Context, a *API, who Operator, id string) (answer Call,
 	if answer.Values {
 		arguments = sentArguments(walked)
 	}
-	answer.Curl, answer.Arguments = curl(a.deps.State(), &d, arguments), arguments != nil
+	answer.Curl, answer.Arguments = curl(a.deps.Configuration.State(), &d, arguments), arguments != nil
 	return answer, nil
 }
 

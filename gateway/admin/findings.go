@@ -43,7 +43,7 @@ type Finding struct {
 
 // findings returns what is not well.
 func findings(ctx context.Context, a *API, _ Operator, _ None) (Findings, error) {
-	all, err := a.deps.Findings(ctx)
+	all, err := a.deps.Finder.Findings(ctx)
 	if err != nil {
 		return Findings{}, busy("what is not well could not be found out in time: try again")
 	}

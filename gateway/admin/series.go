@@ -120,7 +120,7 @@ func series(_ context.Context, a *API, _ Operator, q SeriesQuestion) (Series, er
 
 // rules returns the rules of policy.
 func rules(_ context.Context, a *API, _ Operator, _ None) (Policy, error) {
-	p := a.deps.Policy()
+	p := a.deps.Configuration.Policy()
 	decided, since := a.deps.Recent.Rules()
 	read := func(rule string) (int64, *time.Time) {
 		d, found := decided[rule]

@@ -33,7 +33,7 @@ func TestServers(t *testing.T) {
 		{"approved meanwhile", operator, "POST", "/api/v1/pins/approve", `{"pins":[{"upstream":"crm","list":"tools","name":"x","digest":"sha256:0"}]}`, 409, "not now", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, records := newTest(t, cfg, false)
+			a, records := newTest(t, cfg)
 			w := httptest.NewRecorder()
 			r := httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, strings.NewReader(tt.body))
 			r.Header.Set("Authorization", tt.token)

@@ -80,7 +80,7 @@ type ProbedServer struct {
 }
 
 func setupClients(_ context.Context, a *API, _ Operator, _ None) (SetupClients, error) {
-	endpoint := a.deps.State().Endpoint
+	endpoint := a.deps.Configuration.State().Endpoint
 	return SetupClients{Endpoint: endpoint, Clients: setup.Snippets(endpoint)}, nil
 }
 
@@ -112,7 +112,7 @@ func makeSetup(_ context.Context, a *API, _ Operator, t SetupText) (answer Setup
 
 // configured returns the names of the servers that this gateway has.
 func configured(a *API) (names []string) {
-	for _, u := range a.deps.State().Servers {
+	for _, u := range a.deps.Configuration.State().Servers {
 		names = append(names, u.Name)
 	}
 	return names
@@ -150,7 +150,7 @@ func probe(ctx context.Context, a *API, who Operator, p Attempt) (found Probed, 
 			return found, err
 		}
 	}
-	if found, err = a.deps.Settings.Probe(ctx, p); err != nil {
+	if found, err = a.deps.Prober.Probe(ctx, p); err != nil {
 		return found, err
 	}
 	a.acted(who, &record.Record{Event: "servers probed", Reason: p.Server})

@@ -19,7 +19,7 @@ import (
 // TestFailedSignIns: sign-ins that failed are counted by client and reason, the latest first; those that
 // succeeded, and credentials of the gateway's own, are none.
 func TestFailedSignIns(t *testing.T) {
-	a, _ := newTest(t, Config{Loopback: RoleViewer}, true)
+	a, _ := newTest(t, Config{Loopback: RoleViewer})
 	began := time.Now().Add(-time.Hour).UTC().Truncate(time.Microsecond)
 	at := func(i int) time.Time { return began.Add(time.Duration(i) * time.Second) }
 	for i, r := range []record.Record{
@@ -40,7 +40,7 @@ func TestFailedSignIns(t *testing.T) {
 	ask := func(query string) (s SignIns, status int) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/signins"+query, nil))
+		a.ServeHTTP(w, here(httptest.NewRequest(http.MethodGet, "/api/v1/signins"+query, nil)))
 		if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -82,15 +82,14 @@ func TestFailedSignIns(t *testing.T) {
 // TestExamsAreFew: tokens are examined a few at a time, and nobody waits for an issuer for ever.
 func TestExamsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newTest(t, Config{}, false)
+		a, _ := newTest(t, Config{})
 		recorded := make(chan record.Record, mostExams+1)
-		a.deps.Record = func(r *record.Record) { recorded <- *r }
-		a.deps.Examine = func(ctx context.Context, _, _ string) (Examined, error) {
+		a.deps.Journal = journal(t, func(r *record.Record) { recorded <- *r })
+		a.deps.WhatIf = world{examined: func(ctx context.Context) (e Examined) {
 			<-ctx.Done() // an issuer that does not answer
-			e := Examined{}
 			e.Reason = "nobody knows"
-			return e, nil
-		}
+			return e
+		}}
 		exam := func() int {
 			r := httptest.NewRequest(http.MethodPost, "/console/sign-ins", nil)
 			_, err := TestToken.Ask(a, r, Operator{Name: "ann", Roles: []string{RoleOperator}}, PastedToken{Text: "t"})

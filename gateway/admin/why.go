@@ -78,7 +78,7 @@ func decideNow(ctx context.Context, a *API, d *Decision) *Answer {
 	if q.Name = d.Name; d.Upstream != "" && d.Original != "" {
 		q.Name = d.Upstream + "/" + d.Original
 	}
-	answer, err := a.deps.Explain(ctx, q)
+	answer, err := a.deps.WhatIf.Explain(ctx, q)
 	if err != nil {
 		return nil
 	}

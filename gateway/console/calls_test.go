@@ -69,7 +69,7 @@ func TestCallsAreFollowed(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	r := httptest.NewRequestWithContext(ctx, http.MethodGet, Root+"/calls?after=7-2-r&user=bob", nil)
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9090"+Root+"/calls?after=7-2-r&user=bob", nil)
 	r.RemoteAddr = "127.0.0.1:1234"
 	r.Header.Set("Accept", "text/event-stream")
 	w := httptest.NewRecorder()
@@ -94,7 +94,7 @@ func TestCallsAreFollowed(t *testing.T) {
 func TestPanicInAStream(t *testing.T) {
 	d := newDesk(t, "viewer", nil)
 	d.deps.API = broken{}
-	r := httptest.NewRequest(http.MethodGet, Root+"/calls", nil)
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/calls", nil)
 	r.RemoteAddr = "127.0.0.1:1234"
 	r.Header.Set("Accept", "text/event-stream")
 	defer func() {

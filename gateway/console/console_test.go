@@ -95,6 +95,14 @@ type desk struct {
 	cfg   Config
 }
 
+// crew has the roles that their groups name.
+type crew func() Config
+
+func (c crew) Console() Config            { return c() }
+func (crew) Roles(c *mcp.Caller) []string { return c.Groups }
+func (crew) SignsIn(c *mcp.Caller) bool   { return c.Issuer != "https://former" }
+func (crew) Approves(c *mcp.Caller) bool  { return c.Subject == "approver" }
+
 // newDesk makes a console that everybody on this machine may use with a role.
 func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 	t.Helper()
@@ -103,13 +111,7 @@ func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{api: &canned{answers: answers, status: make(map[string]int)}, cfg: Config{Loopback: role}}
-	d.guard = NewGuard(GuardDeps{
-		URL: "http://127.0.0.1:9090", Config: func() Config { return d.cfg }, People: signin.NewSessions(nil, key),
-		Roles:    func(c *mcp.Caller) []string { return c.Groups },
-		SignsIn:  func(c *mcp.Caller) bool { return c.Issuer != "https://former" },
-		Approver: func(c *mcp.Caller) bool { return c.Subject == "approver" },
-		Trusted:  func(r *http.Request) bool { return strings.HasPrefix(r.RemoteAddr, "127.") },
-	})
+	d.guard = NewGuard(GuardDeps{URL: "http://127.0.0.1:9090", Staff: crew(func() Config { return d.cfg }), People: signin.NewSessions(nil, key)})
 	d.Console, err = New(Deps{
 		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(*http.Request, mcp.Caller, error) {}, API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),
 	})
@@ -121,7 +123,7 @@ func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 
 // get opens a page, whose path is without /console.
 func (d *desk) get(path string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, Root+path, nil)
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+path, nil)
 	r.RemoteAddr = "127.0.0.1:1234"
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)

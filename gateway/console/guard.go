@@ -24,19 +24,21 @@ var (
 // GuardDeps are the dependencies of a Guard.
 type GuardDeps struct {
 	// URL is that of the console, without path, as browsers open it.
-	URL string
-	// Config returns the section that holds now.
-	Config func() Config
-	// Roles returns the roles that a person has by the admin.rules that hold now.
-	Roles func(*mcp.Caller) []string
+	URL    string
+	Staff  Staff
+	People *signin.Sessions
+}
+
+// Staff knows who may look now.
+type Staff interface {
+	// Console returns the section that holds.
+	Console() Config
+	// Roles returns the roles that a person has by admin.rules.
+	Roles(*mcp.Caller) []string
 	// SignsIn reports whether a person has signed in where people sign in now.
-	SignsIn func(*mcp.Caller) bool
-	// Approver reports whether some policy rule has the person approve of calls.
-	Approver func(*mcp.Caller) bool
-	// Trusted reports whether a request comes from this machine itself, not by a proxy, and for one
-	// of its names. Its Origin does not matter.
-	Trusted func(*http.Request) bool
-	People  *signin.Sessions
+	SignsIn(*mcp.Caller) bool
+	// Approves reports whether some policy rule has the person approve of calls.
+	Approves(*mcp.Caller) bool
 }
 
 // Guard knows who looks.
@@ -61,17 +63,17 @@ type Visitor struct {
 // Who returns who makes a request. The error is errNobody if they have to sign in, or says why
 // they may not look.
 func (g *Guard) Who(r *http.Request) (Visitor, error) {
-	cfg := g.Config()
+	cfg := g.Staff.Console()
 	if id := g.session(r); id != "" && !cfg.SignIn.IsZero() {
 		p, err := g.People.Who(r.Context(), id)
 		switch {
-		case err == nil && g.SignsIn(&p.Caller):
+		case err == nil && g.Staff.SignsIn(&p.Caller):
 			return g.visitor(p)
 		case err != nil && !errors.Is(err, signin.ErrNone):
 			return Visitor{}, errAway
 		}
 	}
-	if cfg.Loopback != "" && g.Trusted(r) {
+	if cfg.Loopback != "" && loopback.SentByAny(r) {
 		return Visitor{Operator: admin.Operator{Name: "loopback", Roles: []string{cfg.Loopback}}}, nil
 	}
 	if cfg.SignIn.IsZero() {
@@ -82,8 +84,8 @@ func (g *Guard) Who(r *http.Request) (Visitor, error) {
 
 // visitor is a person with the roles that they have now.
 func (g *Guard) visitor(p signin.Person) (Visitor, error) {
-	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.Roles(&p.Caller), Caller: &p.Caller}, SignedIn: p.Since}
-	if g.Approver(&p.Caller) {
+	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.Staff.Roles(&p.Caller), Caller: &p.Caller}, SignedIn: p.Since}
+	if g.Staff.Approves(&p.Caller) {
 		v.Person = &p.Caller
 	}
 	if !v.May(admin.Approvers) {

@@ -41,7 +41,7 @@ func TestRoleBypass(t *testing.T) {
 			r.AddCookie(&http.Cookie{Name: cookieName, Value: "made-up"})
 		},
 	} {
-		r := httptest.NewRequest(http.MethodGet, Root+"/sessions", nil)
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/sessions", nil)
 		from(r)
 		w := httptest.NewRecorder()
 		if d.ServeHTTP(w, r); w.Code != http.StatusForbidden {
@@ -84,7 +84,7 @@ func TestSession(t *testing.T) {
 	d := newDesk(t, "", map[string]string{"GET /sessions": `{"sessions":[]}`, "GET /approvals": `{"approvals":[]}`, "GET /decisions": `{}`})
 	d.cfg.SignIn.ClientID = "console"
 	open := func(path, id string, more ...*http.Cookie) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodGet, Root+path, nil)
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+path, nil)
 		r.AddCookie(&http.Cookie{Name: cookieName, Value: id})
 		for _, c := range more {
 			r.AddCookie(c)
@@ -149,7 +149,7 @@ func TestSessionsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.guard.People = signin.NewSessions(db, key)
-	r := httptest.NewRequest(http.MethodGet, Root+"/sessions", nil)
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/sessions", nil)
 	r.AddCookie(&http.Cookie{Name: cookieName, Value: "of-before"})
 	w := httptest.NewRecorder()
 	if d.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Redis does not answer") {
@@ -162,13 +162,13 @@ func TestLostRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, "viewer", map[string]string{"GET /sessions": `{"sessions":[]}`})
 		asked := 0
-		d.guard.Config = func() Config {
+		d.guard.Staff = crew(func() Config {
 			if asked++; asked > 2 {
 				return Config{}
 			}
 			return d.cfg
-		}
-		r := httptest.NewRequest(http.MethodGet, Root+"/sessions", nil)
+		})
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/sessions", nil)
 		r.RemoteAddr = "127.0.0.1:1234"
 		r.Header.Set("Accept", "text/event-stream")
 		w, began := httptest.NewRecorder(), time.Now()

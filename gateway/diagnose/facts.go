@@ -9,7 +9,7 @@ import (
 
 // BrokenOf returns what of servers no client can be shown.
 func BrokenOf(now operate.Now) (all []Broken) {
-	for i, view := range now.Views {
+	for i, view := range now.Catalog.Status() {
 		for n, w := range operate.Withheld(view, now.Members[i].Server.Status()) {
 			one := Broken{Upstream: view.Name, What: w.List, Name: w.Name, Reason: w.Reason}
 			if n < len(view.Withheld) {

@@ -21,8 +21,7 @@ const AccountsPath = "/accounts"
 // Accounts answers operators who ask for users' accounts or end one.
 type Accounts struct {
 	Vault *vault.Vault
-	// Config returns the configuration that holds.
-	Config func() config.Config
+	Now   func() Now
 	// Lists has the lists of a server asked for again for a user.
 	Lists func(server string, caller *mcp.Caller)
 	// Others has all other replicas serve a POST. It returns those that did not.
@@ -33,7 +32,7 @@ type Accounts struct {
 // Of returns the accounts of a user of an issuer, or of all issuers if it is "". Errors: those of
 // vault.Vault.States.
 func (s Accounts) Of(ctx context.Context, issuer, user string) (all []admin.Account, err error) {
-	cfg := s.Config()
+	cfg := s.Now().Config
 	issuers := cfg.Issuers()
 	if issuer != "" {
 		issuers = []string{issuer}
@@ -45,8 +44,17 @@ func (s Accounts) Of(ctx context.Context, issuer, user string) (all []admin.Acco
 		}
 		for _, state := range states {
 			all = append(all, admin.Account{
-				Issuer: issuer, User: user, Server: state.Server, State: state.State, Why: state.Why, Since: state.Since, Used: state.Used, Expires: state.Expires,
-				AuthServer: state.AuthServer, Scope: state.Scope, Wanted: state.Wanted,
+				Issuer:     issuer,
+				User:       user,
+				Server:     state.Server,
+				State:      state.State,
+				Why:        state.Why,
+				Since:      state.Since,
+				Used:       state.Used,
+				Expires:    state.Expires,
+				AuthServer: state.AuthServer,
+				Scope:      state.Scope,
+				Wanted:     state.Wanted,
 			})
 		}
 	}
@@ -56,7 +64,7 @@ func (s Accounts) Of(ctx context.Context, issuer, user string) (all []admin.Acco
 // End ends a user's account at a server. The issuer may be "" if there is only one. Errors:
 // admin.ErrNoServer, admin.ErrSomeIssuer, and those of vault.Vault.Forget.
 func (s Accounts) End(ctx context.Context, issuer, user, server string) error {
-	cfg := s.Config()
+	cfg := s.Now().Config
 	issuers := cfg.Issuers()
 	switch {
 	case !slices.Contains(config.WithAccounts(cfg.Upstreams), server):

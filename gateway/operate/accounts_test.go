@@ -48,11 +48,11 @@ func TestOperatorEndsAnAccount(t *testing.T) {
 			}
 			return []string{"replica-3"}
 		},
-		Config: func() config.Config {
-			return config.Config{
+		Now: func() Now {
+			return Now{Config: config.Config{
 				Upstreams: []upstream.Config{{Name: "wiki", Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
 				Auth:      auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: "https://idp.example.com"}}},
-			}
+			}}
 		},
 	}
 	if err := desk.End(t.Context(), "", user, "wiki"); err != nil {

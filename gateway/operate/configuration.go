@@ -21,14 +21,15 @@ import (
 type Configuration struct {
 	File    *config.File         // nil for none
 	History *admin.ConfigHistory // nil for none, as without a file
-	// Now is the configuration that holds, with its defaults, Status where it comes from, and Places
-	// those of its rules.
-	Now    func() config.Config
-	Status func() ConfigStatus
-	Places func() map[string]string
-	// Apply applies a text and writes it into the file, which must still have a revision.
+	Now     func() Now
+	// Read reads the file again, and Apply applies a text and writes it into the file, which must still
+	// have a revision.
+	Read  func() error
 	Apply func(text []byte, revision string) error
 }
+
+// ErrNotRunning is the error of Read for a gateway that has not begun to serve, or has stopped.
+var ErrNotRunning = errors.New("the gateway does not run")
 
 // ConfigStatus is the state of the configuration file, also as /readyz shows it.
 type ConfigStatus struct {
@@ -48,7 +49,8 @@ type ConfigStatus struct {
 
 // State returns what the configuration that holds means.
 func (s Configuration) State() admin.State {
-	status, state := s.Status(), s.Now().Summary().State
+	now := s.Now()
+	status, state := now.Status, now.Config.Summary().State
 	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
 	state.Pending = Problems(&config.Error{Problems: status.Pending})
 	state.Warnings = Problems(&config.Error{Problems: status.Warnings})
@@ -57,19 +59,41 @@ func (s Configuration) State() admin.State {
 
 // Policy returns the rules that hold.
 func (s Configuration) Policy() admin.Policy {
-	cfg, places := s.Now().Policy, s.Places()
+	now := s.Now()
+	cfg := now.Config.Policy
 	if cfg.IsZero() {
 		return admin.Policy{Open: true, Default: policy.DefaultAllow}
 	}
 	p := admin.Policy{Default: cmp.Or(cfg.Default, policy.DefaultDeny)}
 	for _, r := range cfg.Rules {
-		rule := admin.Rule{Name: r.Name, At: places[r.Name], Who: r.Who.String(), Allow: r.Allow, Deny: r.Deny, Ask: r.Ask, When: r.When}
+		rule := admin.Rule{
+			Name:  r.Name,
+			At:    now.Places[r.Name],
+			Who:   r.Who.String(),
+			Allow: r.Allow,
+			Deny:  r.Deny,
+			Ask:   r.Ask,
+			When:  r.When,
+		}
 		if r.Approvers != nil {
 			rule.Approvers = r.Approvers.Who.String()
 		}
 		p.Rules = append(p.Rules, rule)
 	}
 	return p
+}
+
+// RuleAt returns the place of a rule, file:line; "" if it is not known.
+func (s Configuration) RuleAt(rule string) string { return s.Now().Places[rule] }
+
+// Reload reads the file again. Errors: admin.ErrNoFile, ErrNotRunning.
+func (s Configuration) Reload() (admin.Reload, error) {
+	err := s.Read()
+	if errors.Is(err, admin.ErrNoFile) || errors.Is(err, ErrNotRunning) {
+		return admin.Reload{}, err
+	}
+	state := s.State()
+	return admin.Reload{Applied: err == nil, Revision: state.Revision, Problems: Problems(err), Pending: state.Pending}, nil
 }
 
 // Line returns the line of a problem, if it is in the file.
@@ -94,7 +118,7 @@ func (s Configuration) Changes() []admin.ConfigChange {
 }
 
 // Saves reports whether operators may change the file.
-func (s Configuration) Saves() bool { return s.Now().Admin.Console.Save }
+func (s Configuration) Saves() bool { return s.Now().Config.Admin.Console.Save }
 
 // maskedText returns a text of a configuration without its secrets, or why it is not shown.
 func maskedText(text []byte) (masked, hidden string) {
@@ -126,10 +150,10 @@ func (s Configuration) Text() (admin.ConfigText, error) {
 	if err != nil {
 		return admin.ConfigText{}, fmt.Errorf("%s: cannot be read: %w", s.File.Path, err)
 	}
-	t := admin.ConfigText{File: s.File.Path, Revision: config.RevisionOf(data), Save: s.Now().Admin.Console.Save}
+	t := admin.ConfigText{File: s.File.Path, Revision: config.RevisionOf(data), Save: s.Now().Config.Admin.Console.Save}
 	t.Text, t.Hidden = maskedText(data)
 	t.Masked = t.Hidden == "" && t.Text != string(data)
-	t.InForce = t.Revision == s.Status().Revision
+	t.InForce = t.Revision == s.Now().Status.Revision
 	return t, nil
 }
 
@@ -138,9 +162,9 @@ func (s Configuration) Effective() (admin.EffectiveConfig, error) {
 	if s.History == nil {
 		return admin.EffectiveConfig{}, admin.ErrNoFile
 	}
-	e := admin.EffectiveConfig{Revision: s.Status().Revision}
+	e := admin.EffectiveConfig{Revision: s.Now().Status.Revision}
 	masked, hidden := s.History.Holds()
-	cfg := s.Now()
+	cfg := s.Now().Config
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i, u := range cfg.Upstreams {
 		if u.Skills == "" {
@@ -161,7 +185,7 @@ func (s Configuration) Effective() (admin.EffectiveConfig, error) {
 // references are not looked up.
 func (s Configuration) Check(draft string, blind bool) (c admin.ConfigCheck) {
 	text := []byte(draft)
-	before := s.Now()
+	before := s.Now().Config
 	next, err := config.Loaded{}, error(nil)
 	switch {
 	case MaskProblem(text) != nil:
@@ -212,7 +236,7 @@ func (s Configuration) Save(draft, revision string) (admin.Reload, error) {
 	switch {
 	case s.File == nil:
 		return admin.Reload{}, admin.ErrNoFile
-	case !s.Now().Admin.Console.Save:
+	case !s.Now().Config.Admin.Console.Save:
 		return admin.Reload{}, admin.ErrNoSaving
 	case len(text) > config.MaxBytes:
 		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", config.MaxBytes)}}}
@@ -236,15 +260,16 @@ func (s Configuration) Save(draft, revision string) (admin.Reload, error) {
 // InForce returns the configuration that holds. If it is still in its file, references in it are
 // read as in a draft, so that both can be compared.
 func (s Configuration) InForce() *config.Loaded {
+	now := s.Now()
 	if s.File != nil {
-		if data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == s.Status().Revision {
+		if data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == now.Status.Revision {
 			if l, err := config.ReadBlindly(s.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
 				l.Text = data
 				return &l
 			}
 		}
 	}
-	return &config.Loaded{Config: s.Now(), Places: s.Places()}
+	return &config.Loaded{Config: now.Config, Places: now.Places}
 }
 
 // Problems returns what is wrong, a problem for each line of a configuration.

@@ -6,14 +6,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -25,36 +29,41 @@ const ServersPath = "/servers"
 type Servers struct {
 	Book    *Book
 	Replica string // that answers
-	// Now returns what the configuration that holds has made.
-	Now func() Now
-	// Refresh has the lists of an upstream fetched again.
-	Refresh func(upstream string)
+	Now     func() Now
 	// Rebuild puts the lock file as it is in force, and makes an upstream anew for an operator; "" for
 	// none.
 	Rebuild func(ctx context.Context, upstream, by string) error
-	// ReadLock reads the lock file.
-	ReadLock func() (pin.Lock, error)
 	// Others has all other replicas serve a POST, with Asked. It returns those that did not.
 	Others func(ctx context.Context, path string) (missing []string)
 	Log    *slog.Logger
 }
 
-// Now is what a configuration has made.
+// Now is the configuration that holds, and what it has made.
 type Now struct {
-	// Members are its upstreams, and Views what the catalog knows of each of them.
+	Config config.Config // with its defaults
+	Status ConfigStatus
+	Places map[string]string // of rules, file:line
+	// Auth identifies callers, and Rules say what they may do.
+	Auth      *auth.Auth
+	Rules     *policy.Policy
+	ViewUsers ViewUsers
+	// Members are the upstreams, in the order of Catalog.Status. Lists answers lists as clients get them.
 	Members []Member
-	Views   []catalog.UpstreamView
-	// Tools returns the tools of an upstream, and Short one of them with its description in short.
-	Tools func(upstream string) []mcp.Item
-	Short func(mcp.Item) mcp.Item
-	// Shortens is what Short is of, to be compared.
-	Shortens any
+	Catalog *catalog.Catalog
+	Lists   mcp.Handler
+	// Described makes descriptions short.
+	Described *disclosure.Disclosure
+	Guards    []*pinning.Guard // of the upstreams that are pinned
+	Lock      pin.Lock         // what is approved, as it is in force
+}
 
-	Hooks  hooks.Config
-	Guards []*pinning.Guard
-	// Lock is what is approved, as it is in force; LockFile has it.
-	Lock     pin.Lock
-	LockFile string
+// ViewUsers are those who may use each view, by its name.
+type ViewUsers map[string]*policy.Audiences
+
+// Refuse reports whether a caller may not use the view whose endpoint they come to.
+func (u ViewUsers) Refuse(caller *mcp.Caller) bool {
+	users := u[caller.View]
+	return users != nil && users.First(caller) < 0
 }
 
 // Member is an upstream.
@@ -66,18 +75,15 @@ type Member struct {
 	// MCP is the same; nil for a directory of skills.
 	MCP    *upstream.Upstream
 	Config upstream.Config
-	// Transport is how it is reached, Target where, Pinning the mode of that.
-	Transport, Target, Pinning string
 }
 
-// member returns an upstream by its name, and what the catalog knows of it.
-func (n Now) member(name string) (Member, catalog.UpstreamView, bool) {
-	for i, m := range n.Members {
-		if m.Config.Name == name {
-			return m, n.Views[i], true
-		}
+// member returns an upstream by its name, and its place.
+func (n Now) member(name string) (m Member, at int, ok bool) {
+	at = slices.IndexFunc(n.Members, func(m Member) bool { return m.Config.Name == name })
+	if at < 0 {
+		return m, at, false
 	}
-	return Member{}, catalog.UpstreamView{}, false
+	return n.Members[at], at, true
 }
 
 // Act does something to a server. Errors are those of admin.Deps.Act.
@@ -110,17 +116,17 @@ func (s Servers) Act(ctx context.Context, a admin.Action) (done admin.Acted, err
 		return done, err
 	}
 	now := s.Now()
-	m, view, ok := now.member(a.Upstream)
+	m, at, ok := now.member(a.Upstream)
 	if !ok {
 		return done, admin.ErrNoServer // a reload has just removed it
 	}
-	done.Upstream = s.shown(now, m, view)
+	done.Upstream = s.shown(now, m, now.Catalog.Status()[at])
 	return done, nil
 }
 
 // probe has a server probed, and its lists fetched again. failed is why the probe found nothing.
 func (s Servers) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
-	defer func() { s.Refresh(m.Config.Name) }()
+	defer func() { s.Now().Catalog.Refresh(m.Config.Name) }()
 	if m.MCP == nil {
 		return m.steps(nil), nil, nil
 	}
@@ -145,7 +151,7 @@ func (s Servers) toggle(a admin.Action) (changed bool) {
 		changed = known.Enable(a.By)
 	}
 	if changed {
-		s.Refresh(a.Upstream)
+		s.Now().Catalog.Refresh(a.Upstream)
 	}
 	return changed
 }
@@ -174,7 +180,7 @@ func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	s.Book.approving.Lock()
 	defer s.Book.approving.Unlock()
 	now := s.Now()
-	lock, err := s.ReadLock()
+	lock, err := config.ReadLock(now.Config)
 	if err != nil {
 		return admin.Approved{}, &admin.NotNow{Why: "nothing was approved, because the lock file cannot be read: " + err.Error() + ": gatehouse lock writes a new one"}
 	}
@@ -186,16 +192,21 @@ func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	for _, p := range wanted.Pins {
 		m, _, ok := now.member(p.Upstream)
 		all = append(all, pinning.Wanted{
-			Upstream: p.Upstream, Kind: pin.Kind(p.List), Name: p.Name, Digest: p.Digest, Keep: wanted.Keep || ok && m.Server.PerUser(),
+			Upstream: p.Upstream,
+			Kind:     pin.Kind(p.List),
+			Name:     p.Name,
+			Digest:   p.Digest,
+			Keep:     wanted.Keep || ok && m.Server.PerUser(),
 		})
 	}
-	if err := pinning.Approve(lock, now.LockFile, seen, all); err != nil {
+	file := config.LockFile(now.Config)
+	if err := pinning.Approve(lock, file, seen, all); err != nil {
 		return admin.Approved{}, &admin.NotNow{Why: err.Error()}
 	}
 	if err := s.Rebuild(context.Background(), "", ""); err != nil {
-		return admin.Approved{}, &admin.NotNow{Why: now.LockFile + " is written, and not in force yet: " + err.Error()}
+		return admin.Approved{}, &admin.NotNow{Why: file + " is written, and not in force yet: " + err.Error()}
 	}
-	return admin.Approved{Approved: len(all), File: now.LockFile}, nil
+	return admin.Approved{Approved: len(all), File: file}, nil
 }
 
 // Pins returns what was seen that is not approved, of one upstream or, with "", of all.
@@ -207,8 +218,16 @@ func (s Servers) Pins(upstream string) (all []admin.Pin) {
 		}
 		for _, f := range guard.Found() {
 			all = append(all, admin.Pin{
-				Upstream: f.Upstream, List: string(f.Kind), Name: f.Name, New: f.New, Differs: f.Differ, Deceives: f.Hidden, Hidden: f.Blocked,
-				Definition: f.Definition, Digest: pin.DigestOf(f.Definition).String(), Diff: f.Diff(now.Lock),
+				Upstream:   f.Upstream,
+				List:       string(f.Kind),
+				Name:       f.Name,
+				New:        f.New,
+				Differs:    f.Differ,
+				Deceives:   f.Hidden,
+				Hidden:     f.Blocked,
+				Definition: f.Definition,
+				Digest:     pin.DigestOf(f.Definition).String(),
+				Diff:       f.Diff(now.Lock),
 			})
 		}
 	}

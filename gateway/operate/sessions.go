@@ -28,11 +28,13 @@ type Sessions struct {
 	Self string // the name of this replica
 	List func() []session.Listed
 	End  func(ctx context.Context, user, id string) error
+	// Held is what is held of a session here, and the servers that show it other lists.
+	Held interface {
+		LoadOf(key string) live.Load
+		OwnLists(key string) []string
+	}
 	// Others sends a request to all other replicas, and has each answer heard.
 	Others func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error))
-	// Load counts what is held of a session here, OwnLists are the servers that show it other lists.
-	Load     func(key string) live.Load
-	OwnLists func(key string) []string
 }
 
 // All returns the sessions of all replicas, the last one that was used first, and the replicas
@@ -60,12 +62,22 @@ func (s Sessions) All(ctx context.Context) (all []admin.Session, missing []strin
 func (s Sessions) here() []admin.Session {
 	all := []admin.Session{}
 	for _, one := range s.List() {
-		load := s.Load(one.Key())
+		load := s.Held.LoadOf(one.Key())
 		all = append(all, admin.Session{
-			Calls: load.Calls, Streams: load.Streams, Questions: load.Questions, OwnLists: s.OwnLists(one.Key()),
-			Session: record.Digest(one.Key()), User: one.Subject, Client: one.Client,
-			ClientName: describes(one.Record, "name"), ClientVersion: describes(one.Record, "version"),
-			View: one.View, Revision: one.Revision, Replica: s.Self, Started: one.Created, Used: one.Used,
+			Calls:         load.Calls,
+			Streams:       load.Streams,
+			Questions:     load.Questions,
+			OwnLists:      s.Held.OwnLists(one.Key()),
+			Session:       record.Digest(one.Key()),
+			User:          one.Subject,
+			Client:        one.Client,
+			ClientName:    describes(one.Record, "name"),
+			ClientVersion: describes(one.Record, "version"),
+			View:          one.View,
+			Revision:      one.Revision,
+			Replica:       s.Self,
+			Started:       one.Created,
+			Used:          one.Used,
 		})
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -34,13 +35,15 @@ func Tokens(tool mcp.Item) int {
 }
 
 // measure estimates the tokens of a tool, in full and with its description in short.
-func (n Now) measure(tool mcp.Item) (full, short int) { return Tokens(tool), Tokens(n.Short(tool)) }
+func (n Now) measure(tool mcp.Item) (full, short int) {
+	return Tokens(tool), Tokens(n.Described.Short(tool))
+}
 
 // Upstreams returns the states of all servers, in the order of the configuration.
 func (s Servers) Upstreams() (all []admin.Upstream) {
 	now := s.Now()
-	for i, m := range now.Members {
-		all = append(all, s.shown(now, m, now.Views[i]))
+	for i, view := range now.Catalog.Status() {
+		all = append(all, s.shown(now, now.Members[i], view))
 	}
 	return all
 }
@@ -49,10 +52,18 @@ func (s Servers) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstr
 	status := m.Server.Status()
 	state, since, last := StateOf(view, status)
 	u := admin.Upstream{
-		Name: view.Name, Transport: m.Transport, Revision: status.Revision,
-		Server: status.ServerName, Version: status.ServerVersion,
-		Tools: view.Tools, Prompts: view.Prompts, Resources: view.Resources, Skills: view.Skills,
-		Calls: status.Calls, Sessions: status.Sessions, UsersNeedLogin: status.UsersNeedLogin,
+		Name:           view.Name,
+		Transport:      config.TransportOf(m.Config),
+		Revision:       status.Revision,
+		Server:         status.ServerName,
+		Version:        status.ServerVersion,
+		Tools:          view.Tools,
+		Prompts:        view.Prompts,
+		Resources:      view.Resources,
+		Skills:         view.Skills,
+		Calls:          status.Calls,
+		Sessions:       status.Sessions,
+		UsersNeedLogin: status.UsersNeedLogin,
 	}
 	u.LastFailure = ShownFailure(last)
 	if !status.Refused.IsZero() {
@@ -69,7 +80,7 @@ func (s Servers) shown(now Now, m Member, view catalog.UpstreamView) admin.Upstr
 		state = upstream.StateDisabled
 	}
 	u.State, u.Since = string(state), known.since(state, since)
-	u.Tokens, u.Short = known.Sizes(now.Tools(view.Name), now.Shortens, now.measure)
+	u.Tokens, u.Short = known.Sizes(now.Catalog.Tools(view.Name), now.Described, now.measure)
 	return u
 }
 
@@ -84,17 +95,27 @@ func ShownFailure(f upstream.Failure) *admin.Failure {
 // Server returns everything about one server. The error is admin.ErrNoServer.
 func (s Servers) Server(page admin.ToolPage) (admin.Server, error) {
 	now, name := s.Now(), page.Upstream
-	m, view, ok := now.member(name)
+	m, at, ok := now.member(name)
 	if !ok {
 		return admin.Server{}, admin.ErrNoServer
 	}
-	known, status := s.Book.Of(name), m.Server.Status()
+	known, status, view := s.Book.Of(name), m.Server.Status(), now.Catalog.Status()[at]
 	shown := admin.Server{
-		Upstream: s.shown(now, m, view), Replica: s.Replica, Target: m.Target, Prefix: view.Prefix, Templates: view.ResourceTemplates,
-		Disabled: (*admin.Disabled)(known.Off()), Timeline: known.timeline(), Probe: m.probed(), Capabilities: status.Capabilities,
-		Credentials: m.credentials(status), Pinning: now.pinning(name, m), Hooks: []admin.LookingHook{}, Tools: now.toolPage(name, page),
+		Upstream:     s.shown(now, m, view),
+		Replica:      s.Replica,
+		Target:       now.Config.Target(m.Config),
+		Prefix:       view.Prefix,
+		Templates:    view.ResourceTemplates,
+		Disabled:     (*admin.Disabled)(known.Off()),
+		Timeline:     known.timeline(),
+		Probe:        m.probed(),
+		Capabilities: status.Capabilities,
+		Credentials:  m.credentials(status),
+		Pinning:      now.pinning(m.Config),
+		Hooks:        []admin.LookingHook{},
+		Tools:        now.toolPage(page),
 	}
-	for _, h := range now.Hooks.LooksAt(name) {
+	for _, h := range now.Config.Hooks.LooksAt(name) {
 		shown.Hooks = append(shown.Hooks, admin.LookingHook(h))
 	}
 	all := Withheld(view, status)
@@ -129,7 +150,14 @@ func (m Member) probed() []admin.ProbeStep {
 func (m Member) steps(took []dialect.Step) []admin.ProbeStep {
 	all := []admin.ProbeStep{}
 	for _, s := range took {
-		one := admin.ProbeStep{At: s.At, Method: s.Method, Revision: s.Revision, Transport: m.Transport, Took: float64(s.Took.Microseconds()) / 1000, Found: s.Found}
+		one := admin.ProbeStep{
+			At:        s.At,
+			Method:    s.Method,
+			Revision:  s.Revision,
+			Transport: config.TransportOf(m.Config),
+			Took:      float64(s.Took.Microseconds()) / 1000,
+			Found:     s.Found,
+		}
 		if s.SSE {
 			one.Transport = "sse"
 		}
@@ -158,14 +186,14 @@ func (m Member) credentials(status upstream.Status) admin.Credentials {
 	return c
 }
 
-func (n Now) pinning(name string, m Member) admin.Pinning {
-	p := admin.Pinning{Mode: m.Pinning}
+func (n Now) pinning(c upstream.Config) admin.Pinning {
+	p := admin.Pinning{Mode: config.PinMode(n.Config, c)}
 	if p.Mode == pinning.Off {
 		return p
 	}
-	p.File = n.LockFile
+	p.File = config.LockFile(n.Config)
 	for _, guard := range n.Guards {
-		if guard.Name() == name {
+		if guard.Name() == c.Name {
 			p.Waiting = guard.Pending()
 		}
 	}
@@ -187,8 +215,8 @@ func Withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.Wi
 }
 
 // toolPage returns some of the tools of a server.
-func (n Now) toolPage(name string, page admin.ToolPage) admin.Tools {
-	all := n.Tools(name)
+func (n Now) toolPage(page admin.ToolPage) admin.Tools {
+	all := n.Catalog.Tools(page.Upstream)
 	found := admin.Tools{Total: len(all), Items: []admin.Tool{}}
 	sizes := make(map[string]int)
 	if page.ByTokens {

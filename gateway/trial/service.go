@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
-	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // Service tries servers for operators. Where operators may not change the file, what they try reads
@@ -17,10 +16,8 @@ import (
 // the host itself. Other URLs are as for any upstream.
 type Service struct {
 	Inspect Inspect
-	// File is the path of the configuration file if operators may change it, else "".
-	File string
-	// Configured are the upstreams of the configuration that holds.
-	Configured []upstream.Config
+	File    *config.File // nil for none
+	Now     func() operate.Now
 }
 
 // Probe makes an attempt. Errors: *admin.BadDraft for a text that cannot be tried, and those of
@@ -40,10 +37,11 @@ func (s Service) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, erro
 	var reports []Report
 	var doubts []config.Problem
 	var err error
-	if s.File != "" {
-		reports, doubts, err = Text(ctx, s.Inspect, s.File, text, p.Server, known)
+	now := s.Now().Config
+	if s.File != nil && now.Admin.Console.Save {
+		reports, doubts, err = Text(ctx, s.Inspect, s.File.Path, text, p.Server, known)
 	} else {
-		reports, doubts, err = blindly(ctx, s.Inspect, text, p.Server, s.Configured, given)
+		reports, doubts, err = blindly(ctx, s.Inspect, text, p.Server, now.Upstreams, given)
 	}
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		return admin.Probed{}, &admin.BadDraft{Problems: operate.Problems(bad)}

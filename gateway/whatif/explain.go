@@ -63,7 +63,7 @@ func Examine(ctx context.Context, cfg config.Config, token, view string) (admin.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(running) }()
-	e, err := ExamineWith(ctx, cfg, a, token, view)
+	e, err := examine(ctx, cfg, a, token, view)
 	stop()
 	if failed := <-ended; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)
@@ -71,8 +71,8 @@ func Examine(ctx context.Context, cfg config.Config, token, view string) (admin.
 	return e, err
 }
 
-// ExamineWith says what an Auth that runs, and what is asked after it, think of a token.
-func ExamineWith(ctx context.Context, cfg config.Config, a *auth.Auth, token, view string) (admin.Examined, error) {
+// examine says what an Auth that runs, and what is asked after it, think of a token.
+func examine(ctx context.Context, cfg config.Config, a *auth.Auth, token, view string) (admin.Examined, error) {
 	v, err := config.ViewNamed(cfg, view)
 	if err != nil {
 		return admin.Examined{}, &admin.BadQuestion{Problem: err.Error() + ": leave it out for the gateway's own endpoint"}
@@ -139,7 +139,7 @@ func rulesFor(cfg config.Config, caller mcp.Caller) (names []string) {
 	return names
 }
 
-// Caller returns the caller of the question.
+// callerOf returns the caller of the question.
 func Caller(c config.Config, q admin.Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")

@@ -16,7 +16,7 @@ type left struct {
 // leftOut returns the entries of servers that nobody gets: what cannot be offered, and what is not
 // approved.
 func leftOut(now operate.Now) (all []left) {
-	for i, view := range now.Views {
+	for i, view := range now.Catalog.Status() {
 		for _, w := range operate.Withheld(view, now.Members[i].Server.Status()) {
 			all = append(all, left{view.Name, w.List, w.Name, "server", "It is left out for all: " + w.Reason + "."})
 		}
@@ -37,7 +37,7 @@ func leftOut(now operate.Now) (all []left) {
 
 // unknown says whose lists are not known.
 func unknown(now operate.Now) (notes []string) {
-	for _, view := range now.Views {
+	for _, view := range now.Catalog.Status() {
 		switch view.State {
 		case catalog.StateUp:
 		case catalog.StatePerUser:

@@ -7,30 +7,10 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/policy"
 )
-
-// ListDeps are what lists are made of. All fields are required.
-type ListDeps struct {
-	// Caller returns the caller of a question. Its error says what is wrong with the question.
-	Caller func(admin.ListQuestion) (mcp.Caller, error)
-	// Alone says that all callers are the same one.
-	Alone bool
-	// Refused reports whether a caller may not use the view whose endpoint they come to.
-	Refused func(*mcp.Caller) bool
-	// Lists answers lists as clients get them.
-	Lists mcp.Handler
-	// Offered returns a list as the client of a call would get it if its caller might use all of it.
-	Offered func(*mcp.Call) []mcp.Item
-	// Everything returns what servers have on the list of a method, for clients that declare everything.
-	Everything func(method string) []mcp.Item
-	// Now returns the servers.
-	Now    func() operate.Now
-	Rules  *policy.Policy
-	RuleAt func(rule string) string
-}
 
 // kinds are the lists that operators ask for: the method, and the name in left.
 var kinds = map[string]struct{ method, list string }{
@@ -54,9 +34,8 @@ type row struct {
 
 // lister answers one question.
 type lister struct {
-	ListDeps
-	caller  mcp.Caller
 	now     operate.Now
+	caller  mcp.Caller
 	refused bool // at the view
 	tools   bool
 	whole   bool                   // with definitions
@@ -65,7 +44,7 @@ type lister struct {
 
 // Lists says what a caller gets from a list, through the way that the lists of clients take, and what
 // not. The error is an *admin.BadQuestion, or that of ctx.
-func Lists(ctx context.Context, deps ListDeps, q admin.ListQuestion) (a admin.ListAnswer, err error) {
+func (s Service) Lists(ctx context.Context, q admin.ListQuestion) (a admin.ListAnswer, err error) {
 	bad := func(format string, args ...any) (admin.ListAnswer, error) {
 		return a, &admin.BadQuestion{Problem: fmt.Sprintf(format, args...)}
 	}
@@ -80,18 +59,22 @@ func Lists(ctx context.Context, deps ListDeps, q admin.ListQuestion) (a admin.Li
 	if !caps.IsObject() {
 		return bad("the capabilities are no JSON object")
 	}
-	l := &lister{ListDeps: deps, tools: q.Kind == mcp.KindTools, whole: q.Name != "", inView: make(map[mcp.Target]mcp.Raw)}
-	if l.caller, err = deps.Caller(q); err != nil {
+	l := &lister{
+		now:    s.Configuration.Now(),
+		tools:  q.Kind == mcp.KindTools,
+		whole:  q.Name != "",
+		inView: make(map[mcp.Target]mcp.Raw),
+	}
+	if l.caller, err = listCaller(l.now.Config, q); err != nil {
 		return bad("%s", err)
 	}
 	call := &mcp.Call{ID: "catalog", Method: kind.method, Caller: l.caller, Caps: caps, Aside: true, Notify: func(mcp.Event) {}}
 	var shown []mcp.Item
-	if l.refused = deps.Refused(&l.caller); !l.refused {
-		if shown, err = mcp.ItemsOf(ctx, deps.Lists, call, mostPages); err != nil {
+	if l.refused = l.now.ViewUsers.Refuse(&l.caller); !l.refused {
+		if shown, err = mcp.ItemsOf(ctx, l.now.Lists, call, mostPages); err != nil {
 			return a, err
 		}
 	}
-	l.now = deps.Now()
 	rows, behind := l.rows(call, kind.list, shown)
 	a.Shown, a.Hidden = len(shown), len(rows)-len(shown)
 	a.Notes = append(l.notes(q), behind...)
@@ -117,9 +100,28 @@ func Lists(ctx context.Context, deps ListDeps, q admin.ListQuestion) (a admin.Li
 	return a, nil
 }
 
+// listCaller is the caller of a question. Its error says what is wrong with the question.
+func listCaller(cfg config.Config, q admin.ListQuestion) (mcp.Caller, error) {
+	if _, err := config.ViewNamed(cfg, q.View); err != nil {
+		return mcp.Caller{}, err
+	}
+	if !cfg.Auth.Identifies() {
+		return mcp.NewCaller(mcp.Caller{View: q.View}), nil
+	}
+	return Caller(cfg, admin.Question{
+		Issuer: q.Issuer,
+		User:   q.User,
+		Groups: q.Groups,
+		Scopes: q.Scopes,
+		Client: q.Client,
+		Claims: q.Claims,
+		View:   q.View,
+	})
+}
+
 // notes say what is not as it seems.
 func (l *lister) notes(q admin.ListQuestion) (notes []string) {
-	if l.Alone && (q.User != "" || q.Client != "" || len(q.Groups)+len(q.Scopes)+len(q.Claims) > 0) {
+	if !l.now.Config.Auth.Identifies() && (q.User != "" || q.Client != "" || len(q.Groups)+len(q.Scopes)+len(q.Claims) > 0) {
 		notes = append(notes, "Everybody is the same caller here, since auth.mode is none: users, groups, clients and claims do not count.")
 	}
 	if l.refused {
@@ -131,7 +133,7 @@ func (l *lister) notes(q admin.ListQuestion) (notes []string) {
 // rows returns everything on a list: first what is shown, in its order. behind says what is left out
 // without a name.
 func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row, behind []string) {
-	for _, item := range l.Offered(call) {
+	for _, item := range l.now.Catalog.Offered(call) {
 		l.inView[item.Target] = item.Raw
 	}
 	known := make(map[mcp.Target]bool, len(l.inView))
@@ -145,7 +147,7 @@ func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row
 	}
 	bare := call.Clone()
 	bare.Caller.View = ""
-	for _, item := range l.Offered(bare) {
+	for _, item := range l.now.Catalog.Offered(bare) {
 		if !known[item.Target] {
 			known[item.Target] = true
 			rows = append(rows, row{item: item, full: item.Raw})
@@ -163,7 +165,7 @@ func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row
 			rows = append(rows, row{item: mcp.Item{Target: mcp.Target{Upstream: left.upstream, Name: left.name}}, by: left.by, reason: left.reason})
 		}
 	}
-	for _, item := range l.Everything(call.Method) {
+	for _, item := range l.now.Catalog.Everything(call.Method) {
 		if t := item.Target; !known[t] && !told[name{t.Upstream, t.Name}] {
 			rows = append(rows, row{item: item, full: item.Raw, by: "client", reason: "The server does not show it to clients that declare these capabilities."})
 		}
@@ -175,8 +177,14 @@ func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row
 func (l *lister) entry(ctx context.Context, r row) admin.ListEntry {
 	target := r.item.Target
 	e := admin.ListEntry{
-		Name: r.item.Name, Upstream: target.Upstream, Original: target.Name, Shown: r.shown, By: r.by, Reason: r.reason,
-		Title: r.item.Raw.At("title").Text(), Description: r.item.Raw.At("description").Text(),
+		Name:        r.item.Name,
+		Upstream:    target.Upstream,
+		Original:    target.Name,
+		Title:       r.item.Raw.At("title").Text(),
+		Description: r.item.Raw.At("description").Text(),
+		Shown:       r.shown,
+		By:          r.by,
+		Reason:      r.reason,
 	}
 	if e.Title == "" {
 		e.Title = r.item.Raw.At("annotations", "title").Text()
@@ -193,9 +201,9 @@ func (l *lister) entry(ctx context.Context, r row) admin.ListEntry {
 	if target.Upstream == "" || r.by != "" {
 		return e
 	}
-	why := l.Rules.Explain(ctx, &l.caller, target, nil)
+	why := l.now.Rules.Explain(ctx, &l.caller, target, nil)
 	if e.Call, e.Rule = why.Effect.String(), why.Rule; e.Rule != "" {
-		e.RuleAt = l.RuleAt(e.Rule)
+		e.RuleAt = l.now.Places[e.Rule]
 	}
 	_, inView := l.inView[target]
 	switch {
@@ -223,7 +231,7 @@ func (l *lister) short(r row) int {
 	if r.item.Target.Upstream == "" || len(r.full) != len(r.item.Raw) { // it is short already
 		return operate.Tokens(r.item)
 	}
-	return operate.Tokens(l.now.Short(r.whole()))
+	return operate.Tokens(l.now.Described.Short(r.whole()))
 }
 
 // mostShort bounds the short descriptions that are made for a total, since each takes a while. Of

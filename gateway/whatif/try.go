@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
 // mostTried bounds a result that operators get, in bytes.
@@ -25,46 +25,38 @@ const mostTried = 1 << 20
 // shown to them.
 const asksAll = `{"elicitation":{"form":{},"url":{}}}`
 
-// TryDeps are what tries a tool. All fields are required.
-type TryDeps struct {
-	// Calls answers calls of clients. Observe makes one by it, and records it.
-	Calls   mcp.Handler
-	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
-	// Own makes this replica the one that keeps what servers keep for a call.
-	Own     func(context.Context, *mcp.Call) error
-	Refused func(*mcp.Caller) bool // as in ListDeps
-	// HasView reports whether there is a view of a name.
-	HasView func(string) bool
-	Memory  *mcp.Memory
-	Trails  *trail.Trails
-	Self    string // this replica
-}
-
 // Try calls a tool as a stateless client of the caller would, so policy, limits, hooks and approvals
-// apply, and the call is recorded. The error is an *admin.BadQuestion.
-func Try(ctx context.Context, deps TryDeps, caller mcp.Caller, t admin.Trial) (done admin.Tried, err error) {
+// apply, and the call is recorded. Errors: admin.ErrNobody, an *admin.BadQuestion.
+func (s Service) Try(ctx context.Context, as *mcp.Caller, t admin.Trial) (done admin.Tried, err error) {
+	now, caller := s.Configuration.Now(), mcp.Caller{}
+	switch {
+	case as != nil:
+		caller = *as
+	case now.Config.Auth.Identifies():
+		return done, admin.ErrNobody
+	}
 	caller.View = t.View
 	caller = mcp.NewCaller(caller)
-	if t.View != "" && !deps.HasView(t.View) {
+	if _, err := config.ViewNamed(now.Config, t.View); err != nil {
 		return done, &admin.BadQuestion{Problem: fmt.Sprintf("view %q: the configuration has no view of this name", t.View)}
 	}
-	call, err := trial(caller, t, deps.Self)
+	call, err := trial(caller, t, s.Self)
 	if err != nil {
 		return done, &admin.BadQuestion{Problem: err.Error()}
 	}
 	done.ID = call.ID
-	if deps.Refused(&caller) {
+	if now.ViewUsers.Refuse(&caller) {
 		done.Error = told(mcp.Errorf(failure.ViewRefused, "this endpoint is for other users"), call.ID)
 		return done, nil
 	}
-	room := deps.Memory.Room(caller)
+	room := s.Memory.Room(caller)
 	defer room.Free()
 	began := time.Now()
-	call.Room, call.Trail = &room, deps.Trails.Begin(began)
+	call.Room, call.Trail = &room, s.Recent.Trails().Begin(began)
 	ctx = mcp.WithCaller(ctx, caller)
 	var reply *mcp.Reply
-	if err = deps.Own(ctx, call); err == nil {
-		reply, err = deps.Observe(ctx, call, deps.Calls)
+	if err = s.Own(ctx, call); err == nil {
+		reply, err = s.Observe(ctx, call, s.Calls)
 	}
 	done.Took = float64(time.Since(began).Microseconds()) / 1000
 	switch {
