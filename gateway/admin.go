@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
-	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -25,7 +24,7 @@ import (
 // serveConsole adds the console to what operators are served.
 func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	pages, err := console.New(console.Deps{
-		Guard: console.NewGuard(console.GuardDeps{URL: g.graph().cfg.Admin.At(), Staff: staff{g}, People: g.console.people}),
+		Guard: console.NewGuard(g.graph().cfg.Admin.At(), staff{g}, g.console.people),
 		Flow:  func() *signin.Flow { return g.console.flow(g.graph()) },
 		SignedIn: func(r *http.Request, who mcp.Caller, err error) {
 			who.From = originOf(r)
@@ -164,17 +163,4 @@ func (g *Gateway) serveMetrics() http.HandlerFunc {
 		}
 		scrapes.ServeHTTP(w, r)
 	}
-}
-
-// measured is what is read at each scrape.
-func measured(g *Gateway) metrics.Facts {
-	now := g.graph()
-	f := metrics.Facts{
-		Guards: now.guards, Accounts: g.services.vault.Counts(), Issuers: now.auth.Status(),
-		Sessions: g.services.homes().Len(), Front: g.front.Load(), Config: g.ReloadStatus(), Draining: g.draining.Load(),
-	}
-	for i, view := range now.catalog.Status() { // in the order of the members
-		f.Upstreams = append(f.Upstreams, metrics.Upstream{Listed: view, Status: now.members[i].Status()})
-	}
-	return f
 }

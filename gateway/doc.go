@@ -12,9 +12,9 @@
 // how a reload replaces it (reload.go), the order of the pipeline (pipeline.go), the routes
 // (routes.go), what replicas share (replicas.go), what operators' questions are answered from
 // (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
-// configuration to gateway/config, records to gateway/events, the answers themselves to the packages
+// configuration to gateway/config, records to gateway/observe, the answers themselves to the packages
 // that gateway/admin is made of, what a trial finds to gateway/trial, readiness to gateway/diagnose,
-// numbers to gateway/metrics, the time that each step of a stop gets to gateway/lifecycle, signals and
+// the time that each step of a stop gets to gateway/lifecycle, signals and
 // exit codes to cmd/gatehouse, and everything about MCP to the packages below.
 //
 // A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for the keys

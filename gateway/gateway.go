@@ -24,7 +24,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
-	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
@@ -132,7 +131,7 @@ func New(opts Options) (*Gateway, error) {
 		return nil, err
 	}
 	version := cmp.Or(opts.Version, "dev")
-	count := metrics.New(version, cfg.Sessions.Store == session.StoreRedis)
+	count := newMeters(version, cfg.Sessions.Store == session.StoreRedis)
 	if err := g.openLog(opts.Log, cfg, count); err != nil {
 		return nil, err
 	}
@@ -166,7 +165,7 @@ func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	return opts.Config.WithDefaults(), nil, nil
 }
 
-func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *metrics.Metrics) error {
+func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *meters) error {
 	g.log = log
 	if log == nil {
 		g.logLevel.Set(cfg.Telemetry.Log.Level)
@@ -181,7 +180,7 @@ func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *metrics.Me
 	return nil
 }
 
-func (g *Gateway) build(opts Options, cfg config.Config, version string, count *metrics.Metrics) error {
+func (g *Gateway) build(opts Options, cfg config.Config, version string, count *meters) error {
 	shared, err := g.newStores(cfg, count)
 	if err != nil {
 		return err
@@ -233,10 +232,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	g.undo.OnStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.OnStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
-	g.health = diagnose.NewReadiness(diagnose.ReadinessDeps{
-		Stopping: g.draining.Load, Heard: func() bool { return g.graph().catalog.Heard() }, Redis: shared.redis,
-		Upstreams: g.Health, Issuers: func() []auth.Status { return g.graph().auth.Status() }, Replicas: g.replicas, Configuration: g.ReloadStatus,
-	})
+	g.health = diagnose.NewReadiness(shared.redis, g.serving)
 	if err := g.openAdmin(cfg, opts.Admin); err != nil {
 		return err
 	}
@@ -276,7 +272,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		Trails:          g.recent.Trails(),
 	})
 	if err == nil {
-		err = count.Observe(func() metrics.Facts { return measured(g) })
+		err = count.Registry.Register(onScrape(g.gauges))
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
@@ -17,7 +16,7 @@ import (
 // such as the last output of a program that ended, go to log.
 func Inspector(version string, log *slog.Logger) trial.Inspect {
 	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition), look func(trial.Seen) error) error {
-		with, err := newServices(inMemory(metrics.New(version, false)), version, nil, log)
+		with, err := newServices(inMemory(newMeters(version, false)), version, nil, log)
 		if err != nil {
 			return err
 		}
@@ -44,7 +43,7 @@ func Buildable(cfg config.Config) error {
 		return err
 	}
 	accounts.Close()
-	with, err := newServices(inMemory(metrics.New("", false)), "", nil, log)
+	with, err := newServices(inMemory(newMeters("", false)), "", nil, log)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
-	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -140,7 +139,7 @@ func (w *listWorld) compareAll(ctx context.Context, h mcp.Handler) error {
 // gateway wires catalog, policy and views as the gateway does.
 func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) {
 	cfg := Config{Policy: w.policy, Views: w.views, Naming: catalog.Config{MaxLength: worldNameLength}}
-	with, err := newServices(inMemory(metrics.New("test", false)), "test", nil, slog.New(slog.DiscardHandler))
+	with, err := newServices(inMemory(newMeters("test", false)), "test", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, err
 	}

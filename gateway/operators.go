@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
@@ -31,7 +32,6 @@ func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recen
 		Replica:  shared.cluster.Self(),
 		Most:     cfg.Admin.API.RecentBytes,
 		Messages: trail.Mode(cfg.Admin.API.Messages),
-		Log:      g.log,
 		Metrics:  metrics,
 	}
 	if shared.redis != nil {
@@ -113,6 +113,19 @@ func serversOf(g *Gateway) operate.Servers {
 	}
 }
 
+// serving is what readiness depends on.
+func (g *Gateway) serving() diagnose.Serving {
+	now := g.graph()
+	return diagnose.Serving{
+		Stopping:      g.draining.Load(),
+		Heard:         now.catalog.Heard(),
+		Upstreams:     g.Health(),
+		Issuers:       now.auth.Status(),
+		Replicas:      g.replicas(),
+		Configuration: g.ReloadStatus(),
+	}
+}
+
 // factsOf collects what findings are about.
 func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	now, servers, state := g.graph(), serversOf(g), configurationOf(g).State()
@@ -158,7 +171,7 @@ func (g *Gateway) now() operate.Now {
 		Auth:      of.auth,
 		Rules:     of.rules,
 		ViewUsers: of.viewUsers,
-		Catalog:   of.catalog,
+		Catalog:   offered{of},
 		Lists:     of.pipe.Lists,
 		Described: of.described,
 		Guards:    of.guards,
@@ -169,6 +182,16 @@ func (g *Gateway) now() operate.Now {
 	}
 	return now
 }
+
+// offered is the catalog of a graph without its calls.
+type offered struct{ *graph }
+
+func (o offered) Status() []catalog.UpstreamView      { return o.catalog.Status() }
+func (o offered) Tools(upstream string) []mcp.Item    { return o.catalog.Tools(upstream) }
+func (o offered) OwnLists(session string) []string    { return o.catalog.OwnLists(session) }
+func (o offered) Offered(c *mcp.Call) []mcp.Item      { return o.catalog.Offered(c) }
+func (o offered) Everything(method string) []mcp.Item { return o.catalog.Everything(method) }
+func (o offered) Refresh(upstream string)             { o.catalog.Refresh(upstream) }
 
 // replicas are those that share sessions, as operators see them.
 type replicas struct{ *Gateway }

@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
-	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -114,7 +113,7 @@ func (w *replayWorld) replay(ctx context.Context, one *record.Record) (*replay.R
 
 // decisions makes all calls to a gateway, and returns what it records.
 func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*record.Record, err error) {
-	with, err := newServices(inMemory(metrics.New("test", false)), "test", nil, slog.New(slog.DiscardHandler))
+	with, err := newServices(inMemory(newMeters("test", false)), "test", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
-	"github.com/gatehouse-mcp/gatehouse/gateway/metrics"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
@@ -65,7 +64,7 @@ type stores struct {
 
 	kept    upstream.Keeper         // for sessions at upstreams; nil for the memory of this process
 	list    func() []session.Listed // the sessions of this process; nil for none
-	metrics *metrics.Metrics
+	metrics *meters
 }
 
 // homes are those of the sessions, nil if nobody has any.
@@ -77,7 +76,7 @@ func (s *stores) homes() *home.Table {
 }
 
 // inMemory returns the stores of a process alone in which nobody has sessions.
-func inMemory(count *metrics.Metrics) *stores {
+func inMemory(count *meters) *stores {
 	return &stores{
 		hop: hopPrefix + rand.Text(), metrics: count, cluster: cluster.Alone(),
 		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
@@ -86,7 +85,7 @@ func inMemory(count *metrics.Metrics) *stores {
 }
 
 // newStores opens the stores as sessions.store says.
-func (g *Gateway) newStores(cfg config.Config, count *metrics.Metrics) (s *stores, err error) {
+func (g *Gateway) newStores(cfg config.Config, count *meters) (s *stores, err error) {
 	s = inMemory(count)
 	defer func() {
 		if err != nil && s.sessions != nil {

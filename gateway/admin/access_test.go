@@ -70,7 +70,7 @@ type world struct {
 func (world) Upstreams() []Upstream                       { return nil }
 func (world) Server(ToolPage) (Server, error)             { return Server{}, ErrNoServer }
 func (world) Pins(string) []Pin                           { return nil }
-func (world) Approve(PinApproval) (Approved, error)       { return Approved{}, &NotNow{"not now"} }
+func (world) Approve(PinApproval) (Approved, error)       { return Approved{}, NotNow("not now") }
 func (world) State() State                                { return State{} }
 func (world) Policy() Policy                              { return Policy{} }
 func (world) RuleAt(rule string) string                   { return rule + ":1" }
@@ -89,7 +89,7 @@ func (w world) Examine(ctx context.Context, _, _ string) (Examined, error) {
 }
 func (world) Act(_ context.Context, a Action) (Acted, error) {
 	if a.Upstream == "busy" {
-		return Acted{}, &NotNow{"not now"}
+		return Acted{}, NotNow("not now")
 	}
 	return Acted{Changed: a.Upstream == "crm"}, nil
 }

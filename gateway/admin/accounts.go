@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // Account is a user's own account at a server.
 type Account struct {
@@ -25,7 +22,7 @@ type Account struct {
 }
 
 // ErrSomeIssuer is for an account whose user is named without the issuer, where there are several.
-var ErrSomeIssuer = errors.New("there are several issuers: say which one knows the user")
+var ErrSomeIssuer = BadRequest("there are several issuers: say which one knows the user")
 
 // AccountQuestion names a user, and for an end the server of one account.
 type AccountQuestion struct {

@@ -41,13 +41,7 @@ func sessions(ctx context.Context, a *API, _ Operator, _ None) (Sessions, error)
 
 // endSession ends a session of a client.
 func endSession(ctx context.Context, a *API, who Operator, digest string) (none None, err error) {
-	err = a.deps.Sessions.EndAnywhere(ctx, digest)
-	switch {
-	case errors.Is(err, ErrNoSession):
-		return none, refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
-	case errors.Is(err, ErrNotAsked):
-		return none, refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable, err.Error())
-	case err != nil:
+	if err := a.deps.Sessions.EndAnywhere(ctx, digest); err != nil {
 		return none, err
 	}
 	a.acted(who, &record.Record{Event: "session ended", Session: digest})
@@ -58,7 +52,7 @@ func accountQuestion(x *exchange) (AccountQuestion, error) {
 	asked := x.r.URL.Query()
 	q := AccountQuestion{Issuer: asked.Get("issuer"), User: asked.Get("user"), Server: x.r.PathValue("upstream")}
 	if q.User == "" {
-		return q, badRequest("user: is needed: the subject of their tokens, as records have it")
+		return q, BadRequest("user: is needed: the subject of their tokens, as records have it")
 	}
 	return q, nil
 }
@@ -72,14 +66,11 @@ func accounts(ctx context.Context, a *API, _ Operator, q AccountQuestion) (Accou
 }
 
 func endAccount(ctx context.Context, a *API, who Operator, q AccountQuestion) (none None, err error) {
-	err = a.deps.Accounts.End(ctx, q.Issuer, q.User, q.Server)
-	switch {
-	case errors.Is(err, ErrNoServer):
-		return none, refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
-	case errors.Is(err, ErrSomeIssuer):
-		return none, badRequest(err.Error())
-	case err != nil:
-		return none, refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
+	if err := a.deps.Accounts.End(ctx, q.Issuer, q.User, q.Server); err != nil {
+		if _, known := errors.AsType[*Refusal](err); !known {
+			err = refusal(http.StatusServiceUnavailable, failure.StoreDown, err.Error())
+		}
+		return none, err
 	}
 	a.acted(who, &record.Record{Event: "account ended", Upstream: q.Server, Reason: "that of " + q.User})
 	return none, nil
@@ -104,7 +95,7 @@ func explain(ctx context.Context, a *API, _ Operator, q Question) (Answer, error
 	withoutNull(&q.Args, &q.Claims)
 	answer, err := a.deps.WhatIf.Explain(ctx, q)
 	if err != nil { // says what is wrong with the question
-		return answer, badRequest(err.Error())
+		return answer, BadRequest(err.Error())
 	}
 	return answer, nil
 }
@@ -120,7 +111,7 @@ func replayDraft(ctx context.Context, a *API, who Operator, d Draft) (*replay.Re
 	}{"since": {d.Since, &d.Filter.Since}, "until": {d.Until, &d.Filter.Until}} {
 		at, err := readTime(one.text, now)
 		if err != nil {
-			return nil, badRequest(name + ": want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h")
+			return nil, BadRequest(name + ": want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h")
 		}
 		*one.to = at
 	}
@@ -159,7 +150,7 @@ func toolPage(x *exchange) (ToolPage, error) {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < one.least || n > one.most {
-			return page, badRequest(name + ": want a number from " + strconv.Itoa(one.least) + " to " + strconv.Itoa(one.most))
+			return page, BadRequest(name + ": want a number from " + strconv.Itoa(one.least) + " to " + strconv.Itoa(one.most))
 		}
 		*one.to = n
 	}
@@ -168,14 +159,13 @@ func toolPage(x *exchange) (ToolPage, error) {
 	case "tokens":
 		page.ByTokens = true
 	default:
-		return page, badRequest("sort: want name or tokens")
+		return page, BadRequest("sort: want name or tokens")
 	}
 	return page, nil
 }
 
 func server(_ context.Context, a *API, _ Operator, page ToolPage) (Server, error) {
-	found, err := a.deps.Servers.Server(page)
-	return found, notDone(err)
+	return a.deps.Servers.Server(page)
 }
 
 // act returns the operation that does something to a server.
@@ -188,7 +178,7 @@ func act(what, event string) Operation[string, Acted] {
 			return done, busy("it takes long, and goes on: ask for the server's state")
 		}
 		if err != nil {
-			return done, notDone(err)
+			return done, err
 		}
 		if done.Changed {
 			r := &record.Record{Event: event, Upstream: name}
@@ -202,17 +192,6 @@ func act(what, event string) Operation[string, Acted] {
 	return Operation[string, Acted]{"POST /api/v1/upstreams/{name}/" + what, RoleOperator, segment("name"), do}
 }
 
-// notDone turns errors of Server, Act and Approve into those that the client may read.
-func notDone(err error) error {
-	if errors.Is(err, ErrNoServer) {
-		return refusal(http.StatusNotFound, failure.AdminNotFound, err.Error())
-	}
-	if now, ok := errors.AsType[*NotNow](err); ok {
-		return refusal(http.StatusConflict, failure.AdminRequest, now.Why)
-	}
-	return err
-}
-
 func pins(_ context.Context, a *API, _ Operator, upstream string) (Pins, error) {
 	return Pins{some(a.deps.Servers.Pins(upstream))}, nil
 }
@@ -220,10 +199,10 @@ func pins(_ context.Context, a *API, _ Operator, upstream string) (Pins, error) 
 // approvePins approves definitions as they were seen.
 func approvePins(_ context.Context, a *API, who Operator, wanted PinApproval) (done Approved, err error) {
 	if n := len(wanted.Pins); n == 0 || n > mostApproved {
-		return done, badRequest(fmt.Sprintf("pins: want 1 to %d definitions, with upstream, list, name and digest as GET /api/v1/pins has them", mostApproved))
+		return done, BadRequest(fmt.Sprintf("pins: want 1 to %d definitions, with upstream, list, name and digest as GET /api/v1/pins has them", mostApproved))
 	}
 	if done, err = a.deps.Servers.Approve(wanted); err != nil {
-		return done, notDone(err)
+		return done, err
 	}
 	for _, p := range wanted.Pins {
 		a.acted(who, &record.Record{Event: "definition approved", Upstream: p.Upstream, List: p.List, Original: p.Name, Reason: p.Digest})

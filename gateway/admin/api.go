@@ -26,8 +26,8 @@ const (
 
 // Errors of EndSession and Reload.
 var (
-	ErrNoSession = errors.New("no replica knows such a session")
-	ErrNotAsked  = errors.New("not all replicas answer, so one of them may know such a session")
+	ErrNoSession = refusal(http.StatusNotFound, failure.AdminNotFound, "no replica knows such a session")
+	ErrNotAsked  = refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable, "not all replicas answer, so one of them may know such a session")
 	ErrNoFile    = errors.New("there is no configuration file to read again")
 )
 
@@ -89,11 +89,11 @@ type Servers interface {
 	Upstreams() []Upstream
 	// Server returns one server. The error is ErrNoServer.
 	Server(page ToolPage) (Server, error)
-	// Act does something to a server. Errors: ErrNoServer, a *NotNow, that of ctx.
+	// Act does something to a server. Errors: ErrNoServer, that of NotNow, that of ctx.
 	Act(ctx context.Context, a Action) (Acted, error)
 	// Pins returns what is not approved, of one server or, with "", of all.
 	Pins(upstream string) []Pin
-	// Approve approves definitions, all or none. The error is a *NotNow, or that of the gateway.
+	// Approve approves definitions, all or none. The error is that of NotNow, or that of the gateway.
 	Approve(PinApproval) (Approved, error)
 }
 
@@ -114,13 +114,13 @@ type WhatIf interface {
 	// Replay runs a draft of a configuration against recent calls. The error is a *BadDraft, or
 	// that of ctx.
 	Replay(ctx context.Context, d Draft) (*replay.Report, error)
-	// Lists says what a caller gets from a list, and what not. The error is a *BadQuestion, or that
+	// Lists says what a caller gets from a list, and what not. The error is that of BadRequest, or that
 	// of ctx.
 	Lists(ctx context.Context, q ListQuestion) (ListAnswer, error)
-	// Try calls a tool as a caller, nil for nobody. The error is ErrNobody, or a *BadQuestion.
+	// Try calls a tool as a caller, nil for nobody. The error is ErrNobody, or that of BadRequest.
 	Try(ctx context.Context, caller *mcp.Caller, t Trial) (Tried, error)
 	// Examine says what the gateway thinks of a token at the endpoint of a view. The error is a
-	// *BadQuestion.
+	// BadRequest.
 	Examine(ctx context.Context, token, view string) (Examined, error)
 }
 

@@ -100,9 +100,9 @@ func choice(x *exchange) (Choice, error) {
 func decide(ctx context.Context, a *API, who Operator, c Choice) (done Decided, err error) {
 	switch {
 	case c.Decision != Approve && c.Decision != Refuse:
-		return done, badRequest("decision: want approve or refuse")
+		return done, BadRequest("decision: want approve or refuse")
 	case len(c.Reason) > mostReason:
-		return done, badRequest("reason: is longer than 500 bytes")
+		return done, BadRequest("reason: is longer than 500 bytes")
 	}
 	call, err := a.deps.FourEyes.Decide(ctx, c.ID, c.Digest, foureyes.Verdict{
 		By: *who.Person, Approve: c.Decision == Approve, Reason: c.Reason,

@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -98,25 +97,12 @@ type ListEntry struct {
 	Full       mcp.Raw `json:"full,omitempty"`
 }
 
-// BadQuestion is the error of a question that cannot be answered as it is.
-type BadQuestion struct{ Problem string }
-
-func (e *BadQuestion) Error() string { return e.Problem }
-
-// badQuestion makes an error for the client of one that says what is wrong with the question.
-func badQuestion(err error) error {
-	if bad, ok := errors.AsType[*BadQuestion](err); ok {
-		return badRequest(bad.Problem)
-	}
-	return err
-}
-
 // listAs says what a caller gets from a list.
 func listAs(ctx context.Context, a *API, _ Operator, q ListQuestion) (answer ListAnswer, err error) {
 	withoutNull(&q.Claims, &q.Capabilities)
 	q.Kind, q.Limit = cmp.Or(q.Kind, mcp.KindTools), cmp.Or(q.Limit, defaultPage)
 	if q.Offset < 0 || q.Limit < 1 || q.Limit > mostPage {
-		return answer, badRequest(fmt.Sprintf("offset, limit: want 0 or more, and 1 to %d", mostPage))
+		return answer, BadRequest(fmt.Sprintf("offset, limit: want 0 or more, and 1 to %d", mostPage))
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestList)
 	defer cancel()
@@ -131,7 +117,7 @@ func listAs(ctx context.Context, a *API, _ Operator, q ListQuestion) (answer Lis
 		return answer, busy(fmt.Sprintf("the list takes longer than %s", longestList))
 	}
 	answer.Entries = some(answer.Entries)
-	return answer, badQuestion(err)
+	return answer, err
 }
 
 // withoutNull makes JSON's null nothing at all.
@@ -169,7 +155,7 @@ type Tried struct {
 }
 
 // ErrNobody is for a tool that is tried as nobody, where callers have to say who they are.
-var ErrNobody = errors.New("a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
+var ErrNobody = refusal(http.StatusForbidden, failure.AdminRole, "a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
 
 // TriedError is the error of a call. Name is as in docs/errors.md, "" for one of the server.
 type TriedError struct {
@@ -189,12 +175,8 @@ func try(ctx context.Context, a *API, who Operator, t Trial) (tried Tried, err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestTry)
 	defer cancel()
-	tried, err = a.deps.WhatIf.Try(ctx, who.Caller, t)
-	if errors.Is(err, ErrNobody) {
-		return tried, refusal(http.StatusForbidden, failure.AdminRole, err.Error())
-	}
-	if err != nil {
-		return tried, badQuestion(err)
+	if tried, err = a.deps.WhatIf.Try(ctx, who.Caller, t); err != nil {
+		return tried, err
 	}
 	a.acted(who, &record.Record{Event: "tried", ID: tried.ID, View: t.View, Method: mcp.MethodToolsCall, Name: t.Name})
 	return tried, nil

@@ -29,7 +29,7 @@ type Settings interface {
 
 // Errors of Settings.
 var (
-	ErrNoSaving    = errors.New("this gateway does not let operators change its file: download the text and put it there, or set admin.console.save: true in the file")
+	ErrNoSaving    = refusal(http.StatusForbidden, failure.AdminRole, "this gateway does not let operators change its file: download the text and put it there, or set admin.console.save: true in the file")
 	ErrFileChanged = errors.New("the file has changed since: load it again, and make your change in what it says now")
 )
 
@@ -127,7 +127,7 @@ func checkConfig(ctx context.Context, a *API, who Operator, d ConfigDraft) (c Co
 // saveConfig changes the file. A refused text is not written: its error is a *BadDraft.
 func saveConfig(_ context.Context, a *API, who Operator, d ConfigDraft) (outcome Reload, err error) {
 	if d.Revision == "" {
-		return outcome, badRequest("revision: say which text was edited: /api/v1/config/text has its revision")
+		return outcome, BadRequest("revision: say which text was edited: /api/v1/config/text has its revision")
 	}
 	if outcome, err = a.deps.Settings.Save(d.Text, d.Revision); err != nil {
 		return outcome, refusedSetting(err)
@@ -139,11 +139,10 @@ func saveConfig(_ context.Context, a *API, who Operator, d ConfigDraft) (outcome
 // refusedSetting says why the configuration cannot be seen or changed.
 func refusedSetting(err error) error {
 	_, bad := errors.AsType[*BadDraft](err)
+	_, known := errors.AsType[*Refusal](err)
 	switch {
-	case err == nil, bad:
+	case err == nil, bad, known:
 		return err
-	case errors.Is(err, ErrNoSaving):
-		return refusal(http.StatusForbidden, failure.AdminRole, err.Error())
 	case errors.Is(err, ErrNoFile):
 		return refusal(http.StatusNotFound, failure.AdminNotFound, "this gateway has no configuration file")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -73,7 +73,7 @@ const (
 // operators. No part of the token is recorded, logged or answered.
 func examine(ctx context.Context, a *API, who Operator, p PastedToken) (e Examined, err error) {
 	if strings.TrimSpace(p.Text) == "" {
-		return e, badRequest("token: is needed: the access token or API key that a client sends")
+		return e, BadRequest("token: is needed: the access token or API key that a client sends")
 	}
 	select {
 	case a.exams <- struct{}{}:
@@ -84,7 +84,7 @@ func examine(ctx context.Context, a *API, who Operator, p PastedToken) (e Examin
 	ctx, cancel := context.WithTimeout(ctx, longestExam)
 	defer cancel()
 	if e, err = a.deps.WhatIf.Examine(ctx, p.Text, p.View); err != nil {
-		return e, badQuestion(err)
+		return e, err
 	}
 	result := "accepted"
 	if !e.Good {
@@ -124,7 +124,7 @@ func partial(err error) string {
 // read. Its error is a *Refusal.
 func ReadQuery(values url.Values, allowed ...string) (q recent.Query, err error) {
 	bad := func(name string, want string) error {
-		return badRequest(fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
+		return BadRequest(fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
 	}
 	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "address", "user_agent", "since", "until"}
 	if err := onlyOnce(values, append(known, allowed...)...); err != nil {

@@ -121,12 +121,12 @@ func liveQuestion(r *http.Request) (q LiveQuestion, err error) {
 			continue
 		}
 		if *one.to, err = strconv.Atoi(text); err != nil || *one.to < one.least || *one.to > one.most {
-			return q, badRequest(fmt.Sprintf("%s: %q: want %d to %d", name, text, one.least, one.most))
+			return q, BadRequest(fmt.Sprintf("%s: %q: want %d to %d", name, text, one.least, one.most))
 		}
 	}
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		if q.After, err = recent.ParseCursor(id); err != nil {
-			return q, badRequest("Last-Event-ID is not the id of an event")
+			return q, BadRequest("Last-Event-ID is not the id of an event")
 		}
 	}
 	return q, nil

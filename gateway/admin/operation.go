@@ -94,10 +94,10 @@ func body[Q any](most int64) func(*exchange) (Q, error) {
 	return func(x *exchange) (q Q, err error) {
 		text, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, most))
 		if err != nil {
-			return q, badRequest("the body is too large, or was cut off")
+			return q, BadRequest("the body is too large, or was cut off")
 		}
 		if err := json.Unmarshal(text, &q); err != nil {
-			return q, badRequest("the body is not what the description says: " + err.Error())
+			return q, BadRequest("the body is not what the description says: " + err.Error())
 		}
 		return q, nil
 	}
@@ -130,8 +130,8 @@ func refusal(status int, name failure.Name, message string) error {
 	return &Refusal{status, name.String(), message}
 }
 
-// badRequest says what is wrong with a question.
-func badRequest(message string) error {
+// BadRequest says what is wrong with a question.
+func BadRequest(message string) error {
 	return refusal(http.StatusBadRequest, failure.AdminRequest, message)
 }
 

@@ -79,7 +79,7 @@ func seriesQuestion(x *exchange) (q SeriesQuestion, err error) {
 	q = SeriesQuestion{values.Get("upstream"), time.Hour, recent.Coarse}
 	if text := values.Get("last"); text != "" {
 		if q.Last, err = time.ParseDuration(text); err != nil || q.Last < recent.Fine || q.Last > recent.Longest {
-			return q, badRequest(fmt.Sprintf("last: %q: want %s to %s, such as 1h", text, recent.Fine, recent.Longest))
+			return q, BadRequest(fmt.Sprintf("last: %q: want %s to %s, such as 1h", text, recent.Fine, recent.Longest))
 		}
 	}
 	switch values.Get("step") {
@@ -87,10 +87,10 @@ func seriesQuestion(x *exchange) (q SeriesQuestion, err error) {
 	case "10s":
 		q.Step = recent.Fine
 		if q.Last > recent.LongestFine {
-			return q, badRequest(fmt.Sprintf("step: steps of 10s are kept for %s: ask for last=10m at most", recent.LongestFine))
+			return q, BadRequest(fmt.Sprintf("step: steps of 10s are kept for %s: ask for last=10m at most", recent.LongestFine))
 		}
 	default:
-		return q, badRequest(fmt.Sprintf("step: %q: want 1m or 10s", values.Get("step")))
+		return q, BadRequest(fmt.Sprintf("step: %q: want 1m or 10s", values.Get("step")))
 	}
 	return q, nil
 }
@@ -142,10 +142,10 @@ func rules(_ context.Context, a *API, _ Operator, _ None) (Policy, error) {
 func onlyOnce(values url.Values, known ...string) error {
 	for name, all := range values {
 		if !slices.Contains(known, name) {
-			return badRequest(fmt.Sprintf("%q is no parameter here: there are %s", name, strings.Join(known, ", ")))
+			return BadRequest(fmt.Sprintf("%q is no parameter here: there are %s", name, strings.Join(known, ", ")))
 		}
 		if len(all) > 1 {
-			return badRequest(name + ": is there twice")
+			return BadRequest(name + ": is there twice")
 		}
 	}
 	return nil

@@ -1,9 +1,10 @@
 package admin
 
 import (
-	"errors"
+	"net/http"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -15,13 +16,11 @@ const (
 	Enable    = "enable"
 )
 
-// Errors of Deps.Server, Deps.Act and Deps.Approve. NotNow says why something cannot be done.
-var ErrNoServer = errors.New("there is no such server in the configuration that holds")
+// ErrNoServer is for a name that no server of the configuration has.
+var ErrNoServer = refusal(http.StatusNotFound, failure.AdminNotFound, "there is no such server in the configuration that holds")
 
-// NotNow is the error of what cannot be done as things are: it says why, and what to do.
-type NotNow struct{ Why string }
-
-func (e *NotNow) Error() string { return e.Why }
+// NotNow is the error of what cannot be done as things are: why, and what to do.
+func NotNow(why string) error { return refusal(http.StatusConflict, failure.AdminRequest, why) }
 
 // Server is all that is known of one server.
 type Server struct {

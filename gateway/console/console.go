@@ -53,9 +53,15 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types gatehouse"
 
-// newConsole makes a console of pages and forms.
-func newConsole(deps Deps, pages []page, actions []action) (*Console, error) {
-	c := &Console{deps: deps, pages: pages, mux: http.NewServeMux(), looks: make(map[string]*look), sites: http.NewCrossOriginProtection()}
+// New makes the console with all of its pages.
+func New(deps Deps) (*Console, error) {
+	c := &Console{
+		deps:  deps,
+		pages: pages,
+		mux:   http.NewServeMux(),
+		looks: make(map[string]*look),
+		sites: http.NewCrossOriginProtection(),
+	}
 	if deps.Guard.url != "" {
 		if err := c.sites.AddTrustedOrigin(strings.TrimSuffix(deps.Guard.url, "/")); err != nil {
 			return nil, err

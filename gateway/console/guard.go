@@ -21,14 +21,6 @@ var (
 	errAway = errors.New("the session store does not answer, so nobody knows who has signed in: try again")
 )
 
-// GuardDeps are the dependencies of a Guard.
-type GuardDeps struct {
-	// URL is that of the console, without path, as browsers open it.
-	URL    string
-	Staff  Staff
-	People *signin.Sessions
-}
-
 // Staff knows who may look now.
 type Staff interface {
 	// Console returns the section that holds.
@@ -43,14 +35,16 @@ type Staff interface {
 
 // Guard knows who looks.
 type Guard struct {
-	GuardDeps
+	staff  Staff
+	people *signin.Sessions
 	url    string
 	secure bool // browsers use TLS
 }
 
-// NewGuard makes a Guard.
-func NewGuard(deps GuardDeps) *Guard {
-	return &Guard{GuardDeps: deps, url: deps.URL, secure: strings.HasPrefix(deps.URL, "https:")}
+// NewGuard makes a Guard of people who have signed in. url is that of the console, without path, as
+// browsers open it.
+func NewGuard(url string, staff Staff, people *signin.Sessions) *Guard {
+	return &Guard{staff: staff, people: people, url: url, secure: strings.HasPrefix(url, "https:")}
 }
 
 // Visitor is somebody who may look.
@@ -63,11 +57,11 @@ type Visitor struct {
 // Who returns who makes a request. The error is errNobody if they have to sign in, or says why
 // they may not look.
 func (g *Guard) Who(r *http.Request) (Visitor, error) {
-	cfg := g.Staff.Console()
+	cfg := g.staff.Console()
 	if id := g.session(r); id != "" && !cfg.SignIn.IsZero() {
-		p, err := g.People.Who(r.Context(), id)
+		p, err := g.people.Who(r.Context(), id)
 		switch {
-		case err == nil && g.Staff.SignsIn(&p.Caller):
+		case err == nil && g.staff.SignsIn(&p.Caller):
 			return g.visitor(p)
 		case err != nil && !errors.Is(err, signin.ErrNone):
 			return Visitor{}, errAway
@@ -84,8 +78,8 @@ func (g *Guard) Who(r *http.Request) (Visitor, error) {
 
 // visitor is a person with the roles that they have now.
 func (g *Guard) visitor(p signin.Person) (Visitor, error) {
-	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.Staff.Roles(&p.Caller), Caller: &p.Caller}, SignedIn: p.Since}
-	if g.Staff.Approves(&p.Caller) {
+	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.staff.Roles(&p.Caller), Caller: &p.Caller}, SignedIn: p.Since}
+	if g.staff.Approves(&p.Caller) {
 		v.Person = &p.Caller
 	}
 	if !v.May(admin.Approvers) {

@@ -94,7 +94,7 @@ func TestSession(t *testing.T) {
 		return w
 	}
 	begin := func(who mcp.Caller) string {
-		id, err := d.guard.People.Begin(t.Context(), who)
+		id, err := d.guard.people.Begin(t.Context(), who)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestSessionsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.guard.People = signin.NewSessions(db, key)
+	d.guard.people = signin.NewSessions(db, key)
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/sessions", nil)
 	r.AddCookie(&http.Cookie{Name: cookieName, Value: "of-before"})
 	w := httptest.NewRecorder()
@@ -162,7 +162,7 @@ func TestLostRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, "viewer", map[string]string{"GET /sessions": `{"sessions":[]}`})
 		asked := 0
-		d.guard.Staff = crew(func() Config {
+		d.guard.staff = crew(func() Config {
 			if asked++; asked > 2 {
 				return Config{}
 			}

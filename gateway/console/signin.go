@@ -76,7 +76,7 @@ func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil {
 		var id string
-		if id, err = c.deps.Guard.People.Begin(r.Context(), who); err == nil {
+		if id, err = c.deps.Guard.people.Begin(r.Context(), who); err == nil {
 			c.endOld(r) // whoever signed in before in this browser
 			c.deps.Guard.setSession(w, id)
 			c.deps.SignedIn(r, who, nil)
@@ -103,7 +103,7 @@ func signOut(v *visit) error {
 
 func (c *Console) endOld(r *http.Request) {
 	if id := c.deps.Guard.session(r); id != "" {
-		if err := c.deps.Guard.People.End(r.Context(), id); err != nil {
+		if err := c.deps.Guard.people.End(r.Context(), id); err != nil {
 			c.deps.Log.Warn("console: a session of a browser may go on until it is over", failure.StoreDown.Attr(), "error", err)
 		}
 	}

@@ -21,32 +21,34 @@ import (
 // and still serve what needs no session.
 const ExcludeStore = "store"
 
-// ReadinessDeps are what readiness depends on. All but Redis are required.
-type ReadinessDeps struct {
-	// Stopping reports whether the gateway takes no new sessions any more, and Heard whether each
-	// upstream has answered or failed once.
-	Stopping, Heard func() bool
-	Upstreams       func() []Upstream
-	Issuers         func() []auth.Status
-	Replicas        func() []Replica // the other ones
-	Configuration   func() operate.ConfigStatus
-	Redis           *redisdb.DB // the session store; nil for memory
+// Serving is what readiness depends on, at a moment.
+type Serving struct {
+	Stopping      bool // the gateway takes no new sessions any more
+	Heard         bool // each upstream has answered or failed once
+	Upstreams     []Upstream
+	Issuers       []auth.Status
+	Replicas      []Replica // the other ones
+	Configuration operate.ConfigStatus
 }
 
 // Readiness answers probes that ask whether this replica is ready (/readyz). It is safe for concurrent use.
 type Readiness struct {
-	deps    ReadinessDeps
+	redis   *redisdb.DB // the session store; nil for memory
+	now     func() Serving
 	warm    atomic.Bool // lists were there once
 	reached atomic.Bool // an issuer has answered once
 }
 
-// NewReadiness returns a Readiness.
-func NewReadiness(deps ReadinessDeps) *Readiness { return &Readiness{deps: deps} }
+// NewReadiness returns a Readiness of a gateway with a session store, nil for memory.
+func NewReadiness(redis *redisdb.DB, now func() Serving) *Readiness {
+	return &Readiness{redis: redis, now: now}
+}
 
 // ServeHTTP tells whether this replica takes new sessions: 200, or 503 with the reasons. Only those
 // who ask on this machine learn more.
 func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	reasons := append(r.notReady(), r.noIssuer()...)
+	now := r.now()
+	reasons := append(r.notReady(now), r.noIssuer(now.Issuers)...)
 	excluded, told := req.URL.Query().Get("exclude") == ExcludeStore, loopback.Sent(req)
 	away := ""
 	if !excluded || told {
@@ -65,8 +67,8 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		Configuration *configuration `json:"configuration,omitempty"`
 	}{Ready: len(reasons) == 0, Reasons: reasons}
 	if told {
-		answer.Upstreams, answer.Issuers, answer.Replicas = r.deps.Upstreams(), r.issuers(), r.deps.Replicas()
-		answer.Store, answer.Configuration = &sessionStore{Kind: r.kind(), Ready: away == "", Reason: away}, r.configuration()
+		answer.Upstreams, answer.Issuers, answer.Replicas = now.Upstreams, shownIssuers(now.Issuers), now.Replicas
+		answer.Store, answer.Configuration = &sessionStore{Kind: r.kind(), Ready: away == "", Reason: away}, newConfiguration(now.Configuration)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if !answer.Ready {
@@ -76,11 +78,11 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // notReady returns why this replica takes no new sessions, nil if it does.
-func (r *Readiness) notReady() (reasons []string) {
-	if r.deps.Stopping() {
+func (r *Readiness) notReady(now Serving) (reasons []string) {
+	if now.Stopping {
 		reasons = append(reasons, "the gateway is stopping")
 	}
-	if !r.warm.Load() && !r.deps.Heard() {
+	if !r.warm.Load() && !now.Heard {
 		reasons = append(reasons, "the gateway has just started and waits for its upstreams")
 	}
 	r.warm.Store(len(reasons) == 0 || r.warm.Load())
@@ -89,11 +91,10 @@ func (r *Readiness) notReady() (reasons []string) {
 
 // noIssuer returns why nobody can sign in: no issuer has been reached since the start. An issuer that
 // was reached once is enough, since its keys are kept.
-func (r *Readiness) noIssuer() []string {
+func (r *Readiness) noIssuer(all []auth.Status) []string {
 	if r.reached.Load() {
 		return nil
 	}
-	all := r.deps.Issuers()
 	if len(all) == 0 || slices.ContainsFunc(all, func(s auth.Status) bool { return !s.Fetched.IsZero() }) {
 		r.reached.Store(true)
 		return nil
@@ -101,8 +102,8 @@ func (r *Readiness) noIssuer() []string {
 	return []string{"no issuer of tokens has been reached yet"}
 }
 
-func (r *Readiness) issuers() (all []Issuer) {
-	for _, s := range r.deps.Issuers() {
+func shownIssuers(known []auth.Status) (all []Issuer) {
+	for _, s := range known {
 		all = append(all, Issuer{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys, Fetched: s.Fetched})
 	}
 	return all
@@ -110,12 +111,12 @@ func (r *Readiness) issuers() (all []Issuer) {
 
 // StoreAway returns why no replica takes new sessions, "" if the store can keep one.
 func (r *Readiness) StoreAway(ctx context.Context) string {
-	if r.deps.Redis == nil {
+	if r.redis == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	switch err := r.deps.Redis.Room(ctx); {
+	switch err := r.redis.Room(ctx); {
 	case err == nil:
 		return ""
 	case errors.Is(err, redisdb.ErrFull):
@@ -125,14 +126,14 @@ func (r *Readiness) StoreAway(ctx context.Context) string {
 }
 
 func (r *Readiness) kind() string {
-	if r.deps.Redis == nil {
+	if r.redis == nil {
 		return session.StoreMemory
 	}
 	return session.StoreRedis
 }
 
-func (r *Readiness) configuration() *configuration {
-	c := &configuration{ConfigStatus: r.deps.Configuration()}
+func newConfiguration(status operate.ConfigStatus) *configuration {
+	c := &configuration{ConfigStatus: status}
 	if c.Err != nil {
 		c.Problems = strings.Split(c.Err.Error(), "\n")
 	}

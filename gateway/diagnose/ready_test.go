@@ -8,30 +8,24 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 )
 
 // TestReadiness: a replica is ready once its upstreams and an issuer have answered, stays so when they
 // do not answer any more, and is not ready when it stops.
 func TestReadiness(t *testing.T) {
-	var stopping, heard bool
-	issuer := auth.Status{Issuer: "https://login.example.com"}
-	d := NewReadiness(ReadinessDeps{
-		Stopping: func() bool { return stopping }, Heard: func() bool { return heard },
-		Upstreams: func() []Upstream { return []Upstream{{Name: "hidden"}} }, Issuers: func() []auth.Status { return []auth.Status{issuer} },
-		Replicas: func() []Replica { return nil }, Configuration: func() operate.ConfigStatus { return operate.ConfigStatus{} },
-	})
+	now := Serving{Upstreams: []Upstream{{Name: "hidden"}}, Issuers: []auth.Status{{Issuer: "https://login.example.com"}}}
+	d := NewReadiness(nil, func() Serving { return now })
 	for _, step := range []struct {
 		name string
 		do   func()
 		want []string // what the answer has; none: ready
 	}{
 		{"just started", func() {}, []string{"waits for its upstreams", "no issuer of tokens"}},
-		{"upstreams have answered", func() { heard = true }, []string{"no issuer of tokens"}},
-		{"an issuer has", func() { issuer.Fetched = time.Unix(1, 0) }, nil},
-		{"upstreams are new", func() { heard = false }, nil},
-		{"issuers are new", func() { issuer.Fetched = time.Time{} }, nil},
-		{"it stops", func() { stopping = true }, []string{`"reasons":["the gateway is stopping"]`}},
+		{"upstreams have answered", func() { now.Heard = true }, []string{"no issuer of tokens"}},
+		{"an issuer has", func() { now.Issuers[0].Fetched = time.Unix(1, 0) }, nil},
+		{"upstreams are new", func() { now.Heard = false }, nil},
+		{"issuers are new", func() { now.Issuers[0].Fetched = time.Time{} }, nil},
+		{"it stops", func() { now.Stopping = true }, []string{`"reasons":["the gateway is stopping"]`}},
 	} {
 		step.do()
 		w := httptest.NewRecorder()

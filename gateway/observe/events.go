@@ -24,8 +24,8 @@ import (
 const namesRecorded = 200
 
 // Events records what happens beside calls: sign-ins, sessions, credentials, accounts, reloads,
-// changed lists, what is not approved, and requests that became no call. Its zero value records nothing. It may be used
-// concurrently.
+// changed lists, what is not approved, and requests that became no call. Its zero value records
+// nothing. It may be used concurrently.
 type Events struct {
 	journal *audit.Journal
 
@@ -130,18 +130,22 @@ func (e *Events) Changed(c catalog.Change) {
 
 // Fetched records that the gateway asked for a credential.
 func (e *Events) Fetched(f outbound.Fetch) {
-	r := &record.Record{Kind: record.KindCredential, Event: "obtained", Upstream: f.Upstream, Issuer: f.Issuer, User: f.User}
+	event := "obtained"
 	if f.Err != nil {
-		r.Event, r.Reason = "refused", f.Err.Error()
+		event = "refused"
 	}
-	e.journal.Put(r)
+	e.credential(event, f.Upstream, f.Issuer, f.User, f.Err)
 }
 
 // Account records what became of a user's own account at a server.
 func (e *Events) Account(a vault.Event) {
-	r := &record.Record{Kind: record.KindCredential, Event: a.What, Upstream: a.Server, Issuer: a.Owner.Issuer, User: a.Owner.User}
-	if a.Err != nil {
-		r.Reason = a.Err.Error()
+	e.credential(a.What, a.Server, a.Owner.Issuer, a.Owner.User, a.Err)
+}
+
+func (e *Events) credential(event, server, issuer, user string, why error) {
+	r := &record.Record{Kind: record.KindCredential, Event: event, Upstream: server, Issuer: issuer, User: user}
+	if why != nil {
+		r.Reason = why.Error()
 	}
 	e.journal.Put(r)
 }

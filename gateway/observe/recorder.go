@@ -68,9 +68,11 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		out.RuleAt = r.RuleAt(v.Rule)
 	}
 	if out.Upstream != "" {
-		revision, stateful := r.Server(out.Upstream)
-		if out.UpstreamRevision = revision; revision != "" {
-			out.UpstreamEra = eraName(stateful)
+		if revision, stateful := r.Server(out.Upstream); revision != "" {
+			out.UpstreamRevision, out.UpstreamEra = revision, eras[1]
+			if stateful {
+				out.UpstreamEra = eras[0]
+			}
 		}
 	}
 	if c.Method == mcp.MethodToolsCall || c.Method == mcp.MethodPromptsGet {
@@ -82,13 +84,6 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		}
 	}
 	r.Journal.Put(out)
-}
-
-func eraName(stateful bool) string {
-	if stateful {
-		return eras[0]
-	}
-	return eras[1]
 }
 
 // executedOf says whether a call has run at its server, "" for calls that run nothing.

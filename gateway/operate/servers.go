@@ -49,12 +49,22 @@ type Now struct {
 	ViewUsers ViewUsers
 	// Members are the upstreams, in the order of Catalog.Status. Lists answers lists as clients get them.
 	Members []Member
-	Catalog *catalog.Catalog
+	Catalog Catalog
 	Lists   mcp.Handler
 	// Described makes descriptions short.
 	Described *disclosure.Disclosure
 	Guards    []*pinning.Guard // of the upstreams that are pinned
 	Lock      pin.Lock         // what is approved, as it is in force
+}
+
+// Catalog is what operators see of what servers offer, and have done about it. It answers no calls.
+type Catalog interface {
+	Status() []catalog.UpstreamView
+	Tools(upstream string) []mcp.Item
+	OwnLists(session string) []string
+	Offered(*mcp.Call) []mcp.Item
+	Everything(method string) []mcp.Item
+	Refresh(upstream string)
 }
 
 // ViewUsers are those who may use each view, by its name.
@@ -99,10 +109,10 @@ func (s Servers) Act(ctx context.Context, a admin.Action) (done admin.Acted, err
 		done.Missing = s.Others(ctx, ServersPath+"/"+url.PathEscape(a.Upstream)+"/"+a.What+"?by="+url.QueryEscape(a.By))
 	case admin.Reconnect:
 		if s.Book.Of(a.Upstream).Off() != nil {
-			return done, &admin.NotNow{Why: "the server is disabled: enable it first"}
+			return done, admin.NotNow("the server is disabled: enable it first")
 		}
 		if m.MCP == nil {
-			return done, &admin.NotNow{Why: "it is a directory of skills, which has no connections: a probe reads it again"}
+			return done, admin.NotNow("it is a directory of skills, which has no connections: a probe reads it again")
 		}
 		if err := s.Rebuild(ctx, a.Upstream, a.By); err != nil {
 			return done, err
@@ -135,7 +145,7 @@ func (s Servers) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, 
 	known, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case errors.Is(err, upstream.ErrPerUser):
-		return nil, nil, &admin.NotNow{Why: err.Error()}
+		return nil, nil, admin.NotNow(err.Error())
 	case ok:
 		return steps, &admin.Failure{At: time.Now(), Code: known.Name.String(), Stage: upstream.StageHandshake, Error: known.Message, Cause: known.Cause}, nil
 	}
@@ -175,14 +185,14 @@ func (s Servers) Asked(w http.ResponseWriter, r *http.Request) {
 }
 
 // Approve approves what was seen: the lock file as it is now, with these definitions, is written,
-// and in force here. Other replicas take it up as any new lock file. The error is an *admin.NotNow.
+// and in force here. Other replicas take it up as any new lock file. The error is that of admin.NotNow.
 func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	s.Book.approving.Lock()
 	defer s.Book.approving.Unlock()
 	now := s.Now()
 	lock, err := config.ReadLock(now.Config)
 	if err != nil {
-		return admin.Approved{}, &admin.NotNow{Why: "nothing was approved, because the lock file cannot be read: " + err.Error() + ": gatehouse lock writes a new one"}
+		return admin.Approved{}, admin.NotNow("nothing was approved, because the lock file cannot be read: " + err.Error() + ": gatehouse lock writes a new one")
 	}
 	var seen []pinning.Finding
 	for _, guard := range now.Guards {
@@ -201,10 +211,10 @@ func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	}
 	file := config.LockFile(now.Config)
 	if err := pinning.Approve(lock, file, seen, all); err != nil {
-		return admin.Approved{}, &admin.NotNow{Why: err.Error()}
+		return admin.Approved{}, admin.NotNow(err.Error())
 	}
 	if err := s.Rebuild(context.Background(), "", ""); err != nil {
-		return admin.Approved{}, &admin.NotNow{Why: file + " is written, and not in force yet: " + err.Error()}
+		return admin.Approved{}, admin.NotNow(file + " is written, and not in force yet: " + err.Error())
 	}
 	return admin.Approved{Approved: len(all), File: file}, nil
 }

@@ -75,7 +75,7 @@ func Examine(ctx context.Context, cfg config.Config, token, view string) (admin.
 func examine(ctx context.Context, cfg config.Config, a *auth.Auth, token, view string) (admin.Examined, error) {
 	v, err := config.ViewNamed(cfg, view)
 	if err != nil {
-		return admin.Examined{}, &admin.BadQuestion{Problem: err.Error() + ": leave it out for the gateway's own endpoint"}
+		return admin.Examined{}, admin.BadRequest(err.Error() + ": leave it out for the gateway's own endpoint")
 	}
 	e, caller := auth.Examine(ctx, a, token, view)
 	found := admin.Examined{Examination: e}

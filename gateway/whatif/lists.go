@@ -43,10 +43,10 @@ type lister struct {
 }
 
 // Lists says what a caller gets from a list, through the way that the lists of clients take, and what
-// not. The error is an *admin.BadQuestion, or that of ctx.
+// not. The error is that of admin.BadRequest, or that of ctx.
 func (s Service) Lists(ctx context.Context, q admin.ListQuestion) (a admin.ListAnswer, err error) {
 	bad := func(format string, args ...any) (admin.ListAnswer, error) {
-		return a, &admin.BadQuestion{Problem: fmt.Sprintf(format, args...)}
+		return a, admin.BadRequest(fmt.Sprintf(format, args...))
 	}
 	kind, ok := kinds[q.Kind]
 	if !ok {

@@ -38,7 +38,7 @@ func (s Service) Explain(ctx context.Context, q admin.Question) (admin.Answer, e
 }
 
 // Examine says what the gateway thinks of a token at the endpoint of a view, also of one of its own
-// authorization server. The error is an *admin.BadQuestion.
+// authorization server. The error is that of admin.BadRequest.
 func (s Service) Examine(ctx context.Context, token, view string) (admin.Examined, error) {
 	now := s.Configuration.Now()
 	return examine(ctx, now.Config, now.Auth, token, view)

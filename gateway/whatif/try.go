@@ -26,7 +26,7 @@ const mostTried = 1 << 20
 const asksAll = `{"elicitation":{"form":{},"url":{}}}`
 
 // Try calls a tool as a stateless client of the caller would, so policy, limits, hooks and approvals
-// apply, and the call is recorded. Errors: admin.ErrNobody, an *admin.BadQuestion.
+// apply, and the call is recorded. Errors: admin.ErrNobody, that of admin.BadRequest.
 func (s Service) Try(ctx context.Context, as *mcp.Caller, t admin.Trial) (done admin.Tried, err error) {
 	now, caller := s.Configuration.Now(), mcp.Caller{}
 	switch {
@@ -38,11 +38,11 @@ func (s Service) Try(ctx context.Context, as *mcp.Caller, t admin.Trial) (done a
 	caller.View = t.View
 	caller = mcp.NewCaller(caller)
 	if _, err := config.ViewNamed(now.Config, t.View); err != nil {
-		return done, &admin.BadQuestion{Problem: fmt.Sprintf("view %q: the configuration has no view of this name", t.View)}
+		return done, admin.BadRequest(fmt.Sprintf("view %q: the configuration has no view of this name", t.View))
 	}
 	call, err := trial(caller, t, s.Self)
 	if err != nil {
-		return done, &admin.BadQuestion{Problem: err.Error()}
+		return done, admin.BadRequest(err.Error())
 	}
 	done.ID = call.ID
 	if now.ViewUsers.Refuse(&caller) {

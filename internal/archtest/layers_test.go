@@ -117,7 +117,6 @@ var layers = []layer{
 	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front", "gateway/observe"}}, // for their sections
 	{level: 1, dir: "gateway/lifecycle"},
-	{level: 5, dir: "gateway/metrics", ours: []string{"0-4", "gateway/observe", "gateway/diagnose", "gateway/operate"}},
 	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config", "gateway/operate"}},                           // admin for the form of questions and answers
 	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/operate"}}, // admin for the form of what operators try
 	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},             // admin for the form of what a gateway has seen

@@ -132,8 +132,9 @@ func (j *Journal) Plan(cfg Config) (apply func(), err error) {
 	var next, fresh []*worker
 	for i, s := range cfg.Sinks {
 		setup := setup{s, cfg.Queue, cfg.OnFull == OnFullBlock, string(cfg.Key)}
-		if same := find(before, func(w *worker) bool { return reflect.DeepEqual(w.setup, setup) }); same != nil {
-			next = append(next, same)
+		same := func(w *worker) bool { return reflect.DeepEqual(w.setup, setup) }
+		if at := slices.IndexFunc(before, same); at >= 0 {
+			next = append(next, before[at])
 			continue
 		}
 		out, err := newOutput(s, j.deps)
@@ -149,7 +150,7 @@ func (j *Journal) Plan(cfg Config) (apply func(), err error) {
 func (j *Journal) swap(before, next, fresh []*worker, key *record.Key) {
 	var over []*worker
 	for _, w := range before {
-		if find(next, func(other *worker) bool { return other == w }) == nil {
+		if !slices.Contains(next, w) {
 			over = append(over, w)
 		}
 	}
@@ -169,7 +170,7 @@ func (j *Journal) swap(before, next, fresh []*worker, key *record.Key) {
 		go w.run()
 	}
 	for _, w := range over {
-		if find(next, func(other *worker) bool { return other.sink.Name == w.sink.Name }) == nil {
+		if !slices.ContainsFunc(next, func(other *worker) bool { return other.sink.Name == w.sink.Name }) {
 			j.deps.Metrics.forget(w.sink.Name)
 		}
 	}
@@ -194,13 +195,4 @@ func (j *Journal) Close(ctx context.Context) error {
 		errs = append(errs, w.wait(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-func find(all []*worker, is func(*worker) bool) *worker {
-	for _, w := range all {
-		if is(w) {
-			return w
-		}
-	}
-	return nil
 }

@@ -19,14 +19,6 @@ type Status struct {
 	LastLost time.Time
 }
 
-// trouble is what a Status says of failures.
-type trouble struct {
-	failing  time.Time
-	err      string
-	lost     int64
-	lastLost time.Time
-}
-
 // Status returns the state of each sink, in the order of the configuration.
 func (j *Journal) Status() (all []Status) {
 	if j == nil {
@@ -43,11 +35,10 @@ func (j *Journal) Status() (all []Status) {
 func (w *worker) status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Status{
-		Name: w.sink.Name, Where: w.sink.Where(), Failing: w.trouble.failing, Error: w.trouble.err,
-		Queued: len(w.pending), Holds: w.block && (len(w.pending) >= w.limit || w.bytes >= queueBytes),
-		Lost: w.trouble.lost, LastLost: w.trouble.lastLost,
-	}
+	now := w.trouble
+	now.Name, now.Where = w.sink.Name, w.sink.Where()
+	now.Queued, now.Holds = len(w.pending), w.block && (len(w.pending) >= w.limit || w.bytes >= queueBytes)
+	return now
 }
 
 // fails notes how an attempt to write went.
@@ -55,20 +46,20 @@ func (w *worker) fails(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		w.trouble.failing, w.trouble.err = time.Time{}, ""
+		w.trouble.Failing, w.trouble.Error = time.Time{}, ""
 		return
 	}
-	if w.trouble.failing.IsZero() {
-		w.trouble.failing = time.Now()
+	if w.trouble.Failing.IsZero() {
+		w.trouble.Failing = time.Now()
 	}
-	w.trouble.err = err.Error()
+	w.trouble.Error = err.Error()
 }
 
 // missed counts lost records. The caller holds mu.
 func (w *worker) missed(n int64) {
 	w.metrics.dropped.Add(float64(n))
 	if n > 0 {
-		w.trouble.lost += n
-		w.trouble.lastLost = time.Now()
+		w.trouble.Lost += n
+		w.trouble.LastLost = time.Now()
 	}
 }

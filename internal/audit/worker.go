@@ -73,7 +73,7 @@ type worker struct {
 	lost    int64          // after the end, when no record of a gap can be written
 	room    chan struct{}  // closed when there is room again; nil if nobody waits
 	ended   bool
-	trouble trouble
+	trouble Status // of failures alone
 }
 
 // newWorker makes a worker. plan numbers the configurations of the process.

@@ -63,7 +63,7 @@ func (r *Records) Follow(ctx context.Context, filter record.Filter, after Cursor
 	}
 	slices.Reverse(f.pending)
 	if len(f.pending) > 0 {
-		f.news <- struct{}{}
+		give(f.news)
 	}
 	r.followers[f] = true
 	return f, nil
@@ -120,10 +120,7 @@ func (f *Follower) add(items []*Item, missed int64) {
 		f.pending = append(f.pending, item)
 	}
 	if len(f.pending) > 0 || f.missed > 0 {
-		select {
-		case f.news <- struct{}{}:
-		default:
-		}
+		give(f.news)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -71,6 +70,3 @@ func (i *Item) Shown(arguments bool) *record.Record {
 
 // size is about how much memory the item takes, without the trail.
 func (i *Item) size() int64 { return int64(i.Record.Size() + 64) }
-
-// at is the time of the record.
-func (i *Item) at() time.Time { return time.UnixMicro(i.Micros) }

@@ -3,7 +3,6 @@ package recent
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -36,8 +35,7 @@ type Deps struct {
 	// DB is what replicas share, and Key seals what stands there; nil for a gateway alone.
 	DB  *redisdb.DB
 	Key *seal.Key
-	// Log receives messages for the operator; nil for none. Metrics count records; nil for none.
-	Log     *slog.Logger
+	// Metrics count records; nil for none.
 	Metrics *Metrics
 }
 
@@ -69,9 +67,6 @@ type Records struct {
 
 // New makes Records and starts their goroutine.
 func New(deps Deps) *Records {
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
-	}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
@@ -137,10 +132,15 @@ func (r *Records) Put(rec *record.Record) {
 		waits = r.shared.put(item) || waits
 	}
 	if waits {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		give(r.wake)
+	}
+}
+
+// give puts in the one token that a channel holds.
+func give(token chan<- struct{}) {
+	select {
+	case token <- struct{}{}:
+	default:
 	}
 }
 
@@ -210,7 +210,7 @@ func (r *Records) Find(ctx context.Context, q Query) (p Page) {
 		if q.Before != (Cursor{}) && item.compare(q.Before) >= 0 {
 			continue
 		}
-		if !q.Since.IsZero() && item.at().Before(q.Since) {
+		if !q.Since.IsZero() && time.UnixMicro(item.Micros).Before(q.Since) {
 			break
 		}
 		if !q.Fits(item.Record) {
@@ -248,10 +248,7 @@ func (r *Records) look(ctx context.Context) error {
 		r.keep(news...)
 	}
 	if len(r.fresh) > 0 {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		give(r.wake)
 	}
 	return err
 }

@@ -153,8 +153,11 @@ func (s *Series) Points(upstream string, step time.Duration, since, now time.Tim
 	if l == nil {
 		l = newLine()
 	}
+	if since.Before(s.started) {
+		since = s.started
+	}
 	r := l.ring(step)
-	for at := r.first(later(since, s.started), now); !at.After(now); at = at.Add(r.step) {
+	for at := r.first(since, now); !at.After(now); at = at.Add(r.step) {
 		points = append(points, r.read(at).point(at))
 	}
 	return points
@@ -195,11 +198,4 @@ func (l *line) ring(step time.Duration) *ring {
 		return &l.fine
 	}
 	return &l.coarse
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

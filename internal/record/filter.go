@@ -30,7 +30,7 @@ type Filter struct {
 // returns an error. It skips lines that are no records, and keeps nothing.
 func (f Filter) Read(from io.Reader, do func(line []byte, r *Record) error) error {
 	var failed error
-	err := eachLine(from, func(line []byte) {
+	err := Lines(from, func(_ int, line []byte) {
 		var r Record
 		if failed == nil && json.Unmarshal(line, &r) == nil && f.Fits(&r) {
 			failed = do(line, &r)

@@ -97,7 +97,7 @@ func NewVerifier(key *Key, wanted map[uint64]Known) *Verifier {
 // Read reads the next file. It returns only errors of reading.
 func (v *Verifier) Read(file string, from io.Reader) error {
 	v.file, v.line, v.inFile = file, 0, false
-	err := eachLine(from, func(line []byte) { v.next(line) })
+	err := Lines(from, func(_ int, line []byte) { v.next(line) })
 	v.settle()
 	return err
 }
@@ -116,19 +116,9 @@ func (v *Verifier) Report() *Report {
 // Lines calls do with each line and its number, from 1. A line is valid until do returns; one
 // that is too long is cut.
 func Lines(from io.Reader, do func(number int, line []byte)) error {
-	number := 0
-	return eachLine(from, func(line []byte) {
-		number++
-		do(number, line)
-	})
-}
-
-// eachLine calls do with each line, which is valid until do returns. A line that is too long
-// is cut.
-func eachLine(from io.Reader, do func(line []byte)) error {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	var long []byte
-	for {
+	for number := 1; ; {
 		part, err := lines.ReadSlice('\n')
 		if n := len(part); n > 0 && part[n-1] == '\n' {
 			part = part[:n-1]
@@ -147,7 +137,8 @@ func eachLine(from io.Reader, do func(line []byte)) error {
 			long = long[:0]
 		}
 		if err == nil || len(part) > 0 {
-			do(part)
+			do(number, part)
+			number++
 		}
 		if err != nil {
 			return nil

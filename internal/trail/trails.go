@@ -67,7 +67,6 @@ func (ts *Trails) take(n int64) bool {
 
 // View is a trail as it is now.
 type View struct {
-	Began    time.Time
 	Mode     Mode
 	Steps    []Step // in the order in which they began
 	Messages []Message
@@ -82,7 +81,7 @@ func (t *Trail) View() (v View, ok bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v = View{Began: t.began, Mode: t.mode, Steps: slices.Clone(t.steps), Messages: slices.Clone(t.messages), Missed: t.missed}
+	v = View{Mode: t.mode, Steps: slices.Clone(t.steps), Messages: slices.Clone(t.messages), Missed: t.missed}
 	slices.SortStableFunc(v.Steps, func(a, b Step) int { return int(a.Start - b.Start) })
 	return v, !t.gone
 }

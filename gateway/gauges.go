@@ -1,15 +1,12 @@
-package metrics
+package gateway
 
 import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
-	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -22,39 +19,31 @@ var (
 	listNames = []string{"tools", "prompts", "resources", "resource templates", "skills"}
 )
 
-// Facts are what a gateway holds at a moment. They are read at each scrape, so that calls do not pay for
-// them.
-type Facts struct {
-	Upstreams []Upstream
-	Guards    []*pinning.Guard
-	Accounts  map[string]map[string]int // users' own accounts at servers: numbers by server and state
-	Issuers   []auth.Status
-	Sessions  int // that this process knows
-	Front     live.Load
-	Config    operate.ConfigStatus
-	Draining  bool // no new sessions are taken
+// gauges writes what a gateway holds. It is read at each scrape, so that calls do not pay for it. A metric
+// whose name ends in _total only grows until its upstream or issuer is replaced.
+func (g *Gateway) gauges(write sample) {
+	now := g.graph()
+	write.upstreams(now)
+	for _, guard := range now.guards {
+		write("gatehouse_upstream_items_not_approved",
+			"Items of a pinned upstream, and its instructions, that were seen and are not in the lock file as they are now; the log says which.",
+			float64(guard.Pending()), "upstream", guard.Name())
+	}
+	write.accounts(g.services.vault.Counts())
+	write.issuers(now.auth.Status())
+	load := g.front.Load()
+	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(g.services.homes().Len()))
+	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(load.Streams))
+	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.",
+		float64(load.Calls))
+	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(load.Questions))
+	write.configuration(g.ReloadStatus())
+	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.", truth(g.draining.Load()))
 }
 
-// Upstream is what lists and calls show of one upstream.
-type Upstream struct {
-	Listed catalog.UpstreamView
-	Status upstream.Status
-}
-
-// all writes the values. A metric whose name ends in _total only grows until its upstream or issuer is
-// replaced.
-func (write sample) all(now Facts) {
-	write.upstreams(now.Upstreams)
-	write.pinned(now.Guards)
-	write.accounts(now.Accounts)
-	write.issuers(now.Issuers)
-	write.sessions(now)
-	write.process(now)
-}
-
-func (write sample) upstreams(all []Upstream) {
-	for _, u := range all {
-		name, view, status := u.Listed.Name, u.Listed, u.Status
+func (write sample) upstreams(now *graph) {
+	for i, view := range now.catalog.Status() { // in the order of the members
+		name, status := view.Name, now.members[i].Status()
 		shown := diagnose.UpstreamOf(view, status)
 		for _, state := range upstreamStates {
 			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down, disabled, per user.", truth(shown.State == state), "upstream", name, "state", string(state))
@@ -80,12 +69,6 @@ func (write sample) upstreams(all []Upstream) {
 	}
 }
 
-func (write sample) pinned(guards []*pinning.Guard) {
-	for _, guard := range guards {
-		write("gatehouse_upstream_items_not_approved", "Items of a pinned upstream, and its instructions, that were seen and are not in the lock file as they are now; the log says which.", float64(guard.Pending()), "upstream", guard.Name())
-	}
-}
-
 func (write sample) accounts(counts map[string]map[string]int) {
 	for server, states := range counts {
 		for _, state := range vault.AllStates() {
@@ -107,20 +90,11 @@ func (write sample) issuers(all []auth.Status) {
 	}
 }
 
-func (write sample) sessions(now Facts) {
-	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(now.Sessions))
-	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(now.Front.Streams))
-	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.", float64(now.Front.Calls))
-	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(now.Front.Questions))
-}
-
-func (write sample) process(now Facts) {
-	status := now.Config
+func (write sample) configuration(status operate.ConfigStatus) {
 	write("gatehouse_config_last_reload_successful", "1 if the configuration file was good when it was read last, 0 if it was refused and the one before holds.", truth(status.Err == nil))
 	write("gatehouse_config_pending_restart", "Keys of the configuration file that hold only after a restart.", float64(len(status.Pending)))
 	write("gatehouse_config_last_reload_success_timestamp_seconds", "When the configuration that holds was read, in seconds since 1970.", unixSeconds(status.Loaded))
 	write("gatehouse_config_info", "Always 1: the first 12 digits of the SHA-256 of the configuration file that holds (sha256sum tells the same); empty without a file.", 1, "revision", status.Revision)
-	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.", truth(now.Draining))
 }
 
 // truth returns 1 for true and 0 for false.

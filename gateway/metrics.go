@@ -1,4 +1,4 @@
-package metrics
+package gateway
 
 import (
 	"log/slog"
@@ -30,9 +30,9 @@ const (
 	maxScrapes = 4
 )
 
-// Metrics are those of one gateway that its configurations share, one after the other, and those of parts
+// meters are those metrics of one gateway that its configurations share, one after the other, and those of parts
 // that it need not have. Any other part gets its own where it is made, in the same registry.
-type Metrics struct {
+type meters struct {
 	Registry   *prometheus.Registry
 	Calls      *observe.Metrics
 	Tokens     *auth.Metrics
@@ -48,8 +48,8 @@ type Metrics struct {
 	reloaded, notReloaded prometheus.Counter
 }
 
-// New makes them. version is that of the build; redis says that there is a Redis.
-func New(version string, redis bool) *Metrics {
+// newMeters makes them. version is that of the build; redis says that there is a Redis.
+func newMeters(version string, redis bool) *meters {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	with := promauto.With(reg)
@@ -61,7 +61,7 @@ func New(version string, redis bool) *Metrics {
 		Name: "gatehouse_config_reloads_total",
 		Help: "Times that the configuration file was read again: ok, or refused if it was not good, so that nothing was changed.",
 	}, []string{"result"})
-	m := &Metrics{
+	m := &meters{
 		Registry:   reg,
 		Calls:      observe.NewMetrics(reg),
 		Tokens:     auth.NewMetrics(reg),
@@ -72,7 +72,9 @@ func New(version string, redis bool) *Metrics {
 		Hooks:      hooks.NewMetrics(reg),
 		Upstreams:  upstream.NewMetrics(reg),
 		Log:        observe.NewLogMetrics(reg),
-		reloaded:   reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
+
+		reloaded:    reloads.WithLabelValues("ok"),
+		notReloaded: reloads.WithLabelValues("refused"),
 	}
 	if redis {
 		m.Redis = redisdb.NewMetrics(reg)
@@ -95,7 +97,7 @@ func buildRevision() string {
 }
 
 // Reload counts a reload, which was refused with err.
-func (m *Metrics) Reload(err error) {
+func (m *meters) Reload(err error) {
 	if err != nil {
 		m.notReloaded.Inc()
 		return
@@ -104,7 +106,7 @@ func (m *Metrics) Reload(err error) {
 }
 
 // Forget drops the series of an upstream that was removed.
-func (m *Metrics) Forget(upstream string) {
+func (m *meters) Forget(upstream string) {
 	m.Calls.Forget(upstream)
 	m.Upstreams.Forget(upstream)
 	m.Results.Forget(upstream)
@@ -112,11 +114,6 @@ func (m *Metrics) Forget(upstream string) {
 
 // sample takes one value of a metric. labels are alternating names and values.
 type sample func(name, help string, value float64, labels ...string)
-
-// Observe adds the values that are read at each scrape. Errors: that of a second call.
-func (m *Metrics) Observe(read func() Facts) error {
-	return m.Registry.Register(onScrape(func(write sample) { write.all(read()) }))
-}
 
 // onScrape is a prometheus.Collector of values that are read at each scrape.
 type onScrape func(write sample)
@@ -141,7 +138,7 @@ func (read onScrape) Collect(to chan<- prometheus.Metric) {
 
 // Scrapes returns the handler for scrapes. Only OpenMetrics has exemplars, and only traces make
 // any; who does not ask for it gets the usual format.
-func (m *Metrics) Scrapes(log *slog.Logger, exemplars func() bool) http.Handler {
+func (m *meters) Scrapes(log *slog.Logger, exemplars func() bool) http.Handler {
 	in := func(openMetrics bool) http.Handler {
 		return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{
 			EnableOpenMetrics:   openMetrics,
