@@ -102,12 +102,15 @@ func (fleet) CallAt(context.Context, string, string, []string) ([]byte, error) {
 	return nil, errors.New("it is away")
 }
 
-// settings take a minute to check a text.
-type settings struct{ Settings }
+// settings check a text by wait.
+type settings struct {
+	Settings
+	wait func()
+}
 
 func (settings) Saves() bool { return false }
-func (settings) Check(string, bool) ConfigCheck {
-	time.Sleep(time.Minute)
+func (s settings) Check(string, bool) ConfigCheck {
+	s.wait()
 	return ConfigCheck{}
 }
 
@@ -132,6 +135,7 @@ func identify(r *http.Request) (mcp.Caller, error) {
 func TestChecksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newTest(t, Config{Loopback: RoleViewer})
+		a.deps.Settings = settings{wait: func() { time.Sleep(time.Minute) }}
 		check := func() int {
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, here(httptest.NewRequest(http.MethodPost, "/api/v1/config/check", strings.NewReader("{}"))))
