@@ -232,7 +232,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 	g.undo.OnStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
 	g.undo.OnStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
-	g.health = diagnose.NewReadiness(shared.redis, g.serving)
+	g.health = diagnose.NewReadiness(shared.redis, operated{g}.serving)
 	if err := g.openAdmin(cfg, opts.Admin); err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 		Trails:          g.recent.Trails(),
 	})
 	if err == nil {
-		err = count.Registry.Register(onScrape(g.gauges))
+		err = count.Registry.Register(onScrape(operated{g}.gauges))
 	}
 	return err
 }

@@ -21,7 +21,7 @@ var (
 
 // gauges writes what a gateway holds. It is read at each scrape, so that calls do not pay for it. A metric
 // whose name ends in _total only grows until its upstream or issuer is replaced.
-func (g *Gateway) gauges(write sample) {
+func (g operated) gauges(write sample) {
 	now := g.graph()
 	write.upstreams(now)
 	for _, guard := range now.guards {

@@ -59,7 +59,7 @@ func newAPI(g *Gateway) *admin.API {
 		Lasting:       g.services.lasting,
 		Journal:       g.journal,
 		FourEyes:      g.services.waiting,
-		Replicas:      replicas{g},
+		Replicas:      operated{g},
 		Self:          g.services.cluster.Self(),
 		Servers:       serversOf(g),
 		Configuration: configuration,
@@ -73,21 +73,21 @@ func newAPI(g *Gateway) *admin.API {
 			Journal:       g.journal,
 			Calls:         g.calls,
 			Observe:       g.observer.Observe,
-			Own:           g.own,
+			Own:           operated{g}.own,
 			Memory:        g.services.memory,
 			Self:          g.services.cluster.Self(),
 		},
 		Prober: trial.Service{
 			Inspect: Inspector(g.services.version, slog.New(slog.DiscardHandler)),
 			File:    g.file,
-			Now:     g.now,
+			Now:     operated{g}.now,
 		},
 		Log: g.log,
 	})
 }
 
 // own makes this replica the one that keeps what servers keep for a call.
-func (g *Gateway) own(ctx context.Context, c *mcp.Call) error {
+func (g operated) own(ctx context.Context, c *mcp.Call) error {
 	if !g.services.cluster.Shared() || !g.graph().catalog.Keeps(c) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (g *Gateway) own(ctx context.Context, c *mcp.Call) error {
 
 // configurationOf answers operators who ask for the configuration.
 func configurationOf(g *Gateway) operate.Configuration {
-	return operate.Configuration{File: g.file, History: g.history, Now: g.now, Read: g.Reload, Apply: g.Save}
+	return operate.Configuration{File: g.file, History: g.history, Now: operated{g}.now, Read: g.Reload, Apply: g.Save}
 }
 
 // serversOf answers operators who ask for servers.
@@ -106,21 +106,20 @@ func serversOf(g *Gateway) operate.Servers {
 	return operate.Servers{
 		Book:    g.services.servers,
 		Replica: g.services.cluster.Self(),
-		Now:     g.now,
+		Now:     operated{g}.now,
 		Rebuild: g.rebuild,
-		Others:  replicas{g}.post,
+		Others:  operated{g}.post,
 		Log:     g.log,
 	}
 }
 
 // serving is what readiness depends on.
-func (g *Gateway) serving() diagnose.Serving {
-	now := g.graph()
+func (g operated) serving() diagnose.Serving {
 	return diagnose.Serving{
 		Stopping:      g.draining.Load(),
-		Heard:         now.catalog.Heard(),
+		Heard:         g.graph().catalog.Heard(),
 		Upstreams:     g.Health(),
-		Issuers:       now.auth.Status(),
+		Issuers:       g.graph().auth.Status(),
 		Replicas:      g.replicas(),
 		Configuration: g.ReloadStatus(),
 	}
@@ -132,11 +131,11 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	f := diagnose.Facts{
 		Now:          time.Now(),
 		Stopping:     g.draining.Load(),
-		Replicas:     replicas{g}.All(),
+		Replicas:     operated{g}.All(),
 		Store:        g.health.StoreAway(ctx),
 		State:        state,
 		Upstreams:    servers.Upstreams(),
-		Broken:       diagnose.BrokenOf(g.now()),
+		Broken:       diagnose.BrokenOf(operated{g}.now()),
 		Pins:         servers.Pins(""),
 		Spoofs:       g.services.spoofs.Found(),
 		Hooks:        now.guardrails.Outages(),
@@ -162,7 +161,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 }
 
 // now is what operators see of the graph.
-func (g *Gateway) now() operate.Now {
+func (g operated) now() operate.Now {
 	of := g.graph()
 	now := operate.Now{
 		Config:    of.cfg,
@@ -193,11 +192,11 @@ func (o offered) Offered(c *mcp.Call) []mcp.Item      { return o.catalog.Offered
 func (o offered) Everything(method string) []mcp.Item { return o.catalog.Everything(method) }
 func (o offered) Refresh(upstream string)             { o.catalog.Refresh(upstream) }
 
-// replicas are those that share sessions, as operators see them.
-type replicas struct{ *Gateway }
+// operated is a gateway as its operators see it.
+type operated struct{ *Gateway }
 
 // All returns this replica and the others.
-func (r replicas) All() []admin.Replica {
+func (r operated) All() []admin.Replica {
 	all := []admin.Replica{{
 		Name:     r.services.cluster.Self(),
 		Self:     true,
@@ -212,14 +211,14 @@ func (r replicas) All() []admin.Replica {
 }
 
 // LoadOf counts what is held of a session here.
-func (r replicas) LoadOf(session string) live.Load { return r.front.LoadOf(session) }
+func (r operated) LoadOf(session string) live.Load { return r.front.LoadOf(session) }
 
 // OwnLists are the servers that show a session other lists.
-func (r replicas) OwnLists(session string) []string { return r.graph().catalog.OwnLists(session) }
+func (r operated) OwnLists(session string) []string { return r.graph().catalog.OwnLists(session) }
 
 // post has all others serve a POST. It returns those that did not. One that does not know of a
 // server has nothing to do.
-func (r replicas) post(ctx context.Context, path string) (missing []string) {
+func (r operated) post(ctx context.Context, path string) (missing []string) {
 	for _, answer := range r.services.cluster.Ask(ctx, http.MethodPost, path) {
 		if answer.Err != nil || answer.Status != http.StatusNoContent && answer.Status != http.StatusNotFound {
 			missing = append(missing, answer.Replica)

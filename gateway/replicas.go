@@ -198,7 +198,7 @@ func sessionsOf(g *Gateway) operate.Sessions {
 		Self: s.cluster.Self(),
 		List: s.list,
 		End:  endSession(s.homes()),
-		Held: replicas{g},
+		Held: operated{g},
 		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
 			for _, a := range s.cluster.Ask(ctx, method, path) {
 				heard(a.Replica, a.Status, a.Body, a.Err)
@@ -222,9 +222,9 @@ func endSession(homes *home.Table) func(ctx context.Context, user, id string) er
 func accountsOf(g *Gateway) operate.Accounts {
 	return operate.Accounts{
 		Vault:  g.services.vault,
-		Now:    g.now,
+		Now:    operated{g}.now,
 		Lists:  g.signedIn,
-		Others: replicas{g}.post,
+		Others: operated{g}.post,
 		Log:    g.log,
 	}
 }
@@ -253,7 +253,7 @@ func asked(g *Gateway) http.Handler {
 }
 
 // CallAt asks the replica that ran a call what it has of it.
-func (r replicas) CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
+func (r operated) CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
 	path := admin.CallPath + url.PathEscape(id) + "?" + url.Values{"role": roles}.Encode()
 	switch a := r.services.cluster.AskOne(ctx, replica, http.MethodGet, path); {
 	case a.Err != nil:

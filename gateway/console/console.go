@@ -53,8 +53,8 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types gatehouse"
 
-// New makes the console with all of its pages.
-func New(deps Deps) (*Console, error) {
+// newConsole makes a console of pages and forms.
+func newConsole(deps Deps, pages []page, actions []action) (*Console, error) {
 	c := &Console{
 		deps:  deps,
 		pages: pages,

@@ -1,5 +1,8 @@
 package console
 
+// New makes the console with all of its pages.
+func New(deps Deps) (*Console, error) { return newConsole(deps, pages, actions) }
+
 // pages are all pages, in the order of the menu.
 var pages = []page{
 	nowPage,
