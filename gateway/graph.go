@@ -151,7 +151,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 	g = &graph{cfg: cfg}
 	defer func() {
 		if err != nil {
-			g.discard(before)
+			g.drop(before)
 			g = nil
 		}
 	}()
@@ -353,8 +353,8 @@ func (g *graph) surface() diagnose.Surface {
 	return diagnose.Surface{Config: g.cfg, Tools: g.catalog.Tools, Shown: g.catalog.Shown}
 }
 
-// discard closes what a graph that was never used does not share with before.
-func (g *graph) discard(before *graph) {
+// drop closes what a graph that was never used does not share with before.
+func (g *graph) drop(before *graph) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, m := range g.members {

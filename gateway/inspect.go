@@ -52,7 +52,7 @@ func Buildable(cfg config.Config) error {
 		return err
 	}
 	g.guardrails.Close()
-	g.discard(nil)
+	g.drop(nil)
 	return nil
 }
 

@@ -166,7 +166,7 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 		return err
 	}
 	if err := keep(); err != nil {
-		next.discard(before)
+		next.drop(before)
 		return err
 	}
 	g.services.events.Reloaded(record.Record{Event: "applied", Revised: l.Revision, Changed: config.ChangedSections(before.cfg, cfg)}) // for the sinks that it may end
@@ -265,7 +265,7 @@ func (g *Gateway) replace(before, next *graph) {
 	}
 	for _, m := range before.members {
 		if !next.has(m) {
-			g.retire(m)
+			g.endUnused(m)
 		}
 		if next.member(m.Name()) == nil {
 			g.services.metrics.Forget(m.Name())
@@ -280,8 +280,8 @@ func (g *Gateway) replace(before, next *graph) {
 	g.services.metrics.Hooks.Keep(before.cfg.Hooks, next.cfg.Hooks)
 }
 
-// retire closes an upstream as soon as nothing runs there, or when the gateway stops.
-func (g *Gateway) retire(m *member) {
+// endUnused closes an upstream as soon as nothing runs there, or when the gateway stops.
+func (g *Gateway) endUnused(m *member) {
 	g.mu.Lock()
 	g.retired = append(g.retired, m)
 	g.mu.Unlock()

@@ -28,8 +28,6 @@ var (
 		"whoever reads such a type has to read them all: give a part of its state a type of its own"}
 	interfaceSize = bound{"methods of an interface", 6, interfaceMethods,
 		"ask for less, or let the caller pass in a struct"}
-	methodNames = bound{"types with a method of a name", 4, typesByMethod,
-		"a word for so many things says nothing about any of them: say what each does"}
 )
 
 // exception lets one thing exceed a bound, for a reason. It may shrink but not grow, and
@@ -250,7 +248,6 @@ func TestBounds(t *testing.T) {
 		{circleSize, of(ring[1:]...), map[string]int{"": 1}},
 		{typeSpread, of("type T struct{}\nfunc (T) a() {}\nfunc (T) b() {}", "func (t *T) c() {}", "func (l *list[K]) d() {}"), map[string]int{"T": 2, "list": 1}},
 		{interfaceSize, of("type I interface{ a(); b(); error }"), map[string]int{"I": 3}},
-		{methodNames, of("func (T) end() {}\nfunc (U) end() {}\nfunc (*U) Close() {}", "func (U) open() {}"), map[string]int{"end": 2, "open": 1}},
 	} {
 		runRule(t, func(m *module) (problems []string) {
 			if got := tt.measure(m, m.packages[0]); !maps.Equal(got, tt.want) {
