@@ -252,7 +252,7 @@ func (g *Gateway) replace(before, next *graph) {
 	g.services.lasting.Ask(asking) // before the new rules let anybody pass who is not good any more
 	enough()
 	g.calls.Set(&next.pipe)
-	before.guard.Retire() // the calls that wait come back, and the new rules decide
+	before.guard.Stop() // the calls that wait come back, and the new rules decide
 	// Each upstream has one watch: the new one fetches everything that the old one might miss.
 	if err := before.stop(ctx); err != nil {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)

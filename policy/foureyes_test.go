@@ -136,7 +136,7 @@ func TestSecondApprover(t *testing.T) {
 func TestSecondAfterReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := newSecond(t), time.Now()
-		s.guard.Retire()
+		s.guard.Stop()
 		got := <-s.begin(t.Context(), execute(user("alice"), `{}`))
 		if !mcp.HasCode(got.err, mcp.CodeDraining) || s.shelves.calls != nil {
 			t.Errorf("got %+v, ran %v", got, s.shelves.calls)
@@ -154,7 +154,7 @@ func TestSecondTimeRunsOn(t *testing.T) {
 		c := execute(user("alice"), `{}`)
 		c.Verdict = &mcp.Verdict{}
 		for range 5 {
-			reload := time.AfterFunc(defaultWait*2/5, s.guard.Retire)
+			reload := time.AfterFunc(defaultWait*2/5, s.guard.Stop)
 			<-s.begin(t.Context(), c)
 			if reload.Stop() {
 				break
@@ -187,7 +187,7 @@ func TestSecondEnds(t *testing.T) {
 		{"expired", func(*second, context.CancelFunc) {}, "nobody did within 5m0s, so it did not run. (GH-APPROVAL-TIMEOUT)", 0, "expired"},
 		{"cancelled", func(_ *second, cancel context.CancelFunc) { cancel() }, "context canceled", 0, "waiting"},
 		{"stopping", func(s *second, _ context.CancelFunc) { s.table.Close() }, "the gateway is stopping", mcp.CodeDraining, "waiting"},
-		{"a reload", func(s *second, _ context.CancelFunc) { s.guard.Retire() }, "the configuration has changed", mcp.CodeDraining, "waiting"},
+		{"a reload", func(s *second, _ context.CancelFunc) { s.guard.Stop() }, "the configuration has changed", mcp.CodeDraining, "waiting"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

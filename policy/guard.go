@@ -59,9 +59,9 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	return g, nil
 }
 
-// Retire says that another guard decides from now on. Calls that wait here for somebody else's
+// Stop says that another guard decides from now on. Calls that wait here for somebody else's
 // approval, also those that have just arrived, end, to be decided anew.
-func (g *Guard) Retire() { g.retire() }
+func (g *Guard) Stop() { g.retire() }
 
 // Middleware puts the guard in front of the catalog. A method that the guard does not know
 // does not exist: it could name something that no rule has decided.
@@ -210,12 +210,12 @@ func (g *Guard) SeesAll(caller *mcp.Caller) bool { return g.policy.openTo(caller
 // unknown lets the catalog answer for a name that it does not know. It sets a target that the
 // catalog cannot have, so that the name stays unknown even if it appears in the meantime.
 func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	inner := g.bare(c)
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, err // it was looked for until then
 	}
 	g.metrics.unknown.Inc()
 	c.Verdict.Decided(mcp.Verdict{Effect: "unknown"})
-	inner := g.bare(c)
 	inner.Target = mcp.Target{Kind: c.Kind()}
 	if mcp.IsTaskMethod(c.Method) {
 		inner.Visible = g.policy.upstreams(&c.Caller)

@@ -102,7 +102,7 @@ type walk struct {
 	unclear error // why it was given up
 }
 
-func (w *walk) giveUp(why string) *misfit {
+func (w *walk) drop(why string) *misfit {
 	w.unclear = errors.New(why)
 	return nil
 }
@@ -111,7 +111,7 @@ func (w *walk) giveUp(why string) *misfit {
 // tell.
 func (w *walk) fits(schema, value any, path string, depth int) *misfit {
 	if w.steps++; w.steps > maxSteps || depth > maxNested {
-		return w.giveUp("it takes too many steps to compare arguments with it")
+		return w.drop("it takes too many steps to compare arguments with it")
 	}
 	if w.unclear != nil {
 		return nil
@@ -127,12 +127,12 @@ func (w *walk) fits(schema, value any, path string, depth int) *misfit {
 	}
 	s, ok := schema.(map[string]any)
 	if !ok {
-		return w.giveUp("it is no JSON Schema")
+		return w.drop("it is no JSON Schema")
 	}
 	if reference, ok := s["$ref"]; ok {
 		target, ok := w.find(reference)
 		if !ok {
-			return w.giveUp("it refers to what is not in it")
+			return w.drop("it refers to what is not in it")
 		}
 		if m := w.fits(target, value, path, depth+1); m != nil {
 			return m

@@ -69,7 +69,7 @@ func (r *replica) close() {
 func (r *replica) Homes() *home.Table { return r.Redis.Homes() }
 
 // drop gives up the home of a session, unless another replica has taken it over.
-func (r *replica) drop(key string) { r.Homes().GiveUp(home.ParseKey(key)) }
+func (r *replica) drop(key string) { r.Homes().Release(home.ParseKey(key)) }
 
 // use uses a session once.
 func (r *replica) use(t *testing.T, key string) {

@@ -229,8 +229,8 @@ func (a *Accounts) signOut(v *visit) {
 	http.Redirect(v.w, v.r, Root+"?done=out", http.StatusSeeOther)
 }
 
-// leave ends the session of a browser.
-func (a *Accounts) leave(v *visit) {
+// release ends the session of a browser.
+func (a *Accounts) release(v *visit) {
 	if err := a.People.End(v.r.Context(), v.id); err != nil {
 		a.away(v.w, err)
 		return

@@ -41,7 +41,7 @@ func (a *Accounts) routes() {
 	a.mux.HandleFunc("GET "+CallbackPath("{server}"), a.signedIn(a.comeBack))
 	a.mux.HandleFunc("POST "+signInPath, a.form(a.beginHere))
 	a.mux.HandleFunc("POST "+signOutPath, a.form(a.signOut))
-	a.mux.HandleFunc("POST "+leavePath, a.form(a.leave))
+	a.mux.HandleFunc("POST "+leavePath, a.form(a.release))
 	a.mux.HandleFunc("GET "+leftPath, a.showLeft)
 	a.mux.HandleFunc("GET "+enterCallback, a.entered)
 	a.mux.HandleFunc("GET "+webpage.StylePath, webpage.Style)

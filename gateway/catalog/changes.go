@@ -79,7 +79,7 @@ type listener struct {
 // everyone stands for all users.
 const everyone = ""
 
-// join returns a new listener; pass it to leave when it stops listening.
+// join returns a new listener; pass it to forget when it stops listening.
 func (h *hub) join(sees visible, call *mcp.Call) *listener {
 	l := &listener{
 		changes: newChanges(), sees: sees, user: call.Caller.User(), session: call.Session, own: newChanges(), notify: call.Notify,
@@ -93,7 +93,7 @@ func (h *hub) join(sees visible, call *mcp.Call) *listener {
 	return l
 }
 
-func (h *hub) leave(l *listener) {
+func (h *hub) forget(l *listener) {
 	h.mu.Lock()
 	delete(h.listeners, l)
 	h.mu.Unlock()

@@ -68,9 +68,9 @@ type subscription struct {
 func (l *subscription) end() {
 	l.cancel()
 	if l.follower != nil {
-		l.c.taskFollowers.leave(l.call, l.follower)
+		l.c.taskFollowers.forget(l.call, l.follower)
 	}
-	l.c.hub.leave(l.listener)
+	l.c.hub.forget(l.listener)
 	l.running.Wait()
 }
 

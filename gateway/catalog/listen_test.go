@@ -206,7 +206,7 @@ func TestListChanges(t *testing.T) {
 			t.Error("there is more")
 		default:
 		}
-		h.leave(l)
+		h.forget(l)
 		if len(h.listeners) != 0 {
 			t.Error("it is kept")
 		}
@@ -368,7 +368,7 @@ func TestHubSays(t *testing.T) {
 	say("1")
 	var all sync.WaitGroup
 	all.Go(func() { say("2") })
-	h.leave(before)
+	h.forget(before)
 	here := len(heard)
 	all.Wait()
 	if len(heard) != here || heard[0] != "of it 1" {

@@ -39,7 +39,7 @@ type followed struct {
 	native string
 }
 
-// join returns the follower of a call; pass it to leave when it stops listening. It returns
+// join returns the follower of a call; pass it to forget when it stops listening. It returns
 // nil for a call that is not told of tasks in this way.
 func (t *taskFollowers) join(call *mcp.Call) *taskFollower {
 	if call.Tasks != mcp.CoreTasks || call.Session == "" {
@@ -58,7 +58,7 @@ func (t *taskFollowers) join(call *mcp.Call) *taskFollower {
 	return f
 }
 
-func (t *taskFollowers) leave(call *mcp.Call, f *taskFollower) {
+func (t *taskFollowers) forget(call *mcp.Call, f *taskFollower) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.followers[call.Session], f)

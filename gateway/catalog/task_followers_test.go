@@ -140,7 +140,7 @@ func TestBoardIsBounded(t *testing.T) {
 	if _, ok := f.public(followed{0, "native 0"}); ok {
 		t.Error("the oldest is still known")
 	}
-	c.taskFollowers.leave(in, f)
+	c.taskFollowers.forget(in, f)
 	if len(c.taskFollowers.followers) != 0 {
 		t.Error("who has left is still kept")
 	}

@@ -161,7 +161,7 @@ func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) error {
 		case <-r.done:
 		case <-timer.C:
 			timer.Reset(0)
-			who.leave(r)
+			who.release(r)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -395,8 +395,8 @@ func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	}
 }
 
-// leave stops waiting for a round.
-func (who *userView) leave(r *round) {
+// release stops waiting for a round.
+func (who *userView) release(r *round) {
 	who.mu.Lock()
 	r.late = true
 	who.mu.Unlock()

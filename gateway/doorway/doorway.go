@@ -150,7 +150,7 @@ func (d *Listener) admit(v *visitor) bool {
 		if before == nil {
 			return false
 		}
-		d.evict(before)
+		d.drop(before)
 	}
 	d.waits.Store(false)
 	d.open[v] = struct{}{}
@@ -170,7 +170,7 @@ func (d *Listener) leaves(from netip.Addr) bool {
 	if before == nil {
 		return false
 	}
-	d.evict(before)
+	d.drop(before)
 	return true
 }
 
@@ -179,7 +179,7 @@ func (d *Listener) relieve() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if least := d.leastUsed(); least != nil && len(d.open) > 1 {
-		d.evict(least)
+		d.drop(least)
 	}
 }
 
@@ -216,8 +216,8 @@ func (d *Listener) leastUsed() (least *visitor) {
 	return least
 }
 
-// evict closes a connection. d.mu is held.
-func (d *Listener) evict(v *visitor) {
+// drop closes a connection. d.mu is held.
+func (d *Listener) drop(v *visitor) {
 	d.forget(v)
 	d.metrics.evicted.Inc()
 	v.Conn.Close() // its server notices

@@ -133,7 +133,7 @@ func TestWaiting(t *testing.T) {
 	h.Done()
 	a.front.done()
 	count(1)
-	if h = use(); h.Leave() {
+	if h = use(); h.Release() {
 		t.Error("a home is given up while a call waits for an answer")
 	}
 	w := s.take(called("one")) // the answer comes
@@ -165,7 +165,7 @@ func TestWaiting(t *testing.T) {
 	if s.dropAll() != 1 || s.dropAll() != 0 {
 		t.Error("not all waits were ended once")
 	}
-	if count(0); !h.Leave() {
+	if count(0); !h.Release() {
 		t.Error("a home for which nothing is under way is not given up")
 	}
 }

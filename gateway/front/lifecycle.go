@@ -90,7 +90,7 @@ func (f *Front) Drain(ctx context.Context, elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {
 		f.EndStreams()
-		f.homes().Leave(ctx)
+		f.homes().ReleaseAll(ctx)
 	}
 }
 

@@ -34,7 +34,7 @@ func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 		h, err := homes.Use(p.r.Context(), key)
 		elsewhere, away := errors.AsType[*home.Elsewhere](err)
 		switch {
-		case err == nil && fromReplica && !p.inBatch && homes.Leaving() && h.Leave(): // the other replica can have it
+		case err == nil && fromReplica && !p.inBatch && homes.Leaving() && h.Release(): // the other replica can have it
 			cluster.Moved(p.w)
 			return answered
 		case err == nil:
@@ -78,8 +78,8 @@ func (f *Front) Receiver() cluster.Receiver { return receiver{f} }
 
 type receiver struct{ f *Front }
 
-// Leave gives up a home for another replica (cluster.Receiver).
-func (r receiver) Leave(name string) { r.f.homes().GiveUp(home.ParseKey(name)) }
+// ReleaseHome gives up a home for another replica (cluster.Receiver).
+func (r receiver) ReleaseHome(name string) { r.f.homes().Release(home.ParseKey(name)) }
 
 // ServeHTTP serves a request (cluster.Receiver). The path says which of the endpoint's paths it is
 // for.

@@ -109,7 +109,7 @@ func (l losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // giveUp gives up the home of a client's session.
-func (r *replica) giveUp(c *mcptest.Client) { r.front.homes().GiveUp(home.ParseKey(keyOf(c))) }
+func (r *replica) giveUp(c *mcptest.Client) { r.front.homes().Release(home.ParseKey(keyOf(c))) }
 
 // join makes the replica's part of the cluster, behind a proxy.
 func (r *replica) join(t *testing.T, sessions *session.Redis) {

@@ -130,7 +130,7 @@ func (c *Cluster) Close(ctx context.Context) {
 		return
 	}
 	waitFor(context.WithoutCancel(ctx), c.members.times.look/4, &c.done)
-	c.members.resign(context.WithoutCancel(ctx))
+	c.members.release(context.WithoutCancel(ctx))
 	c.link.close(ctx)
 	c.members.forgetAll()
 }

@@ -108,7 +108,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // backDoor serves what other replicas forward (Receiver).
 type backDoor struct{ *door }
 
-func (d backDoor) Leave(home string) { _ = d.give(context.Background(), home) } // Redis bounds it
+func (d backDoor) ReleaseHome(home string) { _ = d.give(context.Background(), home) } // Redis bounds it
 
 func (d backDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, home, ok := Forwarded(r)

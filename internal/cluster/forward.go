@@ -73,7 +73,7 @@ func (f *forwards) try(w http.ResponseWriter, r *http.Request, to, home string, 
 		err := f.once(w, r, p, home, caller)
 		switch {
 		case errors.Is(err, ErrGone):
-			f.members.bury(r.Context(), p)
+			f.members.markGone(r.Context(), p)
 			return err
 		case !errors.Is(err, ErrUnreachable):
 			return err

@@ -278,9 +278,9 @@ func (m *members) forget(p *peer) {
 	p.gone()
 }
 
-// bury has a peer that refuses connections count as gone at once, here and at all other replicas:
+// markGone has a peer that refuses connections count as gone at once, here and at all other replicas:
 // its lease says so. If the peer is alive, its next renewal begins another lease.
-func (m *members) bury(ctx context.Context, p *peer) {
+func (m *members) markGone(ctx context.Context, p *peer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
 	m.mu.Lock()
@@ -312,7 +312,7 @@ func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
 	}
 	m.mu.Unlock()
 	if !gone && replaced {
-		m.bury(ctx, p)
+		m.markGone(ctx, p)
 	}
 	return gone || replaced
 }
@@ -377,8 +377,8 @@ func (m *members) tellOthers(change func(*lease)) {
 	m.value = value
 }
 
-// resign writes a last lease that says this replica has left, and has the others read it.
-func (m *members) resign(ctx context.Context) {
+// release writes a last lease that says this replica has left, and has the others read it.
+func (m *members) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, m.times.look)
 	defer cancel()
 	select {

@@ -48,7 +48,7 @@ func TestTakenToHaveGone(t *testing.T) {
 	first := a.own(t, some("x"))
 	a.own(t, some("y"))
 	b.own(t, some("x"))
-	b.members.bury(t.Context(), b.members.peer(a.Self()))
+	b.members.markGone(t.Context(), b.members.peer(a.Self()))
 	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
 		t.Errorf("%+v", o)
 	}
@@ -78,7 +78,7 @@ func TestBuried(t *testing.T) {
 	a.own(t, some("y"))
 	b.own(t, some("x"))
 	a.crash()
-	b.members.bury(t.Context(), b.members.peer(a.Self()))
+	b.members.markGone(t.Context(), b.members.peer(a.Self()))
 	if b.Present(a.Self()) || !c.Present(a.Self()) {
 		t.Error("one knows it, and the other one has not asked yet")
 	}

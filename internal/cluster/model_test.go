@@ -61,7 +61,7 @@ func (m *model) fatalf(format string, args ...any) {
 // ServeHTTP serves what another replica forwards.
 func (*modelled) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-func (*modelled) Leave(string) {}
+func (*modelled) ReleaseHome(string) {}
 
 // start adds a replica.
 func (m *model) start() {

@@ -12,9 +12,9 @@ import (
 // Receiver takes the requests that other replicas forward here (Forwarded).
 type Receiver interface {
 	http.Handler
-	// Leave gives up a home (Home.Key) for which another replica has forwarded a request, and of
+	// ReleaseHome gives up a home (Home.Key) for which another replica has forwarded a request, and of
 	// which this one, about to stop, runs nothing more.
-	Leave(home string)
+	ReleaseHome(home string)
 }
 
 // arrived is what a forward carries beside the request.
@@ -64,7 +64,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !l.enter() { // this replica is ending: the next replica that is asked gets the home
-		l.handler.Leave(home)
+		l.handler.ReleaseHome(home)
 		w.Header().Set("Connection", "close") // see close
 		Moved(w)
 		return

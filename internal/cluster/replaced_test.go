@@ -20,7 +20,7 @@ func TestReplaced(t *testing.T) {
 			a.crash()
 			startHouse(t, redis, sayWho, long, func(c *Config, _ *Deps, _ *times) { c.Listen = a.link.listener.Addr().String() })
 		},
-		"it has left": func(t *testing.T, a *house, _ *redistest.Server) { a.members.resign(t.Context()) },
+		"it has left": func(t *testing.T, a *house, _ *redistest.Server) { a.members.release(t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := redistest.Start(t)

@@ -28,9 +28,9 @@ func TestEnds(t *testing.T) {
 			}
 		}, true, true},
 		"moved": {Moved, func(_ *testing.T, _ *testTable, h *Home) { h.Refused() }, true, true},
-		"left":  {Left, func(t *testing.T, w *testTable, _ *Home) { w.Leave(t.Context()) }, false, true},
+		"left":  {Left, func(t *testing.T, w *testTable, _ *Home) { w.ReleaseAll(t.Context()) }, false, true},
 		"asked for": {Left, func(_ *testing.T, w *testTable, h *Home) {
-			if w.GiveUp(h.Key()); !h.IsOver() {
+			if w.Release(h.Key()); !h.IsOver() {
 				w.leaving.Store(true) // the replica that asks is answered so once it leaves
 			}
 		}, false, true},
@@ -264,15 +264,15 @@ func TestLeave(t *testing.T) {
 		w := openTable(t, cluster.Alone())
 		unused, twice, handed := w.visit(t, session("u", 0)), w.use(t, session("u", 1)), w.use(t, session("u", 2))
 		twice.Again()
-		if handed.Again(); handed.Leave() {
+		if handed.Again(); handed.Release() {
 			t.Error("a home in use was given up")
 		}
 		handed.Done()
-		if w.Leaving() || !handed.Leave() {
+		if w.Leaving() || !handed.Release() {
 			t.Error("it leaves already, or a home is not given up")
 		}
 		wantOver(t, "given up", handed, Left)
-		w.Leave(t.Context())
+		w.ReleaseAll(t.Context())
 		if wantOver(t, "unused", unused, Left); !w.Leaving() {
 			t.Error("it does not leave")
 		}
@@ -298,7 +298,7 @@ func TestLeaveIsBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		w.Leave(ctx)
+		w.ReleaseAll(ctx)
 		if took := time.Since(began); took != 2*time.Second || len(w.All()) != 8*atOnce {
 			t.Errorf("after %s, %d are left", took, len(w.All()))
 		}

@@ -227,8 +227,8 @@ func (h *Home) Done() {
 	}
 }
 
-// Leave gives the home up instead of a use, unless it has others. It reports whether it did.
-func (h *Home) Leave() bool {
+// Release gives the home up instead of a use, unless it has others. It reports whether it did.
+func (h *Home) Release() bool {
 	h.mu.Lock()
 	end := h.uses == 1 && h.close(Left)
 	if end {

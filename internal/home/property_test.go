@@ -191,7 +191,7 @@ func (m *model) work(w *testTable, random *rand.Rand, times int) {
 		}
 		if random.IntN(8) == 0 {
 			done = func() {
-				if !h.Leave() {
+				if !h.Release() {
 					h.Done()
 				}
 			}
@@ -202,7 +202,7 @@ func (m *model) work(w *testTable, random *rand.Rand, times int) {
 		case 0:
 			time.Sleep(time.Duration(random.IntN(int(2 * idle))))
 		case 1:
-			w.GiveUp(key)
+			w.Release(key)
 		case 2:
 			err := []error{ErrNotFound, ErrMoved, ErrUnavailable}[random.IntN(3)]
 			w.store.set(func() { w.store.load, w.store.keep, w.store.end = err, err, err })
@@ -225,7 +225,7 @@ func TestRandomOrders(t *testing.T) {
 			all.Go(func() {
 				if seed%3 == 0 {
 					time.Sleep(time.Duration(seed) * time.Minute)
-					w.Leave(t.Context())
+					w.ReleaseAll(t.Context())
 				}
 			})
 			all.Wait()

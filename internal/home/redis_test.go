@@ -102,7 +102,7 @@ func TestElsewhere(t *testing.T) {
 	if !b.Exists(t.Context(), key) || b.Exists(t.Context(), session("u", 1)) {
 		t.Error("what is elsewhere does not exist, or what is nowhere does")
 	}
-	a.Leave(t.Context())
+	a.ReleaseAll(t.Context())
 	wantOver(t, "given up", h, Left)
 	b.elsewhere(t, "as it was", key, a)
 	b.Misplaced(key)
@@ -110,8 +110,8 @@ func TestElsewhere(t *testing.T) {
 		t.Error("what was given up was taken over")
 	}
 	a.elsewhere(t, "what was given up", key, b)
-	b.GiveUp(guest) // it is not there
-	b.GiveUp(key)
+	b.Release(guest) // it is not there
+	b.Release(key)
 	a.Misplaced(key)
 	defer a.use(t, key).Done() // it would be given up at once
 
@@ -350,7 +350,7 @@ func TestLeaveAndOwn(t *testing.T) {
 			r.visit(t, key)
 			var all sync.WaitGroup
 			for range 2 {
-				all.Go(func() { r.GiveUp(key) })
+				all.Go(func() { r.Release(key) })
 				all.Go(func() {
 					if h, err := r.Use(t.Context(), key); err == nil {
 						h.Done()

@@ -191,7 +191,7 @@ func (t *Table) Begin(key Key, fill func(*Home)) error {
 		t.add(h)
 	}
 	t.mu.Unlock()
-	t.evict(victim)
+	t.endVictim(victim)
 	return err
 }
 
@@ -233,7 +233,7 @@ func (t *Table) find(ctx context.Context, key Key) (*Home, error) {
 			t.add(h)
 		}
 		t.mu.Unlock()
-		t.evict(victim)
+		t.endVictim(victim)
 		if err != nil {
 			return nil, err
 		}
@@ -296,8 +296,8 @@ func (t *Table) leastUsed(own map[*Home]struct{}) *Home {
 	return least
 }
 
-// evict ends what is attached to a home that has made room, nil for none.
-func (t *Table) evict(victim *Home) {
+// endVictim ends what is attached to a home that has made room, nil for none.
+func (t *Table) endVictim(victim *Home) {
 	if victim != nil {
 		victim.finish()
 	}
@@ -409,9 +409,9 @@ func (t *Table) Exists(ctx context.Context, key Key) bool {
 // Leaving reports whether Leave was called.
 func (t *Table) Leaving() bool { return t.leaving.Load() }
 
-// Leave gives up the homes that nobody uses, until ctx ends: other replicas open them. Each other
+// ReleaseAll gives up the homes that nobody uses, until ctx ends: other replicas open them. Each other
 // home follows with the end of its last use.
-func (t *Table) Leave(ctx context.Context) {
+func (t *Table) ReleaseAll(ctx context.Context) {
 	t.leaving.Store(true)
 	t.finish(ctx, func(h *Home) bool { return h.uses == 0 && h.close(Left) })
 }
@@ -440,9 +440,9 @@ func (t *Table) finish(ctx context.Context, which func(*Home) bool) {
 	_ = giving.Wait()
 }
 
-// GiveUp gives up the home of a session, unless there is none here or it is in use. Another replica,
+// Release gives up the home of a session, unless there is none here or it is in use. Another replica,
 // which has asked for it, opens it then.
-func (t *Table) GiveUp(key Key) {
+func (t *Table) Release(key Key) {
 	h := t.Known(key)
 	if h == nil {
 		return

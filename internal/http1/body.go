@@ -79,7 +79,7 @@ func (b *body) end(err error) {
 		err = context.Cause(b.ctx)
 	}
 	b.err = err
-	b.discard()
+	b.drop()
 }
 
 // finish gives the connection back after the last byte of the body.
@@ -93,8 +93,8 @@ func (b *body) finish() {
 	}
 }
 
-// discard closes the connection, unless the body is over.
-func (b *body) discard() {
+// drop closes the connection, unless the body is over.
+func (b *body) drop() {
 	if !b.over.Swap(true) {
 		b.stop()
 		b.c.close()
@@ -103,6 +103,6 @@ func (b *body) discard() {
 
 // Close closes the connection unless all of the body was read.
 func (b *body) Close() error {
-	b.discard()
+	b.drop()
 	return nil
 }

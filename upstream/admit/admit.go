@@ -113,7 +113,7 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 				return nil, err
 			}
 			step.End("")
-			defer a.queue.Leave(user)
+			defer a.queue.Release(user)
 		}
 		trial := false
 		if begins {

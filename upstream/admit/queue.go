@@ -72,7 +72,7 @@ func (q *Queue) Enter(ctx context.Context, user string) (waited bool, err error)
 	case <-q.closed:
 		err = ErrDraining
 	}
-	q.giveUp(w)
+	q.drop(w)
 	return true, err
 }
 
@@ -100,8 +100,8 @@ func (q *Queue) enter(user string) (w *waiter, ok bool) {
 	return w, true
 }
 
-// Leave ends a call, and begins the next one.
-func (q *Queue) Leave(user string) {
+// Release ends a call, and begins the next one.
+func (q *Queue) Release(user string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	of := q.users[user]
@@ -124,9 +124,9 @@ func (q *Queue) Leave(user string) {
 	close(w.turn)
 }
 
-// giveUp ends the waiting of a call that will not run. Should its turn have come meanwhile,
+// drop ends the waiting of a call that will not run. Should its turn have come meanwhile,
 // that is passed on.
-func (q *Queue) giveUp(w *waiter) {
+func (q *Queue) drop(w *waiter) {
 	q.mu.Lock()
 	at := slices.Index(q.waiting, w)
 	if at >= 0 {
@@ -135,7 +135,7 @@ func (q *Queue) giveUp(w *waiter) {
 	}
 	q.mu.Unlock()
 	if at < 0 {
-		q.Leave(w.user)
+		q.Release(w.user)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestOneUserTakesNotAllPlaces(t *testing.T) {
 	var order []string
 	came := func(user string) {
 		t.Helper()
-		q.Leave(user)
+		q.Release(user)
 		for name, w := range map[string]*waiter{"a3": third, "a4": fourth, "b": b, "d": d} {
 			select {
 			case <-w.turn:
@@ -63,7 +63,7 @@ func TestOneUserTakesNotAllPlaces(t *testing.T) {
 		t.Errorf("their turns came as %q, want %q", order, want)
 	}
 	for _, user := range []string{"a", "a", "b", "d"} {
-		q.Leave(user)
+		q.Release(user)
 	}
 	if running, waiting := q.Size(); running != 0 || waiting != 0 || len(q.users) != 0 {
 		t.Errorf("%d run, %d wait, %d users are known, and all have left", running, waiting, len(q.users))
@@ -133,12 +133,12 @@ func TestQueueKeepsItsBounds(t *testing.T) {
 			case 1:
 				if running[user] > 0 {
 					running[user]--
-					q.Leave(user)
+					q.Release(user)
 				}
 			case 2:
 				if len(waiting) > 0 {
 					i := rapid.IntRange(0, len(waiting)-1).Draw(t, "which")
-					q.giveUp(waiting[i])
+					q.drop(waiting[i])
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			}
@@ -177,8 +177,8 @@ func TestATurnThatCameTooLate(t *testing.T) {
 		first, _ := q.enter("b")
 		second, _ := q.enter("c")
 		var both sync.WaitGroup
-		both.Go(func() { q.Leave("a") })
-		both.Go(func() { q.giveUp(first) })
+		both.Go(func() { q.Release("a") })
+		both.Go(func() { q.drop(first) })
 		both.Wait()
 		select {
 		case <-second.turn:
@@ -193,6 +193,6 @@ func BenchmarkQueue(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		q.enter("0123456789abcdef0123456789abcdef")
-		q.Leave("0123456789abcdef0123456789abcdef")
+		q.Release("0123456789abcdef0123456789abcdef")
 	}
 }

@@ -223,7 +223,7 @@ func (p *Pool[K, D, V]) open(e *Entry[K, D, V], o *opening[V], open func(*Entry[
 			o.value, o.err = open(e)
 		}
 		p.cfg.Opened(o.err)
-		p.opens.Leave(e.User)
+		p.opens.Release(e.User)
 	}
 	p.mu.Lock()
 	e.opening = nil
@@ -258,7 +258,7 @@ func (p *Pool[K, D, V]) turn(e *Entry[K, D, V]) error {
 	waited, err := p.opens.Enter(context.Background(), e.User) // it ends with Base
 	if err == nil && waited {
 		if err = p.sleep(rand.N(apart)); err != nil {
-			p.opens.Leave(e.User)
+			p.opens.Release(e.User)
 		}
 	}
 	return err

@@ -23,7 +23,7 @@ func (d *Dir) listen(ctx context.Context, c *mcp.Call, last *snapshot) (*mcp.Rep
 	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil)})
 
 	d.watch.join()
-	defer d.watch.leave()
+	defer d.watch.forget()
 	d.watch.follow(last)
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()

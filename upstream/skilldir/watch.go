@@ -78,7 +78,7 @@ func (w *watch) join() {
 	w.listeners++
 }
 
-func (w *watch) leave() {
+func (w *watch) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listeners--; w.listeners == 0 {

@@ -56,7 +56,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return nil, s.refusal(err)
 		}
 		if x, ok := s.d.parks.take(s.handle(c.Name), func(*exchange) bool { return true }); ok {
-			x.release("the client cancelled the task")
+			x.dropLater("the client cancelled the task")
 		}
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksGet:

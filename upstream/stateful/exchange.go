@@ -86,7 +86,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	}
 	life, err := s.env.Life(ctx, false)
 	if err != nil {
-		x.abandon()
+		x.dropTask()
 		s.release()
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 		if ctx.Err() != nil { // its caller did not wait for that: nothing is sent
 			life.End()
 			s.calls.remove(x)
-			x.abandon()
+			x.dropTask()
 			s.release()
 			return nil, context.Cause(ctx)
 		}
@@ -210,13 +210,13 @@ func (x *exchange) next() (wire.Message, error) {
 		if err != nil {
 			continue
 		}
-		x.leave()
+		x.release()
 		x.stream = stream
 	}
 }
 
-// leave closes the stream being read, unless it is the first one.
-func (x *exchange) leave() {
+// release closes the stream being read, unless it is the first one.
+func (x *exchange) release() {
 	if x.stream != x.first {
 		x.stream.Close()
 	}
@@ -332,7 +332,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		if x.first != nil || ctx.Err() != nil || errors.Is(err, transport.ErrTimeout) || errors.Is(err, transport.ErrBroken) {
 			x.sayCancelled(ctx)
 		}
-		x.abandon()
+		x.dropTask()
 		err = x.overdue(err)
 	}
 	if err == nil && x.s.taskParams(x.call) != nil && x.task == "" {
@@ -358,7 +358,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 // free ends the exchange. Its streams are not read any more.
 func (x *exchange) free() {
 	x.s.calls.remove(x)
-	x.leave()
+	x.release()
 	if x.first != nil {
 		x.first.Close()
 	}

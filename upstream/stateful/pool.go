@@ -173,10 +173,10 @@ func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	}
 }
 
-// bury ends the session, nil for none, of an entry that has ended. A kept session ends at
+// end ends the session, nil for none, of an entry that has ended. A kept session ends at
 // the server only if it is to be forgotten and the keeper agrees: if the keeper refuses,
 // another process owns the session now.
-func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{}) {
+func (d *Dialect) end(at *entry, s *session, forget bool, idle <-chan struct{}) {
 	if detach := at.Data.detach.Load(); detach != nil {
 		(*detach)()
 	}

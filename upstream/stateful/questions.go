@@ -128,13 +128,13 @@ func (x *exchange) park() (*mcp.Reply, error) {
 	}
 	begin := func() (*exchange, error) { return x, nil }
 	if _, err := d.parks.park(handle, x.call.Caller.User(), d.cfg.Asks(&x.call.Caller), limit, begin); err != nil {
-		x.giveUp("too many calls wait for an answer of this user")
+		x.drop("too many calls wait for an answer of this user")
 		return nil, mcp.UpstreamError(failure.UpstreamBusy, x.s.env.Upstream, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", x.s.env.Upstream)
 	}
 	drop := func(reason string) {
 		if d.parks.drop(handle, x) {
-			x.release(reason)
+			x.dropLater(reason)
 		}
 	}
 	return &mcp.Reply{Ask: &mcp.Ask{
@@ -246,13 +246,13 @@ func (x *exchange) forget() []question {
 	return open
 }
 
-// release gives up a call that was parked, in the background.
-func (x *exchange) release(reason string) { x.s.env.Spawn(func() { x.giveUp(reason) }) }
+// dropLater gives up a call that was parked, in the background.
+func (x *exchange) dropLater(reason string) { x.s.env.Spawn(func() { x.drop(reason) }) }
 
-// giveUp tells the server that the call is over, and why. Then, unless the server has ended the
+// drop tells the server that the call is over, and why. Then, unless the server has ended the
 // call, it says that the questions will not be answered. The other order makes an official
 // server lose its session: the cancellation meets a call that has just resumed and ended.
-func (x *exchange) giveUp(reason string) {
+func (x *exchange) drop(reason string) {
 	open, over := x.forget(), x.over()
 	if !over && !x.s.env.Process { // over stdio, closing the stream says it
 		x.s.post(transport.Cancelled(x.id, nil, reason))
@@ -261,7 +261,7 @@ func (x *exchange) giveUp(reason string) {
 		}
 	}
 	if !over {
-		x.abandon()
+		x.dropTask()
 	}
 	x.end(nil, transport.ErrTimeout)
 	x.life.End() // stops the pump

@@ -80,8 +80,8 @@ type Dialect struct {
 // New returns a Dialect.
 func New(env *dialect.Env, cfg Config) *Dialect {
 	d := &Dialect{env: env, cfg: cfg, said: transport.NewChatter(env.Log), kept: keeper{cfg.Keeper, cfg.Server}}
-	d.pool = dialect.NewPool(env, (*session).over, d.bury)
-	d.parks = newParking((*exchange).release)
+	d.pool = dialect.NewPool(env, (*session).over, d.end)
+	d.parks = newParking((*exchange).dropLater)
 	return d
 }
 

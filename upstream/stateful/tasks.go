@@ -98,8 +98,8 @@ func (x *exchange) taskReply(result mcp.Raw) mcp.Raw {
 	return result
 }
 
-// abandon ends the task of a call that waited for it here, however the call ended.
-func (x *exchange) abandon() {
+// dropTask ends the task of a call that waited for it here, however the call ended.
+func (x *exchange) dropTask() {
 	if !x.ours {
 		return
 	}

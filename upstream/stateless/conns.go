@@ -70,8 +70,8 @@ func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	d.links.Crashed(at, lived)
 }
 
-// bury closes the connection, nil for none, of an entry that has ended.
-func (d *Dialect) bury(_ *entry, l *link, _ bool, _ <-chan struct{}) {
+// end closes the connection, nil for none, of an entry that has ended.
+func (d *Dialect) end(_ *entry, l *link, _ bool, _ <-chan struct{}) {
 	if l != nil {
 		l.closing()
 		d.env.CloseConn(l.Conn)

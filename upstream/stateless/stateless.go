@@ -32,7 +32,7 @@ type Dialect struct {
 // New returns a Dialect.
 func New(env *dialect.Env) *Dialect {
 	d := &Dialect{env: env, said: transport.NewChatter(env.Log)}
-	d.links = dialect.NewPool(env, func(l *link) bool { return dialect.Lost(l.Conn) }, d.bury)
+	d.links = dialect.NewPool(env, func(l *link) bool { return dialect.Lost(l.Conn) }, d.end)
 	return d
 }
 

@@ -66,7 +66,7 @@ func (t *sse) Dial(ctx context.Context, owner *transport.Identity) (transport.Co
 	c, err := t.open(life, owner)
 	life.Pause() // the stream outlives the call that it is opened for, until Close
 	if err == nil && ctx.Err() != nil {
-		c.discard()
+		c.drop()
 		err = fmt.Errorf("%w: %w", transport.ErrBroken, context.Cause(ctx))
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (t *sse) open(life *transport.Life, owner *transport.Identity) (*conn, erro
 	c.events = wire.NewEventReader(c.Pipe, c.MaxDocument())
 	endpoint, err := t.endpoint(c.events)
 	if err != nil {
-		c.discard()
+		c.drop()
 		return nil, err
 	}
 	posts.At(endpoint)
@@ -243,8 +243,8 @@ func (c *conn) readAll() {
 	}
 }
 
-// discard ends a stream that nobody reads.
-func (c *conn) discard() {
+// drop ends a stream that nobody reads.
+func (c *conn) drop() {
 	c.body.Close()
 	c.End(errStreamEnded)
 }
