@@ -30,16 +30,19 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 
 func (u *Upstream) newStateful(deps Deps) *stateful.Dialect {
 	cfg := stateful.Config{
-		Shared: u.cfg.Shared, Homes: deps.Homes, Asks: u.cfg.Limits.asks, Tell: deps.Tell, Failure: u.failure,
+		Shared: u.cfg.Shared, Homes: deps.Homes, Asks: u.cfg.Limits.asks, Failure: u.failure,
 		Lost: u.count.lost.Inc, Lasted: deps.Tracer.ClientSession, Server: u.cfg.identity(),
 		Lists: func(news mcp.SessionLists) {
 			if news.Over {
 				u.skills.End(news.Session)
 			}
-			if deps.Lists != nil {
-				deps.Lists(news)
+			if deps.Clients != nil {
+				deps.Clients.HearLists(u.cfg.Name, news)
 			}
 		},
+	}
+	if deps.Clients != nil {
+		cfg.Tell = func(session string, e mcp.Event) { deps.Clients.Tell(u.cfg.Name, session, e) }
 	}
 	if u.cfg.Transport == transportStreamable {
 		cfg.Keeper = deps.Keeper

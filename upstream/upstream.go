@@ -43,12 +43,8 @@ type Deps struct {
 	Version string
 	// Hop names the gateway in the header Via, so that it knows its own requests; "" for no header.
 	Hop string
-	// Tell takes an event that belongs to a client's session and to no call of it; nil
-	// drops it. Tell does not keep the event's bytes after it returns.
-	Tell func(session string, e mcp.Event)
-	// Lists takes news of the lists of clients' own sessions at the server; nil drops it. It
-	// must return at once.
-	Lists func(mcp.SessionLists)
+	// Clients take what the server says in clients' sessions; nil drops it.
+	Clients Clients
 	// Changed is told of each change of State, with Since and Last; nil for nobody. It must
 	// return at once and not call the Upstream.
 	Changed func(Status)
@@ -68,6 +64,15 @@ type Deps struct {
 	Metrics *Metrics
 	// Tracer makes the CLIENT spans; nil for none.
 	Tracer *tracing.Tracer
+}
+
+// Clients take what servers say in clients' sessions, by the names of the servers.
+type Clients interface {
+	// Tell takes an event that belongs to a client's session and to no call of it. It does not
+	// keep the event's bytes after it returns.
+	Tell(server, session string, e mcp.Event)
+	// HearLists takes news of the lists of clients' own sessions. It must return at once.
+	HearLists(server string, news mcp.SessionLists)
 }
 
 // Upstream is one MCP server. It is an mcp.Handler for calls with the server's own names.

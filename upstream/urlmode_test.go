@@ -27,6 +27,14 @@ type told struct {
 	event   mcp.Event
 }
 
+type clients chan told
+
+func (c clients) HearLists(string, mcp.SessionLists) {}
+func (c clients) Tell(_, session string, e mcp.Event) {
+	e.Params = append(mcp.Raw(nil), e.Params...)
+	c <- told{session, e}
+}
+
 // startTelling is fake.start in a bubble of synctest, and also returns the events for
 // sessions.
 func (f *fake) startTelling(t *testing.T, cfg upstream.Config) (*upstream.Upstream, chan told) {
@@ -38,10 +46,7 @@ func (f *fake) startTelling(t *testing.T, cfg upstream.Config) (*upstream.Upstre
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport,
-		Tell: func(session string, e mcp.Event) {
-			e.Params = append(mcp.Raw(nil), e.Params...)
-			out <- told{session, e}
-		}})
+		Clients: clients(out)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,15 +54,8 @@ type Deps struct {
 	Cluster *cluster.Cluster
 	// Callers carries callers to other replicas. Optional in a gateway alone.
 	Callers Callers
-	// Keeps reports whether a call of a client without a session uses something that keeps
-	// state for the client. Such a call is made at the owner of the client's derived session.
-	// Keeps may wrongly return true. Optional in a gateway alone.
-	Keeps func(*mcp.Call) bool
-	// Differs reports whether a list may differ in what is kept for its client. If the client of
-	// such a call has a home, the call is made there. Optional in a gateway alone.
-	Differs func(*mcp.Call) bool
-	// RootsChanged is told the key of a session whose client's roots have changed. May be nil.
-	RootsChanged func(session string)
+	// Upstreams are those of the configuration that holds. Optional in a gateway alone.
+	Upstreams Upstreams
 	// Refused is called for each request that became no call, with the HTTP status and the
 	// failure. Of the caller, only From may be known yet, and the method may not. May be nil.
 	Refused func(c mcp.Caller, method string, status int, why failure.Name)
@@ -83,6 +76,19 @@ type Deps struct {
 	Tracer *tracing.Tracer
 	// Trails keep where the time of calls goes, and their messages; nil for nobody to know.
 	Trails *trail.Trails
+}
+
+// Upstreams know what servers keep for clients.
+type Upstreams interface {
+	// Keeps reports whether a call of a client without a session uses something that keeps
+	// state for the client. Such a call is made at the owner of the client's derived session.
+	// Keeps may wrongly return true.
+	Keeps(*mcp.Call) bool
+	// Differs reports whether a list may differ in what is kept for its client. If the client of
+	// such a call has a home, the call is made there.
+	Differs(*mcp.Call) bool
+	// RootsChanged takes the key of a session whose client has changed its roots.
+	RootsChanged(session string)
 }
 
 // Callers writes and reads callers (auth.WriteCaller, auth.ReadCaller). They include the
@@ -128,7 +134,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil || deps.Log == nil || deps.Cluster == nil || deps.Memory == nil || deps.Metrics == nil {
 		return nil, errors.New("front: a handler, a session store, a key, a log, a cluster, a memory and metrics are needed")
 	}
-	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil) {
+	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Upstreams == nil) {
 		return nil, errors.New("front: with replicas it is needed how callers are written and what is kept")
 	}
 	if deps.Lasting == nil {

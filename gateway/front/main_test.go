@@ -440,6 +440,13 @@ func newFront(cfg Config, deps Deps) (*Front, error) {
 	return New(cfg, deps)
 }
 
+// keeping is Upstreams all of which keep state for their clients.
+type keeping struct{ changed []string }
+
+func (*keeping) Keeps(*mcp.Call) bool          { return true }
+func (*keeping) Differs(*mcp.Call) bool        { return false }
+func (k *keeping) RootsChanged(session string) { k.changed = append(k.changed, session) }
+
 // closed reports whether a channel that is only ever closed is closed.
 func closed(c <-chan struct{}) bool {
 	select {

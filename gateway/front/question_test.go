@@ -240,8 +240,8 @@ func TestAnswersAfterTheServersLimit(t *testing.T) {
 
 func TestRootsAreAskedForOnce(t *testing.T) {
 	b := newBench(t, Config{})
-	var changed []string
-	b.front.deps.RootsChanged = func(session string) { changed = append(changed, session) }
+	upstreams := &keeping{}
+	b.front.deps.Upstreams = upstreams
 	params := callThis(`"q":{"method":"roots/list"}`, "")
 	call := func(c *mcptest.Client, answer string) (asked bool) {
 		t.Helper()
@@ -274,7 +274,7 @@ func TestRootsAreAskedForOnce(t *testing.T) {
 	if _, err := c.Notify(t.Context(), mcp.NoteRootsListChanged, `{}`); err != nil {
 		t.Fatal(err)
 	}
-	if len(changed) != 1 || !strings.HasSuffix(changed[0], ":"+c.Session) {
+	if changed := upstreams.changed; len(changed) != 1 || !strings.HasSuffix(changed[0], ":"+c.Session) {
 		t.Errorf("told %v", changed)
 	}
 	if !call(c, `{"roots":[{"uri":"file:///1"},{"uri":"file:///2"}]}`) || call(other, "") {

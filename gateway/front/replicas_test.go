@@ -67,7 +67,7 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	}
 	r.front, err = newFront(Config{StreamAfter: tooLong, SSEPath: ssePath}, Deps{
 		Handler: r.script, Sessions: sessions, Seal: key, Log: slog.New(slog.NewTextHandler(r.log, nil)), Server: ServerInfo{Name: "gate", Version: "1"},
-		Cluster: r.cluster, Keeps: func(*mcp.Call) bool { return true },
+		Cluster: r.cluster, Upstreams: &keeping{},
 		Callers: Callers{
 			Write: func(c mcp.Caller) ([]byte, error) { return json.Marshal(c) },
 			Read: func(text []byte) (c mcp.Caller, err error) {

@@ -80,8 +80,8 @@ func (f *Front) accept(p *posted, h *home.Home) *refuse.Refusal {
 		if s != nil {
 			s.RootsChanged()
 		}
-		if f.deps.RootsChanged != nil {
-			f.deps.RootsChanged(h.String())
+		if f.deps.Upstreams != nil {
+			f.deps.Upstreams.RootsChanged(h.String())
 		}
 	}
 	p.w.WriteHeader(http.StatusAccepted)

@@ -59,7 +59,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 		}
 	}
 	var waited *waitingCall
-	if f.deps.Cluster.Shared() && (f.deps.Keeps(&x.call) || f.deps.Differs(&x.call) && f.homes().Exists(p.r.Context(), key)) {
+	if f.deps.Cluster.Shared() && (f.deps.Upstreams.Keeps(&x.call) || f.deps.Upstreams.Differs(&x.call) && f.homes().Exists(p.r.Context(), key)) {
 		p.anywhere = len(x.call.Round) == 0 && x.call.Answers == nil
 		switch _, _, fromReplica := cluster.Forwarded(p.r); {
 		case x.waitsAt == "":
