@@ -28,9 +28,9 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 		Flow:  func() *signin.Flow { return g.console.flow(g.graph()) },
 		SignedIn: func(r *http.Request, who mcp.Caller, err error) {
 			who.From = originOf(r)
-			g.services.events.ConsoleSignIn(who, err)
+			g.events.ConsoleSignIn(who, err)
 		},
-		API: api, Version: g.services.version, Log: g.log,
+		API: api, Version: g.version, Log: g.log,
 	})
 	if err != nil {
 		return err
@@ -100,6 +100,13 @@ func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
 	}
 	g.admin = netutil.LimitListener(g.admin, adminConnections)
 	g.undo.OnStop("admin listener", closing(g.admin))
+	if g.recent != nil && !cfg.Admin.Console.IsZero() {
+		g.console = visitors{
+			people: signin.NewSessions(g.redis, g.key("people who have signed in")),
+			flows:  g.key("sign-ins that have begun"),
+			ended:  signin.NewEnded(g.redis),
+		}
+	}
 	return nil
 }
 
@@ -108,7 +115,7 @@ func (g *Gateway) serveAdmin() {
 	if g.admin == nil {
 		return
 	}
-	g.services.remember(g.graph())
+	g.remember(g.graph())
 	server := newServer(g.adminRoutes(), g.log)
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -154,7 +161,7 @@ func (g *Gateway) adminRoutes() http.Handler {
 // serveMetrics answers scrapes. A request from this machine must use a name of this machine;
 // otherwise a web page in its browser could read the answer.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
-	scrapes := g.services.metrics.Scrapes(g.log, g.services.tracer.On)
+	scrapes := g.metrics.Scrapes(g.log, g.tracer.On)
 	return func(w http.ResponseWriter, r *http.Request) {
 		local, err := loopback.From(r)
 		if err != nil || loopback.FromPage(r) || local && !loopback.To(r) {

@@ -8,10 +8,13 @@
 // Requests that other replicas forward arrive through internal/cluster at front.Forwarded, and
 // continue from there.
 //
-// It owns the order of start and stop (gateway.go), what the configuration shapes (graph.go) and
-// how a reload replaces it (reload.go), the order of the pipeline (pipeline.go), the routes
-// (routes.go), what replicas share (replicas.go), what operators' questions are answered from
-// (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
+// Three structs are made one after the other, and end in reverse: what outlives everything, and
+// replicas share (stores.go), the graph that the configuration shapes (graph.go), and what serves
+// (gateway.go). What is older than a graph asks for the one that holds (current.go).
+//
+// It owns the order of start and stop (gateway.go), how a reload replaces the graph (reload.go), the
+// order of the pipeline (pipeline.go), the routes (routes.go), what operators' questions are answered
+// from (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
 // configuration to gateway/config, records to gateway/observe, the answers themselves to the packages
 // that gateway/admin is made of, what a trial finds to gateway/trial, readiness to gateway/diagnose,
 // the time that each step of a stop gets to gateway/lifecycle, signals and

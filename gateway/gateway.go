@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,21 +18,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
-	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
-	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/recent"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
-	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -79,50 +71,41 @@ type Options struct {
 // Gateway is a gateway that is bound to its port. New makes one; either call Run, or Start and
 // Stop.
 type Gateway struct {
-	file     *config.File // nil for none
-	log      *slog.Logger
-	undo     *lifecycle.List
-	services services
-	observer *observe.Observer
-	calls    *handover.Switch // leads to the pipeline of the current graph
-	routes   atomic.Pointer[http.Handler]
-	front    *front.Front
-	listener *doorway.Listener
-	server   *http.Server
-	failed   chan error // receives why the server stopped by itself
+	*shared
+	current *current
+	serving
+	undo *lifecycle.List
 
-	lookEvery time.Duration // lookAtFile; shorter in tests
-	logLevel  slog.LevelVar // of the gateway's own log
-	draining  atomic.Bool   // it takes no new sessions any more
-
-	journal    *audit.Journal
-	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; none without a file
-	admin      net.Listener                      // nil for none
-	health     *diagnose.Readiness
-	console    visitors
-	recent     *recent.Records      // for operators; nil for none
-	history    *admin.ConfigHistory // likewise; nil without a file, too
+	file      *config.File         // nil for none
+	history   *admin.ConfigHistory // for operators; nil for none, or without a file
+	logLevel  slog.LevelVar        // of the gateway's own log
+	lookEvery time.Duration        // lookAtFile; shorter in tests
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
 	running   bool
 	stopAuth  func(context.Context) error
+	reloaded  atomic.Pointer[operate.ConfigStatus]
+}
 
-	retirement   context.Context // ends when the gateway stops
-	stopRetiring context.CancelFunc
-	retirements  sync.WaitGroup // one for each of retired
+// serving is what serves clients and operators.
+type serving struct {
+	routes   atomic.Pointer[http.Handler]
+	front    *front.Front
+	listener *doorway.Listener
+	failed   chan error  // receives why the server stopped by itself
+	draining atomic.Bool // it takes no new sessions any more
 
-	mu       sync.Mutex // guards the fields below
-	current  *graph
-	retired  []*member // upstreams of earlier graphs, until nothing runs there
-	reloaded operate.ConfigStatus
+	admin   net.Listener // nil for none
+	health  *diagnose.Readiness
+	console visitors
 }
 
 // New reads and validates the configuration, builds everything and binds the port. It makes no
 // connections yet. If it fails, it takes down what it made. The error of a bad configuration
 // is a *config.Error.
 func New(opts Options) (*Gateway, error) {
-	g := &Gateway{undo: &lifecycle.List{}, failed: make(chan error, 1), lookEvery: lookAtFile}
-	g.rulePlaces.Store(new(map[string]string))
+	g := &Gateway{current: newCurrent(), undo: &lifecycle.List{}, lookEvery: lookAtFile}
+	g.failed = make(chan error, 1)
 	if opts.ConfigFile != "" {
 		g.file = &config.File{Path: opts.ConfigFile}
 	}
@@ -132,13 +115,15 @@ func New(opts Options) (*Gateway, error) {
 	}
 	version := cmp.Or(opts.Version, "dev")
 	count := newMeters(version, cfg.Sessions.Store == session.StoreRedis)
-	if err := g.openLog(opts.Log, cfg, count); err != nil {
+	log, err := g.openLog(opts.Log, cfg, count)
+	if err != nil {
 		return nil, err
 	}
+	g.shared = newShared(version, log, count)
 	for _, w := range warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
-	if err := g.build(opts, cfg, version, count); err != nil {
+	if err := g.build(opts, cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), lifecycle.StepGrace)
 		defer cancel()
 		return nil, errors.Join(err, g.undo.Stop(ctx))
@@ -148,11 +133,12 @@ func New(opts Options) (*Gateway, error) {
 
 func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	now := time.Now()
-	g.reloaded = operate.ConfigStatus{Loaded: now, Tried: now}
+	status := &operate.ConfigStatus{Loaded: now, Tried: now}
+	g.reloaded.Store(status)
 	if g.file != nil {
 		l, err := g.file.Load(nil)
-		g.reloaded.Revision, g.reloaded.Warnings = l.Revision, l.Doubts
-		g.rulePlaces.Store(&l.Places)
+		status.Revision, status.Warnings = l.Revision, l.Doubts
+		g.current.places.Store(&l.Places)
 		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}
 			configurationOf(g).NoteRead(l, nil, nil)
@@ -165,74 +151,39 @@ func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	return opts.Config.WithDefaults(), nil, nil
 }
 
-func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *meters) error {
-	g.log = log
+func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *meters) (*slog.Logger, error) {
 	if log == nil {
 		g.logLevel.Set(cfg.Telemetry.Log.Level)
 		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log, &g.logLevel, count.Log)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		g.log = opened
+		log = opened
 		g.undo.OnStop("log", func(context.Context) error { closeLog(); return nil })
 	}
-	g.undo.Log = g.log
-	return nil
+	g.undo.Log = log
+	return log, nil
 }
 
-func (g *Gateway) build(opts Options, cfg config.Config, version string, count *meters) error {
-	shared, err := g.newStores(cfg, count)
+func (g *Gateway) build(opts Options, cfg config.Config) error {
+	if err := g.shared.open(cfg, g.ReloadStatus().Revision, g.current, g.undo); err != nil {
+		return err
+	}
+	if err := openAccounts(g, cfg); err != nil {
+		return err
+	}
+	first, err := newGraph(cfg, g.shared, nil)
 	if err != nil {
 		return err
 	}
-	closeSessions := func(context.Context) error { shared.vault.Close(); return shared.sessions.Close() }
-	g.undo.OnStop("sessions", closeSessions)
-	closeCluster := func(ctx context.Context) error {
-		shared.cluster.Drain(ctx)
-		shared.sessions.Homes().Close(ctx)
-		shared.cluster.Close(ctx)
-		return nil
-	}
-	g.undo.OnStop("replicas", closeCluster)
-	openOperators(g, cfg, shared, recent.NewMetrics(count.Registry))
-	if err := openAudit(g, cfg, shared.cluster.Self(), version, audit.NewMetrics(count.Registry)); err != nil {
-		return err
-	}
-	if g.services, err = newServices(shared, version, g.journal, g.log); err != nil {
-		return err
-	}
-	if cfg.Admin.Operated() {
-		g.services.servers = operate.NewBook()
-	}
-	g.observer = &observe.Observer{Log: g.log, Metrics: count.Calls, Recorder: newRecorder(g)}
-	g.services.events.Reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
-	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{
-		Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: tracing.NewMetrics(count.Registry),
-	}); err != nil {
-		return err
-	}
-	g.undo.OnStop("traces", g.services.tracer.Close)
-	g.services.tell, g.services.lists = g.tell, g.sessionLists
-	g.services.waiting = foureyes.New(foureyes.Deps{
-		May:     func(rules []string, by *mcp.Caller) bool { return g.graph().rules.Approves(rules, by) },
-		Shared:  shared.fourEyes,
-		Metrics: foureyes.NewMetrics(count.Registry),
-	})
-	if err := openAccounts(g, cfg, shared); err != nil {
-		return err
-	}
-	g.services.memory = mcp.NewMemory(cfg.InFlight(debug.SetMemoryLimit(-1)))
-	g.services.lasting = mcp.NewLasting(func(ctx context.Context, c *mcp.Caller) bool { return g.graph().holds(ctx, c) })
-	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
-		return err
-	}
-	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
-	g.undo.OnStopSlow("upstreams", processesEnd, g.closeUpstreams)
-	g.calls = handover.New(&g.current.pipe)
-	g.undo.OnStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
-	g.undo.OnStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
+	g.current.now.Store(first)
+	g.current.calls = handover.New(&first.pipe)
+	return g.open(opts, cfg)
+}
 
-	g.health = diagnose.NewReadiness(shared.redis, operated{g}.serving)
+// open binds the ports and makes what serves there.
+func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
+	g.health = diagnose.NewReadiness(g.redis, operated{g}.serving)
 	if err := g.openAdmin(cfg, opts.Admin); err != nil {
 		return err
 	}
@@ -242,86 +193,79 @@ func (g *Gateway) build(opts Options, cfg config.Config, version string, count *
 			return err
 		}
 	}
-	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(count.Registry))
+	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(g.metrics.Registry))
 	g.undo.OnStop("listener", closing(g.listener))
 
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
 	g.front, err = front.New(accepted, front.Deps{
-		Handler:  g.calls,
-		Sessions: g.services.events.Sessions(shared.sessions),
-		Seal:     shared.key("request state"),
+		Handler:  g.current.calls,
+		Sessions: g.events.Sessions(g.sessions),
+		Seal:     g.key("request state"),
 		Log:      g.log,
-		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
-		Hop:      shared.hop,
+		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: g.version},
+		Hop:      g.hop,
 
-		Cluster:      shared.cluster,
-		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
-		Keeps:        func(c *mcp.Call) bool { return !results.Reads(c) && g.graph().catalog.Keeps(c) },
-		Differs:      func(c *mcp.Call) bool { return g.graph().catalog.Differs(c) },
-		RootsChanged: g.rootsChanged,
-		Refused:      g.services.events.TurnedAway,
-		Origin:       originOf,
+		Cluster:   g.cluster,
+		Callers:   front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
+		Upstreams: g.current,
+		Refused:   g.events.TurnedAway,
+		Origin:    originOf,
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
-		Memory:          g.services.memory,
-		Lasting:         g.services.lasting,
-		Metrics:         front.NewMetrics(count.Registry),
+		Memory:          g.memory,
+		Lasting:         g.lasting,
+		Metrics:         front.NewMetrics(g.metrics.Registry),
 		Observe:         g.observer.Observe,
-		Tracer:          g.services.tracer,
+		Tracer:          g.tracer,
 		Trails:          g.recent.Trails(),
 	})
-	if err == nil {
-		err = count.Registry.Register(onScrape(operated{g}.gauges))
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// rootsChanged tells the upstreams that the roots of a session's client have changed.
-func (g *Gateway) rootsChanged(key string) {
-	for _, u := range g.members() {
-		u.RootsChanged(key)
-	}
+	g.current.front = g.front
+	g.answer(g.asked)
+	return g.metrics.Registry.Register(onScrape(operated{g}.gauges))
 }
 
 // Start begins to serve and to connect to the upstreams, and returns at once.
 func (g *Gateway) Start() {
 	g.serveAdmin() // until the end of a stop
 	first := g.graph()
-	first.watch(g.services.spoofs)
+	first.watch(g.spoofs)
 	g.undo.OnStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
 	g.stopAuth = lifecycle.Run(first.auth.Run)
 	g.undo.OnStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
-	g.undo.OnStop("what lasts", lifecycle.Run(g.services.lasting.Run))
+	g.undo.OnStop("what lasts", lifecycle.Run(g.lasting.Run))
 
 	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())
-	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
 			w.Header()["Connection"] = []string{"close"} // the client then makes a new connection
 		}
 		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
 	}), g.log)
-	g.server.BaseContext = func(net.Listener) context.Context { return base }
-	g.services.cluster.Start(g.front.Receiver())
+	server.BaseContext = func(net.Listener) context.Context { return base }
+	g.cluster.Start(g.front.Receiver())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := g.listener.Serve(g.server); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.listener.Serve(server); !errors.Is(err, http.ErrServerClosed) {
 			g.failed <- fmt.Errorf("serving: %w", err)
 		}
 	})
 	g.undo.OnStop("http server", func(ctx context.Context) error {
 		defer cancel()
-		err := g.server.Shutdown(ctx)
+		err := server.Shutdown(ctx)
 		if err != nil {
 			cancel()
-			err = fmt.Errorf("calls were cut off: %w", errors.Join(err, g.server.Close()))
+			err = fmt.Errorf("calls were cut off: %w", errors.Join(err, server.Close()))
 		}
 		serving.Wait()
 		return err
 	})
 	g.undo.OnStop("front", g.front.Close)
-	g.undo.OnStop("calls that wait for approval", func(context.Context) error { g.services.waiting.Close(); return nil })
+	g.undo.OnStop("calls that wait for approval", func(context.Context) error { g.waiting.Close(); return nil })
 	g.reloading.Lock()
 	g.running = true
 	g.reloading.Unlock()
@@ -400,8 +344,8 @@ func (g *Gateway) drain() {
 	g.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
-	g.services.cluster.Leaving(ctx)
-	g.front.Drain(ctx, g.services.redis != nil)
+	g.cluster.Leaving(ctx)
+	g.front.Drain(ctx, g.redis != nil)
 }
 
 // linger drains, and gives the senders of requests time to send them elsewhere.
@@ -415,6 +359,9 @@ func (g *Gateway) linger(begun time.Time) (failure error) {
 	}
 	return failure
 }
+
+// graph returns the graph that holds.
+func (g *Gateway) graph() *graph { return g.current.graph() }
 
 // Addr returns the address that the gateway is bound to.
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }

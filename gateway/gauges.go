@@ -29,10 +29,10 @@ func (g operated) gauges(write sample) {
 			"Items of a pinned upstream, and its instructions, that were seen and are not in the lock file as they are now; the log says which.",
 			float64(guard.Pending()), "upstream", guard.Name())
 	}
-	write.accounts(g.services.vault.Counts())
+	write.accounts(g.vault.Counts())
 	write.issuers(now.auth.Status())
 	load := g.front.Load()
-	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(g.services.homes().Len()))
+	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(g.homes().Len()))
 	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(load.Streams))
 	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.",
 		float64(load.Calls))

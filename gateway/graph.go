@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -12,7 +11,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
-	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
@@ -20,18 +18,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
-	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
-	"github.com/gatehouse-mcp/gatehouse/internal/audit"
-	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
-	"github.com/gatehouse-mcp/gatehouse/internal/seal"
-	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
-	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
@@ -86,68 +78,9 @@ func (g *graph) holds(ctx context.Context, c *mcp.Caller) bool {
 	return err == nil && !g.viewUsers.Refuse(c) && g.auth.Holds(ctx, c)
 }
 
-// services are what every graph uses. A reload does not change them.
-type services struct {
-	stores
-	version string
-	log     *slog.Logger
-	// tell takes the events of upstreams for a client's session that belong to none of its calls.
-	tell func(upstream, session string, e mcp.Event)
-	// lists takes news of the lists of clients' own sessions at an upstream.
-	lists   func(upstream string, news mcp.SessionLists)
-	cursors *seal.Key
-	tasks   *seal.Key
-	oauth   *grants.State   // of the gateway's own authorization server
-	proofs  *expiring.Store // proofs of tokens that were used (DPoP)
-	memory  *mcp.Memory     // nil for no bound, when nobody is served
-	lasting *mcp.Lasting    // what outlives its request
-
-	tracer  *tracing.Tracer    // nil for none
-	events  *observe.Events    // records what is no call
-	spoofs  *diagnose.SpoofLog // records what may deceive
-	waiting *foureyes.Table    // calls that wait for somebody else's approval; nil for a graph that serves no calls
-	servers *operate.Book      // what operators do to servers and see of them; nil for no operators
-	// collect takes every definition in place of guards; nil for guards.
-	collect func(upstream string, d pin.Definition)
-	// listed is the log of what lists show.
-	listed *slog.Logger
-	// accounts has users sign in at servers; nil when nobody is served.
-	accounts *accounts.Accounts
-}
-
-func newServices(shared *stores, version string, journal *audit.Journal, log *slog.Logger) (l services, err error) {
-	l = services{
-		stores: *shared, version: version, log: log, listed: log,
-		events: observe.NewEvents(journal), spoofs: diagnose.NewSpoofLog(journal),
-		tell:    func(string, string, mcp.Event) {}, // as long as nobody is served, like the next ones
-		lists:   func(string, mcp.SessionLists) {},
-		lasting: mcp.NewLasting(nil),
-		proofs:  expiring.New(shared.redis, nil, "dpop", auth.MaxProofs),
-		cursors: shared.key("catalog cursor"), tasks: shared.key("task id"),
-	}
-	if l.vault == nil {
-		if l.vault, err = vault.New(vault.Config{}, vault.Deps{Log: log}); err != nil {
-			return l, err
-		}
-	}
-	l.oauth, err = grants.NewState(l.redis, l.newKey)
-	return l, err
-}
-
-// turned takes the state of an upstream that its lists show.
-func (l services) turned(view catalog.UpstreamView) { l.servers.Of(view.Name).Listed(view) }
-
-// remember makes the states of a graph's upstreams those that operators see.
-func (l services) remember(g *graph) {
-	for _, m := range g.members {
-		l.servers.Of(m.Name()).Begin(m.reports, m.Status(), "", "")
-	}
-	l.servers.Keep(g.cfg.UpstreamNames())
-}
-
 // newGraph makes a graph of a configuration with defaults. before is the graph that it
 // replaces, nil for none: unchanged upstreams are taken from there.
-func newGraph(cfg config.Config, with services, before *graph) (g *graph, err error) {
+func newGraph(cfg config.Config, with *shared, before *graph) (g *graph, err error) {
 	g = &graph{cfg: cfg}
 	defer func() {
 		if err != nil {
@@ -225,7 +158,7 @@ func newGraph(cfg config.Config, with services, before *graph) (g *graph, err er
 
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
-func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, error) {
+func newAuth(cfg config.Config, with *shared) (*auth.Auth, *grants.Server, error) {
 	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens, Proofs: with.proofs, Judged: with.events.Judged, Origin: originOf}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)
@@ -257,7 +190,7 @@ func newAuth(cfg config.Config, with services) (*auth.Auth, *grants.Server, erro
 
 // newMember makes an upstream, unless the one before is the same. oneUser says that the accounts there are
 // those of one user without a name.
-func newMember(c upstream.Config, with services, before *member, oneUser bool) (*member, error) {
+func newMember(c upstream.Config, with *shared, before *member, oneUser bool) (*member, error) {
 	if before != nil && !before.renewed && before.oneUser == oneUser && config.SameServer(c, before.cfg) {
 		same := *before
 		same.cfg = c
@@ -286,8 +219,7 @@ func newMember(c upstream.Config, with services, before *member, oneUser bool) (
 		Credentials: credentials,
 		Version:     with.version,
 		Hop:         with.hop,
-		Tell:        func(session string, e mcp.Event) { with.tell(c.Name, session, e) },
-		Lists:       func(news mcp.SessionLists) { with.lists(c.Name, news) },
+		Clients:     with.clients,
 		Changed:     reports.Called,
 		Before:      former,
 		Homes:       with.homes(),
@@ -373,21 +305,4 @@ func closeAll(ctx context.Context, members []*member) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// tell passes an event of an upstream to a client's session: log messages by the way of what the
-// client listens to, so that they are looked at, and what is the gateway's own at once.
-func (g *Gateway) tell(upstream, session string, e mcp.Event) {
-	if now := g.graph(); e.Method != mcp.NoteMessage {
-		g.front.Tell(session, e) // the front begins sessions, so it is there
-	} else if now != nil {
-		now.catalog.HearMessage(upstream, session, e)
-	}
-}
-
-// sessionLists passes news of the lists of a client's own session at an upstream to the catalog.
-func (g *Gateway) sessionLists(upstream string, news mcp.SessionLists) {
-	if now := g.graph(); now != nil { // sessions may end with a process that could not start
-		now.catalog.HearSession(upstream, news)
-	}
 }

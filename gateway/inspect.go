@@ -16,7 +16,7 @@ import (
 // such as the last output of a program that ended, go to log.
 func Inspector(version string, log *slog.Logger) trial.Inspect {
 	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition), look func(trial.Seen) error) error {
-		with, err := newServices(inMemory(newMeters(version, false)), version, nil, log)
+		with, err := inMemory(version, log)
 		if err != nil {
 			return err
 		}
@@ -38,15 +38,11 @@ func Inspector(version string, log *slog.Logger) trial.Inspect {
 // Buildable returns why no gateway can be made of a valid configuration, whatever it connects to.
 func Buildable(cfg config.Config) error {
 	log := slog.New(slog.DiscardHandler)
-	accounts, err := vault.New(cfg.Vault, vault.Deps{Log: log})
-	if err != nil {
+	with := newShared("", log, newMeters("", false))
+	if err := with.complete(cfg.Vault, vault.Deps{Log: log}); err != nil {
 		return err
 	}
-	accounts.Close()
-	with, err := newServices(inMemory(newMeters("", false)), "", nil, log)
-	if err != nil {
-		return err
-	}
+	defer with.vault.Close()
 	g, err := newGraph(cfg.WithDefaults(), with, nil)
 	if err != nil {
 		return err

@@ -139,7 +139,7 @@ func (w *listWorld) compareAll(ctx context.Context, h mcp.Handler) error {
 // gateway wires catalog, policy and views as the gateway does.
 func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) {
 	cfg := Config{Policy: w.policy, Views: w.views, Naming: catalog.Config{MaxLength: worldNameLength}}
-	with, err := newServices(inMemory(newMeters("test", false)), "test", nil, slog.New(slog.DiscardHandler))
+	with, err := inMemory("test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,9 +26,9 @@ func TestLoop(t *testing.T) {
 		t.Errorf("the findings are %s", found)
 	}
 	for via, want := range map[string]int{
-		"1.1 " + c.services.hop:                     http.StatusLoopDetected,
-		"1.0 proxy, 1.1 " + c.services.hop + " (x)": http.StatusLoopDetected,
-		"1.1 gatehouse-other":                       http.StatusOK,
+		"1.1 " + c.hop:                     http.StatusLoopDetected,
+		"1.0 proxy, 1.1 " + c.hop + " (x)": http.StatusLoopDetected,
+		"1.1 gatehouse-other":              http.StatusOK,
 	} {
 		r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)))
 		if err != nil {

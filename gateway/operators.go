@@ -2,51 +2,27 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
-	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
-
-// openOperators keeps what operators can ask for, if they can. Replicas have records in common.
-func openOperators(g *Gateway, cfg config.Config, shared *stores, metrics *recent.Metrics) {
-	if !cfg.Admin.Operated() {
-		return
-	}
-	deps := recent.Deps{
-		Replica:  shared.cluster.Self(),
-		Most:     cfg.Admin.API.RecentBytes,
-		Messages: trail.Mode(cfg.Admin.API.Messages),
-		Metrics:  metrics,
-	}
-	if shared.redis != nil {
-		deps.DB, deps.Key = shared.redis, shared.key("recent records")
-	}
-	g.recent = recent.New(deps)
-	g.undo.OnStop("recent records", g.recent.Close)
-	if !cfg.Admin.Console.IsZero() {
-		g.console = visitors{
-			people: signin.NewSessions(shared.redis, shared.key("people who have signed in")),
-			flows:  shared.key("sign-ins that have begun"),
-			ended:  signin.NewEnded(shared.redis),
-		}
-	}
-}
 
 // newAPI makes the API for operators.
 func newAPI(g *Gateway) *admin.API {
@@ -56,11 +32,11 @@ func newAPI(g *Gateway) *admin.API {
 		Origin:        originOf,
 		Identify:      func(r *http.Request) (mcp.Caller, error) { return g.graph().auth.Identify(r) },
 		Recent:        g.recent,
-		Lasting:       g.services.lasting,
+		Lasting:       g.lasting,
 		Journal:       g.journal,
-		FourEyes:      g.services.waiting,
+		FourEyes:      g.waiting,
 		Replicas:      operated{g},
-		Self:          g.services.cluster.Self(),
+		Self:          g.cluster.Self(),
 		Servers:       serversOf(g),
 		Configuration: configuration,
 		Settings:      configuration,
@@ -71,14 +47,14 @@ func newAPI(g *Gateway) *admin.API {
 			Configuration: configuration,
 			Recent:        g.recent,
 			Journal:       g.journal,
-			Calls:         g.calls,
+			Calls:         g.current.calls,
 			Observe:       g.observer.Observe,
 			Own:           operated{g}.own,
-			Memory:        g.services.memory,
-			Self:          g.services.cluster.Self(),
+			Memory:        g.memory,
+			Self:          g.cluster.Self(),
 		},
 		Prober: trial.Service{
-			Inspect: Inspector(g.services.version, slog.New(slog.DiscardHandler)),
+			Inspect: Inspector(g.version, slog.New(slog.DiscardHandler)),
 			File:    g.file,
 			Now:     operated{g}.now,
 		},
@@ -88,11 +64,11 @@ func newAPI(g *Gateway) *admin.API {
 
 // own makes this replica the one that keeps what servers keep for a call.
 func (g operated) own(ctx context.Context, c *mcp.Call) error {
-	if !g.services.cluster.Shared() || !g.graph().catalog.Keeps(c) {
+	if !g.cluster.Shared() || !g.graph().catalog.Keeps(c) {
 		return nil
 	}
 	user, id, _ := strings.Cut(c.Session, ":")
-	_, err := g.services.cluster.Own(ctx, cluster.Home{User: user, ID: id})
+	_, err := g.cluster.Own(ctx, cluster.Home{User: user, ID: id})
 	return err
 }
 
@@ -104,8 +80,8 @@ func configurationOf(g *Gateway) operate.Configuration {
 // serversOf answers operators who ask for servers.
 func serversOf(g *Gateway) operate.Servers {
 	return operate.Servers{
-		Book:    g.services.servers,
-		Replica: g.services.cluster.Self(),
+		Book:    g.servers,
+		Replica: g.cluster.Self(),
 		Now:     operated{g}.now,
 		Rebuild: g.rebuild,
 		Others:  operated{g}.post,
@@ -137,7 +113,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 		Upstreams:    servers.Upstreams(),
 		Broken:       diagnose.BrokenOf(operated{g}.now()),
 		Pins:         servers.Pins(""),
-		Spoofs:       g.services.spoofs.Found(),
+		Spoofs:       g.spoofs.Found(),
 		Hooks:        now.guardrails.Outages(),
 		Issuers:      now.auth.Status(),
 		Sinks:        g.journal.Status(),
@@ -154,7 +130,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	if len(state.Problems) > 0 {
 		f.Line = configurationOf(g).Line(state.Problems[0])
 	}
-	for _, m := range g.services.cluster.Missing() {
+	for _, m := range g.cluster.Missing() {
 		f.Missing = append(f.Missing, diagnose.Missing(m))
 	}
 	return f
@@ -166,7 +142,7 @@ func (g operated) now() operate.Now {
 	now := operate.Now{
 		Config:    of.cfg,
 		Status:    g.ReloadStatus(),
-		Places:    *g.rulePlaces.Load(),
+		Places:    *g.current.places.Load(),
 		Auth:      of.auth,
 		Rules:     of.rules,
 		ViewUsers: of.viewUsers,
@@ -198,7 +174,7 @@ type operated struct{ *Gateway }
 // All returns this replica and the others.
 func (r operated) All() []admin.Replica {
 	all := []admin.Replica{{
-		Name:     r.services.cluster.Self(),
+		Name:     r.cluster.Self(),
 		Self:     true,
 		Revision: r.ReloadStatus().Revision,
 		Leaving:  r.draining.Load(),
@@ -219,10 +195,85 @@ func (r operated) OwnLists(session string) []string { return r.graph().catalog.O
 // post has all others serve a POST. It returns those that did not. One that does not know of a
 // server has nothing to do.
 func (r operated) post(ctx context.Context, path string) (missing []string) {
-	for _, answer := range r.services.cluster.Ask(ctx, http.MethodPost, path) {
+	for _, answer := range r.cluster.Ask(ctx, http.MethodPost, path) {
 		if answer.Err != nil || answer.Status != http.StatusNoContent && answer.Status != http.StatusNotFound {
 			missing = append(missing, answer.Replica)
 		}
 	}
 	return missing
+}
+
+// sessionsOf answers operators who ask for sessions.
+func sessionsOf(g *Gateway) operate.Sessions {
+	return operate.Sessions{
+		Log:  g.log,
+		Self: g.cluster.Self(),
+		List: g.list,
+		End:  operated{g}.end,
+		Held: operated{g},
+		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
+			for _, a := range g.cluster.Ask(ctx, method, path) {
+				heard(a.Replica, a.Status, a.Body, a.Err)
+			}
+		},
+	}
+}
+
+// end ends a session of this replica.
+func (g operated) end(ctx context.Context, user, id string) error {
+	h := g.homes().Known(home.Key{User: user, ID: id})
+	if h == nil {
+		return session.ErrNotFound
+	}
+	return h.End(ctx, home.Ended)
+}
+
+// accountsOf answers operators who ask for users' accounts at servers.
+func accountsOf(g *Gateway) operate.Accounts {
+	return operate.Accounts{
+		Vault:  g.vault,
+		Now:    operated{g}.now,
+		Lists:  g.current.signedIn,
+		Others: operated{g}.post,
+		Log:    g.log,
+	}
+}
+
+// answer answers other replicas: for operators who have signed in on their admin APIs, and for users
+// whose accounts have changed there.
+func (g *Gateway) answer(mux *http.ServeMux) {
+	sessions := sessionsOf(g)
+	mux.HandleFunc("GET "+operate.SessionsPath, sessions.Asked)
+	mux.HandleFunc("DELETE "+operate.SessionsPath+"/{session}", sessions.Asked)
+	mux.HandleFunc("POST "+operate.AccountsPath, accountsOf(g).Told)
+	mux.HandleFunc("POST "+operate.ServersPath+"/{name}/{what}", serversOf(g).Asked)
+	if g.recent != nil {
+		mux.HandleFunc("GET "+admin.CallPath+"{id}", newAPI(g).AnswerCall)
+	}
+}
+
+// CallAt asks the replica that ran a call what it has of it.
+func (r operated) CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
+	path := admin.CallPath + url.PathEscape(id) + "?" + url.Values{"role": roles}.Encode()
+	switch a := r.cluster.AskOne(ctx, replica, http.MethodGet, path); {
+	case a.Err != nil:
+		r.log.Debug("a replica does not answer an operator", "replica", replica, "error", a.Err)
+		return nil, fmt.Errorf("replica %s, which alone has its steps and messages, is away", replica)
+	case a.Status != http.StatusOK:
+		return nil, fmt.Errorf("replica %s, which ran it, has nothing of it any more", replica)
+	default:
+		return a.Body, nil
+	}
+}
+
+// replicas returns the other replicas.
+func (g *Gateway) replicas() (all []diagnose.Replica) {
+	for _, p := range g.cluster.Peers() {
+		h := diagnose.Replica{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
+		if p.Err != nil {
+			h.Error = p.Err.Error()
+		}
+		all = append(all, h)
+	}
+	return all
 }

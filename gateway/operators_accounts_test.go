@@ -28,7 +28,7 @@ func TestAccountsOfUsers(t *testing.T) {
 		site.url, issuer.Audience, issuer.URL))
 	c.run(t)
 	for _, user := range []string{"ann", "bob"} {
-		err := c.services.vault.Keep(ctx, vault.Owner{Issuer: issuer.URL, User: user}, "wiki", vault.Grant{AccessToken: "of-" + user, URL: site.url, Expires: time.Now().Add(time.Hour)})
+		err := c.vault.Keep(ctx, vault.Owner{Issuer: issuer.URL, User: user}, "wiki", vault.Grant{AccessToken: "of-" + user, URL: site.url, Expires: time.Now().Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ views:
 		t.Helper()
 		caller := mcp.NewCaller(mcp.Caller{Issuer: issuer.URL, Subject: q.User, Groups: q.Groups, View: q.View})
 		call := &mcp.Call{ID: "c", Method: mcp.MethodToolsList, Caller: caller, Caps: q.Capabilities, Session: q.User + ":~1", Ephemeral: true, Notify: func(mcp.Event) {}}
-		for page, err := range mcp.Pages(t.Context(), c.calls, call, 10) {
+		for page, err := range mcp.Pages(t.Context(), c.current.calls, call, 10) {
 			if err != nil {
 				t.Fatal(err)
 			}

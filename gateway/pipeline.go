@@ -32,7 +32,7 @@ type stages struct {
 // A stage depends on those below it and must not depend on those above. Below the guard there are
 // only hooks, which see what the guard lets pass, and what asks users to sign in at servers, which
 // makes the same call again: so nothing gets around either.
-func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages, err error) {
+func pipeline(cfg config.Config, last *catalog.Catalog, with *shared) (p stages, err error) {
 	p.rules, err = policy.New(cfg.Rules(), config.ViewRules(cfg)...)
 	if err != nil {
 		return p, err
@@ -73,7 +73,7 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with services) (p stages
 }
 
 // shortened makes the stage that shortens large results of tools.
-func shortened(cfg config.Config, rules *policy.Policy, with services) mcp.Middleware {
+func shortened(cfg config.Config, rules *policy.Policy, with *shared) mcp.Middleware {
 	deps := results.Deps{
 		Store: with.results, Visible: rules.Visible, Name: with.tasks.Name,
 		Log: with.log, Metrics: with.metrics.Results,
@@ -90,7 +90,7 @@ func shortened(cfg config.Config, rules *policy.Policy, with services) mcp.Middl
 }
 
 // describe makes the stage that describes tools.
-func describe(cfg config.Config, with services) (*disclosure.Disclosure, error) {
+func describe(cfg config.Config, with *shared) (*disclosure.Disclosure, error) {
 	deps := disclosure.Deps{Grants: with.grants, Log: with.log, Metrics: with.metrics.Disclosure, Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range cfg.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,11 +40,7 @@ const (
 var ErrNotRunning = operate.ErrNotRunning
 
 // ReloadStatus returns how the last reload went.
-func (g *Gateway) ReloadStatus() operate.ConfigStatus {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.reloaded
-}
+func (g *Gateway) ReloadStatus() operate.ConfigStatus { return *g.reloaded.Load() }
 
 // Reload reads the configuration file again and applies all changes or, on an error, none. The
 // error of a bad file is a *config.Error. What did not change continues as it was, and calls
@@ -59,7 +54,7 @@ func (g *Gateway) Reload() error {
 	before := g.graph().cfg
 	l, err := g.file.Load(&before)
 	if err == nil {
-		g.rulePlaces.Store(&l.Places) // of rules with the same names, if the rest fails
+		g.current.places.Store(&l.Places) // of rules with the same names, if the rest fails
 		err = g.reload(l, func() error { return nil })
 	}
 	g.noteReload(l, before, err)
@@ -71,15 +66,14 @@ func (g *Gateway) Reload() error {
 
 // noteReload notes what became of a text of the configuration.
 func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
-	g.mu.Lock()
-	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
+	status := g.ReloadStatus()
+	status.Tried, status.Err = time.Now(), err
 	if err == nil {
-		g.reloaded.Loaded, g.reloaded.Revision, g.reloaded.Pending = g.reloaded.Tried, l.Revision, l.Pending
-		g.reloaded.Warnings = l.Doubts
+		status.Loaded, status.Revision, status.Pending, status.Warnings = status.Tried, l.Revision, l.Pending, l.Doubts
 	}
-	g.mu.Unlock()
+	g.reloaded.Store(&status)
 	configurationOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)
-	g.services.metrics.Reload(err)
+	g.metrics.Reload(err)
 }
 
 func (g *Gateway) canReload() error {
@@ -109,7 +103,7 @@ func (g *Gateway) Save(text []byte, revision string) error {
 	err = g.reload(l, func() error {
 		err := configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
 		if err == nil {
-			g.rulePlaces.Store(&l.Places)
+			g.current.places.Store(&l.Places)
 		}
 		return err
 	})
@@ -123,7 +117,7 @@ func (g *Gateway) Save(text []byte, revision string) error {
 
 // logRefused writes a line for each problem.
 func (g *Gateway) logRefused(err error) {
-	g.services.events.Reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
+	g.events.Reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
 	bad, ok := errors.AsType[*config.Error](err)
 	if !ok {
 		g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "error", err)
@@ -134,9 +128,6 @@ func (g *Gateway) logRefused(err error) {
 		g.log.Error("configuration", failure.ConfigInvalid.Attr(), "problem", p.String())
 	}
 }
-
-// ruleAt returns the place of a rule in the configuration file, "" if there is none.
-func (g *Gateway) ruleAt(rule string) string { return (*g.rulePlaces.Load())[rule] }
 
 // reload applies a configuration. It is called with reloading held. keep is called when nothing else
 // can fail; its error means that nothing is applied.
@@ -157,11 +148,11 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	if err != nil {
 		return err
 	}
-	changeTraces, err := g.services.tracer.Plan(cfg.Tracing)
+	changeTraces, err := g.tracer.Plan(cfg.Tracing)
 	if err != nil {
 		return err
 	}
-	next, err := newGraph(cfg, g.services, before)
+	next, err := newGraph(cfg, g.shared, before)
 	if err != nil {
 		return err
 	}
@@ -169,14 +160,14 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 		next.drop(before)
 		return err
 	}
-	g.services.events.Reloaded(record.Record{Event: "applied", Revised: l.Revision, Changed: config.ChangedSections(before.cfg, cfg)}) // for the sinks that it may end
+	g.events.Reloaded(record.Record{Event: "applied", Revised: l.Revision, Changed: config.ChangedSections(before.cfg, cfg)}) // for the sinks that it may end
 	changeSinks()
 	changeTraces()
-	if g.services.redis != nil {
-		g.services.redis.SetUser(cfg.Sessions.Redis)
+	if g.redis != nil {
+		g.redis.SetUser(cfg.Sessions.Redis)
 	}
 	g.replace(before, next)
-	g.services.cluster.Revised(l.Revision)
+	g.cluster.Revised(l.Revision)
 	g.recent.Keep(trail.Mode(next.cfg.Admin.API.Messages), next.cfg.Admin.API.RecentBytes)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
@@ -198,14 +189,14 @@ func (g *Gateway) rebuild(ctx context.Context, name, by string) error {
 		m.renewed = true
 		defer func() { m.renewed = false }()
 	}
-	next, err := newGraph(before.cfg, g.services, before)
+	next, err := newGraph(before.cfg, g.shared, before)
 	if err != nil {
 		return err
 	}
 	if m != nil {
 		m.mcp.Disown(ctx)
 		renewed := next.member(name)
-		g.services.servers.Of(name).Begin(renewed.reports, renewed.Status(), by, "reconnected")
+		g.servers.Of(name).Begin(renewed.reports, renewed.Status(), by, "reconnected")
 	}
 	g.replace(before, next)
 	return nil
@@ -229,10 +220,8 @@ func (g *Gateway) watchFile(ctx context.Context) error {
 
 // replace replaces a graph with another one. No step of it can fail.
 func (g *Gateway) replace(before, next *graph) {
-	g.mu.Lock()
-	g.current = next
-	g.mu.Unlock()
-	g.services.remember(next)
+	g.current.now.Store(next)
+	g.remember(next)
 	ctx, cancel := context.WithTimeout(context.Background(), handOver)
 	defer cancel()
 	stopAuth := g.stopAuth
@@ -249,15 +238,15 @@ func (g *Gateway) replace(before, next *graph) {
 	}
 	g.setRoutes(next)
 	asking, enough := context.WithTimeout(ctx, handOver/2)
-	g.services.lasting.Ask(asking) // before the new rules let anybody pass who is not good any more
+	g.lasting.Ask(asking) // before the new rules let anybody pass who is not good any more
 	enough()
-	g.calls.Set(&next.pipe)
+	g.current.calls.Set(&next.pipe)
 	before.guard.Stop() // the calls that wait come back, and the new rules decide
 	// Each upstream has one watch: the new one fetches everything that the old one might miss.
 	if err := before.stop(ctx); err != nil {
 		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)
 	}
-	next.watch(g.services.spoofs)
+	next.watch(g.spoofs)
 	if next.auth != before.auth {
 		if err := stopAuth(ctx); err != nil {
 			g.log.Warn("authentication of the configuration before still ends", failure.ReloadLeftovers.Attr(), "error", err)
@@ -265,74 +254,19 @@ func (g *Gateway) replace(before, next *graph) {
 	}
 	for _, m := range before.members {
 		if !next.has(m) {
-			g.endUnused(m)
+			g.current.endUnused(m, g.log)
 		}
 		if next.member(m.Name()) == nil {
-			g.services.metrics.Forget(m.Name())
+			g.metrics.Forget(m.Name())
 		}
 	}
 	for _, v := range before.cfg.Views {
 		if _, err := config.ViewNamed(next.cfg, v.Name); err != nil {
-			g.services.metrics.Calls.ForgetView(v.Name)
+			g.metrics.Calls.ForgetView(v.Name)
 		}
 	}
-	g.services.metrics.Policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
-	g.services.metrics.Hooks.Keep(before.cfg.Hooks, next.cfg.Hooks)
-}
-
-// endUnused closes an upstream as soon as nothing runs there, or when the gateway stops.
-func (g *Gateway) endUnused(m *member) {
-	g.mu.Lock()
-	g.retired = append(g.retired, m)
-	g.mu.Unlock()
-	g.retirements.Go(func() {
-		ctx, cancel := context.WithTimeout(g.retirement, retiring)
-		defer cancel()
-		look := time.NewTicker(lookIdle)
-		defer look.Stop()
-		for !m.Idle() && ctx.Err() == nil {
-			select {
-			case <-look.C:
-			case <-ctx.Done():
-			}
-		}
-		if g.retirement.Err() != nil {
-			return // the stop closes it, and knows how long that may take
-		}
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
-		defer cancel()
-		if err := m.close(closing); err != nil {
-			g.log.Warn("upstream of the configuration before not closed in good order", failure.ReloadLeftovers.Attr(), "error", err)
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.retired = slices.DeleteFunc(g.retired, func(other *member) bool { return other == m })
-	})
-}
-
-// closeUpstreams closes all upstreams, including those that only wait for their last call.
-func (g *Gateway) closeUpstreams(ctx context.Context) error {
-	g.stopRetiring()
-	err := closeAll(ctx, g.members())
-	g.retirements.Wait() // those that were closing by themselves have been closed here, too
-	return err
-}
-
-// members returns all upstreams that are not closed.
-func (g *Gateway) members() []*member {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.current == nil { // still being built
-		return nil
-	}
-	return slices.Concat(g.current.members, g.retired)
-}
-
-// graph returns the current graph.
-func (g *Gateway) graph() *graph {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.current
+	g.metrics.Policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
+	g.metrics.Hooks.Keep(before.cfg.Hooks, next.cfg.Hooks)
 }
 
 // changes returns the attributes of the log line about a reload.

@@ -34,7 +34,7 @@ func TestRedisPasswordRotates(t *testing.T) {
 	text := fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: %q, username: rotated, password: \"${file:%s}\"}}\nreplicas: {alone: true}\n"+
 		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", server.URL(), secret, good.url)
 	c := startConfigured(t, text)
-	if err := c.services.redis.Room(t.Context()); err != nil {
+	if err := c.redis.Room(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -51,5 +51,5 @@ func TestRedisPasswordRotates(t *testing.T) {
 	if err := client.Do(t.Context(), "CLIENT", "KILL", "USER", "rotated").Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "connections are made with the new password", func() bool { return c.services.redis.Room(t.Context()) == nil })
+	eventually(t, "connections are made with the new password", func() bool { return c.redis.Room(t.Context()) == nil })
 }

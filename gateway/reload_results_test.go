@@ -71,7 +71,7 @@ func TestReloadHooks(t *testing.T) {
 			want("the key is gone")
 			c.reload(t, plain+"hooks: [{name: words, redact: {patterns: [key], with: word}}]\n")
 			want("the word is AKIAIOSFODNN7EXAMPLE")
-			families, err := c.services.metrics.Registry.Gather()
+			families, err := c.metrics.Registry.Gather()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -113,7 +113,7 @@ const lookSoon = 10 * time.Millisecond
 func observed(t *testing.T, c *configured, call *mcp.Call) {
 	t.Helper()
 	call.Verdict = &mcp.Verdict{}
-	_, _ = c.observer.Observe(t.Context(), call, c.calls)
+	_, _ = c.observer.Observe(t.Context(), call, c.current.calls)
 }
 
 func startConfigured(t *testing.T, text string) *configured {
@@ -298,7 +298,7 @@ func TestReloadUpstreams(t *testing.T) {
 			if got := <-answer; got != "from the old one<nil>" {
 				t.Errorf("the call that ran: %s", got)
 			}
-			eventually(t, "the upstream that was replaced is closed", func() bool { return len(c.members()) == 3 })
+			eventually(t, "the upstream that was replaced is closed", func() bool { return len(c.current.members()) == 3 })
 		})
 	}
 }
@@ -330,7 +330,7 @@ func TestReloadRemovesWithCalls(t *testing.T) {
 	if got := <-answer; got != "done<nil>" {
 		t.Errorf("the call that ran: %s", got)
 	}
-	eventually(t, "the upstream is closed", func() bool { return len(c.members()) == 1 })
+	eventually(t, "the upstream is closed", func() bool { return len(c.current.members()) == 1 })
 }
 
 // TestReloadRemoves: what an upstream offered is removed with it, and its session there is
@@ -546,7 +546,7 @@ func TestReloadWhileAsked(t *testing.T) {
 	if got := asked.Load(); got != 2 {
 		t.Errorf("asked %d times", got)
 	}
-	eventually(t, "the upstreams that were replaced are closed", func() bool { return len(c.members()) == 1 })
+	eventually(t, "the upstreams that were replaced are closed", func() bool { return len(c.current.members()) == 1 })
 }
 
 // TestReloadLogLevel: a running gateway can be asked to log more or less.

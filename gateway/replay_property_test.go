@@ -113,7 +113,7 @@ func (w *replayWorld) replay(ctx context.Context, one *record.Record) (*replay.R
 
 // decisions makes all calls to a gateway, and returns what it records.
 func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*record.Record, err error) {
-	with, err := newServices(inMemory(newMeters("test", false)), "test", nil, slog.New(slog.DiscardHandler))
+	with, err := inMemory("test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (g *Gateway) setRoutes(under *graph) {
 	}
 	routes := routes(under.auth, g.log, places...)
 	if config.HasAccounts(under.cfg.Upstreams) {
-		var pages http.Handler = g.services.accounts
+		var pages http.Handler = g.accounts
 		if !under.cfg.Auth.Identifies() {
 			pages = fromHere(pages)
 			g.log.Info("you sign in at servers with accounts on a page", "url", accounts.Origin(under.cfg.PublicURL)+accounts.Root, "upstreams", config.WithAccounts(under.cfg.Upstreams))
@@ -62,31 +62,31 @@ func (g *Gateway) setRoutes(under *graph) {
 const mostAccounts = 10_000
 
 // openAccounts makes what has users sign in at servers with accounts of their own.
-func openAccounts(g *Gateway, cfg config.Config, shared *stores) (err error) {
-	key, service, ended := shared.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(shared.redis)
-	g.services.accounts, err = accounts.New(accounts.Deps{
-		Vault: shared.vault, Log: g.log,
+func openAccounts(g *Gateway, cfg config.Config) (err error) {
+	key, service, ended := g.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(g.redis)
+	g.accounts, err = accounts.New(accounts.Deps{
+		Vault: g.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
 		Changed: service.Lists, Others: service.Tell,
-		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: expiring.New(shared.redis, key, "account-sign-ins", mostAccounts), Key: key},
-		People:  signin.NewSessions(shared.redis, shared.key("users who have signed in at their accounts")),
+		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: expiring.New(g.redis, key, "account-sign-ins", mostAccounts), Key: key},
+		People:  signin.NewSessions(g.redis, g.key("users who have signed in at their accounts")),
 		OneUser: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		SignIn: func() *signin.Flow {
 			now := g.graph()
 			return accountsFlow(now.cfg, now.auth, key, ended)
 		},
 		Servers: func() []accounts.Server { return config.AccountServers(g.graph().cfg.Upstreams) },
-		Failed:  g.services.events.AccountRefused,
+		Failed:  g.events.AccountRefused,
 	})
 	return err
 }
 
 // viewPlaces returns the places of a view.
 func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
-	places := []place{{at, view, users, g.services.events, g.front.Behind}}
+	places := []place{{at, view, users, g.events, g.front.Behind}}
 	if stream, _ := g.front.SSEPaths(); stream != "" {
 		sse := front.ViewSSE(at)
-		places = append(places, place{sse, view, users, g.services.events, g.front.SSEBehind}, place{front.SSEMessages(sse), view, users, g.services.events, g.front.MessagesBehind})
+		places = append(places, place{sse, view, users, g.events, g.front.SSEBehind}, place{front.SSEMessages(sse), view, users, g.events, g.front.MessagesBehind})
 	}
 	return places
 }

@@ -67,7 +67,7 @@ func TestSpoofsAreRecorded(t *testing.T) {
 	if err := c.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	c.services.spoofs.Record(c.graph().surface().Spoofs())
+	c.spoofs.Record(c.graph().surface().Spoofs())
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

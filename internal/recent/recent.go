@@ -296,6 +296,9 @@ func (r *Records) room() int64 {
 // Close ends everything: followers, and the goroutine once it has written what waits, or ctx
 // has ended. It may be called twice.
 func (r *Records) Close(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	r.closed = true
 	for f := range r.followers {
