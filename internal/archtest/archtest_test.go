@@ -39,6 +39,7 @@ var rules = []struct {
 	{"the guard stands directly above the catalog", checkPipeline},
 	{"nothing gets around the pipeline", checkHandles},
 	{"statuses of errors are for refuse", checkStatuses},
+	{"few functions among dependencies", checkFunctions},
 	{"errors have names", checkErrorsNamed},
 	{"warnings have names", checkWarningsNamed},
 	{"a caller's token stays with auth", checkCallerToken},
