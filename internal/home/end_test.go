@@ -238,6 +238,10 @@ func TestANewHomeWaits(t *testing.T) {
 				}
 				used <- nil
 			}()
+			go func() {
+				w.Release(h.Key()) // so does who makes room for another replica
+				used <- nil
+			}()
 			synctest.Wait()
 			select {
 			case <-used:
@@ -245,7 +249,7 @@ func TestANewHomeWaits(t *testing.T) {
 			default:
 			}
 			close(ending)
-			for range 2 {
+			for range 3 {
 				if next := <-used; next != nil {
 					if next == h {
 						t.Error("the old home is used")

@@ -441,16 +441,18 @@ func (t *Table) finish(ctx context.Context, which func(*Home) bool) {
 }
 
 // Release gives up the home of a session, unless there is none here or it is in use. Another replica,
-// which has asked for it, opens it then.
+// which has asked for it, opens it then: so Release waits for a home that is being given up.
 func (t *Table) Release(key Key) {
-	h := t.Known(key)
+	t.mu.Lock()
+	h := t.homes[key]
+	t.mu.Unlock()
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
-	leaves := h.uses == 0 && h.close(Left)
+	gone := h.state == over || h.uses == 0 && h.close(Left)
 	h.mu.Unlock()
-	if leaves {
+	if gone {
 		h.finish()
 	}
 }

@@ -113,6 +113,9 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 		switch {
 		case retracted:
 			continue
+		case !ok && s.home.IsOver():
+			<-ctx.Done() // the call is cancelled next, with the reason
+			return ctx.Err()
 		case !ok:
 			return ErrQuestions
 		}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -102,5 +103,23 @@ func TestTooManyQuestions(t *testing.T) {
 	}
 	if n := s.load().Questions; n != 0 {
 		t.Errorf("%d questions are left", n)
+	}
+}
+
+// TestQuestionsOfASessionThatIsOver: a question that comes between the end of a session and that of its
+// calls ends as they do.
+func TestQuestionsOfASessionThatIsOver(t *testing.T) {
+	s, call := callOf(t)
+	ending := make(chan struct{})
+	s.home.Attach(func(home.Why) { <-ending })
+	s.home.EndLater(home.Gone)
+	asked := make(chan error)
+	go func() {
+		ask := []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit}}
+		asked <- call.Ask(call.Context(), &client{}, nil, ask, time.Minute, NewAnswers(false))
+	}()
+	close(ending)
+	if err := <-asked; !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(call.Context()), ErrEnded) {
+		t.Errorf("the question ended with %v, the call with %v", err, context.Cause(call.Context()))
 	}
 }
