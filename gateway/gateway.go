@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
@@ -199,13 +200,20 @@ func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
 	g.front, err = front.New(accepted, front.Deps{
-		Handler:  g.current.calls,
-		Sessions: g.events.Sessions(g.sessions),
-		Seal:     g.key("request state"),
-		Log:      g.log,
-		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: g.version},
-		Hop:      g.hop,
-
+		Deps: exchange.Deps{
+			Handler: g.current.calls,
+			Store:   g.events.Sessions(g.sessions),
+			Seal:    g.key("request state"),
+			Log:     g.log,
+			Server:  exchange.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: g.version},
+			Lasting: g.lasting,
+			Memory:  g.memory,
+			Metrics: exchange.NewMetrics(g.metrics.Registry),
+			Observe: g.observer.Observe,
+			Tracer:  g.tracer,
+			Trails:  g.recent.Trails(),
+		},
+		Hop:       g.hop,
 		Cluster:   g.cluster,
 		Callers:   front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		Upstreams: g.current,
@@ -213,12 +221,6 @@ func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 		Origin:    originOf,
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
-		Memory:          g.memory,
-		Lasting:         g.lasting,
-		Metrics:         front.NewMetrics(g.metrics.Registry),
-		Observe:         g.observer.Observe,
-		Tracer:          g.tracer,
-		Trails:          g.recent.Trails(),
 	})
 	if err != nil {
 		return err
@@ -328,7 +330,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithDeadline(context.WithoutCancel(ctx), from.Add(cfg.ShutdownTimeout))
 	defer cancel()
-	if n := g.front.Calls(); n > 0 {
+	if n := g.front.Running.Calls(); n > 0 {
 		g.log.Info("waiting for calls to end", "calls", n, "at_most", cfg.ShutdownTimeout.String(), "hint", "a second signal cuts them off")
 	}
 	failure = errors.Join(failure, g.Stop(bounded))

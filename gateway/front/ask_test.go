@@ -1,19 +1,14 @@
 package front
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
-	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 func TestStatefulClientIsAsked(t *testing.T) {
@@ -213,127 +208,6 @@ func TestAfterAStreamBegan(t *testing.T) {
 	m, err := x.Response() // either way it is one whole answer
 	if err != nil || x.Stream == (m.Error != nil) {
 		t.Errorf("stream %t: %s %v", x.Stream, m.Text, err)
-	}
-}
-
-// The text of an error depends on whether a stream has begun, which may happen at any moment
-// until the answer itself.
-func TestWhileAStreamBegins(t *testing.T) {
-	b := newBench(t, Config{})
-	for name, end := range map[string]func(*exchange){
-		"an error": func(x *exchange) { x.fail(refuse.MissingCapability(mcp.Raw(`{"roots":{}}`))) },
-		"a panic":  func(x *exchange) { x.refuse(refuse.Internal("")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			for range 2000 {
-				w := httptest.NewRecorder()
-				x := &exchange{f: b.front, w: w, rc: http.NewResponseController(w), rev: wire.Stateless(), id: mcp.Raw("1"), accept: accept{json: true, stream: true}}
-				x.call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t"}
-				begun := make(chan bool, 1)
-				go func() {
-					x.mu.Lock()
-					defer x.mu.Unlock()
-					begun <- x.needStream() != nil
-				}()
-				end(x)
-				stream, text := <-begun, w.Body.String()
-				if stream && (w.Code != http.StatusOK || !strings.HasPrefix(text, "data: ") || strings.Contains(text, "-32021")) ||
-					!stream && (w.Code == http.StatusOK || !strings.HasPrefix(text, "{")) {
-					t.Fatalf("stream %t: %d %s", stream, w.Code, text)
-				}
-			}
-		})
-	}
-}
-
-// exchangeOf returns an exchange that is complete enough for requestState.
-func exchangeOf(f *Front, user, client, params string) *exchange {
-	x := &exchange{f: f, rev: wire.Stateless()}
-	x.call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t", Params: mcp.Raw(params), Caller: mcp.NewCaller(mcp.Caller{Subject: user, ClientID: client})}
-	return x
-}
-
-func TestState(t *testing.T) {
-	b := newBench(t, Config{})
-	const asked = `{"name":"t","arguments":{"a":1,"b":[2]},"_meta":{"x":1}}`
-	state := exchangeOf(b.front, "u", "c", asked).sealState(&mcp.Ask{Round: mcp.NewRound(mcp.FrameParked, "x"), Here: true})
-	expired := func() string {
-		x := exchangeOf(b.front, "u", "c", asked)
-		old, err := json.Marshal(requestState{Method: x.call.Method, Name: "t", Digest: paramsDigest(x.call.Params), Expires: time.Now().Add(-time.Second).Unix()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b.front.deps.Seal.Seal(old, stateBound, x.call.Caller.User(), "c")
-	}
-	foreign, err := seal.NewRandom("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	altered := []byte(state)
-	altered[len(altered)/2] ^= 'A' ^ 'B'
-	for _, c := range []struct{ name, user, client, params, state, reason string }{
-		{"the same", "u", "c", asked, state, ""},
-		{"another _meta", "u", "c", `{"_meta":{},"name":"t","arguments":{"a":1,"b":[2]},"inputResponses":{},"requestState":"x"}`, state, ""},
-		{"white space", "u", "c", `{"name": "t", "arguments": {"a": 1, "b": [ 2 ]}}`, state, ""},
-		{"other arguments", "u", "c", `{"name":"t","arguments":{"a":1,"b":[3]}}`, state, "mismatch"},
-		{"no arguments", "u", "c", `{"name":"t"}`, state, "mismatch"},
-		{"another user", "v", "c", asked, state, "invalid"},
-		{"another client", "u", "d", asked, state, "invalid"},
-		{"altered", "u", "c", asked, string(altered), "invalid"},
-		{"empty", "u", "c", asked, "", "invalid"},
-		{"expired", "u", "c", asked, expired(), "expired"},
-		{"of another key", "u", "c", asked, foreign.Seal([]byte(`{}`), stateBound, mcp.Caller{Subject: "u"}.User(), "c"), "invalid"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			x := exchangeOf(b.front, c.user, c.client, c.params)
-			err := x.retry(params{state: mcp.String(c.state)})
-			if c.reason == "" {
-				if err != nil || x.call.Round.Top() != (mcp.Frame{Kind: mcp.FrameParked, Value: "x"}) {
-					t.Errorf("round %s, %v", x.call.Round, err)
-				}
-				return
-			}
-			e, ok := err.(*mcp.Error)
-			if !ok || e.Code != mcp.CodeInvalidParams || string(e.Data) != `{"reason":"`+c.reason+`"}` || x.call.Round != nil {
-				t.Errorf("round %s, %v", x.call.Round, err)
-			}
-		})
-	}
-	t.Run("what is sealed does not show", func(t *testing.T) {
-		if strings.Contains(state, "server") {
-			t.Error("the state can be read")
-		}
-	})
-}
-
-func TestDeclared(t *testing.T) {
-	form := mcp.InputRequest{Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"m"}`)}
-	url := mcp.InputRequest{Method: mcp.MethodElicit, Params: mcp.Raw(`{"mode":"url"}`)}
-	sample := mcp.InputRequest{Method: mcp.MethodCreateMessage, Params: mcp.Raw(`{}`)}
-	tools := mcp.InputRequest{Method: mcp.MethodCreateMessage, Params: mcp.Raw(`{"tools":[]}`)}
-	for _, c := range []struct {
-		name string
-		caps string
-		q    mcp.InputRequest
-		want bool
-	}{
-		{"form, no modes", `{"elicitation":{}}`, form, true},
-		{"form, declared", `{"elicitation":{"form":{}}}`, form, true},
-		{"form, only url declared", `{"elicitation":{"url":{}}}`, form, false},
-		{"url, no modes", `{"elicitation":{}}`, url, false},
-		{"url, declared", `{"elicitation":{"url":{}}}`, url, true},
-		{"null", `{"elicitation":null}`, form, false},
-		{"sampling", `{"sampling":{}}`, sample, true},
-		{"sampling with tools", `{"sampling":{}}`, tools, false},
-		{"sampling with tools, declared", `{"sampling":{"tools":{}}}`, tools, true},
-		{"roots", `{"roots":{}}`, mcp.InputRequest{Method: mcp.MethodRootsList}, true},
-		{"no capabilities", ``, form, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if required, ok := declared(mcp.Raw(c.caps), c.q); ok != c.want || !required.IsObject() {
-				t.Errorf("declared: %t, required %s", ok, required)
-			}
-		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -20,7 +21,7 @@ func (f *Front) batch(p *posted) *refuse.Refusal {
 	if ref != nil {
 		return ref
 	}
-	answers := make([]collected, len(p.batch))
+	answers := make([]exchange.Collected, len(p.batch))
 	var members sync.WaitGroup
 	for i := range p.batch {
 		members.Go(func() { f.answerMember(p, i, &answers[i]) })
@@ -29,48 +30,49 @@ func (f *Front) batch(p *posted) *refuse.Refusal {
 	var bodies []mcp.Raw
 	for i, m := range p.batch {
 		// Notifications and responses have no answers.
-		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
-			bodies = append(bodies, answers[i].body)
+		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].Body != nil {
+			bodies = append(bodies, answers[i].Body)
 		}
 	}
 	if bodies == nil {
-		f.writer.Deadline(p.rc) // the server's deadline may be over by now
-		p.w.WriteHeader(http.StatusAccepted)
+		f.Writer.Deadline(p.RC) // the server's deadline may be over by now
+		p.W.WriteHeader(http.StatusAccepted)
 		return nil
 	}
-	f.writeJSON(p.w, http.StatusOK, mcp.Array(bodies...))
+	f.WriteJSON(p.W, http.StatusOK, mcp.Array(bodies...))
 	return nil
 }
 
-func (f *Front) answerMember(p *posted, i int, w *collected) {
+func (f *Front) answerMember(p *posted, i int, w *exchange.Collected) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			f.recovered(cause, "")
-			f.refuse(w, p.batch[i].ID, refuse.Internal(""))
+			f.Recovered(cause, "")
+			f.Refuse(w, p.batch[i].ID, refuse.Internal(""))
 		}
 	}()
 	one, ref := p.member(i, w)
 	if ref == nil {
-		one.accept = accept{json: true}
+		one.Accept = exchange.Accept{JSON: true}
 		defer one.release(f)
 		ref = f.stateful(one)
 	}
 	if ref != nil {
-		f.turnAway(w, one.caller, one.message, ref)
+		f.turnAway(w, one.Caller, one.Message, ref)
 	}
 }
 
 // member returns one message of a batch, which is answered to w.
 func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.Refusal) {
-	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, header: p.header, message: p.batch[i], inBatch: true, old: p.old, on: p.on, since: p.since}
+	one = &posted{Request: p.Request, header: p.header, inBatch: true, old: p.old, on: p.on}
+	one.W, one.RC, one.Message = w, http.NewResponseController(w), p.batch[i]
 	err := p.errs[i]
 	if err == nil {
-		one.params, err = readParams(&one.message)
+		one.params, err = readParams(&one.Message)
 	}
 	switch {
 	case err != nil:
 		return one, refuse.Bad(err)
-	case one.message.Method == mcp.MethodInitialize:
+	case one.Message.Method == mcp.MethodInitialize:
 		return one, refuse.Invalid("Invalid request: initialize is not part of a batch")
 	}
 	return one, nil
@@ -99,24 +101,3 @@ func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 	}
 	return nil
 }
-
-// collected is the answer to one message of a batch. Its status does not count: in a batch the
-// error says everything.
-type collected struct {
-	header http.Header
-	body   []byte
-}
-
-func (c *collected) Header() http.Header {
-	if c.header == nil {
-		c.header = make(http.Header)
-	}
-	return c.header
-}
-
-func (c *collected) Write(b []byte) (int, error) {
-	c.body = append(c.body, b...)
-	return len(b), nil
-}
-
-func (c *collected) WriteHeader(int) {}

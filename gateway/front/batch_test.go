@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -67,10 +68,10 @@ func TestMemberWhoseSessionMoves(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(soon(t), http.MethodPost, "/", http.NoBody)
 	r.Header.Set(wire.HeaderSession, c.Session)
-	p := &posted{r: r, caller: mcp.NewCaller(mcp.Caller{}), batch: []wire.Message{m}, errs: []error{nil}}
-	var w collected
+	p := &posted{Request: exchange.Request{R: r, Caller: mcp.NewCaller(mcp.Caller{})}, batch: []wire.Message{m}, errs: []error{nil}}
+	var w exchange.Collected
 	b.front.answerMember(p, 0, &w)
-	if got := string(w.body); !strings.Contains(got, `"id":7,"error":{"code":50303`) || !strings.Contains(got, `"executed":"no"`) {
+	if got := string(w.Body); !strings.Contains(got, `"id":7,"error":{"code":50303`) || !strings.Contains(got, `"executed":"no"`) {
 		t.Errorf("got %s", got)
 	}
 	if a.calls()+b.calls() > 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -35,7 +36,7 @@ func benchFront(b *testing.B, handler mcp.Handler) (*Front, string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	front, err := newFront(Config{}, Deps{Handler: handler, Sessions: store, Seal: key, Server: ServerInfo{Name: "g", Version: "1"}})
+	front, err := newFront(Config{}, Deps{Deps: exchange.Deps{Handler: handler, Store: store, Seal: key, Server: exchange.ServerInfo{Name: "g", Version: "1"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

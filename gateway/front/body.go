@@ -32,28 +32,28 @@ func (f *Front) peek(rc *http.ResponseController, r *http.Request) mcp.Raw {
 // readBody reads the body of a request within its limits; a large body needs room. With a
 // refusal it keeps the id of the message, if it saw it.
 func (p *posted) readBody(f *Front) *refuse.Refusal {
-	length, limit := p.r.ContentLength, f.cfg.MaxRequestBytes
+	length, limit := p.R.ContentLength, f.cfg.MaxRequestBytes
 	if length > limit {
-		p.message.ID = f.peek(p.rc, p.r)
+		p.Message.ID = f.peek(p.RC, p.R)
 		return refuse.Large(limit)
 	}
 	// A ResponseWriter without deadlines, as in tests, has no limit.
-	_ = p.rc.SetReadDeadline(time.Now().Add(f.bodyTime))
-	var from io.Reader = p.r.Body
+	_ = p.RC.SetReadDeadline(time.Now().Add(f.bodyTime))
+	var from io.Reader = p.R.Body
 	var input *seen // of a body that may be large
 	if length < 0 || length >= mcp.CountedBytes {
-		room := f.deps.Memory.Room(p.caller)
+		room := f.Memory.Room(p.Caller)
 		p.room = &room
-		input = &seen{r: p.r.Body, room: p.room, meter: mcp.Meter{Length: length}}
+		input = &seen{r: p.R.Body, room: p.room, meter: mcp.Meter{Length: length}}
 		from = input
 	}
 	var err error
 	if p.body, err = wire.ReadAll(from, length, limit); err == nil {
-		_ = p.rc.SetReadDeadline(time.Time{})
+		_ = p.RC.SetReadDeadline(time.Time{})
 		return nil
 	}
 	if input != nil {
-		p.message.ID = wire.PeekID(input.prefix)
+		p.Message.ID = wire.PeekID(input.prefix)
 	}
 	switch {
 	case errors.Is(err, errFull):

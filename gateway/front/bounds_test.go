@@ -67,7 +67,7 @@ func TestQuestionsOfASession(t *testing.T) {
 	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeOverloaded || !strings.Contains(m.Text, "let it answer some first") {
 		t.Errorf("one too many: %s %v", m.Text, err)
 	}
-	wantCount(t, "questions too many", b.front.deps.Metrics.bounds[refuse.BoundQuestions], 1)
+	wantCount(t, "questions too many", b.front.Metrics.Bounds[refuse.BoundQuestions], 1)
 	if err := c.Answer(t.Context(), first.ID, `{"action":"decline"}`); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
@@ -78,15 +79,15 @@ func hostname(host string) string {
 
 // checkPost makes the remaining checks for a POST. accept says which media types the client
 // accepts for an answer. If no answer is due, it need not accept any.
-func checkPost(r *http.Request, answered bool) (accept, *refuse.Refusal) {
+func checkPost(r *http.Request, answered bool) (exchange.Accept, *refuse.Refusal) {
 	if coding := strings.Join(r.Header["Content-Encoding"], ","); coding != "" && !strings.EqualFold(coding, "identity") {
-		return accept{}, refuse.Media("Content-Encoding is not supported: send the body as it is")
+		return exchange.Accept{}, refuse.Media("Content-Encoding is not supported: send the body as it is")
 	}
 	if kind := r.Header["Content-Type"]; len(kind) != 1 || kind[0] != "application/json" && !isJSON(kind[0]) {
-		return accept{}, refuse.Media("Content-Type must be application/json")
+		return exchange.Accept{}, refuse.Media("Content-Type must be application/json")
 	}
 	acc := readAccept(r.Header["Accept"])
-	if answered && !acc.json && !acc.stream {
+	if answered && !acc.JSON && !acc.Stream {
 		return acc, refuse.Accept("application/json, text/event-stream")
 	}
 	return acc, nil
@@ -101,19 +102,16 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// accept says which media types a client accepts.
-type accept struct{ json, stream bool }
-
 // readAccept reads the Accept header. A missing header accepts everything.
-func readAccept(values []string) accept {
+func readAccept(values []string) exchange.Accept {
 	if len(values) == 0 {
-		return accept{json: true, stream: true}
+		return exchange.Accept{JSON: true, Stream: true}
 	}
-	var a accept
+	var a exchange.Accept
 	for _, value := range values {
 		switch value {
 		case "", "*/*", "application/json, text/event-stream":
-			return accept{json: true, stream: true}
+			return exchange.Accept{JSON: true, Stream: true}
 		}
 		for kind := range strings.SplitSeq(value, ",") {
 			kind, params, _ := strings.Cut(kind, ";")
@@ -122,11 +120,11 @@ func readAccept(values []string) accept {
 			}
 			switch strings.ToLower(strings.TrimSpace(kind)) {
 			case "*/*":
-				a = accept{json: true, stream: true}
+				a = exchange.Accept{JSON: true, Stream: true}
 			case "application/json", "application/*":
-				a.json = true
+				a.JSON = true
 			case "text/event-stream", "text/*":
-				a.stream = true
+				a.Stream = true
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 )
@@ -24,7 +25,7 @@ func TestPromisedDefaults(t *testing.T) {
 	}{
 		{"`http.max_request_bytes` 4MiB, within 15 s", cfg.MaxRequestBytes, int64(4 << 20)},
 		{"within 15 s", bodyTime, 15 * time.Second},
-		{"1 MiB of a stream, and 30 s for each MiB", writeTime, 30 * time.Second},
+		{"1 MiB of a stream, and 30 s for each MiB", exchange.WriteTime, 30 * time.Second},
 		{"1 MiB of a stream", stream.MaxUnsent, 1 << 20},
 		{"`http.streams_per_user` 20", cfg.StreamsPerUser, 20},
 		{"GET streams of one session | 16", live.MaxStreams, 16},

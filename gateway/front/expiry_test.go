@@ -73,7 +73,7 @@ func TestListenEndsWithTheToken(t *testing.T) {
 func TestNothingIsSaidWhileListeningEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, _ := bubbleFront(t, time.Hour)
-		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			<-ctx.Done()
 			c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
 			time.Sleep(time.Second)
@@ -154,7 +154,7 @@ func TestANewerTokenKeepsListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, 10*time.Hour)
 		_, h := expiring(t, store, v2511, "{}")
-		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			if got, _ := mcp.CallerFrom(ctx); !got.Expires.Equal(c.Caller.Expires) {
 				t.Errorf("%s: the context's caller is %+v, the call's %+v", c.Method, got, c.Caller)
 			}
@@ -260,7 +260,7 @@ func TestResumedStreamsEndWithTheToken(t *testing.T) {
 		// What exists already is not replayed to a token that has expired.
 		own := store.Homes().Known(home.ParseKey(record.Key()))
 		late := &getting{f: f, home: own, rev: wire.Lookup(v2511), session: f.Known(own), caller: mcp.Caller{Expires: time.Now()}}
-		ctx, cancel := f.deps.Lasting.While(t.Context(), &late.caller)
+		ctx, cancel := f.Lasting.While(t.Context(), &late.caller)
 		defer cancel()
 		if !late.wait(ctx, nil) {
 			t.Error("an expired token waits for more")

@@ -15,6 +15,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
+// progressBurst is how many progress events a client gets at once, of one call.
+const progressBurst = 50
+
 var reported = regexp.MustCompile(`"progress":(\d+)`)
 
 // TestProgressIsCapped: a server that reports many thousands of steps at once costs its
@@ -39,12 +42,12 @@ func TestProgressIsCapped(t *testing.T) {
 					}
 					return all
 				}
-				time.Sleep(10 * time.Millisecond) // events of a burst wait for each other
+				time.Sleep(10 * time.Millisecond) // events of a progressBurst wait for each other
 				synctest.Wait()
 				if all := told(); len(all) != progressBurst || all[0] != "1" {
 					t.Errorf("at once %d steps were told: %.100q", len(all), all)
 				}
-				time.Sleep(time.Second / progressRate)
+				time.Sleep(time.Second / 50)
 				synctest.Wait()
 				if all := told(); len(all) != progressBurst+1 || all[progressBurst] != fmt.Sprint(steps) {
 					t.Errorf("then %d steps were told, the last %s, want the latest", len(all), all[len(all)-1])
@@ -118,7 +121,7 @@ func TestAwayForTooLong(t *testing.T) {
 	})
 	t.Run("the answer", func(t *testing.T) {
 		away(t, func(f *Front, resume func(time.Duration) string) {
-			f.deps.Sessions = fullStore{f.deps.Sessions}
+			f.Store = fullStore{f.Store}
 			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
 				t.Errorf("got %.2000q", got)
 			}

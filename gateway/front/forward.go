@@ -25,27 +25,27 @@ const callHeader = "Gatehouse-Call"
 // owner again: the owner does not own the home any more and did nothing, or the request may be
 // repeated.
 func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal {
-	caller, err := f.deps.Callers.Write(p.caller)
+	caller, err := f.deps.Callers.Write(p.Caller)
 	if err != nil {
-		f.deps.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
+		f.Log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
 		return refuse.Internal("")
 	}
-	if !f.begin() {
+	if !f.Running.Begin() {
 		return refuse.Closing()
 	}
-	defer f.done()
-	ctx := p.r.Context()
+	defer f.Running.Done()
+	ctx := p.R.Context()
 	if p.lasts() { // its client comes back elsewhere when this replica stops
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(f.draining, cancel)()
+		defer context.AfterFunc(f.Running.Draining, cancel)()
 	}
-	r := p.r.WithContext(ctx)
-	call := replica + "-" + strings.Replace(f.callID(), "-", "", 1)
-	r.Header = p.r.Header.Clone()
+	r := p.R.WithContext(ctx)
+	call := replica + "-" + strings.Replace(f.CallID(), "-", "", 1)
+	r.Header = p.R.Header.Clone()
 	r.Header.Del(callHeader)
-	if p.message.Kind == wire.Request {
+	if p.Message.Kind == wire.Request {
 		r.Header.Set(callHeader, call)
 	}
 	if p.body != nil {
@@ -53,7 +53,7 @@ func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(p.body))
 	}
-	w := &relayed{ResponseWriter: p.w, rc: http.NewResponseController(p.w), writer: f.writer, call: call, key: key.String()}
+	w := &relayed{ResponseWriter: p.W, rc: http.NewResponseController(p.W), writer: f.Writer, call: call, key: key.String()}
 	switch err = f.deps.Cluster.Forward(w, r, replica, key.String(), caller); {
 	case err == nil:
 		return answered
@@ -67,38 +67,38 @@ func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal
 			panic(http.ErrAbortHandler) // half an answer must not look whole
 		}
 		return answered
-	case p.lasts() && f.drains():
+	case p.lasts() && f.Running.Drains():
 		return refuse.Closing()
 	}
-	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", replica, "error", err)
+	f.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
-	case lost && !p.runs() && p.r.Method != http.MethodDelete && len(p.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
+	case lost && !p.runs() && p.R.Method != http.MethodDelete && len(p.R.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil
 	case lost && p.runs():
 		f.lostRequests(p, call, key.String())
 		if p.awaited() != nil {
-			f.writeJSON(p.w, http.StatusOK, f.lostAnswer(p.awaited(), call, p.revision()))
+			f.WriteJSON(p.W, http.StatusOK, f.lostAnswer(p.awaited(), call, p.revision()))
 		} else {
-			f.refuse(p.w, p.message.ID, refuse.Lost())
+			f.Refuse(p.W, p.Message.ID, refuse.Lost())
 		}
 		return answered
 	}
-	return f.refuseSession(session.ErrUnavailable)
+	return f.RefuseSession(session.ErrUnavailable)
 }
 
 // endRelayed ends a stream that broke off on its way from the owner. It returns false if the
 // client has to see the break: a client with a session resumes the stream of a call.
 func (f *Front) endRelayed(p *posted, w *relayed) bool {
-	if whole := len(w.last) == 0 || string(w.last) == endOfEvent; !w.stream || !whole || p.r.Context().Err() != nil {
+	if whole := len(w.last) == 0 || string(w.last) == endOfEvent; !w.stream || !whole || p.R.Context().Err() != nil {
 		return false
 	}
 	var last []byte
-	switch stopping := p.lasts() && f.drains(); {
+	switch stopping := p.lasts() && f.Running.Drains(); {
 	case stopping && p.awaited() != nil:
-		last = f.endOfListen(p.awaited())
+		last = f.EndOfListen(p.awaited())
 	case stopping:
 		return true
-	case p.awaited() != nil && len(p.r.Header[wire.HeaderSession]) == 0:
+	case p.awaited() != nil && len(p.R.Header[wire.HeaderSession]) == 0:
 		f.lostRequests(p, w.call, w.key)
 		last = f.lostAnswer(p.awaited(), w.call, p.revision())
 	default:
@@ -113,24 +113,24 @@ func (f *Front) endRelayed(p *posted, w *relayed) bool {
 func (f *Front) lostRequests(p *posted, call, key string) {
 	for i := range p.batch {
 		if one, ref := p.member(i, nil); ref == nil {
-			f.lostRequests(one, f.callID(), key)
+			f.lostRequests(one, f.CallID(), key)
 		}
 	}
-	if p.batch != nil || p.message.Kind != wire.Request || p.message.Method == mcp.MethodPing {
+	if p.batch != nil || p.Message.Kind != wire.Request || p.Message.Method == mcp.MethodPing {
 		return
 	}
 	c := mcp.Call{
-		ID: call, Method: p.message.Method, Params: p.message.Params,
-		Caller: p.caller, Revision: p.revision().Name, Session: key,
+		ID: call, Method: p.Message.Method, Params: p.Message.Params,
+		Caller: p.Caller, Revision: p.revision().Name, Session: key,
 	}
 	c.Name, _ = p.params.routingName(c.Method) // "" for what the owner refuses
-	f.lostCall(p.r.Context(), &c)
+	f.lostCall(p.R.Context(), &c)
 }
 
 // lostCall records a call that ran at a replica which has gone.
 func (f *Front) lostCall(ctx context.Context, c *mcp.Call) {
 	c.Verdict = &mcp.Verdict{}
-	_, _ = f.observe(ctx, c, mcp.HandlerFunc(lost)) // the error is in the record
+	_, _ = f.Observe(ctx, c, mcp.HandlerFunc(lost)) // the error is in the record
 }
 
 // lost is the handler of a call that ran at a replica which has gone. Of some only the id is known.

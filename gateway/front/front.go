@@ -4,49 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 
 	"golang.org/x/time/rate"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"github.com/gatehouse-mcp/gatehouse/internal/seal"
-	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/internal/trail"
-	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // Bounds of the endpoint itself. Bounds that are a matter of taste are in Config.
 const (
 	bodyTime  = 15 * time.Second // for a client to send its body
-	writeTime = 30 * time.Second // for a client to take what is written at a time
-	// leftoverTime is for reading the rest of an unwanted body: closing at once could take the
-	// answer away from a client that is still sending.
-	leftoverTime = 500 * time.Millisecond
-	helloTime    = time.Minute // for a client of HTTP+SSE to begin its session
+	helloTime = time.Minute      // for a client of HTTP+SSE to begin its session
 )
-
-// ServerInfo is what the gateway says about itself (Implementation in the specification).
-type ServerInfo struct{ Name, Title, Version string }
 
 // Deps is what a Front needs. Optional fields say so; all others are required.
 type Deps struct {
-	Handler  mcp.Handler
-	Sessions session.Store
-	// Seal seals requestState.
-	Seal   *seal.Key
-	Log    *slog.Logger
-	Server ServerInfo
+	exchange.Deps
 	// Hop names the gateway in the header Via of its requests to upstreams (RFC 9110 7.6.3); one that
 	// comes back is refused. "" for none.
 	Hop string
@@ -64,18 +47,6 @@ type Deps struct {
 	Origin func(*http.Request) mcp.Origin
 	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
-	// Lasting ends what outlives its request with the credential of its caller. Optional.
-	Lasting *mcp.Lasting
-	// Memory is the memory for large messages.
-	Memory *mcp.Memory
-	// Metrics count what happens at the endpoint.
-	Metrics *Metrics
-	// Observe makes a call of a client by a handler, and records how it went; may be nil.
-	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
-	// Tracer makes the SERVER spans; nil for none.
-	Tracer *tracing.Tracer
-	// Trails keep where the time of calls goes, and their messages; nil for nobody to know.
-	Trails *trail.Trails
 }
 
 // Upstreams know what servers keep for clients.
@@ -101,24 +72,17 @@ type Callers struct {
 // Front is the endpoint. Its requests must pass through auth, which puts the
 // mcp.Caller into their context: see Behind.
 type Front struct {
+	*exchange.Endpoint
 	*live.Sessions // what runs here in sessions
-	lifecycle
 
 	cfg      Config // with defaults
 	deps     Deps
-	info     mcp.Raw // ServerInfo in the form of the newest revision
-	metaInfo mcp.Raw // the _meta object with only info in it
 	hosts    map[string]bool
 	origins  map[string]bool
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
-	writer   *stream.Writer
-	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
-	prefix   string         // prefix of call ids: unique among all processes
-	waiting  waiting
-	calls    atomic.Uint64
+	homeless rate.Sometimes    // limits log lines about requests whose owner is unknown
 
-	// For each user: requests under way, and long-lived streams. Each holds a connection.
-	requestLimit, streamLimit *perUser
+	requestLimit *live.PerUser // requests under way, each of which holds a connection
 
 	bodyTime, helloTime time.Duration // the constants, except in tests
 
@@ -131,44 +95,35 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
-	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil || deps.Log == nil || deps.Cluster == nil || deps.Memory == nil || deps.Metrics == nil {
-		return nil, errors.New("front: a handler, a session store, a key, a log, a cluster, a memory and metrics are needed")
+	if deps.Handler == nil || deps.Store == nil || deps.Seal == nil || deps.Log == nil || deps.Cluster == nil ||
+		deps.Memory == nil || deps.Metrics == nil || deps.Lasting == nil || deps.Observe == nil {
+		return nil, errors.New("front: a handler, a session store, a key, a log, a cluster, a memory, metrics, a Lasting and an observer are needed")
 	}
 	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Upstreams == nil) {
 		return nil, errors.New("front: with replicas it is needed how callers are written and what is kept")
 	}
-	if deps.Lasting == nil {
-		deps.Lasting = mcp.NewLasting(nil)
-	}
 	f := &Front{
-		cfg:       cfg.withDefaults(),
-		deps:      deps,
-		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
-		origins:   make(map[string]bool),
-		noParams:  make(map[string]string),
-		homeless:  rate.Sometimes{Interval: time.Minute},
-		bodyTime:  bodyTime,
-		helloTime: helloTime,
-		olds:      make(map[string]*oldStream),
+		cfg:          cfg.withDefaults(),
+		deps:         deps,
+		hosts:        map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
+		origins:      make(map[string]bool),
+		noParams:     make(map[string]string),
+		homeless:     rate.Sometimes{Interval: time.Minute},
+		requestLimit: live.NewPerUser(deps.RequestsPerUser),
+		bodyTime:     bodyTime,
+		helloTime:    helloTime,
+		olds:         make(map[string]*oldStream),
 	}
-	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
-	f.draining, f.beginDrain = context.WithCancel(context.Background())
-	f.quiet, f.endStreams = context.WithCancel(context.Background())
-	f.waiting.counted, f.waiting.calls = &f.lifecycle, make(map[waitingKey]*waitingCall)
-	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.deps.Metrics.written,
-		Panicked: func(cause any) { f.recovered(cause, "") }}
-	f.prefix = deps.Cluster.Self()
+	f.Endpoint = exchange.NewEndpoint(deps.Deps, deps.Cluster.Self(), f.cfg.StreamsPerUser, f.cfg.KeepAlive)
+	f.StreamAfter, f.AskTimeout = f.cfg.StreamAfter, f.cfg.AskTimeout
 	f.Sessions = live.NewSessions(live.Deps{
-		Handler:  mcp.HandlerFunc(f.handleSafely),
-		Store:    f.deps.Sessions,
-		Log:      f.deps.Log,
-		NewID:    f.callID,
-		Begin:    f.begin,
-		Done:     f.done,
-		Running:  &f.running,
-		Lasting:  f.deps.Lasting,
-		Draining: f.draining,
-		Resumed:  f.deps.Metrics.resume,
+		Handler: mcp.HandlerFunc(f.handleSafely),
+		Store:   f.Store,
+		Log:     f.Log,
+		NewID:   f.CallID,
+		Running: f.Running,
+		Lasting: f.Lasting,
+		Resumed: f.Metrics.Resumed,
 	})
 	for _, host := range f.cfg.AllowedHosts {
 		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
@@ -176,8 +131,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	for _, origin := range f.cfg.AllowedOrigins {
 		f.origins[strings.ToLower(origin)] = true
 	}
-	f.info = serverInfo(deps.Server)
-	f.metaInfo = mcp.Object(wire.MetaServerInfo, f.info)
 	return f, nil
 }
 
@@ -191,8 +144,6 @@ func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handle
 	}
 	return f.behind(authenticate, served, f.serve)
 }
-
-type arrivalKey struct{}
 
 // behind answers what needs no caller, and notes when any other POST arrived, before its caller is
 // known.
@@ -212,8 +163,8 @@ func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, se
 			f.options(w, r, v)
 			return
 		}
-		if f.deps.Trails != nil && r.Method == http.MethodPost {
-			r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
+		if f.Trails != nil && r.Method == http.MethodPost {
+			r = exchange.Arrived(r)
 		}
 		inner.ServeHTTP(w, r)
 	})
@@ -224,36 +175,73 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		f.post(w, r, false)
 	case http.MethodGet, http.MethodDelete:
-		p := &posted{w: w, r: r}
+		p := &posted{Request: exchange.Request{W: w, R: r}}
 		defer p.release(f)
 		if ref := f.ofSession(p); ref != nil {
-			f.turnAway(w, p.caller, p.message, ref)
+			f.turnAway(w, p.Caller, p.Message, ref)
 		}
 	}
 }
 
-// observe makes a call of a client.
-func (f *Front) observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	if f.deps.Observe == nil {
-		return next.Handle(ctx, c)
+// turnAway refuses a request that became no call, nor will. It leaves one alone that was answered.
+func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r *refuse.Refusal) {
+	if r == answered {
+		return
 	}
-	return f.deps.Observe(ctx, c, next)
-}
-
-// callID makes an id that no other call of any replica has.
-func (f *Front) callID() string {
-	var buf [32]byte
-	b := append(append(buf[:0], f.prefix...), '-')
-	return string(strconv.AppendUint(b, f.calls.Add(1), 36))
+	if f.deps.Refused != nil {
+		f.deps.Refused(c, m.Method, r.Status, r.Err.Name)
+	}
+	f.Refuse(w, m.ID, r)
 }
 
 // handleSafely makes a call of our own: a panic in it ends only that call.
 func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			f.recovered(cause, c.ID)
-			reply, err = nil, errNoReply
+			f.Recovered(cause, c.ID)
+			reply, err = nil, exchange.ErrNoReply
 		}
 	}()
-	return f.deps.Handler.Handle(ctx, c)
+	return f.Handler.Handle(ctx, c)
+}
+
+// Drain refuses new sessions, GET streams and subscriptions, which should begin elsewhere, and
+// ends the subscriptions of stateless clients. Calls continue, and new ones are accepted.
+// elsewhere says that another replica can continue the sessions: then those for which nothing
+// runs are given up, as far as ctx allows, and their GET streams end, so that their clients come
+// back there. Close is the next step.
+func (f *Front) Drain(ctx context.Context, elsewhere bool) {
+	f.Running.Drain()
+	if elsewhere {
+		f.EndStreams()
+		f.homes().ReleaseAll(ctx)
+	}
+}
+
+// Close refuses new requests (answers to questions and cancellations still pass) and waits for
+// the running ones and for calls that wait for answers. When ctx ends, it cancels the calls of
+// sessions, gives up the waiting ones and returns an error with their number; stateless calls
+// end with their connections, which belong to the server.
+// Streams of sessions end after the calls: a client that came back for its stream and was
+// refused might give up its calls. Close may be called twice.
+func (f *Front) Close(ctx context.Context) error {
+	ended := f.Running.Close()
+	f.StopListening()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	cut := f.CancelAll() + f.DropWaiting()
+	select {
+	case <-ended:
+		if cut > 0 {
+			return fmt.Errorf("front: calls were cut off (%d): %w", cut, ctx.Err())
+		}
+		return nil
+	case <-time.After(time.Second):
+		f.Running.EndStreams()
+		f.Writer.CutHijacked()
+		return fmt.Errorf("front: requests still run: %w", ctx.Err())
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -84,7 +85,7 @@ func fuzzFront(f *testing.F) (*Front, string) {
 		}
 		return s.Handle(ctx, c)
 	})
-	front, err := newFront(Config{MaxRequestBytes: 1 << 16}, Deps{Handler: quick, Sessions: store, Seal: key})
+	front, err := newFront(Config{MaxRequestBytes: 1 << 16}, Deps{Deps: exchange.Deps{Handler: quick, Store: store, Seal: key}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -129,22 +130,4 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder) {
 			t.Errorf("status %d, a body of no kind: %s", w.Code, body)
 		}
 	}
-}
-
-// FuzzState opens what clients might send as requestState: only what was sealed is ever
-// accepted.
-func FuzzState(f *testing.F) {
-	front, _ := fuzzFront(f)
-	x := exchangeOf(front, "u", "c", `{"name":"t"}`)
-	good := x.sealState(&mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s")})
-	f.Add(good)
-	f.Add("")
-	f.Add(good[:len(good)-1])
-	f.Fuzz(func(t *testing.T, state string) {
-		x := exchangeOf(front, "u", "c", `{"name":"t"}`)
-		err := x.retry(params{state: mcp.String(state)})
-		if (err == nil) != (state == good) || (len(x.call.Round) > 0) != (state == good) {
-			t.Errorf("state %q: %v", state, err)
-		}
-	})
 }

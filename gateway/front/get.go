@@ -3,7 +3,9 @@ package front
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
@@ -21,34 +23,34 @@ const reconnect = time.Second
 // get answers a GET: the session's stream for what belongs to no request, or an earlier stream
 // from the point where it broke off.
 func (f *Front) get(p *posted, rev *wire.Revision) *refuse.Refusal {
-	if !readAccept(p.r.Header["Accept"]).stream {
+	if !readAccept(p.R.Header["Accept"]).Stream {
 		return refuse.Accept("text/event-stream")
 	}
-	after, ref := readPosition(p.r.Header)
+	after, ref := readPosition(p.R.Header)
 	if ref != nil {
 		return ref
 	}
-	if f.drains() && !after.IsCall() {
+	if f.Running.Drains() && !after.IsCall() {
 		return refuse.Closing()
 	}
-	g := &getting{f: f, home: p.home, session: f.Of(p.home), rev: rev, caller: p.caller, after: after}
+	g := &getting{f: f, home: p.home, session: f.Of(p.home), rev: rev, caller: p.Caller, after: after}
 	if after.IsCall() {
 		g.first, g.missing = g.read(after.Name, after.Seq)
 		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
-			return f.refuseSession(g.missing)
+			return f.RefuseSession(g.missing)
 		}
 	}
-	ref = f.countStream(&g.caller, func() bool { // a stream that the client has given up makes room for it
-		return !after.IsCall() && g.session.GiveWay(after.Name) && f.streamLimit.takeMore(&g.caller)
+	ref = f.Running.BeginStream(&g.caller, func() bool { // a stream that the client has given up makes room for it
+		return !after.IsCall() && g.session.GiveWay(after.Name) && f.Running.PerUser.TakeMore(&g.caller)
 	})
 	if ref != nil {
 		return ref
 	}
-	g.session.Saw(p.caller)
-	stream.CloseAfter(p.w, p.r)
-	g.stream = f.writer.Begin(p.w, http.NewResponseController(p.w), "", nil)
+	g.session.Saw(p.Caller)
+	stream.CloseAfter(p.W, p.R)
+	g.stream = f.Writer.Begin(p.W, http.NewResponseController(p.W), "", nil)
 	g.home.Hold()
-	f.writer.Outlast(p.r, g.stream, g.serve)
+	f.Writer.Outlast(p.R, g.stream, g.serve)
 	return nil
 }
 
@@ -66,9 +68,9 @@ type getting struct {
 }
 
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
-	defer g.f.uncountStream(&g.caller)
+	defer g.f.Running.EndStream(&g.caller)
 	defer g.home.Drop()
-	ctx, end := g.f.deps.Lasting.While(ctx, &g.caller)
+	ctx, end := g.f.Lasting.While(ctx, &g.caller)
 	defer end()
 	if g.after.IsCall() && g.missing == nil {
 		lasts(g.stream)
@@ -91,8 +93,8 @@ func (g *getting) prepare(ctx context.Context) {
 		if errors.Is(g.missing, session.ErrForgotten) { // its answer was kept for the full time
 			why = refuse.DroppedError()
 		}
-		g.f.deps.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call, "error", g.missing)
-		g.stream.Force("", wire.AppendError(nil, id, g.f.readable(g.rev, "", call, why)))
+		g.f.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call, "error", g.missing)
+		g.stream.Force("", wire.AppendError(nil, id, g.f.Readable(g.rev, "", call, why)))
 	}
 	if session.Of(g.home).Initialized {
 		g.session.Listen(ctx, g.caller)
@@ -110,7 +112,7 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 		return false
 	case <-ctx.Done():
 	case <-g.home.Over():
-	case <-g.f.quiet.Done():
+	case <-g.f.Running.Quiet.Done():
 		select {
 		case <-more: // such as the end of the call that it follows
 			return false
@@ -134,4 +136,135 @@ func (g *getting) end(ctx context.Context) {
 		g.stream.Raw(wire.AppendRetry(nil, reconnect))
 	}
 	g.stream.End("", nil)
+}
+
+// readAgain is about how long to wait before a stream that could not be read is tried again.
+const readAgain = time.Second
+
+// readPosition reads Last-Event-ID. It refuses what cannot be an id of ours.
+func readPosition(h http.Header) (at stream.Position, ref *refuse.Refusal) {
+	lines := h[wire.HeaderLastEventID]
+	if len(lines) == 0 {
+		return at, nil
+	}
+	at, ok := stream.ParseEventID(lines[0])
+	if !ok || len(lines) > 1 {
+		return at, refuse.Invalid("Invalid request: %s is not an id that was given out", wire.HeaderLastEventID)
+	}
+	return at, nil
+}
+
+// reading is the result of reading the stream of a call.
+type reading struct {
+	events []session.Event
+	ended  bool
+	gap    bool            // something after the position is missing
+	more   <-chan struct{} // closed when there is something new, or it is time to look again
+}
+
+// read reads the stream of a call. Errors: session.ErrNotFound if it is not known, or not any
+// more; session.ErrUnavailable.
+func (g *getting) read(name string, after uint64) (r reading, err error) {
+	r.events, r.ended, r.more, err = g.f.Store.Log().Read(context.Background(), g.home, name, after)
+	if r.gap = errors.Is(err, session.ErrGap); r.gap {
+		err = nil
+	}
+	return r, err
+}
+
+// follow replays what came after a position in the stream of a call, and follows the stream to
+// its end. r is what was read of it first.
+func (g *getting) follow(ctx context.Context, r reading) {
+	after := g.after
+	g.f.Metrics.Replayed.Inc()
+	if g.rev.Priming {
+		g.stream.Send(stream.EventID(after.Name, after.Seq), nil)
+	}
+	for seq := after.Seq; ; {
+		if r.gap && !(r.ended && len(r.events) == 0) {
+			g.f.Metrics.Gap.Inc()
+			g.stream.Force("", gapNotice())
+		}
+		for _, e := range r.events {
+			seq = e.Seq
+			if len(e.Data) > 0 && !g.stream.Force(stream.EventID(after.Name, e.Seq), e.Data) {
+				g.stream.End("", nil)
+				return
+			}
+		}
+		switch {
+		case r.ended && r.gap && len(r.events) == 0: // the response itself is missing
+			request, err := g.f.Store.Log().Request(context.Background(), g.home, after.Name)
+			if err == nil && request != nil {
+				g.stream.Force("", g.f.lostAnswer(request, stream.CallOf(after.Name), g.rev))
+			}
+			fallthrough
+		case r.ended && !r.gap:
+			g.stream.End("", nil)
+			return
+		case r.ended: // what is missing was before these events, or is the end: see which
+		default:
+			g.stream.Open()
+			more := r.more
+			if replica, _, _ := strings.Cut(stream.CallOf(after.Name), "-"); replica != g.f.Replica { // which has gone
+				more = g.finishLost(ctx)
+			}
+			if g.wait(ctx, more) {
+				g.end(ctx)
+				return
+			}
+		}
+		var err error
+		r, err = g.read(after.Name, seq)
+		switch {
+		case errors.Is(err, session.ErrUnavailable):
+			r = reading{more: later()}
+		case err != nil:
+			g.end(ctx) // the session or its client is gone, or the stream was dropped
+			return
+		}
+	}
+}
+
+// finishLost answers a call that was lost with the former owner of the session: its client is
+// told that it is unknown whether the call has run. Of all callers that finish a stream only
+// one succeeds, so a replica that was only cut off cannot write to it any more. Read the
+// stream again once more is closed.
+func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
+	log, name := g.f.Store.Log(), g.after.Name
+	request, err := log.Request(ctx, g.home, name)
+	switch {
+	case err != nil:
+	case request == nil:
+		err = log.End(ctx, g.home, name)
+	default:
+		call := stream.CallOf(name)
+		if _, err = log.Finish(ctx, g.home, name, g.f.lostAnswer(request, call, g.rev)); err == nil {
+			g.f.lostCall(ctx, &mcp.Call{ID: call, Caller: g.caller, Revision: g.rev.Name, Session: g.home.String()})
+		}
+	}
+	if err != nil && !errors.Is(err, session.ErrNotFound) {
+		return later()
+	}
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// lostAnswer is the response to a request whose own response is lost. call is the id of the call.
+func (f *Front) lostAnswer(request mcp.Raw, call string, rev *wire.Revision) []byte {
+	return wire.AppendError(nil, request, f.Readable(rev, "", call, refuse.LostError()))
+}
+
+// later is closed when it is time to retry what the session store could not do.
+func later() <-chan struct{} {
+	again := make(chan struct{})
+	time.AfterFunc(readAgain/2+rand.N(readAgain), func() { close(again) })
+	return again
+}
+
+// gapNotice says that events are missing.
+func gapNotice() []byte {
+	return wire.AppendNotification(nil, mcp.NoteMessage, mcp.Object("level", mcp.Raw(`"warning"`),
+		"logger", mcp.Raw(`"gatehouse"`), "data", mcp.String("messages of this stream were dropped: it was away for too long")))
 }

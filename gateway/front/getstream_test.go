@@ -223,7 +223,7 @@ func TestClose(t *testing.T) {
 	receive(t, "the call", b.script.started)
 	closed := make(chan error, 1)
 	go func() { closed <- b.front.Close(context.Background()) }()
-	<-b.front.draining.Done()
+	<-b.front.Running.Draining.Done()
 	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, http.Header{wire.HeaderSession: {c.Session}})
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50301`) || !strings.Contains(text, `"id":9`) {
 		t.Errorf("a new request: %d %s", resp.StatusCode, text)

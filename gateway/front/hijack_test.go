@@ -139,8 +139,8 @@ func TestALastingAnswerEndsWithItsClient(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					b.front.streams.Wait()
-					b.front.running.Wait()
+					b.front.Running.Streams.Wait()
+					b.front.Running.Requests.Wait()
 				}()
 				if kind == "GET" { // its session's listener continues
 					b.front.StopListening()
@@ -169,7 +169,7 @@ func TestAnotherRequestOnALastingAnswer(t *testing.T) {
 // connections that streams have taken over, which net/http does not know any more.
 func TestNobodyWaitsForAClientThatReadsNothing(t *testing.T) {
 	b := newBench(t, Config{})
-	b.front.writer.Timeout = time.Hour
+	b.front.Writer.Timeout = time.Hour
 	request := http.Header{"Mcp-Protocol-Version": {v2607}, "Mcp-Method": {"subscriptions/listen"}}
 	s := b.silent(t, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`, request)
 	s.line(t, "data: ")

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -13,36 +14,36 @@ import (
 // initialize begins a session (2025-11-25 basic/lifecycle). A session that the request names is
 // left alone: clients that start again still send their old id.
 func (f *Front) initialize(p *posted) *refuse.Refusal {
-	if f.drains() || !f.begin() {
+	if f.Running.Drains() || !f.Running.Begin() {
 		return refuse.Closing()
 	}
-	defer f.done()
+	defer f.Running.Done()
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
 		// This runs in the goroutine that answers, before anything was written.
-		p.w.Header()[wire.HeaderSession] = []string{r.ID}
+		p.W.Header()[wire.HeaderSession] = []string{r.ID}
 		return nil
 	})
 	if x != nil {
-		x.serve(p.r.Context())
+		x.Serve(p.R.Context())
 	}
 	return ref
 }
 
 // handshake makes a call of initialize. opened is called with the session before the answer.
-func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange, *refuse.Refusal) {
-	requested, ok := p.message.Params.At("protocolVersion").StringValue()
+func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange.Exchange, *refuse.Refusal) {
+	requested, ok := p.Message.Params.At("protocolVersion").StringValue()
 	if !ok {
 		return nil, refuse.Bad(refuse.InvalidParams("protocolVersion is no string"))
 	}
-	caps, _ := p.message.Params.Member("capabilities")
-	info, _ := p.message.Params.Member("clientInfo")
+	caps, _ := p.Message.Params.Member("capabilities")
+	info, _ := p.Message.Params.Member("clientInfo")
 	if caps != nil && !caps.IsObject() || info != nil && !info.IsObject() {
 		return nil, refuse.Bad(refuse.InvalidParams("capabilities and clientInfo are objects"))
 	}
 	rev := wire.Negotiate(requested)
 	x := f.newExchange(p, rev)
-	x.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		return x.open(ctx, session.Record{
+	x.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		return f.open(ctx, c, rev, session.Record{
 			User:       c.Caller.User(),
 			Subject:    c.Caller.Subject,
 			Client:     c.Caller.ClientID,
@@ -59,17 +60,17 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 // observed to succeed must not be refused afterwards. If the rest fails, the session ends. It
 // has no owner yet: the replica that gets its first request becomes the owner, and a balancer
 // that goes by session ids sends the other requests there, too.
-func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
-	r, err := x.f.deps.Sessions.Create(ctx, r)
+func (f *Front) open(ctx context.Context, c *mcp.Call, rev *wire.Revision, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
+	r, err := f.Store.Create(ctx, r)
 	if err != nil {
-		return nil, x.f.refuseSession(err)
+		return nil, f.RefuseSession(err)
 	}
-	reply, err := x.offer(ctx, r)
+	reply, err := f.offer(ctx, c, rev, r.Caps)
 	if err == nil {
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		x.f.endSession(home.Key{User: r.User, ID: r.ID}) // nobody knows its id; otherwise it expires
+		f.endSession(home.Key{User: r.User, ID: r.ID}) // nobody knows its id; otherwise it expires
 		return nil, err
 	}
 	return reply, nil
@@ -86,24 +87,24 @@ func (f *Front) endSession(key home.Key) {
 	}
 }
 
-// offer returns the result of initialize for a session.
-func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, error) {
-	offered, caps, err := x.f.discover(ctx, &mcp.Call{
-		ID:     x.call.ID,
+// offer returns the result of initialize for a client that declared these capabilities.
+func (f *Front) offer(ctx context.Context, c *mcp.Call, rev *wire.Revision, declared mcp.Raw) (*mcp.Reply, error) {
+	offered, caps, err := f.discover(ctx, &mcp.Call{
+		ID:     c.ID,
 		Method: mcp.MethodDiscover,
-		Caller: x.call.Caller,
-		Caps:   r.Caps,
+		Caller: c.Caller,
+		Caps:   declared,
 		Notify: func(mcp.Event) {},
 
-		Revision: r.Revision,
-		Trace:    x.call.Trace,
-		Trail:    x.call.Trail,
+		Revision: rev.Name,
+		Trace:    c.Trace,
+		Trail:    c.Trail,
 	})
 	if err != nil {
 		return nil, err
 	}
-	result := mcp.Object("protocolVersion", mcp.String(x.rev.Name),
-		"capabilities", x.rev.ServerCaps(caps), "serverInfo", x.rev.Identity(x.f.info))
+	result := mcp.Object("protocolVersion", mcp.String(rev.Name),
+		"capabilities", rev.ServerCaps(caps), "serverInfo", rev.Identity(f.Info))
 	if instructions, ok := offered.Member("instructions"); ok {
 		result = result.With("instructions", instructions)
 	}
@@ -112,12 +113,12 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 
 // discover makes a call of server/discover. It returns the result, and the capabilities in it.
 func (f *Front) discover(ctx context.Context, c *mcp.Call) (result, caps mcp.Raw, err error) {
-	reply, err := f.deps.Handler.Handle(ctx, c)
+	reply, err := f.Handler.Handle(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	if reply == nil || !reply.Result.IsObject() {
-		return nil, nil, errNoReply
+		return nil, nil, exchange.ErrNoReply
 	}
 	if caps, _ = reply.Result.Member("capabilities"); !caps.IsObject() {
 		caps = mcp.Raw("{}")

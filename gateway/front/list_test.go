@@ -27,8 +27,9 @@ func (p *parts) Write(part []byte) (int, error) {
 // TestALargeListEndsWithItsItems: nothing follows the part of the answer that is not copied,
 // which would be one more write to the connection.
 func TestALargeListEndsWithItsItems(t *testing.T) {
+	const large = 32 << 10
 	b := newBench(t, Config{})
-	b.script.tools.Items[0].Raw = mcp.Object("name", mcp.String("echo"), "description", mcp.String(strings.Repeat("x", joined)))
+	b.script.tools.Items[0].Raw = mcp.Object("name", mcp.String("echo"), "description", mcp.String(strings.Repeat("x", large)))
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + wire.MetaVersion + `":"2026-07-28","` +
 		wire.MetaClientInfo + `":{"name":"c","version":"1"},"` + wire.MetaClientCaps + `":{}}}}`
 	r := httptest.NewRequest(http.MethodPost, "http://localhost/", strings.NewReader(body))
@@ -44,7 +45,7 @@ func TestALargeListEndsWithItsItems(t *testing.T) {
 	if next, _ := m.Result.Member("nextCursor"); next.Text() != "2" {
 		t.Errorf("the cursor is %s: %.300s", next, w.Body)
 	}
-	if len(w.sizes) != 2 || w.sizes[1] <= joined {
+	if len(w.sizes) != 2 || w.sizes[1] <= large {
 		t.Errorf("parts of %d bytes", w.sizes)
 	}
 }

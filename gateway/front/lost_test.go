@@ -163,7 +163,7 @@ func TestFinishAgain(t *testing.T) {
 func TestFollowLostEnd(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
-	event := lostStream(t, b, c, "c-"+b.front.prefix+"-1")
+	event := lostStream(t, b, c, "c-"+b.front.Replica+"-1")
 	b.faults.reads <- session.ErrGap
 	m, err := follow(t, c, event).Response()
 	wantLost(t, "a response that could not be kept", m, err, `"the call"`)
@@ -193,7 +193,7 @@ func TestFollowUnknown(t *testing.T) {
 func TestFollowWithoutStore(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
-	stream := "c-" + b.front.prefix + "-1"
+	stream := "c-" + b.front.Replica + "-1"
 	event := lostStream(t, b, c, stream)
 	log := b.faults
 	for _, err := range []error{session.ErrUnavailable, session.ErrMoved} { // the second one while the session is given up
@@ -255,7 +255,7 @@ func TestFenced(t *testing.T) {
 			if rest := strings.Join(running.end(t), "\n"); strings.Contains(rest, "data: {") {
 				t.Errorf("the replica still says %s", rest)
 			}
-			wantCount(t, "calls that were fenced", b.front.deps.Metrics.fenced, 1)
+			wantCount(t, "calls that were fenced", b.front.Metrics.Fenced, 1)
 		})
 	}
 }
@@ -286,7 +286,7 @@ func TestDroppedListener(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Config{})
 			listening, ended := make(chan context.Context, 1), make(chan struct{})
-			b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 				if c.Method == mcp.MethodListen {
 					listening <- ctx
 					defer close(ended)

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
@@ -405,9 +406,9 @@ func newBench(t testing.TB, cfg Config) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.front, err = newFront(cfg, Deps{Handler: b.script, Sessions: store, Seal: key,
+	b.front, err = newFront(cfg, Deps{Deps: exchange.Deps{Handler: b.script, Store: store, Seal: key,
 		Log:    slog.New(slog.NewTextHandler(b.log, nil)),
-		Server: ServerInfo{Name: "gate", Title: "Gate", Version: "1"}})
+		Server: exchange.ServerInfo{Name: "gate", Title: "Gate", Version: "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +437,13 @@ func newFront(cfg Config, deps Deps) (*Front, error) {
 	deps.Log = cmp.Or(deps.Log, slog.New(slog.DiscardHandler))
 	deps.Cluster = cmp.Or(deps.Cluster, cluster.Alone())
 	deps.Memory = mcp.NewMemory(cmp.Or(cfg.MaxInFlightBytes, DefaultInFlight))
-	deps.Metrics = NewMetrics(nil)
+	deps.Metrics = exchange.NewMetrics(nil)
+	deps.Lasting = mcp.NewLasting(nil)
+	if deps.Observe == nil {
+		deps.Observe = func(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+			return next.Handle(ctx, c)
+		}
+	}
 	return New(cfg, deps)
 }
 

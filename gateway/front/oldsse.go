@@ -101,13 +101,13 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET with a stream, and returns when the stream ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ref := f.caller(r)
-	o := &oldStream{f: f, id: f.prefix + "-" + rand.Text(), caller: caller, path: SSEMessages(r.URL.Path)}
+	o := &oldStream{f: f, id: f.Replica + "-" + rand.Text(), caller: caller, path: SSEMessages(r.URL.Path)}
 	o.begun, o.adopts = context.WithCancel(context.Background())
 	switch {
 	case ref != nil:
-	case !readAccept(r.Header["Accept"]).stream:
+	case !readAccept(r.Header["Accept"]).Stream:
 		ref = refuse.Accept("text/event-stream")
-	case f.drains():
+	case f.Running.Drains():
 		ref = refuse.Closing()
 	default:
 		ref = o.countIn()
@@ -118,12 +118,12 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	}
 	o.ctx, o.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
 	stream.CloseAfter(w, r)
-	s := f.writer.Begin(w, http.NewResponseController(w), "message", o.beat)
+	s := f.Writer.Begin(w, http.NewResponseController(w), "message", o.beat)
 	f.mu.Lock()
 	o.stream = s
 	f.mu.Unlock()
-	f.writer.Outlast(r, s, func(ctx context.Context, lasts func(*stream.Stream)) {
-		defer f.uncountStream(&o.caller)
+	f.Writer.Outlast(r, s, func(ctx context.Context, lasts func(*stream.Stream)) {
+		defer f.Running.EndStream(&o.caller)
 		defer o.close()
 		lasts(s)
 		o.serve(ctx)
@@ -133,7 +133,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 // countIn counts the stream in and registers it, unless its user has too many without a session;
 // without authentication there is no such bound.
 func (o *oldStream) countIn() *refuse.Refusal {
-	if ref := o.f.countStream(&o.caller, func() bool { return false }); ref != nil {
+	if ref := o.f.Running.BeginStream(&o.caller, func() bool { return false }); ref != nil {
 		return ref
 	}
 	o.f.mu.Lock()
@@ -145,7 +145,7 @@ func (o *oldStream) countIn() *refuse.Refusal {
 		}
 	}
 	if silent >= maxSilent && (o.caller.Issuer != "" || o.caller.Subject != "") {
-		o.f.uncountStream(&o.caller)
+		o.f.Running.EndStream(&o.caller)
 		return refuse.Silent()
 	}
 	o.f.olds[o.id] = o
@@ -165,7 +165,7 @@ func (o *oldStream) serve(ctx context.Context) {
 
 // wait returns when the stream must end, with what to say about it.
 func (o *oldStream) wait(ctx context.Context) (why string) {
-	ctx, cancel := o.f.deps.Lasting.While(ctx, &o.caller)
+	ctx, cancel := o.f.Lasting.While(ctx, &o.caller)
 	defer cancel()
 	begun, tooLate := o.begun.Done(), time.After(o.f.helloTime)
 	var recalled, idle, gone <-chan struct{}
@@ -187,7 +187,7 @@ func (o *oldStream) wait(ctx context.Context) (why string) {
 				return overComment
 			}
 			return ""
-		case <-o.f.quiet.Done(): // all requests are answered
+		case <-o.f.Running.Quiet.Done(): // all requests are answered
 			return "the gateway is closing"
 		}
 	}
@@ -212,7 +212,7 @@ func (o *oldStream) session() *home.Home {
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	h, err := o.f.homes().Use(ctx, home.Key{User: r.User, ID: r.ID})
 	if err != nil {
-		return o.f.refuseSession(session.ErrUnavailable)
+		return o.f.RefuseSession(session.ErrUnavailable)
 	}
 	l := o.f.Of(h)
 	st := l.OpenPlain(o.stream)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
@@ -19,11 +20,11 @@ import (
 // forwarded there.
 func (f *Front) onStream(p *posted) *refuse.Refusal {
 	id := ""
-	if ids := p.r.URL.Query()[queryConn]; len(ids) == 1 {
+	if ids := p.R.URL.Query()[queryConn]; len(ids) == 1 {
 		id = ids[0]
 	}
-	if _, _, fromReplica := cluster.Forwarded(p.r); !fromReplica {
-		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.prefix {
+	if _, _, fromReplica := cluster.Forwarded(p.R); !fromReplica {
+		if replica, _, ours := strings.Cut(id, "-"); ours && replica != f.Replica {
 			return cmp.Or(f.forward(p, replica, home.Key{}), refuse.NoStream()) // its streams go with it
 		}
 	}
@@ -32,10 +33,10 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 		p.on = o
 	}
 	f.mu.Unlock()
-	if p.on == nil || p.on.caller.User() != p.caller.User() || p.on.caller.ClientID != p.caller.ClientID || p.on.caller.View != p.caller.View {
+	if p.on == nil || p.on.caller.User() != p.Caller.User() || p.on.caller.ClientID != p.Caller.ClientID || p.on.caller.View != p.Caller.View {
 		return refuse.NoStream()
 	}
-	p.accept = accept{stream: true}
+	p.Accept = exchange.Accept{Stream: true}
 	if p.batch != nil {
 		return p.on.batch(p)
 	}
@@ -45,19 +46,19 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 // message handles one message. A refusal is for the POST; every well-formed request is
 // answered on the stream.
 func (o *oldStream) message(p *posted) *refuse.Refusal {
-	if p.message.Kind != wire.Request {
+	if p.Message.Kind != wire.Request {
 		if h := o.session(); h != nil {
 			return o.f.accept(p, h)
 		}
 	} else if ref := o.request(p); ref != nil {
 		if ref.ID == refuse.OwnID {
-			ref = o.refuse(p.message.ID, ref)
+			ref = o.refuse(p.Message.ID, ref)
 		}
 		if ref != nil {
 			return ref
 		}
 	}
-	p.w.WriteHeader(http.StatusAccepted)
+	p.W.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
@@ -76,7 +77,7 @@ func (o *oldStream) say(answer []byte) *refuse.Refusal {
 
 // refuse answers a request on the stream with a refusal, as say does.
 func (o *oldStream) refuse(id mcp.Raw, r *refuse.Refusal) *refuse.Refusal {
-	o.f.deps.Metrics.reached(r.Bound)
+	o.f.Metrics.Reached(r.Bound)
 	return o.say(wire.AppendError(nil, id, r.Err))
 }
 
@@ -84,21 +85,21 @@ func (o *oldStream) refuse(id mcp.Raw, r *refuse.Refusal) *refuse.Refusal {
 func (o *oldStream) request(p *posted) *refuse.Refusal {
 	h := o.session()
 	switch {
-	case p.message.Method == mcp.MethodInitialize:
+	case p.Message.Method == mcp.MethodInitialize:
 		return o.initialize(p)
-	case p.message.Method == mcp.MethodPing:
-		return o.say(wire.AppendResult(nil, p.message.ID, nil))
-	case p.message.Method == mcp.MethodDiscover: // of a dialect that this transport does not have
-		return refuse.Bad(mcp.ErrMethod(p.message.Method))
+	case p.Message.Method == mcp.MethodPing:
+		return o.say(wire.AppendResult(nil, p.Message.ID, nil))
+	case p.Message.Method == mcp.MethodDiscover: // of a dialect that this transport does not have
+		return refuse.Bad(mcp.ErrMethod(p.Message.Method))
 	case h == nil:
 		return refuseUnbegun()
 	case h.IsOver():
-		return o.f.refuseSession(session.ErrNotFound)
+		return o.f.RefuseSession(session.ErrNotFound)
 	}
 	if ref := o.begin(); ref != nil {
 		return ref
 	}
-	var x *exchange
+	var x *exchange.Exchange
 	defer func() {
 		if x == nil { // it was answered, refused, or panicked
 			o.done()
@@ -106,10 +107,10 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 	}()
 	x, ref := o.f.callOf(p, h, wire.Lookup(session.Of(h).Revision))
 	if x != nil {
-		x.room.Adopt(p.room)
+		x.Room.Adopt(p.room)
 		go o.run(func() {
-			defer x.running.Stop()
-			x.serve(x.running.Context())
+			defer x.Running.Stop()
+			x.Serve(x.Running.Context())
 		})
 	}
 	return ref
@@ -130,13 +131,13 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 		return ref
 	}
 	// The POST is over before the answer comes, and the stream may end before that.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.r.Context()))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.R.Context()))
 	stop := context.AfterFunc(o.ctx, func() { cancel(context.Cause(o.ctx)) })
-	x.room.Adopt(p.room)
+	x.Room.Adopt(p.room)
 	go o.run(func() {
 		defer cancel(nil)
 		defer stop()
-		x.serve(ctx)
+		x.Serve(ctx)
 		o.beginning.Store(o.begun.Err() != nil) // without a session, another initialize may follow
 	})
 	return nil
@@ -144,13 +145,13 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 
 // begin counts a request in; done counts it out. Front.Close waits for it.
 func (o *oldStream) begin() *refuse.Refusal {
-	if !o.f.begin() {
+	if !o.f.Running.Begin() {
 		return refuse.Closing()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.running == maxAtOnce {
-		o.f.done()
+		o.f.Running.Done()
 		return refuse.Busy()
 	}
 	o.running++
@@ -158,7 +159,7 @@ func (o *oldStream) begin() *refuse.Refusal {
 }
 
 func (o *oldStream) done() {
-	defer o.f.done()
+	defer o.f.Running.Done()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.running--; o.running == 0 && o.idle != nil {
@@ -172,7 +173,7 @@ func (o *oldStream) run(serve func()) {
 	defer o.done()
 	defer func() {
 		if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
-			o.f.recovered(cause, "")
+			o.f.Recovered(cause, "")
 		}
 	}()
 	serve()
@@ -201,12 +202,12 @@ func (o *oldStream) batch(p *posted) *refuse.Refusal {
 		return ref
 	}
 	for i, m := range p.batch {
-		one, ref := p.member(i, &collected{})
+		one, ref := p.member(i, &exchange.Collected{})
 		if ref == nil {
 			ref = o.message(one)
 		}
 		if ref != nil && ref.ID == refuse.NullID {
-			return o.f.refuseSession(session.ErrNotFound)
+			return o.f.RefuseSession(session.ErrNotFound)
 		}
 		if ref != nil && m.Kind != wire.Notification && m.Kind != wire.Response {
 			if ref := o.refuse(m.ID, ref); ref != nil {
@@ -214,7 +215,7 @@ func (o *oldStream) batch(p *posted) *refuse.Refusal {
 			}
 		}
 	}
-	p.w.WriteHeader(http.StatusAccepted)
+	p.W.WriteHeader(http.StatusAccepted)
 	return nil
 }
 

@@ -243,8 +243,8 @@ func TestTheEndOfTheStream(t *testing.T) {
 	t.Run("while its session begins", func(t *testing.T) {
 		b := newBench(t, Config{})
 		discovering := make(chan struct{})
-		inner := b.front.deps.Handler
-		b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		inner := b.front.Handler
+		b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Method == mcp.MethodDiscover {
 				close(discovering)
 				<-ctx.Done() // and continues as if nothing had happened
@@ -373,8 +373,8 @@ func TestOldLifecycle(t *testing.T) {
 	}
 	t.Run("a handshake that failed may be made again", func(t *testing.T) {
 		b := newBench(t, Config{})
-		inner, down := b.front.deps.Handler, true
-		b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		inner, down := b.front.Handler, true
+		b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Method == mcp.MethodDiscover && down {
 				down = false
 				return nil, errors.New("secret detail")

@@ -313,7 +313,7 @@ func TestOldBounds(t *testing.T) {
 			if want := fmt.Sprintf(`"id":"more","error":{"code":%d`, mcp.CodeOverloaded); !strings.Contains(o.settled(), want) {
 				t.Errorf("no %s in %s", want, o)
 			}
-			wantCount(t, "requests too many", f.deps.Metrics.bounds[refuse.BoundRequests], 1)
+			wantCount(t, "requests too many", f.Metrics.Bounds[refuse.BoundRequests], 1)
 			s.release <- struct{}{}
 			synctest.Wait()
 			o.post(one)
@@ -339,7 +339,7 @@ func TestOldBounds(t *testing.T) {
 	})
 	t.Run("a stream that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.writer.Timeout = time.Second // plenty for those who read
+		b.front.Writer.Timeout = time.Second // plenty for those who read
 		slow, other := b.oldSession(t, v2024, `{}`), b.oldSession(t, v2024, `{}`)
 		for n := 0; ; n++ {
 			// Answers of 1 MiB each.

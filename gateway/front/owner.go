@@ -28,20 +28,20 @@ var answered = &refuse.Refusal{}
 // owns the home, or that cannot be determined and p may be served anywhere. Any other request was
 // answered by its owner (answered), or is refused.
 func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
-	_, _, fromReplica := cluster.Forwarded(p.r)
+	_, _, fromReplica := cluster.Forwarded(p.R)
 	homes, last := f.homes(), ""
 	for range maxOwners {
-		h, err := homes.Use(p.r.Context(), key)
+		h, err := homes.Use(p.R.Context(), key)
 		elsewhere, away := errors.AsType[*home.Elsewhere](err)
 		switch {
 		case err == nil && fromReplica && !p.inBatch && homes.Leaving() && h.Release(): // the other replica can have it
-			cluster.Moved(p.w)
+			cluster.Moved(p.W)
 			return answered
 		case err == nil:
 			p.home = h
 			return nil
 		case errors.Is(err, home.ErrNotFound):
-			return f.refuseSession(session.ErrNotFound)
+			return f.RefuseSession(session.ErrNotFound)
 		case errors.Is(err, home.ErrTooMany):
 			return refuse.Clients()
 		case !away && p.anywhere:
@@ -49,9 +49,9 @@ func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 		case !away:
 			return f.refuseHomeless(err)
 		case p.inBatch: // the batch was for this replica, and only a whole one can be sent to another
-			return f.refuseSession(session.ErrMoved)
+			return f.RefuseSession(session.ErrMoved)
 		case fromReplica: // a forwarded request is never forwarded again
-			cluster.Moved(p.w)
+			cluster.Moved(p.W)
 			return answered
 		}
 		if ref := f.forward(p, elsewhere.Replica, key); ref != nil {
@@ -63,14 +63,14 @@ func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 }
 
 // homes is the table of the sessions.
-func (f *Front) homes() *home.Table { return f.deps.Sessions.Homes() }
+func (f *Front) homes() *home.Table { return f.Store.Homes() }
 
 // refuseHomeless refuses a request whose owner cannot be told, and says so in the log.
 func (f *Front) refuseHomeless(err error) *refuse.Refusal {
 	f.homeless.Do(func() {
-		f.deps.Log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
+		f.Log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
 	})
-	return f.refuseSession(session.ErrUnavailable)
+	return f.RefuseSession(session.ErrUnavailable)
 }
 
 // Receiver takes what other replicas forward here.
@@ -89,8 +89,8 @@ func (f *Front) forwarded(w http.ResponseWriter, r *http.Request) {
 	text, _, ok := cluster.Forwarded(r)
 	caller, err := f.deps.Callers.Read(text)
 	if !ok || err != nil {
-		f.deps.Log.Error("a request came from another replica without who makes it", failure.Internal.Attr(), "error", err)
-		f.refuse(w, nil, refuse.Internal(""))
+		f.Log.Error("a request came from another replica without who makes it", failure.Internal.Attr(), "error", err)
+		f.Refuse(w, nil, refuse.Internal(""))
 		return
 	}
 	r = r.WithContext(mcp.WithCaller(r.Context(), caller))

@@ -267,8 +267,8 @@ func TestContextCarriesTheCaller(t *testing.T) {
 	b := newBench(t, Config{})
 	var mu sync.Mutex
 	var differ []string
-	script := b.front.deps.Handler
-	b.front.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	script := b.front.Handler
+	b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if got, ok := mcp.CallerFrom(ctx); !ok || fmt.Sprint(got) != fmt.Sprint(c.Caller) {
 			mu.Lock()
 			defer mu.Unlock()

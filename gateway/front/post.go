@@ -3,9 +3,13 @@ package front
 import (
 	"cmp"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -15,23 +19,17 @@ import (
 // posted is one POSTed message on its way to one of the two dialects, or a GET or DELETE, which has
 // no message.
 type posted struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
-	r       *http.Request
-	accept  accept
-	caller  mcp.Caller
+	exchange.Request
 	body    []byte // as far as it was read; nil for none
 	header  string // the revision that the header names, "" for none
-	message wire.Message
 	params  params
-	batch   []wire.Message // in place of message
+	batch   []wire.Message // in place of Message
 	errs    []error        // of the messages of batch
 	inBatch bool           // it is one message of a batch
 	old     bool           // HTTP+SSE: the answer, if any, goes to the stream of another request
 	on      *oldStream     // that stream
 	home    *home.Home     // in use by the request; nil for none
 	room    *mcp.Room      // for a large body, nil for a small one
-	since   time.Time      // when it was known whose it is; zero if nobody wants to know
 	counted bool           // among the requests of its user
 	// anywhere says that this replica serves the request if nobody can tell who owns its home:
 	// it is a call of a client without a session, and it answers no question.
@@ -39,19 +37,19 @@ type posted struct {
 }
 
 // runs reports whether the body contains requests, which may have run even if their answers are lost.
-func (p *posted) runs() bool { return p.batch != nil || p.message.Kind == wire.Request }
+func (p *posted) runs() bool { return p.batch != nil || p.Message.Kind == wire.Request }
 
 // awaited returns the id of the only request, if the response to this POST answers it.
 func (p *posted) awaited() mcp.Raw {
-	if p.old || p.batch != nil || p.message.Kind != wire.Request {
+	if p.old || p.batch != nil || p.Message.Kind != wire.Request {
 		return nil
 	}
-	return p.message.ID
+	return p.Message.ID
 }
 
 // lasts reports whether the answer is an endless stream: it ends when this replica stops.
 func (p *posted) lasts() bool {
-	return p.r.Method == http.MethodGet || p.awaited() != nil && p.message.Method == mcp.MethodListen
+	return p.R.Method == http.MethodGet || p.awaited() != nil && p.Message.Method == mcp.MethodListen
 }
 
 // revision returns the revision that the header names. For a client with a session that names
@@ -67,7 +65,7 @@ func (p *posted) release(f *Front) {
 		p.home.Done()
 	}
 	if p.counted {
-		f.requestLimit.give(&p.caller)
+		f.requestLimit.Give(&p.Caller)
 	}
 }
 
@@ -84,7 +82,7 @@ func readParams(m *wire.Message) (p params, err error) {
 	if m.Params == nil {
 		return p, nil
 	}
-	var meta, cursor, context, caps, info, token mcp.Raw
+	var meta, cursor, context, caps, info mcp.Raw
 	members := [...]*mcp.Raw{&meta, &p.name, &p.uri, &p.ref, &p.notifications, &p.answers, &p.state, &p.task, &p.taskID,
 		&p.arguments, &cursor, &context, &caps, &info}
 	names := [...]string{"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState", "task", "taskId",
@@ -97,7 +95,7 @@ func readParams(m *wire.Message) (p params, err error) {
 			*value, m.Params = nil, m.Params.Without(names[i])
 		}
 	}
-	ofMeta := [...]*mcp.Raw{&p.version, &p.clientInfo, &p.caps, &p.logLevel, &token}
+	ofMeta := [...]*mcp.Raw{&p.version, &p.clientInfo, &p.caps, &p.logLevel, &p.token}
 	err = wire.ReadObject(meta, ofMeta[:],
 		wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
 	if err != nil {
@@ -107,9 +105,6 @@ func readParams(m *wire.Message) (p params, err error) {
 		if value.IsNull() {
 			*value = nil
 		}
-	}
-	if len(token) > 0 && token[0] == '"' || isNumber(token) {
-		p.token = token
 	}
 	if m.Method == mcp.MethodComplete {
 		return p, wire.CheckObject(p.ref, "type", "name", "uri")
@@ -162,15 +157,15 @@ func (p params) routingName(method string) (string, error) {
 // post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
 // answer comes on the stream.
 func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
-	p := &posted{w: w, rc: http.NewResponseController(w), r: r, old: old}
-	if f.deps.Trails != nil {
-		p.since = time.Now()
+	p := &posted{Request: exchange.Request{W: w, RC: http.NewResponseController(w), R: r}, old: old}
+	if f.Trails != nil {
+		p.Known = time.Now()
 	}
 	defer p.release(f)
 	defer func() {
 		if cause := recover(); cause != nil {
-			f.recovered(cause, "")
-			f.refuse(p.w, p.message.ID, refuse.Internal(""))
+			f.Recovered(cause, "")
+			f.Refuse(p.W, p.Message.ID, refuse.Internal(""))
 		}
 	}()
 	ref := p.read(f)
@@ -180,12 +175,12 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
 		} else {
 			ref = f.inEra(p)
 		}
-		if ref != nil && ref != answered && p.message.Kind == wire.Response {
+		if ref != nil && ref != answered && p.Message.Kind == wire.Response {
 			ref.ID = refuse.NullID // the id is one of ours, or unknown
 		}
 	}
 	if ref != nil {
-		f.turnAway(p.w, p.caller, p.message, ref)
+		f.turnAway(p.W, p.Caller, p.Message, ref)
 	}
 }
 
@@ -209,25 +204,25 @@ func (f *Front) inEra(p *posted) *refuse.Refusal {
 
 // read reads the message, or the batch. With a refusal it keeps the message's id, if it saw it.
 func (p *posted) read(f *Front) (ref *refuse.Refusal) {
-	if p.caller, ref = f.caller(p.r); ref != nil {
+	if p.Caller, ref = f.caller(p.R); ref != nil {
 		return ref
 	}
-	if p.counted = f.requestLimit.take(&p.caller); !p.counted {
+	if p.counted = f.requestLimit.Take(&p.Caller); !p.counted {
 		return refuse.Busy()
 	}
-	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
-		p.message.ID = f.peek(p.rc, p.r)
+	if p.Accept, ref = checkPost(p.R, !p.old); ref != nil {
+		p.Message.ID = f.peek(p.RC, p.R)
 		return ref
 	}
 	if ref = p.readBody(f); ref != nil {
 		return ref
 	}
-	f.deps.Metrics.received.Add(float64(len(p.body)))
+	f.Metrics.Received.Add(float64(len(p.body)))
 	var err error
 	if wire.IsBatch(p.body) {
 		p.batch, p.errs, err = wire.ScanBatch(p.body)
-	} else if p.message, err = wire.Scan(p.body); err == nil {
-		p.params, err = readParams(&p.message)
+	} else if p.Message, err = wire.Scan(p.body); err == nil {
+		p.params, err = readParams(&p.Message)
 	}
 	if err != nil {
 		return refuse.Bad(err)
@@ -239,16 +234,30 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
-		f.deps.Log.Error("a request came past authentication", failure.Internal.Attr())
+		f.Log.Error("a request came past authentication", failure.Internal.Attr())
 		return caller, refuse.Internal("")
 	}
 	return caller, nil
 }
 
+// newExchange prepares the answer to a request. The call has the id that another replica gave it, or a
+// new one.
+func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange.Exchange {
+	id := p.R.Header.Get(callHeader)
+	if _, _, fromReplica := cluster.Forwarded(p.R); !fromReplica || !strings.HasPrefix(id, f.Replica+"-") {
+		id = f.CallID()
+	}
+	var on *stream.Stream
+	if p.on != nil {
+		on = p.on.stream
+	}
+	return f.New(&p.Request, id, rev, p.params.token, on)
+}
+
 // era decides which dialect a message is in: stateless if its _meta or its header says so, which
 // must agree (2026-07-28 basic/versioning). It notes what the header says.
 func (p *posted) era() (modern bool, ref *refuse.Refusal) {
-	lines := p.r.Header[wire.HeaderVersion]
+	lines := p.R.Header[wire.HeaderVersion]
 	modern = p.params.version != nil
 	known := true
 	for _, line := range lines {
@@ -264,7 +273,7 @@ func (p *posted) era() (modern bool, ref *refuse.Refusal) {
 	case len(lines) == 1:
 		p.header = lines[0]
 	}
-	if !modern && !known && p.message.Method != mcp.MethodInitialize {
+	if !modern && !known && p.Message.Method != mcp.MethodInitialize {
 		return false, refuse.Version(clip(p.header))
 	}
 	return modern, nil
@@ -275,8 +284,8 @@ func (p *posted) era() (modern bool, ref *refuse.Refusal) {
 // basic/versioning#backward-compatibility-with-initialization-based-versions).
 func (p *posted) refuseStateful() *refuse.Refusal {
 	requested := p.header
-	if p.message.Method == mcp.MethodInitialize {
-		requested = p.message.Params.At("protocolVersion").Text()
+	if p.Message.Method == mcp.MethodInitialize {
+		requested = p.Message.Params.At("protocolVersion").Text()
 	}
 	ref := refuse.Version(clip(requested))
 	ref.Err.Message = "Unsupported protocol version: this server serves no clients with sessions"

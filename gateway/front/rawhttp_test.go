@@ -161,7 +161,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	t.Run("answers that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.writer.Timeout = time.Second // plenty for those who read
+		b.front.Writer.Timeout = time.Second // plenty for those who read
 		conn := connect(t, b)
 		// Answers of 1 MiB each, until the connection is given up.
 		request := []byte(strings.Replace(rawCall(echoHead+"Mcp-Name: large\r\n", call("1", "large")), last, "", 1))
@@ -184,7 +184,7 @@ func TestSlowReader(t *testing.T) {
 	})
 	t.Run("a stream that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.writer.Timeout = time.Second // plenty for those who read
+		b.front.Writer.Timeout = time.Second // plenty for those who read
 		slow, other := b.client(v2511), b.client(v2511)
 		conn := connect(t, b)
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n", slow.Session)

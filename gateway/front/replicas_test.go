@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
@@ -66,7 +67,8 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 		t.Fatal(err)
 	}
 	r.front, err = newFront(Config{StreamAfter: tooLong, SSEPath: ssePath}, Deps{
-		Handler: r.script, Sessions: sessions, Seal: key, Log: slog.New(slog.NewTextHandler(r.log, nil)), Server: ServerInfo{Name: "gate", Version: "1"},
+		Deps: exchange.Deps{Handler: r.script, Store: sessions, Seal: key, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+			Server: exchange.ServerInfo{Name: "gate", Version: "1"}},
 		Cluster: r.cluster, Upstreams: &keeping{},
 		Callers: Callers{
 			Write: func(c mcp.Caller) ([]byte, error) { return json.Marshal(c) },
@@ -494,8 +496,8 @@ func TestQuestionAfterATakeover(t *testing.T) {
 	c.Header, c.Caps = http.Header{"Test-User": {"ann"}}, `{"elicitation":{}}`
 	m, _, err := c.Call(soon(t), mcp.MethodToolsCall, `{"name":"ask-wait"}`)
 	state := ""
-	if err != nil || !m.Value("requestState", &state) || a.front.Calls() != 1 {
-		t.Fatalf("%s %v, %d calls", m.Text, err, a.front.Calls())
+	if err != nil || !m.Value("requestState", &state) || a.front.Running.Calls() != 1 {
+		t.Fatalf("%s %v, %d calls", m.Text, err, a.front.Running.Calls())
 	}
 	for _, h := range a.front.homes().All() {
 		h.EndLater(home.Moved)
@@ -503,14 +505,14 @@ func TestQuestionAfterATakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := a.front.Calls(); n != 0 {
+	if n := a.front.Running.Calls(); n != 0 {
 		t.Errorf("%d calls count as running", n)
 	}
 	m, _, err = c.Call(soon(t), mcp.MethodToolsCall, fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
 	if wantLost(t, "the answer", m, err, string(m.ID)); a.calls() != 1 {
 		t.Errorf("%d calls were made", a.calls())
 	}
-	if n := a.front.Calls(); n != 0 {
+	if n := a.front.Running.Calls(); n != 0 {
 		t.Errorf("in the end %d calls count as running", n)
 	}
 }
@@ -543,8 +545,8 @@ func TestQuestionOfAReplicaThatStops(t *testing.T) {
 	defer giveUp()
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.front.Close(stopping) }()
-	for a.front.begin() { // until it takes no more
-		a.front.done()
+	for a.front.Running.Begin() { // until it takes no more
+		a.front.Running.Done()
 		runtime.Gosched()
 	}
 	if m, err := answer(ann, anns); err != nil || !strings.Contains(m.Text, "decline") || a.calls() != 3 {
@@ -587,8 +589,8 @@ func TestQuestionOfAClientThatLeft(t *testing.T) {
 	a.front.Drain(t.Context(), true)
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.front.Close(soon(t)) }()
-	for a.front.begin() { // until it takes no more
-		a.front.done()
+	for a.front.Running.Begin() { // until it takes no more
+		a.front.Running.Done()
 		runtime.Gosched()
 	}
 	if err := b.at(c).Answer(soon(t), asked.ID, `{"action":"decline"}`); err != nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -16,12 +18,12 @@ import (
 // stateful serves a message of a client with a session (2024-11-05 to 2025-11-25), or of one
 // that wants to begin a session.
 func (f *Front) stateful(p *posted) *refuse.Refusal {
-	isRequest := p.message.Kind == wire.Request
-	if isRequest && p.message.Method == mcp.MethodInitialize {
+	isRequest := p.Message.Kind == wire.Request
+	if isRequest && p.Message.Method == mcp.MethodInitialize {
 		return f.initialize(p)
 	}
-	if isRequest && p.message.Method == mcp.MethodPing && len(p.r.Header[wire.HeaderSession]) == 0 {
-		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
+	if isRequest && p.Message.Method == mcp.MethodPing && len(p.R.Header[wire.HeaderSession]) == 0 {
+		f.WriteJSON(p.W, http.StatusOK, wire.AppendResult(nil, p.Message.ID, nil))
 		return nil
 	}
 	rev, ref := f.session(p)
@@ -38,22 +40,22 @@ func (f *Front) stateful(p *posted) *refuse.Refusal {
 // answered there. The session exists for its user and client alone, with any of their tokens,
 // and at the endpoint of its view: who obtains its id gains nothing.
 func (f *Front) session(p *posted) (*wire.Revision, *refuse.Refusal) {
-	id, ref := sessionID(p.r.Header)
+	id, ref := sessionID(p.R.Header)
 	if ref != nil {
 		return nil, ref
 	}
-	if ref := f.use(p, home.Key{User: p.caller.User(), ID: id}); ref != nil {
+	if ref := f.use(p, home.Key{User: p.Caller.User(), ID: id}); ref != nil {
 		return nil, ref
 	}
 	record := session.Of(p.home)
 	rev := wire.Lookup(record.Revision)
-	if rev == nil || record.Client != p.caller.ClientID || record.View != p.caller.View {
+	if rev == nil || record.Client != p.Caller.ClientID || record.View != p.Caller.View {
 		// It is of another version of the gateway, of another client, or of another view.
-		return nil, f.refuseSession(session.ErrNotFound)
+		return nil, f.RefuseSession(session.ErrNotFound)
 	}
 	if p.header != "" && p.header != rev.Name {
 		// Clients SHOULD send the negotiated version; some send the newest they know.
-		f.deps.Log.Debug("a version header differs from what was negotiated", "header", p.header, "negotiated", rev.Name)
+		f.Log.Debug("a version header differs from what was negotiated", "header", p.header, "negotiated", rev.Name)
 	}
 	return rev, nil
 }
@@ -62,21 +64,21 @@ func (f *Front) session(p *posted) (*wire.Revision, *refuse.Refusal) {
 func (f *Front) accept(p *posted, h *home.Home) *refuse.Refusal {
 	s := f.Known(h) // nil if nothing runs there
 	switch {
-	case p.message.Kind == wire.Response && s != nil:
-		s.Answered(p.message, p.caller)
-	case p.message.Method == mcp.NoteInitialized:
+	case p.Message.Kind == wire.Response && s != nil:
+		s.Answered(p.Message, p.Caller)
+	case p.Message.Method == mcp.NoteInitialized:
 		s = f.Of(h)
-		if _, err := f.deps.Sessions.Update(p.r.Context(), h, func(r *session.Record) { r.Initialized = true }); err != nil {
-			return f.refuseSession(err)
+		if _, err := f.Store.Update(p.R.Context(), h, func(r *session.Record) { r.Initialized = true }); err != nil {
+			return f.RefuseSession(err)
 		}
-		s.Saw(p.caller)
-		s.ListenIfOpen(p.r.Context(), p.caller)
-	case p.message.Method == mcp.NoteCancelled:
-		id, _ := p.message.Params.Member("requestId")
+		s.Saw(p.Caller)
+		s.ListenIfOpen(p.R.Context(), p.Caller)
+	case p.Message.Method == mcp.NoteCancelled:
+		id, _ := p.Message.Params.Member("requestId")
 		if s != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
-			s.Cancel(id, p.message.Params.At("reason").Text())
+			s.Cancel(id, p.Message.Params.At("reason").Text())
 		}
-	case p.message.Method == mcp.NoteRootsListChanged:
+	case p.Message.Method == mcp.NoteRootsListChanged:
 		if s != nil {
 			s.RootsChanged()
 		}
@@ -84,24 +86,24 @@ func (f *Front) accept(p *posted, h *home.Home) *refuse.Refusal {
 			f.deps.Upstreams.RootsChanged(h.String())
 		}
 	}
-	p.w.WriteHeader(http.StatusAccepted)
+	p.W.WriteHeader(http.StatusAccepted)
 	return nil
 }
 
 // request serves a request within a session.
 func (f *Front) request(p *posted, rev *wire.Revision) *refuse.Refusal {
-	if p.message.Method == mcp.MethodPing {
-		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
+	if p.Message.Method == mcp.MethodPing {
+		f.WriteJSON(p.W, http.StatusOK, wire.AppendResult(nil, p.Message.ID, nil))
 		return nil
 	}
-	if !f.begin() {
+	if !f.Running.Begin() {
 		return refuse.Closing()
 	}
-	defer f.done()
+	defer f.Running.Done()
 	x, ref := f.callOf(p, p.home, rev)
 	if x != nil {
-		defer x.running.Stop()
-		x.serve(x.running.Context())
+		defer x.Running.Stop()
+		x.Serve(x.Running.Context())
 	}
 	return ref
 }
@@ -112,35 +114,56 @@ func failing(err error) mcp.Handler {
 }
 
 // callOf makes a call of a request. It returns nil if the request was refused.
-func (f *Front) callOf(p *posted, h *home.Home, rev *wire.Revision) (*exchange, *refuse.Refusal) {
+func (f *Front) callOf(p *posted, h *home.Home, rev *wire.Revision) (*exchange.Exchange, *refuse.Refusal) {
 	s, record := f.Of(h), session.Of(h)
 	x := f.newExchange(p, rev)
-	x.home, x.live = h, s
-	x.call.Session = h.String()
-	x.call.Caps = record.Caps
-	x.call.LogLevel = record.LogLevel
+	x.Home, x.Live = h, s
+	x.Call.Session = h.String()
+	x.Call.Caps = record.Caps
+	x.Call.LogLevel = record.LogLevel
 	var err error
-	if x.call.Name, err = p.params.routingName(x.call.Method); err == nil {
-		err = x.coreTasks(p.params)
+	if x.Call.Name, err = p.params.routingName(x.Call.Method); err == nil {
+		err = coreTasks(&x.Call, rev, p.params.task)
 	}
-	switch x.call.Method {
+	switch x.Call.Method {
 	case mcp.MethodDiscover, mcp.MethodListen: // of the other dialect
-		err = cmp.Or(err, error(mcp.ErrMethod(x.call.Method)))
+		err = cmp.Or(err, error(mcp.ErrMethod(x.Call.Method)))
 	case mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		x.handler = mcp.HandlerFunc(x.change)
+		x.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) { return f.change(ctx, s, c) })
 	}
 	if err != nil {
-		x.handler = failing(err)
+		x.Handler = failing(err)
 	}
-	s.Saw(p.caller)
-	if err := s.Start(p.r.Context(), x.id, &x.running); err != nil {
-		return nil, f.refuseSession(session.ErrNotFound)
+	s.Saw(p.Caller)
+	if err := s.Start(p.R.Context(), x.ID, &x.Running); err != nil {
+		return nil, f.RefuseSession(session.ErrNotFound)
 	}
 	return x, nil
 }
 
+// Inside the gateway, tasks have the form of the extension. A client of 2025-11-25 asks for tasks
+// one by one, in a form that package wire translates.
+
+// coreTasks records what a client with a session knows about tasks. It refuses methods that
+// the client's revision does not have.
+func coreTasks(c *mcp.Call, rev *wire.Revision, task mcp.Raw) error {
+	method := c.Method
+	switch {
+	case method == mcp.MethodTasksList, method == mcp.MethodTasksUpdate, mcp.IsTaskMethod(method) && !rev.CoreTasks:
+		return mcp.ErrMethod(method) // nobody keeps what would be on a list
+	case !rev.CoreTasks:
+		return nil
+	}
+	c.Tasks = mcp.CoreTasks
+	if method != mcp.MethodToolsCall || task == nil {
+		return nil
+	}
+	c.Task = task
+	return wire.CheckObject(task, "ttl")
+}
+
 // change is the handler of the methods that change the session and have an empty result.
-func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+func (f *Front) change(ctx context.Context, s *live.Session, c *mcp.Call) (*mcp.Reply, error) {
 	var err error
 	switch c.Method {
 	case mcp.MethodSetLevel:
@@ -148,11 +171,11 @@ func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		if !wire.ValidLogLevel(level) {
 			return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
 		}
-		_, err = x.f.deps.Sessions.Update(ctx, x.home, func(r *session.Record) { r.LogLevel = level })
+		_, err = f.Store.Update(ctx, s.Home(), func(r *session.Record) { r.LogLevel = level })
 	case mcp.MethodResourcesSubscribe:
-		err = x.live.Subscribe(ctx, c.Caller, c.Name)
+		err = s.Subscribe(ctx, c.Caller, c.Name)
 	case mcp.MethodResourcesUnsubscribe:
-		err = x.live.Unsubscribe(ctx, c.Caller, c.Name)
+		err = s.Unsubscribe(ctx, c.Caller, c.Name)
 	}
 	_, told := errors.AsType[*mcp.Error](err)
 	switch {
@@ -163,13 +186,13 @@ func (x *exchange) change(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	case errors.Is(err, session.ErrTooLarge):
 		return nil, refuse.InvalidParams("the session holds too much already")
 	}
-	return nil, x.f.refuseSession(err)
+	return nil, f.RefuseSession(err)
 }
 
 // ofSession answers a GET or DELETE, which are about a session. Stateless clients have neither
 // method (2026-07-28 basic/transports/streamable-http).
 func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
-	if p.caller, ref = f.caller(p.r); ref != nil {
+	if p.Caller, ref = f.caller(p.R); ref != nil {
 		return ref
 	}
 	modern, ref := p.era()
@@ -183,12 +206,28 @@ func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
 	switch {
 	case ref != nil:
 		return ref
-	case p.r.Method == http.MethodGet:
+	case p.R.Method == http.MethodGet:
 		return f.get(p, rev)
 	}
-	if err := p.home.End(p.r.Context(), home.Ended); err != nil {
-		return f.refuseSession(err)
+	if err := p.home.End(p.R.Context(), home.Ended); err != nil {
+		return f.RefuseSession(err)
 	}
-	p.w.WriteHeader(http.StatusNoContent)
+	p.W.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// sessionID reads the session's id from its header. What cannot be an id of ours is the id of
+// no session, before any lookup.
+func sessionID(h http.Header) (id string, ref *refuse.Refusal) {
+	lines := h[wire.HeaderSession]
+	switch {
+	case len(lines) == 0:
+		return "", refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
+	case len(lines) > 1:
+		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
+	}
+	if id = lines[0]; !home.ValidID(id) {
+		ref, _ = refuse.Session(session.ErrNotFound)
+	}
+	return id, ref
 }

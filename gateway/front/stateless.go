@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
@@ -19,84 +21,99 @@ const discoverTTL = time.Minute
 
 // stateless serves a self-contained message (2026-07-28): nothing is remembered between messages.
 func (f *Front) stateless(p *posted) *refuse.Refusal {
-	switch p.message.Kind {
+	switch p.Message.Kind {
 	case wire.Response:
 		return refuse.Invalid("Invalid request: responses are not accepted in this revision")
 	case wire.Notification: // none has a meaning over HTTP
-		p.w.WriteHeader(http.StatusAccepted)
+		p.W.WriteHeader(http.StatusAccepted)
 		return nil
 	}
 	if ref := p.checkVersion(); ref != nil {
 		return ref
 	}
-	switch p.message.Method { // what this revision does not have, in any form
+	switch p.Message.Method { // what this revision does not have, in any form
 	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
 		mcp.MethodTasksResult, mcp.MethodTasksList:
-		return refuse.Bad(mcp.ErrMethod(p.message.Method))
+		return refuse.Bad(mcp.ErrMethod(p.Message.Method))
 	}
 	name, err := p.checkRequest()
 	if err != nil {
 		return refuse.Bad(err)
 	}
 	x := f.newExchange(p, wire.Stateless())
-	x.call.Name = name
-	key := home.Key{User: p.caller.User(), ID: derivedID(p.caller, p.params.clientInfo)}
-	x.call.Session = key.String()
-	x.call.Ephemeral = true
-	x.call.Caps = p.params.caps
-	x.call.LogLevel = p.params.logLevel.Text()
-	if mcp.CanAsk(x.call.Method) {
-		if err := x.retry(p.params); err != nil {
+	x.Call.Name = name
+	key := home.Key{User: p.Caller.User(), ID: derivedID(p.Caller, p.params.clientInfo)}
+	x.Call.Session = key.String()
+	x.Call.Ephemeral = true
+	x.Call.Caps = p.params.caps
+	x.Call.LogLevel = p.params.logLevel.Text()
+	if mcp.CanAsk(x.Call.Method) {
+		if err := x.Retry(p.params.answers, p.params.state); err != nil {
 			return refuse.Bad(err)
 		}
 	}
-	if err := x.extensionTasks(p.params); err != nil {
+	if err := extensionTasks(x, p.params); err != nil {
 		return refuse.Bad(err)
 	}
-	if x.call.Method == mcp.MethodToolsCall {
-		if x.call.ParamHeaders, err = paramHeaders(p.r.Header, f.noParams); err != nil {
+	if x.Call.Method == mcp.MethodToolsCall {
+		if x.Call.ParamHeaders, err = paramHeaders(p.R.Header, f.noParams); err != nil {
 			return refuse.Bad(err)
 		}
 	}
-	var waited *waitingCall
-	if f.deps.Cluster.Shared() && (f.deps.Upstreams.Keeps(&x.call) || f.deps.Upstreams.Differs(&x.call) && f.homes().Exists(p.r.Context(), key)) {
-		p.anywhere = len(x.call.Round) == 0 && x.call.Answers == nil
-		switch _, _, fromReplica := cluster.Forwarded(p.r); {
-		case x.waitsAt == "":
+	waited, gone := false, x.WaitsAt != "" && x.WaitsAt != f.Replica
+	if f.deps.Cluster.Shared() && (f.deps.Upstreams.Keeps(&x.Call) || f.deps.Upstreams.Differs(&x.Call) && f.homes().Exists(p.R.Context(), key)) {
+		p.anywhere = len(x.Call.Round) == 0 && x.Call.Answers == nil
+		switch _, _, fromReplica := cluster.Forwarded(p.R); {
+		case x.WaitsAt == "":
 			if ref := f.use(p, key); ref != nil {
 				return ref
 			}
-		case x.waitsAt == f.prefix:
-			if waited = f.waiting.take(x.waiting(x.call.Round)); waited != nil {
-				p.home = waited.home
+		case x.WaitsAt == f.Replica:
+			if h, over := x.TakeUp(); h != nil {
+				p.home, waited, gone = h, !over, over
 			} else if fromReplica && f.homes().Leaving() { // the call is lost, and this replica takes no more
-				cluster.Moved(p.w)
+				cluster.Moved(p.W)
 				return nil
 			}
 		case !fromReplica: // the call waits there, whichever replica owns the home now
-			if ref := f.forward(p, x.waitsAt, key); ref != nil {
+			if ref := f.forward(p, x.WaitsAt, key); ref != nil {
 				return ref
 			}
 		}
 	}
-	x.home = p.home
-	if (waited == nil || waited.lost) && !f.begin() {
+	x.Home = p.home
+	if !waited && !f.Running.Begin() {
 		return refuse.Closing()
 	}
-	defer f.done()
-	if waited != nil && waited.lost || x.waitsAt != "" && x.waitsAt != f.prefix {
-		x.handler = mcp.HandlerFunc(lost)
-		x.serve(p.r.Context())
+	defer f.Running.Done()
+	if gone {
+		x.Handler = mcp.HandlerFunc(lost)
+		x.Serve(p.R.Context())
 		return nil
 	}
-	switch x.call.Method {
+	switch x.Call.Method {
 	case mcp.MethodListen:
-		return x.listen(p.r, p.params.notifications)
+		return x.Listen(p.R, p.params.notifications)
 	case mcp.MethodDiscover:
-		x.handler = mcp.HandlerFunc(f.serverDiscover)
+		x.Handler = mcp.HandlerFunc(f.serverDiscover)
 	}
-	x.serve(p.r.Context())
+	x.Serve(p.R.Context())
 	return nil
+}
+
+// extensionTasks records whether a request declares the extension, and reads the answers that
+// it brings for a task.
+func extensionTasks(x *exchange.Exchange, p params) error {
+	if mcp.DeclaresTasks(p.caps) {
+		x.Call.Tasks = mcp.ExtensionTasks
+	}
+	if x.Call.Method != mcp.MethodTasksUpdate {
+		return nil
+	}
+	if p.answers == nil {
+		return refuse.InvalidParams("tasks/update needs inputResponses")
+	}
+	return x.ReadAnswers(p.answers)
 }
 
 // checkVersion compares the revisions in the header and in _meta, and refuses one that is not
@@ -127,8 +144,8 @@ func (p *posted) checkRequest() (name string, err error) {
 	if level := p.params.logLevel; level != nil && !wire.ValidLogLevel(level.Text()) {
 		return "", refuse.InvalidParams("%s is not a level", wire.MetaLogLevel)
 	}
-	method := p.message.Method
-	if err := checkHeader(p.r.Header, wire.HeaderMethod, method, false); err != nil {
+	method := p.Message.Method
+	if err := checkHeader(p.R.Header, wire.HeaderMethod, method, false); err != nil {
 		return "", err
 	}
 	name, err = p.params.routingName(method)
@@ -138,7 +155,7 @@ func (p *posted) checkRequest() (name string, err error) {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead,
 		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
-		return name, checkHeader(p.r.Header, wire.HeaderName, name, true)
+		return name, checkHeader(p.R.Header, wire.HeaderName, name, true)
 	}
 	return name, nil
 }
@@ -169,11 +186,53 @@ func (f *Front) serverDiscover(ctx context.Context, c *mcp.Call) (*mcp.Reply, er
 			out = out.With(name, value)
 		}
 	}
-	if ttl, _ := out.Member("ttlMs"); !isDuration(ttl) {
+	if ttl, _ := out.Member("ttlMs"); !exchange.IsDuration(ttl) {
 		out = out.With("ttlMs", mcp.Int(discoverTTL.Milliseconds()))
 	}
 	if scope, _ := out.Member("cacheScope"); scope.Text() != "public" {
 		out = out.With("cacheScope", mcp.Raw(`"private"`))
 	}
 	return &mcp.Reply{Result: out}, nil
+}
+
+// checkHeader requires a header, which may be encoded, to be there once and to agree with the
+// body (2026-07-28 basic/transports/streamable-http#server-validation).
+func checkHeader(h http.Header, name, want string, encoded bool) error {
+	lines := h[name]
+	switch {
+	case len(lines) == 0:
+		return refuse.HeaderMismatch("%s is missing", name)
+	case len(lines) > 1:
+		return refuse.HeaderMismatch("%s stands there twice", name)
+	}
+	got := lines[0]
+	if encoded && (got != want || strings.HasPrefix(got, "=?")) {
+		var err error
+		if got, err = wire.DecodeHeader(got); err != nil {
+			return refuse.HeaderMismatch("%s is malformed", name)
+		}
+	}
+	if got != want {
+		return refuse.HeaderMismatch("%s does not match the body", name)
+	}
+	return nil
+}
+
+// paramHeaders returns the Mcp-Param-* headers as they are, for whoever knows the tool's schema.
+// Without any it returns none, which is not nil: nil would mean that nothing is to be checked.
+func paramHeaders(h http.Header, none map[string]string) (map[string]string, error) {
+	found := none
+	for name, lines := range h {
+		if !strings.HasPrefix(name, wire.HeaderParamPrefix) || len(name) == len(wire.HeaderParamPrefix) {
+			continue
+		}
+		if len(lines) > 1 {
+			return nil, refuse.HeaderMismatch("%s stands there twice", name)
+		}
+		if len(found) == 0 {
+			found = make(map[string]string)
+		}
+		found[strings.ToLower(name[len(wire.HeaderParamPrefix):])] = lines[0]
+	}
+	return found, nil
 }

@@ -95,7 +95,7 @@ func TestStreamsOfAUser(t *testing.T) {
 					t.Errorf("one too many: %d %v %s", x.Status, x.Header, text)
 				}
 			}
-			wantCount(t, "streams too many", b.front.deps.Metrics.bounds[refuse.BoundStreams], 2)
+			wantCount(t, "streams too many", b.front.Metrics.Bounds[refuse.BoundStreams], 2)
 			// Calls continue, and other users are not affected.
 			if m, _, err := eve.newClient(v2607).Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil || m.Error != nil {
 				t.Errorf("a call: %s %v", m.Text, err)
@@ -118,7 +118,7 @@ func (b *bench) awaitStreams(t *testing.T, of *crowd, want int) {
 	user := mcp.Caller{Issuer: of.header.Get("Test-Issuer"), Subject: of.header.Get("Test-User")}.User()
 	timeout := time.After(tooLong)
 	for {
-		n := b.front.streamLimit.now(user)
+		n := b.front.Running.PerUser.Has(user)
 		if n == want {
 			return
 		}

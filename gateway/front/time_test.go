@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -64,7 +65,7 @@ func bubbleFront(t *testing.T, idle time.Duration) (f *Front, s *script, store *
 		t.Fatal(err)
 	}
 	s = newScript()
-	f, err = newFront(Config{}, Deps{Handler: s, Sessions: store, Seal: key})
+	f, err = newFront(Config{}, Deps{Deps: exchange.Deps{Handler: s, Store: store, Seal: key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.deps.Handler = mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+		f.Handler = mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -263,7 +264,7 @@ func TestListenerTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun, failing := make(chan time.Time, 10), true
-		f.deps.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			if !failing { // the first time it fails before it begins
 				c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{}}`)})
 			}
@@ -295,7 +296,7 @@ func TestPatience(t *testing.T) {
 			http.Header{wire.HeaderSession: {record.ID}})
 		defer cancel()
 		<-done
-		if round := s.last("tools/call").Round; len(round) != 3 || time.Since(begun) != 7*emptyWait || !strings.Contains(w.String(), `"error"`) {
+		if round := s.last("tools/call").Round; len(round) != 3 || time.Since(begun) != 3500*time.Millisecond || !strings.Contains(w.String(), `"error"`) {
 			t.Errorf("after %s and the round %s: %s", time.Since(begun), round, w)
 		}
 		w, cancel, done = serve(f, "POST", call("1", "patience"), modern("tools/call", "patience"))

@@ -13,7 +13,6 @@ const mostFunctions = 3
 // manyFunctions are the structs that may have more, each with its number and the reason.
 var manyFunctions = map[string]int{
 	"auth/accounts.Deps":       7, // the pages ask for users, servers and how to sign in as they are now
-	"gateway/front/live.Deps":  4, // sessions share the ids of calls and the counters of front
 	"upstream/admit.Deps":      5, // three are counters of one metric each
 	"upstream/pool.Config":     5, // a pool knows nothing of the values that it opens and ends
 	"upstream/stateful.Config": 6, // the dialect reports to upstream, which imports it

@@ -107,9 +107,14 @@ var layers = []layer{
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}},      // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/home", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
-	{level: 5, dir: "gateway/front", // seal for request state
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/home", "internal/problems", "internal/seal", "internal/tracing", "internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
-		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
+	{level: 4, dir: "gateway/front/exchange", // seal for request state
+		ours: []string{"internal/mcp", "internal/mcp/wire", "session", "internal/home", "internal/seal", "internal/tracing",
+			"internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
+		third: []string{"golang.org/x/time/rate"}},
+	{level: 5, dir: "gateway/front",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/home", "internal/problems",
+			"gateway/front/refuse", "gateway/front/stream", "gateway/front/live", "gateway/front/exchange"},
+		third: []string{"golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 2, dir: "gateway/configtext", ours: []string{"internal/redact", "internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}}, // pin for what people cannot see

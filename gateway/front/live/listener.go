@@ -44,7 +44,7 @@ type listener struct {
 // startListener starts a listener. It returns nil if the endpoint is closing. Its goroutine
 // ends with cancel, which the end of the session, StopListening or the next listener calls.
 func (s *Session) startListener(ctx context.Context, caller mcp.Caller, uris []string) *listener {
-	if !s.deps.Begin() {
+	if !s.deps.Running.Begin() {
 		return nil
 	}
 	// It outlives the request that started it, until cancel.
@@ -70,7 +70,7 @@ func (s *Session) startListener(ctx context.Context, caller mcp.Caller, uris []s
 		}
 	}
 	go func() {
-		defer s.deps.Done()
+		defer s.deps.Running.Done()
 		defer cancel()
 		n.run(ctx, call)
 	}()

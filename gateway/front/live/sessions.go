@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 
@@ -20,16 +19,10 @@ type Deps struct {
 	Log     *slog.Logger
 	// NewID makes an id that no other call of any replica has.
 	NewID func() string
-	// Begin counts a listener in. It returns false if the endpoint is closing. Done counts the
-	// listener out.
-	Begin func() bool
-	Done  func()
-	// Running is the group that Begin adds to.
-	Running *sync.WaitGroup
+	// Running counts listeners, and says when none may begin any more.
+	Running *Running
 	// Lasting ends what runs on behalf of a caller with the caller's credential.
 	Lasting *mcp.Lasting
-	// Draining ends when nothing long-lived may begin any more.
-	Draining context.Context
 	// Resumed is told the result of an attempt to resume a GET stream.
 	Resumed func(error)
 }

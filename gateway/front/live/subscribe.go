@@ -109,7 +109,7 @@ func (s *Session) replace(next *listener) {
 	if old != nil {
 		old.cancel()
 	}
-	if s.home.IsOver() || s.deps.Draining.Err() != nil { // too late: whatever ends listeners would miss it
+	if s.home.IsOver() || s.deps.Running.Drains() { // too late: whatever ends listeners would miss it
 		next.cancel()
 	}
 }

@@ -1,4 +1,4 @@
-package front
+package exchange
 
 import (
 	"bytes"
@@ -17,14 +17,14 @@ const progressRate, progressBurst = 50, 50
 
 // notify is mcp.Call.Notify: it sends what belongs to this request, until the request is
 // answered. An event without room, because the client reads slowly, is lost.
-func (x *exchange) notify(e mcp.Event) {
+func (x *Exchange) notify(e mcp.Event) {
 	if e.Method == mcp.NoteCancelled { // the server withdraws a question
-		if key, _ := e.Params.Member("key"); x.live != nil {
-			x.running.Retract(key.Text())
+		if key, _ := e.Params.Member("key"); x.Live != nil {
+			x.Running.Retract(key.Text())
 		}
 		return
 	}
-	if !x.accept.stream {
+	if !x.accept.Stream {
 		return
 	}
 	x.mu.Lock()
@@ -55,7 +55,7 @@ func (x *exchange) notify(e mcp.Event) {
 }
 
 // tell sends a notification. The caller holds mu.
-func (x *exchange) tell(method string, params mcp.Raw) {
+func (x *Exchange) tell(method string, params mcp.Raw) {
 	params = x.rev.Event(method, params)
 	if x.needStream() == nil {
 		return
@@ -66,7 +66,7 @@ func (x *exchange) tell(method string, params mcp.Raw) {
 
 // tellProgress sends the progress in x.params. Progress that comes too fast waits, and the
 // next one replaces it. The caller holds mu.
-func (x *exchange) tellProgress() {
+func (x *Exchange) tellProgress() {
 	if x.pace == nil {
 		x.pace = rate.NewLimiter(progressRate, progressBurst)
 	}
@@ -85,7 +85,7 @@ func (x *exchange) tellProgress() {
 }
 
 // tellHeld sends the progress that waits, if there is any.
-func (x *exchange) tellHeld() {
+func (x *Exchange) tellHeld() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.held && !x.over {
@@ -95,12 +95,12 @@ func (x *exchange) tellHeld() {
 
 // wants reports whether a log message is severe enough. A stateful client that never set a
 // level gets all messages; a stateless one that set none gets none.
-func (x *exchange) wants(params mcp.Raw) bool {
+func (x *Exchange) wants(params mcp.Raw) bool {
 	level, _ := params.Member("level")
-	if x.call.LogLevel == "" {
+	if x.Call.LogLevel == "" {
 		return x.rev.Stateful && wire.ValidLogLevel(level.Text())
 	}
-	return wire.LogLevelAtLeast(level.Text(), x.call.LogLevel)
+	return wire.LogLevelAtLeast(level.Text(), x.Call.LogLevel)
 }
 
 func isNumber(value mcp.Raw) bool {
@@ -109,7 +109,7 @@ func isNumber(value mcp.Raw) bool {
 
 // less compares two JSON numbers, integers by their digits: floats cannot distinguish all.
 func less(a, b mcp.Raw) bool {
-	if isDuration(a) && isDuration(b) {
+	if IsDuration(a) && IsDuration(b) {
 		if len(a) != len(b) {
 			return len(a) < len(b)
 		}

@@ -1,13 +1,16 @@
-package front
+package exchange
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -39,14 +42,14 @@ func (m message) appendTo(dst []byte) []byte {
 	return append(append(append(dst, m.head...), m.body...), m.tail...)
 }
 
-// writeJSON writes a complete answer.
-func (f *Front) writeJSON(w http.ResponseWriter, status int, body []byte) {
-	f.writeMessage(w, http.NewResponseController(w), status, message{head: body})
+// WriteJSON writes a complete answer.
+func (e *Endpoint) WriteJSON(w http.ResponseWriter, status int, body []byte) {
+	e.writeMessage(w, http.NewResponseController(w), status, message{head: body})
 }
 
-func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController, status int, m message) {
-	if one, ok := w.(*collected); ok { // of a batch, which is written as a whole
-		one.body = m.appendTo(one.body)
+func (e *Endpoint) writeMessage(w http.ResponseWriter, rc *http.ResponseController, status int, m message) {
+	if one, ok := w.(*Collected); ok { // of a batch, which is written as a whole
+		one.Body = m.appendTo(one.Body)
 		return
 	}
 	h := w.Header()
@@ -61,12 +64,12 @@ func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController,
 	if size <= joined {
 		buf := buffers.Get().(*[]byte)
 		*buf = m.appendTo((*buf)[:0])
-		_ = f.writer.Write(w, rc, *buf) // on an error the client has gone: there is nobody to tell
+		_ = e.Writer.Write(w, rc, *buf) // on an error the client has gone: there is nobody to tell
 		buffers.Put(buf)
 		return
 	}
 	for _, part := range [][]byte{m.head, m.body, m.tail} {
-		if f.writer.Write(w, rc, part) != nil {
+		if e.Writer.Write(w, rc, part) != nil {
 			return // likewise
 		}
 	}
@@ -82,10 +85,10 @@ func serverInfo(s ServerInfo) mcp.Raw {
 }
 
 // render returns the response for a reply with a result or a list.
-func (x *exchange) render(reply *mcp.Reply) (message, error) {
+func (x *Exchange) render(reply *mcp.Reply) (message, error) {
 	switch {
 	case reply == nil:
-		return message{}, errNoReply
+		return message{}, ErrNoReply
 	case reply.Ask != nil: // show has written it out
 		return message{head: x.resultHead(), body: reply.Result, tail: closeOne}, nil
 	case reply.List != nil:
@@ -95,28 +98,34 @@ func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	case !reply.Result.IsObject():
 		return message{}, mcp.Errorf(failure.UpstreamBadAnswer, "the answer of the upstream is no object")
 	case x.rev.Stateful:
-		return message{head: x.resultHead(), body: x.rev.Result(x.call.Method, reply.Result), tail: closeOne}, nil
+		return message{head: x.resultHead(), body: x.rev.Result(x.Call.Method, reply.Result), tail: closeOne}, nil
 	}
 	return x.renderStateless(reply), nil
+}
+
+// mayAnswer reports whether the client understands a result. A task is only for clients that
+// asked for it, or that declared in this request that they know tasks.
+func (x *Exchange) mayAnswer(reply *mcp.Reply) bool {
+	return !reply.Task || x.Call.Method == mcp.MethodToolsCall && (x.Call.Task != nil || x.Call.Tasks == mcp.ExtensionTasks)
 }
 
 var closeOne = []byte("}")
 
 // resultHead returns the beginning of a response, up to the result.
-func (x *exchange) resultHead() []byte {
+func (x *Exchange) resultHead() []byte {
 	head := append(make([]byte, 0, 256), `{"jsonrpc":"2.0","id":`...)
-	return append(append(head, x.id...), `,"result":`...)
+	return append(append(head, x.ID...), `,"result":`...)
 }
 
 // renderStateless adds the members that this revision requires to a result. They are put in
 // front of the others, so that what is relayed is not copied; only members that contradict
 // them are removed. A task has its own resultType, and its times are not hints for a cache.
-func (x *exchange) renderStateless(reply *mcp.Reply) message {
+func (x *Exchange) renderStateless(reply *mcp.Reply) message {
 	result, want := reply.Result, `"complete"`
 	if reply.Task {
 		want = `"task"`
 	}
-	task := reply.Task || mcp.IsTaskMethod(x.call.Method)
+	task := reply.Task || mcp.IsTaskMethod(x.Call.Method)
 	var meta mcp.Raw
 	var kind, ttl, scope hint
 	others, asks := false, false
@@ -127,10 +136,10 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 		case "resultType":
 			kind.saw(string(value) == want)
 		case "ttlMs":
-			ttl.saw(task || isDuration(value))
+			ttl.saw(task || IsDuration(value))
 		case "cacheScope":
 			// A result for one user is not for others, whatever its server says.
-			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.call.Caller.Issuer == "")
+			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.Call.Caller.Issuer == "")
 		case "inputRequests", "requestState":
 			asks, others = asks || !task, others || task // nothing is asked by a result that is complete
 		default:
@@ -157,15 +166,15 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	if len(less) > 0 {
 		result = result.Edit(less...)
 	}
-	info := x.f.metaInfo
+	info := x.e.metaInfo
 	if meta.IsObject() {
-		info = meta.Edit(mcp.Edit{Name: wire.MetaServerInfo, Value: x.f.info})
+		info = meta.Edit(mcp.Edit{Name: wire.MetaServerInfo, Value: x.e.Info})
 	}
 	head := appendMember(append(x.resultHead(), '{'), "_meta", info)
 	if kind != good {
 		head = append(append(head, `,"resultType":`...), want...)
 	}
-	if cacheable(x.call.Method) {
+	if cacheable(x.Call.Method) {
 		if ttl != good {
 			head = append(head, `,"ttlMs":0`...)
 		}
@@ -202,8 +211,8 @@ func (h *hint) saw(ok bool) {
 	}
 }
 
-// isDuration reports whether the value is an integer that is not negative.
-func isDuration(value mcp.Raw) bool {
+// IsDuration reports whether the value is an integer that is not negative.
+func IsDuration(value mcp.Raw) bool {
 	return len(value) > 0 && !bytes.ContainsFunc(value, func(r rune) bool { return r < '0' || r > '9' })
 }
 
@@ -214,8 +223,8 @@ func appendMember(dst []byte, name string, value mcp.Raw) []byte {
 
 // renderList writes a list. Its items are rendered once for each revision. They come last:
 // after a body that is not copied, net/http writes to the connection once more for a tail.
-func (x *exchange) renderList(list *mcp.List) message {
-	rev, method := x.rev, x.call.Method
+func (x *Exchange) renderList(list *mcp.List) message {
+	rev, method := x.rev, x.Call.Method
 	head := append(x.resultHead(), '{')
 	if list.Next != nil {
 		head = append(mcp.AppendString(append(head, `"nextCursor":`...), *list.Next), ',')
@@ -228,7 +237,7 @@ func (x *exchange) renderList(list *mcp.List) message {
 		if list.Private {
 			scope = `,"cacheScope":"private",`
 		}
-		head = append(appendMember(append(head, scope...), "_meta", x.f.metaInfo), ',')
+		head = append(appendMember(append(head, scope...), "_meta", x.e.metaInfo), ',')
 	}
 	items := list.Render(rev.Name, func(l *mcp.List) []byte { return renderItems(rev, method, l) })
 	return message{head: head, body: items}
@@ -249,3 +258,48 @@ func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
 	}
 	return append(out, "]}}"...)
 }
+
+// toModel returns the text of an error that the caller of a tool gets as a result, "" for others:
+// what a model can act on, and what a stateful client would have to declare, since it does not know
+// the error that stateless clients get.
+func (x *Exchange) toModel(err error) string {
+	e, ok := errors.AsType[*mcp.Error](err)
+	switch {
+	case !ok || x.Call.Method != mcp.MethodToolsCall:
+		return ""
+	case e.AsResult:
+		return e.Message
+	case e.Code != mcp.CodeMissingCapability || !x.rev.Stateful:
+		return ""
+	}
+	var names []string
+	e.Data.At("requiredCapabilities").Each(func(name string, _ mcp.Raw) bool {
+		names = append(names, name)
+		return len(names) < live.MaxQuestions
+	})
+	return "This tool needs what this client does not offer to servers: " + strings.Join(names, ", ")
+}
+
+// Collected is the answer to one message of a batch. Its status does not count: in a batch the
+// error says everything.
+type Collected struct {
+	header http.Header
+	Body   []byte
+}
+
+// Header implements http.ResponseWriter.
+func (c *Collected) Header() http.Header {
+	if c.header == nil {
+		c.header = make(http.Header)
+	}
+	return c.header
+}
+
+// Write implements http.ResponseWriter.
+func (c *Collected) Write(b []byte) (int, error) {
+	c.Body = append(c.Body, b...)
+	return len(b), nil
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *Collected) WriteHeader(int) {}

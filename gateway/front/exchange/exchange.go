@@ -1,10 +1,9 @@
-package front
+package exchange
 
 import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
-	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -23,37 +21,54 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-var errNoReply = errors.New("front: the handler gave no reply")
+// Accept says which media types a client accepts.
+type Accept struct{ JSON, Stream bool }
 
-// exchange is one request that became a call, and its answer: JSON, or an event stream from
+// Request is an HTTP request that becomes a call.
+type Request struct {
+	W       http.ResponseWriter
+	RC      *http.ResponseController
+	R       *http.Request
+	Accept  Accept
+	Caller  mcp.Caller
+	Message wire.Message
+	Known   time.Time // when its caller was known; zero without a trail
+}
+
+type arrivalKey struct{}
+
+// Arrived notes when a request arrived, whose caller is not known yet.
+func Arrived(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
+}
+
+// Exchange is one request that became a call, and its answer: JSON, or an event stream from
 // the moment that something needs one.
-type exchange struct {
-	f       *Front
+type Exchange struct {
+	Call    mcp.Call
+	ID      mcp.Raw // of the request
+	Handler mcp.Handler
+	Room    mcp.Room   // for results, until they are written
+	Home    *home.Home // nil for a client without a session of whom nothing is kept
+	WaitsAt string     // for stateless clients: the replica where the call that the state names waits
+
+	// For stateful clients.
+	Live    *live.Session
+	Running live.Call
+
+	e       *Endpoint
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	rev     *wire.Revision
-	id      mcp.Raw
-	accept  accept
-	call    mcp.Call
+	accept  Accept
 	token   mcp.Raw // the client's progress token, nil for none
-	handler mcp.Handler
-	room    mcp.Room // for results, until they are written
 	verdict mcp.Verdict
 	span    *tracing.Span
+	shared  bool // the stream carries all of its client's requests, and does not end with one
 
 	// For the trail of the call, until it is made.
 	header http.Header
 	since  time.Time // when its caller was known
-
-	// For stateless clients: the replica where the call that the state names waits.
-	waitsAt string
-
-	home *home.Home // nil for a client without a session of whom nothing is kept
-
-	// For stateful clients.
-	live    *live.Session
-	running live.Call
-	shared  bool // the stream carries all of its client's requests, and does not end with one
 
 	// For subscriptions/listen.
 	r     *http.Request        // as long as the answer may be JSON
@@ -74,48 +89,40 @@ type exchange struct {
 	switcher *time.Timer
 }
 
-// newExchange prepares the answer to a request.
-func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
-	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.deps.Handler}
-	x.room = f.deps.Memory.Room(p.caller)
-	x.call = mcp.Call{
-		ID:     f.idOf(p),
-		Method: p.message.Method,
-		Params: p.message.Params,
-		Caller: p.caller,
+// New prepares the answer to a request. The id is the call's, progress the client's token for progress
+// as it wrote it. The stream on carries all answers to a client of HTTP+SSE; it is nil for others.
+func (e *Endpoint) New(r *Request, id string, rev *wire.Revision, progress mcp.Raw, on *stream.Stream) *Exchange {
+	x := &Exchange{ID: r.Message.ID, Handler: e.Handler, Room: e.Memory.Room(r.Caller),
+		e: e, w: r.W, rc: r.RC, rev: rev, accept: r.Accept, stream: on, shared: on != nil}
+	if len(progress) > 0 && progress[0] == '"' || isNumber(progress) {
+		x.token = progress
+	}
+	x.Call = mcp.Call{
+		ID:     id,
+		Method: r.Message.Method,
+		Params: r.Message.Params,
+		Caller: r.Caller,
 		Notify: x.notify,
-		Room:   &x.room,
+		Room:   &x.Room,
 
 		Verdict: &x.verdict,
 
 		Revision: rev.Name,
 	}
-	x.span, x.call.Trace = f.deps.Tracer.Server(p.message.Params, p.r.Header)
-	x.arrived(p)
-	if p.on != nil {
-		x.stream, x.shared = p.on.stream, true
-	}
+	x.span, x.Call.Trace = e.Tracer.Server(r.Message.Params, r.R.Header)
+	x.arrived(r)
 	return x
 }
 
-// idOf returns the id of a call: that which another replica has given it, else a new one.
-func (f *Front) idOf(p *posted) string {
-	id := p.r.Header.Get(callHeader)
-	if _, _, fromReplica := cluster.Forwarded(p.r); fromReplica && strings.HasPrefix(id, f.prefix+"-") {
-		return id
-	}
-	return f.callID()
-}
-
-// serve makes the call and writes the answer. A question ends the exchange of a stateless
+// Serve makes the call and writes the answer. A question ends the exchange of a stateless
 // client; a stateful client answers it within the exchange.
-func (x *exchange) serve(ctx context.Context) {
-	defer x.room.Free()
+func (x *Exchange) Serve(ctx context.Context) {
+	defer x.Room.Free()
 	walked := x.trail()
 	defer x.recover()
 	x.hurry()
-	x.span.Call(&x.call, x.id)
-	reply, err := x.f.observe(ctx, &x.call, mcp.HandlerFunc(x.run))
+	x.span.Call(&x.Call, x.ID)
+	reply, err := x.e.Observe(ctx, &x.Call, mcp.HandlerFunc(x.run))
 	x.span.Outcome(ctx, reply, err)
 	answering := walked.Begin("answer", "")
 	x.answer(ctx, reply, err)
@@ -124,48 +131,48 @@ func (x *exchange) serve(ctx context.Context) {
 }
 
 // run makes the call, in all its rounds.
-func (x *exchange) run(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	if x.live != nil {
-		r := rounds{exchange: x}
+func (x *Exchange) run(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	if x.Live != nil {
+		r := rounds{Exchange: x}
 		reply, err = r.run(ctx)
-		x.live.NoteList(c, reply)
-	} else if reply, err = x.handler.Handle(ctx, c); err == nil && reply != nil && reply.Ask != nil {
+		x.Live.NoteList(c, reply)
+	} else if reply, err = x.Handler.Handle(ctx, c); err == nil && reply != nil && reply.Ask != nil {
 		asked := reply.Ask
 		reply, err = x.show(asked)
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			x.f.waiting.drop(x.waiting(asked.Round))
-			asked.Dropped(x.whyEnded(ctx, err)) // the client does not see the question
+			x.e.waiting.drop(x.waiting(asked.Round))
+			asked.Dropped(whyEnded(ctx, err)) // the client does not see the question
 		}
 	}
 	if err != nil && ctx.Err() != nil {
-		x.verdict.Ended(x.whyEnded(ctx, err))
+		x.verdict.Ended(whyEnded(ctx, err))
 	}
 	return reply, err
 }
 
 // recover is deferred by whoever makes the call. A panic ends the exchange and its stream:
 // nothing may be written after the handler of the request has returned.
-func (x *exchange) recover() {
+func (x *Exchange) recover() {
 	if cause := recover(); cause != nil {
-		x.span.Outcome(context.Background(), nil, errNoReply)
+		x.span.Outcome(context.Background(), nil, ErrNoReply)
 		x.span.End()
-		x.f.recovered(cause, x.call.ID)
-		x.refuse(refuse.Internal(x.call.ID))
+		x.e.Recovered(cause, x.Call.ID)
+		x.refuse(refuse.Internal(x.Call.ID))
 	}
 }
 
 // hurry makes sure that a client that accepts streams hears something after a while, except for
 // initialize: its answer has a header that is known only at the end.
-func (x *exchange) hurry() {
-	if !x.accept.stream || x.shared || x.call.Method == mcp.MethodInitialize {
+func (x *Exchange) hurry() {
+	if !x.accept.Stream || x.shared || x.Call.Method == mcp.MethodInitialize {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.switcher = time.AfterFunc(x.f.cfg.StreamAfter, func() {
+	x.switcher = time.AfterFunc(x.e.StreamAfter, func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if s := x.needStream(); s != nil {
@@ -176,8 +183,8 @@ func (x *exchange) hurry() {
 
 // needStream returns the stream, and makes the answer a stream first if necessary. It returns
 // nil if there can be none. The caller holds mu.
-func (x *exchange) needStream() *stream.Stream {
-	if x.over || !x.accept.stream {
+func (x *Exchange) needStream() *stream.Stream {
+	if x.over || !x.accept.Stream {
 		return nil
 	}
 	if x.stream == nil {
@@ -187,23 +194,23 @@ func (x *exchange) needStream() *stream.Stream {
 }
 
 // begin makes the answer a stream, once. The caller holds mu.
-func (x *exchange) begin() {
+func (x *Exchange) begin() {
 	if x.switcher != nil {
 		x.switcher.Stop()
 	}
-	if x.live == nil {
+	if x.Live == nil {
 		if x.lasts != nil {
 			stream.CloseAfter(x.w, x.r)
 		}
-		x.stream = x.f.writer.Begin(x.w, x.rc, "", nil)
+		x.stream = x.e.Writer.Begin(x.w, x.rc, "", nil)
 		if x.lasts != nil {
 			x.w, x.rc, x.r = nil, nil, nil // only the stream keeps them
 			x.lasts(x.stream)
 		}
 		return
 	}
-	x.stream = x.f.writer.Begin(x.w, x.rc, "", nil)
-	x.logged = stream.CallName(x.home.String(), x.call.ID, x.id)
+	x.stream = x.e.Writer.Begin(x.w, x.rc, "", nil)
+	x.logged = stream.CallName(x.Home.String(), x.Call.ID, x.ID)
 	if x.rev.Priming {
 		x.send(nil)
 	}
@@ -211,24 +218,24 @@ func (x *exchange) begin() {
 
 // send sends an event on the stream. If there is an event log, the event is kept there, too,
 // whether or not the client is still connected. The caller holds mu.
-func (x *exchange) send(data []byte) {
+func (x *Exchange) send(data []byte) {
 	if x.fenced {
 		return
 	}
 	x.sent(0, data)
 	if id, ours := x.keep(data, false); ours && !x.stream.Send(id, data) && x.stream.Usable() {
-		x.f.deps.Metrics.slowEvents.Inc()
+		x.e.Metrics.SlowEvents.Inc()
 	}
 }
 
 // keep adds an event to the event log and returns its id, "" if the session has ended or the
 // stream cannot be resumed. ours is false if another replica, which considered this one gone,
 // owns the session or has ended the stream. The caller holds mu.
-func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
+func (x *Exchange) keep(data []byte, last bool) (id string, ours bool) {
 	if x.logged == "" {
 		return "", true
 	}
-	log, h := x.f.deps.Sessions.Log(), x.home
+	log, h := x.e.Store.Log(), x.Home
 	var seq uint64
 	var err error
 	switch ctx := context.Background(); {
@@ -237,16 +244,16 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	case x.begun:
 		seq, err = log.Append(ctx, h, x.logged, data)
 	default:
-		seq, err = log.Begin(ctx, h, x.logged, x.id, data)
+		seq, err = log.Begin(ctx, h, x.logged, x.ID, data)
 		x.begun = err == nil
 	}
 	switch {
 	case errors.Is(err, session.ErrEnded), errors.Is(err, session.ErrMoved):
 		if !x.fenced { // the client was told that the call is lost: an answer would be a second one
 			x.fenced = true
-			x.f.deps.Metrics.fenced.Inc()
-			x.f.deps.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
-			x.running.Cancel(live.ErrMoved)
+			x.e.Metrics.Fenced.Inc()
+			x.e.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.Call.ID)
+			x.Running.Cancel(live.ErrMoved)
 		}
 		return "", false
 	case err != nil:
@@ -256,7 +263,7 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 }
 
 // PutQuestion implements live.Asker.
-func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
+func (x *Exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 	data := wire.AppendRequest(nil, id, q.Method, q.Params)
 	x.mu.Lock()
 	s := x.needStream()
@@ -270,7 +277,7 @@ func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 }
 
 // WithdrawQuestion implements live.Asker.
-func (x *exchange) WithdrawQuestion(id mcp.Raw, reason string) {
+func (x *Exchange) WithdrawQuestion(id mcp.Raw, reason string) {
 	params := mcp.Object("requestId", id, "reason", mcp.String(reason))
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -280,8 +287,8 @@ func (x *exchange) WithdrawQuestion(id mcp.Raw, reason string) {
 }
 
 // Answered implements live.Asker.
-func (x *exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
-	if t := x.call.Trail; t.Messages() && err != nil {
+func (x *Exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
+	if t := x.Call.Trail; t.Messages() && err != nil {
 		t.FromClient(nil, wire.AppendError(nil, id, err))
 	} else if t.Messages() {
 		t.FromClient(nil, wire.Message{Kind: wire.Response, ID: id, Result: result}.Parts()...)
@@ -290,10 +297,10 @@ func (x *exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
 
 // answer ends the exchange with a reply or an error. A cancelled request gets no response
 // (2025-11-25 basic/utilities/cancellation).
-func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
+func (x *Exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 	if ctx.Err() != nil {
 		switch cause := context.Cause(ctx); {
-		case x.live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
+		case x.Live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
 			x.finish(message{})
 			return
 		case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
@@ -323,19 +330,19 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 }
 
 // fail ends the exchange with an error.
-func (x *exchange) fail(err error) {
+func (x *Exchange) fail(err error) {
 	if why := x.toModel(err); why != "" {
 		m, _ := x.render(&mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(why))})
 		x.finish(m)
 		return
 	}
-	e := x.f.readable(x.rev, x.call.Method, x.call.ID, err)
+	e := x.e.Readable(x.rev, x.Call.Method, x.Call.ID, err)
 	if !x.close() {
 		return
 	}
 	if e.Code == mcp.CodeMissingCapability && x.stream != nil {
 		// Its status cannot be sent any more, and the code means less without it.
-		if x.call.Method == mcp.MethodToolsCall {
+		if x.Call.Method == mcp.MethodToolsCall {
 			m, _ := x.render(&mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(e.Message))})
 			x.write(http.StatusOK, m)
 			return
@@ -345,28 +352,28 @@ func (x *exchange) fail(err error) {
 	if e.Code == mcp.CodeRateLimited && x.stream == nil {
 		x.w.Header()[refuse.HeaderRetryAfter] = []string{refuse.RetryAfter(e)}
 	}
-	x.write(refuse.Status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
+	x.write(refuse.Status(x.rev, e), message{head: wire.AppendError(nil, x.ID, e)})
 }
 
 // refuse ends the exchange with a status, or, if it is a stream, with an error.
-func (x *exchange) refuse(r *refuse.Refusal) {
+func (x *Exchange) refuse(r *refuse.Refusal) {
 	switch {
 	case !x.close():
 	case x.stream == nil:
-		if x.call.Trail.Messages() {
-			x.sent(r.Status, wire.AppendError(nil, x.id, r.Err))
+		if x.Call.Trail.Messages() {
+			x.sent(r.Status, wire.AppendError(nil, x.ID, r.Err))
 		}
-		x.f.refuse(x.w, x.id, r)
+		x.e.Refuse(x.w, x.ID, r)
 	default:
-		x.f.deps.Metrics.answered(r.Err.Name)
-		x.f.deps.Metrics.reached(r.Bound)
-		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.Err)})
+		x.e.Metrics.answered(r.Err.Name)
+		x.e.Metrics.Reached(r.Bound)
+		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.ID, r.Err)})
 	}
 }
 
 // close stops everything except the answer: nothing turns it into a stream any more. It returns
 // false if the answer was written before.
-func (x *exchange) close() bool {
+func (x *Exchange) close() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.switcher != nil {
@@ -385,15 +392,15 @@ func (x *exchange) close() bool {
 }
 
 // finish ends the exchange with a response, or without one if it is empty.
-func (x *exchange) finish(m message) {
+func (x *Exchange) finish(m message) {
 	if x.close() {
 		x.write(http.StatusOK, m)
 	}
 }
 
 // write writes the end of the answer, for the one caller for which close returned true.
-func (x *exchange) write(status int, m message) {
-	if x.stream == nil && x.accept.stream && !x.accept.json && m.size() > 0 && status == http.StatusOK {
+func (x *Exchange) write(status int, m message) {
+	if x.stream == nil && x.accept.Stream && !x.accept.JSON && m.size() > 0 && status == http.StatusOK {
 		x.mu.Lock()
 		x.begin() // the only form that this client accepts
 		x.mu.Unlock()
@@ -417,14 +424,14 @@ func (x *exchange) write(status int, m message) {
 				last = nil
 			}
 		} else if x.logged != "" {
-			_ = x.f.deps.Sessions.Log().End(context.Background(), x.home, x.logged) // fails if the log has gone with its session
+			_ = x.e.Store.Log().End(context.Background(), x.Home, x.logged) // fails if the log has gone with its session
 		}
 		x.stream.End(id, last)
 	case m.size() > 0:
-		x.f.writeMessage(x.w, x.rc, status, m)
+		x.e.writeMessage(x.w, x.rc, status, m)
 	default:
-		x.f.writer.Deadline(x.rc) // the server's deadline is over by now
-		if !x.accept.stream {
+		x.e.Writer.Deadline(x.rc) // the server's deadline is over by now
+		if !x.accept.Stream {
 			x.w.WriteHeader(http.StatusAccepted)
 			return
 		}
@@ -433,39 +440,39 @@ func (x *exchange) write(status int, m message) {
 	}
 }
 
-// arrived begins the trail of a call. It has nothing that would have to be freed before serve.
-func (x *exchange) arrived(p *posted) {
-	if x.f.deps.Trails == nil {
+// arrived begins the trail of a call. It has nothing that would have to be freed before Serve.
+func (x *Exchange) arrived(r *Request) {
+	if x.e.Trails == nil {
 		return
 	}
-	began, ok := p.r.Context().Value(arrivalKey{}).(time.Time)
+	began, ok := r.R.Context().Value(arrivalKey{}).(time.Time)
 	if !ok { // another replica knew the caller
-		began = p.since
+		began = r.Known
 	}
-	x.call.Trail = x.f.deps.Trails.Begin(began)
-	x.header, x.since = p.r.Header, p.since
+	x.Call.Trail = x.e.Trails.Begin(began)
+	x.header, x.since = r.R.Header, r.Known
 	if ok {
-		x.call.Trail.Was("identity", began, p.since)
+		x.Call.Trail.Was("identity", began, r.Known)
 	}
 }
 
 // trail notes the request of a call that is about to be made.
-func (x *exchange) trail() *trail.Trail {
-	t := x.call.Trail
+func (x *Exchange) trail() *trail.Trail {
+	t := x.Call.Trail
 	if t == nil {
 		return nil
 	}
 	t.Was("front", x.since, time.Now())
 	if t.Messages() {
-		t.FromClient(x.header, wire.Message{Kind: wire.Request, ID: x.id, Method: x.call.Method, Params: x.call.Params}.Parts()...)
+		t.FromClient(x.header, wire.Message{Kind: wire.Request, ID: x.ID, Method: x.Call.Method, Params: x.Call.Params}.Parts()...)
 	}
 	x.header = nil
 	return t
 }
 
 // sent notes a message to the client, or an event of its stream (status 0).
-func (x *exchange) sent(status int, parts ...[]byte) {
-	if t := x.call.Trail; t.Messages() {
+func (x *Exchange) sent(status int, parts ...[]byte) {
+	if t := x.Call.Trail; t.Messages() {
 		t.ToClient(status, parts...)
 	}
 }

@@ -1,4 +1,4 @@
-package front
+package live
 
 import (
 	"testing"
@@ -9,48 +9,37 @@ import (
 // TestRequestsOfOneUser: one user's requests leave connections to others, from however many
 // clients they come. Without authentication there is one user, and no such bound.
 func TestRequestsOfOneUser(t *testing.T) {
-	r := newPerUser(3)
+	r := NewPerUser(3)
 	caller := func(user, client string) *mcp.Caller {
 		return &mcp.Caller{Issuer: "https://issuer", Subject: user, ClientID: client}
 	}
 	for _, client := range []string{"a", "b", "c"} {
-		if !r.take(caller("alice", client)) {
+		if !r.Take(caller("alice", client)) {
 			t.Fatal("a request that may be")
 		}
 	}
-	if r.take(caller("alice", "d")) {
+	if r.Take(caller("alice", "d")) {
 		t.Error("one too many may be")
 	}
-	if !r.take(caller("bob", "a")) {
+	if !r.Take(caller("bob", "a")) {
 		t.Error("another user's may not be")
 	}
-	r.give(caller("alice", "a"))
-	if !r.take(caller("alice", "d")) || r.take(caller("alice", "e")) {
+	r.Give(caller("alice", "a"))
+	if !r.Take(caller("alice", "d")) || r.Take(caller("alice", "e")) {
 		t.Error("what has ended leaves other room than it took")
 	}
 	for range 10 {
-		if !r.take(&mcp.Caller{}) {
+		if !r.Take(&mcp.Caller{}) {
 			t.Error("without authentication")
 		}
 	}
 	for range 3 {
-		r.give(caller("alice", "a"))
+		r.Give(caller("alice", "a"))
 	}
-	r.give(caller("bob", "a"))
+	r.Give(caller("bob", "a"))
 	for i := range r.shards {
 		if len(r.shards[i].has) != 0 {
 			t.Error("users are known who have no request")
 		}
 	}
-}
-
-// now returns how many a user has.
-func (p *perUser) now(user string) (n int) {
-	for i := range p.shards {
-		s := &p.shards[i]
-		s.mu.Lock()
-		n += s.has[user]
-		s.mu.Unlock()
-	}
-	return n
 }

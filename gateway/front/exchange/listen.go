@@ -1,4 +1,4 @@
-package front
+package exchange
 
 import (
 	"bytes"
@@ -32,37 +32,37 @@ func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 	return want, err
 }
 
-// listen serves subscriptions/listen: a stream that lasts until one side ends it. Everything
+// Listen serves subscriptions/listen: a stream that lasts until one side ends it. Everything
 // on it carries the id of the request.
-func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
+func (x *Exchange) Listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	want, err := readFilter(filter)
 	if err != nil {
 		return refuse.Bad(err)
 	}
-	if len(want.Tasks) > 0 && x.call.Tasks != mcp.ExtensionTasks {
+	if len(want.Tasks) > 0 && x.Call.Tasks != mcp.ExtensionTasks {
 		return refuse.Bad(mcp.ErrTasksUndeclared())
 	}
-	if !x.accept.stream {
+	if !x.accept.Stream {
 		return refuse.Accept("text/event-stream")
 	}
-	if x.f.drains() {
+	if x.e.Running.Drains() {
 		return refuse.Closing()
 	}
-	if !x.f.streamLimit.take(&x.call.Caller) {
+	if !x.e.Running.PerUser.Take(&x.Call.Caller) {
 		return refuse.Streams(refuse.OwnID)
 	}
-	x.call.Params, x.call.Trail, x.header = want.In(nil), nil, nil                // it lasts, and is no call to look at
-	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // so that the request's body can be freed
+	x.Call.Params, x.Call.Trail, x.header = want.In(nil), nil, nil                // it lasts, and is no call to look at
+	x.ID, x.Call.Caps, x.token = bytes.Clone(x.ID), bytes.Clone(x.Call.Caps), nil // so that the request's body can be freed
 	drop := func() {}
-	if x.home != nil {
-		x.home.Hold()
-		drop = x.home.Drop
+	if x.Home != nil {
+		x.Home.Hold()
+		drop = x.Home.Drop
 	}
-	x.f.running.Add(1) // in addition to the request's own count
-	x.f.writer.Outlast(r, nil, func(ctx context.Context, lasts func(*stream.Stream)) {
-		defer x.f.running.Done()
+	x.e.Running.Requests.Add(1) // in addition to the request's own count
+	x.e.Writer.Outlast(r, nil, func(ctx context.Context, lasts func(*stream.Stream)) {
+		defer x.e.Running.Requests.Done()
 		defer drop()
-		defer x.f.streamLimit.give(&x.call.Caller)
+		defer x.e.Running.PerUser.Give(&x.Call.Caller)
 		x.r, x.lasts = r, lasts
 		x.listening(ctx, want)
 	})
@@ -70,20 +70,20 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 }
 
 // listening makes the call of listen, and answers.
-func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
+func (x *Exchange) listening(ctx context.Context, want mcp.Filter) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	undrain := context.AfterFunc(x.f.draining, func() { cancel(live.ErrClosing) })
+	undrain := context.AfterFunc(x.e.Running.Draining, func() { cancel(live.ErrClosing) })
 	defer undrain()
-	ctx, end := x.f.deps.Lasting.While(ctx, &x.call.Caller)
+	ctx, end := x.e.Lasting.While(ctx, &x.Call.Caller)
 	defer end()
-	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
+	x.Call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
-	_, err := x.f.observe(ctx, &x.call, x.f.deps.Handler)
+	_, err := x.e.Observe(ctx, &x.Call, x.e.Handler)
 	switch cause := context.Cause(ctx); {
 	case cause == live.ErrClosing, cause == mcp.ErrOver, err == nil:
-		x.finish(message{head: x.f.endOfListen(x.id)})
+		x.finish(message{head: x.e.EndOfListen(x.ID)})
 	case ctx.Err() != nil:
 		x.finish(message{}) // the client has gone, or does not read
 	default:
@@ -91,24 +91,24 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	}
 }
 
-// endOfListen is the response that ends a request to listen.
-func (f *Front) endOfListen(id mcp.Raw) []byte {
-	return wire.AppendResult(nil, id, mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta", f.metaInfo.With(wire.MetaSubscriptionID, id)))
+// EndOfListen is the response that ends a request to listen.
+func (e *Endpoint) EndOfListen(id mcp.Raw) []byte {
+	return wire.AppendResult(nil, id, mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta", e.metaInfo.With(wire.MetaSubscriptionID, id)))
 }
 
 // relay sends an event of a subscription. A client that does not keep up is disconnected
 // rather than left with a gap: it listens again and reads everything anew.
-func (x *exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, giveUp context.CancelCauseFunc) {
+func (x *Exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, giveUp context.CancelCauseFunc) {
 	if ctx.Err() != nil || e.Method != mcp.NoteAcknowledged && !want.Lets(e.Method) {
 		return
 	}
-	params := e.Params.Edit(mcp.Edit{Name: "_meta", Value: e.Params.At("_meta").Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.id})})
+	params := e.Params.Edit(mcp.Edit{Name: "_meta", Value: e.Params.At("_meta").Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.ID})})
 	data := wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.needStream(); s != nil && !s.Send("", data) {
 		if s.Usable() {
-			x.f.deps.Metrics.slowSubscriptions.Inc()
+			x.e.Metrics.SlowSubscriptions.Inc()
 		}
 		giveUp(live.ErrCancelled)
 	}

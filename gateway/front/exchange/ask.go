@@ -1,8 +1,9 @@
-package front
+package exchange
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -26,26 +28,28 @@ const (
 
 // rounds makes the call of a stateful client again until it comes back without a question.
 type rounds struct {
-	*exchange
+	*Exchange
 	urls  opened
 	empty int // rounds before this one, in a row, that asked nothing
 }
 
-// unasked is why a question cannot be put to the client.
-type unasked string
-
-func (u unasked) Error() string { return string(u) }
+// unasked ends a call whose client cannot be asked, with what the model can react to.
+func unasked(why string) error {
+	e := mcp.Errorf(failure.QuestionImpossible, "%s", why)
+	e.AsResult = true
+	return e
+}
 
 // run makes the rounds, each as the caller whose token came with the answers, so that a loss of
 // rights takes effect at once. None is made for a caller whose proof has expired.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
-	call, v := &r.call, &r.verdict
+	call, v := &r.Call, &r.verdict
 	var asked *mcp.Ask
 	for round := 1; ; round++ {
 		reached := v.Reached
-		reply, err := r.handler.Handle(ctx, call)
+		reply, err := r.Handler.Handle(ctx, call)
 		if err != nil && v.Reached == reached { // the answers did not come to whom they are for
-			asked.Dropped(r.whyEnded(ctx, err))
+			asked.Dropped(whyEnded(ctx, err))
 		}
 		if round > 1 && mcp.FailureOf(err) == failure.StateInvalid { // its client knows of no state
 			err = refuse.TooLateError(cmp.Or(v.Executed, mcp.ExecutedNo))
@@ -57,7 +61,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 		asked = reply.Ask
 		r.tellDone(asked.Requests)
 		if asked.Restart {
-			return r.notAsked(r.urlRequired(asked.Requests))
+			return nil, r.urlRequired(asked.Requests)
 		}
 		got := live.NewAnswers(asked.Here)
 		if round == maxRounds {
@@ -68,7 +72,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 			waiting.End("")
 			v.Waited += time.Since(since)
 		}
-		r.call.Trail.NextRound()
+		r.Call.Trail.NextRound()
 		next := call.Clone()
 		next.Round, next.Answers, next.Refused = asked.Round, got.Given, got.Refused
 		if got.From != nil {
@@ -79,26 +83,15 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 			err = refuse.ExpiredError()
 		}
 		if err != nil {
-			asked.Dropped(r.whyEnded(ctx, err))
-			return r.notAsked(err)
+			asked.Dropped(whyEnded(ctx, err))
+			return nil, err
 		}
 		call = next
 	}
 }
 
-// notAsked ends the call whose client cannot be asked: with what the model can react to.
-func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
-	why, ok := errors.AsType[unasked](err)
-	if !ok {
-		return nil, err
-	}
-	e := mcp.Errorf(failure.QuestionImpossible, "%s", why)
-	e.AsResult = true
-	return nil, e
-}
-
 // whyEnded says, for a server and for the record, why a call ends with err before its answer.
-func (x *exchange) whyEnded(ctx context.Context, err error) string {
+func whyEnded(ctx context.Context, err error) string {
 	cause := context.Cause(ctx)
 	if said, ok := errors.AsType[mcp.CancelReason](cause); ok {
 		return "the client cancelled the call: " + string(said)
@@ -126,7 +119,7 @@ func (x *exchange) whyEnded(ctx context.Context, err error) string {
 }
 
 // settle finds the answers to the questions of a round: it puts to the client what only the
-// client can answer. It fails with unasked for a question that must be asked and cannot be.
+// client can answer. It fails as unasked says for a question that must be asked and cannot be.
 func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) error {
 	if len(asked.Requests) == 0 { // the server asks only for time
 		if r.empty++; r.empty > maxEmptyRounds {
@@ -135,16 +128,16 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		return sleep(ctx, emptyWait<<(r.empty-1))
 	}
 	r.empty = 0
-	if !mcp.CanAskInSession(r.call.Method) {
-		return unasked("the server asked for input, which is not possible in " + r.call.Method)
+	if !mcp.CanAskInSession(r.Call.Method) {
+		return unasked("the server asked for input, which is not possible in " + r.Call.Method)
 	}
 	var open []mcp.InputRequest
 	waiting := false
 	for _, q := range asked.Requests {
-		if _, ok := declared(r.call.Caps, q); !ok {
+		if _, ok := declared(r.Call.Caps, q); !ok {
 			return unasked("the server needs input by " + q.Method + ", which this client did not declare as it would have to")
 		}
-		if roots := r.live.Roots(); roots != nil && q.Method == mcp.MethodRootsList {
+		if roots := r.Live.Roots(); roots != nil && q.Method == mcp.MethodRootsList {
 			got.Given[q.Key] = roots
 			continue
 		}
@@ -162,7 +155,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		open = append(open, q)
 	}
 	if waiting {
-		if !r.urls.wait(ctx, r.f.cfg.AskTimeout) {
+		if !r.urls.wait(ctx, r.e.AskTimeout) {
 			return r.urlRequired(r.urls.requests)
 		}
 		if ctx.Err() != nil {
@@ -172,21 +165,21 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 	if len(open) == 0 {
 		return nil
 	}
-	if why := r.cannotAsk(ctx); why != "" {
+	if why := r.cannotAsk(); why != "" {
 		if !asked.Here && r.rev.ElicitationIDs && !slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return urlOf(q) == "" }) {
 			return r.urlRequired(open) // the client can send the user there, and make the call again
 		}
 		if slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return q.Method != mcp.MethodRootsList }) {
-			return why
+			return unasked(why)
 		}
 		for _, q := range open { // a call can do without roots
 			got.Refuse(q, mcp.Errorf(failure.QuestionImpossible, "%s", why))
 		}
 		return nil
 	}
-	err := r.running.Ask(ctx, r.exchange, r.call.Caps, open, askLimit(r.f.cfg.AskTimeout, asked.Expires), got)
+	err := r.Running.Ask(ctx, r.Exchange, r.Call.Caps, open, askLimit(r.e.AskTimeout, asked.Expires), got)
 	if err == live.ErrQuestions {
-		r.f.deps.Metrics.reached(refuse.BoundQuestions)
+		r.e.Metrics.Reached(refuse.BoundQuestions)
 	}
 	if err == nil && !asked.Here {
 		r.urls.add(open, got.Given)
@@ -213,33 +206,104 @@ func askLimit(limit time.Duration, expires time.Time) time.Duration {
 }
 
 // cannotAsk returns why this client cannot be asked anything now, "" if it can.
-func (r *rounds) cannotAsk(ctx context.Context) unasked {
-	if !r.accept.stream {
+func (r *rounds) cannotAsk() string {
+	if !r.accept.Stream {
 		return "the server needs input, but this client accepts no event stream to ask it on"
 	}
-	if !session.Of(r.home).Initialized {
+	if !session.Of(r.Home).Initialized {
 		return "the server needs input, but this client has not sent notifications/initialized"
 	}
 	return ""
 }
 
-// toModel returns the text of an error that the caller of a tool gets as a result, "" for others:
-// what a model can act on, and what a stateful client would have to declare, since it does not know
-// the error that stateless clients get.
-func (x *exchange) toModel(err error) string {
-	e, ok := errors.AsType[*mcp.Error](err)
-	switch {
-	case !ok || x.call.Method != mcp.MethodToolsCall:
-		return ""
-	case e.AsResult:
-		return e.Message
-	case e.Code != mcp.CodeMissingCapability || !x.rev.Stateful:
+// A server of 2026-07-28 that sent the user to a URL asks again until the user is done there. A
+// client of 2025-11-25 would pass that on each time; instead, the gateway tells it the id of the
+// question when the user is done.
+
+const (
+	// firstLook and lastLook are the first and the longest wait before the server is asked
+	// again whether the user is done.
+	firstLook = time.Second
+	lastLook  = 15 * time.Second
+)
+
+// opened are the URLs of one call that the user has agreed to visit.
+type opened struct {
+	requests []mcp.InputRequest // as they were put to the client
+	since    time.Time          // when the user last agreed to one
+	looks    int                // since then
+}
+
+func urlOf(q mcp.InputRequest) string {
+	if q.Method != mcp.MethodElicit || !wire.IsURLMode(q.Params) {
 		return ""
 	}
-	var names []string
-	e.Data.At("requiredCapabilities").Each(func(name string, _ mcp.Raw) bool {
-		names = append(names, name)
-		return len(names) < live.MaxQuestions
+	return q.Params.At("url").Text()
+}
+
+func hasURL(requests []mcp.InputRequest, url string) bool {
+	return url != "" && slices.ContainsFunc(requests, func(q mcp.InputRequest) bool { return urlOf(q) == url })
+}
+
+// add adds the questions that were answered with yes.
+func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
+	for _, q := range put {
+		if urlOf(q) != "" && given[q.Key].At("action").Text() == "accept" {
+			o.requests = append(o.requests, q)
+			o.since, o.looks = time.Now(), 0
+		}
+	}
+}
+
+// wait waits before the server is asked again. It returns false if the user took longer than
+// the limit.
+func (o *opened) wait(ctx context.Context, limit time.Duration) bool {
+	if time.Since(o.since) >= limit {
+		return false
+	}
+	pause := min(firstLook<<min(o.looks, 4), lastLook)
+	o.looks++
+	_ = sleep(ctx, pause) // the caller checks ctx
+	return true
+}
+
+// withID adds the id that this revision requires to a question that sends the user to a URL,
+// unless it has one.
+func withID(rev *wire.Revision, q mcp.InputRequest, params mcp.Raw) mcp.Raw {
+	if !rev.ElicitationIDs || urlOf(q) == "" {
+		return params
+	}
+	if _, ok := params.Member("elicitationId"); ok {
+		return params
+	}
+	return params.With("elicitationId", mcp.String("e-"+strings.ToLower(rand.Text())))
+}
+
+// tellDone tells the client that the user is done at the URLs that the server does not ask for
+// any more.
+func (r *rounds) tellDone(asked []mcp.InputRequest) {
+	r.urls.requests = slices.DeleteFunc(r.urls.requests, func(q mcp.InputRequest) bool {
+		if hasURL(asked, urlOf(q)) {
+			return false
+		}
+		if id, ok := q.Params.Member("elicitationId"); ok {
+			r.notify(mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", id)})
+		}
+		return true
 	})
-	return "This tool needs what this client does not offer to servers: " + strings.Join(names, ", ")
+}
+
+// urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call can be
+// made again when the user is done at these URLs.
+func (r *rounds) urlRequired(requests []mcp.InputRequest) error {
+	var list []mcp.Raw
+	for _, q := range requests {
+		params, err := r.rev.Ask(q.Method, q.Params)
+		if _, ok := declared(r.Call.Caps, q); !ok || err != nil || !r.rev.ElicitationIDs {
+			return unasked("the server needs the user to open a page first, and this client cannot be asked to do that")
+		}
+		list = append(list, withID(r.rev, q, params))
+	}
+	return mcp.Errorf(failure.URLNeeded, "The user has to open a page before this request can be made").
+		WithData(mcp.Object("elicitations", mcp.Array(list...)))
 }

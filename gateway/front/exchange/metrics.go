@@ -1,4 +1,4 @@
-package front
+package exchange
 
 import (
 	"cmp"
@@ -16,17 +16,17 @@ import (
 
 // Metrics count what happens at the endpoint. Label values are words of this file.
 type Metrics struct {
-	refused  prometheus.Counter
-	statuses map[int]prometheus.Counter // of refusals; 0 for any other status
-	received prometheus.Counter
-	written  stream.Metrics
+	Received prometheus.Counter // bytes
+	Written  stream.Metrics
 	// Results of requests with Last-Event-ID.
-	replayed, moved, gap, unknown prometheus.Counter
-	bounds                        map[refuse.Bound]prometheus.Counter
+	Replayed, Gap, moved, unknown prometheus.Counter
+	Bounds                        map[refuse.Bound]prometheus.Counter
 	// What clients that read slowly lost.
-	slowEvents, slowSubscriptions prometheus.Counter
-	fenced                        prometheus.Counter
-	errors                        *prometheus.CounterVec // by name
+	SlowEvents, SlowSubscriptions prometheus.Counter
+	Fenced                        prometheus.Counter
+	refused                       prometheus.Counter
+	statuses                      map[int]prometheus.Counter // of refusals; 0 for any other status
+	errors                        *prometheus.CounterVec     // by name
 }
 
 // NewMetrics makes Metrics, and registers them unless reg is nil.
@@ -54,11 +54,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Requests and calls that were refused before they reached an upstream, by the stage that refused them.",
 		}),
 		statuses: map[int]prometheus.Counter{0: statuses.WithLabelValues("other")},
-		received: with.NewCounter(prometheus.CounterOpts{
+		Received: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_http_received_bytes_total",
 			Help: "Bodies of requests that were read at the endpoint, in bytes.",
 		}),
-		written: stream.Metrics{
+		Written: stream.Metrics{
 			Sent: with.NewCounter(prometheus.CounterOpts{
 				Name: "gatehouse_http_sent_bytes_total",
 				Help: "Bodies and events that were written at the endpoint, in bytes.",
@@ -69,11 +69,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			}),
 			Cut: slow.WithLabelValues("cut"),
 		},
-		replayed: resumes.WithLabelValues("call"), moved: resumes.WithLabelValues("session"),
-		gap: resumes.WithLabelValues("gap"), unknown: resumes.WithLabelValues("unknown"),
-		bounds:     make(map[refuse.Bound]prometheus.Counter),
-		slowEvents: slow.WithLabelValues("event"), slowSubscriptions: slow.WithLabelValues("subscription"),
-		fenced: with.NewCounter(prometheus.CounterOpts{
+		Replayed: resumes.WithLabelValues("call"), moved: resumes.WithLabelValues("session"),
+		Gap: resumes.WithLabelValues("gap"), unknown: resumes.WithLabelValues("unknown"),
+		Bounds:     make(map[refuse.Bound]prometheus.Counter),
+		SlowEvents: slow.WithLabelValues("event"), SlowSubscriptions: slow.WithLabelValues("subscription"),
+		Fenced: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_calls_fenced_total",
 			Help: "Calls here that were cancelled, because another replica owns their session now: it has answered them as lost.",
 		}),
@@ -82,7 +82,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.statuses[status] = statuses.WithLabelValues(strconv.Itoa(status))
 	}
 	for _, b := range refuse.Bounds() {
-		m.bounds[b] = with.NewCounter(prometheus.CounterOpts{
+		m.Bounds[b] = with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": string(b)},
 			Help: "What clients wanted and was refused because a bound on what they can use was reached, by the bound.",
 		})
@@ -93,28 +93,28 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 func (m *Metrics) count(r *refuse.Refusal) {
 	m.refused.Inc()
 	m.answered(r.Err.Name)
-	m.reached(r.Bound)
+	m.Reached(r.Bound)
 	cmp.Or(m.statuses[r.Status], m.statuses[0]).Inc()
 }
 
 // answered counts an error that a client was answered with.
 func (m *Metrics) answered(name failure.Name) { m.errors.WithLabelValues(name.String()).Inc() }
 
-// reached counts a refusal at a bound, if it is one.
-func (m *Metrics) reached(b refuse.Bound) {
+// Reached counts a refusal at a bound, if it is one.
+func (m *Metrics) Reached(b refuse.Bound) {
 	if b != "" {
-		m.bounds[b].Inc()
+		m.Bounds[b].Inc()
 	}
 }
 
-// resume counts an attempt to resume a session's stream.
-func (m *Metrics) resume(err error) {
+// Resumed counts an attempt to resume a session's stream.
+func (m *Metrics) Resumed(err error) {
 	switch {
 	case err == nil:
 		m.moved.Inc()
 	case errors.Is(err, session.ErrGap):
 		m.moved.Inc()
-		m.gap.Inc()
+		m.Gap.Inc()
 	default:
 		m.unknown.Inc()
 	}

@@ -1,0 +1,135 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/internal/trail"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// WriteTime is for a client to take what is written at a time.
+const WriteTime = 30 * time.Second
+
+// leftoverTime is for reading the rest of an unwanted body: closing at once could take the
+// answer away from a client that is still sending.
+const leftoverTime = 500 * time.Millisecond
+
+// ErrNoReply means that a handler returned neither a reply nor an error.
+var ErrNoReply = errors.New("front: the handler gave no reply")
+
+// ServerInfo is what the gateway says about itself (Implementation in the specification).
+type ServerInfo struct{ Name, Title, Version string }
+
+// Deps is what an Endpoint needs. Tracer and Trails are optional.
+type Deps struct {
+	Handler mcp.Handler
+	Store   session.Store
+	// Seal seals requestState.
+	Seal   *seal.Key
+	Log    *slog.Logger
+	Server ServerInfo
+	// Lasting ends what outlives its request with the credential of its caller.
+	Lasting *mcp.Lasting
+	// Memory is the memory for large messages.
+	Memory *mcp.Memory
+	// Metrics count what happens at the endpoint.
+	Metrics *Metrics
+	// Observe makes a call of a client by a handler, and records how it went.
+	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
+	// Tracer makes the SERVER spans; nil for none.
+	Tracer *tracing.Tracer
+	// Trails keep where the time of calls goes, and their messages; nil for none.
+	Trails *trail.Trails
+}
+
+// Endpoint holds what all exchanges share.
+type Endpoint struct {
+	Deps
+	StreamAfter time.Duration // how long a call may take before its answer becomes a stream
+	AskTimeout  time.Duration // for a client to answer a question
+	Replica     string        // the name of this replica: it begins the ids of its calls
+	Info        mcp.Raw       // ServerInfo in the form of the newest revision
+	Running     *live.Running
+	Writer      *stream.Writer
+
+	metaInfo mcp.Raw // the _meta object with only Info in it
+	waiting  waiting
+	calls    atomic.Uint64
+}
+
+// NewEndpoint makes an Endpoint at which each user may have so many long-lived streams. An idle stream
+// gets a comment after keepAlive.
+func NewEndpoint(deps Deps, replica string, streams int, keepAlive time.Duration) *Endpoint {
+	e := &Endpoint{Deps: deps, Replica: replica, Info: serverInfo(deps.Server), Running: live.NewRunning(streams)}
+	e.metaInfo = mcp.Object(wire.MetaServerInfo, e.Info)
+	e.waiting.counted, e.waiting.calls = e.Running, make(map[waitingKey]*waitingCall)
+	e.Writer = &stream.Writer{KeepAlive: keepAlive, Timeout: WriteTime, Metrics: deps.Metrics.Written,
+		Panicked: func(cause any) { e.Recovered(cause, "") }}
+	return e
+}
+
+// CallID makes an id that no other call of any replica has.
+func (e *Endpoint) CallID() string {
+	var buf [32]byte
+	b := append(append(buf[:0], e.Replica...), '-')
+	return string(strconv.AppendUint(b, e.calls.Add(1), 36))
+}
+
+// DropWaiting gives up all calls that wait for answers, and returns how many there were.
+func (e *Endpoint) DropWaiting() int { return e.waiting.dropAll() }
+
+// Refuse answers a request with a refusal.
+func (e *Endpoint) Refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
+	e.Metrics.count(r)
+	body := r.Body(w.Header(), id)
+	if r.Close {
+		// net/http reads the rest of a body before it closes; this limits the time for it.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverTime))
+	}
+	e.WriteJSON(w, r.Status, body)
+}
+
+// RefuseSession translates an error of the session store.
+func (e *Endpoint) RefuseSession(err error) *refuse.Refusal {
+	r, known := refuse.Session(err)
+	if !known {
+		e.Log.Error("session store", failure.Internal.Attr(), "error", err)
+	}
+	return r
+}
+
+// Readable returns what a client may read of a call's error. The log has the cause:
+// gateway/observe logs the errors of handlers, and Readable the others.
+func (e *Endpoint) Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
+	if errors.Is(err, ErrNoReply) {
+		e.Log.Error("internal error", failure.Internal.Attr(), "call", callID, "method", method, "error", err)
+	}
+	e.Metrics.answered(mcp.FailureOf(err))
+	return refuse.Readable(rev, method, callID, err)
+}
+
+// Recovered logs a panic. http.ErrAbortHandler is net/http's own and is raised again.
+func (e *Endpoint) Recovered(cause any, callID string) {
+	if cause == http.ErrAbortHandler {
+		panic(cause)
+	}
+	e.Log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID), slog.String("error", fmt.Sprint(cause)),
+		slog.String("stack", strings.TrimSpace(string(debug.Stack()))))
+}
