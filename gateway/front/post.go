@@ -58,12 +58,19 @@ func (p *posted) revision() *wire.Revision {
 	return cmp.Or(wire.Lookup(p.header), wire.NewestStateful())
 }
 
+// endUse ends the request's use of its home: before it is counted out, so that a replica that stops has
+// given the home up when it waits for nothing more.
+func (p *posted) endUse() {
+	if p.home != nil {
+		p.home.Done()
+		p.home = nil
+	}
+}
+
 // release gives back what was taken for the message.
 func (p *posted) release(f *Front) {
 	p.room.Free()
-	if p.home != nil {
-		p.home.Done()
-	}
+	p.endUse()
 	if p.counted {
 		f.requestLimit.Give(&p.Caller)
 	}

@@ -100,6 +100,7 @@ func (f *Front) request(p *posted, rev *wire.Revision) *refuse.Refusal {
 		return refuse.Closing()
 	}
 	defer f.Running.Done()
+	defer p.endUse()
 	x, ref := f.callOf(p, p.home, rev)
 	if x != nil {
 		defer x.Running.Stop()

@@ -86,6 +86,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 		return refuse.Closing()
 	}
 	defer f.Running.Done()
+	defer p.endUse()
 	if gone {
 		x.Handler = mcp.HandlerFunc(lost)
 		x.Serve(p.R.Context())
