@@ -31,7 +31,8 @@ func (k *keyring) set(keys apikey.Config) {
 
 // find identifies the caller with a key, which look finds. at are the endpoints by the names of their
 // views.
-func (k *keyring) find(look func(*apikey.Table) (apikey.Found, error), at map[string]place) (_ identity, found apikey.Found, _ *refusal) {
+func (k *keyring) find(look func(*apikey.Table) (apikey.Found, error), at map[string]place) (_ identity,
+	found apikey.Found, _ *refusal) {
 	err := apikey.ErrUnknown
 	if table := k.table.Load(); table != nil { // a reload may have taken the last key since has
 		found, err = look(table)

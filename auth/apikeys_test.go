@@ -40,13 +40,15 @@ func TestAPIKeys(t *testing.T) {
 	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) }}, func(c *auth.Config) {
 		c.Keys.Entries, c.Keys.Filed = []apikey.Entry{e, old}, []apikey.Entry{gone, simple}
 		c.RequiredScopes, c.ImpliedScopes = []string{"mcp"}, map[string][]string{"admin": {"mcp"}}
-		c.Issuers[0].Introspection = &auth.Introspection{ClientID: issuer.ClientID, ClientSecret: mcp.Secret(issuer.ClientSecret)}
+		c.Issuers[0].Introspection = &auth.Introspection{ClientID: issuer.ClientID,
+			ClientSecret: mcp.Secret(issuer.ClientSecret)}
 	}, issuer)
 	for range 3 {
 		a := g.bearer(key)
 		a.expect(t, 200)
 		c := a.caller
-		if c.Issuer != "keys" || c.Subject != "ci-bot" || c.ClientID != "ghk_"+e.ID || !slices.Equal(c.Groups, []string{"deployers"}) ||
+		if c.Issuer != "keys" || c.Subject != "ci-bot" || c.ClientID != "ghk_"+e.ID ||
+			!slices.Equal(c.Groups, []string{"deployers"}) ||
 			!slices.Equal(c.Scopes, []string{"admin", "mcp"}) || !c.Expires.Equal(ends) || c.Token != "" || c.Claims != nil {
 			t.Errorf("the caller is %+v", c)
 		}
@@ -114,14 +116,16 @@ func TestKeysWithoutIssuers(t *testing.T) {
 		t.Error(a.Body)
 	}
 	for sent, want := range map[string]string{
-		"": `Bearer realm="gatehouse"`, "Bearer eyJhbGciOiJub25lIn0.e30.": `Bearer error="invalid_token"`, "Bearer x": `Bearer error="invalid_token"`,
+		"": `Bearer realm="gatehouse"`, "Bearer eyJhbGciOiJub25lIn0.e30.": `Bearer error="invalid_token"`,
+		"Bearer x": `Bearer error="invalid_token"`,
 	} {
 		var headers []string
 		if sent != "" {
 			headers = []string{sent}
 		}
 		a := g.call(headers...)
-		if got := a.Header().Get("Www-Authenticate"); a.Code != 401 || !strings.HasPrefix(got, want) || strings.Contains(got, "resource_metadata") {
+		if got := a.Header().Get("Www-Authenticate"); a.Code != 401 || !strings.HasPrefix(got, want) ||
+			strings.Contains(got, "resource_metadata") {
 			t.Errorf("%q: %d %s", sent, a.Code, got)
 		}
 	}
@@ -137,9 +141,10 @@ func TestKeysWithoutIssuers(t *testing.T) {
 func TestAPIKeyOfView(t *testing.T) {
 	key, e := newAPIKey(func(e *apikey.Entry) { e.Views = []string{"sales"} })
 	whole, all := newAPIKey(nil)
-	g := startGate(t, auth.Deps{Views: map[string]string{"sales": publicURL + "/sales", "ops": publicURL + "/ops"}}, func(c *auth.Config) {
-		c.Mode, c.Keys.Entries = auth.ModeKeys, []apikey.Entry{e, all}
-	})
+	g := startGate(t, auth.Deps{Views: map[string]string{"sales": publicURL + "/sales", "ops": publicURL + "/ops"}},
+		func(c *auth.Config) {
+			c.Mode, c.Keys.Entries = auth.ModeKeys, []apikey.Entry{e, all}
+		})
 	for view, want := range map[string]int{"": 401, "sales": 200, "ops": 401} {
 		for k, status := range map[string]int{key: want, whole: 200} {
 			w := httptest.NewRecorder()
@@ -177,10 +182,13 @@ func TestKeysConfig(t *testing.T) {
 		"keys beside issuers": {auth.Config{Mode: auth.ModeOAuth, Issuers: issuers, Keys: some}, ""},
 		"scopes of keys":      {auth.Config{Mode: auth.ModeKeys, Keys: some, RequiredScopes: []string{"x"}}, ""},
 		"no keys":             {auth.Config{Mode: auth.ModeKeys}, "keys: mode keys needs some"},
-		"issuers":             {auth.Config{Mode: auth.ModeKeys, Keys: some, Issuers: issuers}, "issuers: there is no use for them in mode keys"},
-		"no issuers":          {auth.Config{Mode: auth.ModeOAuth, Keys: some}, "issuers: mode oauth needs at least one: write mode: keys"},
-		"mode none":           {auth.Config{Keys: some}, "keys: nobody asks for a key in mode none"},
-		"a bad entry":         {auth.Config{Mode: auth.ModeKeys, Keys: apikey.Config{Entries: []apikey.Entry{{}}}}, "keys: entries[0]: id"},
+		"issuers": {auth.Config{Mode: auth.ModeKeys, Keys: some, Issuers: issuers},
+			"issuers: there is no use for them in mode keys"},
+		"no issuers": {auth.Config{Mode: auth.ModeOAuth, Keys: some},
+			"issuers: mode oauth needs at least one: write mode: keys"},
+		"mode none": {auth.Config{Keys: some}, "keys: nobody asks for a key in mode none"},
+		"a bad entry": {auth.Config{Mode: auth.ModeKeys, Keys: apikey.Config{Entries: []apikey.Entry{{}}}},
+			"keys: entries[0]: id"},
 	} {
 		err := tt.cfg.Validate()
 		if (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
@@ -188,7 +196,8 @@ func TestKeysConfig(t *testing.T) {
 		}
 	}
 	cfg := auth.Config{Mode: auth.ModeKeys}
-	if err := cfg.CheckPublicURL("http://mcp.example.com/mcp"); err == nil || !strings.Contains(err.Error(), "clients send keys to it") {
+	if err := cfg.CheckPublicURL("http://mcp.example.com/mcp"); err == nil ||
+		!strings.Contains(err.Error(), "clients send keys to it") {
 		t.Errorf("keys in the clear: %v", err)
 	}
 	if err := cfg.CheckListener("0.0.0.0:8080"); err != nil {
@@ -223,8 +232,10 @@ func TestHolds(t *testing.T) {
 		c    mcp.Caller
 		want bool
 	}{
-		"a key": {byKey, true}, "a token": {byToken, true}, "at a view that there is not": {elsewhere, false}, "with groups that it lost": {others, false},
-		"nobody": {mcp.NewCaller(mcp.Caller{}), false}, "a person in a browser": {mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: "ann"}), true},
+		"a key": {byKey, true}, "a token": {byToken, true}, "at a view that there is not": {elsewhere, false},
+		"with groups that it lost": {others, false},
+		"nobody":                   {mcp.NewCaller(mcp.Caller{}), false},
+		"a person in a browser":    {mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: "ann"}), true},
 	} {
 		if got := g.Holds(t.Context(), &tt.c); got != tt.want {
 			t.Errorf("%s: %t", name, got)
@@ -241,7 +252,8 @@ func TestHolds(t *testing.T) {
 	if open := newGate(t, func(c *auth.Config) { c.Mode = auth.ModeNone }); open.Holds(t.Context(), &byToken) {
 		t.Error("somebody stays somebody where nobody is asked")
 	}
-	down, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}}, auth.Deps{PublicURL: publicURL})
+	down, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}},
+		auth.Deps{PublicURL: publicURL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -227,7 +227,8 @@ func (a *Auth) judge(r *http.Request, view string) (mcp.Caller, *refusal) {
 	if ref == nil {
 		return caller, nil
 	}
-	a.judged(Judgement{Caller: mcp.Caller{From: from}, View: view, Agent: agentOf(r), Status: ref.status, Reason: ref.text, Name: ref.name})
+	a.judged(Judgement{Caller: mcp.Caller{From: from}, View: view, Agent: agentOf(r), Status: ref.status, Reason: ref.text,
+		Name: ref.name})
 	a.metrics.refuse(ref)
 	a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
 	return mcp.Caller{}, ref
@@ -251,17 +252,20 @@ func (a *Auth) SetKeys(keys apikey.Config) { a.keyring.set(keys) }
 // identified. The error is a *RefusedError.
 func (a *Auth) Identify(r *http.Request) (mcp.Caller, error) {
 	if !a.asks {
-		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid, "there are no issuers of tokens: see auth.mode"}
+		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid,
+			"there are no issuers of tokens: see auth.mode"}
 	}
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "dpop") {
-		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid, "a token with a proof cannot be used here: proofs are for endpoints of MCP"}
+		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid,
+			"a token with a proof cannot be used here: proofs are for endpoints of MCP"}
 	}
 	caller, ref := a.judge(r, "")
 	if ref != nil {
 		return mcp.Caller{}, &RefusedError{ref.status, ref.name, ref.text}
 	}
 	if caller.Issuer == mcp.KeyIssuer {
-		return mcp.Caller{}, &RefusedError{http.StatusForbidden, failure.UserRefused, "an API key is for programs, and for endpoints of MCP: sign in"}
+		return mcp.Caller{}, &RefusedError{http.StatusForbidden, failure.UserRefused,
+			"an API key is for programs, and for endpoints of MCP: sign in"}
 	}
 	caller.Token = ""
 	return caller, nil

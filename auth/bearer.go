@@ -96,7 +96,8 @@ func (a *Auth) authenticate(r *http.Request, view string, from mcp.Origin) (mcp.
 // byKey is authenticate for an API key, which no server of ours ever gets: it is not in the Caller.
 func (a *Auth) byKey(key, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 	now := time.Now()
-	id, found, ref := a.keyring.find(func(t *apikey.Table) (apikey.Found, error) { return t.Find(key, now) }, a.at.Load().places)
+	id, found, ref := a.keyring.find(func(t *apikey.Table) (apikey.Found, error) { return t.Find(key, now) },
+		a.at.Load().places)
 	switch {
 	case ref != nil:
 		return mcp.Caller{}, ref
@@ -145,7 +146,8 @@ func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
 		return false
 	}
 	now := &id.caller
-	return now.User() == c.User() && now.ClientID == c.ClientID && slices.Equal(now.Groups, c.Groups) && slices.Equal(now.Scopes, c.Scopes)
+	return now.User() == c.User() && now.ClientID == c.ClientID && slices.Equal(now.Groups, c.Groups) &&
+		slices.Equal(now.Scopes, c.Scopes)
 }
 
 // fits refuses a caller whose token is for other endpoints.
@@ -261,5 +263,6 @@ func (a *Auth) remember(d digest, id identity, k *keys, generation uint64) {
 	if id.caller.Expires.Before(until) {
 		until = id.caller.Expires
 	}
-	a.cache.Add(d, &verified{caller: id.caller, only: id.only, bound: id.bound, until: until, keys: k, generation: generation})
+	a.cache.Add(d, &verified{caller: id.caller, only: id.only, bound: id.bound, until: until, keys: k,
+		generation: generation})
 }

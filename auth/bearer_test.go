@@ -110,7 +110,8 @@ func TestEveryMethod(t *testing.T) {
 		r.Header.Set("Origin", "https://page.example")
 		r.Header.Set("Access-Control-Request-Method", "POST")
 		w := g.do(r)
-		if w.Code != 401 || w.passed != nil || w.Header().Get("WWW-Authenticate") == "" || (w.Body.Len() == 0) != (method == "HEAD") {
+		if w.Code != 401 || w.passed != nil || w.Header().Get("WWW-Authenticate") == "" ||
+			(w.Body.Len() == 0) != (method == "HEAD") {
 			t.Errorf("%s: got %d %s", method, w.Code, w.Body)
 		}
 	}
@@ -155,7 +156,8 @@ func TestOverHTTP(t *testing.T) {
 		{[]string{"Bearer x"}, 401},
 		{[]string{"bearer " + issuer.Token(nil) + " "}, 202}, // net/http takes the space away
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL,
+			strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +170,8 @@ func TestOverHTTP(t *testing.T) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode != tt.status || (resp.StatusCode != 202) != strings.Contains(string(body), `"id":null`) {
+		if err != nil || resp.StatusCode != tt.status ||
+			(resp.StatusCode != 202) != strings.Contains(string(body), `"id":null`) {
 			t.Errorf("%d headers: got %d %s (%v), want %d", len(tt.lines), resp.StatusCode, body, err, tt.status)
 		}
 	}
@@ -178,7 +181,8 @@ func TestOverHTTP(t *testing.T) {
 func TestRefusedAgent(t *testing.T) {
 	var judged []auth.Judgement
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
-	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) }}, func(*auth.Config) {}, issuer)
+	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) }},
+		func(*auth.Config) {}, issuer)
 	const token = "canary-1234.token"
 	for agent, want := range map[string]string{
 		"claude-code/2.0.1 (cli)": "claude-code",

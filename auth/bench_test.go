@@ -13,13 +13,16 @@ import (
 // it takes to verify one that it does not.
 func BenchmarkRequire(b *testing.B) {
 	issuer := newIssuer(b, mcptest.IssuerOptions{Alg: "RS256"})
-	body := claims{"groups": []string{"engineering", "sre", "everybody"}, "scope": "mcp mcp:read", "email": "alice@example.com",
-		"name": "Alice Example", "preferred_username": "alice", "session_state": "0d4bbd1c-6a3b-4a39-8a24-0c2b3f4a1b8e"}
+	body := claims{"groups": []string{"engineering", "sre", "everybody"}, "scope": "mcp mcp:read",
+		"email": "alice@example.com",
+		"name":  "Alice Example", "preferred_username": "alice", "session_state": "0d4bbd1c-6a3b-4a39-8a24-0c2b3f4a1b8e"}
 	g := newGate(b, func(c *auth.Config) { c.RequiredScopes = []string{"mcp"} }, issuer)
 	request := func(token string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, publicURL, nil)
-		for name, value := range map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json", "User-Agent": "bench",
-			"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "x", "Mcp-Session-Id": "0123456789", "Content-Length": "100"} {
+		for name, value := range map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json",
+			"User-Agent": "bench",
+			"Accept":     "application/json, text/event-stream", "Mcp-Protocol-Version": "x", "Mcp-Session-Id": "0123456789",
+			"Content-Length": "100"} {
 			r.Header.Set(name, value)
 		}
 		return r

@@ -32,7 +32,8 @@ func WriteCaller(c mcp.Caller) ([]byte, error) {
 		return nil, fmt.Errorf("auth: writing a caller: %w", err)
 	}
 	text := make([]byte, 0, 256+len(c.Token)+len(c.Claims))
-	fixed := [fixedFields]string{c.Issuer, c.Subject, c.ClientID, c.View, string(c.Token), string(c.Claims), string(expires), strconv.Itoa(len(c.Groups))}
+	fixed := [fixedFields]string{c.Issuer, c.Subject, c.ClientID, c.View, string(c.Token), string(c.Claims),
+		string(expires), strconv.Itoa(len(c.Groups))}
 	var from []string
 	if c.From != (mcp.Origin{}) {
 		from = []string{fromPrefix + c.From.Address + " " + c.From.Agent}
@@ -70,7 +71,8 @@ func ReadCaller(text []byte) (mcp.Caller, error) {
 	if err != nil || groups < 0 || groups > len(rest) {
 		return mcp.Caller{}, errCarried
 	}
-	c := mcp.Caller{From: origin, Issuer: fields[0], Subject: fields[1], ClientID: fields[2], View: fields[3], Token: mcp.Secret(fields[4]), Groups: rest[:groups:groups], Scopes: rest[groups:]}
+	c := mcp.Caller{From: origin, Issuer: fields[0], Subject: fields[1], ClientID: fields[2], View: fields[3],
+		Token: mcp.Secret(fields[4]), Groups: rest[:groups:groups], Scopes: rest[groups:]}
 	if fields[5] != "" {
 		c.Claims = mcp.Raw(fields[5])
 	}

@@ -13,7 +13,8 @@ import (
 // longer, is no other caller with fewer or more fields.
 func TestCallerAtAnotherReplica(t *testing.T) {
 	nobody := mcp.NewCaller(mcp.Caller{})
-	somebody := mcp.NewCaller(mcp.Caller{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app", View: "sales", Groups: []string{"a", "", "b"}, Scopes: []string{"mcp"},
+	somebody := mcp.NewCaller(mcp.Caller{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app",
+		View: "sales", Groups: []string{"a", "", "b"}, Scopes: []string{"mcp"},
 		Claims: mcp.Raw(`{"sub":"alice"}`), Expires: time.Date(2026, 7, 28, 1, 2, 3, 4, time.UTC), Token: "token"})
 	elsewhere := somebody
 	elsewhere.From = mcp.Origin{Address: "192.0.2.7", Agent: "client/1.0 (a test)"}

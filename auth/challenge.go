@@ -20,7 +20,8 @@ type challenge struct {
 }
 
 func newChallenge(cfg Config, metadataURL string) challenge {
-	c := challenge{metadata: "resource_metadata=" + quoted(metadataURL), scope: cfg.ScopesSupported, dpop: cfg.DPoP, algs: "algs=" + quoted(strings.Join(algorithms(), " "))}
+	c := challenge{metadata: "resource_metadata=" + quoted(metadataURL), scope: cfg.ScopesSupported, dpop: cfg.DPoP,
+		algs: "algs=" + quoted(strings.Join(algorithms(), " "))}
 	if len(cfg.Servers()) == 0 { // nowhere to get a token; a challenge has some parameter
 		c.metadata, c.scope = "realm="+quoted("gatehouse"), nil
 	}

@@ -51,7 +51,8 @@ type rules struct {
 }
 
 func newRules(cfg Config, iss Issuer, at *atomic.Pointer[endpoints]) rules {
-	r := rules{Issuer: iss, at: at, leeway: *cfg.Leeway, dpop: cfg.DPoP != DPoPOff, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
+	r := rules{Issuer: iss, at: at, leeway: *cfg.Leeway, dpop: cfg.DPoP != DPoPOff, required: cfg.RequiredScopes,
+		implied: cfg.ImpliedScopes}
 	r.exact = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "appid", "cid",
 		"nonce", "at_hash", "c_hash", "cnf", "events", "typ", "active", "_claim_names", "_claim_sources", "hasgroups"}
 	for _, where := range append(slices.Sorted(maps.Keys(iss.RequireClaims)), iss.Claims.User, iss.Claims.Groups) {
@@ -227,7 +228,8 @@ func (r *rules) checkRequired(claims mcp.Raw) *refusal {
 			has = nil
 		}
 		if !slices.ContainsFunc(has, func(v string) bool { return slices.Contains(r.RequireClaims[name], v) }) {
-			return badToken("the token lacks a claim that is required of it", fmt.Errorf("%s is %.200s, want one of %q", name, value, r.RequireClaims[name]))
+			return badToken("the token lacks a claim that is required of it",
+				fmt.Errorf("%s is %.200s, want one of %q", name, value, r.RequireClaims[name]))
 		}
 	}
 	return nil
@@ -280,11 +282,13 @@ func (r *rules) bindingOf(claims mcp.Raw) (string, *refusal) {
 	thumbprint, ok := member(cnf, "jkt")
 	switch {
 	case other == "x5t#S256":
-		return "", badToken("the token is bound to a certificate of its client (mutual TLS), which this gateway cannot check", nil)
+		return "", badToken("the token is bound to a certificate of its client (mutual TLS), which this gateway cannot check",
+			nil)
 	case r.dpop && ok && members == 1 && len(thumbprint) == thumbprintLength:
 		return thumbprint, nil
 	}
-	return "", badToken("the token is bound to a key of its client, which this gateway cannot check", fmt.Errorf("auth.dpop is off, or cnf has another member than jkt: %.40q", other))
+	return "", badToken("the token is bound to a key of its client, which this gateway cannot check",
+		fmt.Errorf("auth.dpop is off, or cnf has another member than jkt: %.40q", other))
 }
 
 // groups returns the user's groups. A token with too many groups names a place to fetch them
@@ -294,7 +298,8 @@ func (r *rules) groups(claims mcp.Raw) (groups []string, forbidden, ref *refusal
 	where := r.Claims.Groups
 	if names, ok := claims.Member("_claim_names"); ok {
 		if _, elsewhere := names.Member(where); elsewhere {
-			return nil, unfit("the token leaves out the groups, since there are too many: have the issuer put fewer into it"), nil
+			return nil, unfit("the token leaves out the groups, since there are too many: have the issuer put fewer into it"),
+				nil
 		}
 	}
 	if over, ok := claims.Member("hasgroups"); ok && over.IsTrue() && where == DefaultGroupsClaim {
@@ -309,7 +314,8 @@ func (r *rules) groups(claims mcp.Raw) (groups []string, forbidden, ref *refusal
 		return nil, nil, badToken("the token's groups cannot be read", nil)
 	}
 	if len(groups) > maxGroups {
-		return nil, unfit("the token has more than " + strconv.Itoa(maxGroups) + " groups: have the issuer put fewer into it"), nil
+		return nil, unfit("the token has more than " + strconv.Itoa(maxGroups) +
+			" groups: have the issuer put fewer into it"), nil
 	}
 	return groups, nil, nil
 }

@@ -45,8 +45,10 @@ func TestIssuerIsCompared(t *testing.T) {
 	g := newGate(t, nil, issuer)
 	g.bearer(issuer.Token(nil)).expect(t, 200)
 	for name, iss := range map[string]any{
-		"trailing slash": issuer.URL + "/", "case": strings.ToUpper(issuer.URL), "another port": issuer.URL[:len(issuer.URL)-len("/tenant")-1] + "/tenant",
-		"no path": strings.TrimSuffix(issuer.URL, "/tenant"), "another": "https://login.example.com", "none": nil, "empty": "", "a list": []string{issuer.URL},
+		"trailing slash": issuer.URL + "/", "case": strings.ToUpper(issuer.URL),
+		"another port": issuer.URL[:len(issuer.URL)-len("/tenant")-1] + "/tenant",
+		"no path":      strings.TrimSuffix(issuer.URL, "/tenant"), "another": "https://login.example.com", "none": nil,
+		"empty": "", "a list": []string{issuer.URL},
 	} {
 		t.Run(name, func(t *testing.T) { g.bearer(issuer.Token(claims{"iss": iss})).expect(t, 401, invalidToken) })
 	}
@@ -84,8 +86,10 @@ func TestTwoIssuers(t *testing.T) {
 	fromA, fromB := g.bearer(a.Token(nil)), g.bearer(b.Token(nil))
 	fromA.expect(t, 200)
 	fromB.expect(t, 200)
-	if fromA.caller.Subject != "alice" || fromB.caller.Subject != "alice" || fromA.caller.Issuer != a.URL || fromB.caller.Issuer != b.URL {
-		t.Errorf("got %s of %s and %s of %s", fromA.caller.Subject, fromA.caller.Issuer, fromB.caller.Subject, fromB.caller.Issuer)
+	if fromA.caller.Subject != "alice" || fromB.caller.Subject != "alice" || fromA.caller.Issuer != a.URL ||
+		fromB.caller.Issuer != b.URL {
+		t.Errorf("got %s of %s and %s of %s", fromA.caller.Subject, fromA.caller.Issuer, fromB.caller.Subject,
+			fromB.caller.Issuer)
 	}
 	if fromA.caller.User() == fromB.caller.User() {
 		t.Error("both are one user")
@@ -301,14 +305,19 @@ func TestFormsOfGroups(t *testing.T) {
 		{"an object", g, claims{"groups": claims{"eng": true}}, 401, nil, ""},
 		{"an empty list", g, claims{"groups": []string{}}, 200, []string{}, ""},
 		{"a number among them", g, claims{"groups": []any{"eng", 1}}, 401, nil, ""},
-		{"by a pointer", roles, claims{"realm_access": claims{"roles": []string{"eng"}}, "groups": []string{"no"}}, 200, []string{"eng"}, ""},
+		{"by a pointer", roles, claims{"realm_access": claims{"roles": []string{"eng"}}, "groups": []string{"no"}}, 200,
+			[]string{"eng"}, ""},
 		{"nothing at the pointer", roles, claims{"groups": []string{"no"}}, 200, nil, ""},
 		{"500", g, claims{"groups": many[:500]}, 200, many[:500], ""},
 		{"501", g, claims{"groups": many}, 403, nil, "more than 500 groups"},
-		{"overage", g, claims{"_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": issuer.URL + "/groups"}}}, 403, nil, "too many"},
+		{"overage", g, claims{"_claim_names": claims{"groups": "src1"},
+			"_claim_sources": claims{"src1": claims{"endpoint": issuer.URL + "/groups"}}}, 403, nil, "too many"},
 		{"overage of the implicit flow", g, claims{"hasgroups": true}, 403, nil, "too many"},
-		{"overage of groups where roles are used", roles, claims{"hasgroups": true, "_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{}}}, 200, nil, ""},
-		{"overage of another claim", g, claims{"_claim_names": claims{"address": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": issuer.URL + "/groups"}}}, 200, nil, ""},
+		{"overage of groups where roles are used", roles,
+			claims{"hasgroups": true, "_claim_names": claims{"groups": "src1"},
+				"_claim_sources": claims{"src1": claims{}}}, 200, nil, ""},
+		{"overage of another claim", g, claims{"_claim_names": claims{"address": "src1"},
+			"_claim_sources": claims{"src1": claims{"endpoint": issuer.URL + "/groups"}}}, 200, nil, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -111,7 +111,8 @@ func (c Config) CheckPublicURL(publicURL string) error {
 	u, err := url.Parse(publicURL)
 	switch {
 	case err != nil || u.Host == "" || !secure(u):
-		return fmt.Errorf("%q has to be https in mode %s, or http on a loopback address: clients send %s to it", publicURL, c.Mode, sent[c.Mode])
+		return fmt.Errorf("%q has to be https in mode %s, or http on a loopback address: clients send %s to it", publicURL,
+			c.Mode, sent[c.Mode])
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(publicURL, "#"):
 		return fmt.Errorf("%q cannot name what tokens are for: take out user, query and fragment", publicURL)
 	}
@@ -137,7 +138,8 @@ func (iss Issuer) check() (found problems.List) {
 		found.Add("allowed_clients: an empty one is no client")
 	}
 	for _, alg := range iss.Algorithms {
-		found.When(!slices.Contains(algorithms(), alg), "algorithms: %q is not one of %s", alg, strings.Join(algorithms(), ", "))
+		found.When(!slices.Contains(algorithms(), alg), "algorithms: %q is not one of %s", alg,
+			strings.Join(algorithms(), ", "))
 	}
 	for _, typ := range iss.RequireTyp {
 		found.When(typ == "" || neverTyp(normalTyp(typ)), "require_typ: %q is not the type of an access token", typ)
@@ -173,7 +175,8 @@ func checkURL(raw string) error {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":
 		return errors.New("want an absolute URL, such as https://login.example.com") // it may hold credentials
 	case !secure(u):
-		return fmt.Errorf("%s://%s: want https, or http on a loopback address: who can change the answer decides who gets in", u.Scheme, u.Host)
+		return fmt.Errorf("%s://%s: want https, or http on a loopback address: who can change the answer decides who gets in",
+			u.Scheme, u.Host)
 	case u.User != nil || strings.Contains(raw, "#"):
 		return fmt.Errorf("%s: take out user and fragment", u.Host)
 	}

@@ -69,7 +69,8 @@ func TestBadMetadata(t *testing.T) {
 		{"no issuer", "issuer", nil, "of another issuer"},
 		{"keys on http", "jwks_uri", "http://login.example.com/jwks", "not a URL that may be asked"},
 		{"keys on a loopback address", "jwks_uri", inside.URLOf(mcptest.EndpointJWKS), "not allowed"},
-		{"keys at a name of a loopback address", "jwks_uri", strings.Replace(inside.URLOf(mcptest.EndpointJWKS), "127.0.0.1", "localhost", 1), "not allowed"},
+		{"keys at a name of a loopback address", "jwks_uri",
+			strings.Replace(inside.URLOf(mcptest.EndpointJWKS), "127.0.0.1", "localhost", 1), "not allowed"},
 		{"keys on another loopback address", "jwks_uri", "https://127.0.0.2:1/jwks", "not allowed"},
 		{"keys on a private address", "jwks_uri", "https://10.0.0.1/jwks", "not allowed"},
 		{"keys at the cloud's metadata", "jwks_uri", "https://169.254.169.254/jwks", "not allowed"},
@@ -84,7 +85,8 @@ func TestBadMetadata(t *testing.T) {
 			issuer.SetMetadata(tt.member, tt.value)
 			g := newGate(t, nil, issuer)
 			g.bearer(issuer.Token(nil)).expect(t, 503)
-			if s := g.Status()[0]; s.State != auth.StateDown || !strings.Contains(s.Reason, tt.reason) || strings.Contains(s.Reason, "u:p") {
+			if s := g.Status()[0]; s.State != auth.StateDown || !strings.Contains(s.Reason, tt.reason) ||
+				strings.Contains(s.Reason, "u:p") {
 				t.Errorf("got status %+v, want %q", s, tt.reason)
 			}
 		})
@@ -112,13 +114,17 @@ func TestMetadata(t *testing.T) {
 		public string
 		paths  []string
 	}{
-		{"https://gw.example.com/mcp", []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"}},
-		{"https://gw.example.com/mcp/eng/", []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp/eng/"}},
+		{"https://gw.example.com/mcp", []string{"/.well-known/oauth-protected-resource",
+			"/.well-known/oauth-protected-resource/mcp"}},
+		{"https://gw.example.com/mcp/eng/", []string{"/.well-known/oauth-protected-resource",
+			"/.well-known/oauth-protected-resource/mcp/eng/"}},
 		{"https://gw.example.com/", []string{"/.well-known/oauth-protected-resource"}},
 		{"https://gw.example.com", []string{"/.well-known/oauth-protected-resource"}},
-		{"http://127.0.0.1:8080/mcp", []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"}},
+		{"http://127.0.0.1:8080/mcp", []string{"/.well-known/oauth-protected-resource",
+			"/.well-known/oauth-protected-resource/mcp"}},
 	}
-	cfg := auth.Config{Mode: auth.ModeOAuth, RequiredScopes: []string{"mcp", "x"}, Issuers: []auth.Issuer{{URL: "https://a.example/t"}, {URL: "https://b.example"}}}
+	cfg := auth.Config{Mode: auth.ModeOAuth, RequiredScopes: []string{"mcp", "x"},
+		Issuers: []auth.Issuer{{URL: "https://a.example/t"}, {URL: "https://b.example"}}}
 	for _, tt := range tests {
 		t.Run(tt.public, func(t *testing.T) {
 			a, err := auth.New(cfg, auth.Deps{PublicURL: tt.public})
@@ -132,9 +138,11 @@ func TestMetadata(t *testing.T) {
 			r.Header.Set("X-Forwarded-Host", "evil.example")
 			w := httptest.NewRecorder()
 			a.Metadata().ServeHTTP(w, r)
-			want := `{"resource":"` + tt.public + `","authorization_servers":["https://a.example/t","https://b.example"],"bearer_methods_supported":["header"],"scopes_supported":["mcp","x"]}`
+			want := `{"resource":"` + tt.public +
+				`","authorization_servers":["https://a.example/t","https://b.example"],"bearer_methods_supported":["header"],"scopes_supported":["mcp","x"]}`
 			if w.Code != 200 || w.Body.String() != want || w.Header().Get("Content-Type") != "application/json" ||
-				w.Header().Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(w.Header().Get("Cache-Control"), "max-age=") {
+				w.Header().Get("Access-Control-Allow-Origin") != "*" ||
+				!strings.Contains(w.Header().Get("Cache-Control"), "max-age=") {
 				t.Errorf("got %d %v %s, want %s", w.Code, w.Header(), w.Body, want)
 			}
 			if strings.Contains(w.Body.String(), "offline_access") {
@@ -205,7 +213,8 @@ func TestNew(t *testing.T) {
 		"no public URL":        {good, "", "public_url"},
 		"a public URL in http": {good, "http://gateway.example/mcp", "public_url"},
 	} {
-		if _, err := auth.New(tt.cfg, auth.Deps{PublicURL: tt.public}); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+		if _, err := auth.New(tt.cfg, auth.Deps{PublicURL: tt.public}); err == nil ||
+			!strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

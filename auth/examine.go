@@ -179,7 +179,8 @@ func (e *Examination) say(name, value string) {
 // good notes what is known of a caller.
 func (e *Examination) good(c mcp.Caller) {
 	e.Good, e.Next = true, "Nothing: the token is accepted. What it may do, policy decides: see gatehouse explain."
-	e.Caller = &Proven{Issuer: c.Issuer, User: c.Subject, Client: c.ClientID, Groups: append([]string{}, c.Groups...), Scopes: append([]string{}, c.Scopes...)}
+	e.Caller = &Proven{Issuer: c.Issuer, User: c.Subject, Client: c.ClientID, Groups: append([]string{}, c.Groups...),
+		Scopes: append([]string{}, c.Scopes...)}
 	c.Claims.Members(func(name []byte, _ mcp.Raw) bool {
 		e.Caller.Claims = append(e.Caller.Claims, printable(string(name)))
 		return true

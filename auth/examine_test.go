@@ -44,24 +44,25 @@ func TestExamine(t *testing.T) {
 		step   auth.Step // that fails, "" for none
 		detail string
 	}{
-		"good":             {good, "", ""},
-		"a key":            {key, "", ""},
-		"nothing":          {"", auth.StepForm, ""},
-		"a text":           {"hello", auth.StepForm, ""},
-		"half of it":       {good[:len(good)/2], auth.StepForm, ""},
-		"another issuer":   {other.Token(nil), auth.StepIssuer, other.URL},
-		"an ID token":      {issuer.Sign(map[string]any{"typ": "JWT"}, map[string]any{"nonce": "x"}), auth.StepType, ""},
-		"another audience": {sign(map[string]any{"aud": "https://other.example"}), auth.StepAudience, "https://other.example"},
-		"expired":          {sign(map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), auth.StepTimes, ""},
-		"nobody":           {sign(map[string]any{"sub": nil}), auth.StepUser, ""},
-		"another tenant":   {sign(map[string]any{"tenant": "evil"}), auth.StepClaims, "evil"},
-		"bound":            {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}), auth.StepBinding, ""},
-		"changed":          {good[:len(good)-8] + "AAAAAAAA", auth.StepSignature, ""},
-		"no scope":         {sign(map[string]any{"scope": "x"}), auth.StepScopes, ""},
-		"for a view":       {sign(map[string]any{"aud": publicURL + "/sales"}), auth.StepEndpoint, "/sales"},
-		"an old key":       {old, auth.StepTimes, ""},
-		"half a key":       {key[:30], auth.StepForm, ""},
-		"a key of a view":  {view, auth.StepEndpoint, ""},
+		"good":           {good, "", ""},
+		"a key":          {key, "", ""},
+		"nothing":        {"", auth.StepForm, ""},
+		"a text":         {"hello", auth.StepForm, ""},
+		"half of it":     {good[:len(good)/2], auth.StepForm, ""},
+		"another issuer": {other.Token(nil), auth.StepIssuer, other.URL},
+		"an ID token":    {issuer.Sign(map[string]any{"typ": "JWT"}, map[string]any{"nonce": "x"}), auth.StepType, ""},
+		"another audience": {sign(map[string]any{"aud": "https://other.example"}), auth.StepAudience,
+			"https://other.example"},
+		"expired":         {sign(map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), auth.StepTimes, ""},
+		"nobody":          {sign(map[string]any{"sub": nil}), auth.StepUser, ""},
+		"another tenant":  {sign(map[string]any{"tenant": "evil"}), auth.StepClaims, "evil"},
+		"bound":           {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}), auth.StepBinding, ""},
+		"changed":         {good[:len(good)-8] + "AAAAAAAA", auth.StepSignature, ""},
+		"no scope":        {sign(map[string]any{"scope": "x"}), auth.StepScopes, ""},
+		"for a view":      {sign(map[string]any{"aud": publicURL + "/sales"}), auth.StepEndpoint, "/sales"},
+		"an old key":      {old, auth.StepTimes, ""},
+		"half a key":      {key[:30], auth.StepForm, ""},
+		"a key of a view": {view, auth.StepEndpoint, ""},
 	} {
 		e, caller := auth.Examine(t.Context(), g.Auth, tt.token, "")
 		failed := auth.Step("")
@@ -69,11 +70,13 @@ func TestExamine(t *testing.T) {
 			if s.Result == auth.StepFailed {
 				failed = s.Step
 			}
-			if want := auth.StepGood; failed == "" && s.Result != want || failed != "" && s.Step != failed && s.Result != auth.StepSkipped {
+			if want := auth.StepGood; failed == "" && s.Result != want ||
+				failed != "" && s.Step != failed && s.Result != auth.StepSkipped {
 				t.Errorf("%s: step %d is %+v", name, i, s)
 			}
 		}
-		if e.Good != (tt.step == "") || failed != tt.step || !strings.Contains(e.Detail, tt.detail) || e.Next == "" || !e.Good && (e.Reason == "" && tt.token != "") {
+		if e.Good != (tt.step == "") || failed != tt.step || !strings.Contains(e.Detail, tt.detail) || e.Next == "" ||
+			!e.Good && (e.Reason == "" && tt.token != "") {
 			t.Errorf("%s: failed at %q: %+v", name, failed, e)
 		}
 		if e.Good != (e.Caller != nil && caller.Subject != "") {
@@ -91,7 +94,8 @@ func TestExamine(t *testing.T) {
 	}
 	e, _ := auth.Examine(t.Context(), g.Auth, sign(map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), "")
 	text, _ := json.Marshal(e.Says)
-	if !strings.Contains(string(text), "1h0m") || !strings.Contains(string(text), " ago by the clock of the machine that looks at it") {
+	if !strings.Contains(string(text), "1h0m") ||
+		!strings.Contains(string(text), " ago by the clock of the machine that looks at it") {
 		t.Errorf("an expired one: %s", text)
 	}
 	if e, _ := auth.Examine(t.Context(), g.Auth, view, "sales"); !e.Good {
@@ -103,10 +107,12 @@ func TestExamine(t *testing.T) {
 func TestExamineOwnToken(t *testing.T) {
 	issuer, own := newIssuer(t, mcptest.IssuerOptions{}), newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, func(c *auth.Config) {
-		c.Server = auth.ServerConfig{Enabled: true, Issuer: own.URL, ClientID: "gatehouse", Clients: []clientele.Fixed{{ID: "app", Name: "App", RedirectURIs: []string{"https://app.example/back"}}}}
+		c.Server = auth.ServerConfig{Enabled: true, Issuer: own.URL, ClientID: "gatehouse",
+			Clients: []clientele.Fixed{{ID: "app", Name: "App", RedirectURIs: []string{"https://app.example/back"}}}}
 	}, issuer)
 	e, _ := auth.Examine(t.Context(), g.Auth, own.Token(nil), "")
-	if e.Good || !strings.Contains(e.Reason, "the gateway's own authorization server") || !strings.Contains(e.Next, "the gateway that runs") {
+	if e.Good || !strings.Contains(e.Reason, "the gateway's own authorization server") ||
+		!strings.Contains(e.Next, "the gateway that runs") {
 		t.Errorf("%+v", e)
 	}
 }
@@ -114,13 +120,15 @@ func TestExamineOwnToken(t *testing.T) {
 // TestExamineBound: of a bound token without a proof everything else was looked at.
 func TestExamineBound(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
-	g := startGate(t, auth.Deps{Views: map[string]string{"sales": publicURL + "/sales"}}, withDPoP(auth.DPoPAccepted), issuer)
+	g := startGate(t, auth.Deps{Views: map[string]string{"sales": publicURL + "/sales"}},
+		withDPoP(auth.DPoPAccepted), issuer)
 	bound := func(aud string) string {
 		return issuer.Token(map[string]any{"aud": aud, "cnf": newHolder("ES256").cnf(t)})
 	}
 	e, _ := auth.Examine(t.Context(), g.Auth, bound(publicURL), "")
 	at := slices.Index(e.Steps, auth.Examined{Step: auth.StepProof, Result: auth.StepFailed})
-	if at < 0 || at != len(e.Steps)-1 || e.Steps[at-1] != (auth.Examined{Step: auth.StepEndpoint, Result: auth.StepGood}) || !strings.Contains(e.Next, "Nothing else is wrong") {
+	if at < 0 || at != len(e.Steps)-1 || e.Steps[at-1] != (auth.Examined{Step: auth.StepEndpoint,
+		Result: auth.StepGood}) || !strings.Contains(e.Next, "Nothing else is wrong") {
 		t.Errorf("%+v", e)
 	}
 	e, _ = auth.Examine(t.Context(), g.Auth, bound(publicURL+"/sales"), "")
@@ -158,7 +166,8 @@ func TestEveryReasonHasARemedy(t *testing.T) {
 	}
 	found := 0
 	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") || f.Name() == "provider.go" { // ID tokens are not clients'
+		// ID tokens are not clients'
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") || f.Name() == "provider.go" {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, 0)
@@ -200,7 +209,8 @@ func TestExamineCountsNothing(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	key, entry := newAPIKey(nil)
 	metrics := prometheus.NewRegistry()
-	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) }, Metrics: auth.NewMetrics(metrics)}, func(c *auth.Config) {
+	g := startGate(t, auth.Deps{Judged: func(j auth.Judgement) { judged = append(judged, j) },
+		Metrics: auth.NewMetrics(metrics)}, func(c *auth.Config) {
 		asks(issuer)(c)
 		c.Keys.Entries = []apikey.Entry{entry}
 	}, issuer)
@@ -213,7 +223,8 @@ func TestExamineCountsNothing(t *testing.T) {
 		}
 	}
 	for i := range 25 { // more than make an address suspect: examinations do not shut each other out
-		if e, _ := auth.Examine(t.Context(), g.Auth, "never-issued-"+strconv.Itoa(i), ""); e.Reason != "the token is not active" {
+		if e, _ := auth.Examine(t.Context(), g.Auth, "never-issued-"+strconv.Itoa(i),
+			""); e.Reason != "the token is not active" {
 			t.Fatalf("%+v", e)
 		}
 	}
@@ -249,7 +260,8 @@ func TestExaminePasted(t *testing.T) {
 	g := newGate(t, nil, issuer)
 	token := issuer.Token(nil)
 	for text, good := range map[string]bool{
-		token: true, " " + token + "\r\n": true, "Bearer " + token: true, "bearer  " + token: true, "Authorization: Bearer " + token: true, "authorization:DPoP " + token: true,
+		token: true, " " + token + "\r\n": true, "Bearer " + token: true, "bearer  " + token: true,
+		"Authorization: Bearer " + token: true, "authorization:DPoP " + token: true,
 		"Bearer": false, "Basic " + token: false, token + " " + token: false,
 	} {
 		if e, _ := auth.Examine(t.Context(), g.Auth, text, ""); e.Good != good {

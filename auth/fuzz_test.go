@@ -17,7 +17,8 @@ import (
 func FuzzForm(f *testing.F) {
 	compact := regexp.MustCompile(`^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
 	b64token := regexp.MustCompile(`^[A-Za-z0-9\-._~+/]+=*$`)
-	for _, seed := range []string{"a.b.c", "a.b.c=", "a..c", ".b.c", "a.b.", "a.b", "eyJ", "abc~+/==", "=", "a b", "a\n.b.c", "a.b.c.d.e", "é.b.c", ""} {
+	for _, seed := range []string{"a.b.c", "a.b.c=", "a..c", ".b.c", "a.b.", "a.b", "eyJ", "abc~+/==", "=", "a b",
+		"a\n.b.c", "a.b.c.d.e", "é.b.c", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
@@ -25,7 +26,8 @@ func FuzzForm(f *testing.F) {
 		if want := compact.MatchString(token) && !strings.HasSuffix(token, "\n"); (got == formJWT) != want {
 			t.Errorf("%q: form %d, a compact JWS: %t", token, got, want)
 		}
-		if got == formOpaque && (!b64token.MatchString(token) || strings.Count(token, ".") > 1 || strings.HasPrefix(token, "eyJ")) {
+		if got == formOpaque && (!b64token.MatchString(token) || strings.Count(token, ".") > 1 ||
+			strings.HasPrefix(token, "eyJ")) {
 			t.Errorf("%q would be shown to an issuer", token)
 		}
 	})
@@ -40,8 +42,10 @@ func FuzzClaims(f *testing.F) {
 		`{"iss":"https://a.example","aud":"us","sub":"alice","exp":9000000000}`,
 		`{"iss":"https://a.example","aud":["us"],"sub":"alice","exp":9e9,"scope":"a b","scp":["c"],"realm":{"roles":["x"]},"client_id":"c"}`,
 		`{"iss":"https://a.example","aud":"us","sub":"alice","exp":9000000000,"SUB":"bob"}`,
-		`{"sub":"a","sub":"b"}`, `{"\u0073ub":"a"}`, `{"ſub":"a"}`, `{"a":{"b":1,"b":2}}`, `{"exp":1e999}`, "{\"a\":\"\xff\"}",
-		`{"iss":"https://a.example","aud":"us","sub":"a\ud800","exp":9000000000}`, `{"_claim_names":{"/realm/roles":"x"}}`, `[`, ``, `{"realm":{"roles":{}}}`,
+		`{"sub":"a","sub":"b"}`, `{"\u0073ub":"a"}`, `{"ſub":"a"}`, `{"a":{"b":1,"b":2}}`, `{"exp":1e999}`,
+		"{\"a\":\"\xff\"}",
+		`{"iss":"https://a.example","aud":"us","sub":"a\ud800","exp":9000000000}`, `{"_claim_names":{"/realm/roles":"x"}}`,
+		`[`, ``, `{"realm":{"roles":{}}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -79,7 +83,8 @@ func FuzzClaims(f *testing.F) {
 // Whatever a header says, it is taken apart without harm, and parameters that choose a
 // key are refused.
 func FuzzHeader(f *testing.F) {
-	for _, seed := range []string{`{"alg":"RS256","kid":"a","typ":"JWT"}`, `{"alg":"none"}`, `{"alg":"RS256","jwk":{}}`, `{"alg":1}`, `{"kid":""}`, `{"alg":"a","ALG":"b"}`} {
+	for _, seed := range []string{`{"alg":"RS256","kid":"a","typ":"JWT"}`, `{"alg":"none"}`, `{"alg":"RS256","jwk":{}}`,
+		`{"alg":1}`, `{"kid":""}`, `{"alg":"a","ALG":"b"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, header []byte) {

@@ -122,7 +122,8 @@ func (untouchable) Read([]byte) (int, error) { panic("the body was read") }
 func (a answer) expect(t testing.TB, status int, parts ...string) {
 	t.Helper()
 	if a.Code != status || (a.passed != nil) != (status == http.StatusOK) {
-		t.Errorf("got %d (passed: %t), want %d; %s %s", a.Code, a.passed != nil, status, a.Header()["Www-Authenticate"], a.Body)
+		t.Errorf("got %d (passed: %t), want %d; %s %s", a.Code, a.passed != nil, status,
+			a.Header()["Www-Authenticate"], a.Body)
 		return
 	}
 	if status == http.StatusOK {
@@ -139,13 +140,15 @@ func (a answer) expect(t testing.TB, status int, parts ...string) {
 			Message string
 		}
 	}
-	if err := json.Unmarshal(a.Body.Bytes(), &body); err != nil || body.JSONRPC != "2.0" || body.Error.Message == "" || body.Error.Code == 0 ||
+	if err := json.Unmarshal(a.Body.Bytes(), &body); err != nil || body.JSONRPC != "2.0" || body.Error.Message == "" ||
+		body.Error.Code == 0 ||
 		!strings.Contains(a.Body.String(), `"id":null`) || a.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("the body is no JSON-RPC error: %s", a.Body)
 	}
 	lines := a.Header()["Www-Authenticate"]
 	if status == http.StatusServiceUnavailable {
-		if retry := a.Header().Get("Retry-After"); len(lines) > 0 || retry == "" || strings.Trim(retry, "0123456789") != "" || retry == "0" {
+		if retry := a.Header().Get("Retry-After"); len(lines) > 0 || retry == "" ||
+			strings.Trim(retry, "0123456789") != "" || retry == "0" {
 			t.Errorf("got Retry-After %q and challenges %q", retry, lines)
 		}
 		return
@@ -153,7 +156,8 @@ func (a answer) expect(t testing.TB, status int, parts ...string) {
 	if len(lines) != 1 {
 		t.Fatalf("got %d challenges: %q", len(lines), lines)
 	}
-	parts = append(parts, `Bearer `, `resource_metadata="https://gateway.example/.well-known/oauth-protected-resource/mcp"`)
+	parts = append(parts, `Bearer `,
+		`resource_metadata="https://gateway.example/.well-known/oauth-protected-resource/mcp"`)
 	for _, part := range parts {
 		if !strings.Contains(lines[0], part) {
 			t.Errorf("the challenge %q has no %s", lines[0], part)

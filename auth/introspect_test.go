@@ -21,7 +21,8 @@ import (
 // asks configures introspection at the first issuer.
 func asks(issuer *mcptest.Issuer) func(*auth.Config) {
 	return func(c *auth.Config) {
-		c.Issuers[0].Introspection = &auth.Introspection{ClientID: issuer.ClientID, ClientSecret: mcp.Secret(issuer.ClientSecret)}
+		c.Issuers[0].Introspection = &auth.Introspection{ClientID: issuer.ClientID,
+			ClientSecret: mcp.Secret(issuer.ClientSecret)}
 	}
 }
 
@@ -58,7 +59,8 @@ func TestOpaqueTokens(t *testing.T) {
 			token := issuer.Opaque(tt.claims)
 			a := g.bearer(token)
 			a.expect(t, tt.status)
-			if tt.status == 200 && (a.caller.Subject != "alice" || a.caller.Issuer != issuer.URL || string(a.caller.Token) != token || a.caller.Expires.IsZero()) {
+			if tt.status == 200 && (a.caller.Subject != "alice" || a.caller.Issuer != issuer.URL ||
+				string(a.caller.Token) != token || a.caller.Expires.IsZero()) {
 				t.Errorf("got %+v", a.caller)
 			}
 		})
@@ -75,8 +77,10 @@ func TestOpaqueTokens(t *testing.T) {
 // An issuer that cannot be asked leaves us without a judgement.
 func TestIntrospectionFails(t *testing.T) {
 	for name, fault := range map[string]http.HandlerFunc{
-		"500": mcptest.Status(500), "404": mcptest.Status(404), "our secret is refused": mcptest.Status(401), "we are refused": mcptest.Status(403),
-		"HTML": mcptest.HTML, "10 MB": mcptest.Huge(10 << 20), "a list": mcptest.Body("application/json", "[]"), "a redirect": mcptest.Redirect("/token"),
+		"500": mcptest.Status(500), "404": mcptest.Status(404), "our secret is refused": mcptest.Status(401),
+		"we are refused": mcptest.Status(403),
+		"HTML":           mcptest.HTML, "10 MB": mcptest.Huge(10 << 20), "a list": mcptest.Body("application/json", "[]"),
+		"a redirect":   mcptest.Redirect("/token"),
 		"active twice": mcptest.Body("application/json", `{"active":false,"active":true}`),
 		"a bomb":       mcptest.Bomb(2 << 20),
 	} {
@@ -191,7 +195,8 @@ func TestOpaqueStays(t *testing.T) {
 	g := newGate(t, asks(first), first, second)
 	jwt := second.Token(nil)
 	parts := strings.Split(jwt, ".")
-	for _, token := range []string{jwt + "=", parts[0] + "." + parts[1], parts[0], jwt + "." + parts[2], "a.b.c.d", "..", "a..b", "=", "a b", "a,b", "a\u00e9", `a"b`, strings.Repeat("a", 16<<10+1)} {
+	for _, token := range []string{jwt + "=", parts[0] + "." + parts[1], parts[0], jwt + "." + parts[2], "a.b.c.d", "..",
+		"a..b", "=", "a b", "a,b", "a\u00e9", `a"b`, strings.Repeat("a", 16<<10+1)} {
 		g.bearer(token).expect(t, 401, invalidToken)
 	}
 	if n := first.Fetches(mcptest.EndpointIntrospect) + second.Fetches(mcptest.EndpointIntrospect); n != 0 {

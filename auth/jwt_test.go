@@ -19,7 +19,8 @@ func b64(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s
 // Every algorithm that is allowed works with a real key; one that is not configured does
 // not.
 func TestAlgorithms(t *testing.T) {
-	for _, alg := range []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"} {
+	for _, alg := range []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384",
+		"ES512", "EdDSA"} {
 		t.Run(alg, func(t *testing.T) {
 			issuer := newIssuer(t, mcptest.IssuerOptions{Alg: alg})
 			token := issuer.Token(nil)
@@ -41,7 +42,8 @@ func TestUnsigned(t *testing.T) {
 	g.bearer(issuer.Token(nil)).expect(t, 200)
 	_, rest, _ := strings.Cut(issuer.Token(nil), ".")
 	payload, signature, _ := strings.Cut(rest, ".")
-	for _, header := range []string{`{"alg":"none"}`, `{"alg":"None"}`, `{"alg":"nOnE","kid":"other"}`, `{"alg":""}`, `{}`, `{"alg":null}`, `{"alg":1}`, `{"kid":"other"}`} {
+	for _, header := range []string{`{"alg":"none"}`, `{"alg":"None"}`, `{"alg":"nOnE","kid":"other"}`, `{"alg":""}`, `{}`,
+		`{"alg":null}`, `{"alg":1}`, `{"kid":"other"}`} {
 		g.bearer(b64(header)+"."+payload+"."+signature).expect(t, 401, invalidToken)
 		g.bearer(b64(header)+"."+payload+".").expect(t, 401, invalidToken)
 	}
@@ -118,7 +120,8 @@ func TestAlgorithmOfTheKey(t *testing.T) {
 func TestTypeOfTokens(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	lax := newGate(t, nil, issuer)
-	strict := newGate(t, func(c *auth.Config) { c.Issuers[0].RequireTyp = []string{"application/at+jwt", "own+jwt"} }, issuer)
+	strict := newGate(t, func(c *auth.Config) { c.Issuers[0].RequireTyp = []string{"application/at+jwt", "own+jwt"} },
+		issuer)
 	nonce := newGate(t, func(c *auth.Config) { c.Issuers[0].AllowNonce = true }, issuer)
 	tests := []struct {
 		name                string
@@ -140,11 +143,16 @@ func TestTypeOfTokens(t *testing.T) {
 		{"an ID token with at_hash", map[string]any{"typ": "JWT"}, map[string]any{"at_hash": "x"}, 401, 401, 401},
 		{"an ID token with c_hash", map[string]any{"typ": nil}, map[string]any{"c_hash": "x"}, 401, 401, 401},
 		{"an access token with nonce", nil, map[string]any{"nonce": "x"}, 200, 200, 200},
-		{"an ID token that tells nothing", map[string]any{"typ": "JWT"}, map[string]any{"client_id": nil, "email": "a@example.com"}, 401, 401, 401},
-		{"an ID token for its client", map[string]any{"typ": "JWT"}, map[string]any{"client_id": nil, "azp": publicURL}, 401, 401, 401},
-		{"an access token for another than its client", map[string]any{"typ": "JWT"}, map[string]any{"client_id": nil, "azp": "client"}, 200, 401, 200},
-		{"an access token with scopes alone", map[string]any{"typ": nil}, map[string]any{"client_id": nil, "scp": []string{"x"}}, 200, 401, 200},
-		{"Entra ID's for an application", map[string]any{"typ": "JWT"}, map[string]any{"client_id": nil, "azp": publicURL, "roles": []string{"x"}}, 200, 401, 200},
+		{"an ID token that tells nothing", map[string]any{"typ": "JWT"},
+			map[string]any{"client_id": nil, "email": "a@example.com"}, 401, 401, 401},
+		{"an ID token for its client", map[string]any{"typ": "JWT"}, map[string]any{"client_id": nil, "azp": publicURL},
+			401, 401, 401},
+		{"an access token for another than its client", map[string]any{"typ": "JWT"},
+			map[string]any{"client_id": nil, "azp": "client"}, 200, 401, 200},
+		{"an access token with scopes alone", map[string]any{"typ": nil},
+			map[string]any{"client_id": nil, "scp": []string{"x"}}, 200, 401, 200},
+		{"Entra ID's for an application", map[string]any{"typ": "JWT"},
+			map[string]any{"client_id": nil, "azp": publicURL, "roles": []string{"x"}}, 200, 401, 200},
 		{"at+jwt that tells nothing", nil, map[string]any{"client_id": nil}, 200, 200, 200},
 		{"Keycloak's ID token", map[string]any{"typ": "JWT"}, map[string]any{"typ": "ID"}, 401, 401, 401},
 		{"Keycloak's refresh token", map[string]any{"typ": "JWT"}, map[string]any{"typ": "Refresh"}, 401, 401, 401},
@@ -201,8 +209,9 @@ func TestFormOfTokens(t *testing.T) {
 	p := strings.Split(good, ".")
 	flat := `{"protected":"` + p[0] + `","payload":"` + p[1] + `","signature":"` + p[2] + `"}`
 	for name, token := range map[string]string{
-		"flattened JSON":            flat,
-		"general JSON":              `{"payload":"` + p[1] + `","signatures":[{"protected":"` + p[0] + `","signature":"` + p[2] + `"}]}`,
+		"flattened JSON": flat,
+		"general JSON": `{"payload":"` + p[1] + `","signatures":[{"protected":"` + p[0] +
+			`","signature":"` + p[2] + `"}]}`,
 		"a space":                   p[0] + ". " + p[1] + "." + p[2],
 		"a tab":                     p[0] + ".\t" + p[1] + "." + p[2],
 		"padding":                   good + "=",
@@ -287,7 +296,8 @@ func TestBadSignatures(t *testing.T) {
 	g.bearer(good[0]+"."+good[1]+".AAAA").expect(t, 401, invalidToken)
 	g.bearer(good[0]+"."+other[1]+"."+good[2]).expect(t, 401, invalidToken)
 	thief := mcptest.NewKey(issuer.Key().ID, "RS256", 0)
-	g.bearer(thief.Sign(nil, map[string]any{"iss": issuer.URL, "sub": "a", "aud": publicURL, "exp": 9e9})).expect(t, 401, invalidToken)
+	g.bearer(thief.Sign(nil, map[string]any{"iss": issuer.URL, "sub": "a", "aud": publicURL, "exp": 9e9})).expect(t,
+		401, invalidToken)
 	g.bearer(strings.Join(good, ".")).expect(t, 200)
 	if n := issuer.Fetches(mcptest.EndpointJWKS); n != 1 {
 		t.Errorf("the keys were fetched %d times", n)

@@ -133,7 +133,8 @@ func (k *keys) fetch(ctx context.Context) time.Duration {
 		wait -= time.Duration(rand.Int64N(int64(wait) / 2))
 		usable := k.failed(err, wait)
 		if ctx.Err() == nil {
-			k.log.Warn("keys could not be fetched", failure.IssuerDown.Attr(), "error", err, "failures", k.failures, "retry_in", wait.String(), "keys_usable", usable)
+			k.log.Warn("keys could not be fetched", failure.IssuerDown.Attr(), "error", err, "failures", k.failures, "retry_in",
+				wait.String(), "keys_usable", usable)
 		}
 		return wait
 	}

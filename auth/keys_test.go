@@ -31,7 +31,8 @@ func forged(issuer *mcptest.Issuer, n int) []string {
 	thief := mcptest.NewKey("", "ES256", 0)
 	tokens := make([]string, n)
 	for i := range tokens {
-		tokens[i] = thief.With(fmt.Sprint("thief-", i), "ES256").Sign(nil, claims{"iss": issuer.URL, "sub": "a", "aud": publicURL, "exp": 9e9})
+		tokens[i] = thief.With(fmt.Sprint("thief-", i), "ES256").Sign(nil,
+			claims{"iss": issuer.URL, "sub": "a", "aud": publicURL, "exp": 9e9})
 	}
 	return tokens
 }
@@ -161,7 +162,8 @@ func TestMadeUpTokensOfOneKey(t *testing.T) {
 		thief := mcptest.NewKey("", "ES256", 0)
 		for second := range 60 {
 			for i := range 10 {
-				token := thief.With(fmt.Sprint("thief-", second/3), "ES256").Sign(nil, claims{"iss": issuer.URL, "sub": fmt.Sprint(second, i), "aud": publicURL, "exp": 9e9})
+				token := thief.With(fmt.Sprint("thief-", second/3), "ES256").Sign(nil,
+					claims{"iss": issuer.URL, "sub": fmt.Sprint(second, i), "aud": publicURL, "exp": 9e9})
 				if status := g.bearer(token).Code; status != 401 && status != 503 {
 					t.Fatalf("answered with %d", status)
 				}

@@ -27,8 +27,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}, []string{"result"})
 	return &Metrics{
 		cached: tokens.WithLabelValues("cached"), verified: tokens.WithLabelValues("verified"),
-		missing: tokens.WithLabelValues("missing"), malformed: tokens.WithLabelValues("malformed"), invalid: tokens.WithLabelValues("invalid"),
-		scope: tokens.WithLabelValues("scope"), forbidden: tokens.WithLabelValues("forbidden"), unavailable: tokens.WithLabelValues("unavailable"),
+		missing: tokens.WithLabelValues("missing"), malformed: tokens.WithLabelValues("malformed"),
+		invalid: tokens.WithLabelValues("invalid"),
+		scope:   tokens.WithLabelValues("scope"), forbidden: tokens.WithLabelValues("forbidden"),
+		unavailable: tokens.WithLabelValues("unavailable"),
 		errors: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_errors_total", ConstLabels: prometheus.Labels{"stage": "auth"},
 			Help: "Errors that clients were answered with, by the stage that wrote them and by the name of the failure.",

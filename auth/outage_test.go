@@ -29,7 +29,8 @@ func TestBadKeySets(t *testing.T) {
 		{"500", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(500)) }, "HTTP 500"},
 		{"404", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(404)) }, "HTTP 404"},
 		{"204", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(204)) }, "HTTP 204"},
-		{"a redirect", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Redirect(i.URL+"/jwks2")) }, "redirects are not followed"},
+		{"a redirect", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Redirect(i.URL+"/jwks2")) },
+			"redirects are not followed"},
 		{"a gzip bomb", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Bomb(2<<20)) }, "too large"},
 		{"no keys", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{}`)) }, "no keys"},
 		{"keys that are no list", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{"keys":{}}`)) }, "no keys"},
@@ -104,7 +105,8 @@ func TestIssuerIsDownAtStart(t *testing.T) {
 		issuer.BreakAll(mcptest.Status(500))
 		g := newBubbleGate(t, nil, issuer)
 		g.bearer(issuer.Token(nil)).expect(t, 503)
-		if ok, reason := g.Ready(); ok || !strings.Contains(reason, "issuer https://login.example: ") || !strings.Contains(reason, "HTTP 500") {
+		if ok, reason := g.Ready(); ok || !strings.Contains(reason, "issuer https://login.example: ") ||
+			!strings.Contains(reason, "HTTP 500") {
 			t.Errorf("ready: %t, %q", ok, reason)
 		}
 		// What is wrong whatever the keys are is still the token's fault.
@@ -249,7 +251,8 @@ func TestWaitEnds(t *testing.T) {
 		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
 		issuer.BreakAll(mcptest.Hang)
 		cfg := auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}}
-		a, err := auth.New(cfg, auth.Deps{PublicURL: publicURL, NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }})
+		a, err := auth.New(cfg, auth.Deps{PublicURL: publicURL,
+			NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +302,8 @@ func TestWaitEnds(t *testing.T) {
 
 		issuer.Mend()
 		running, stop = context.WithCancel(t.Context())
-		if a, err = auth.New(cfg, auth.Deps{PublicURL: publicURL, NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }}); err != nil {
+		if a, err = auth.New(cfg, auth.Deps{PublicURL: publicURL,
+			NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }}); err != nil {
 			t.Fatal(err)
 		}
 		go func() { ran <- a.Run(running) }()

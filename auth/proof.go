@@ -83,7 +83,8 @@ func (p *proofs) check(r *http.Request, token, bound, user string, proven bool) 
 	case shown.method != r.Method:
 		return badProof("the proof is for another method", fmt.Errorf("htm is %.40q", shown.method))
 	case !sameURL(shown.url, p.origin+r.URL.EscapedPath()):
-		return badProof("the proof is for another URL", fmt.Errorf("htu is %.200q, want %q", shown.url, p.origin+r.URL.EscapedPath()))
+		return badProof("the proof is for another URL",
+			fmt.Errorf("htu is %.200q, want %q", shown.url, p.origin+r.URL.EscapedPath()))
 	case shown.tokenHash != base64.RawURLEncoding.EncodeToString(sum[:]):
 		return badProof("the proof is for another token", nil)
 	case shown.made.After(now.Add(p.leeway)):
@@ -93,7 +94,8 @@ func (p *proofs) check(r *http.Request, token, bound, user string, proven bool) 
 	}
 	// Last, so that only who has the key makes the gateway keep something. It is kept for longer than
 	// this clock wants, since that of another replica may be slow.
-	first, err := p.used.AddOf(r.Context(), user, bound+" "+shown.id, []byte{1}, shown.made.Add(proofLife+2*p.leeway).Sub(now)+time.Second)
+	first, err := p.used.AddOf(r.Context(), user, bound+" "+shown.id, []byte{1},
+		shown.made.Add(proofLife+2*p.leeway).Sub(now)+time.Second)
 	switch {
 	case err != nil:
 		return noJudgement("proofs cannot be checked now: try again", retryMin, err)

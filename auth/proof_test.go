@@ -51,7 +51,8 @@ func tokenHash(token string) string {
 // one away.
 func (h holder) prove(token string, header, claims map[string]any) string {
 	head := map[string]any{"typ": "dpop+jwt", "kid": nil, "jwk": h.jwk}
-	said := map[string]any{"jti": rand.Text(), "htm": "POST", "htu": publicURL, "iat": time.Now().Unix(), "ath": tokenHash(token)}
+	said := map[string]any{"jti": rand.Text(), "htm": "POST", "htu": publicURL, "iat": time.Now().Unix(),
+		"ath": tokenHash(token)}
 	maps.Copy(head, header)
 	maps.Copy(said, claims)
 	return h.key.Sign(without(head), without(said))
@@ -80,7 +81,8 @@ func withDPoP(mode string) func(*auth.Config) {
 func (a answer) refused(t testing.TB, what, code string) {
 	t.Helper()
 	challenges := strings.Join(a.Header()["Www-Authenticate"], "\n")
-	if a.Code != http.StatusUnauthorized || a.passed != nil || !strings.Contains(challenges, `error="`+code+`"`) || !strings.Contains(challenges, `DPoP `) || !strings.Contains(challenges, `algs="RS256 `) {
+	if a.Code != http.StatusUnauthorized || a.passed != nil || !strings.Contains(challenges, `error="`+code+`"`) ||
+		!strings.Contains(challenges, `DPoP `) || !strings.Contains(challenges, `algs="RS256 `) {
 		t.Errorf("%s: got %d, %s, %s", what, a.Code, challenges, a.Body)
 	}
 }
@@ -109,11 +111,13 @@ func TestDPoP(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	g.Metadata().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/oauth-protected-resource", nil))
-	if got := w.Body.String(); !strings.Contains(got, `"dpop_signing_alg_values_supported":["RS256",`) || strings.Contains(got, "dpop_bound_access_tokens_required") {
+	if got := w.Body.String(); !strings.Contains(got, `"dpop_signing_alg_values_supported":["RS256",`) ||
+		strings.Contains(got, "dpop_bound_access_tokens_required") {
 		t.Errorf("metadata %s", got)
 	}
 	a := g.call()
-	if lines := a.Header()["Www-Authenticate"]; len(lines) != 2 || !strings.HasPrefix(lines[0], "Bearer ") || !strings.HasPrefix(lines[1], "DPoP algs=") || strings.Contains(lines[1], "error") {
+	if lines := a.Header()["Www-Authenticate"]; len(lines) != 2 || !strings.HasPrefix(lines[0], "Bearer ") ||
+		!strings.HasPrefix(lines[1], "DPoP algs=") || strings.Contains(lines[1], "error") {
 		t.Errorf("challenges %q", lines)
 	}
 }
@@ -132,8 +136,10 @@ func TestDPoPStolenToken(t *testing.T) {
 	g.show("Bearer "+token, h.prove(token, nil, nil)).refused(t, "as a bearer token with a proof", "invalid_token")
 	g.show("DPoP "+token).refused(t, "without a proof", "invalid_dpop_proof")
 	g.show("DPoP "+token, thief.prove(token, nil, nil)).refused(t, "with another key", "invalid_dpop_proof")
-	g.show("DPoP "+token, thief.prove(token, map[string]any{"jwk": h.jwk}, nil)).refused(t, "with the key in front of another signature", "invalid_dpop_proof")
-	g.show("DPoP "+token, h.prove(token, nil, nil), h.prove(token, nil, nil)).refused(t, "with two proofs", "invalid_dpop_proof")
+	g.show("DPoP "+token, thief.prove(token, map[string]any{"jwk": h.jwk}, nil)).refused(t,
+		"with the key in front of another signature", "invalid_dpop_proof")
+	g.show("DPoP "+token, h.prove(token, nil, nil), h.prove(token, nil, nil)).refused(t, "with two proofs",
+		"invalid_dpop_proof")
 	other := issuer.Token(map[string]any{"cnf": h.cnf(t), "sub": "bob"})
 	g.show("DPoP "+token, h.prove(other, nil, nil)).refused(t, "with a proof for another token", "invalid_dpop_proof")
 	plain := issuer.Token(nil)
@@ -163,7 +169,8 @@ func TestDPoPReplay(t *testing.T) {
 	}
 	one.show("DPoP "+token, shown).refused(t, "again", "invalid_dpop_proof")
 	two.show("DPoP "+token, shown).refused(t, "at another replica", "invalid_dpop_proof")
-	two.show("DPoP "+token, h.prove(token, nil, map[string]any{"jti": "once"})).refused(t, "another proof with its jti", "invalid_dpop_proof")
+	two.show("DPoP "+token, h.prove(token, nil, map[string]any{"jti": "once"})).refused(t, "another proof with its jti",
+		"invalid_dpop_proof")
 	other := newHolder("ES256")
 	theirs := issuer.Token(map[string]any{"cnf": other.cnf(t)})
 	if a := two.show("DPoP "+theirs, other.prove(theirs, nil, map[string]any{"jti": "once"})); a.Code != http.StatusOK {
@@ -270,7 +277,8 @@ func TestDPoPRequired(t *testing.T) {
 	}
 	g.show("DPoP "+key, h.prove(key, nil, nil)).refused(t, "an API key with a proof", "invalid_token")
 	a := g.call()
-	if lines := a.Header()["Www-Authenticate"]; len(lines) != 1 || !strings.HasPrefix(lines[0], "DPoP ") || !strings.Contains(lines[0], "resource_metadata=") {
+	if lines := a.Header()["Www-Authenticate"]; len(lines) != 1 || !strings.HasPrefix(lines[0], "DPoP ") ||
+		!strings.Contains(lines[0], "resource_metadata=") {
 		t.Errorf("challenges %q", lines)
 	}
 	w := httptest.NewRecorder()
@@ -297,7 +305,8 @@ func TestDPoPOtherBindings(t *testing.T) {
 	} {
 		token := issuer.Token(map[string]any{"cnf": cnf})
 		for _, scheme := range []string{"Bearer ", "DPoP "} {
-			if a := on.show(scheme+token, h.prove(token, nil, nil)); a.Code != http.StatusUnauthorized || !strings.Contains(a.Body.String(), want) {
+			if a := on.show(scheme+token, h.prove(token, nil, nil)); a.Code != http.StatusUnauthorized ||
+				!strings.Contains(a.Body.String(), want) {
 				t.Errorf("%v: %d %s", cnf, a.Code, a.Body)
 			}
 		}
@@ -312,7 +321,8 @@ func TestDPoPIntrospected(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, func(c *auth.Config) {
 		c.DPoP = auth.DPoPAccepted
-		c.Issuers[0].Introspection = &auth.Introspection{ClientID: issuer.ClientID, ClientSecret: mcp.Secret(issuer.ClientSecret)}
+		c.Issuers[0].Introspection = &auth.Introspection{ClientID: issuer.ClientID,
+			ClientSecret: mcp.Secret(issuer.ClientSecret)}
 	}, issuer)
 	h, thief := newHolder("ES256"), newHolder("ES256")
 	token := issuer.Opaque(map[string]any{"cnf": h.cnf(t), "token_type": "DPoP"})
@@ -328,7 +338,8 @@ func TestDPoPIntrospected(t *testing.T) {
 // FuzzDPoPProof: no header makes the parser fail, and none but a proof of the key is taken.
 func FuzzDPoPProof(f *testing.F) {
 	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{URL: "https://login.example"})
-	g := startGate(f, auth.Deps{NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }}, withDPoP(auth.DPoPAccepted), issuer)
+	g := startGate(f, auth.Deps{NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }},
+		withDPoP(auth.DPoPAccepted), issuer)
 	h := newHolder("ES256")
 	token := issuer.Token(map[string]any{"cnf": h.cnf(f), "exp": time.Now().Add(24 * time.Hour).Unix()})
 	good := h.prove(token, nil, nil)

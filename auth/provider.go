@@ -87,7 +87,8 @@ func provider(ctx context.Context, client Client, issuer string) (*Provider, err
 	if err != nil {
 		return nil, err
 	}
-	doc, err := ownDocument(body, issuer, "authorization_endpoint", "token_endpoint", "authorization_response_iss_parameter_supported", "scopes_supported",
+	doc, err := ownDocument(body, issuer, "authorization_endpoint", "token_endpoint",
+		"authorization_response_iss_parameter_supported", "scopes_supported",
 		"client_id_metadata_document_supported", "registration_endpoint", "token_endpoint_auth_methods_supported")
 	if err != nil {
 		return nil, err
@@ -188,7 +189,8 @@ func (a *Auth) IdentifyAssertion(ctx context.Context, issuer, token, client, aud
 	return said, nil
 }
 
-func (a *Auth) identifyAssertion(ctx context.Context, issuer, token, client, audience string) (said Assertion, _ *refusal) {
+func (a *Auth) identifyAssertion(ctx context.Context, issuer, token, client,
+	audience string) (said Assertion, _ *refusal) {
 	iss, j, ref := a.statement(issuer, token)
 	if ref != nil {
 		return said, ref

@@ -42,12 +42,14 @@ func badRequest(text string) *refusal {
 
 // badToken refuses a token that does not prove who calls.
 func badToken(text string, cause error) *refusal {
-	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidToken, text: text, cause: cause}
+	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidToken,
+		text: text, cause: cause}
 }
 
 // badProof refuses a token whose proof does not prove that its client sends it.
 func badProof(text string, cause error) *refusal {
-	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidProof, text: text, cause: cause}
+	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidProof,
+		text: text, cause: cause}
 }
 
 // unfit refuses a valid token whose user cannot be served. RFC 6750 has no code for it,
@@ -59,7 +61,8 @@ func unfit(text string) *refusal {
 // noJudgement says that the gateway cannot judge. On a 401 the client would throw away a
 // token that may be valid.
 func noJudgement(text string, retry time.Duration, cause error) *refusal {
-	return &refusal{status: http.StatusServiceUnavailable, name: failure.IssuerDown, text: text, retry: retry, cause: cause}
+	return &refusal{status: http.StatusServiceUnavailable, name: failure.IssuerDown, text: text,
+		retry: retry, cause: cause}
 }
 
 // attrs are the log attributes of a refusal.
@@ -79,7 +82,8 @@ var productPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}$")
 func agentOf(r *http.Request) string {
 	product, _, _ := strings.Cut(r.UserAgent(), " ")
 	product, _, _ = strings.Cut(product, "/")
-	if !productPattern.MatchString(product) || strings.Contains(strings.Join(r.Header.Values("Authorization"), " "), product) {
+	if !productPattern.MatchString(product) || strings.Contains(strings.Join(r.Header.Values("Authorization"), " "),
+		product) {
 		return ""
 	}
 	return product

@@ -191,12 +191,14 @@ func (s ServerConfig) check(cfg Config) (found problems.List) {
 	oneOf("consent", s.Consent, ConsentRemember, ConsentAlways)
 	found.Join(s.Clientele().Validate())
 	found.When(slices.Contains(s.DenyClients, ""), "deny_clients: an empty one is no client")
-	found.When(s.AccessTokenLife != 0 && (s.AccessTokenLife < leastAccessTokenLife || s.AccessTokenLife > mostAccessTokenLife),
+	found.When(s.AccessTokenLife != 0 && (s.AccessTokenLife < leastAccessTokenLife ||
+		s.AccessTokenLife > mostAccessTokenLife),
 		"access_token_life: %s is not between %s and %s", s.AccessTokenLife, leastAccessTokenLife, mostAccessTokenLife)
 	found.When(s.RefreshTokenLife < 0 || s.RefreshTokenLife > mostRefreshTokenLife,
 		"refresh_token_life: %s is not between 1s and %s", s.RefreshTokenLife, mostRefreshTokenLife)
 	for _, scope := range s.Scopes {
-		found.When(!isScope(scope), "scopes: %q is not a scope: one word of printable ASCII without quotes and backslashes", scope)
+		found.When(!isScope(scope), "scopes: %q is not a scope: one word of printable ASCII without quotes and backslashes",
+			scope)
 	}
 	if s.Issuer != "" {
 		if err := checkURL(s.Issuer); err != nil {
@@ -234,7 +236,8 @@ func (s ServerConfig) check(cfg Config) (found problems.List) {
 	}
 	found.When(s.Clientele().IsZero(),
 		"registration: nobody could be a client: allow documents of clients with cimd.allow, such as [claude.ai, chatgpt.com], let clients register themselves with dcr.enabled, or name clients")
-	found.When(s.IDJAG && !slices.ContainsFunc(s.Clients, func(c clientele.Fixed) bool { return c.Secret != "" }) && !s.Registration.DCR.Enabled,
+	found.When(s.IDJAG && !slices.ContainsFunc(s.Clients, func(c clientele.Fixed) bool { return c.Secret != "" }) &&
+		!s.Registration.DCR.Enabled,
 		"id_jag: no client can prove itself: name one with a secret in clients")
 	found.When(s.ClientID == "",
 		"client_id: is needed: register the gateway at the provider, with the redirect URI /oauth/callback at its own host")

@@ -15,7 +15,8 @@ func TestServerConfig(t *testing.T) {
 	good := func() auth.Config {
 		return auth.Config{
 			Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: "https://login.example.com"}},
-			Server: auth.ServerConfig{Enabled: true, ClientID: "gatehouse", Registration: clientele.Registration{CIMD: clientele.CIMD{Allow: []string{"claude.ai"}}}},
+			Server: auth.ServerConfig{Enabled: true, ClientID: "gatehouse",
+				Registration: clientele.Registration{CIMD: clientele.CIMD{Allow: []string{"claude.ai"}}}},
 		}
 	}
 	if err := good().Validate(); err != nil {

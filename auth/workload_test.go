@@ -15,10 +15,14 @@ import (
 // github are claims as GitHub Actions makes them for a job.
 func github(change map[string]any) map[string]any {
 	claims := map[string]any{
-		"client_id": nil, "sub": "repo:acme/deploy:ref:refs/heads/main", "ref": "refs/heads/main", "sha": "f1d2d2f924e986ac86fdf7b36c94bcdf32beec15",
-		"repository": "acme/deploy", "repository_owner": "acme", "repository_owner_id": "65", "repository_visibility": "private", "actor": "octocat",
-		"workflow": "nightly", "job_workflow_ref": "acme/deploy/.github/workflows/nightly.yml@refs/heads/main", "event_name": "schedule", "ref_type": "branch",
-		"run_id": "9", "run_attempt": "1", "runner_environment": "github-hosted", "nbf": time.Now().Add(-10 * time.Minute).Unix(),
+		"client_id": nil, "sub": "repo:acme/deploy:ref:refs/heads/main", "ref": "refs/heads/main",
+		"sha":        "f1d2d2f924e986ac86fdf7b36c94bcdf32beec15",
+		"repository": "acme/deploy", "repository_owner": "acme", "repository_owner_id": "65",
+		"repository_visibility": "private", "actor": "octocat",
+		"workflow": "nightly", "job_workflow_ref": "acme/deploy/.github/workflows/nightly.yml@refs/heads/main",
+		"event_name": "schedule", "ref_type": "branch",
+		"run_id": "9", "run_attempt": "1", "runner_environment": "github-hosted",
+		"nbf": time.Now().Add(-10 * time.Minute).Unix(),
 	}
 	for name, value := range change {
 		claims[name] = value
@@ -33,7 +37,8 @@ func TestGitHubActions(t *testing.T) {
 	g := newGate(t, func(c *auth.Config) {
 		c.RequiredScopes = []string{"mcp"}
 		c.Issuers[0].Workloads, c.Issuers[0].Scopes = true, []string{"mcp"}
-		c.Issuers[0].RequireClaims = map[string][]string{"repository_owner": {"acme", "acme-labs"}, "ref": {"refs/heads/main"}}
+		c.Issuers[0].RequireClaims = map[string][]string{"repository_owner": {"acme", "acme-labs"},
+			"ref": {"refs/heads/main"}}
 		c.Issuers[0].Claims = auth.Claims{Groups: "repository"}
 	}, issuer)
 	sign := func(change map[string]any) string {
@@ -43,7 +48,8 @@ func TestGitHubActions(t *testing.T) {
 	if a.Code != http.StatusOK {
 		t.Fatal(a.Body)
 	}
-	if c := a.caller; c.Subject != "repo:acme/deploy:ref:refs/heads/main" || !slices.Equal(c.Groups, []string{"acme/deploy"}) || !slices.Equal(c.Scopes, []string{"mcp"}) || c.ClientID != "" {
+	if c := a.caller; c.Subject != "repo:acme/deploy:ref:refs/heads/main" ||
+		!slices.Equal(c.Groups, []string{"acme/deploy"}) || !slices.Equal(c.Scopes, []string{"mcp"}) || c.ClientID != "" {
 		t.Errorf("the caller is %+v", c)
 	}
 	for name, change := range map[string]map[string]any{
@@ -60,7 +66,8 @@ func TestGitHubActions(t *testing.T) {
 		"it has expired":         {"exp": time.Now().Add(-time.Hour).Unix()},
 		"an event":               {"events": map[string]any{}},
 	} {
-		if a := g.bearer(sign(change)); a.Code != http.StatusUnauthorized || !strings.Contains(a.Header().Get("Www-Authenticate"), invalidToken) {
+		if a := g.bearer(sign(change)); a.Code != http.StatusUnauthorized ||
+			!strings.Contains(a.Header().Get("Www-Authenticate"), invalidToken) {
 			t.Errorf("%s: %d %s", name, a.Code, a.Body)
 		}
 	}
@@ -76,9 +83,11 @@ func TestKubernetes(t *testing.T) {
 	}, issuer)
 	sign := func(namespace string) string {
 		return issuer.Sign(map[string]any{"typ": nil}, map[string]any{
-			"client_id": nil, "sub": "system:serviceaccount:" + namespace + ":runner", "aud": []string{publicURL}, "nbf": time.Now().Unix(),
+			"client_id": nil, "sub": "system:serviceaccount:" + namespace + ":runner", "aud": []string{publicURL},
+			"nbf": time.Now().Unix(),
 			"kubernetes.io": map[string]any{
-				"namespace": namespace, "node": map[string]any{"name": "n1", "uid": "1"}, "pod": map[string]any{"name": "job-1", "uid": "2"},
+				"namespace": namespace, "node": map[string]any{"name": "n1", "uid": "1"},
+				"pod":            map[string]any{"name": "job-1", "uid": "2"},
 				"serviceaccount": map[string]any{"name": "runner", "uid": "3"}, "warnafter": time.Now().Add(time.Hour).Unix(),
 			},
 		})
@@ -115,7 +124,8 @@ func TestWorkloadIssuerIsNotOffered(t *testing.T) {
 	alone := newGate(t, func(c *auth.Config) {
 		c.Issuers[0].Workloads, c.Issuers[0].RequireClaims = true, map[string][]string{"repository_owner": {"acme"}}
 	}, jobs)
-	if a := alone.call(); len(alone.MetadataPaths()) != 0 || strings.Contains(a.Header().Get("Www-Authenticate"), "resource_metadata") {
+	if a := alone.call(); len(alone.MetadataPaths()) != 0 ||
+		strings.Contains(a.Header().Get("Www-Authenticate"), "resource_metadata") {
 		t.Errorf("%v, %v", alone.MetadataPaths(), a.Header())
 	}
 	for name, change := range map[string]func(*auth.Issuer){
@@ -141,7 +151,8 @@ func TestRequireClaims(t *testing.T) {
 	for _, tt := range []struct {
 		level, tenant any
 		status        int
-	}{{3, "acme", 200}, {true, "acme", 200}, {"3", []string{"x", "acme"}, 200}, {4, "acme", 401}, {3, nil, 401}, {nil, "acme", 401}, {3, []string{}, 401}} {
+	}{{3, "acme", 200}, {true, "acme", 200}, {"3", []string{"x", "acme"}, 200}, {4, "acme", 401}, {3, nil, 401},
+		{nil, "acme", 401}, {3, []string{}, 401}} {
 		if a := g.bearer(issuer.Token(map[string]any{"level": tt.level, "tenant": tt.tenant})); a.Code != tt.status {
 			t.Errorf("%v, %v: %d %s", tt.level, tt.tenant, a.Code, a.Body)
 		}

@@ -24,7 +24,8 @@ func accountsFlow(cfg config.Config, issuers *auth.Auth, key *seal.Key, ended *s
 	redirect, path := accounts.CallbackOf(cfg.PublicURL)
 	f := &signin.Flow{
 		Issuer: cmp.Or(s.Issuer, first), ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes,
-		Redirect: redirect, Cookie: "gatehouse-account-flow", Path: path, Key: key, Ended: ended, Issuers: issuers, Several: true,
+		Redirect: redirect, Cookie: "gatehouse-account-flow", Path: path, Key: key, Ended: ended,
+		Issuers: issuers, Several: true,
 	}
 	f.IDToken = server.Enabled && server.Identity == auth.IdentityIDToken && f.Issuer == cmp.Or(server.Provider, first)
 	askForToken(f, cfg.Auth, cfg.PublicURL)
@@ -59,7 +60,8 @@ func withPages(pages, others http.Handler) http.Handler {
 func fromHere(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopback.SentByAny(r) {
-			http.Error(w, "this page is for the machine where the gateway runs: open it there, by the address in public_url", http.StatusForbidden)
+			http.Error(w, "this page is for the machine where the gateway runs: open it there, by the address in public_url",
+				http.StatusForbidden)
 			return
 		}
 		pages.ServeHTTP(w, r)

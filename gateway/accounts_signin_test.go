@@ -19,14 +19,20 @@ func TestAccountsSignIn(t *testing.T) {
 		client    string // "" for none
 		idToken   bool
 	}{
-		"nothing":                 {},
-		"its own":                 {own: accounts.SignIn{ClientID: "own"}, server: auth.ServerConfig{Enabled: true, ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "own"},
-		"that of the server":      {server: auth.ServerConfig{Enabled: true, ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "server"},
-		"a server that is off":    {server: auth.ServerConfig{ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "console"},
-		"that of the console":     {operators: console.SignIn{ClientID: "console"}, client: "console"},
-		"users by their ID token": {server: auth.ServerConfig{Enabled: true, ClientID: "server", Identity: auth.IdentityIDToken}, client: "server", idToken: true},
+		"nothing": {},
+		"its own": {own: accounts.SignIn{ClientID: "own"},
+			server: auth.ServerConfig{Enabled: true,
+				ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "own"},
+		"that of the server": {server: auth.ServerConfig{Enabled: true, ClientID: "server"},
+			operators: console.SignIn{ClientID: "console"}, client: "server"},
+		"a server that is off": {server: auth.ServerConfig{ClientID: "server"},
+			operators: console.SignIn{ClientID: "console"}, client: "console"},
+		"that of the console": {operators: console.SignIn{ClientID: "console"}, client: "console"},
+		"users by their ID token": {server: auth.ServerConfig{Enabled: true, ClientID: "server",
+			Identity: auth.IdentityIDToken}, client: "server", idToken: true},
 	} {
-		cfg := Config{PublicURL: publicURL, Auth: auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer}}, Server: tt.server}}
+		cfg := Config{PublicURL: publicURL, Auth: auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer}},
+			Server: tt.server}}
 		cfg.Accounts.SignIn, cfg.Admin.Console.SignIn = tt.own, tt.operators
 		f := accountsFlow(cfg, nil, nil, nil)
 		if tt.client == "" {
@@ -35,7 +41,8 @@ func TestAccountsSignIn(t *testing.T) {
 			}
 			continue
 		}
-		if f == nil || f.ClientID != tt.client || f.Issuer != issuer || f.IDToken != tt.idToken || f.Resource != publicURL || f.Redirect != "https://gw.example.com/account/callback" {
+		if f == nil || f.ClientID != tt.client || f.Issuer != issuer || f.IDToken != tt.idToken || f.Resource != publicURL ||
+			f.Redirect != "https://gw.example.com/account/callback" {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

@@ -67,7 +67,8 @@ func (v visitors) flow(under *graph) *signin.Flow {
 		return nil
 	}
 	f := &signin.Flow{
-		Issuer: cmp.Or(cfg.Issuer, under.cfg.Auth.Servers()[0]), ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret, Scopes: cfg.Scopes,
+		Issuer: cmp.Or(cfg.Issuer, under.cfg.Auth.Servers()[0]), ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret,
+		Scopes:   cfg.Scopes,
 		Redirect: under.cfg.Admin.At() + console.CallbackPath, Cookie: console.FlowCookie, Path: console.CallbackPath,
 		Key: v.flows, Ended: v.ended, Issuers: under.auth,
 	}

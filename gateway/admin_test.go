@@ -58,11 +58,15 @@ func readyOf(t *testing.T, g *Gateway) (status int, answer readiness) {
 
 func TestReadyz(t *testing.T) {
 	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
-	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
 	defer closed.Close()
 	good := newSite(t, true, one("work", saying("x")))
-	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: good, url: %q}\n- {name: dead, url: \"http://%s/mcp?key=s3cret\"}\n"+
-		"- {name: closed, url: %q}\n", good.url, dead, closed.URL))
+	c := startConfigured(t,
+		fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: good, url: %q}\n- {name: dead, url: \"http://%s/mcp?key=s3cret\"}\n"+
+			"- {name: closed, url: %q}\n", good.url, dead, closed.URL))
 	status, answer := readyOf(t, c.Gateway)
 	if status != http.StatusOK || !answer.Ready || answer.Configuration == nil || answer.Configuration.Problems != nil {
 		t.Errorf("%d %+v", status, answer)
@@ -70,15 +74,18 @@ func TestReadyz(t *testing.T) {
 	want := map[string]struct {
 		state upstream.State
 		stage string
-	}{"good": {upstream.StateReady, ""}, "dead": {upstream.StateDown, upstream.StageConnect}, "closed": {upstream.StateNeedsLogin, upstream.StageLogin}}
+	}{"good": {upstream.StateReady, ""}, "dead": {upstream.StateDown, upstream.StageConnect},
+		"closed": {upstream.StateNeedsLogin, upstream.StageLogin}}
 	for _, u := range answer.Upstreams {
 		w := want[u.Name]
-		if u.State != w.state || u.Since.IsZero() || (u.LastFailure == nil) != (w.stage == "") || u.LastFailure != nil && u.LastFailure.Stage != w.stage {
+		if u.State != w.state || u.Since.IsZero() || (u.LastFailure == nil) != (w.stage == "") ||
+			u.LastFailure != nil && u.LastFailure.Stage != w.stage {
 			t.Errorf("%s is %+v %+v, want %+v", u.Name, u, u.LastFailure, w)
 		}
 	}
 	_, text := ask(t, c.admin.Addr().String(), "/readyz")
-	if want := `"cause":"` + dead + `: dial tcp ` + dead + `: connect: connection refused"`; !strings.Contains(text, want) {
+	if want := `"cause":"` + dead + `: dial tcp ` + dead +
+		`: connect: connection refused"`; !strings.Contains(text, want) {
 		t.Errorf("why an upstream is down is not told by %s: %s", want, text)
 	}
 	for _, secret := range []string{"s3cret", "mcp?"} {
@@ -103,7 +110,8 @@ func TestReadyz(t *testing.T) {
 	if c.Reload() == nil {
 		t.Fatal("a bad file was taken")
 	}
-	if status, answer = readyOf(t, c.Gateway); status != http.StatusOK || len(answer.Configuration.Problems) == 0 || !strings.Contains(answer.Configuration.Problems[0], "gatehouse.yaml:") {
+	if status, answer = readyOf(t, c.Gateway); status != http.StatusOK || len(answer.Configuration.Problems) == 0 ||
+		!strings.Contains(answer.Configuration.Problems[0], "gatehouse.yaml:") {
 		t.Errorf("with a bad file: %d %+v", status, answer.Configuration)
 	}
 }
@@ -113,10 +121,12 @@ func TestReadyz(t *testing.T) {
 func TestReadyzWithoutStore(t *testing.T) {
 	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	good := newSite(t, true, one("work", saying("x")))
-	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\nreplicas: {alone: true}\n"+
-		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead, good.url))
+	c := startConfigured(t,
+		fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\nreplicas: {alone: true}\n"+
+			"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead, good.url))
 	for query, want := range map[string]int{"": 503, "?exclude=store": 200, "?exclude=other": 503} {
-		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, `"reasons":["the session store`) != (want == 503) {
+		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want ||
+			strings.Contains(text, `"reasons":["the session store`) != (want == 503) {
 			t.Errorf("/readyz%s: %d %s", query, status, text)
 		}
 	}
@@ -149,7 +159,8 @@ func TestReadyzTellsStrangersLittle(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		g.adminRoutes().ServeHTTP(w, r)
-		if told := strings.Contains(w.Body.String(), "hidden"); told != tt.told || w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"ready":true`) {
+		if told := strings.Contains(w.Body.String(), "hidden"); told != tt.told || w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), `"ready":true`) {
 			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)
 		}
 	}
@@ -168,7 +179,8 @@ func TestDrain(t *testing.T) {
 		}
 		return "done"
 	})
-	cfg := Config{Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "a", URL: p.url}}}
+	cfg := Config{Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0"},
+		Upstreams: []upstream.Config{{Name: "a", URL: p.url}}}
 	g, err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +205,8 @@ func TestDrain(t *testing.T) {
 		answer <- fmt.Sprint(string(m.Result), err)
 	}()
 	<-running
-	subscribed, err := clients[stateless].Send(t.Context(), "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+	subscribed, err := clients[stateless].Send(t.Context(), "subscriptions/listen",
+		`{"notifications":{"toolsListChanged":true}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,14 +219,16 @@ func TestDrain(t *testing.T) {
 	if m, err := subscribed.Response(); err != nil || m.Error != nil {
 		t.Errorf("the subscription ended with %+v, %v", m, err)
 	}
-	if status, answer := readyOf(t, g); status != http.StatusServiceUnavailable || answer.Ready || len(answer.Reasons) != 1 {
+	if status, answer := readyOf(t, g); status != http.StatusServiceUnavailable || answer.Ready ||
+		len(answer.Reasons) != 1 {
 		t.Errorf("readyz: %d %+v", status, answer)
 	}
 	late := mcptest.NewClient(g.URL(), wire.Lookup(stateful))
 	late.HTTP = clients[stateful].HTTP
 	for what, send := range map[string]func() (*mcptest.Exchange, error){
 		"a new session": func() (*mcptest.Exchange, error) {
-			return late.Post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			return late.Post(t.Context(),
+				`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 		},
 		"a new subscription": func() (*mcptest.Exchange, error) {
 			return clients[stateless].Send(t.Context(), "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
@@ -226,14 +241,16 @@ func TestDrain(t *testing.T) {
 		}
 		text := x.Text()
 		x.Close()
-		if x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" || !strings.Contains(text, `"code":50301`) {
+		if x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" ||
+			!strings.Contains(text, `"code":50301`) {
 			t.Errorf("%s: %d %v %s", what, x.Status, x.Header, text)
 		}
 		if what == "a new session" && !strings.Contains(text, `"id":7`) {
 			t.Errorf("%s: not the request's id: %s", what, text)
 		}
 	}
-	if m, _, err := clients[stateful].Call(t.Context(), "tools/call", `{"name":"a__work"}`); err != nil || !strings.Contains(string(m.Result), "done") {
+	if m, _, err := clients[stateful].Call(t.Context(), "tools/call", `{"name":"a__work"}`); err != nil ||
+		!strings.Contains(string(m.Result), "done") {
 		t.Errorf("a call that comes late: %+v, %v", m, err)
 	}
 	stopped := make(chan error, 1)
@@ -260,8 +277,10 @@ func TestDrainKeepsIdleConnections(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	send := func() (reused bool, resp *http.Response) {
 		t.Helper()
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		ctx := httptrace.WithClientTrace(t.Context(),
+			&httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(),
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,20 +314,24 @@ func TestReadyzKnowsIssuersAndStore(t *testing.T) {
 	defer issuer.Close()
 	issuer.BreakAll(mcptest.Status(500))
 	good := newSite(t, true, one("work", saying("x")))
-	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\npublic_url: https://gateway.example/mcp\npolicy: {default: allow}\n"+
-		"auth: {mode: oauth, issuers: [{url: %q}, {url: \"http://127.0.0.1:1\"}]}\nupstreams:\n- {name: good, url: %q}\n", issuer.URL, good.url))
+	c := startConfigured(t,
+		fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\npublic_url: https://gateway.example/mcp\npolicy: {default: allow}\n"+
+			"auth: {mode: oauth, issuers: [{url: %q}, {url: \"http://127.0.0.1:1\"}]}\nupstreams:\n- {name: good, url: %q}\n",
+			issuer.URL, good.url))
 	ready := func() (int, string) { return ask(t, c.admin.Addr().String(), "/readyz") }
 	if err := c.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "no issuer of tokens has been reached yet") ||
+	if status, text := ready(); status != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "no issuer of tokens has been reached yet") ||
 		!strings.Contains(text, `"issuers":[{"url":"`+issuer.URL+`","state":"down","reason":`) {
 		t.Errorf("before an issuer was reached: %d %s", status, text)
 	}
 	issuer.Mend()
 	eventually(t, "the issuer is reached", func() bool {
 		status, text := ready()
-		return status == http.StatusOK && strings.Contains(text, `"state":"ready"`) && strings.Contains(text, `"store":{"kind":"memory","ready":true}`)
+		return status == http.StatusOK && strings.Contains(text, `"state":"ready"`) &&
+			strings.Contains(text, `"store":{"kind":"memory","ready":true}`)
 	})
 	issuer.BreakAll(mcptest.Status(500))
 	if status, text := ready(); status != http.StatusOK {

@@ -39,7 +39,8 @@ hooks: [{name: dlp, http: {url: %[2]q}}]
 audit: {sinks: [{type: webhook, url: %[3]q}]}
 tracing: {endpoint: %[4]q, sample: 1}
 `, outside.URL+"/mcp", outside.URL+"/hook", outside.URL+"/records", outside.URL))
-	if _, err := connect(t, c.Gateway, stateless).CallTool(t.Context(), &sdk.CallToolParams{Name: "up__work", Arguments: map[string]any{"a": "b"}}); err != nil {
+	if _, err := connect(t, c.Gateway, stateless).CallTool(t.Context(),
+		&sdk.CallToolParams{Name: "up__work", Arguments: map[string]any{"a": "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	for waits := map[string]bool{"/mcp": true, "/hook": true, "/records": true, "/v1/traces": true}; len(waits) > 0; {

@@ -52,12 +52,14 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	}
 	c := startUnwatched(t, text("a.jsonl"))
 	call := func(method, name, params string) {
-		caller := mcp.NewCaller(mcp.Caller{Issuer: "https://i.example", Subject: "alice", ClientID: "agent", Groups: []string{"g"}})
+		caller := mcp.NewCaller(mcp.Caller{Issuer: "https://i.example", Subject: "alice", ClientID: "agent",
+			Groups: []string{"g"}})
 		observed(t, c, &mcp.Call{ID: "c1", Method: method, Name: name, Params: mcp.Raw(params), Caller: caller,
 			Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
 	}
 	work := func(arguments string) {
-		call(mcp.MethodToolsCall, "up__work", `{"name":"up__work","arguments":`+arguments+`,"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`)
+		call(mcp.MethodToolsCall, "up__work", `{"name":"up__work","arguments":`+arguments+
+			`,"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`)
 	}
 	work(`{}`)
 	work(`{"later":"tomorrow"}`)
@@ -70,7 +72,8 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 		t.Fatal(err)
 	}
 	with := func(more map[string]any) map[string]any {
-		all := map[string]any{"id": "c1", "issuer": "https://i.example", "user": "alice", "groups": []any{"g"}, "client": "agent", "session": "2d7ea3fd2a9b5a6a1a1a1a1a1a1a1a1a",
+		all := map[string]any{"id": "c1", "issuer": "https://i.example", "user": "alice", "groups": []any{"g"},
+			"client": "agent", "session": "2d7ea3fd2a9b5a6a1a1a1a1a1a1a1a1a",
 			"revision": "new", "era": "stateless", "method": "tools/call", "name": "up__work", "request_bytes": 1.0}
 		maps.Copy(all, more)
 		for name, value := range all {
@@ -80,18 +83,25 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 		}
 		return all
 	}
-	server := map[string]any{"upstream": "up", "original": "work", "thing": "tools", "upstream_revision": "2026-07-28", "upstream_era": "stateless", "trace": "0af7651916cd43dd8448eb211c80319c"}
+	server := map[string]any{"upstream": "up", "original": "work", "thing": "tools", "upstream_revision": "2026-07-28",
+		"upstream_era": "stateless", "trace": "0af7651916cd43dd8448eb211c80319c"}
 	ran := with(server)
-	maps.Copy(ran, map[string]any{"decision": "allow", "rule": "may work", "rule_at": c.file + ":8", "outcome": "ok", "executed": "yes", "reply_bytes": 1.0, "arguments_digest": "x"})
+	maps.Copy(ran, map[string]any{"decision": "allow", "rule": "may work", "rule_at": c.file + ":8", "outcome": "ok",
+		"executed": "yes", "reply_bytes": 1.0, "arguments_digest": "x"})
 	kept := maps.Clone(ran)
 	kept["arguments"] = map[string]any{"canary": 4711.0, "token": "<redacted>"}
 	ran["arguments"] = map[string]any{}
 	denied := with(server)
-	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-ARGUMENTS-DENIED", "explained": []any{`rule "not now": when is true, with later = not recorded`}, "arguments_digest": "x"})
-	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-NOT-FOUND"})
-	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "error_code": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
+	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid",
+		"executed": "no", "code": -32602.0, "error_code": "GH-ARGUMENTS-DENIED",
+		"explained": []any{`rule "not now": when is true, with later = not recorded`}, "arguments_digest": "x"})
+	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no",
+		"code": -32602.0, "error_code": "GH-NOT-FOUND"})
+	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0,
+		"error_code": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
 	list := with(map[string]any{"method": "tools/list", "name": nil, "outcome": "ok", "reply_bytes": 1.0})
-	for file, want := range map[string][]map[string]any{"a.jsonl": {ran, denied, unknown, kept}, "b.jsonl": {limited, list}} {
+	for file, want := range map[string][]map[string]any{"a.jsonl": {ran, denied, unknown, kept},
+		"b.jsonl": {limited, list}} {
 		got := recorded(t, filepath.Join(dir, file), "call")
 		for _, r := range got {
 			for _, name := range []string{"request_bytes", "reply_bytes"} {

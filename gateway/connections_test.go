@@ -25,8 +25,9 @@ import (
 func bounded(t *testing.T, c doorway.Config) string {
 	t.Helper()
 	g, err := New(Options{
-		Config: Config{Listen: "127.0.0.1:0", Connections: c, Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
-		Log:    slog.New(slog.DiscardHandler),
+		Config: Config{Listen: "127.0.0.1:0", Connections: c,
+			Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +149,8 @@ func TestConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = second.SetDeadline(time.Now().Add(patience))
-		if resp, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil || resp.StatusCode != http.StatusNotFound {
+		if resp, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil ||
+			resp.StatusCode != http.StatusNotFound {
 			t.Errorf("the other one: %v", err)
 		}
 	})
@@ -180,7 +182,8 @@ func TestConnections(t *testing.T) {
 		used, first, second := dialTCP(t, address), dialTCP(t, address), dialTCP(t, address)
 		busy(t, used)
 		half(t, first)
-		if _, err := fmt.Fprint(second, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"); err != nil {
+		if _, err := fmt.Fprint(second,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"); err != nil {
 			t.Fatal(err) // a whole head with half a body is not a request either
 		}
 		for _, before := range []net.Conn{first, second} {

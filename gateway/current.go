@@ -77,7 +77,8 @@ func (c *current) endUnused(m *member, log *slog.Logger) {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
 		defer cancel()
 		if err := m.close(closing); err != nil {
-			log.Warn("upstream of the configuration before not closed in good order", failure.ReloadLeftovers.Attr(), "error", err)
+			log.Warn("upstream of the configuration before not closed in good order", failure.ReloadLeftovers.Attr(),
+				"error", err)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

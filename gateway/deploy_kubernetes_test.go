@@ -174,7 +174,8 @@ func TestDeployKubernetes(t *testing.T) {
 	pdb := strictly[object[disruption]](t, kubernetesDir+"disruption.yaml")[0]
 	net := strictly[object[network]](t, kubernetesDir+"network.yaml")[0]
 	ns := strictly[object[struct{}]](t, kubernetesDir+"namespace.yaml")[0]
-	if want := []string{"namespace.yaml", "deployment.yaml", "service.yaml", "disruption.yaml", "network.yaml"}; !slices.Equal(k.Resources, want) {
+	if want := []string{"namespace.yaml", "deployment.yaml", "service.yaml", "disruption.yaml",
+		"network.yaml"}; !slices.Equal(k.Resources, want) {
 		t.Errorf("applied are %q, looked at are %q", k.Resources, want)
 	}
 	if ns.Metadata.Name != k.Namespace || ns.Metadata.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
@@ -196,17 +197,20 @@ func TestDeployKubernetes(t *testing.T) {
 	if c.Image != k.Images[0].Name {
 		t.Errorf("the image is %s, and %s is replaced", c.Image, k.Images[0].Name)
 	}
-	d := deployed{file: kubernetesDir + k.ConfigMaps[0].Files[0], mounted: c.Mounts[0].Path, args: c.Args, grace: time.Duration(pods.Grace) * time.Second}
+	d := deployed{file: kubernetesDir + k.ConfigMaps[0].Files[0], mounted: c.Mounts[0].Path, args: c.Args,
+		grace: time.Duration(pods.Grace) * time.Second}
 	for _, e := range c.Env {
 		d.env = append(d.env, e.Name)
 		if (e.Value == "") == (e.From.Field.Path == "") {
 			t.Errorf("%s has a value and comes from elsewhere, or neither", e.Name)
 		}
 	}
-	if pods.Volumes[0].Name != c.Mounts[0].Name || pods.Volumes[0].ConfigMap.Name != k.ConfigMaps[0].Name || !k.Options.NoHash {
+	if pods.Volumes[0].Name != c.Mounts[0].Name || pods.Volumes[0].ConfigMap.Name != k.ConfigMaps[0].Name ||
+		!k.Options.NoHash {
 		t.Errorf("mounted is %+v of %+v", c.Mounts, pods.Volumes)
 	}
-	if v, m := pods.Volumes[1], c.Mounts[1]; v.Name != m.Name || v.Secret.Name == "" || v.Secret.Mode&0o007 != 0 || pods.Security.FSGroup != pods.Security.User || !m.ReadOnly {
+	if v, m := pods.Volumes[1], c.Mounts[1]; v.Name != m.Name || v.Secret.Name == "" || v.Secret.Mode&0o007 != 0 ||
+		pods.Security.FSGroup != pods.Security.User || !m.ReadOnly {
 		t.Errorf("secrets are %+v of %+v, for the group %d", m, v, pods.Security.FSGroup)
 	}
 	readme, err := os.ReadFile("../README.md")
@@ -227,8 +231,10 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	for _, p := range c.Ports {
 		at[p.Name] = ":" + strconv.Itoa(p.Port) // of IPv4 and IPv6
 	}
-	if at[svc.Ports[0].Target] != cfg.Listen || at[net.Ingress[0].Ports[0].Port] != cfg.Listen || at[net.Ingress[2].Ports[0].Port] != cfg.Admin.Listen {
-		t.Errorf("ports %v, service %+v, network %+v; the configuration has %s and %s", at, svc.Ports, net.Ingress, cfg.Listen, cfg.Admin.Listen)
+	if at[svc.Ports[0].Target] != cfg.Listen || at[net.Ingress[0].Ports[0].Port] != cfg.Listen ||
+		at[net.Ingress[2].Ports[0].Port] != cfg.Admin.Listen {
+		t.Errorf("ports %v, service %+v, network %+v; the configuration has %s and %s", at, svc.Ports, net.Ingress,
+			cfg.Listen, cfg.Admin.Listen)
 	}
 	if len(net.Ingress[2].From) == 0 {
 		t.Error("everybody reaches the port for operators")
@@ -237,10 +243,13 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	if at[link.Ports[0].Port] != cfg.Replicas.Listen || cfg.Replicas.Advertise != os.Getenv("POD_IP") {
 		t.Errorf("replicas: network %+v, configuration %+v", link, cfg.Replicas)
 	}
-	if out := net.Egress[1]; out.Ports[0].Port != link.Ports[0].Port || !maps.Equal(out.To[0].Pods.MatchLabels, net.Pods.MatchLabels) || !maps.Equal(link.From[0].Pods.MatchLabels, net.Pods.MatchLabels) {
+	if out := net.Egress[1]; out.Ports[0].Port != link.Ports[0].Port ||
+		!maps.Equal(out.To[0].Pods.MatchLabels, net.Pods.MatchLabels) ||
+		!maps.Equal(link.From[0].Pods.MatchLabels, net.Pods.MatchLabels) {
 		t.Errorf("replicas do not reach each other, or others reach them: %+v, %+v", link, out)
 	}
-	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + diagnose.ExcludeStore: c.Readiness} {
+	for want, p := range map[string]probe{"/healthz": c.Liveness,
+		"/readyz?exclude=" + diagnose.ExcludeStore: c.Readiness} {
 		if p.Get.Path != want || at[p.Get.Port] != cfg.Admin.Listen {
 			t.Errorf("the probe asks %+v, want %s", p.Get, want)
 		}
@@ -257,7 +266,8 @@ func checkRestricted(t *testing.T, pods pod, c container) {
 	if s := pods.Security; !s.NonRoot || s.User == 0 || s.Seccomp.Type != "RuntimeDefault" || *pods.Token || *pods.Links {
 		t.Errorf("the pod may more than it needs: %+v", pods)
 	}
-	if s := c.Security; s.Escalation == nil || *s.Escalation || !s.ReadOnly || !slices.Equal(s.Caps.Drop, []string{"ALL"}) {
+	if s := c.Security; s.Escalation == nil || *s.Escalation || !s.ReadOnly ||
+		!slices.Equal(s.Caps.Drop, []string{"ALL"}) {
 		t.Errorf("the container may more than it needs: %+v", s)
 	}
 }

@@ -44,8 +44,10 @@ func TestDeployMonitoring(t *testing.T) {
 	}
 	app := strictly[object[deployment]](t, kubernetesDir+"deployment.yaml")[0].Spec
 	pods := app.Template.Metadata
-	cfg := deployed{file: kubernetesDir + "gatehouse.yaml", mounted: app.Template.Spec.Containers[0].Mounts[0].Path, args: app.Template.Spec.Containers[0].Args,
-		env: []string{"POD_IP"}, secrets: []string{"/run/secrets/gatehouse/redis-url", "/run/secrets/gatehouse/key"}, grace: lifecycle.WindUp * 10}.check(t)
+	cfg := deployed{file: kubernetesDir + "gatehouse.yaml", mounted: app.Template.Spec.Containers[0].Mounts[0].Path,
+		args: app.Template.Spec.Containers[0].Args,
+		env:  []string{"POD_IP"}, secrets: []string{"/run/secrets/gatehouse/redis-url",
+			"/run/secrets/gatehouse/key"}, grace: lifecycle.WindUp * 10}.check(t)
 	k := strictly[kustomization](t, monitoringDir+"kustomization.yaml")[0]
 	if !slices.Equal(k.Resources, []string{"podmonitor.yaml", "rules.yaml"}) || k.Namespace != "gatehouse" {
 		t.Errorf("applied are %q in %s", k.Resources, k.Namespace)
@@ -64,10 +66,12 @@ func TestDeployMonitoring(t *testing.T) {
 			t.Errorf("port %q is asked, and it is %s", port, cfg.Admin.Listen)
 		}
 	}
-	if e.Path != "/metrics" || pods.Annotations["prometheus.io/path"] != "/metrics" || pods.Annotations["prometheus.io/scrape"] != "true" {
+	if e.Path != "/metrics" || pods.Annotations["prometheus.io/path"] != "/metrics" ||
+		pods.Annotations["prometheus.io/scrape"] != "true" {
 		t.Errorf("asked is %+v, and %v", e, pods.Annotations)
 	}
-	if job := regexp.MustCompile(`job="([^"]*)"`).FindStringSubmatch(alerts.Groups[0].Rules[0].Expr); job == nil || job[1] != pods.Labels[m.Job] {
+	if job := regexp.MustCompile(`job="([^"]*)"`).FindStringSubmatch(alerts.Groups[0].Rules[0].Expr); job == nil ||
+		job[1] != pods.Labels[m.Job] {
 		t.Errorf("an alert is about %q, and the job is %q", job, pods.Labels[m.Job])
 	}
 	page, err := os.ReadFile(filepath.Join(deployDir, "../docs/metrics.md"))

@@ -60,7 +60,8 @@ func (d deployed) check(t *testing.T) Config {
 		t.Errorf("%s is not for several replicas on a network", d.file)
 	}
 	if d.grace < cfg.ShutdownDelay+cfg.ShutdownTimeout+lifecycle.WindUp || cfg.ShutdownDelay == 0 {
-		t.Errorf("%s: %s of grace for a delay of %s and a timeout of %s", d.file, d.grace, cfg.ShutdownDelay, cfg.ShutdownTimeout)
+		t.Errorf("%s: %s of grace for a delay of %s and a timeout of %s", d.file, d.grace, cfg.ShutdownDelay,
+			cfg.ShutdownTimeout)
 	}
 	if want := path.Join(d.mounted, filepath.Base(d.file)); len(d.args) != 3 || d.args[0] != "serve" || d.args[2] != want {
 		t.Errorf("%s: the container is started with %q, and its configuration is %s", d.file, d.args, want)
@@ -74,7 +75,8 @@ func (d deployed) check(t *testing.T) Config {
 // secretFile writes a secret into a file.
 func secretFile(t *testing.T, name string) string {
 	t.Helper()
-	secrets := map[string]string{"key": "0123456789abcdef0123456789abcdef", "redis_password": "s3cret", "redis-url": "rediss://redis.example.com:6379/0"}
+	secrets := map[string]string{"key": "0123456789abcdef0123456789abcdef", "redis_password": "s3cret",
+		"redis-url": "rediss://redis.example.com:6379/0"}
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, []byte(secrets[name]+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -153,7 +155,8 @@ func TestDeployDockerfile(t *testing.T) {
 	if got := dockerfile(t, "ENTRYPOINT"); !slices.Equal(got, []string{`["/gatehouse"]`}) {
 		t.Errorf("runs %q", got)
 	}
-	if built := strings.Join(dockerfile(t, "RUN"), "\n"); !strings.Contains(built, "CGO_ENABLED=0") || !strings.Contains(built, "-o /gatehouse ./cmd/gatehouse") {
+	if built := strings.Join(dockerfile(t, "RUN"), "\n"); !strings.Contains(built, "CGO_ENABLED=0") ||
+		!strings.Contains(built, "-o /gatehouse ./cmd/gatehouse") {
 		t.Errorf("built by %s", built)
 	}
 }
@@ -215,7 +218,8 @@ func TestDeployCompose(t *testing.T) {
 			continue
 		}
 		replicas = append(replicas, name)
-		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") || len(s.Ports) > 0 {
+		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") ||
+			len(s.Ports) > 0 {
 			t.Errorf("%s may more than it needs: %+v", name, s)
 		}
 		if from := path.Join(s.Build.Context, s.Build.Dockerfile); from != "../deploy/Dockerfile" {
@@ -224,7 +228,8 @@ func TestDeployCompose(t *testing.T) {
 		d.grace, d.env, d.secrets = s.Grace, []string{"HOSTNAME"}, nil // the engine sets it
 		for _, name := range s.Secrets {
 			d.secrets = append(d.secrets, "/run/secrets/"+name)
-			if file := c.Secrets[name].File; file == "" || !strings.Contains(string(example), "> deploy/"+strings.TrimPrefix(file, "./")) {
+			if file := c.Secrets[name].File; file == "" ||
+				!strings.Contains(string(example), "> deploy/"+strings.TrimPrefix(file, "./")) {
 				t.Errorf("env.example does not say how to make the secret %s", name)
 			}
 		}
@@ -244,7 +249,8 @@ func TestDeployCompose(t *testing.T) {
 		}
 	}
 	checkBalancer(t, cfg, string(proxy))
-	if url := string(cfg.Sessions.Redis.URL); !strings.HasPrefix(url, "redis://redis:") || c.Services["redis"].Image == "" {
+	if url := string(cfg.Sessions.Redis.URL); !strings.HasPrefix(url, "redis://redis:") ||
+		c.Services["redis"].Image == "" {
 		t.Errorf("the store is %s", url)
 	}
 }

@@ -21,7 +21,8 @@ func TestEventsAreRecorded(t *testing.T) {
 	first := c.ReloadStatus().Revision
 	site.server.AddTool(&sdk.Tool{Name: "more", InputSchema: map[string]any{"type": "object"}}, saying("y"))
 	eventually(t, "the new tool is there", func() bool { return len(c.graph().catalog.Targets()) == 2 })
-	site.server.AddTool(&sdk.Tool{Name: "work", Description: "other", InputSchema: map[string]any{"type": "object"}}, saying("y"))
+	site.server.AddTool(&sdk.Tool{Name: "work", Description: "other", InputSchema: map[string]any{"type": "object"}},
+		saying("y"))
 	site.server.RemoveTools("more")
 	eventually(t, "it is gone", func() bool { return len(c.graph().catalog.Targets()) == 1 })
 	c.write(t, text+"limit: 3\n")
@@ -51,7 +52,8 @@ func TestEventsAreRecorded(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(added, []any{"more"}) || !slices.Equal(removed, []any{"more"}) || !slices.Equal(changed, []any{"work"}) {
+	if !slices.Equal(added, []any{"more"}) || !slices.Equal(removed, []any{"more"}) ||
+		!slices.Equal(changed, []any{"work"}) {
 		t.Errorf("added %v, removed %v, changed %v", added, removed, changed)
 	}
 }

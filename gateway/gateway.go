@@ -331,7 +331,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	bounded, cancel := context.WithDeadline(context.WithoutCancel(ctx), from.Add(cfg.ShutdownTimeout))
 	defer cancel()
 	if n := g.front.Running.Calls(); n > 0 {
-		g.log.Info("waiting for calls to end", "calls", n, "at_most", cfg.ShutdownTimeout.String(), "hint", "a second signal cuts them off")
+		g.log.Info("waiting for calls to end", "calls", n, "at_most", cfg.ShutdownTimeout.String(), "hint",
+			"a second signal cuts them off")
 	}
 	failure = errors.Join(failure, g.Stop(bounded))
 	g.log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond).String())

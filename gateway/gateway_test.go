@@ -45,7 +45,8 @@ type peer struct {
 func startPeer(t *testing.T, isStateless bool, work func(context.Context) string) *peer {
 	t.Helper()
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "work"}, func(ctx context.Context, _ *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "work"}, func(ctx context.Context, _ *sdk.CallToolRequest,
+		_ struct{}) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: work(ctx)}}}, nil, nil
 	})
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
@@ -331,7 +332,8 @@ func TestRun(t *testing.T) {
 	}
 	var log mcptest.Log
 	g, err := New(Options{
-		Config:   Config{Upstreams: []upstream.Config{{Name: "a", URL: startPeer(t, true, says("x")).url}}, ShutdownDelay: 50 * time.Millisecond},
+		Config: Config{Upstreams: []upstream.Config{{Name: "a", URL: startPeer(t, true, says("x")).url}},
+			ShutdownDelay: 50 * time.Millisecond},
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
 		Listener: listener,
 	})
@@ -382,11 +384,12 @@ func TestRunListenerFails(t *testing.T) {
 func TestInspector(t *testing.T) {
 	const dead = "127.0.0.1:1" // nobody listens there, and no other test can get it
 	off := false
-	reports, _, _, err := trial.Connect(t.Context(), Inspector("1", slog.New(slog.DiscardHandler)), Config{Upstreams: []upstream.Config{
-		{Name: "good", URL: startPeer(t, false, says("x")).url, Revision: "2025-06-18"},
-		{Name: "off", URL: "https://off.example", Enabled: &off},
-		{Name: "dead", URL: "http://" + dead},
-	}}, "")
+	reports, _, _, err := trial.Connect(t.Context(), Inspector("1", slog.New(slog.DiscardHandler)),
+		Config{Upstreams: []upstream.Config{
+			{Name: "good", URL: startPeer(t, false, says("x")).url, Revision: "2025-06-18"},
+			{Name: "off", URL: "https://off.example", Enabled: &off},
+			{Name: "dead", URL: "http://" + dead},
+		}}, "")
 	if err != nil || len(reports) != 2 {
 		t.Fatalf("%v, %d reports; want 2", err, len(reports))
 	}

@@ -133,7 +133,8 @@ func newGraph(cfg config.Config, with *shared, before *graph) (g *graph, err err
 			guard := pinning.New(server, mode, lock.Of(c.Name), func(f pinning.Finding) { with.events.NotApproved(with.log, f) })
 			g.guards, server = append(g.guards, guard), guard
 		}
-		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != "", Items: c.Limits.Items}
+		source := catalog.Source{Upstream: with.servers.Guard(server), Prefix: c.Prefix, PerUser: m.PerUser(),
+			SkillDir: c.Skills != "", Items: c.Limits.Items}
 		if m.mcp != nil {
 			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
 		}
@@ -142,7 +143,8 @@ func newGraph(cfg config.Config, with *shared, before *graph) (g *graph, err err
 		}
 		sources = append(sources, source)
 	}
-	deps := catalog.Deps{Views: views, Log: with.listed, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.Changed, Turned: with.turned, Published: with.spoofs.Changed, Keep: with.kept}
+	deps := catalog.Deps{Views: views, Log: with.listed, Seal: with.cursors, Tasks: with.tasks,
+		Changed: with.events.Changed, Turned: with.turned, Published: with.spoofs.Changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -159,7 +161,8 @@ func newGraph(cfg config.Config, with *shared, before *graph) (g *graph, err err
 // newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
 // none.
 func newAuth(cfg config.Config, with *shared) (*auth.Auth, *grants.Server, error) {
-	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens, Proofs: with.proofs, Judged: with.events.Judged, Origin: originOf}
+	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens,
+		Proofs: with.proofs, Judged: with.events.Judged, Origin: originOf}
 	if !cfg.Auth.Server.Enabled {
 		who, err := auth.New(cfg.Auth, deps)
 		return who, nil, err
@@ -201,9 +204,11 @@ func newMember(c upstream.Config, with *shared, before *member, oneUser bool) (*
 		if err != nil {
 			return nil, err
 		}
-		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.Calls.Of(d), cfg: c}, nil
+		return &member{server: d, reports: with.servers.Of(c.Name).NewReports(), counted: with.metrics.Calls.Of(d), cfg: c},
+			nil
 	}
-	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault, OneUser: oneUser, Fetched: with.events.Fetched})
+	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault,
+		OneUser: oneUser, Fetched: with.events.Fetched})
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +237,8 @@ func newMember(c upstream.Config, with *shared, before *member, oneUser bool) (*
 		credentials.Close()
 		return nil, err
 	}
-	return &member{server: u, reports: reports, counted: with.metrics.Calls.Of(u), mcp: u, cfg: c, credentials: credentials, oneUser: oneUser, transport: transport}, nil
+	return &member{server: u, reports: reports, counted: with.metrics.Calls.Of(u), mcp: u, cfg: c,
+		credentials: credentials, oneUser: oneUser, transport: transport}, nil
 }
 
 // close ends the upstream and its processes.

@@ -15,7 +15,8 @@ import (
 // Inspector returns what connects to the upstreams of a configuration and serves nobody. Warnings,
 // such as the last output of a program that ended, go to log.
 func Inspector(version string, log *slog.Logger) trial.Inspect {
-	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition), look func(trial.Seen) error) error {
+	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition),
+		look func(trial.Seen) error) error {
 		with, err := inMemory(version, log)
 		if err != nil {
 			return err
@@ -53,7 +54,8 @@ func Buildable(cfg config.Config) error {
 }
 
 func (g *graph) seen() trial.Seen {
-	s := trial.Seen{Config: g.cfg, Surface: g.surface(), Targets: g.catalog.Targets(), Kept: g.catalog.Kept, Described: g.described, Lists: g.pipe.Lists}
+	s := trial.Seen{Config: g.cfg, Surface: g.surface(), Targets: g.catalog.Targets(), Kept: g.catalog.Kept,
+		Described: g.described, Lists: g.pipe.Lists}
 	for i, view := range g.catalog.Status() { // in the order of the members
 		s.Servers = append(s.Servers, trial.Server{Config: g.members[i].cfg, Status: g.members[i].Status(), Listed: view})
 	}

@@ -143,7 +143,8 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks, PageSize: w.pageSize, Views: make(map[string]*view.View)}
+	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks, PageSize: w.pageSize,
+		Views: make(map[string]*view.View)}
 	for _, c := range cfg.Views {
 		if err := c.Validate(); err != nil {
 			return nil, nil, err
@@ -168,7 +169,8 @@ func (w *listWorld) gateway() (h mcp.Handler, last *catalog.Catalog, err error) 
 func (c *worldClient) call(method, name string, params mcp.Raw) *mcp.Call {
 	return &mcp.Call{
 		ID: "test", Method: method, Name: name, Params: params, Session: c.session(), Caps: mcp.Raw(c.caps),
-		Caller: mcp.Caller{Issuer: "https://idp.example.com", Subject: c.user, ClientID: c.id, View: c.view}, Notify: func(mcp.Event) {},
+		Caller: mcp.Caller{Issuer: "https://idp.example.com", Subject: c.user, ClientID: c.id, View: c.view},
+		Notify: func(mcp.Event) {},
 	}
 }
 
@@ -221,7 +223,8 @@ func (w *listWorld) compareLists(ctx context.Context, h mcp.Handler, c *worldCli
 			want = append(want, o.raw)
 		}
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("%s: %s:\n got  %s\n want %s", c, k.list, strings.Join(got, "\n      "), strings.Join(want, "\n      "))
+			return fmt.Errorf("%s: %s:\n got  %s\n want %s", c, k.list, strings.Join(got, "\n      "),
+				strings.Join(want, "\n      "))
 		}
 	}
 	return nil

@@ -71,7 +71,8 @@ var (
 func (w *listWorld) rename(s *worldServer, k worldKind, native string) (public string, ok bool) {
 	if !k.named() {
 		for _, other := range w.servers { // what looks like a URI of another server is none of its own
-			if s.front() == "" && other.front() != "" && (strings.HasPrefix(native, other.name+"+") || strings.HasPrefix(native, "ui://"+other.name+"/")) {
+			if s.front() == "" && other.front() != "" && (strings.HasPrefix(native, other.name+"+") ||
+				strings.HasPrefix(native, "ui://"+other.name+"/")) {
 				return "", false
 			}
 		}

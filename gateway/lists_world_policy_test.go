@@ -82,7 +82,8 @@ func (w *listWorld) decides(c *worldClient, k worldKind, s *worldServer, native 
 		condition := worldConditions[r.When]
 		fails := condition.needs && (c.flag == "" || !k.hasArguments())
 		holds := !fails && condition.holds(c, k, s)
-		denied = denied || restricts(r.Deny, k, s, native, certain) && (holds || fails) || restricts(r.Ask, k, s, native, possible) && fails
+		denied = denied || restricts(r.Deny, k, s, native, certain) && (holds || fails) ||
+			restricts(r.Ask, k, s, native, possible) && fails
 		asks = asks || restricts(r.Ask, k, s, native, possible) && holds
 		allowed = allowed || anyFits(r.Allow, k, s, native, possible) && holds
 	}
@@ -98,11 +99,15 @@ type worldCondition struct {
 }
 
 var worldConditions = map[string]worldCondition{
-	"":                         {holds: func(*worldClient, worldKind, *worldServer) bool { return true }},
-	`caller.user == "bob"`:     {holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.user == "bob" }},
-	`target.upstream != "a"`:   {holds: func(_ *worldClient, _ worldKind, s *worldServer) bool { return s.name != "a" }},
-	`target.kind == "prompts"`: {holds: func(_ *worldClient, k worldKind, _ *worldServer) bool { return k.name == "prompts" }},
-	`args.flag == "yes"`:       {args: true, needs: true, holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.flag == "yes" }},
+	"":                       {holds: func(*worldClient, worldKind, *worldServer) bool { return true }},
+	`caller.user == "bob"`:   {holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.user == "bob" }},
+	`target.upstream != "a"`: {holds: func(_ *worldClient, _ worldKind, s *worldServer) bool { return s.name != "a" }},
+	`target.kind == "prompts"`: {holds: func(_ *worldClient, k worldKind,
+		_ *worldServer) bool {
+		return k.name == "prompts"
+	}},
+	`args.flag == "yes"`: {args: true, needs: true,
+		holds: func(c *worldClient, _ worldKind, _ *worldServer) bool { return c.flag == "yes" }},
 	`has(args.flag) && args.flag == "yes"`: {args: true, holds: func(c *worldClient, k worldKind, _ *worldServer) bool {
 		return c.flag == "yes" && k.hasArguments()
 	}},
@@ -180,14 +185,17 @@ var (
 	worldServers  = []string{"a", "ab", "a-b", "b"}
 	worldPrefixes = []string{"", "a_", "a__", "a__x", "b_"}
 	worldNames    = map[string][]string{
-		worldTools.list:     {"x", "y", "x.y", "x_y", "_x", "b__x", "a__x", "__y", "load_skill", "describe_tools", "not printable", "x-with-a-very-long-name-1", "x-with-a-very-long-name-2"},
+		worldTools.list: {"x", "y", "x.y", "x_y", "_x", "b__x", "a__x", "__y", "load_skill", "describe_tools",
+			"not printable", "x-with-a-very-long-name-1", "x-with-a-very-long-name-2"},
 		worldPrompts.list:   {"x", "y", "x.y", "b__x", "a__x", "ab__x", "not\tprintable", "y-with-a-very-long-name"},
 		worldResources.list: {"mem:x", "mem:y", "mem:y/x", "ui://app/x", "a+mem:x", "ui://b/x"},
 		worldTemplates.list: {"mem:{id}", "mem:y/{id}", "ui://app/{id}", "b+mem:{id}"},
 		worldSkills.list:    {"x", "y", "x-y", "x-with-a-very-long-name-1"},
 	}
-	worldPatterns = []string{"*:*", "tools:*", "prompts:*", "resources:*", "*:a/*", "*:ab/*", "*:a*/*", "*:b/*", "tools:*/x", "tools:*/x*", "tools:a/y", "*:*/*x", "prompts:b/x",
-		"resources:*/mem:*", "resources:*/mem:x", "resources:a/mem:y/*", "resources:*/ui://*", "skills:*", "skills:*/x", "skills:a/*y", "resources:*/skill://*"}
+	worldPatterns = []string{"*:*", "tools:*", "prompts:*", "resources:*", "*:a/*", "*:ab/*", "*:a*/*", "*:b/*",
+		"tools:*/x", "tools:*/x*", "tools:a/y", "*:*/*x", "prompts:b/x",
+		"resources:*/mem:*", "resources:*/mem:x", "resources:a/mem:y/*", "resources:*/ui://*", "skills:*", "skills:*/x",
+		"skills:a/*y", "resources:*/skill://*"}
 	worldTTLs  = []time.Duration{0, time.Minute, 4 * time.Minute} // less than worldRefresh
 	worldUsers = [][]string{nil, {"ann"}, {"bob"}}
 )
@@ -210,7 +218,8 @@ func drawWorld(t *rapid.T, open bool) *listWorld {
 	for i := range rapid.IntRange(1, 4).Draw(t, "clients") {
 		w.clients = append(w.clients, &worldClient{
 			id:   fmt.Sprint("client", i),
-			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), view: rapid.SampledFrom(views).Draw(t, "at"), caps: drawCaps(t),
+			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), view: rapid.SampledFrom(views).Draw(t, "at"),
+			caps: drawCaps(t),
 			flag: rapid.SampledFrom([]string{"", "yes", "no"}).Draw(t, "with the flag"),
 		})
 	}
@@ -275,7 +284,8 @@ func drawMaterial(t *rapid.T, long bool) (m material) {
 	}
 	m.names = make(map[string][]string)
 	for _, k := range worldKinds {
-		m.names[k.list] = rapid.SliceOfNDistinct(rapid.SampledFrom(worldNames[k.list]), max(m.least, 1), 4, rapid.ID).Draw(t, k.list)
+		m.names[k.list] = rapid.SliceOfNDistinct(rapid.SampledFrom(worldNames[k.list]), max(m.least, 1), 4,
+			rapid.ID).Draw(t, k.list)
 	}
 	m.prefixes = some(2, worldPrefixes, "prefixes")
 	m.needs = []string{""}
@@ -287,8 +297,10 @@ func drawMaterial(t *rapid.T, long bool) (m material) {
 
 func (m material) server(t *rapid.T, name string) *worldServer {
 	s := &worldServer{
-		name: name, page: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, name+" has pages of"), perUser: !m.frank && rapid.Bool().Draw(t, name+" has accounts of users"),
-		lists: make(map[string][]*worldEntry), later: make(map[string][]*worldEntry), ttls: make(map[string]time.Duration), untold: make(map[string]bool), private: make(map[string]bool),
+		name: name, page: rapid.SampledFrom([]int{1, 2, 100}).Draw(t, name+" has pages of"),
+		perUser: !m.frank && rapid.Bool().Draw(t, name+" has accounts of users"),
+		lists:   make(map[string][]*worldEntry), later: make(map[string][]*worldEntry), ttls: make(map[string]time.Duration),
+		untold: make(map[string]bool), private: make(map[string]bool),
 	}
 	if s.perUser {
 		m.needs = append(m.needs, "user ann", "no user ann")
@@ -306,7 +318,8 @@ func (m material) server(t *rapid.T, name string) *worldServer {
 			continue
 		}
 		s.ttls[k.list] = rapid.SampledFrom(worldTTLs).Draw(t, "time to live")
-		s.untold[k.list], s.private[k.list] = rapid.Bool().Draw(t, "but for the last page"), !m.frank && rapid.Bool().Draw(t, "private")
+		s.untold[k.list], s.private[k.list] = rapid.Bool().Draw(t, "but for the last page"),
+			!m.frank && rapid.Bool().Draw(t, "private")
 		s.lists[k.list] = m.entries(t, k, name)
 		if s.later[k.list] = s.lists[k.list]; rapid.Bool().Draw(t, "changes") {
 			s.later[k.list] = m.entries(t, k, name+" later")
@@ -317,7 +330,8 @@ func (m material) server(t *rapid.T, name string) *worldServer {
 
 func (m material) entries(t *rapid.T, k worldKind, of string) (all []*worldEntry) {
 	natives := m.names[k.list]
-	for _, native := range rapid.SliceOfNDistinct(rapid.SampledFrom(natives), m.least, len(natives), rapid.ID).Draw(t, of+" "+k.list) {
+	for _, native := range rapid.SliceOfNDistinct(rapid.SampledFrom(natives), m.least, len(natives), rapid.ID).Draw(t,
+		of+" "+k.list) {
 		all = append(all, m.entry(t, native))
 	}
 	return all
@@ -343,9 +357,12 @@ func (m material) entry(t *rapid.T, native string) *worldEntry {
 // drawCaps draws the capabilities that a client declares, in one of the ways to write them.
 func drawCaps(t *rapid.T) string {
 	return rapid.Map(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
-		`"roots":{}`, `"roots":{"listChanged":true}`, `"sampling":{}`, `"sampling":{"tools":{}}`, `"elicitation":{}`, `"elicitation":{ "form":{}}`, `"elicitation":{"url":{}}`,
-		`"elicitation":{"url":{},"form":{}}`, `"extensions":{"io.modelcontextprotocol/tasks":{}}`, `"extensions":{"com.example/x":{"a":1}}`, `"experimental":{"y":{}}`,
-	}), 0, 4, func(member string) string { before, _, _ := strings.Cut(member, ":"); return before }), func(members []string) string {
-		return "{" + strings.Join(members, ", ") + "}"
-	}).Draw(t, "declares")
+		`"roots":{}`, `"roots":{"listChanged":true}`, `"sampling":{}`, `"sampling":{"tools":{}}`, `"elicitation":{}`,
+		`"elicitation":{ "form":{}}`, `"elicitation":{"url":{}}`,
+		`"elicitation":{"url":{},"form":{}}`, `"extensions":{"io.modelcontextprotocol/tasks":{}}`,
+		`"extensions":{"com.example/x":{"a":1}}`, `"experimental":{"y":{}}`,
+	}), 0, 4, func(member string) string { before, _, _ := strings.Cut(member, ":"); return before }),
+		func(members []string) string {
+			return "{" + strings.Join(members, ", ") + "}"
+		}).Draw(t, "declares")
 }

@@ -88,7 +88,8 @@ func (e *worldEntry) raw(k worldKind, title, name, description string, rename fu
 		out += `, "inputSchema":{"type":"object" }`
 	}
 	if k == worldSkills {
-		out += `,"uri":` + strconv.Quote(rename(skillFile(e.native))) + `,"frontmatter":{"name":"` + e.native + `", "description":"d"},"resources":"dynamic"`
+		out += `,"uri":` + strconv.Quote(rename(skillFile(e.native))) + `,"frontmatter":{"name":"` + e.native +
+			`", "description":"d"},"resources":"dynamic"`
 	}
 	if e.app && k.list == mcp.MethodToolsList {
 		out += `,"_meta":{"ui":{"resourceUri":` + strconv.Quote(rename("ui://app/a")) + `}, "x":[1.0]}`
@@ -113,9 +114,10 @@ type worldServer struct {
 	open                    bool // and has told of all lists there
 	page                    int  // size of its pages
 	later                   map[string][]*worldEntry
-	ttls                    map[string]time.Duration // until the first page of a list ends, by method; nothing for lists of which it says nothing
-	untold                  map[string]bool          // it says nothing of the last page of a list
-	private                 map[string]bool          // it says so of the last page of a list
+	// until the first page of a list ends, by method; nothing for lists of which it says nothing
+	ttls    map[string]time.Duration
+	untold  map[string]bool // it says nothing of the last page of a list
+	private map[string]bool // it says so of the last page of a list
 
 	classes []declared // as which the gateway knows it
 
@@ -191,7 +193,8 @@ func (s *worldServer) Handle(_ context.Context, call *mcp.Call) (*mcp.Reply, err
 		case k.use:
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.used = append(s.used, fmt.Sprintf("%s: %s %s for %s with %s", s.name, k.use, call.Name, call.Caller.Subject, call.Caps))
+			s.used = append(s.used, fmt.Sprintf("%s: %s %s for %s with %s", s.name, k.use, call.Name,
+				call.Caller.Subject, call.Caps))
 			return &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]},"instructions":"Do it."}`)}, nil
 		}
 	}
@@ -264,7 +267,8 @@ func readDeclared(caps mcp.Raw) declared {
 	}
 	has := func(in, name string) bool { _, ok := all[in][name]; return ok }
 	elicitation, sampling, roots := all["elicitation"] != nil, all["sampling"] != nil, all["roots"] != nil
-	d["url"], d["form"] = has("elicitation", "url"), has("elicitation", "form") || elicitation && !has("elicitation", "url")
+	d["url"], d["form"] = has("elicitation", "url"), has("elicitation", "form") ||
+		elicitation && !has("elicitation", "url")
 	d["sampling"], d["sampling tools"], d["roots"] = sampling, has("sampling", "tools"), roots
 	for name := range all["extensions"] {
 		d[name] = true
@@ -302,7 +306,8 @@ func (w *listWorld) meet(c *worldClient) {
 
 // varies reports whether a server shows something else to clients that declare nothing.
 func (w *listWorld) varies(s *worldServer) bool {
-	return !s.perUser && slices.ContainsFunc(worldKinds, func(k worldKind) bool { return !w.same(s, k, readDeclared(nil), declared{}) })
+	return !s.perUser && slices.ContainsFunc(worldKinds,
+		func(k worldKind) bool { return !w.same(s, k, readDeclared(nil), declared{}) })
 }
 
 // same reports whether a server adds the same to a list, whichever of the two is declared.
@@ -452,7 +457,8 @@ func (w *listWorld) arrange(c *worldClient, v view.Config, k worldKind, all []of
 	}
 	for i, o := range all {
 		short, description := o.server.short(o.public), v.Descriptions[k.name+":"+o.server.name+"/"+o.native]
-		begins := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() != "" && strings.HasPrefix(short, s.front()) })
+		begins := slices.ContainsFunc(w.servers,
+			func(s *worldServer) bool { return s.front() != "" && strings.HasPrefix(short, s.front()) })
 		if v.DropPrefixes && k != worldSkills && k.named() && short != "" && uses[short] == 1 && !begins {
 			all[i].public = short
 		}
@@ -518,7 +524,8 @@ func (w *listWorld) mayHaveSkills(s *worldServer) bool { return s.hasSkills || s
 
 // offered reports whether there is a list at all, for whomever.
 func (w *listWorld) offered(k worldKind) bool {
-	return slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.has(k) || k == worldSkills && w.mayHaveSkills(s) })
+	return slices.ContainsFunc(w.servers,
+		func(s *worldServer) bool { return s.has(k) || k == worldSkills && w.mayHaveSkills(s) })
 }
 
 // open reports whether all users see the same, as far as their servers tell them the same.
@@ -547,7 +554,8 @@ func (w *listWorld) leads(k worldKind, c *worldClient, all []offer, name string)
 	switch { // a URI need not be listed: it may be made from a template, or come from a result
 	case to.server == nil:
 	case !to.server.hasResources, !w.may(c, k, to.server, to.native),
-		strings.Contains(name, "{") && !slices.ContainsFunc(all, func(o offer) bool { return o.server == to.server && o.native == to.native }):
+		strings.Contains(name, "{") && !slices.ContainsFunc(all,
+			func(o offer) bool { return o.server == to.server && o.native == to.native }):
 		to.server = nil
 	}
 	return to
@@ -565,7 +573,8 @@ func (w *listWorld) owner(c *worldClient, uri string) (to destination) {
 			}
 		}
 		if plain == (s.front() == "") && slices.ContainsFunc(s.known(c), func(d declared) bool {
-			return slices.ContainsFunc(slices.Concat(w.own(s, worldResources, d), w.own(s, worldTemplates, d)), func(o offer) bool { return o.native == uri })
+			return slices.ContainsFunc(slices.Concat(w.own(s, worldResources, d), w.own(s, worldTemplates, d)),
+				func(o offer) bool { return o.native == uri })
 		}) {
 			has = append(has, s)
 		}
@@ -596,5 +605,6 @@ func (w *listWorld) names(k worldKind) (all []string) {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	return slices.DeleteFunc(all, func(name string) bool { return name == "" || name == "load_skill" || name == "describe_tools" })
+	return slices.DeleteFunc(all,
+		func(name string) bool { return name == "" || name == "load_skill" || name == "describe_tools" })
 }

@@ -44,7 +44,8 @@ func TestLoop(t *testing.T) {
 			t.Errorf("Via %s: %d, want %d", via, resp.StatusCode, want)
 		}
 	}
-	if a, b := hopOf([]byte("secret")), hopOf([]byte("secret")); a != b || a == hopOf([]byte("another")) || strings.Contains(a, "secret") {
+	if a, b := hopOf([]byte("secret")), hopOf([]byte("secret")); a != b || a == hopOf([]byte("another")) ||
+		strings.Contains(a, "secret") {
 		t.Errorf("replicas are known as %s and %s", a, b)
 	}
 }
@@ -52,14 +53,16 @@ func TestLoop(t *testing.T) {
 // TestFindingsOfHooks: a hook that fails and refuses everything is found.
 func TestFindingsOfHooks(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
-	c := startUnwatched(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\nupstreams: [{name: up, url: %q}]\n"+
-		"hooks: [{name: dlp, http: {url: \"http://127.0.0.1:1\"}}]\npolicy: {default: allow, rules: [{name: out, who: {users: [bob]}, deny: [\"*:*\"]}]}\n", site.url))
+	c := startUnwatched(t,
+		fmt.Sprintf("admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\nupstreams: [{name: up, url: %q}]\n"+
+			"hooks: [{name: dlp, http: {url: \"http://127.0.0.1:1\"}}]\npolicy: {default: allow, rules: [{name: out, who: {users: [bob]}, deny: [\"*:*\"]}]}\n", site.url))
 	session := connect(t, c.Gateway, stateless)
 	if _, err := callTool(t.Context(), session, "up__work"); err == nil {
 		t.Error("the call passes without the hook")
 	}
 	_, found := ask(t, c.AdminAddr().String(), "/api/v1/findings")
-	for _, want := range []string{"The hook dlp fails: every call that it looks at is refused.", "nobody is the user bob"} {
+	for _, want := range []string{"The hook dlp fails: every call that it looks at is refused.",
+		"nobody is the user bob"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("the findings lack %q: %s", want, found)
 		}

@@ -32,12 +32,16 @@ func numbersOf(t *testing.T, g *Gateway) map[string]string {
 // gateway/observe has the same test with a hundred times as many.
 func TestCardinality(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
-	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: up, url: %q}\nlimits:\n- {name: all, rate: 1/s, burst: 1}\n", site.url))
+	c := startConfigured(t,
+		fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: up, url: %q}\nlimits:\n- {name: all, rate: 1/s, burst: 1}\n", site.url))
 	attack := func(i int) {
-		method := [...]string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodTasksGet, fmt.Sprintf("evil/method-%d", i)}[i%5]
-		caller := mcp.NewCaller(mcp.Caller{Issuer: "https://evil", Subject: fmt.Sprintf("evil-%d", i), ClientID: fmt.Sprintf("evil-client-%d", i)})
+		method := [...]string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodTasksGet,
+			fmt.Sprintf("evil/method-%d", i)}[i%5]
+		caller := mcp.NewCaller(mcp.Caller{Issuer: "https://evil", Subject: fmt.Sprintf("evil-%d", i),
+			ClientID: fmt.Sprintf("evil-client-%d", i)})
 		observed(t, c, &mcp.Call{
-			ID: fmt.Sprint(i), Method: method, Name: fmt.Sprintf("up__evil-%d", i), Params: mcp.Raw(`{"name":"evil"}`), Caller: caller,
+			ID: fmt.Sprint(i), Method: method, Name: fmt.Sprintf("up__evil-%d", i),
+			Params: mcp.Raw(`{"name":"evil"}`), Caller: caller,
 			Session: fmt.Sprintf("evil-%d:evil", i), Ephemeral: i%2 == 0, Notify: func(mcp.Event) {},
 		})
 	}

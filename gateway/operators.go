@@ -211,7 +211,8 @@ func sessionsOf(g *Gateway) operate.Sessions {
 		List: g.list,
 		End:  operated{g}.end,
 		Held: operated{g},
-		Others: func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error)) {
+		Others: func(ctx context.Context, method, path string,
+			heard func(replica string, status int, body []byte, err error)) {
 			for _, a := range g.cluster.Ask(ctx, method, path) {
 				heard(a.Replica, a.Status, a.Body, a.Err)
 			}

@@ -28,7 +28,8 @@ func TestAccountsOfUsers(t *testing.T) {
 		site.url, issuer.Audience, issuer.URL))
 	c.run(t)
 	for _, user := range []string{"ann", "bob"} {
-		err := c.vault.Keep(ctx, vault.Owner{Issuer: issuer.URL, User: user}, "wiki", vault.Grant{AccessToken: "of-" + user, URL: site.url, Expires: time.Now().Add(time.Hour)})
+		err := c.vault.Keep(ctx, vault.Owner{Issuer: issuer.URL, User: user}, "wiki",
+			vault.Grant{AccessToken: "of-" + user, URL: site.url, Expires: time.Now().Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,8 @@ func TestAccountsOfUsers(t *testing.T) {
 			t.Errorf("the calls of %s had the tokens %q", user, got)
 		}
 	}
-	if got := call("carol"); !strings.Contains(got, "GH-SIGN-IN-NEEDED") && !strings.Contains(got, "sign in") || len(seen()) > 0 {
+	if got := call("carol"); !strings.Contains(got, "GH-SIGN-IN-NEEDED") && !strings.Contains(got, "sign in") ||
+		len(seen()) > 0 {
 		t.Errorf("carol: %s", got)
 	}
 
@@ -75,7 +77,8 @@ func TestAccountsOfUsers(t *testing.T) {
 		t.Helper()
 		var answer struct{ Accounts []admin.Account }
 		status, text := o.ask(t, viewerToken, http.MethodGet, accounts, accounts+"?user="+user, "")
-		if status != http.StatusOK || json.Unmarshal([]byte(text), &answer) != nil || len(answer.Accounts) != 1 || strings.Contains(text, "of-") {
+		if status != http.StatusOK || json.Unmarshal([]byte(text), &answer) != nil || len(answer.Accounts) != 1 ||
+			strings.Contains(text, "of-") {
 			t.Fatalf("%d %s", status, text)
 		}
 		return answer.Accounts[0]
@@ -91,9 +94,11 @@ func TestAccountsOfUsers(t *testing.T) {
 		want        int
 	}{
 		{viewerToken, "/wiki?user=ann", http.StatusForbidden}, {operatorToken, "/none?user=ann", http.StatusNotFound},
-		{operatorToken, "/wiki", http.StatusBadRequest}, {operatorToken, "/wiki?user=ann", http.StatusNoContent}, {operatorToken, "/wiki?user=ann", http.StatusNoContent},
+		{operatorToken, "/wiki", http.StatusBadRequest}, {operatorToken, "/wiki?user=ann", http.StatusNoContent},
+		{operatorToken, "/wiki?user=ann", http.StatusNoContent},
 	} {
-		if status, answer := o.ask(t, end.token, http.MethodDelete, accounts+"/{upstream}", accounts+end.path, ""); status != end.want {
+		if status, answer := o.ask(t, end.token, http.MethodDelete, accounts+"/{upstream}", accounts+end.path,
+			""); status != end.want {
 			t.Errorf("%s: %d %s, want %d", end.path, status, answer, end.want)
 		}
 	}
@@ -106,7 +111,9 @@ func TestAccountsOfUsers(t *testing.T) {
 	if got := call("bob"); !strings.Contains(got, `"x"`) {
 		t.Errorf("bob: %s", got)
 	}
-	if _, text := ask(t, c.AdminAddr().String(), "/metrics"); !strings.Contains(text, `gatehouse_accounts{state="ok",upstream="wiki"} 1`) && !strings.Contains(text, `gatehouse_accounts{upstream="wiki",state="ok"} 1`) {
+	if _, text := ask(t, c.AdminAddr().String(), "/metrics"); !strings.Contains(text,
+		`gatehouse_accounts{state="ok",upstream="wiki"} 1`) &&
+		!strings.Contains(text, `gatehouse_accounts{upstream="wiki",state="ok"} 1`) {
 		t.Error("the account of bob is not counted")
 	}
 	_, records := o.ask(t, auditorToken, http.MethodGet, "/api/v1/decisions", "/api/v1/decisions?kind=credential", "")

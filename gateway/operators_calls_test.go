@@ -76,7 +76,8 @@ func TestCallIsShown(t *testing.T) {
 			}
 			t.Run(revision+" to "+server, func(t *testing.T) {
 				call, text := o.lastCall(t, viewerToken, name)
-				for what, secret := range map[string]string{"a value": canary, "a credential": secret, "a session": orNone(client.Session)} {
+				for what, secret := range map[string]string{"a value": canary, "a credential": secret,
+					"a session": orNone(client.Session)} {
 					if strings.Contains(text, secret) {
 						t.Errorf("a viewer sees %s: %s", what, text)
 					}
@@ -88,12 +89,14 @@ func TestCallIsShown(t *testing.T) {
 						t.Errorf("step %+v", s)
 					}
 				}
-				for _, want := range []string{"identity", "front", "limits", "policy", "hook", "queue", "server", "session", "credential", "answer"} {
+				for _, want := range []string{"identity", "front", "limits", "policy", "hook", "queue", "server", "session",
+					"credential", "answer"} {
 					if !slices.Contains(steps, want) {
 						t.Errorf("no step %s: %v", want, steps)
 					}
 				}
-				asked, sent, came, answered := said(call, "client", true), said(call, "server", false), said(call, "server", true), said(call, "client", false)
+				asked, sent, came, answered := said(call, "client", true), said(call, "server", false), said(call, "server", true),
+					said(call, "client", false)
 				for where, want := range map[string][]string{
 					asked:    {`"method": "tools/call"`, `"name": "` + name + `"`, `"who": "<string, 6 bytes>"`},
 					sent:     {`"method": "tools/call"`, `"name": "work"`, `{Mcp-Protocol-Version ` + server + `}`},
@@ -116,12 +119,14 @@ func TestCallIsShown(t *testing.T) {
 					t.Errorf("a viewer gets the command\n%s", call.Curl)
 				}
 				all, text := o.lastCall(t, auditorToken, name)
-				for _, edge := range []string{said(all, "client", true), said(all, "server", false), said(all, "server", true), said(all, "client", false), all.Curl} {
+				for _, edge := range []string{said(all, "client", true), said(all, "server", false), said(all, "server", true),
+					said(all, "client", false), all.Curl} {
 					if !all.Values || !all.Arguments || !strings.Contains(edge, canary) {
 						t.Errorf("an auditor does not see the values: %s", edge)
 					}
 				}
-				if strings.Contains(text, secret) || strings.Contains(text, "Bearer "+canary) || client.Session != "" && strings.Contains(text, client.Session) {
+				if strings.Contains(text, secret) || strings.Contains(text, "Bearer "+canary) ||
+					client.Session != "" && strings.Contains(text, client.Session) {
 					t.Errorf("an auditor sees a credential: %s", text)
 				}
 			})
@@ -138,11 +143,13 @@ func TestCallIsShown(t *testing.T) {
 		c.reload(t, strings.Replace(text, "messages: full", "messages: "+tt.mode, 1))
 		client := mcptest.NewClient(c.URL(), wire.Lookup(stateless))
 		name := "s" + stateless[:4] + "__work"
-		if _, _, err := client.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"who":%q}}`, name, canary)); err != nil {
+		if _, _, err := client.Call(t.Context(), "tools/call",
+			fmt.Sprintf(`{"name":%q,"arguments":{"who":%q}}`, name, canary)); err != nil {
 			t.Fatal(err)
 		}
 		call, text := o.lastCall(t, auditorToken, name)
-		if call.Values != tt.values || (len(call.Messages) == 0) != tt.unkept || len(call.Steps) == 0 || strings.Contains(text, canary) {
+		if call.Values != tt.values || (len(call.Messages) == 0) != tt.unkept || len(call.Steps) == 0 ||
+			strings.Contains(text, canary) {
 			t.Errorf("messages %s: %s", tt.mode, text)
 		}
 	}
@@ -170,7 +177,8 @@ func TestQuestionIsShown(t *testing.T) {
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"who": "C4N4RY"}}, nil
 		},
-	}).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: c.URL(), DisableStandaloneSSE: true}, &sdk.ClientSessionOptions{ProtocolVersion: stateful})
+	}).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: c.URL(), DisableStandaloneSSE: true},
+		&sdk.ClientSessionOptions{ProtocolVersion: stateful})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,10 +229,12 @@ func TestQuestionIsShown(t *testing.T) {
 		}
 	}
 	second, text := o.lastCall(t, auditorToken, "up__work")
-	if first.ID == second.ID || !strings.Contains(said(first, "server", true), question) || !strings.Contains(said(first, "client", false), `"resultType": "input_required"`) {
+	if first.ID == second.ID || !strings.Contains(said(first, "server", true), question) ||
+		!strings.Contains(said(first, "client", false), `"resultType": "input_required"`) {
 		t.Errorf("the question: %+v", first.Messages)
 	}
-	if !strings.Contains(said(second, "client", true), answer) || !strings.Contains(said(second, "server", false), answer) || strings.Contains(text, result.RequestState) {
+	if !strings.Contains(said(second, "client", true), answer) ||
+		!strings.Contains(said(second, "server", false), answer) || strings.Contains(text, result.RequestState) {
 		t.Errorf("the answer: %s", text)
 	}
 }

@@ -21,7 +21,8 @@ import (
 func particular(t *testing.T) *site {
 	s := newSite(t, false, one("admin", saying("x")))
 	add := func(name, description string) {
-		s.server.AddTool(&sdk.Tool{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}`)}, saying(name))
+		s.server.AddTool(&sdk.Tool{Name: name, Description: description,
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}`)}, saying(name))
 	}
 	add("read", "Reads. "+strings.Repeat("More of it. ", 250))
 	add("write", "Writes.")
@@ -30,7 +31,8 @@ func particular(t *testing.T) *site {
 		return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 			result, err := next(ctx, method, r)
 			list, ok := result.(*sdk.ListToolsResult)
-			if session, is := r.GetSession().(*sdk.ServerSession); ok && is && session.InitializeParams().Capabilities.Elicitation == nil {
+			if session, is := r.GetSession().(*sdk.ServerSession); ok && is &&
+				session.InitializeParams().Capabilities.Elicitation == nil {
 				list.Tools = slices.DeleteFunc(list.Tools, func(tool *sdk.Tool) bool { return tool.Name == "survey" })
 			}
 			return result, err
@@ -69,7 +71,8 @@ views:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status, answer := o.ask(t, viewerToken, http.MethodPost, path, path, string(text)); status != http.StatusOK || json.Unmarshal([]byte(answer), &a) != nil {
+		if status, answer := o.ask(t, viewerToken, http.MethodPost, path, path, string(text)); status != http.StatusOK ||
+			json.Unmarshal([]byte(answer), &a) != nil {
 			t.Fatalf("%d %s", status, answer)
 		}
 		return a
@@ -78,7 +81,8 @@ views:
 	client := func(q admin.ListQuestion) (all []string) {
 		t.Helper()
 		caller := mcp.NewCaller(mcp.Caller{Issuer: issuer.URL, Subject: q.User, Groups: q.Groups, View: q.View})
-		call := &mcp.Call{ID: "c", Method: mcp.MethodToolsList, Caller: caller, Caps: q.Capabilities, Session: q.User + ":~1", Ephemeral: true, Notify: func(mcp.Event) {}}
+		call := &mcp.Call{ID: "c", Method: mcp.MethodToolsList, Caller: caller, Caps: q.Capabilities, Session: q.User + ":~1",
+			Ephemeral: true, Notify: func(mcp.Event) {}}
 		for page, err := range mcp.Pages(t.Context(), c.current.calls, call, 10) {
 			if err != nil {
 				t.Fatal(err)
@@ -101,11 +105,14 @@ views:
 		shown            int
 		hidden           map[string]string // by own name
 	}{
-		{"ann", "", "{}", sales, 2, map[string]string{"admin": `policy: Rule "not admin" denies it, whatever others say. at ` + c.file + ":", "survey": "client: "}},
+		{"ann", "", "{}", sales, 2,
+			map[string]string{"admin": `policy: Rule "not admin" denies it, whatever others say. at ` + c.file + ":",
+				"survey": "client: "}},
 		{"ann", "", asks, sales, 3, map[string]string{"admin": "policy: "}},
 		{"root", "", asks, sales, 4, nil},
 		{"bob", "", asks, nil, 0, map[string]string{"read": noRule, "write": noRule, "survey": noRule, "admin": "policy: "}},
-		{"ann", "small", "{}", sales, 1, map[string]string{"write": `view: The view "small" does not show it`, "admin": "policy: ", "survey": "client: "}},
+		{"ann", "small", "{}", sales, 1, map[string]string{"write": `view: The view "small" does not show it`,
+			"admin": "policy: ", "survey": "client: "}},
 		{"ann", "brief", asks, sales, 4, map[string]string{"admin": "policy: "}},
 	} {
 		name := fmt.Sprintf("%s of %v at %q with %s", tt.user, tt.groups, tt.view, tt.caps)
@@ -124,7 +131,8 @@ views:
 				switch {
 				case e.Shown:
 					got = append(got, e.Name+": "+e.Description)
-					tokens.Listed, tokens.Full, tokens.Short = tokens.Listed+e.Tokens.Listed, tokens.Full+e.Tokens.Full, tokens.Short+e.Tokens.Short
+					tokens.Listed, tokens.Full, tokens.Short = tokens.Listed+e.Tokens.Listed, tokens.Full+e.Tokens.Full,
+						tokens.Short+e.Tokens.Short
 					if e.Original == "read" && (e.Cuts == nil) != (tt.view == "brief") || e.Original == "write" && e.Call != "ask" {
 						t.Errorf("%s: %+v", name, e)
 					}
@@ -144,7 +152,8 @@ views:
 		if want := client(q); !slices.Equal(got, want) {
 			t.Errorf("%s: got  %q\nwant %q", name, got, want)
 		}
-		if tokens != *total || tt.shown > 0 && tokens.Short > tokens.Full || tt.view == "brief" && tokens.Listed != tokens.Short {
+		if tokens != *total || tt.shown > 0 && tokens.Short > tokens.Full ||
+			tt.view == "brief" && tokens.Listed != tokens.Short {
 			t.Errorf("%s: tokens %+v, in all %+v", name, tokens, total)
 		}
 		for own, want := range tt.hidden {
@@ -156,21 +165,26 @@ views:
 			t.Errorf("%s: hidden: %v, %d are not approved", name, hidden, pinned)
 		}
 	}
-	if a := ask(admin.ListQuestion{User: "bob", Groups: sales, View: "small"}); a.Shown != 0 || !strings.Contains(a.Notes[0], "403") || a.Entries[0].By != "view" {
+	if a := ask(admin.ListQuestion{User: "bob", Groups: sales, View: "small"}); a.Shown != 0 ||
+		!strings.Contains(a.Notes[0], "403") || a.Entries[0].By != "view" {
 		t.Errorf("a view for others: %+v", a)
 	}
-	if a := ask(admin.ListQuestion{User: "ann", Groups: sales, View: "brief", Name: "up/read"}); len(a.Entries) != 1 || a.Entries[0].Name != "up__read" ||
-		!strings.Contains(string(a.Entries[0].Full), `"required":["to"]`) || len(a.Entries[0].Definition) >= len(a.Entries[0].Full) {
+	if a := ask(admin.ListQuestion{User: "ann", Groups: sales, View: "brief", Name: "up/read"}); len(a.Entries) != 1 ||
+		a.Entries[0].Name != "up__read" ||
+		!strings.Contains(string(a.Entries[0].Full), `"required":["to"]`) ||
+		len(a.Entries[0].Definition) >= len(a.Entries[0].Full) {
 		t.Errorf("one tool: %+v", a.Entries)
 	}
-	for _, bad := range []string{`{"kind":"x"}`, `{"view":"none"}`, `{"issuer":"https://else.example"}`, `{"capabilities":[]}`, `{"claims":1}`, `{"limit":1001}`, `{"offset":-1}`, `[]`} {
+	for _, bad := range []string{`{"kind":"x"}`, `{"view":"none"}`, `{"issuer":"https://else.example"}`,
+		`{"capabilities":[]}`, `{"claims":1}`, `{"limit":1001}`, `{"offset":-1}`, `[]`} {
 		if status, answer := o.ask(t, viewerToken, http.MethodPost, path, path, bad); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, status, answer)
 		}
 	}
 	// A token is nobody whom policy knows.
 	const try = "/api/v1/try"
-	if status, answer := o.ask(t, operatorToken, http.MethodPost, try, try, `{"name":"up__read"}`); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, try, try,
+		`{"name":"up__read"}`); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
 		t.Errorf("a token tries: %d %s", status, answer)
 	}
 	api := newAPI(c.Gateway)
@@ -193,7 +207,8 @@ views:
 	if got := as("root", "up__admin"); got.Error != nil || !strings.Contains(string(got.Result), `"x"`) {
 		t.Errorf("root tries it: %+v", got)
 	}
-	if got := as("ann", "up__write"); len(got.Asked) != 1 || got.Result != nil || !strings.Contains(got.Note, "cannot answer") {
+	if got := as("ann", "up__write"); len(got.Asked) != 1 || got.Result != nil ||
+		!strings.Contains(got.Note, "cannot answer") {
 		t.Errorf("what policy asks about: %+v", got)
 	}
 }
@@ -202,19 +217,23 @@ views:
 func TestTry(t *testing.T) {
 	t.Parallel()
 	up := newSite(t, true, one("work", saying("done")))
-	c := startUnwatched(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\npolicy: {default: allow, rules: [{name: later, deny: [\"tools:up/work\"], when: has(args.later)}]}\n", up.url))
+	c := startUnwatched(t,
+		operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\npolicy: {default: allow, rules: [{name: later, deny: [\"tools:up/work\"], when: has(args.later)}]}\n", up.url))
 	o := operatorsOf(t, c)
 	const path = "/api/v1/try"
-	for token, want := range map[string]int{viewerToken: http.StatusForbidden, auditorToken: http.StatusForbidden, operatorToken: http.StatusOK} {
+	for token, want := range map[string]int{viewerToken: http.StatusForbidden, auditorToken: http.StatusForbidden,
+		operatorToken: http.StatusOK} {
 		status, answer := o.ask(t, token, http.MethodPost, path, path, `{"name":"up__work"}`)
 		if status != want || want == http.StatusOK && !strings.Contains(answer, `"result":{`) {
 			t.Errorf("%s: %d %s, want %d", token, status, answer, want)
 		}
 	}
-	if _, answer := o.ask(t, operatorToken, http.MethodPost, path, path, `{"name":"up__work","arguments":{"later":1}}`); !strings.Contains(answer, "GH-ARGUMENTS-DENIED") {
+	if _, answer := o.ask(t, operatorToken, http.MethodPost, path, path,
+		`{"name":"up__work","arguments":{"later":1}}`); !strings.Contains(answer, "GH-ARGUMENTS-DENIED") {
 		t.Errorf("what policy denies: %s", answer)
 	}
-	for _, bad := range []string{`{}`, `{"name":"up__work","arguments":{"a":1,"a":2}}`, `{"name":"up__work","arguments":[]}`, `{"name":"up__work","view":"none"}`, `{"name":"up__work","capabilities":1}`} {
+	for _, bad := range []string{`{}`, `{"name":"up__work","arguments":{"a":1,"a":2}}`,
+		`{"name":"up__work","arguments":[]}`, `{"name":"up__work","view":"none"}`, `{"name":"up__work","capabilities":1}`} {
 		if status, answer := o.ask(t, operatorToken, http.MethodPost, path, path, bad); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, status, answer)
 		}
@@ -222,7 +241,8 @@ func TestTry(t *testing.T) {
 	const decisions = "/api/v1/decisions"
 	var calls, acts admin.Page
 	for query, to := range map[string]*admin.Page{"?kind=call&name=up__work": &calls, "?kind=admin&user=acts": &acts} {
-		if _, answer := o.ask(t, viewerToken, http.MethodGet, decisions, decisions+query, ""); json.Unmarshal([]byte(answer), to) != nil {
+		if _, answer := o.ask(t, viewerToken, http.MethodGet, decisions, decisions+query,
+			""); json.Unmarshal([]byte(answer), to) != nil {
 			t.Fatal(answer)
 		}
 	}

@@ -46,24 +46,31 @@ func (o *operators) act(t *testing.T, name, what string) (a admin.Acted) {
 func serversAsked(t *testing.T, o *operators) {
 	t.Helper()
 	s := o.server(t, "up", "")
-	if s.Upstream.State != "ready" || s.Tools.Total != 1 || len(s.Tools.Items) != 1 || s.Tools.Items[0].Name != "work" || s.Tools.Items[0].Public != "up__work" ||
-		s.Tools.Tokens == 0 || s.Tools.Items[0].Tokens != s.Tools.Tokens || s.Tools.Items[0].Short != s.Tools.Short || s.Upstream.Tokens != s.Tools.Tokens {
+	if s.Upstream.State != "ready" || s.Tools.Total != 1 || len(s.Tools.Items) != 1 || s.Tools.Items[0].Name != "work" ||
+		s.Tools.Items[0].Public != "up__work" ||
+		s.Tools.Tokens == 0 || s.Tools.Items[0].Tokens != s.Tools.Tokens || s.Tools.Items[0].Short != s.Tools.Short ||
+		s.Upstream.Tokens != s.Tools.Tokens {
 		t.Errorf("up: %+v", s)
 	}
 	if n := len(s.Timeline); n < 2 || s.Timeline[0].State != "ready" || s.Timeline[n-1].State != "connecting" {
 		t.Errorf("timeline: %+v", s.Timeline)
 	}
-	if len(s.Probe) != 2 || s.Probe[0].Method != "server/discover" || s.Probe[1].Method != "initialize" || s.Probe[1].Found != "it speaks 2025-11-25" || s.Probe[1].Transport != "streamable" {
+	if len(s.Probe) != 2 || s.Probe[0].Method != "server/discover" || s.Probe[1].Method != "initialize" ||
+		s.Probe[1].Found != "it speaks 2025-11-25" || s.Probe[1].Transport != "streamable" {
 		t.Errorf("probe: %+v", s.Probe)
 	}
-	if !s.Capabilities.At("tools").IsObject() || s.Credentials != (admin.Credentials{Type: "none", Whose: "nobody", State: "none"}) || s.Pinning.Mode != "warn" || s.Pinning.Waiting != 1 {
+	if !s.Capabilities.At("tools").IsObject() || s.Credentials != (admin.Credentials{Type: "none", Whose: "nobody",
+		State: "none"}) || s.Pinning.Mode != "warn" || s.Pinning.Waiting != 1 {
 		t.Errorf("up: %s %+v %+v", s.Capabilities, s.Credentials, s.Pinning)
 	}
 	down := o.server(t, "gone", "?sort=tokens&from=5&limit=1")
-	if down.Timeline[0].State != "down" || down.Timeline[0].Code != "GH-UPSTREAM-DOWN" || down.Timeline[0].Stage != "connect" || len(down.Probe) != 1 || down.Probe[0].Code != "GH-UPSTREAM-DOWN" || down.Tools.Total != 0 {
+	if down.Timeline[0].State != "down" || down.Timeline[0].Code != "GH-UPSTREAM-DOWN" ||
+		down.Timeline[0].Stage != "connect" || len(down.Probe) != 1 || down.Probe[0].Code != "GH-UPSTREAM-DOWN" ||
+		down.Tools.Total != 0 {
 		t.Errorf("gone: %+v %+v", down.Timeline, down.Probe)
 	}
-	if status, answer := o.ask(t, auditorToken, http.MethodGet, oneServer, "/api/v1/upstreams/none", ""); status != http.StatusNotFound {
+	if status, answer := o.ask(t, auditorToken, http.MethodGet, oneServer, "/api/v1/upstreams/none",
+		""); status != http.StatusNotFound {
 		t.Errorf("an unknown server: %d %s", status, answer)
 	}
 
@@ -76,7 +83,8 @@ func serversAsked(t *testing.T, o *operators) {
 	if a := o.act(t, "up", "reconnect"); !a.Changed || a.Failure != nil {
 		t.Errorf("reconnected: %+v", a)
 	}
-	if !slices.ContainsFunc(o.server(t, "up", "").Timeline, func(c admin.Change) bool { return c.By == "acts" && c.Did == "reconnected" }) {
+	if !slices.ContainsFunc(o.server(t, "up", "").Timeline,
+		func(c admin.Change) bool { return c.By == "acts" && c.Did == "reconnected" }) {
 		t.Error("the timeline does not say who reconnected")
 	}
 	if a := o.act(t, "up", "disable"); !a.Changed || a.Upstream.State != "disabled" {
@@ -85,10 +93,12 @@ func serversAsked(t *testing.T, o *operators) {
 	if a := o.act(t, "up", "disable"); a.Changed {
 		t.Error("it is disabled twice")
 	}
-	if s := o.server(t, "up", ""); s.Disabled == nil || s.Disabled.By != "acts" || s.Timeline[0].State != "disabled" || s.Timeline[0].By != "acts" {
+	if s := o.server(t, "up", ""); s.Disabled == nil || s.Disabled.By != "acts" || s.Timeline[0].State != "disabled" ||
+		s.Timeline[0].By != "acts" {
 		t.Errorf("disabled: %+v %+v", s.Disabled, s.Timeline)
 	}
-	if status, answer := o.ask(t, operatorToken, http.MethodPost, oneServer+"/reconnect", "/api/v1/upstreams/up/reconnect", ""); status != http.StatusConflict || !strings.Contains(answer, "enable it first") {
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, oneServer+"/reconnect", "/api/v1/upstreams/up/reconnect",
+		""); status != http.StatusConflict || !strings.Contains(answer, "enable it first") {
 		t.Errorf("a disabled one is reconnected: %d %s", status, answer)
 	}
 	if a := o.act(t, "up", "enable"); !a.Changed {
@@ -112,7 +122,8 @@ func approved(t *testing.T, o *operators) {
 	}
 	ask := func(digest string) (int, string) {
 		t.Helper()
-		body, err := json.Marshal(admin.PinApproval{Pins: []admin.PinDigest{{Upstream: "up", List: "tools", Name: "work", Digest: digest}}})
+		body, err := json.Marshal(admin.PinApproval{Pins: []admin.PinDigest{{Upstream: "up", List: "tools", Name: "work",
+			Digest: digest}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +136,8 @@ func approved(t *testing.T, o *operators) {
 	if len(seen("?upstream=gone")) != 0 || !strings.Contains(waiting[0].Diff, "work") {
 		t.Errorf("waiting: %+v", waiting)
 	}
-	if status, answer := ask(waiting[0].Digest[:len(waiting[0].Digest)-1] + "x"); status != http.StatusConflict || !strings.Contains(answer, "look at it again") {
+	if status, answer := ask(waiting[0].Digest[:len(waiting[0].Digest)-1] + "x"); status != http.StatusConflict ||
+		!strings.Contains(answer, "look at it again") {
 		t.Errorf("another digest: %d %s", status, answer)
 	}
 	if status, answer := ask(waiting[0].Digest); status != http.StatusOK || !strings.Contains(answer, `"approved":1`) {
@@ -176,7 +188,8 @@ func TestDisabledServer(t *testing.T) {
 			tool := newPausing()
 			site := newSite(t, isStateless, one("work", tool.handle))
 			other := newSite(t, !isStateless, one("work", saying("other")))
-			text := operatorsConfig + fmt.Sprintf("upstreams: [{name: other, url: %q}, {name: up, url: %q}]\n", other.url, site.url)
+			text := operatorsConfig + fmt.Sprintf("upstreams: [{name: other, url: %q}, {name: up, url: %q}]\n",
+				other.url, site.url)
 			c := startUnwatched(t, text)
 			o := operatorsOf(t, c)
 			session, heard := hearing(t, c.Gateway, name)
@@ -188,7 +201,9 @@ func TestDisabledServer(t *testing.T) {
 			refused := func() {
 				t.Helper()
 				_, err := callTool(t.Context(), session, "up__work")
-				if wrong, ok := errors.AsType[*jsonrpc.Error](err); !ok || mcp.Raw(wrong.Data).At("error_code").Text() != "GH-UPSTREAM-DISABLED" || mcp.Raw(wrong.Data).At("executed").Text() != "no" {
+				if wrong, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+					mcp.Raw(wrong.Data).At("error_code").Text() != "GH-UPSTREAM-DISABLED" ||
+					mcp.Raw(wrong.Data).At("executed").Text() != "no" {
 					t.Errorf("a call to a disabled server: %v", err)
 				}
 				if got := listTools(t, session); !slices.Equal(got, []string{"other__work"}) {
@@ -242,7 +257,8 @@ func TestApproved(t *testing.T) {
 			site.describe("work", "Works.")
 			site.describe("wipe", "Wipes.")
 			file := emptyLock(t)
-			c := startUnwatched(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\npinning: {mode: block, file: %q}\n", site.url, file))
+			c := startUnwatched(t,
+				operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\npinning: {mode: block, file: %q}\n", site.url, file))
 			o := operatorsOf(t, c)
 			session, heard := hearing(t, c.Gateway, revision)
 			var answer struct{ Pins []admin.Pin }
@@ -257,7 +273,8 @@ func TestApproved(t *testing.T) {
 			if work.Name != "work" || !strings.Contains(work.Diff, "+description:\n+  Works.\n") {
 				t.Errorf("the diff reads %q", work.Diff)
 			}
-			body, err := json.Marshal(admin.PinApproval{Pins: []admin.PinDigest{{Upstream: "up", List: "tools", Name: "work", Digest: work.Digest}}})
+			body, err := json.Marshal(admin.PinApproval{Pins: []admin.PinDigest{{Upstream: "up", List: "tools", Name: "work",
+				Digest: work.Digest}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,13 +283,15 @@ func TestApproved(t *testing.T) {
 			if err := os.Rename(dir, dir+".away"); err != nil {
 				t.Fatal(err)
 			}
-			if status, text := o.ask(t, operatorToken, http.MethodPost, path, path, string(body)); status != http.StatusConflict || !strings.Contains(text, "nothing was approved") {
+			if status, text := o.ask(t, operatorToken, http.MethodPost, path, path,
+				string(body)); status != http.StatusConflict || !strings.Contains(text, "nothing was approved") {
 				t.Errorf("without the file: %d %s", status, text)
 			}
 			if err := os.Rename(dir+".away", dir); err != nil {
 				t.Fatal(err)
 			}
-			if status, text := o.ask(t, operatorToken, http.MethodPost, path, path, string(body)); status != http.StatusOK || !strings.Contains(text, file) {
+			if status, text := o.ask(t, operatorToken, http.MethodPost, path, path, string(body)); status != http.StatusOK ||
+				!strings.Contains(text, file) {
 				t.Errorf("%d %s", status, text)
 			}
 			<-heard
@@ -285,7 +304,8 @@ func TestApproved(t *testing.T) {
 			if err != nil || len(lock["up"]) != 1 || lock["up"][0].Name != "work" {
 				t.Errorf("the lock file: %v %v", lock, err)
 			}
-			if status, text := o.ask(t, operatorToken, http.MethodPost, path, path, string(body)); status != http.StatusConflict || !strings.Contains(text, "does not wait for approval") {
+			if status, text := o.ask(t, operatorToken, http.MethodPost, path, path,
+				string(body)); status != http.StatusConflict || !strings.Contains(text, "does not wait for approval") {
 				t.Errorf("once more: %d %s", status, text)
 			}
 		})

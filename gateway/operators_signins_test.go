@@ -37,7 +37,8 @@ func TestFailedSignIns(t *testing.T) {
 	c, issuer := withIssuer(t)
 	c.write(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\npublic_url: %q\npolicy: {default: allow}\nauth: {mode: oauth, issuers: [{url: %q}]}\n", site.url, issuer.Audience, issuer.URL))
 	c.run(t)
-	expired := issuer.Token(map[string]any{"exp": time.Now().Add(-time.Hour).Unix(), "iat": time.Now().Add(-2 * time.Hour).Unix()})
+	expired := issuer.Token(map[string]any{"exp": time.Now().Add(-time.Hour).Unix(),
+		"iat": time.Now().Add(-2 * time.Hour).Unix()})
 	elsewhere := issuer.Token(map[string]any{"aud": "https://other.example.com"})
 	for _, one := range []struct{ agent, token string }{
 		{"claude-code/2.0", expired}, {"claude-code/2.1", expired}, {"cursor/1", elsewhere}, {expired, expired},
@@ -61,7 +62,8 @@ func TestFailedSignIns(t *testing.T) {
 	const signins = "/api/v1/signins"
 	status, text := operatorsOf(t, c).ask(t, viewerToken, http.MethodGet, signins, signins, "")
 	var got admin.SignIns
-	if status != http.StatusOK || json.Unmarshal([]byte(text), &got) != nil || len(got.Failures) != 3 || len(got.Last) != 4 {
+	if status != http.StatusOK || json.Unmarshal([]byte(text), &got) != nil || len(got.Failures) != 3 ||
+		len(got.Last) != 4 {
 		t.Fatalf("%d %s", status, text)
 	}
 	for i, want := range []admin.SignInFailure{
@@ -69,7 +71,8 @@ func TestFailedSignIns(t *testing.T) {
 		{Agent: "claude-code", Reason: "the token has expired", Count: 2},
 	} {
 		f := got.Failures[i]
-		if f.Agent != want.Agent || f.Reason != want.Reason || f.Count != want.Count || f.Remedy == "" || f.Event != "refused" || time.Since(f.Last) > patience {
+		if f.Agent != want.Agent || f.Reason != want.Reason || f.Count != want.Count || f.Remedy == "" ||
+			f.Event != "refused" || time.Since(f.Last) > patience {
 			t.Errorf("%+v, want %+v", f, want)
 		}
 	}
@@ -103,7 +106,8 @@ func ownTokens(t *testing.T) (file string, sign func(claims map[string]any) stri
 		t.Fatal(err)
 	}
 	key.KeyID = base64.RawURLEncoding.EncodeToString(thumb[:12]) // as in the key set
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType("at+jwt"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
+		(&jose.SignerOptions{}).WithType("at+jwt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +169,8 @@ audit: {sinks: [{type: file, path: %q}]}
 	soon, old := time.Now().Add(time.Hour).Unix(), time.Now().Add(-time.Hour).Unix()
 	own := func(change map[string]any) string {
 		claims := map[string]any{
-			"iss": base + "/mcp", "aud": issuer.Audience, "sub": "ann", "groups": []string{"staff"}, "client_id": "web", "scope": "mcp", "iat": old, "exp": soon,
+			"iss": base + "/mcp", "aud": issuer.Audience, "sub": "ann", "groups": []string{"staff"}, "client_id": "web",
+			"scope": "mcp", "iat": old, "exp": soon,
 			auth.ClaimProvider: issuer.URL, auth.ClaimGrant: grant.Text(),
 		}
 		for name, value := range change {
@@ -179,7 +184,8 @@ audit: {sinks: [{type: file, path: %q}]}
 	const api = "/api/v1/auth/test"
 	o := operatorsOf(t, c)
 	recorded := func() string {
-		_, kept := o.ask(t, auditorToken, http.MethodGet, "/api/v1/decisions", "/api/v1/decisions?kind=signin,admin&limit=1000", "")
+		_, kept := o.ask(t, auditorToken, http.MethodGet, "/api/v1/decisions",
+			"/api/v1/decisions?kind=signin,admin&limit=1000", "")
 		return kept
 	}
 	before := strings.Count(recorded(), `"kind":"signin"`)
@@ -200,22 +206,25 @@ audit: {sinks: [{type: file, path: %q}]}
 		rules       string
 		next        string
 	}{
-		"of the issuer":      {good, "", "", "staff", "Nothing"},
-		"as it was copied":   {" authorization: Bearer " + good + "\r\n", "", "", "staff", "Nothing"},
-		"of auth.server":     {ours, "", "", "staff", "Nothing"},
-		"at a view":          {ours, "small", "", "staff", "Nothing"},
-		"a key":              {key, "", "", "others", "Nothing"},
-		"at another's view":  {good, "closed", auth.StepEndpoint, "", "who of the view"},
-		"another key":        {key[:len(key)-2] + "zz", "", auth.StepForm, "", "whole key"},
-		"another issuer":     {other.Token(nil), "", auth.StepIssuer, "", "auth.issuers[].url"},
-		"another audience":   {issuer.Token(map[string]any{"aud": "https://other.example.com"}), "", auth.StepAudience, "", "audience"},
-		"own, another place": {own(map[string]any{"aud": "https://other.example.com"}), "", auth.StepAudience, "", "Sign in again"},
-		"own, ended":         {own(map[string]any{auth.ClaimGrant: "none"}), "", auth.StepRevoked, "", "Sign in again"},
-		"expired":            {issuer.Token(map[string]any{"exp": old}), "", auth.StepTimes, "", "Sign in again"},
-		"own, expired":       {own(map[string]any{"iat": old - 7200, "exp": old}), "", auth.StepTimes, "", "Sign in again"},
-		"own, changed":       {changed, "", auth.StepSignature, "", "whole token"},
-		"bound to a key":     {own(map[string]any{"cnf": map[string]any{"jkt": "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"}}), "", auth.StepProof, "", "Nothing else is wrong"},
-		"no token":           {"hello world", "", auth.StepForm, "", "whole token"},
+		"of the issuer":     {good, "", "", "staff", "Nothing"},
+		"as it was copied":  {" authorization: Bearer " + good + "\r\n", "", "", "staff", "Nothing"},
+		"of auth.server":    {ours, "", "", "staff", "Nothing"},
+		"at a view":         {ours, "small", "", "staff", "Nothing"},
+		"a key":             {key, "", "", "others", "Nothing"},
+		"at another's view": {good, "closed", auth.StepEndpoint, "", "who of the view"},
+		"another key":       {key[:len(key)-2] + "zz", "", auth.StepForm, "", "whole key"},
+		"another issuer":    {other.Token(nil), "", auth.StepIssuer, "", "auth.issuers[].url"},
+		"another audience": {issuer.Token(map[string]any{"aud": "https://other.example.com"}), "", auth.StepAudience,
+			"", "audience"},
+		"own, another place": {own(map[string]any{"aud": "https://other.example.com"}), "", auth.StepAudience, "",
+			"Sign in again"},
+		"own, ended":   {own(map[string]any{auth.ClaimGrant: "none"}), "", auth.StepRevoked, "", "Sign in again"},
+		"expired":      {issuer.Token(map[string]any{"exp": old}), "", auth.StepTimes, "", "Sign in again"},
+		"own, expired": {own(map[string]any{"iat": old - 7200, "exp": old}), "", auth.StepTimes, "", "Sign in again"},
+		"own, changed": {changed, "", auth.StepSignature, "", "whole token"},
+		"bound to a key": {own(map[string]any{"cnf": map[string]any{"jkt": "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"}}),
+			"", auth.StepProof, "", "Nothing else is wrong"},
+		"no token": {"hello world", "", auth.StepForm, "", "whole token"},
 	} {
 		e, status, answer := test(operatorToken, tt.token, tt.view)
 		failed := auth.Step("")
@@ -224,11 +233,14 @@ audit: {sinks: [{type: file, path: %q}]}
 				failed = s.Step
 			}
 		}
-		if status != http.StatusOK || e.Good != (tt.step == "") || failed != tt.step || strings.Join(e.Rules, " ") != tt.rules || !strings.Contains(e.Next, tt.next) || e.Good != (e.Caller != nil) || e.Good != (e.Endings != "") && name != "a key" {
+		if status != http.StatusOK || e.Good != (tt.step == "") || failed != tt.step ||
+			strings.Join(e.Rules, " ") != tt.rules || !strings.Contains(e.Next, tt.next) || e.Good != (e.Caller != nil) ||
+			e.Good != (e.Endings != "") && name != "a key" {
 			t.Errorf("%s: %d, failed at %q: %s", name, status, failed, answer)
 		}
 	}
-	if e, _, _ := test(operatorToken, ours, ""); e.Caller == nil || e.Caller.User != "ann" || e.Caller.Issuer != issuer.URL || e.Caller.Client != "web" || !strings.Contains(e.Kind, "own authorization server") {
+	if e, _, _ := test(operatorToken, ours, ""); e.Caller == nil || e.Caller.User != "ann" ||
+		e.Caller.Issuer != issuer.URL || e.Caller.Client != "web" || !strings.Contains(e.Kind, "own authorization server") {
 		t.Errorf("who it is: %+v", e)
 	}
 	for name, tt := range map[string]struct {
@@ -250,11 +262,13 @@ audit: {sinks: [{type: file, path: %q}]}
 
 	// No other sign-in was recorded: what operators did was.
 	var signIns admin.SignIns
-	if _, answer := o.ask(t, viewerToken, http.MethodGet, "/api/v1/signins", "/api/v1/signins", ""); json.Unmarshal([]byte(answer), &signIns) != nil || len(signIns.Failures) > 0 {
+	if _, answer := o.ask(t, viewerToken, http.MethodGet, "/api/v1/signins", "/api/v1/signins",
+		""); json.Unmarshal([]byte(answer), &signIns) != nil || len(signIns.Failures) > 0 {
 		t.Errorf("told as sign-ins that failed: %s", answer)
 	}
 	kept := recorded()
-	if strings.Count(kept, `"kind":"signin"`) != before || strings.Count(kept, `"event":"token tested"`) != 17 || strings.Count(kept, `"view":"small"`) != 1 {
+	if strings.Count(kept, `"kind":"signin"`) != before || strings.Count(kept, `"event":"token tested"`) != 17 ||
+		strings.Count(kept, `"view":"small"`) != 1 {
 		t.Errorf("recorded: %s", kept)
 	}
 	// The token is nowhere.
@@ -265,7 +279,8 @@ audit: {sinks: [{type: file, path: %q}]}
 	if err != nil || len(written) == 0 {
 		t.Fatalf("%d bytes of records, %v", len(written), err)
 	}
-	for where, text := range map[string]string{"the records": string(written), "the records that are kept": kept, "the log": c.log.String(), "an answer": said.String()} {
+	for where, text := range map[string]string{"the records": string(written), "the records that are kept": kept,
+		"the log": c.log.String(), "an answer": said.String()} {
 		for _, token := range []string{good, changed, key, ours} {
 			for part := range strings.SplitSeq(token, ".") {
 				if strings.Contains(text, part[:min(len(part), 30)]) {

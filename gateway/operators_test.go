@@ -54,7 +54,8 @@ var described = sync.OnceValues(func() (d struct {
 	if err != nil {
 		return d, err
 	}
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &d.api); err != nil {
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")),
+		&d.api); err != nil {
 		return d, err
 	}
 	all := d.api["components"].(map[string]any)["schemas"].(map[string]any)
@@ -62,7 +63,8 @@ var described = sync.OnceValues(func() (d struct {
 	for name := range all {
 		refs[name] = map[string]string{"$ref": "#/$defs/" + name}
 	}
-	if text, err = json.Marshal(map[string]any{"properties": refs, "additionalProperties": false, "$defs": all}); err != nil {
+	if text, err = json.Marshal(map[string]any{"properties": refs, "additionalProperties": false,
+		"$defs": all}); err != nil {
 		return d, err
 	}
 	var schema jsonschema.Schema
@@ -165,13 +167,16 @@ pinning: {file: %q}
 `, site.url, filepath.Join(t.TempDir(), "audit.jsonl"), emptyLock(t))
 	c := startUnwatched(t, text)
 	o := operatorsOf(t, c)
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "tester", Version: "7"}, &sdk.ClientOptions{}).Connect(t.Context(),
-		&sdk.StreamableClientTransport{Endpoint: c.URL(), DisableStandaloneSSE: true}, &sdk.ClientSessionOptions{ProtocolVersion: stateful})
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "tester", Version: "7"},
+		&sdk.ClientOptions{}).Connect(t.Context(),
+		&sdk.StreamableClientTransport{Endpoint: c.URL(), DisableStandaloneSSE: true},
+		&sdk.ClientSessionOptions{ProtocolVersion: stateful})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, arguments := range []map[string]any{{"canary": 1}, {"canary": 2, "later": true}} {
-		_, _ = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "up__work", Arguments: arguments}) // the second one is refused
+		// the second one is refused
+		_, _ = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "up__work", Arguments: arguments})
 	}
 
 	const decisions = "/api/v1/decisions"
@@ -185,12 +190,14 @@ pinning: {file: %q}
 	}
 	found, _ := page(viewerToken, "?decision=deny&since=1h&name=up/work&rule=not+now")
 	denied := found.Decisions
-	if len(denied) != 1 || denied[0].Rule != "not now" || denied[0].RuleAt != c.file+":16" || denied[0].Error != "GH-ARGUMENTS-DENIED" || denied[0].Replica == "" {
+	if len(denied) != 1 || denied[0].Rule != "not now" || denied[0].RuleAt != c.file+":16" ||
+		denied[0].Error != "GH-ARGUMENTS-DENIED" || denied[0].Replica == "" {
 		t.Fatalf("denied: %+v", denied)
 	}
 	for token, sees := range map[string]bool{viewerToken: false, operatorToken: false, auditorToken: true} {
 		p, answer := page(token, "?name=up__work&kind=call")
-		if len(p.Decisions) != 2 || strings.Contains(answer, "canary") != sees || strings.Contains(answer, "arguments_digest") != sees {
+		if len(p.Decisions) != 2 || strings.Contains(answer, "canary") != sees ||
+			strings.Contains(answer, "arguments_digest") != sees {
 			t.Errorf("%s sees %s", token, answer)
 		}
 	}
@@ -210,20 +217,27 @@ pinning: {file: %q}
 	for _, l := range call.Layers {
 		said[l.Layer] = l.Said
 	}
-	if want := "deny, rule not now, at " + c.file + `:16, rule "not now": when is true`; said["policy"] != want || !strings.Contains(said["server"], "up: work") || !strings.Contains(said["answer"], "GH-ARGUMENTS-DENIED") {
+	if want := "deny, rule not now, at " + c.file + `:16, rule "not now": when is true`; said["policy"] != want ||
+		!strings.Contains(said["server"], "up: work") || !strings.Contains(said["answer"], "GH-ARGUMENTS-DENIED") {
 		t.Errorf("the layers say %q", said)
 	}
-	if status, _ := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/none", ""); status != http.StatusNotFound {
+	if status, _ := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/none",
+		""); status != http.StatusNotFound {
 		t.Errorf("an unknown call: %d", status)
 	}
 
 	for path, want := range map[string][]string{
-		"/api/v1/upstreams":    {`"name":"up","state":"ready"`, `"tokens":`, `"era":"stateful"`, `"tools":1`, `"name":"gone","state":"down"`, `"error_code":"GH-UPSTREAM-DOWN"`},
-		"/api/v1/replicas":     {`"self":true`},
-		"/api/v1/config":       {`"target":"http://127.0.0.1:1/mcp"`, `"show":["tools:up/*"]`, `"limits":["few"]`},
-		"/api/v1/pins":         {`"upstream":"up","list":"tools","name":"work","new":true`, `"hidden":false,"definition":{`, `"digest":"sha256:`, `+name:`},
-		"/api/v1/findings":     {`"severity":"critical","kind":"server","subject":"gone","what":"The server gone is down."`, `"kind":"pin","subject":"up"`},
-		"/api/v1/policy/rules": {`"default":"allow"`, `"name":"kept","at":"` + c.file + `:15","who":"everybody","allow":["tools:up/work"],"decided":1,"last":"`, `"name":"not now"`, `"when":"has(args.later)","decided":1`},
+		"/api/v1/upstreams": {`"name":"up","state":"ready"`, `"tokens":`, `"era":"stateful"`, `"tools":1`,
+			`"name":"gone","state":"down"`, `"error_code":"GH-UPSTREAM-DOWN"`},
+		"/api/v1/replicas": {`"self":true`},
+		"/api/v1/config":   {`"target":"http://127.0.0.1:1/mcp"`, `"show":["tools:up/*"]`, `"limits":["few"]`},
+		"/api/v1/pins": {`"upstream":"up","list":"tools","name":"work","new":true`, `"hidden":false,"definition":{`,
+			`"digest":"sha256:`, `+name:`},
+		"/api/v1/findings": {`"severity":"critical","kind":"server","subject":"gone","what":"The server gone is down."`,
+			`"kind":"pin","subject":"up"`},
+		"/api/v1/policy/rules": {`"default":"allow"`,
+			`"name":"kept","at":"` + c.file + `:15","who":"everybody","allow":["tools:up/work"],"decided":1,"last":"`,
+			`"name":"not now"`, `"when":"has(args.later)","decided":1`},
 		"/api/v1/signins":      {`"failures":[]`, `"last":[]`},
 		"/api/v1/series":       {`"calls":1,"errors":0,"refused":1`, `"upstreams":[{"name":"up",`},
 		"/api/v1/openapi.json": {`"openapi"`},
@@ -242,23 +256,28 @@ pinning: {file: %q}
 	}
 
 	const approvals = "/api/v1/approvals"
-	if status, answer := o.ask(t, viewerToken, http.MethodGet, approvals, approvals, ""); status != http.StatusOK || answer != "{\"approvals\":[]}\n" {
+	if status, answer := o.ask(t, viewerToken, http.MethodGet, approvals, approvals, ""); status != http.StatusOK ||
+		answer != "{\"approvals\":[]}\n" {
 		t.Errorf("approvals: %d %s", status, answer)
 	}
-	if status, answer := o.ask(t, auditorToken, http.MethodPost, approvals+"/{id}", approvals+"/x", "{}"); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
+	if status, answer := o.ask(t, auditorToken, http.MethodPost, approvals+"/{id}", approvals+"/x",
+		"{}"); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
 		t.Errorf("an auditor decides: %d %s", status, answer)
 	}
 
 	const reload, asks = "/api/v1/reload", "/api/v1/explain"
-	if status, answer := o.ask(t, viewerToken, http.MethodPost, reload, reload, ""); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
+	if status, answer := o.ask(t, viewerToken, http.MethodPost, reload, reload, ""); status != http.StatusForbidden ||
+		!strings.Contains(answer, "GH-ADMIN-ROLE") {
 		t.Errorf("a viewer reloads: %d %s", status, answer)
 	}
 	c.write(t, text+"no_such_key: 1\n")
-	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"line":21`) {
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload,
+		""); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"line":21`) {
 		t.Errorf("a bad file: %d %s", status, answer)
 	}
 	c.write(t, strings.Replace(text, viewerToken, "another-0123456789abcdefghijklmno", 1))
-	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusOK || !strings.Contains(answer, `"applied":true`) {
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusOK ||
+		!strings.Contains(answer, `"applied":true`) {
 		t.Errorf("another token: %d %s", status, answer)
 	}
 	if status, _ := o.ask(t, viewerToken, http.MethodGet, decisions, decisions, ""); status != http.StatusUnauthorized {
@@ -266,15 +285,19 @@ pinning: {file: %q}
 	}
 
 	question := `{"method":"tools/call","name":"up/work","args":{"later":1}}`
-	want, err := whatif.Explain(t.Context(), c.graph().cfg, admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
+	want, err := whatif.Explain(t.Context(), c.graph().cfg,
+		admin.Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got admin.Answer
-	if status, answer := o.ask(t, auditorToken, http.MethodPost, asks, asks, question); status != http.StatusOK || json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Rule != "not now" || !strings.HasSuffix(got.RuleAt, ":16") || got.Text != want.Text {
+	if status, answer := o.ask(t, auditorToken, http.MethodPost, asks, asks, question); status != http.StatusOK ||
+		json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Rule != "not now" ||
+		!strings.HasSuffix(got.RuleAt, ":16") || got.Text != want.Text {
 		t.Errorf("explain: %d %s, want %s", status, answer, want.Text)
 	}
-	if status, _ := o.ask(t, auditorToken, http.MethodPost, asks, asks, `{"method":"tools/list"}`); status != http.StatusBadRequest {
+	if status, _ := o.ask(t, auditorToken, http.MethodPost, asks, asks,
+		`{"method":"tools/list"}`); status != http.StatusBadRequest {
 		t.Errorf("explain without sense: %d", status)
 	}
 
@@ -291,7 +314,8 @@ pinning: {file: %q}
 		return s
 	}
 	open := sessions().Sessions
-	if len(open) != 1 || open[0].ClientName != "tester" || open[0].ClientVersion != "7" || open[0].Session != denied[0].Session || open[0].Started.IsZero() || open[0].Used.Before(open[0].Started) {
+	if len(open) != 1 || open[0].ClientName != "tester" || open[0].ClientVersion != "7" ||
+		open[0].Session != denied[0].Session || open[0].Started.IsZero() || open[0].Used.Before(open[0].Started) {
 		t.Fatalf("sessions: %+v", open)
 	}
 	stream, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL(), nil)
@@ -305,19 +329,22 @@ pinning: {file: %q}
 		t.Fatalf("%+v %v", opened, err)
 	}
 	defer opened.Body.Close()
-	eventually(t, "the client's stream is shown", func() bool { now := sessions().Sessions; return len(now) == 1 && now[0].Streams == 1 })
+	eventually(t, "the client's stream is shown",
+		func() bool { now := sessions().Sessions; return len(now) == 1 && now[0].Streams == 1 })
 	for _, end := range []struct {
 		token string
 		want  int
 	}{{auditorToken, http.StatusForbidden}, {operatorToken, http.StatusNoContent}} {
-		if status, _ := o.ask(t, end.token, http.MethodDelete, all+"/{session}", all+"/"+open[0].Session, ""); status != end.want {
+		if status, _ := o.ask(t, end.token, http.MethodDelete, all+"/{session}", all+"/"+open[0].Session,
+			""); status != end.want {
 			t.Errorf("ending it with %s: %d, want %d", end.token, status, end.want)
 		}
 	}
 	if len(sessions().Sessions) != 0 {
 		t.Error("the session has not ended")
 	}
-	if status, _ := o.ask(t, operatorToken, http.MethodDelete, all+"/{session}", all+"/"+open[0].Session, ""); status != http.StatusNotFound {
+	if status, _ := o.ask(t, operatorToken, http.MethodDelete, all+"/{session}", all+"/"+open[0].Session,
+		""); status != http.StatusNotFound {
 		t.Errorf("ending it again: %d", status)
 	}
 	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "up__work"}); err == nil {
@@ -329,11 +356,13 @@ pinning: {file: %q}
 	for _, a := range acts.Decisions {
 		events = append(events, a.Event)
 	}
-	if got := strings.Join(events, ", "); got != "session ended, definition approved, upstream enabled, upstream disabled, upstream reconnected, upstream probed, upstream probed, reload applied, reload refused" {
+	if got := strings.Join(events,
+		", "); got != "session ended, definition approved, upstream enabled, upstream disabled, upstream reconnected, upstream probed, upstream probed, reload applied, reload refused" {
 		t.Errorf("recorded: %s", got)
 	}
 	o.seen["GET /api/v1/decisions/live"] = true // see TestLive
-	for _, one := range []string{"GET /api/v1/config/text", "GET /api/v1/config/effective", "GET /api/v1/config/history", "POST /api/v1/config/check", "POST /api/v1/config/save",
+	for _, one := range []string{"GET /api/v1/config/text", "GET /api/v1/config/effective", "GET /api/v1/config/history",
+		"POST /api/v1/config/check", "POST /api/v1/config/save",
 		"GET /api/v1/setup", "POST /api/v1/setup", "POST /api/v1/setup/probe",
 		"POST /api/v1/catalog", "POST /api/v1/try", // see TestListsOfCallers
 		"GET /api/v1/accounts", "DELETE /api/v1/accounts/{upstream}", // see TestAccountsOfUsers
@@ -379,27 +408,33 @@ func replays(t *testing.T, o *operators, text string) {
 		return status, answer, r
 	}
 	draft := strings.Replace(text, "has(args.later)", "has(args.canary) && args.canary == 1", 1)
-	if status, answer, r := ask(auditorToken, draft); status != http.StatusOK || r.Calls != 2 || r.Changed[replay.Refused] != 1 || !strings.Contains(answer, `"rule_at":"draft:15"`) {
+	if status, answer, r := ask(auditorToken, draft); status != http.StatusOK || r.Calls != 2 ||
+		r.Changed[replay.Refused] != 1 || !strings.Contains(answer, `"rule_at":"draft:15"`) {
 		t.Errorf("an auditor's replay: %d %s", status, answer)
 	}
-	if status, answer, r := ask(operatorToken, draft); status != http.StatusOK || r.Calls != 2 || r.Changed[replay.Untold] != 2 {
+	if status, answer, r := ask(operatorToken, draft); status != http.StatusOK || r.Calls != 2 ||
+		r.Changed[replay.Untold] != 2 {
 		t.Errorf("an operator's replay: %d %s", status, answer)
 	}
-	if status, answer, r := ask(operatorToken, text); status != http.StatusOK || r.Same != 2 || len(r.UnusedNow) != 0 && r.UnusedNow[0].Untold != 2 {
+	if status, answer, r := ask(operatorToken, text); status != http.StatusOK || r.Same != 2 ||
+		len(r.UnusedNow) != 0 && r.UnusedNow[0].Untold != 2 {
 		t.Errorf("nothing is changed: %d %s", status, answer)
 	}
 	t.Setenv("GATEHOUSE_CANARY", "the-canary-of-this-test")
 	for _, tt := range []struct{ config, want string }{
 		{"listen: 1\n", `"line":1`},
 		{"", `"problems":[{`},
-		{strings.Replace(text, "name: gone", "name: ${env:GATEHOUSE_CANARY}", 1), "not valid YAML"}, // a reference without quotes
-		{strings.Replace(text, "has(args.later)", `'caller.user == "${env:GATEHOUSE_CANARY}"'`, 1), "policy: has a reference, which is not looked up here"},
+		// a reference without quotes
+		{strings.Replace(text, "name: gone", "name: ${env:GATEHOUSE_CANARY}", 1), "not valid YAML"},
+		{strings.Replace(text, "has(args.later)", `'caller.user == "${env:GATEHOUSE_CANARY}"'`, 1),
+			"policy: has a reference, which is not looked up here"},
 		{strings.Replace(text, "name: small", `name: "${env:GATEHOUSE_CANARY}"`, 1), "views[0]"},
 		{strings.Replace(text, "name: gone", `name: "${file:/etc/passwd}"`, 1), "upstreams[1].name: has a reference"},
 		{text + "x: ${env:GATEHOUSE_CANARY}\n" + strings.Repeat("# much\n", 160_000), "has more than 1048576 bytes"},
 		{strings.Replace(text, "  - {name: kept", manyRules()+"  - {name: kept", 1), "2003 are more than 2000"},
 	} {
-		if status, answer, _ := ask(operatorToken, tt.config); status != http.StatusUnprocessableEntity || !strings.Contains(answer, tt.want) || strings.Contains(answer, "the-canary") {
+		if status, answer, _ := ask(operatorToken, tt.config); status != http.StatusUnprocessableEntity ||
+			!strings.Contains(answer, tt.want) || strings.Contains(answer, "the-canary") {
 			t.Errorf("%d %.500s, want %s", status, answer, tt.want)
 		}
 	}
@@ -415,7 +450,8 @@ func TestLive(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
 	c := startUnwatched(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url))
 	o := operatorsOf(t, c)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url+"/api/v1/decisions/live?kind=call", http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		o.url+"/api/v1/decisions/live?kind=call", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +464,8 @@ func TestLive(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatal(resp.Status, resp.Header)
 	}
-	observed(t, c, &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
+	observed(t, c, &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work",
+		Params:  mcp.Raw(`{"name":"up__work"}`),
 		Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
@@ -451,7 +488,8 @@ func TestLiveEndsWithItsToken(t *testing.T) {
 	c := startUnwatched(t, text)
 	o := operatorsOf(t, c)
 	follow := func(token string) *bufio.Scanner {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url+"/api/v1/decisions/live?kind=call", http.NoBody)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			o.url+"/api/v1/decisions/live?kind=call", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -474,7 +512,8 @@ func TestLiveEndsWithItsToken(t *testing.T) {
 	if err := viewer.Err(); err != nil {
 		t.Errorf("the viewer's stream did not end in good order: %v", err)
 	}
-	observed(t, c, &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
+	observed(t, c, &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work",
+		Params:  mcp.Raw(`{"name":"up__work"}`),
 		Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
 	for operator.Scan() {
 		if strings.HasPrefix(operator.Text(), "data: ") {
@@ -489,14 +528,16 @@ func TestNoOperators(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
 	head := fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url)
 	c := startUnwatched(t, head+"admin: {listen: \"127.0.0.1:0\"}\n")
-	if status, _ := ask(t, c.AdminAddr().String(), "/api/v1/decisions"); status != http.StatusNotFound || c.recent != nil || c.journal.Enabled() {
+	if status, _ := ask(t, c.AdminAddr().String(), "/api/v1/decisions"); status != http.StatusNotFound ||
+		c.recent != nil || c.journal.Enabled() {
 		t.Error(status)
 	}
 	c.write(t, head+operatorsConfig)
 	if err := c.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if status, _ := ask(t, c.AdminAddr().String(), "/api/v1/decisions"); status != http.StatusNotFound || c.ReloadStatus().Pending[0].Path != "admin" {
+	if status, _ := ask(t, c.AdminAddr().String(), "/api/v1/decisions"); status != http.StatusNotFound ||
+		c.ReloadStatus().Pending[0].Path != "admin" {
 		t.Errorf("a reload begins to serve it: %d", status)
 	}
 }

@@ -27,14 +27,17 @@ audit: {sinks: [{type: file, path: %q}]}
 	for _, tt := range []struct {
 		token, agent, host string
 		status             int
-	}{{"", "probe/1 (no token)", "", 401}, {"not-a-token", "not-a-token/1", "", 401}, {token, "client/2", "", 200}, {token, "client/2", "evil.example", 403}} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, issuer.Audience, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__work","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`))
+	}{{"", "probe/1 (no token)", "", 401}, {"not-a-token", "not-a-token/1", "", 401}, {token, "client/2", "", 200},
+		{token, "client/2", "evil.example", 403}} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, issuer.Audience,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__work","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Host = tt.host
 		for name, value := range map[string]string{
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__work",
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__work",
 			"User-Agent": tt.agent, "X-Forwarded-For": "198.51.100.1, 192.0.2.7",
 		} {
 			r.Header.Set(name, value)
@@ -55,7 +58,8 @@ audit: {sinks: [{type: file, path: %q}]}
 		t.Error(err)
 	}
 	for _, want := range []struct{ kind, event, agent string }{
-		{"signin", "no token", "probe/1 (no token)"}, {"signin", "refused", ""}, {"signin", "ok", "client/2"}, {"call", "", "client/2"}, {"refused", "", "client/2"},
+		{"signin", "no token", "probe/1 (no token)"}, {"signin", "refused", ""}, {"signin", "ok", "client/2"},
+		{"call", "", "client/2"}, {"refused", "", "client/2"},
 	} {
 		n := 0
 		for _, r := range recorded(t, records, want.kind) {
@@ -70,7 +74,8 @@ audit: {sinks: [{type: file, path: %q}]}
 			t.Errorf("%v: %d records", want, n)
 		}
 	}
-	if text := c.log.String(); !strings.Contains(text, "msg=call") || !strings.Contains(text, "client_address=192.0.2.7 user_agent=client/2") {
+	if text := c.log.String(); !strings.Contains(text, "msg=call") ||
+		!strings.Contains(text, "client_address=192.0.2.7 user_agent=client/2") {
 		t.Error(text)
 	}
 }

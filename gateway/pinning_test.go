@@ -25,7 +25,8 @@ import (
 
 // describe makes a tool of a site what it was not: new, or described in another way.
 func (s *site) describe(name, description string) {
-	s.server.AddTool(&sdk.Tool{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object"}`)}, saying(description))
+	s.server.AddTool(&sdk.Tool{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object"}`)},
+		saying(description))
 }
 
 // reviewed compares what the upstreams of a configuration file offer with its lock file.
@@ -108,8 +109,10 @@ func TestPinning(t *testing.T) {
 			}
 			eventually(t, "the log says what is not approved", func() bool {
 				text := c.log.String()
-				return strings.Contains(text, "error_code=GH-NOT-APPROVED upstream=a what=tools name=wipe change=new hidden=true") &&
-					strings.Contains(text, `name=work change=changed hidden=true differs=description deceives="description has invisible characters (U+200B)"`)
+				return strings.Contains(text,
+					"error_code=GH-NOT-APPROVED upstream=a what=tools name=wipe change=new hidden=true") &&
+					strings.Contains(text,
+						`name=work change=changed hidden=true differs=description deceives="description has invisible characters (U+200B)"`)
 			})
 			if got := c.graph().guards[0].Pending(); got != 2 {
 				t.Errorf("%d things are counted, want 2", got)
@@ -141,7 +144,8 @@ func TestPinningNeedsLock(t *testing.T) {
 	c := startUnwatched(t, open)
 	c.write(t, open+"pinning: {mode: block}\n")
 	err := c.Reload()
-	if err == nil || !strings.Contains(err.Error(), `gatehouse.lock: no such file or directory`) || !strings.Contains(err.Error(), `"gatehouse lock" writes it`) {
+	if err == nil || !strings.Contains(err.Error(), `gatehouse.lock: no such file or directory`) ||
+		!strings.Contains(err.Error(), `"gatehouse lock" writes it`) {
 		t.Errorf("the error is %v", err)
 	}
 	session, _ := hearing(t, c.Gateway, stateless)

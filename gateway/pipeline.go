@@ -37,15 +37,18 @@ func pipeline(cfg config.Config, last *catalog.Catalog, with *shared) (p stages,
 	if err != nil {
 		return p, err
 	}
-	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Approvals: with.approvals, FourEyes: with.waiting, Lasting: with.lasting, Metrics: with.metrics.Policy})
+	guard, err := policy.NewGuard(p.rules, policy.GuardDeps{Approvals: with.approvals, FourEyes: with.waiting,
+		Lasting: with.lasting, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}
-	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: p.rules, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.Policy})
+	limiter, err := policy.NewLimiter(cfg.Limits,
+		policy.LimiterDeps{Policy: p.rules, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.Policy})
 	if err != nil {
 		return p, err
 	}
-	guardrails, err := hooks.New(cfg.Hooks, hooks.Deps{Holds: guard.Holds, Log: with.log, Tracer: with.tracer, Metrics: with.metrics.Hooks})
+	guardrails, err := hooks.New(cfg.Hooks, hooks.Deps{Holds: guard.Holds, Log: with.log, Tracer: with.tracer,
+		Metrics: with.metrics.Hooks})
 	if err != nil {
 		return p, err
 	}
@@ -91,7 +94,8 @@ func shortened(cfg config.Config, rules *policy.Policy, with *shared) mcp.Middle
 
 // describe makes the stage that describes tools.
 func describe(cfg config.Config, with *shared) (*disclosure.Disclosure, error) {
-	deps := disclosure.Deps{Grants: with.grants, Log: with.log, Metrics: with.metrics.Disclosure, Upstreams: make(map[string]disclosure.Upstream)}
+	deps := disclosure.Deps{Grants: with.grants, Log: with.log, Metrics: with.metrics.Disclosure,
+		Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range cfg.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
 	}

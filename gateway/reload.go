@@ -123,7 +123,8 @@ func (g *Gateway) logRefused(err error) {
 		g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "error", err)
 		return
 	}
-	g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "problems", len(bad.Problems))
+	g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "problems",
+		len(bad.Problems))
 	for _, p := range bad.Problems {
 		g.log.Error("configuration", failure.ConfigInvalid.Attr(), "problem", p.String())
 	}
@@ -137,7 +138,8 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	cfg := l.Config.WithDefaults()
-	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !config.Pins(cfg) { // these files may have changed
+	// these files may have changed
+	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !config.Pins(cfg) {
 		if err := keep(); err != nil {
 			return err
 		}
@@ -160,7 +162,9 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 		next.drop(before)
 		return err
 	}
-	g.events.Reloaded(record.Record{Event: "applied", Revised: l.Revision, Changed: config.ChangedSections(before.cfg, cfg)}) // for the sinks that it may end
+	// for the sinks that it may end
+	g.events.Reloaded(record.Record{Event: "applied", Revised: l.Revision,
+		Changed: config.ChangedSections(before.cfg, cfg)})
 	changeSinks()
 	changeTraces()
 	if g.redis != nil {

@@ -32,7 +32,8 @@ func TestReloadDisclosure(t *testing.T) {
 			if got := listTools(t, session); !slices.Equal(got, []string{"describe_tools", "a__work"}) {
 				t.Errorf("in short the tools are %q", got)
 			}
-			if got, err := callTool(t.Context(), session, "a__work"); err != nil || !strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") {
+			if got, err := callTool(t.Context(), session, "a__work"); err != nil ||
+				!strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") {
 				t.Errorf("called: %q, %v", got, err)
 			}
 			c.reload(t, full)
@@ -66,7 +67,8 @@ func TestReloadDescriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := startConfigured(t, fmt.Sprintf("upstreams: [{name: a, url: %q}]\ndisclosure: {mode: progressive, descriptions: %q}\n", p.url, dir))
+	c := startConfigured(t,
+		fmt.Sprintf("upstreams: [{name: a, url: %q}]\ndisclosure: {mode: progressive, descriptions: %q}\n", p.url, dir))
 	session, heard := hearing(t, c.Gateway, stateful)
 	summary := func() string {
 		t.Helper()

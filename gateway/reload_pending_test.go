@@ -21,7 +21,8 @@ func TestReloadPendingRestart(t *testing.T) {
 	c := startUnwatched(t, upstreams+operators)
 	before := c.graph().cfg
 	deny := upstreams + operators + "policy: {default: allow, rules: [{name: out, deny: [\"*:*\"]}]}\n"
-	text := "listen: 127.0.0.1:1\n" + deny + "sessions: {max: 3}\nhttp: {streams_per_user: 7}\nconnections: {max: 9}\ntelemetry: {log: {level: debug, format: json}}\n"
+	text := "listen: 127.0.0.1:1\n" + deny +
+		"sessions: {max: 3}\nhttp: {streams_per_user: 7}\nconnections: {max: 9}\ntelemetry: {log: {level: debug, format: json}}\n"
 	if err := os.WriteFile(c.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,16 +48,19 @@ func TestReloadPendingRestart(t *testing.T) {
 	if !slices.Equal(paths, waiting) {
 		t.Errorf("waiting are %q, want %q", paths, waiting)
 	}
-	if _, text := ask(t, c.AdminAddr().String(), "/readyz"); !strings.Contains(text, `"pending_restart":["listen","sessions","http","connections","telemetry"]`) {
+	if _, text := ask(t, c.AdminAddr().String(), "/readyz"); !strings.Contains(text,
+		`"pending_restart":["listen","sessions","http","connections","telemetry"]`) {
 		t.Errorf("/readyz: %s", text)
 	}
 	if n := numbersOf(t, c.Gateway); n["gatehouse_config_pending_restart"] != "5" {
 		t.Errorf("the metric is %s", n["gatehouse_config_pending_restart"])
 	}
-	if _, text := ask(t, c.AdminAddr().String(), "/api/v1/config"); !strings.Contains(text, "listen: waits for a restart") {
+	if _, text := ask(t, c.AdminAddr().String(), "/api/v1/config"); !strings.Contains(text,
+		"listen: waits for a restart") {
 		t.Errorf("the API: %s", text)
 	}
-	if status, text := ask(t, c.AdminAddr().String(), "/api/v1/findings"); status != http.StatusOK || !strings.Contains(text, "wait for a restart: listen, sessions, http, connections, telemetry.") {
+	if status, text := ask(t, c.AdminAddr().String(), "/api/v1/findings"); status != http.StatusOK ||
+		!strings.Contains(text, "wait for a restart: listen, sessions, http, connections, telemetry.") {
 		t.Errorf("findings: %d %s", status, text)
 	}
 	c.reload(t, deny)

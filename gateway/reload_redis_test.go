@@ -17,7 +17,8 @@ func TestRedisPasswordRotates(t *testing.T) {
 	defer client.Close()
 	acl := func(rules ...any) {
 		t.Helper()
-		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER", "rotated", "on", "~*", "&*", "+@all"}, rules...)...).Err(); err != nil {
+		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER", "rotated", "on", "~*", "&*", "+@all"},
+			rules...)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -76,7 +76,8 @@ func TestReloadHooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range families {
-				if text := f.String(); strings.HasPrefix(f.GetName(), "gatehouse_hook_") && (strings.Contains(text, `"keys"`) || !strings.Contains(text, `"words"`)) {
+				if text := f.String(); strings.HasPrefix(f.GetName(), "gatehouse_hook_") &&
+					(strings.Contains(text, `"keys"`) || !strings.Contains(text, `"words"`)) {
 					t.Errorf("the series are %s", text)
 				}
 			}

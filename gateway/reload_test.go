@@ -281,7 +281,8 @@ func TestReloadUpstreams(t *testing.T) {
 			eventually(t, "the new list", func() bool {
 				return cmp.Equal([]string{"kept__work", "changed__more", "changed__work", "added__work"}, listTools(t, session))
 			})
-			for tool, want := range map[string]string{"kept__work": "kept", "changed__work": "from the new one", "added__work": "added"} {
+			for tool, want := range map[string]string{"kept__work": "kept", "changed__work": "from the new one",
+				"added__work": "added"} {
 				if got, err := callTool(t.Context(), session, tool); err != nil || got != want {
 					t.Errorf("%s: got %q, %v; want %q", tool, got, err, want)
 				}
@@ -337,7 +338,8 @@ func TestReloadRemovesWithCalls(t *testing.T) {
 // ended. A reload that changes nothing for a client is not announced to it.
 func TestReloadRemoves(t *testing.T) {
 	p, other := startPeer(t, false, says("x")), newSite(t, true, one("work", saying("x")))
-	both := fmt.Sprintf("upstreams:\n- {name: other, url: %q}\n- {name: gone, url: %q, revision: 2025-06-18}\n", other.url, p.url)
+	both := fmt.Sprintf("upstreams:\n- {name: other, url: %q}\n- {name: gone, url: %q, revision: 2025-06-18}\n",
+		other.url, p.url)
 	c := startConfigured(t, both)
 	session, heard := hearing(t, c.Gateway, stateful)
 	if _, err := callTool(t.Context(), session, "gone__work"); err != nil {
@@ -404,11 +406,14 @@ func TestReloadRefused(t *testing.T) {
 		{"no YAML", "upstreams: [", ":2:"},
 		{"unknown key", upstreams + "polices: {}\n", `:3: unknown key "polices"`},
 		{"several at once", upstreams + "shutdown_timeout: -1s\npolicy: {default: maybe}\n", ":3: shutdown_timeout"},
-		{"a rule that does not compile", upstreams + "policy: {rules: [{name: r, allow: [\"tools:a/*\"], when: \"args.\"}]}\n", ":3: policy"},
-		{"rules that need what waits for a restart", upstreams + "admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\n" +
+		{"a rule that does not compile",
+			upstreams + "policy: {rules: [{name: r, allow: [\"tools:a/*\"], when: \"args.\"}]}\n", ":3: policy"},
+		{"rules that need what waits for a restart", upstreams +
+			"admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\n" +
 			"auth: {mode: oauth, issuers: [{url: \"https://i.example\"}]}\npolicy: {rules: [{name: r, ask: [\"tools:a/*\"], approvers: {who: {groups: [g]}}}]}\n",
 			":3: admin: waits for a restart"},
-		{"a secret that is not there", upstreams + "telemetry: {log: {format: \"${file:none}\"}}\n", ":3: telemetry.log.format: ${file:none}"},
+		{"a secret that is not there", upstreams + "telemetry: {log: {format: \"${file:none}\"}}\n",
+			":3: telemetry.log.format: ${file:none}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := c.graph()
@@ -422,7 +427,8 @@ func TestReloadRefused(t *testing.T) {
 				t.Errorf("status %+v", status)
 			}
 			for _, p := range bad.Problems {
-				if !strings.Contains(c.log.String(), fmt.Sprintf("problem=%q", p.String())) && !strings.Contains(c.log.String(), "problem="+p.String()) {
+				if !strings.Contains(c.log.String(), fmt.Sprintf("problem=%q", p.String())) &&
+					!strings.Contains(c.log.String(), "problem="+p.String()) {
 					t.Errorf("the log lacks %s:\n%s", p, c.log.String())
 				}
 			}

@@ -19,7 +19,8 @@ func TestReloadViews(t *testing.T) {
 	p, q := newSite(t, true, one("work", saying("x"))), newSite(t, true, one("work", saying("y")))
 	plain := fmt.Sprintf("upstreams: [{name: a, url: %q}, {name: b, url: %q}]\n", p.url, q.url)
 	views := func(sales, desk string) string {
-		return plain + fmt.Sprintf("views:\n- {name: sales, show: [%s], drop_prefixes: true}\n- {name: desk, show: [%s]}\n", sales, desk)
+		return plain + fmt.Sprintf("views:\n- {name: sales, show: [%s], drop_prefixes: true}\n- {name: desk, show: [%s]}\n",
+			sales, desk)
 	}
 	const a, both = `"tools:a/*"`, `"tools:*"`
 	for _, revision := range []string{stateful, stateless} {
@@ -116,7 +117,8 @@ func TestReloadViewsEndNothing(t *testing.T) {
 			document := func() int {
 				t.Helper()
 				_, path, _ := strings.Cut(strings.TrimPrefix(at, "http://"), "/")
-				resp, err := client.HTTP.Get("http://" + c.listener.Addr().String() + "/.well-known/oauth-protected-resource/" + path)
+				resp, err := client.HTTP.Get("http://" + c.listener.Addr().String() +
+					"/.well-known/oauth-protected-resource/" + path)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -124,7 +126,8 @@ func TestReloadViewsEndNothing(t *testing.T) {
 				return resp.StatusCode
 			}
 			c.reload(t, text+"views: [{name: sales, show: [\"tools:*\"]}]\n")
-			if reply, _, err := visitor.Call(ctx, "tools/list", `{}`); err != nil || reply.Error != nil || document() != http.StatusOK {
+			if reply, _, err := visitor.Call(ctx, "tools/list", `{}`); err != nil || reply.Error != nil ||
+				document() != http.StatusOK {
 				t.Errorf("at the new view: %+v, %v, and its metadata %d", reply, err, document())
 			}
 			c.reload(t, text)

@@ -85,7 +85,8 @@ func (w *replayWorld) compare(ctx context.Context) (told int, err error) {
 			same = refused(got.Decision) && refused(want.Decision)
 		}
 		if !same {
-			return 0, fmt.Errorf("call %d: %s\nwas %s by %q; replayed: %+v; the gateway says %s by %q (%+v)", i, r.AppendJSON(nil), r.Decision, r.Rule, got, want.Decision, want.Rule, report)
+			return 0, fmt.Errorf("call %d: %s\nwas %s by %q; replayed: %+v; the gateway says %s by %q (%+v)", i,
+				r.AppendJSON(nil), r.Decision, r.Rule, got, want.Decision, want.Rule, report)
 		}
 	}
 	return told, nil
@@ -122,7 +123,8 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 		return nil, err
 	}
 	observer := &observe.Observer{Log: with.log, Metrics: with.metrics.Calls}
-	observer.Recorder = &observe.Recorder{Journal: journal, RuleAt: func(string) string { return "" }, Server: func(string) (string, bool) { return "", false }}
+	observer.Recorder = &observe.Recorder{Journal: journal, RuleAt: func(string) string { return "" },
+		Server: func(string) (string, bool) { return "", false }}
 	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks, Views: make(map[string]*view.View)}
 	for _, c := range cfg.Views {
 		if deps.Views[c.Name], err = view.New(c, disclosure.ToolName, loadskill.ToolName); err != nil {
@@ -157,7 +159,8 @@ func (w *replayWorld) decisions(ctx context.Context, cfg Config) (records []*rec
 // replayServer has little, so that rules are about it.
 func replayServer(name string) *worldServer {
 	s := &worldServer{name: name, page: 10, lists: make(map[string][]*worldEntry)}
-	for list, names := range map[string][]string{worldTools.list: {"x", "y"}, worldPrompts.list: {"x"}, worldResources.list: {"mem:x"}} {
+	for list, names := range map[string][]string{worldTools.list: {"x", "y"}, worldPrompts.list: {"x"},
+		worldResources.list: {"mem:x"}} {
 		for _, native := range names {
 			s.lists[list] = append(s.lists[list], &worldEntry{native: native, times: 1})
 		}
@@ -167,13 +170,18 @@ func replayServer(name string) *worldServer {
 
 // Of what replays are made.
 var (
-	replayWhos = []policy.Who{{}, {}, {Users: []string{"ann"}}, {Groups: []string{"dev"}}, {Clients: []string{"ide"}}, {Scopes: []string{"write"}},
+	replayWhos = []policy.Who{{}, {}, {Users: []string{"ann"}}, {Groups: []string{"dev"}}, {Clients: []string{"ide"}},
+		{Scopes: []string{"write"}},
 		{Emails: []string{"ann@x.org"}}, {Claims: map[string][]string{"team": {"a"}}}}
-	replayWhens = []string{"", "", "", "args.n > 1", `caller.user == "ann" || args.n == 1`, `"write" in caller.scopes`, `caller.claims.team == "a"`,
+	replayWhens = []string{"", "", "", "args.n > 1", `caller.user == "ann" || args.n == 1`, `"write" in caller.scopes`,
+		`caller.claims.team == "a"`,
 		`target.name == "x"`, `args.none == 1`, `caller.user == target.name || args.n == 2`}
-	replayPatterns = []string{"*:*", "*:a/*", "*:b/*", "tools:*", "tools:*/x", "prompts:*/x", "resources:*/mem:*", "resources:a/mem:x"}
-	replayClaims   = []mcp.Raw{mcp.Raw(`{}`), mcp.Raw(`{"team":"a"}`), mcp.Raw(`{"email":"ann@x.org","email_verified":true}`)}
-	replayArgs     = []string{"", `,"arguments":{}`, `,"arguments":{"n":1}`, `,"arguments":{"n":2}`, `,"arguments":{"n":"1"}`, `,"arguments":{"n": 2}`}
+	replayPatterns = []string{"*:*", "*:a/*", "*:b/*", "tools:*", "tools:*/x", "prompts:*/x", "resources:*/mem:*",
+		"resources:a/mem:x"}
+	replayClaims = []mcp.Raw{mcp.Raw(`{}`), mcp.Raw(`{"team":"a"}`),
+		mcp.Raw(`{"email":"ann@x.org","email_verified":true}`)}
+	replayArgs = []string{"", `,"arguments":{}`, `,"arguments":{"n":1}`, `,"arguments":{"n":2}`, `,"arguments":{"n":"1"}`,
+		`,"arguments":{"n": 2}`}
 )
 
 func drawReplay(t *rapid.T) *replayWorld {
@@ -181,7 +189,8 @@ func drawReplay(t *rapid.T) *replayWorld {
 	if w.draft = w.current; rapid.IntRange(0, 3).Draw(t, "draft") > 0 {
 		w.draft = drawReplayed(t, "draft")
 		if rapid.Bool().Draw(t, "keeps rules") {
-			w.draft.Policy.Default, w.draft.Policy.Rules = w.current.Policy.Default, slices.Concat(w.current.Policy.Rules, w.draft.Policy.Rules[:min(1, len(w.draft.Policy.Rules))])
+			w.draft.Policy.Default, w.draft.Policy.Rules = w.current.Policy.Default,
+				slices.Concat(w.current.Policy.Rules, w.draft.Policy.Rules[:min(1, len(w.draft.Policy.Rules))])
 			for i := range w.draft.Policy.Rules {
 				w.draft.Policy.Rules[i].Name = fmt.Sprint("rule", i)
 			}
@@ -197,12 +206,15 @@ func drawReplay(t *rapid.T) *replayWorld {
 			name = server + "+mem:" + rapid.SampledFrom([]string{"x", "y"}).Draw(t, "uri")
 		}
 		w.calls = append(w.calls, &mcp.Call{
-			ID: fmt.Sprint("c", len(w.calls)), Method: k.use, Name: name, Params: mcp.Raw(params), Caps: mcp.Raw(`{"elicitation":{}}`), Notify: func(mcp.Event) {},
+			ID: fmt.Sprint("c", len(w.calls)), Method: k.use, Name: name, Params: mcp.Raw(params),
+			Caps: mcp.Raw(`{"elicitation":{}}`), Notify: func(mcp.Event) {},
 			Caller: mcp.NewCaller(mcp.Caller{
 				Issuer: "https://idp.example.com", Subject: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
-				ClientID: rapid.SampledFrom([]string{"", "ide"}).Draw(t, "client"), Groups: rapid.SampledFrom([][]string{nil, {"dev", "ops"}}).Draw(t, "groups"),
-				Scopes: rapid.SampledFrom([][]string{nil, {"write"}}).Draw(t, "scopes"), Claims: rapid.SampledFrom(replayClaims).Draw(t, "claims"),
-				View: rapid.SampledFrom([]string{"", "", "v0", "v1"}).Draw(t, "view"),
+				ClientID: rapid.SampledFrom([]string{"", "ide"}).Draw(t, "client"),
+				Groups:   rapid.SampledFrom([][]string{nil, {"dev", "ops"}}).Draw(t, "groups"),
+				Scopes:   rapid.SampledFrom([][]string{nil, {"write"}}).Draw(t, "scopes"),
+				Claims:   rapid.SampledFrom(replayClaims).Draw(t, "claims"),
+				View:     rapid.SampledFrom([]string{"", "", "v0", "v1"}).Draw(t, "view"),
 			}),
 		})
 	}
@@ -219,17 +231,20 @@ func drawReplayed(t *rapid.T, label string) (cfg Config) {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(replayPatterns), 1, 2, rapid.ID).Draw(t, "patterns")
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, label+" rules") {
-		r := policy.Rule{Name: fmt.Sprint("rule", i), Who: rapid.SampledFrom(replayWhos).Draw(t, "who"), When: rapid.SampledFrom(replayWhens).Draw(t, "when")}
+		r := policy.Rule{Name: fmt.Sprint("rule", i), Who: rapid.SampledFrom(replayWhos).Draw(t, "who"),
+			When: rapid.SampledFrom(replayWhens).Draw(t, "when")}
 		if rapid.Bool().Draw(t, "records arguments") {
 			r.Record.Arguments = policy.RecordedArguments{"*"}
 		}
-		for _, to := range rapid.SliceOfNDistinct(rapid.SampledFrom([]*[]string{&r.Allow, &r.Ask, &r.Deny}), 1, 2, rapid.ID).Draw(t, "effects") {
+		for _, to := range rapid.SliceOfNDistinct(rapid.SampledFrom([]*[]string{&r.Allow, &r.Ask, &r.Deny}), 1, 2,
+			rapid.ID).Draw(t, "effects") {
 			*to = patterns()
 		}
 		cfg.Policy.Rules = append(cfg.Policy.Rules, r)
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, label+" views") {
-		cfg.Views = append(cfg.Views, view.Config{Name: fmt.Sprint("v", i), Show: patterns(), Who: rapid.SampledFrom(replayWhos).Draw(t, "view for")})
+		cfg.Views = append(cfg.Views, view.Config{Name: fmt.Sprint("v", i), Show: patterns(),
+			Who: rapid.SampledFrom(replayWhos).Draw(t, "view for")})
 	}
 	return cfg
 }

@@ -19,7 +19,8 @@ func TestReplayOfFiles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "skills", "git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "skills", "git", "SKILL.md"), []byte("---\nname: git\ndescription: How we use git.\n---\nCommit often.\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "skills", "git", "SKILL.md"),
+		[]byte("---\nname: git\ndescription: How we use git.\n---\nCommit often.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	site := newSite(t, true, one("work", saying("x")))
@@ -61,10 +62,14 @@ policy:
 		changed             map[string]int64
 	}{
 		{"the same", "", "", "", 5 * rounds, nil},
-		{"a skill is denied", "{name: read, allow:", "{name: read, deny:", "", 2 * rounds, map[string]int64{replay.Refused: 3 * rounds}},
-		{"its file is asked about", "{name: read, allow: [\"skills:*\"]}", "{name: read, ask: [\"resources:*/skill://*\"]}", "", 2 * rounds, map[string]int64{replay.Asked: 3 * rounds}},
-		{"a condition", "{name: read, allow: [\"skills:*\"]}", "{name: read, deny: [\"tools:*\"], when: args.n == 2}", "", 0, map[string]int64{replay.Rule: 3 * rounds, replay.Untold: 2 * rounds}},
-		{"a condition, with the key", "{name: read, allow: [\"skills:*\"]}", "{name: read, deny: [\"tools:*\"], when: args.n == 2}", "0123456789abcdefghijklmnopqrstuv", rounds,
+		{"a skill is denied", "{name: read, allow:", "{name: read, deny:", "", 2 * rounds,
+			map[string]int64{replay.Refused: 3 * rounds}},
+		{"its file is asked about", "{name: read, allow: [\"skills:*\"]}", "{name: read, ask: [\"resources:*/skill://*\"]}",
+			"", 2 * rounds, map[string]int64{replay.Asked: 3 * rounds}},
+		{"a condition", "{name: read, allow: [\"skills:*\"]}", "{name: read, deny: [\"tools:*\"], when: args.n == 2}", "", 0,
+			map[string]int64{replay.Rule: 3 * rounds, replay.Untold: 2 * rounds}},
+		{"a condition, with the key", "{name: read, allow: [\"skills:*\"]}",
+			"{name: read, deny: [\"tools:*\"], when: args.n == 2}", "0123456789abcdefghijklmnopqrstuv", rounds,
 			map[string]int64{replay.Rule: 3 * rounds, replay.Refused: rounds}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +85,8 @@ policy:
 			if err != nil {
 				t.Fatal(err)
 			}
-			wrong := report.Calls != 5*rounds || report.Same != tt.same || report.Problems != nil || len(report.Changed) != len(tt.changed)
+			wrong := report.Calls != 5*rounds || report.Same != tt.same || report.Problems != nil ||
+				len(report.Changed) != len(tt.changed)
 			for change, n := range tt.changed {
 				wrong = wrong || report.Changed[change] != n
 			}

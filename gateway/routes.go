@@ -35,14 +35,16 @@ type place struct {
 func (g *Gateway) setRoutes(under *graph) {
 	places := []place{{path: under.cfg.Path(), behind: g.front.Behind}}
 	if stream, messages := g.front.SSEPaths(); stream != "" {
-		places = append(places, place{path: stream, behind: g.front.SSEBehind}, place{path: messages, behind: g.front.MessagesBehind})
+		places = append(places, place{path: stream, behind: g.front.SSEBehind},
+			place{path: messages, behind: g.front.MessagesBehind})
 	}
 	for _, v := range under.cfg.Views {
 		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[v.Name])...)
 	}
 	if under.server != nil { // nobody is authenticated there
 		for path, h := range under.server.Handlers() {
-			places = append(places, place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return withOrigin(h) }})
+			places = append(places,
+				place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return withOrigin(h) }})
 		}
 	}
 	routes := routes(under.auth, g.log, places...)
@@ -50,7 +52,8 @@ func (g *Gateway) setRoutes(under *graph) {
 		var pages http.Handler = g.accounts
 		if !under.cfg.Auth.Identifies() {
 			pages = fromHere(pages)
-			g.log.Info("you sign in at servers with accounts on a page", "url", accounts.Origin(under.cfg.PublicURL)+accounts.Root, "upstreams", config.WithAccounts(under.cfg.Upstreams))
+			g.log.Info("you sign in at servers with accounts on a page", "url",
+				accounts.Origin(under.cfg.PublicURL)+accounts.Root, "upstreams", config.WithAccounts(under.cfg.Upstreams))
 		}
 		routes = withPages(recoverer(g.log, withOrigin(pages)), routes) // which have a recoverer
 	}
@@ -68,7 +71,8 @@ func openAccounts(g *Gateway, cfg config.Config) (err error) {
 		Vault: g.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
 		Changed: service.Lists, Others: service.Tell,
-		Flow:    accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL), Store: expiring.New(g.redis, key, "account-sign-ins", mostAccounts), Key: key},
+		Flow: accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL),
+			Store: expiring.New(g.redis, key, "account-sign-ins", mostAccounts), Key: key},
 		People:  signin.NewSessions(g.redis, g.key("users who have signed in at their accounts")),
 		OneUser: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		SignIn: func() *signin.Flow {
@@ -86,7 +90,8 @@ func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 	places := []place{{at, view, users, g.events, g.front.Behind}}
 	if stream, _ := g.front.SSEPaths(); stream != "" {
 		sse := front.ViewSSE(at)
-		places = append(places, place{sse, view, users, g.events, g.front.SSEBehind}, place{front.SSEMessages(sse), view, users, g.events, g.front.MessagesBehind})
+		places = append(places, place{sse, view, users, g.events, g.front.SSEBehind},
+			place{front.SSEMessages(sse), view, users, g.events, g.front.MessagesBehind})
 	}
 	return places
 }
@@ -96,10 +101,12 @@ func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 func only(users *policy.Audiences, refused *observe.Events, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
-			refused.Judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users", Name: failure.ViewRefused})
+			refused.Judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden,
+				Reason: "this endpoint is for other users", Name: failure.ViewRefused})
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
-			w.Write(wire.AppendError(nil, nil, mcp.Errorf(failure.ViewRefused, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))
+			w.Write(wire.AppendError(nil, nil, mcp.Errorf(failure.ViewRefused,
+				"this endpoint is for other users: views.who in the gateway's configuration says for whom")))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -168,7 +175,8 @@ func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler { // intended: it ends the connection
 				panic(cause)
 			}
-			log.ErrorContext(r.Context(), "panic in a handler", failure.Internal.Attr(), "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			log.ErrorContext(r.Context(), "panic in a handler", failure.Internal.Attr(), "error", fmt.Sprint(cause), "stack",
+				string(debug.Stack()))
 			if t.began {
 				panic(http.ErrAbortHandler) // half an answer must not look whole
 			}

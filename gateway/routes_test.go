@@ -29,7 +29,8 @@ func TestRoutes(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	})
 	server := httptest.NewServer(routes(anybody(t), slog.New(slog.DiscardHandler),
-		place{path: "/mcp", behind: alone(front)}, place{path: "/sse", behind: alone(front)}, place{path: "/slashed/", behind: alone(front)}, place{path: "/sse/messages", behind: alone(front)}))
+		place{path: "/mcp", behind: alone(front)}, place{path: "/sse", behind: alone(front)},
+		place{path: "/slashed/", behind: alone(front)}, place{path: "/sse/messages", behind: alone(front)}))
 	defer server.Close()
 	const found, missing = http.StatusTeapot, http.StatusNotFound
 	tests := []struct {
@@ -95,7 +96,8 @@ func TestPanic(t *testing.T) {
 		complete bool   // the client gets a whole answer
 		want     string
 	}{
-		{"before the answer", "", true, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error","data":{"error_code":"GH-INTERNAL"}}}`},
+		{"before the answer", "", true,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error","data":{"error_code":"GH-INTERNAL"}}}`},
 		{"in mid-answer", "half", false, ""},
 	}
 	for _, tt := range tests {
@@ -108,7 +110,8 @@ func TestPanic(t *testing.T) {
 				}
 				panic("secret detail")
 			})
-			server := httptest.NewServer(routes(anybody(t), slog.New(slog.NewTextHandler(&log, nil)), place{path: "/mcp", behind: alone(front)}))
+			server := httptest.NewServer(routes(anybody(t), slog.New(slog.NewTextHandler(&log, nil)),
+				place{path: "/mcp", behind: alone(front)}))
 			res, err := http.Post(server.URL+"/mcp", "application/json", nil)
 			if err != nil {
 				t.Fatal(err)

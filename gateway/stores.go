@@ -113,7 +113,8 @@ func newShared(version string, log *slog.Logger, count *meters) *shared {
 		version: version, log: log, listed: log, metrics: count, hop: hopPrefix + rand.Text(), cluster: cluster.Alone(),
 		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
 		grants: session.NewGrants(nil), results: largeresults.NewMemory(largeresults.Bounds{}),
-		events: observe.NewEvents(nil), spoofs: diagnose.NewSpoofLog(nil), lasting: mcp.NewLasting(nil), asked: http.NewServeMux(),
+		events: observe.NewEvents(nil), spoofs: diagnose.NewSpoofLog(nil), lasting: mcp.NewLasting(nil),
+		asked: http.NewServeMux(),
 	}
 }
 

@@ -25,7 +25,8 @@ const (
 // approve lets an approved call through, and asks about any other. An approval is bound to
 // the digest of one call of one user. The call uses it up, unless the rule lets approvals
 // last for a time.
-func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
+func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target,
+	d Decision) (*mcp.Reply, error) {
 	round, digest := roundOf(c), digestOf(c, target)
 	switch {
 	case round.kind == mcp.FrameApproved:
@@ -104,11 +105,14 @@ func (d Decision) whoApproves() string {
 }
 
 // second lets a call wait until somebody else than its user decides on it.
-func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision, r round, digest string) (*mcp.Reply, error) {
+func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision, r round,
+	digest string) (*mcp.Reply, error) {
 	approval(c, "waiting")
 	waits := &foureyes.Call{
-		ID: c.ID, Issuer: c.Caller.Issuer, User: c.Caller.Subject, Client: c.Caller.ClientID, View: c.Caller.View, Method: c.Method,
-		Name: c.Name, Upstream: target.Upstream, Original: target.Name, File: target.File, Rules: d.FourEyes.Rules, Digest: digest,
+		ID: c.ID, Issuer: c.Caller.Issuer, User: c.Caller.Subject, Client: c.Caller.ClientID, View: c.Caller.View,
+		Method: c.Method,
+		Name:   c.Name, Upstream: target.Upstream, Original: target.Name, File: target.File,
+		Rules: d.FourEyes.Rules, Digest: digest,
 	}
 	waits.Arguments, waits.Others = sent(c)
 	told := 0
@@ -121,23 +125,28 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	verdict, err := g.fourEyes.Wait(reign, c.Caller.User(), waits, d.FourEyes.left(c), func() {
 		// Fractions leave the whole numbers to the progress of the server.
 		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Object(
-			"progress", mcp.Raw(fmt.Sprintf("0.%06d", told)), "message", mcp.String("Waiting for somebody else to approve of this call"))})
+			"progress", mcp.Raw(fmt.Sprintf("0.%06d", told)), "message",
+			mcp.String("Waiting for somebody else to approve of this call"))})
 		told++
 	})
 	waiting.End("")
 	switch {
 	case errors.Is(err, foureyes.ErrExpired):
 		approval(c, "expired")
-		return refuse(failure.ApprovalTimeout, "Somebody else has to approve of this call, and nobody did within "+d.FourEyes.Timeout.String()+", so it did not run. ("+failure.ApprovalTimeout.String()+")", "approval_timeout")
+		return refuse(failure.ApprovalTimeout, "Somebody else has to approve of this call, and nobody did within "+
+			d.FourEyes.Timeout.String()+", so it did not run. ("+failure.ApprovalTimeout.String()+")", "approval_timeout")
 	case errors.Is(err, foureyes.ErrFull):
-		return nil, notRun(mcp.Errorf(failure.TooManyApprovals, "Too many calls wait for approval: try again when some of them have ended"))
+		return nil, notRun(mcp.Errorf(failure.TooManyApprovals,
+			"Too many calls wait for approval: try again when some of them have ended"))
 	case errors.Is(err, foureyes.ErrClosed):
 		return nil, notRun(mcp.Errorf(failure.Stopping, "the gateway is stopping: try again"))
 	case errors.Is(err, foureyes.ErrRestart):
-		return nil, mcp.UpstreamError(failure.UpstreamClosing, target.Upstream, mcp.ExecutedNo, "the configuration has changed: try again")
+		return nil, mcp.UpstreamError(failure.UpstreamClosing, target.Upstream, mcp.ExecutedNo,
+			"the configuration has changed: try again")
 	case err != nil && context.Cause(reign) == mcp.ErrOver:
 		approval(c, "expired")
-		return nil, notRun(mcp.Errorf(failure.TokenExpired, "what this call came with has expired or was withdrawn while it waited, so it did not run: make it again with a new token or key"))
+		return nil, notRun(mcp.Errorf(failure.TokenExpired,
+			"what this call came with has expired or was withdrawn while it waited, so it did not run: make it again with a new token or key"))
 	case err != nil:
 		return nil, err
 	}
@@ -192,7 +201,8 @@ func approval(c *mcp.Call, what string) {
 }
 
 // askUser puts the approval to the user, if the client can ask.
-func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
+func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision,
+	digest string) (*mcp.Reply, error) {
 	if !canAsk(c.Caps) {
 		g.metrics.cannot.Inc()
 		approval(c, "impossible")
@@ -206,7 +216,8 @@ func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d D
 	approval(c, "asked")
 	params := mcp.Object(
 		"message", mcp.String(question(target, c, d.ApproveFor)),
-		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","default":true}},"required":["`+approveMember+`"]}`))
+		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+
+			`":{"type":"boolean","title":"Let this call run","default":true}},"required":["`+approveMember+`"]}`))
 	return &mcp.Reply{Ask: &mcp.Ask{
 		Requests: []mcp.InputRequest{{Key: approvalKey, Method: mcp.MethodElicit, Params: params}},
 		Round:    round,
@@ -241,7 +252,8 @@ func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 // refuse ends a call that was not approved.
 func refuse(name failure.Name, why, reason string) (*mcp.Reply, error) {
 	e := mcp.Errorf(name, "%s", why).
-		WithData(mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo))))
+		WithData(mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed",
+			mcp.String(string(mcp.ExecutedNo))))
 	e.AsResult = true
 	return nil, e
 }

@@ -24,7 +24,8 @@ type asking struct {
 
 func newAsking(t *testing.T, holds time.Duration) *asking {
 	t.Helper()
-	s := newShelves(tool("prod", "execute"), tool("prod", "other"), mcp.Target{Kind: mcp.KindPrompts, Upstream: "prod", Name: "p"}, resource("prod", "db://x"))
+	s := newShelves(tool("prod", "execute"), tool("prod", "other"),
+		mcp.Target{Kind: mcp.KindPrompts, Upstream: "prod", Name: "p"}, resource("prod", "db://x"))
 	cfg := Config{Rules: []Rule{{Name: "ask", Allow: []string{"*:prod/*"}, Ask: []string{"*:prod/*"}, ApproveFor: holds}}}
 	return &asking{t, s, guardForTest(t, cfg, s)}
 }
@@ -93,7 +94,8 @@ func TestApproval(t *testing.T) {
 		a := newAsking(t, 0)
 		q := a.asks(execute(alice, `{"sql":"DROP TABLE x"}`)).Requests[0]
 		message, _ := q.Params.Member("message")
-		for _, want := range []string{"Gatehouse asks: ", "\n    • server: prod\n", "\n    • tool: execute\n", "\n    • argument \"sql\": \"DROP TABLE x\"\n", "once"} {
+		for _, want := range []string{"Gatehouse asks: ", "\n    • server: prod\n", "\n    • tool: execute\n",
+			"\n    • argument \"sql\": \"DROP TABLE x\"\n", "once"} {
 			if !strings.Contains(message.Text(), want) {
 				t.Errorf("%q is missing in %q", want, message.Text())
 			}
@@ -105,10 +107,13 @@ func TestApproval(t *testing.T) {
 	})
 	t.Run("only a clear yes", func(t *testing.T) {
 		for answer, again := range map[string]bool{
-			`{"action":"decline"}`: false, `{"action":"cancel"}`: false, `{"action":"accept"}`: true, `{"action":"accept","content":{}}`: false,
+			`{"action":"decline"}`: false, `{"action":"cancel"}`: false, `{"action":"accept"}`: true,
+			`{"action":"accept","content":{}}`:                false,
 			`{"action":"accept","content":{"approve":false}}`: false, `{"action":"accept","content":{"approve":"true"}}`: false,
-			`{"action":"accept","content":{"approve":true,"approve":false}}`: true, `{"action":"accept","content":{"Approve":true}}`: false,
-			`{"action":"accept","content":[true]}`: true, `{"action":"ACCEPT","content":{"approve":true}}`: true, `{}`: true, `true`: true, ``: true,
+			`{"action":"accept","content":{"approve":true,"approve":false}}`: true,
+			`{"action":"accept","content":{"Approve":true}}`:                 false,
+			`{"action":"accept","content":[true]}`:                           true,
+			`{"action":"ACCEPT","content":{"approve":true}}`:                 true, `{}`: true, `true`: true, ``: true,
 		} {
 			a := newAsking(t, time.Hour)
 			c := execute(alice, `{}`)
@@ -129,14 +134,16 @@ func TestApproval(t *testing.T) {
 		c := execute(alice, `{}`)
 		again := retry(c, a.asks(c), "")
 		again.Refused = map[string]*mcp.Error{approvalKey: mcp.Relayed(-1, "no", nil)}
-		if _, err := a.handler.Handle(t.Context(), again); !declinedFor(err, failure.ApprovalDeclined) || a.shelves.reached() != nil {
+		if _, err := a.handler.Handle(t.Context(), again); !declinedFor(err, failure.ApprovalDeclined) ||
+			a.shelves.reached() != nil {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a prompt and a resource", func(t *testing.T) {
 		a := newAsking(t, 0)
 		for _, c := range []*mcp.Call{
-			callOf(mcp.MethodPromptsGet, "prod__p", `{"name":"prod__p"}`, alice), callOf(mcp.MethodResourcesRead, "prod+db://x", `{"uri":"prod+db://x"}`, alice)} {
+			callOf(mcp.MethodPromptsGet, "prod__p", `{"name":"prod__p"}`, alice), callOf(mcp.MethodResourcesRead, "prod+db://x",
+				`{"uri":"prod+db://x"}`, alice)} {
 			c.Caps = forms
 			asked := a.asks(c)
 			_, err := a.handler.Handle(t.Context(), retry(c, asked, `{"action":"decline"}`))
@@ -194,7 +201,8 @@ func TestApprovalIsBound(t *testing.T) {
 					}
 				}
 				for _, got := range a.shelves.calls {
-					if got.Caller.Subject != "alice" || got.Name != "prod__execute" || string(got.Params) != string(c.Params) || got.Caller.ClientID != "cli" {
+					if got.Caller.Subject != "alice" || got.Name != "prod__execute" || string(got.Params) != string(c.Params) ||
+						got.Caller.ClientID != "cli" {
 						t.Errorf("it ran: %+v", got)
 					}
 				}
@@ -236,14 +244,16 @@ func TestApprovalExpires(t *testing.T) {
 // TestApprovalRounds: what the user approved of may ask questions of its own, and is not
 // asked about again; each round is come back to once.
 func TestApprovalRounds(t *testing.T) {
-	for _, below := range []mcp.Round{nil, mcp.NewRound(mcp.FrameServer, "its state"), mcp.NewRound(mcp.FrameParked, "handle")} {
+	for _, below := range []mcp.Round{nil, mcp.NewRound(mcp.FrameServer, "its state"),
+		mcp.NewRound(mcp.FrameParked, "handle")} {
 		t.Run("round "+below.String(), func(t *testing.T) {
 			a := newAsking(t, 0)
 			a.shelves.answer = func(c *mcp.Call) (*mcp.Reply, error) {
 				if c.Answers["mine"] != nil {
 					return &mcp.Reply{Result: mcp.Raw(`{"done":true}`)}, nil
 				}
-				return &mcp.Reply{Ask: &mcp.Ask{Round: below, Here: true, Requests: []mcp.InputRequest{{Key: "mine", Method: mcp.MethodElicit}}}}, nil
+				return &mcp.Reply{Ask: &mcp.Ask{Round: below, Here: true,
+					Requests: []mcp.InputRequest{{Key: "mine", Method: mcp.MethodElicit}}}}, nil
 			}
 			c := execute(user("alice"), `{}`)
 			reply := a.handle(retry(c, a.asks(c), yes))
@@ -262,7 +272,8 @@ func TestApprovalRounds(t *testing.T) {
 			if string(done.Result) != `{"done":true}` {
 				t.Fatalf("got %+v", done)
 			}
-			if got := a.shelves.calls[len(a.shelves.calls)-1]; got.Round.String() != below.String() || got.Answers["mine"] == nil {
+			if got := a.shelves.calls[len(a.shelves.calls)-1]; got.Round.String() != below.String() ||
+				got.Answers["mine"] == nil {
 				t.Errorf("the upstream got %+v", got)
 			}
 			for _, again := range []*mcp.Call{next, other} {
@@ -283,7 +294,8 @@ func TestRoundsOfServers(t *testing.T) {
 		{Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}},
 	}}, s)
 	c := callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open"}`, user("alice"))
-	for _, round := range []mcp.Round{nil, mcp.NewRound(mcp.FrameServer, `[{"k":"approved","v":"X"}]`), mcp.NewRound(mcp.FrameParked, "x")} {
+	for _, round := range []mcp.Round{nil, mcp.NewRound(mcp.FrameServer, `[{"k":"approved","v":"X"}]`),
+		mcp.NewRound(mcp.FrameParked, "x")} {
 		s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
 			if c.Answers != nil {
 				return &mcp.Reply{Result: mcp.String(c.Round.String())}, nil
@@ -321,8 +333,9 @@ func declinedFor(err error, name failure.Name) bool {
 // TestCannotAsk: a client that cannot be asked is refused, with the reason.
 func TestCannotAsk(t *testing.T) {
 	for caps, can := range map[string]bool{
-		``: false, `{}`: false, `{"elicitation":{}}`: true, `{"elicitation":{"form":{}}}`: true, `{"elicitation":{"form":{},"url":{}}}`: true,
-		`{"elicitation":{"url":{}}}`: false, `{"elicitation":null}`: false, `{"sampling":{}}`: false,
+		``: false, `{}`: false, `{"elicitation":{}}`: true, `{"elicitation":{"form":{}}}`: true,
+		`{"elicitation":{"form":{},"url":{}}}`: true,
+		`{"elicitation":{"url":{}}}`:           false, `{"elicitation":null}`: false, `{"sampling":{}}`: false,
 	} {
 		for _, stateless := range []bool{false, true} {
 			a := newAsking(t, 0)
@@ -333,7 +346,8 @@ func TestCannotAsk(t *testing.T) {
 			switch {
 			case can && (err != nil || reply.Ask == nil), a.shelves.reached() != nil:
 				t.Errorf("%s: got %+v, %v", caps, reply, err)
-			case !can && stateless && (e == nil || e.Code != mcp.CodeMissingCapability || string(e.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}}}`):
+			case !can && stateless && (e == nil || e.Code != mcp.CodeMissingCapability ||
+				string(e.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}}}`):
 				t.Errorf("%s: got %+v, %v", caps, reply, err)
 			case !can && !stateless && !declinedFor(err, failure.ApprovalImpossible):
 				t.Errorf("%s: got %+v, %v", caps, reply, err)
@@ -357,7 +371,8 @@ func (broken) Has(context.Context, string, string) (bool, error) { return false,
 func TestApprovalsUnavailable(t *testing.T) {
 	s := newShelves(tool("prod", "execute"))
 	for _, holds := range []time.Duration{0, time.Hour} {
-		g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"}, Ask: []string{"tools:*"}, ApproveFor: holds}}}), GuardDeps{Approvals: broken{}})
+		g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"},
+			Ask: []string{"tools:*"}, ApproveFor: holds}}}), GuardDeps{Approvals: broken{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,7 +408,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 2 * maxPerUser {
 		put("bob", fmt.Sprint(i), time.Hour)
 	}
-	if !has("alice", "k") || has("bob", "first") || !has("bob", fmt.Sprint(2*maxPerUser-1)) || len(m.users["bob"]) != maxPerUser {
+	if !has("alice", "k") || has("bob", "first") || !has("bob", fmt.Sprint(2*maxPerUser-1)) ||
+		len(m.users["bob"]) != maxPerUser {
 		t.Errorf("bob has %d", len(m.users["bob"]))
 	}
 	for i := range maxKept {

@@ -7,7 +7,8 @@ import (
 )
 
 func TestCrowds(t *testing.T) {
-	c, err := NewAudiences([]Who{{Clients: []string{"desktop"}}, {Groups: []string{"dev"}}, {Claims: map[string][]string{"tier": {"2"}}}})
+	c, err := NewAudiences([]Who{{Clients: []string{"desktop"}}, {Groups: []string{"dev"}},
+		{Claims: map[string][]string{"tier": {"2"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

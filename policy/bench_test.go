@@ -22,9 +22,11 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	var targets []mcp.Target
 	for i := range 500 {
-		targets = append(targets, mcp.Target{Kind: mcp.KindTools, Upstream: fmt.Sprintf("up-%d", i%20), Name: fmt.Sprintf("get_thing_%d", i)})
+		targets = append(targets, mcp.Target{Kind: mcp.KindTools, Upstream: fmt.Sprintf("up-%d", i%20),
+			Name: fmt.Sprintf("get_thing_%d", i)})
 	}
-	caller := mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice", Groups: []string{"group-1", "group-2", "group-3"},
+	caller := mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice",
+		Groups: []string{"group-1", "group-2", "group-3"},
 		Claims: mcp.Raw(`{"sub":"alice","groups":["group-1","group-2","group-3"],"iat":1,"exp":2,"name":"Alice Example","aud":"https://mcp.example.com/mcp","client_id":"abc","scope":"a b c d e f g h"}`)})
 	b.ReportAllocs()
 	i := 0

@@ -64,7 +64,8 @@ func digestOf(c *mcp.Call, target mcp.Target) string {
 	})
 	slices.Sort(members)
 	h := sha256.New()
-	parts := []string{c.Caller.Issuer, c.Caller.Subject, c.Caller.ClientID, c.Caller.View, c.Method, target.Kind, target.Upstream, target.Name, target.File}
+	parts := []string{c.Caller.Issuer, c.Caller.Subject, c.Caller.ClientID, c.Caller.View, c.Method, target.Kind,
+		target.Upstream, target.Name, target.File}
 	for _, part := range append(parts, members...) {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))

@@ -106,7 +106,8 @@ func (p *Policy) subjectOf(c *mcp.Caller) *subject {
 
 func (p *subject) is(c *mcp.Caller) bool {
 	known := &p.caller
-	return known.View == c.View && known.Issuer == c.Issuer && known.Subject == c.Subject && known.ClientID == c.ClientID &&
+	return known.View == c.View && known.Issuer == c.Issuer && known.Subject == c.Subject &&
+		known.ClientID == c.ClientID &&
 		bytes.Equal(known.Claims, c.Claims) && slices.Equal(known.Groups, c.Groups) && slices.Equal(known.Scopes, c.Scopes)
 }
 

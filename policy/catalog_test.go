@@ -31,7 +31,8 @@ func (u *upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	list := func(key string, names ...string) (*mcp.Reply, error) {
 		l := &mcp.List{}
 		for _, name := range names {
-			l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object(key, mcp.String(name), "inputSchema", mcp.Raw(`{"type":"object"}`))})
+			l.Items = append(l.Items, mcp.Item{Name: name,
+				Raw: mcp.Object(key, mcp.String(name), "inputSchema", mcp.Raw(`{"type":"object"}`))})
 		}
 		return &mcp.Reply{List: l}, nil
 	}
@@ -82,7 +83,8 @@ func startCatalog(t *testing.T, cfg policy.Config, upstreams ...*upstream) mcp.H
 	for _, u := range upstreams {
 		sources = append(sources, catalog.Source{Upstream: u})
 	}
-	c, err := catalog.New(catalog.Config{}, sources, catalog.Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key})
+	c, err := catalog.New(catalog.Config{}, sources,
+		catalog.Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,8 @@ func startCatalog(t *testing.T, cfg policy.Config, upstreams ...*upstream) mcp.H
 }
 
 func newCall(method, name, params string) *mcp.Call {
-	return &mcp.Call{ID: "1", Method: method, Name: name, Params: mcp.Raw(params), Caller: mcp.NewCaller(mcp.Caller{Subject: "alice"}), Notify: func(mcp.Event) {}}
+	return &mcp.Call{ID: "1", Method: method, Name: name, Params: mcp.Raw(params),
+		Caller: mcp.NewCaller(mcp.Caller{Subject: "alice"}), Notify: func(mcp.Event) {}}
 }
 
 // TestGuardOverCatalog: with the real catalog, what is denied and what does not exist
@@ -130,14 +133,20 @@ func TestGuardOverCatalog(t *testing.T) {
 		{"a resource", mcp.MethodResourcesRead, "crm+docs://secret/1", "crm+docs://sesame/1", `{"uri":%q}`},
 		{"a resource by its bare URI", mcp.MethodResourcesRead, "docs://secret/1", "docs://sesame/1", `{"uri":%q}`},
 		{"a resource of another upstream", mcp.MethodResourcesRead, "hr+docs://open/1", "no+docs://open/1", `{"uri":%q}`},
-		{"a resource of an upstream within another", mcp.MethodResourcesRead, "crm+hr+docs://open/1", "crm+no+docs://open/1", `{"uri":%q}`},
-		{"a resource with a dot segment", mcp.MethodResourcesRead, "crm+docs://open/../secret/1", "crm+docs://open/../sesame/1", `{"uri":%q}`},
-		{"a resource with an encoded one", mcp.MethodResourcesRead, "crm+docs://open/%2e%2e%2fsecret/1", "crm+docs://open/%2e%2e%2fsesame/1", `{"uri":%q}`},
+		{"a resource of an upstream within another", mcp.MethodResourcesRead, "crm+hr+docs://open/1",
+			"crm+no+docs://open/1", `{"uri":%q}`},
+		{"a resource with a dot segment", mcp.MethodResourcesRead, "crm+docs://open/../secret/1",
+			"crm+docs://open/../sesame/1", `{"uri":%q}`},
+		{"a resource with an encoded one", mcp.MethodResourcesRead, "crm+docs://open/%2e%2e%2fsecret/1",
+			"crm+docs://open/%2e%2e%2fsesame/1", `{"uri":%q}`},
 		{"a resource of a template", mcp.MethodResourcesRead, "crm+docs://secret/99", "crm+docs://sesame/99", `{"uri":%q}`},
 		{"a template for a resource", mcp.MethodResourcesRead, "crm+docs://open/{id}", "crm+docs://sesa/{id}", `{"uri":%q}`},
-		{"completion for a prompt", mcp.MethodComplete, "crm__secret", "crm__sesame", `{"ref":{"type":"ref/prompt","name":%q}}`},
-		{"completion for a template", mcp.MethodComplete, "crm+docs://secret/{id}", "crm+docs://sesame/{id}", `{"ref":{"type":"ref/resource","uri":%q}}`},
-		{"completion for a resource", mcp.MethodComplete, "hr+docs://open/1", "no+docs://open/1", `{"ref":{"type":"ref/resource","uri":%q}}`},
+		{"completion for a prompt", mcp.MethodComplete, "crm__secret", "crm__sesame",
+			`{"ref":{"type":"ref/prompt","name":%q}}`},
+		{"completion for a template", mcp.MethodComplete, "crm+docs://secret/{id}", "crm+docs://sesame/{id}",
+			`{"ref":{"type":"ref/resource","uri":%q}}`},
+		{"completion for a resource", mcp.MethodComplete, "hr+docs://open/1", "no+docs://open/1",
+			`{"ref":{"type":"ref/resource","uri":%q}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -187,7 +196,8 @@ func TestGuardOverCatalogLetsThrough(t *testing.T) {
 			t.Errorf("%s %s: %v", c.Method, c.Name, err)
 		}
 	}
-	want := []string{"tools/call open", "prompts/get open", "resources/read docs://open/1", "resources/read docs://open/77", "completion/complete docs://open/{id}", "completion/complete open"}
+	want := []string{"tools/call open", "prompts/get open", "resources/read docs://open/1",
+		"resources/read docs://open/77", "completion/complete docs://open/{id}", "completion/complete open"}
 	if got := crm.calls(); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -199,7 +209,8 @@ func TestGuardOverCatalogLetsThrough(t *testing.T) {
 		}
 	}
 	reply, err := h.Handle(t.Context(), newCall(mcp.MethodDiscover, "", ""))
-	if err != nil || !strings.Contains(string(reply.Result), "About crm.") || strings.Contains(string(reply.Result), "hr") {
+	if err != nil || !strings.Contains(string(reply.Result), "About crm.") ||
+		strings.Contains(string(reply.Result), "hr") {
 		t.Errorf("got %s, %v", reply.Result, err)
 	}
 }
@@ -207,9 +218,11 @@ func TestGuardOverCatalogLetsThrough(t *testing.T) {
 // TestListenOverCatalog: what is acknowledged is what may be read.
 func TestListenOverCatalog(t *testing.T) {
 	crm, hr := &upstream{name: "crm"}, &upstream{name: "hr"}
-	h := startCatalog(t, policy.Config{Rules: []policy.Rule{{Name: "open", Allow: []string{"resources:crm/docs://open/*"}}}}, crm, hr)
+	h := startCatalog(t, policy.Config{Rules: []policy.Rule{{Name: "open",
+		Allow: []string{"resources:crm/docs://open/*"}}}}, crm, hr)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := newCall(mcp.MethodListen, "", `{"notifications":{"resourceSubscriptions":["crm+docs://secret/1","crm+docs://open/1","hr+docs://open/1","crm+docs://none/1"]}}`)
+	c := newCall(mcp.MethodListen, "",
+		`{"notifications":{"resourceSubscriptions":["crm+docs://secret/1","crm+docs://open/1","hr+docs://open/1","crm+docs://none/1"]}}`)
 	var acknowledged mcp.Raw
 	c.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {

@@ -361,7 +361,8 @@ func checkName(name, list string, i int, names map[string]int) error {
 		return fmt.Errorf("%q: want at most %d printable characters", name, longest)
 	}
 	if first, taken := names[name]; taken {
-		return fmt.Errorf("%s[%d] is called %q already: explanations and metrics tell them apart by their names", list, first, name)
+		return fmt.Errorf("%s[%d] is called %q already: explanations and metrics tell them apart by their names", list,
+			first, name)
 	}
 	names[name] = i
 	return nil
@@ -387,7 +388,8 @@ func (w Who) validate() error {
 	for _, list := range []struct {
 		key    string
 		values []string
-	}{{"users", w.Users}, {"groups", w.Groups}, {"emails", w.Emails}, {"issuers", w.Issuers}, {"scopes", w.Scopes}, {"clients", w.Clients}} {
+	}{{"users", w.Users}, {"groups", w.Groups}, {"emails", w.Emails}, {"issuers", w.Issuers}, {"scopes", w.Scopes},
+		{"clients", w.Clients}} {
 		found.Join(checkValues(list.key, list.values)...)
 	}
 	found.When(w.Claims != nil && len(w.Claims) == 0, "claims: is empty: name a claim or take the key out")

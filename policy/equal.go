@@ -24,19 +24,21 @@ const (
 )
 
 // strictly are the functions that replace ==, != and in.
-var strictly = map[string]string{operators.Equals: equalName, operators.NotEquals: differsName, operators.In: withinName}
+var strictly = map[string]string{operators.Equals: equalName, operators.NotEquals: differsName,
+	operators.In: withinName}
 
 // comparisons declares these functions, with the types of the operators.
 func comparisons() []cel.EnvOption {
 	a, b := cel.TypeParamType("A"), cel.TypeParamType("B")
 	return []cel.EnvOption{
 		cel.Function(equalName, cel.Overload(equalName, []*cel.Type{a, a}, cel.BoolType, cel.BinaryBinding(equal))),
-		cel.Function(differsName, cel.Overload(differsName, []*cel.Type{a, a}, cel.BoolType, cel.BinaryBinding(func(x, y ref.Val) ref.Val {
-			if same, ok := equal(x, y).(types.Bool); ok {
-				return !same
-			}
-			return mismatch(x, y)
-		}))),
+		cel.Function(differsName, cel.Overload(differsName, []*cel.Type{a, a}, cel.BoolType,
+			cel.BinaryBinding(func(x, y ref.Val) ref.Val {
+				if same, ok := equal(x, y).(types.Bool); ok {
+					return !same
+				}
+				return mismatch(x, y)
+			}))),
 		cel.Function(withinName,
 			cel.Overload("within_list", []*cel.Type{a, cel.ListType(a)}, cel.BoolType, cel.BinaryBinding(within)),
 			cel.Overload("within_map", []*cel.Type{a, cel.MapType(a, b)}, cel.BoolType, cel.BinaryBinding(within))),

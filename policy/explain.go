@@ -46,11 +46,13 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	if target.Kind == mcp.KindPrompts {
 		judged.schema = promptSchema
 	}
-	e.Unchecked = target.Kind == mcp.KindTools && slices.ContainsFunc(partial.open, func(r openRule) bool { return r.when.strict && r.when.args })
+	e.Unchecked = target.Kind == mcp.KindTools &&
+		slices.ContainsFunc(partial.open, func(r openRule) bool { return r.when.strict && r.when.args })
 	settled := partial.settle(ctx, who, target, judged)
 	e.Decision = settled.decision()
 
-	if i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.name == e.Rule }); i >= 0 && len(p.rules[i].record.Arguments) > 0 {
+	if i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.name == e.Rule }); i >= 0 &&
+		len(p.rules[i].record.Arguments) > 0 {
 		e.Records = p.rules[i].record.String()
 	}
 
@@ -88,7 +90,8 @@ func (t *tally) reason() string {
 	case d.Effect == Deny && d.Rule != "":
 		return fmt.Sprintf("Rule %q denies it, whatever others say.", d.Rule)
 	case d.Effect == Deny && t.first[Ask] != nil:
-		return fmt.Sprintf("No rule allows it: the default is deny. Rule %q only asks about what is allowed.", t.first[Ask].name)
+		return fmt.Sprintf("No rule allows it: the default is deny. Rule %q only asks about what is allowed.",
+			t.first[Ask].name)
 	case d.Effect == Deny:
 		return "No rule allows it: the default is deny."
 	case d.Effect == Ask && allowed == nil:
@@ -149,7 +152,8 @@ func (e Explanation) String() string {
 	fmt.Fprintf(&b, "%s %s\n", e.Effect, quoteName(e.Target.String()))
 	fmt.Fprintf(&b, "%s\n", e.Reason)
 	if e.Effect == Ask && e.FourEyes != nil {
-		fmt.Fprintf(&b, "It waits up to %s until an approver of %s, who is not the caller, approves of it.\n", e.FourEyes.Timeout, quotedNames(e.FourEyes.Rules))
+		fmt.Fprintf(&b, "It waits up to %s until an approver of %s, who is not the caller, approves of it.\n",
+			e.FourEyes.Timeout, quotedNames(e.FourEyes.Rules))
 	}
 	if e.Effect == Ask && e.asksUser() {
 		holds := "one call"

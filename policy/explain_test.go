@@ -132,7 +132,8 @@ The URI has a dot segment, a backslash, a control character, too many encodings 
 }
 
 func TestExplainUnclear(t *testing.T) {
-	p := newForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Who: Who{Users: []string{"bob"}}, Deny: []string{"tools:*"}}}})
+	p := newForTest(t, Config{Default: DefaultAllow,
+		Rules: []Rule{{Name: "d", Who: Who{Users: []string{"bob"}}, Deny: []string{"tools:*"}}}})
 	caller := user("alice")
 	caller.Claims = mcp.Raw(`{"a":1,"a":2}`)
 	e := p.Explain(t.Context(), &caller, tool("u", "x"), nil)
@@ -143,13 +144,15 @@ func TestExplainUnclear(t *testing.T) {
 
 // TestExplainEarly: what is certain without the arguments is not unclear because of them.
 func TestExplainEarly(t *testing.T) {
-	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"}, When: `args.x == 1 || caller.user == "alice"`}}})
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"},
+		When: `args.x == 1 || caller.user == "alice"`}}})
 	alice, bob := user("alice"), user("bob")
 	twice := mcp.Raw(`{"x":1,"x":1}`)
 	if e := p.Explain(t.Context(), &alice, tool("u", "x"), twice); e.Effect != Allow || e.Rules[0].Says == nil {
 		t.Errorf("got %s", e)
 	}
-	if e := p.Explain(t.Context(), &bob, tool("u", "x"), twice); e.Effect != Deny || e.Rules[0].Says != nil || !strings.Contains(e.Rules[0].Reason, `the arguments: "x" stands twice`) {
+	if e := p.Explain(t.Context(), &bob, tool("u", "x"), twice); e.Effect != Deny || e.Rules[0].Says != nil ||
+		!strings.Contains(e.Rules[0].Reason, `the arguments: "x" stands twice`) {
 		t.Errorf("got %s", e)
 	}
 }
@@ -159,18 +162,24 @@ func TestExplainEarly(t *testing.T) {
 func TestIdle(t *testing.T) {
 	cfg := Config{Rules: []Rule{
 		{Name: "a", Allow: []string{"tools:crm/get_*", "tools:cmr/*", "tools:*/x.*y"}},
-		{Name: "b", Deny: []string{"resources:crm/docs://a/*", "resources:crm/docs://b/*", "*:*"}, Ask: []string{"prompts:*"}},
+		{Name: "b", Deny: []string{"resources:crm/docs://a/*", "resources:crm/docs://b/*", "*:*"},
+			Ask: []string{"prompts:*"}},
 	}}
 	template := resource("crm", "docs://a/{id}")
 	template.Template = true
 	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, nil)...),
-		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits nothing`, "rules[0] (a): allow[2]", "rules[1] (b): deny[1]", "rules[1] (b): ask[0]"})
-	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, []string{"cmr"})...), []string{"rules[1] (b): deny[1]"})
+		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits nothing`, "rules[0] (a): allow[2]", "rules[1] (b): deny[1]",
+			"rules[1] (b): ask[0]"})
+	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, []string{"cmr"})...),
+		[]string{"rules[1] (b): deny[1]"})
 	checkProblems(t, errors.Join(cfg.Doubts([]string{"crm", "hr"})...),
-		[]string{`rules[0] (a): allow[0]: "tools:crm/get_*" allows nothing: the rule b denies all of it`, `rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`,
+		[]string{`rules[0] (a): allow[0]: "tools:crm/get_*" allows nothing: the rule b denies all of it`,
+			`rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`,
+			`rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`,
 			`rules[1] (b): ask[0]: "prompts:*" fits nothing that a rule allows`})
 	limits := Limits{{Name: "l", What: []string{"tools:crm/*", "tools:x/*"}}}
-	checkProblems(t, errors.Join(limits.Doubts([]string{"crm"})...), []string{`[0] (l): what[1]: "tools:x/*" fits no upstream`})
+	checkProblems(t, errors.Join(limits.Doubts([]string{"crm"})...),
+		[]string{`[0] (l): what[1]: "tools:x/*" fits no upstream`})
 }
 
 // TestAllowInVain: a pattern that allows what another rule denies to the same callers is named.
@@ -194,7 +203,8 @@ func TestAllowInVain(t *testing.T) {
 	} {
 		tt.deny.Name = "d"
 		got := fmt.Sprint(Config{Rules: []Rule{allow, tt.deny}}.Doubts([]string{"crm", "hr"}))
-		if strings.Contains(got, "rules[0] (a): allow[0]: \"tools:crm/get_*\" allows nothing: the rule d denies all of it") != tt.vainly {
+		if strings.Contains(got,
+			"rules[0] (a): allow[0]: \"tools:crm/get_*\" allows nothing: the rule d denies all of it") != tt.vainly {
 			t.Errorf("%s: %s", tt.name, got)
 		}
 	}
@@ -202,27 +212,36 @@ func TestAllowInVain(t *testing.T) {
 
 // TestAskInVain: a rule that asks about what nothing allows changes nothing, and is named.
 func TestAskInVain(t *testing.T) {
-	known := []mcp.Target{tool("crm", "get"), tool("crm", "delete"), resource("crm", "file:///a"), {Kind: mcp.KindSkills, Upstream: "crm", Name: "s", File: "skill://s/SKILL.md"}}
+	known := []mcp.Target{tool("crm", "get"), tool("crm", "delete"), resource("crm", "file:///a"),
+		{Kind: mcp.KindSkills, Upstream: "crm", Name: "s", File: "skill://s/SKILL.md"}}
 	tests := []struct {
 		name          string
 		config        Config
 		doubted, idle bool
 	}{
 		{"nothing allows it", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}}}, true, true},
-		{"the default allows it", Config{Default: DefaultAllow, Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}}}, false, false},
-		{"another rule allows it", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}, {Name: "a", Who: Who{Users: []string{"bob"}}, Allow: []string{"*:crm/*"}}}}, false, false},
-		{"the rule itself allows it", Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:crm/delete"}, Ask: []string{"tools:crm/delete"}}}}, false, false},
-		{"something else is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}, {Name: "a", Allow: []string{"tools:crm/get*", "resources:*", "prompts:hr/*"}}}}, true, true},
-		{"something like it is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}, {Name: "a", Allow: []string{"tools:crm/*x", "tools:crm/get"}}}}, false, true},
-		{"a file of a skill that is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"resources:crm/skill://s/*"}}, {Name: "a", Allow: []string{"skills:*"}}}}, false, false},
+		{"the default allows it", Config{Default: DefaultAllow, Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}}},
+			false, false},
+		{"another rule allows it", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}},
+			{Name: "a", Who: Who{Users: []string{"bob"}}, Allow: []string{"*:crm/*"}}}}, false, false},
+		{"the rule itself allows it", Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:crm/delete"},
+			Ask: []string{"tools:crm/delete"}}}}, false, false},
+		{"something else is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}},
+			{Name: "a", Allow: []string{"tools:crm/get*", "resources:*", "prompts:hr/*"}}}}, true, true},
+		{"something like it is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}},
+			{Name: "a", Allow: []string{"tools:crm/*x", "tools:crm/get"}}}}, false, true},
+		{"a file of a skill that is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"resources:crm/skill://s/*"}},
+			{Name: "a", Allow: []string{"skills:*"}}}}, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, found := range map[string]struct {
 				doubts []error
 				want   bool
-			}{"by the file": {tt.config.Doubts([]string{"crm", "hr"}), tt.doubted}, "by the lists": {tt.config.Idle(known, nil), tt.idle}} {
-				if got := strings.Contains(fmt.Sprint(found.doubts), "rules[0] (q): ask[0]: ") && strings.Contains(fmt.Sprint(found.doubts), "fits nothing that a rule allows"); got != found.want {
+			}{"by the file": {tt.config.Doubts([]string{"crm", "hr"}), tt.doubted},
+				"by the lists": {tt.config.Idle(known, nil), tt.idle}} {
+				if got := strings.Contains(fmt.Sprint(found.doubts), "rules[0] (q): ask[0]: ") &&
+					strings.Contains(fmt.Sprint(found.doubts), "fits nothing that a rule allows"); got != found.want {
 					t.Errorf("%s: got %v", name, found.doubts)
 				}
 			}
@@ -234,7 +253,8 @@ func TestAskInVain(t *testing.T) {
 // decides says.
 func TestExplainRecords(t *testing.T) {
 	p := newForTest(t, Config{Rules: []Rule{
-		{Name: "some", Allow: []string{"tools:u/*"}, Record: Recording{Arguments: []string{"a", "b.c"}, Redact: []string{"d"}}},
+		{Name: "some", Allow: []string{"tools:u/*"}, Record: Recording{Arguments: []string{"a", "b.c"},
+			Redact: []string{"d"}}},
 		{Name: "all", Deny: []string{"tools:u/delete"}, Record: Recording{Arguments: RecordedArguments{everyArgument}}},
 		{Name: "none", Allow: []string{"tools:v/*"}},
 	}})
@@ -245,7 +265,8 @@ func TestExplainRecords(t *testing.T) {
 	} {
 		upstream, own, _ := strings.Cut(name, "/")
 		e := p.Explain(t.Context(), &mcp.Caller{}, tool(upstream, own), nil)
-		if said := strings.Contains(e.String(), "Records of the audit"); said != (want != "") || !strings.Contains(e.String(), want) {
+		if said := strings.Contains(e.String(), "Records of the audit"); said != (want != "") ||
+			!strings.Contains(e.String(), want) {
 			t.Errorf("%s: %s", name, e)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // it, with the values that a rule lets records have and no others.
 func TestExplainedByArguments(t *testing.T) {
 	rules := []Rule{
-		{Name: "own", Allow: []string{"tools:crm/*"}, When: `args.owner == "acme"`, Record: Recording{Arguments: RecordedArguments{"owner"}}},
+		{Name: "own", Allow: []string{"tools:crm/*"}, When: `args.owner == "acme"`,
+			Record: Recording{Arguments: RecordedArguments{"owner"}}},
 		{Name: "cheap", Allow: []string{"tools:crm/*"}, When: `args.price < 10`},
 		{Name: "never", Deny: []string{"tools:crm/drop"}},
 	}
@@ -22,14 +23,17 @@ func TestExplainedByArguments(t *testing.T) {
 		{"allowed by a condition", "get", `{"owner":"acme"}`, "allow", "own", []string{`rule "own": when is true`}},
 		{"denied by arguments", "get", `{"owner":"evilcorp","price":99,"secret":"s3cret"}`, "deny", "", []string{
 			`rule "own": when is false, with owner = "evilcorp"`, `rule "cheap": when is false, with price = not recorded`}},
-		{"an argument is missing", "get", `{}`, "deny", "", []string{`rule "own": when cannot be evaluated: no such key: owner`, `no such key: price`}},
-		{"a long value", "get", `{"owner":"` + strings.Repeat("x", 200) + `"}`, "deny", "", []string{`owner = 202 bytes`, `no such key: price`}},
+		{"an argument is missing", "get", `{}`, "deny", "",
+			[]string{`rule "own": when cannot be evaluated: no such key: owner`, `no such key: price`}},
+		{"a long value", "get", `{"owner":"` + strings.Repeat("x", 200) + `"}`, "deny", "",
+			[]string{`owner = 202 bytes`, `no such key: price`}},
 		{"denied whatever the arguments are", "drop", `{"owner":"acme"}`, "deny", "never", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShelves(tool("crm", "get"), tool("crm", "drop"))
 			h := guardForTest(t, Config{Rules: rules}, s)
-			c := callOf(mcp.MethodToolsCall, "crm__"+tt.tool, `{"name":"crm__`+tt.tool+`","arguments":`+tt.args+`}`, user("alice"))
+			c := callOf(mcp.MethodToolsCall, "crm__"+tt.tool,
+				`{"name":"crm__`+tt.tool+`","arguments":`+tt.args+`}`, user("alice"))
 			c.Verdict = &mcp.Verdict{}
 			_, _ = h.Handle(t.Context(), c)
 			v := c.Verdict

@@ -29,8 +29,10 @@ type second struct {
 
 func newSecond(t *testing.T, more ...Rule) *second {
 	t.Helper()
-	s := newShelves(tool("prod", "execute"), mcp.Target{Kind: mcp.KindSkills, Upstream: "prod", Name: "s"}, resource("prod", "db://x"))
-	p := newForTest(t, Config{Rules: append([]Rule{{Name: "four eyes", Allow: []string{"*:prod/*"}, Ask: []string{"*:prod/*"}, Approvers: changers}}, more...)})
+	s := newShelves(tool("prod", "execute"), mcp.Target{Kind: mcp.KindSkills, Upstream: "prod", Name: "s"},
+		resource("prod", "db://x"))
+	p := newForTest(t, Config{Rules: append([]Rule{{Name: "four eyes", Allow: []string{"*:prod/*"},
+		Ask: []string{"*:prod/*"}, Approvers: changers}}, more...)})
 	table := foureyes.New(foureyes.Deps{May: p.Approves})
 	g, err := NewGuard(p, GuardDeps{FourEyes: table})
 	if err != nil {
@@ -76,7 +78,8 @@ func (s *second) decide(approve bool, reason string) *foureyes.Call {
 	if got := s.shelves.reached(); len(got) != 0 {
 		s.Fatalf("it ran before anybody decided: %q", got)
 	}
-	c, err := s.table.Decide(s.Context(), all[0].ID, all[0].Digest, foureyes.Verdict{By: bob, Approve: approve, Reason: reason})
+	c, err := s.table.Decide(s.Context(), all[0].ID, all[0].Digest,
+		foureyes.Verdict{By: bob, Approve: approve, Reason: reason})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -99,27 +102,33 @@ func TestSecondApprover(t *testing.T) {
 			t.Error("alice and eve see it")
 		}
 		shown := s.list(nil)[0].Call
-		if _, err := s.table.Decide(t.Context(), c.ID, shown.Digest, foureyes.Verdict{By: alice, Approve: true}); err != foureyes.ErrOwn {
+		if _, err := s.table.Decide(t.Context(), c.ID, shown.Digest,
+			foureyes.Verdict{By: alice, Approve: true}); err != foureyes.ErrOwn {
 			t.Errorf("alice decides: %v", err)
 		}
 		s.decide(true, "")
 		got := <-heard
-		if got.err != nil || string(got.reply.Result) != `{"ok":true}` || len(s.shelves.calls) != 1 || string(s.shelves.calls[0].Params) != string(c.Params) {
+		if got.err != nil || string(got.reply.Result) != `{"ok":true}` || len(s.shelves.calls) != 1 ||
+			string(s.shelves.calls[0].Params) != string(c.Params) {
 			t.Errorf("got %+v, ran %v", got, s.shelves.calls)
 		}
 		if c.Verdict.Approval != "approved" || c.Verdict.Approver != "bob" || c.Verdict.Rule != "four eyes" {
 			t.Errorf("the verdict is %+v", c.Verdict)
 		}
 		want := &foureyes.Call{
-			ID: c.ID, Since: shown.Since, Until: shown.Since.Add(defaultWait), Issuer: alice.Issuer, User: "alice", Client: "cli",
-			Method: mcp.MethodToolsCall, Name: "prod__execute", Upstream: "prod", Original: "execute", Rules: []string{"four eyes"},
+			ID: c.ID, Since: shown.Since, Until: shown.Since.Add(defaultWait), Issuer: alice.Issuer,
+			User: "alice", Client: "cli",
+			Method: mcp.MethodToolsCall, Name: "prod__execute", Upstream: "prod", Original: "execute",
+			Rules:  []string{"four eyes"},
 			Digest: digestOf(c, tool("prod", "execute")), Arguments: mcp.Raw(`{"sql":"DROP TABLE x"}`),
-			Others: []foureyes.Other{{Name: "task", Value: mcp.Raw(`{}`)}, {In: "_meta", Name: "vendor/force", Value: mcp.Raw(`true`)}},
+			Others: []foureyes.Other{{Name: "task", Value: mcp.Raw(`{}`)},
+				{In: "_meta", Name: "vendor/force", Value: mcp.Raw(`true`)}},
 		}
 		if diff := cmp.Diff(want, shown); diff != "" {
 			t.Errorf("shown (-want +got):\n%s", diff)
 		}
-		if len(told) != 1 || told[0] != `notifications/progress {"progress":0.000000,"message":"Waiting for somebody else to approve of this call"}` {
+		if len(told) != 1 ||
+			told[0] != `notifications/progress {"progress":0.000000,"message":"Waiting for somebody else to approve of this call"}` {
 			t.Errorf("told %q", told)
 		}
 		if heard := s.begin(t.Context(), c); len(s.list(nil)) != 1 {
@@ -179,15 +188,20 @@ func TestSecondEnds(t *testing.T) {
 		code     int    // of the error
 		approval string
 	}{
-		{"refused", func(s *second, _ context.CancelFunc) { s.decide(false, "") }, "has refused it, so it did not run. Do not make it again unless the user asks for it. (GH-APPROVAL-REFUSED)", 0, "refused"},
+		{"refused", func(s *second, _ context.CancelFunc) { s.decide(false, "") },
+			"has refused it, so it did not run. Do not make it again unless the user asks for it. (GH-APPROVAL-REFUSED)",
+			0, "refused"},
 		{"refused with a reason", func(s *second, _ context.CancelFunc) {
 			s.decide(false, "not \x1b[31m\u202etoday"+strings.Repeat("x", 1000))
 		},
 			`The reason given: not \\u001b[31m\\u202etodayxxx`, 0, "refused"},
-		{"expired", func(*second, context.CancelFunc) {}, "nobody did within 5m0s, so it did not run. (GH-APPROVAL-TIMEOUT)", 0, "expired"},
+		{"expired", func(*second, context.CancelFunc) {},
+			"nobody did within 5m0s, so it did not run. (GH-APPROVAL-TIMEOUT)", 0, "expired"},
 		{"cancelled", func(_ *second, cancel context.CancelFunc) { cancel() }, "context canceled", 0, "waiting"},
-		{"stopping", func(s *second, _ context.CancelFunc) { s.table.Close() }, "the gateway is stopping", mcp.CodeDraining, "waiting"},
-		{"a reload", func(s *second, _ context.CancelFunc) { s.guard.Stop() }, "the configuration has changed", mcp.CodeDraining, "waiting"},
+		{"stopping", func(s *second, _ context.CancelFunc) { s.table.Close() }, "the gateway is stopping",
+			mcp.CodeDraining, "waiting"},
+		{"a reload", func(s *second, _ context.CancelFunc) { s.guard.Stop() }, "the configuration has changed",
+			mcp.CodeDraining, "waiting"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -207,7 +221,8 @@ func TestSecondEnds(t *testing.T) {
 				} else if tt.code != 0 && !mcp.HasCode(got.err, tt.code) {
 					t.Errorf("got %v", got.err)
 				}
-				if !strings.Contains(said, tt.want) || len(said) > 1000 || s.shelves.calls != nil || c.Verdict.Approval != tt.approval || len(s.list(nil)) != 0 {
+				if !strings.Contains(said, tt.want) || len(said) > 1000 || s.shelves.calls != nil ||
+					c.Verdict.Approval != tt.approval || len(s.list(nil)) != 0 {
 					t.Errorf("got %s, %+v, ran %v", said, c.Verdict, s.shelves.calls)
 				}
 			})
@@ -301,7 +316,8 @@ func TestSecondRounds(t *testing.T) {
 			if c.Round.Top().Value == "mine" {
 				return &mcp.Reply{Result: mcp.Raw(`{"done":true}`)}, nil
 			}
-			return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "mine"), Requests: []mcp.InputRequest{{Key: "k", Method: mcp.MethodElicit}}}}, nil
+			return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "mine"),
+				Requests: []mcp.InputRequest{{Key: "k", Method: mcp.MethodElicit}}}}, nil
 		}
 		c := execute(user("alice"), `{}`)
 		heard := s.begin(t.Context(), c)
@@ -335,12 +351,18 @@ func TestFourEyesDecision(t *testing.T) {
 		args  string
 		want  Decision
 	}{
-		{"one", []Rule{allow, first}, `{"n":1}`, Decision{Effect: Ask, Rule: "first", FourEyes: &FourEyes{Rules: []string{"first"}, Timeout: time.Minute}}},
-		{"one by default", []Rule{allow, other}, `{"n":2}`, Decision{Effect: Ask, Rule: "other", FourEyes: &FourEyes{Rules: []string{"other"}, Timeout: 5 * time.Minute}}},
+		{"one", []Rule{allow, first}, `{"n":1}`, Decision{Effect: Ask, Rule: "first",
+			FourEyes: &FourEyes{Rules: []string{"first"}, Timeout: time.Minute}}},
+		{"one by default", []Rule{allow, other}, `{"n":2}`,
+			Decision{Effect: Ask, Rule: "other", FourEyes: &FourEyes{Rules: []string{"other"}, Timeout: 5 * time.Minute}}},
 		{"a condition that does not hold", []Rule{allow, other}, `{"n":1}`, Decision{Effect: Allow, Rule: "allow"}},
-		{"both", []Rule{other, allow, first}, `{"n":2}`, Decision{Effect: Ask, Rule: "other", FourEyes: &FourEyes{Rules: []string{"other", "first"}, Timeout: time.Minute}}},
-		{"one of two", []Rule{other, allow, first}, `{"n":1}`, Decision{Effect: Ask, Rule: "first", FourEyes: &FourEyes{Rules: []string{"first"}, Timeout: time.Minute}}},
-		{"the user, too", []Rule{allow, plain, first}, `{"n":1}`, Decision{Effect: Ask, Rule: "plain", FourEyes: &FourEyes{Rules: []string{"first"}, Timeout: time.Minute, UserToo: true}}},
+		{"both", []Rule{other, allow, first}, `{"n":2}`,
+			Decision{Effect: Ask, Rule: "other", FourEyes: &FourEyes{Rules: []string{"other", "first"}, Timeout: time.Minute}}},
+		{"one of two", []Rule{other, allow, first}, `{"n":1}`,
+			Decision{Effect: Ask, Rule: "first", FourEyes: &FourEyes{Rules: []string{"first"}, Timeout: time.Minute}}},
+		{"the user, too", []Rule{allow, plain, first}, `{"n":1}`,
+			Decision{Effect: Ask, Rule: "plain", FourEyes: &FourEyes{Rules: []string{"first"}, Timeout: time.Minute,
+				UserToo: true}}},
 		{"it grants nothing", []Rule{first}, `{"n":1}`, Decision{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -358,7 +380,8 @@ func TestFourEyesDecision(t *testing.T) {
 		rules, groups string
 		want          bool
 	}{
-		{"first", "a", true}, {"first", "b", false}, {"first", "", false}, {"first other", "a", false}, {"first other", "a b", true}, {"plain", "a b", false},
+		{"first", "a", true}, {"first", "b", false}, {"first", "", false}, {"first other", "a", false},
+		{"first other", "a b", true}, {"plain", "a b", false},
 		{"allow", "a", false}, {"none", "a", false}, {"", "a", false},
 	} {
 		by := user("bob", strings.Fields(tt.groups)...)
@@ -385,10 +408,13 @@ func TestApproversConfig(t *testing.T) {
 		{Rule{Ask: ask, Approvers: &Approvers{Who: who, Timeout: time.Hour}}, ""},
 		{Rule{Ask: ask, Approvers: &Approvers{}}, "approvers: who: is needed, such as {groups: [change-managers]}"},
 		{Rule{Ask: ask, Approvers: &Approvers{Who: Who{Groups: []string{}}}}, "approvers: who: groups: is empty"},
-		{Rule{Allow: ask, Approvers: &Approvers{Who: who}}, "approvers: they approve of what ask names, but the rule does not ask"},
-		{Rule{Ask: ask, ApproveFor: time.Minute, Approvers: &Approvers{Who: who}}, "approvers: they approve of one call at a time: take approve_for out"},
+		{Rule{Allow: ask, Approvers: &Approvers{Who: who}},
+			"approvers: they approve of what ask names, but the rule does not ask"},
+		{Rule{Ask: ask, ApproveFor: time.Minute, Approvers: &Approvers{Who: who}},
+			"approvers: they approve of one call at a time: take approve_for out"},
 		{Rule{Ask: ask, Approvers: &Approvers{Who: who, Timeout: -1}}, "approvers: timeout: -1ns is negative"},
-		{Rule{Ask: ask, Approvers: &Approvers{Who: who, Timeout: 2 * time.Hour}}, "approvers: timeout: 2h0m0s is longer than 1h0m0s"},
+		{Rule{Ask: ask, Approvers: &Approvers{Who: who, Timeout: 2 * time.Hour}},
+			"approvers: timeout: 2h0m0s is longer than 1h0m0s"},
 	} {
 		tt.rule.Name = "r"
 		err := Config{Rules: []Rule{tt.rule}}.Validate()
@@ -398,9 +424,11 @@ func TestApproversConfig(t *testing.T) {
 	}
 	cfg := Config{Rules: []Rule{{Name: "r", Ask: ask, Approvers: &Approvers{Who: who}}}}
 	for want, issuers := range map[string][]string{
-		"": {"https://a.example"}, "without auth.mode oauth nobody can prove": nil, "approvers: who: there are several issuers": {"https://a.example", "https://b.example"},
+		"": {"https://a.example"}, "without auth.mode oauth nobody can prove": nil,
+		"approvers: who: there are several issuers": {"https://a.example", "https://b.example"},
 	} {
-		if err := cfg.CheckIssuers(issuers); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := cfg.CheckIssuers(issuers); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %s", issuers, err, want)
 		}
 	}

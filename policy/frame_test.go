@@ -41,12 +41,14 @@ func TestViewsNarrow(t *testing.T) {
 		{"a skill", at("sales", user("a")), skill, Allow},
 		{"a resource", at("sales", user("a")), resource("crm", "doc:///open/1"), Allow},
 		{"a resource on a detour", at("sales", user("a")), resource("crm", "doc:///open/../secret"), Deny},
-		{"a resource that lenient servers read otherwise", at("sales", user("a")), resource("crm", "doc:///open/%2e%2e/secret"), Deny},
+		{"a resource that lenient servers read otherwise", at("sales", user("a")),
+			resource("crm", "doc:///open/%2e%2e/secret"), Deny},
 		{"a template of which some is shown", at("sales", user("a")), template, Allow},
 		{"for others", at("bosses", user("a")), tool("crm", "get"), Deny},
 		{"for them", at("bosses", user("a", "boss")), tool("crm", "get"), Allow},
 		{"a view that does not exist", at("gone", user("a", "boss")), tool("crm", "get"), Deny},
-		{"claims that can be read in two ways", at("sales", mcp.NewCaller(mcp.Caller{Subject: "a", Claims: mcp.Raw(`{"sub":"a","sub":"b"}`)})), tool("crm", "get"), Deny},
+		{"claims that can be read in two ways", at("sales",
+			mcp.NewCaller(mcp.Caller{Subject: "a", Claims: mcp.Raw(`{"sub":"a","sub":"b"}`)})), tool("crm", "get"), Deny},
 	} {
 		for _, cfg := range []Config{{Rules: rules}, {Default: DefaultAllow, Rules: rules[1:]}} {
 			p, err := New(cfg, views...)
@@ -66,7 +68,8 @@ func TestViewsNarrow(t *testing.T) {
 // at the endpoint, and whatever a view shows, the endpoint shows.
 func TestViewsNeverWiden(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 12))
-	parts := []string{"*:*", "tools:*", "tools:a/*", "tools:b/x", "tools:*/x*", "*:a/*", "resources:a/f:///x/*", "resources:*", "prompts:a/x", "skills:*/x"}
+	parts := []string{"*:*", "tools:*", "tools:a/*", "tools:b/x", "tools:*/x*", "*:a/*", "resources:a/f:///x/*",
+		"resources:*", "prompts:a/x", "skills:*/x"}
 	some := func() (patterns []string) {
 		for range 1 + r.IntN(3) {
 			patterns = append(patterns, parts[r.IntN(len(parts))])
@@ -116,7 +119,8 @@ func TestViewsNeverWiden(t *testing.T) {
 				}
 				if p.Visible(&narrow, target) {
 					shown++
-					if !p.Visible(&whole, target) || visible == nil || !visible(target.Upstream) || !p.upstreams(&narrow, target.Kind)(target.Upstream) {
+					if !p.Visible(&whole, target) || visible == nil || !visible(target.Upstream) ||
+						!p.upstreams(&narrow, target.Kind)(target.Upstream) {
 						t.Fatalf("%s of %v is visible at the view %v", target, cfg, v)
 					}
 				}

@@ -16,7 +16,8 @@ import (
 // FuzzArguments compares what conditions are told of arguments with what encoding/json
 // reads: the same, or nothing.
 func FuzzArguments(f *testing.F) {
-	for _, s := range []string{`{"a":1}`, `{"a":{"b":[1,2.5,-0,1e3,"\u0041",true,null]}}`, `{"a":1,"A":2}`, `{"a":"\ud800"}`, `{"n":18446744073709551616}`, `[]`, `{"\u0061":1,"a":2}`} {
+	for _, s := range []string{`{"a":1}`, `{"a":{"b":[1,2.5,-0,1e3,"\u0041",true,null]}}`, `{"a":1,"A":2}`,
+		`{"a":"\ud800"}`, `{"n":18446744073709551616}`, `[]`, `{"\u0061":1,"a":2}`} {
 		f.Add([]byte(s))
 	}
 	p := newForTest(f, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"}, When: `args.a == 1`}}})
@@ -40,7 +41,8 @@ func FuzzArguments(f *testing.F) {
 		}
 		if p.Decide(t.Context(), &caller, tool("u", "x"), text).Effect == Allow {
 			var read struct{ A *float64 }
-			if err := json.Unmarshal(text, &read); err != nil || read.A == nil || *read.A != 1 { // it takes a, A, the last of them
+			// it takes a, A, the last of them
+			if err := json.Unmarshal(text, &read); err != nil || read.A == nil || *read.A != 1 {
 				t.Errorf("%s is allowed, read as %v (%v)", text, read.A, err)
 			}
 		}
@@ -97,8 +99,10 @@ func asValue(v any) *types.Err {
 // FuzzWhen: no condition that is accepted takes a policy down, and none that cannot be
 // evaluated allows.
 func FuzzWhen(f *testing.F) {
-	for _, s := range []string{`args.a == 1`, `args.a.matches(args.b)`, `args.l.exists(x, x == caller.user)`, `{"a": args}.a.b > 2.5`, `caller.claims.x.y`, `size(args) > 1 ? true : args.b`,
-		`[args.a, 1, "x"].map(i, i)[0] == 1`, `timestamp(args.t) > timestamp("2026-01-01T00:00:00Z")`, `int(args.a) / 0 == 1`, `"a" in args`, `args[caller.user]`, `type(args.a) == int`} {
+	for _, s := range []string{`args.a == 1`, `args.a.matches(args.b)`, `args.l.exists(x, x == caller.user)`,
+		`{"a": args}.a.b > 2.5`, `caller.claims.x.y`, `size(args) > 1 ? true : args.b`,
+		`[args.a, 1, "x"].map(i, i)[0] == 1`, `timestamp(args.t) > timestamp("2026-01-01T00:00:00Z")`, `int(args.a) / 0 == 1`,
+		`"a" in args`, `args[caller.user]`, `type(args.a) == int`} {
 		f.Add(s, `{"a":1,"b":"x","l":[1,2],"t":"2026-11-21T00:00:00Z"}`)
 	}
 	language, err := newLanguage()
@@ -112,7 +116,8 @@ func FuzzWhen(f *testing.F) {
 		if err != nil || !json.Valid([]byte(args)) {
 			return
 		}
-		result, err := c.eval(t.Context(), facts{subject: who, target: &target, args: &arguments{text: mcp.Raw(strings.TrimSpace(args))}})
+		result, err := c.eval(t.Context(), facts{subject: who, target: &target,
+			args: &arguments{text: mcp.Raw(strings.TrimSpace(args))}})
 		if (err != nil) != (result == failed) || result == isOpen {
 			t.Errorf("%s: outcome %d, %v", when, result, err)
 		}

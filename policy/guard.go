@@ -54,7 +54,8 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if deps.Lasting == nil {
 		deps.Lasting = mcp.NewLasting(nil)
 	}
-	g := &Guard{policy: p, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting, metrics: deps.Metrics}
+	g := &Guard{policy: p, approvals: deps.Approvals, fourEyes: deps.FourEyes, lasting: deps.Lasting,
+		metrics: deps.Metrics}
 	g.reign, g.retire = context.WithCancel(context.Background()) // until Retire
 	return g, nil
 }
@@ -74,7 +75,8 @@ func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 			return g.complete(ctx, c, next)
 		case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
 			return g.task(ctx, c, next)
-		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodSkillsList:
+		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList,
+			mcp.MethodSkillsList:
 			return g.list(ctx, c, next)
 		case mcp.MethodDiscover:
 			return next.Handle(ctx, g.withVisible(c))
@@ -172,7 +174,8 @@ func notWithThese(c *mcp.Call, unfit error) error {
 		message += ": " + unfit.Error()
 	}
 	return mcp.Errorf(failure.ArgumentsDenied, "%s", message).
-		WithData(mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo))))
+		WithData(mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed",
+			mcp.String(string(mcp.ExecutedNo))))
 }
 
 // decided counts a decision, and reports it to the observer of the call.
@@ -184,7 +187,8 @@ func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision, explained ..
 // withoutAsking serves the methods of skills, for which stateless clients cannot be asked. A
 // list entry and the names in a directory need no approval, since lists show as much. The
 // text of a skill does.
-func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
+func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target,
+	d Decision) (*mcp.Reply, error) {
 	_, byURI := mcp.SkillKey(c.Params)
 	if c.Method == mcp.MethodDirectoryRead || byURI {
 		inner := g.bare(c)
@@ -192,7 +196,9 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 		return next.Handle(ctx, inner)
 	}
 	if c.Ephemeral && d.asksUser() {
-		return refuse(failure.ApprovalImpossible, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
+		return refuse(failure.ApprovalImpossible,
+			"This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+
+				mcp.SkillFile+" by resources/read.", "cannot_ask")
 	}
 	return g.approve(ctx, c, next, target, d)
 }

@@ -90,7 +90,8 @@ func guardForTest(t testing.TB, cfg Config, s *shelves) mcp.Handler {
 }
 
 func callOf(method, name, params string, caller mcp.Caller) *mcp.Call {
-	return &mcp.Call{ID: "1", Method: method, Name: name, Params: mcp.Raw(params), Caller: caller, Notify: func(mcp.Event) {}}
+	return &mcp.Call{ID: "1", Method: method, Name: name, Params: mcp.Raw(params), Caller: caller,
+		Notify: func(mcp.Event) {}}
 }
 
 func TestNewGuardNeedsItsParts(t *testing.T) {
@@ -104,15 +105,19 @@ func TestNewGuardNeedsItsParts(t *testing.T) {
 func TestGuardDeniedIsMissing(t *testing.T) {
 	template := resource("u", "secret://{id}")
 	template.Template = true
-	s := newShelves(tool("u", "secret"), tool("u", "open"), mcp.Target{Kind: mcp.KindPrompts, Upstream: "u", Name: "secret"}, resource("u", "secret://1"), template)
+	s := newShelves(tool("u", "secret"), tool("u", "open"),
+		mcp.Target{Kind: mcp.KindPrompts, Upstream: "u", Name: "secret"}, resource("u", "secret://1"), template)
 	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/open"}}}}, s)
 	tests := []struct{ name, method, known, unknown, params string }{
 		{"a tool", mcp.MethodToolsCall, "u__secret", "u__nothing", `{"name":%q,"arguments":{}}`},
 		{"a prompt", mcp.MethodPromptsGet, "u__secret", "u__nothing", `{"name":%q}`},
 		{"a resource", mcp.MethodResourcesRead, "u+secret://1", "u+nothing://1", `{"uri":%q}`},
-		{"completion for a prompt", mcp.MethodComplete, "u__secret", "u__nothing", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`},
-		{"completion for a resource", mcp.MethodComplete, "u+secret://1", "u+nothing://1", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"a","value":"b"}}`},
-		{"completion for a template", mcp.MethodComplete, "u+secret://{id}", "u+nothing://{id}", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`},
+		{"completion for a prompt", mcp.MethodComplete, "u__secret", "u__nothing",
+			`{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`},
+		{"completion for a resource", mcp.MethodComplete, "u+secret://1", "u+nothing://1",
+			`{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"a","value":"b"}}`},
+		{"completion for a template", mcp.MethodComplete, "u+secret://{id}", "u+nothing://{id}",
+			`{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`},
 		{"a tool by its bare name", mcp.MethodToolsCall, "secret", "nothing", `{"name":%q}`},
 		{"with an escape", mcp.MethodToolsCall, "u__secre%74", "u__nothin%67", `{"name":%q}`},
 		{"with a space", mcp.MethodToolsCall, "u__secret ", "u__nothing ", `{"name":%q}`},
@@ -134,7 +139,8 @@ func TestGuardDeniedIsMissing(t *testing.T) {
 				}
 				return strings.ReplaceAll(string(text), "nothin", "secre")
 			}
-			known, unknown := say(tt.known), strings.NewReplacer("secreg", "secret", "secre%67", "secre%74").Replace(say(tt.unknown))
+			known, unknown := say(tt.known), strings.NewReplacer("secreg", "secret", "secre%67",
+				"secre%74").Replace(say(tt.unknown))
 			if known != unknown {
 				t.Errorf("denied:  %s\nmissing: %s", known, unknown)
 			}
@@ -162,13 +168,16 @@ func TestGuardLetsThrough(t *testing.T) {
 	if c.Target != tool("u", "secret") {
 		t.Error("the call itself was changed")
 	}
-	if _, err := h.Handle(t.Context(), callOf(mcp.MethodResourcesRead, "u+docs://1", `{"uri":"u+docs://1"}`, user("alice"))); err != nil {
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodResourcesRead, "u+docs://1", `{"uri":"u+docs://1"}`,
+		user("alice"))); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1", `{"ref":{"type":"ref/resource","uri":"u+docs://1"}}`, user("alice"))); err != nil {
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1",
+		`{"ref":{"type":"ref/resource","uri":"u+docs://1"}}`, user("alice"))); err != nil {
 		t.Error(err)
 	}
-	_, err = h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1", `{"ref":{"type":"ref/tool","name":"u__secret"}}`, user("alice")))
+	_, err = h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1",
+		`{"ref":{"type":"ref/tool","name":"u__secret"}}`, user("alice")))
 	if !mcp.HasCode(err, mcp.CodeInvalidParams) {
 		t.Errorf("another kind of reference: got %v", err)
 	}
@@ -180,7 +189,8 @@ func TestGuardReadsNoTemplates(t *testing.T) {
 	template.Template = true
 	s := newShelves(template)
 	for _, cfg := range []Config{{Default: DefaultAllow}, {Rules: []Rule{{Name: "a", Allow: []string{"*:*"}}}}} {
-		_, err := guardForTest(t, cfg, s).Handle(t.Context(), callOf(mcp.MethodResourcesRead, "u+docs://{id}", `{"uri":"u+docs://{id}"}`, user("alice")))
+		_, err := guardForTest(t, cfg, s).Handle(t.Context(),
+			callOf(mcp.MethodResourcesRead, "u+docs://{id}", `{"uri":"u+docs://{id}"}`, user("alice")))
 		if !mcp.HasCode(err, mcp.CodeInvalidParams) || s.calls != nil {
 			t.Errorf("got %v, %d calls", err, len(s.calls))
 		}
@@ -208,7 +218,8 @@ func TestGuardDecidesOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = mcp.Chain(s, seeing(s), g.Middleware).Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__x", `{}`, user("alice")))
+	_, err = mcp.Chain(s, seeing(s), g.Middleware).Handle(t.Context(),
+		callOf(mcp.MethodToolsCall, "u__x", `{}`, user("alice")))
 	if !mcp.HasCode(err, mcp.CodeInvalidParams) || s.reached() != nil {
 		t.Errorf("got %v, reached %q", err, s.reached())
 	}
@@ -222,7 +233,8 @@ func TestGuardTakesNobodysWord(t *testing.T) {
 	for _, method := range []string{mcp.MethodDiscover, mcp.MethodListen, mcp.MethodToolsList, mcp.MethodToolsCall} {
 		s.calls = nil
 		c := callOf(method, "u__x", `{"name":"u__x","notifications":{}}`, user("alice"))
-		c.Target, c.Visible, c.VisibleSkills = tool("other", "y"), func(string) bool { return true }, func(string) bool { return true }
+		c.Target, c.Visible, c.VisibleSkills = tool("other", "y"), func(string) bool { return true },
+			func(string) bool { return true }
 		if _, err := h.Handle(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +248,8 @@ func TestGuardTakesNobodysWord(t *testing.T) {
 func TestGuardRefusesUnknownMethods(t *testing.T) {
 	s := newShelves(tool("u", "open"))
 	h := guardForTest(t, Config{Default: DefaultAllow}, s)
-	for _, method := range []string{"tools/describe", "resources/subscribe", "resources/unsubscribe", "tasks/list", "skills/activate", "", "Tools/call", mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel} {
+	for _, method := range []string{"tools/describe", "resources/subscribe", "resources/unsubscribe", "tasks/list",
+		"skills/activate", "", "Tools/call", mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel} {
 		_, err := h.Handle(t.Context(), callOf(method, "u__open", `{"name":"u__open"}`, user("alice")))
 		if !mcp.HasCode(err, mcp.CodeMethodNotFound) {
 			t.Errorf("%q: got %v", method, err)
@@ -250,7 +263,8 @@ func TestGuardRefusesUnknownMethods(t *testing.T) {
 // TestArguments: on the way to an upstream.
 func TestArguments(t *testing.T) {
 	s := newShelves(tool("u", "create"))
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/create"}, When: `args.repo == "acme/x"`}}}, s)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/create"},
+		When: `args.repo == "acme/x"`}}}, s)
 	tests := []struct {
 		params string
 		want   bool
@@ -282,11 +296,13 @@ func TestArguments(t *testing.T) {
 // were cut off.
 func TestGuardCancelled(t *testing.T) {
 	s := newShelves(tool("u", "x"))
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"}, When: `args.l.all(a, args.l.all(b, a+b >= 0))`}}}, s)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"},
+		When: `args.l.all(a, args.l.all(b, a+b >= 0))`}}}, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	params := `{"arguments":{"l":[` + strings.Repeat("1,", 150) + `1]}}`
-	if _, err := h.Handle(ctx, callOf(mcp.MethodToolsCall, "u__x", params, user("alice"))); !errors.Is(err, context.Canceled) {
+	if _, err := h.Handle(ctx, callOf(mcp.MethodToolsCall, "u__x", params, user("alice"))); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -325,15 +341,18 @@ func TestGuardDiscover(t *testing.T) {
 	for _, tt := range []struct {
 		caller mcp.Caller
 		want   string
-	}{{user("alice"), "crm team-a half maybe"}, {user("alice", "sre"), "crm team-a prod half maybe"}, {hr, "crm team-a prod hr half maybe"}} {
+	}{{user("alice"), "crm team-a half maybe"}, {user("alice", "sre"), "crm team-a prod half maybe"},
+		{hr, "crm team-a prod hr half maybe"}} {
 		if got := strings.Join(seen(h, tt.caller), " "); got != tt.want {
 			t.Errorf("%v: got %q, want %q", tt.caller.Groups, got, tt.want)
 		}
 	}
-	if got := seen(guardForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"*:hr/*"}}}}, s), user("alice")); slices.Contains(got, "hr") || len(got) != 7 {
+	if got := seen(guardForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"*:hr/*"}}}}, s),
+		user("alice")); slices.Contains(got, "hr") || len(got) != 7 {
 		t.Errorf("default allow: got %q", got)
 	}
-	if got := seen(guardForTest(t, Config{Default: DefaultAllow}, s), user("alice")); len(got) != 8 || s.calls[0].Visible != nil {
+	if got := seen(guardForTest(t, Config{Default: DefaultAllow}, s), user("alice")); len(got) != 8 ||
+		s.calls[0].Visible != nil {
 		t.Errorf("no rules: got %q", got)
 	}
 }
@@ -383,7 +402,8 @@ func TestGuardDiscoverSkills(t *testing.T) {
 // TestListen: a caller hears of what they may read, and the acknowledgement has the
 // rest as missing.
 func TestListen(t *testing.T) {
-	s := newShelves(resource("u", "open://1"), resource("u", "secret://1"), resource("u", "asked://1"), resource("u", "open://1/part"))
+	s := newShelves(resource("u", "open://1"), resource("u", "secret://1"), resource("u", "asked://1"),
+		resource("u", "open://1/part"))
 	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
 		for _, uri := range []string{"u+open://1", "u+open://1/part", "u+secret://1", "u+nothing://1"} {
 			c.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
@@ -392,8 +412,10 @@ func TestListen(t *testing.T) {
 		c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	}
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/open://*"}}, {Name: "q", Allow: []string{"resources:u/asked://*"}, Ask: []string{"resources:u/asked://*"}}}}, s)
-	c := callOf(mcp.MethodListen, "", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["u+secret://1","u+open://1","u+asked://1","u+nothing://1"]}}`, user("alice"))
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/open://*"}},
+		{Name: "q", Allow: []string{"resources:u/asked://*"}, Ask: []string{"resources:u/asked://*"}}}}, s)
+	c := callOf(mcp.MethodListen, "",
+		`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["u+secret://1","u+open://1","u+asked://1","u+nothing://1"]}}`, user("alice"))
 	var events []string
 	c.Notify = func(e mcp.Event) { events = append(events, e.Method+string(e.Params)) }
 	if _, err := h.Handle(t.Context(), c); err != nil {
@@ -403,13 +425,15 @@ func TestListen(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	want := []string{
-		mcp.NoteResourceUpdated + `{"uri":"u+open://1"}`, mcp.NoteResourceUpdated + `{"uri":"u+open://1/part"}`, mcp.NoteToolsListChanged + `{}`,
+		mcp.NoteResourceUpdated + `{"uri":"u+open://1"}`, mcp.NoteResourceUpdated + `{"uri":"u+open://1/part"}`,
+		mcp.NoteToolsListChanged + `{}`,
 	}
 	if !slices.Equal(events, want) {
 		t.Errorf("got %q", events)
 	}
 	for _, params := range []string{`{"notifications":{"resourceSubscriptions":7}}`, `{"notifications":7}`, `{}`, ``} {
-		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); !mcp.HasCode(err,
+			mcp.CodeInvalidParams) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
@@ -442,9 +466,12 @@ func TestHolds(t *testing.T) {
 		holds         bool
 	}{
 		{"me", "you", true}, {"boss", "me", true}, {"boss", "boss1", true}, {"boss and team", "boss", true},
-		{"me", "never", false}, {"boss", "never", false}, {"me", "boss", false}, {"boss", "boss and team", false}, {"team", "boss", false},
-		{"boss2", "boss", true}, {"you2", "me2", true}, {"too2", "you2", true}, {"more2", "you2", true}, {"you2", "you", true},
-		{"boss", "boss2", false}, {"you", "you2", false}, {"you2", "too2", false}, {"you2", "more2", false}, {"you2", "team", false},
+		{"me", "never", false}, {"boss", "never", false}, {"me", "boss", false}, {"boss", "boss and team", false},
+		{"team", "boss", false},
+		{"boss2", "boss", true}, {"you2", "me2", true}, {"too2", "you2", true}, {"more2", "you2", true},
+		{"you2", "you", true},
+		{"boss", "boss2", false}, {"you", "you2", false}, {"you2", "too2", false}, {"you2", "more2", false},
+		{"you2", "team", false},
 	} {
 		err := g.Holds(t.Context(), call(tt.before), call(tt.after))
 		if (err == nil) != tt.holds || err != nil && mcp.FailureOf(err) != failure.ArgumentsDenied {

@@ -21,7 +21,8 @@ func (c Config) CheckIssuers(accepted []string) error {
 			continue
 		}
 		if len(people(accepted)) == 0 {
-			found.Add("%s: approvers: without auth.mode oauth nobody can prove to be one of them", elementPath("rules", i, r.Name))
+			found.Add("%s: approvers: without auth.mode oauth nobody can prove to be one of them",
+				elementPath("rules", i, r.Name))
 		} else if err := r.Approvers.Who.checkIssuers(people(accepted), true); err != nil {
 			found.Add("%s: approvers: who: %w", elementPath("rules", i, r.Name), err)
 		}

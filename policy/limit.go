@@ -75,7 +75,8 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("limits: %w", err)
 		}
-		l.limits = append(l.limits, limit{Limit: c, who: newAudience(c.Who), what: patterns, refused: deps.Metrics.limits.WithLabelValues(c.Name)})
+		l.limits = append(l.limits, limit{Limit: c, who: newAudience(c.Who), what: patterns,
+			refused: deps.Metrics.limits.WithLabelValues(c.Name)})
 	}
 	return l, nil
 }
@@ -185,8 +186,10 @@ func bucketKey(key string) string {
 // whole seconds, as in a Retry-After header.
 func tooMany(l *limit, wait time.Duration) error {
 	seconds := int64((wait + time.Second - 1) / time.Second)
-	e := mcp.Errorf(failure.RateLimited, "Too many calls: the limit %s is %s for one %s. Try again in %d s.", l.Name, l.Rate, l.Per, seconds)
-	e.Data = mcp.Object("limit", mcp.String(l.Name), "retry_after", mcp.Int(seconds), "retry_after_ms", mcp.Int(wait.Milliseconds()+1),
+	e := mcp.Errorf(failure.RateLimited, "Too many calls: the limit %s is %s for one %s. Try again in %d s.", l.Name,
+		l.Rate, l.Per, seconds)
+	e.Data = mcp.Object("limit", mcp.String(l.Name), "retry_after", mcp.Int(seconds), "retry_after_ms",
+		mcp.Int(wait.Milliseconds()+1),
 		"retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))
 	return e
 }

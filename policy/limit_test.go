@@ -31,8 +31,10 @@ type limited struct {
 
 func newLimited(t *testing.T, limits ...Limit) *limited {
 	t.Helper()
-	s := newShelves(tool("u", "get"), tool("u", "set"), tool("prod", "execute"), tool("secret", "x"), resource("u", "file:///a"), resource("u", "FILE:///a"))
-	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"*:u/*"}}, {Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}}}})
+	s := newShelves(tool("u", "get"), tool("u", "set"), tool("prod", "execute"), tool("secret", "x"),
+		resource("u", "file:///a"), resource("u", "FILE:///a"))
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"*:u/*"}},
+		{Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}}}})
 	g, err := NewGuard(p, GuardDeps{})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +113,8 @@ func TestLimitError(t *testing.T) {
 		_, err := l.handler.Handle(t.Context(), get(user("alice")))
 		e, _ := errors.AsType[*mcp.Error](err)
 		want := `{"limit":"slow","retry_after":515,"retry_after_ms":514286,"retryable":true,"executed":"no"}`
-		if e == nil || string(e.Data) != want || e.Message != "Too many calls: the limit slow is 7/h for one client. Try again in 515 s." {
+		if e == nil || string(e.Data) != want ||
+			e.Message != "Too many calls: the limit slow is 7/h for one client. Try again in 515 s." {
 			t.Errorf("got %v %s, want %s", err, e.Data, want)
 		}
 	})
@@ -201,7 +204,8 @@ func TestLimitsTogether(t *testing.T) {
 // TestLimitTellsNothing: a limit does not show that something exists that the caller
 // cannot see.
 func TestLimitTellsNothing(t *testing.T) {
-	l := newLimited(t, Limit{Name: "l", Rate: rateOf(t, "1/d"), Burst: 1}, Limit{Name: "secret", What: []string{"tools:secret/*"}, Per: PerTool, Rate: rateOf(t, "1/d"), Burst: 1})
+	l := newLimited(t, Limit{Name: "l", Rate: rateOf(t, "1/d"), Burst: 1},
+		Limit{Name: "secret", What: []string{"tools:secret/*"}, Per: PerTool, Rate: rateOf(t, "1/d"), Burst: 1})
 	for _, name := range []string{"secret__x", "secret__nothing", "secret__x", "secret__nothing"} {
 		_, err := l.handler.Handle(t.Context(), callOf(mcp.MethodToolsCall, name, `{}`, user("alice")))
 		if !mcp.HasCode(err, mcp.CodeInvalidParams) {
@@ -270,11 +274,13 @@ func TestLimitsTakenAway(t *testing.T) {
 
 func TestLimitBroken(t *testing.T) {
 	s := newShelves(tool("u", "get"))
-	l, err := NewLimiter(Limits{{Name: "l", Rate: rateOf(t, "1/s")}}, LimiterDeps{Policy: newForTest(t, Config{Default: DefaultAllow}), Buckets: brokenBuckets{}})
+	l, err := NewLimiter(Limits{{Name: "l", Rate: rateOf(t, "1/s")}},
+		LimiterDeps{Policy: newForTest(t, Config{Default: DefaultAllow}), Buckets: brokenBuckets{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mcp.Chain(s, seeing(s), l.Middleware).Handle(t.Context(), get(user("alice"))); !errors.Is(err, errBroken) || s.calls != nil {
+	if _, err := mcp.Chain(s, seeing(s), l.Middleware).Handle(t.Context(), get(user("alice"))); !errors.Is(err,
+		errBroken) || s.calls != nil {
 		t.Errorf("got %v", err)
 	}
 	if _, err := NewLimiter(Limits{}, LimiterDeps{}); err == nil {
@@ -326,7 +332,8 @@ func TestBucketsAreBounded(t *testing.T) {
 		t.Fatal("the first")
 	}
 	for i := range maxBuckets + 1000 {
-		if _, _, err := m.Take(t.Context(), []Bucket{{Key: fmt.Sprint(i), Interval: time.Millisecond, Burst: 1}}); err != nil {
+		if _, _, err := m.Take(t.Context(), []Bucket{{Key: fmt.Sprint(i), Interval: time.Millisecond,
+			Burst: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,7 +108,8 @@ func TestListsOfEverything(t *testing.T) {
 func TestListsAtOnce(t *testing.T) {
 	var rules []Rule
 	for i := range 10 {
-		rules = append(rules, Rule{Name: fmt.Sprint(i), Who: Who{Groups: []string{fmt.Sprint(i)}}, Allow: []string{fmt.Sprintf("tools:u/%d", i)}})
+		rules = append(rules, Rule{Name: fmt.Sprint(i), Who: Who{Groups: []string{fmt.Sprint(i)}},
+			Allow: []string{fmt.Sprintf("tools:u/%d", i)}})
 	}
 	var targets []mcp.Target
 	for i := range 10 {
@@ -140,11 +141,15 @@ func TestListsAtOnce(t *testing.T) {
 // arguments holds for lists, completion and upstreams too, for each caller their own.
 func TestConditionOnCallerAndTarget(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"allow":           {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
-		"allow with args": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups && has(args.x)"}}},
-		"ask":             {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, Ask: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
-		"deny":            {Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: []string{"*:*"}, When: "!(target.upstream in caller.groups)"}}},
-		"cannot be told":  {Rules: []Rule{{Name: "r", Ask: []string{"*:*"}, When: "caller.claims[target.upstream] == true"}, {Name: "o", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
+		"allow": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
+		"allow with args": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"},
+			When: "target.upstream in caller.groups && has(args.x)"}}},
+		"ask": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, Ask: []string{"*:*"},
+			When: "target.upstream in caller.groups"}}},
+		"deny": {Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: []string{"*:*"},
+			When: "!(target.upstream in caller.groups)"}}},
+		"cannot be told": {Rules: []Rule{{Name: "r", Ask: []string{"*:*"}, When: "caller.claims[target.upstream] == true"},
+			{Name: "o", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newForTest(t, cfg)
@@ -183,7 +188,8 @@ func TestConditionOnCallerAndTarget(t *testing.T) {
 func TestAnnotationsGiveNothing(t *testing.T) {
 	source := listOf(tool("u", "get"), tool("u", "wipe"))
 	for i := range source.Items {
-		source.Items[i].Raw = source.Items[i].Raw.With("annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false}`))
+		source.Items[i].Raw = source.Items[i].Raw.With("annotations",
+			mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false}`))
 	}
 	s := newShelves(tool("u", "get"), tool("u", "wipe"))
 	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
@@ -197,7 +203,8 @@ func TestAnnotationsGiveNothing(t *testing.T) {
 	if err != nil || namesIn(reply.List) != "u__get" {
 		t.Fatalf("got %+v, %v", reply, err)
 	}
-	if _, err := h.Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__wipe", `{"name":"u__wipe"}`, user("alice"))); err == nil {
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__wipe", `{"name":"u__wipe"}`,
+		user("alice"))); err == nil {
 		t.Error("a tool that says it only reads was let through")
 	}
 }

@@ -67,7 +67,8 @@ func (p *Policy) upstreams(caller *mcp.Caller, of ...string) func(upstream strin
 		if known, ok := c.upstreams.Load(key); ok {
 			return known == true
 		}
-		visible := slices.ContainsFunc(of, func(kind string) bool { return p.offers(c, mcp.Target{Kind: kind, Upstream: upstream}) })
+		visible := slices.ContainsFunc(of,
+			func(kind string) bool { return p.offers(c, mcp.Target{Kind: kind, Upstream: upstream}) })
 		c.upstreams.Store(key, visible)
 		return visible
 	}

@@ -77,17 +77,20 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 		o.fixed.add(s.rule, effect, result)
 	})
 	o.fixed.users, o.fixed.others = slices.Clip(o.fixed.users), slices.Clip(o.fixed.others) // settle adds to copies
-	if o.fixed.first[Deny] != nil {                                                         // what the call says is not looked at any more
+	// what the call says is not looked at any more
+	if o.fixed.first[Deny] != nil {
 		o.open = slices.DeleteFunc(o.open, func(r openRule) bool { return !r.forWhom() })
 	}
 	o.decision = o.fixed.decision()
-	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open, func(r openRule) bool { return r.effect == Allow })
+	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open,
+		func(r openRule) bool { return r.effect == Allow })
 	return o
 }
 
 // each calls do with each rule that applies to the class and is about the target, once for each
 // of its effects there, and with what its condition says as far as that is known.
-func (c *callerClass) each(spelled *spelledTarget, nameless bool, do func(s applicable, effect Effect, result outcome)) {
+func (c *callerClass) each(spelled *spelledTarget, nameless bool,
+	do func(s applicable, effect Effect, result outcome)) {
 	for _, s := range c.rules {
 		for effect := Deny; effect <= Allow; effect++ {
 			if !spelled.fits(s.patterns[effect], effect) {
@@ -121,7 +124,8 @@ func (o *partialDecision) settle(ctx context.Context, who *subject, target mcp.T
 
 // explained says why the conditions on a call's arguments let it be denied. It repeats of the
 // arguments what each rule lets records have.
-func (o *partialDecision) explained(ctx context.Context, who *subject, target mcp.Target, args *arguments) (lines []string) {
+func (o *partialDecision) explained(ctx context.Context, who *subject, target mcp.Target,
+	args *arguments) (lines []string) {
 	f := facts{subject: who, target: &target, args: args}
 	var last *rule
 	for _, r := range o.open {

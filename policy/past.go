@@ -18,7 +18,8 @@ const (
 )
 
 // hiddenVariables are those of a caller that records do not have.
-var hiddenVariables = map[string]Missing{"caller.scopes": MissingScopes, "caller.email": MissingClaims, "caller.claims": MissingClaims}
+var hiddenVariables = map[string]Missing{"caller.scopes": MissingScopes, "caller.email": MissingClaims,
+	"caller.claims": MissingClaims}
 
 // Past is a call of which a record tells.
 type Past struct {
@@ -72,7 +73,8 @@ func (past Past) Review(ctx context.Context, p *Policy) (o Outlook) {
 			o.Missing |= r.missing(f)
 		}
 		settled.add(r.rule, r.effect, result)
-		o.Unchecked = o.Unchecked || past.ArgumentsKnown && past.Target.Kind == mcp.KindTools && r.when != nil && r.when.strict && r.when.args
+		o.Unchecked = o.Unchecked || past.ArgumentsKnown && past.Target.Kind == mcp.KindTools && r.when != nil &&
+			r.when.strict && r.when.args
 	}
 	o.Decision = settled.decision()
 	o.Certain, o.RuleCertain = settled.certain(open)

@@ -18,39 +18,49 @@ func TestReviewIsTheDecision(t *testing.T) {
 	}
 	whens := []string{
 		"", "", "args.n > 1", `args.n == 1 || caller.user == "ann"`, `"write" in caller.scopes`, `caller.claims.team == "a"`,
-		`caller.email == "ann@x.org" && args.n == 1`, `target.name == "x" || args.n == 2`, `args.none == 1`, `caller.claims.none == target.name`,
+		`caller.email == "ann@x.org" && args.n == 1`, `target.name == "x" || args.n == 2`, `args.none == 1`,
+		`caller.claims.none == target.name`,
 	}
 	patterns := []string{"*:*", "tools:a/*", "tools:*/x", "prompts:*", "tools:b/y"}
-	claims := []mcp.Raw{mcp.Raw(`{}`), mcp.Raw(`{"team":"a"}`), mcp.Raw(`{"email":"ann@x.org","email_verified":true}`), mcp.Raw(`{"team":["b","a"],"none":"x"}`)}
+	claims := []mcp.Raw{mcp.Raw(`{}`), mcp.Raw(`{"team":"a"}`), mcp.Raw(`{"email":"ann@x.org","email_verified":true}`),
+		mcp.Raw(`{"team":["b","a"],"none":"x"}`)}
 	told, all := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Default: rapid.SampledFrom([]string{DefaultAllow, DefaultDeny}).Draw(t, "default")}
 		for i := range rapid.IntRange(0, 5).Draw(t, "rules") {
-			r := Rule{Name: string(rune('p' + i)), Who: rapid.SampledFrom(whos).Draw(t, "who"), When: rapid.SampledFrom(whens).Draw(t, "when")}
-			for _, to := range rapid.SliceOfNDistinct(rapid.SampledFrom([]*[]string{&r.Allow, &r.Ask, &r.Deny}), 1, 2, rapid.ID).Draw(t, "effects") {
+			r := Rule{Name: string(rune('p' + i)), Who: rapid.SampledFrom(whos).Draw(t, "who"),
+				When: rapid.SampledFrom(whens).Draw(t, "when")}
+			for _, to := range rapid.SliceOfNDistinct(rapid.SampledFrom([]*[]string{&r.Allow, &r.Ask, &r.Deny}), 1, 2,
+				rapid.ID).Draw(t, "effects") {
 				*to = []string{rapid.SampledFrom(patterns).Draw(t, "pattern")}
 			}
 			cfg.Rules = append(cfg.Rules, r)
 		}
-		views := []View{{Name: "v", Who: rapid.SampledFrom(whos).Draw(t, "view for"), Show: []string{rapid.SampledFrom(patterns).Draw(t, "shows")}}}
+		views := []View{{Name: "v", Who: rapid.SampledFrom(whos).Draw(t, "view for"),
+			Show: []string{rapid.SampledFrom(patterns).Draw(t, "shows")}}}
 		p, err := New(cfg, views...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		caller := mcp.Caller{Issuer: "https://idp.example.com",
-			Subject: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), Groups: rapid.SampledFrom([][]string{nil, {"dev"}}).Draw(t, "groups"),
-			Scopes: rapid.SampledFrom([][]string{nil, {"read", "write"}}).Draw(t, "scopes"), Claims: rapid.SampledFrom(claims).Draw(t, "claims"),
-			View: rapid.SampledFrom([]string{"", "", "v", "gone"}).Draw(t, "view"),
+			Subject: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
+			Groups:  rapid.SampledFrom([][]string{nil, {"dev"}}).Draw(t, "groups"),
+			Scopes:  rapid.SampledFrom([][]string{nil, {"read", "write"}}).Draw(t, "scopes"),
+			Claims:  rapid.SampledFrom(claims).Draw(t, "claims"),
+			View:    rapid.SampledFrom([]string{"", "", "v", "gone"}).Draw(t, "view"),
 		}
 		target := mcp.Target{
-			Kind: rapid.SampledFrom([]string{mcp.KindTools, mcp.KindPrompts}).Draw(t, "kind"), Upstream: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "upstream"),
-			Name: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
+			Kind:     rapid.SampledFrom([]string{mcp.KindTools, mcp.KindPrompts}).Draw(t, "kind"),
+			Upstream: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "upstream"),
+			Name:     rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
 		}
-		args := rapid.SampledFrom([]mcp.Raw{nil, mcp.Raw(`{"n":1}`), mcp.Raw(`{"n":2}`), mcp.Raw(`{"n":"1"}`)}).Draw(t, "arguments")
+		args := rapid.SampledFrom([]mcp.Raw{nil, mcp.Raw(`{"n":1}`), mcp.Raw(`{"n":2}`), mcp.Raw(`{"n":"1"}`)}).Draw(t,
+			"arguments")
 		want := p.Decide(t.Context(), &caller, target, args)
 
 		past := Past{Caller: caller, Target: target, Arguments: args, ArgumentsKnown: true}
-		if o := past.Review(t.Context(), p); !o.Certain || !o.RuleCertain || o.Missing != 0 || o.MayApply != nil || o.Decision != want {
+		if o := past.Review(t.Context(), p); !o.Certain || !o.RuleCertain || o.Missing != 0 || o.MayApply != nil ||
+			o.Decision != want {
 			t.Fatalf("all is known: %+v, want %+v", o, want)
 		} else if o.Rule != "" && !slices.ContainsFunc(o.Applies, func(i int) bool { return cfg.Rules[i].Name == o.Rule }) {
 			t.Fatalf("%q does not apply: %+v", o.Rule, o)

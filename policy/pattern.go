@@ -64,9 +64,11 @@ func parsePattern(text string) (pattern, error) {
 	upstream, name, found := strings.Cut(rest, "/")
 	switch {
 	case !found || name == "":
-		return p, fmt.Errorf("%q: %s; %s:%s/* is everything of an upstream", text, form, kind, strings.TrimSuffix(upstream, "/"))
+		return p, fmt.Errorf("%q: %s; %s:%s/* is everything of an upstream", text, form, kind,
+			strings.TrimSuffix(upstream, "/"))
 	case !upstreamPattern.MatchString(upstream):
-		return p, fmt.Errorf("%q: before the first slash stands an upstream's name, of letters, digits and -, not %q", text, upstream)
+		return p, fmt.Errorf("%q: before the first slash stands an upstream's name, of letters, digits and -, not %q",
+			text, upstream)
 	case kind != mcp.KindResources && kind != "*" && !printable(name):
 		return p, fmt.Errorf("%q: has characters that are not ASCII, which may look like others: "+
 			"write * in their place, or a condition on target.name under when", text)
@@ -156,5 +158,6 @@ func (g *glob) covers(other *glob) bool {
 		return g.match(other.prefix)
 	}
 	const run = "\x00"
-	return g.match(other.prefix + run + strings.Join(append(other.middle[:len(other.middle):len(other.middle)], ""), run) + other.suffix)
+	return g.match(other.prefix + run + strings.Join(append(other.middle[:len(other.middle):len(other.middle)], ""),
+		run) + other.suffix)
 }

@@ -136,7 +136,8 @@ func New(cfg Config, views ...View) (*Policy, error) {
 		}
 		p.rules = append(p.rules, compiled)
 		for _, patterns := range compiled.patterns {
-			p.onURIs = p.onURIs || slices.ContainsFunc(patterns, func(one pattern) bool { return one.kind != mcp.KindTools && one.kind != mcp.KindPrompts })
+			p.onURIs = p.onURIs || slices.ContainsFunc(patterns,
+				func(one pattern) bool { return one.kind != mcp.KindTools && one.kind != mcp.KindPrompts })
 		}
 	}
 	return p, nil
@@ -197,7 +198,8 @@ func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 // decide is Decide with the input schema of what a call names; nil for no call. unfit says how the
 // arguments violate the schema, if that made a condition fail. explained says why, if conditions on
 // the arguments made a difference.
-func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, c *mcp.Call) (d Decision, explained []string, unfit error) {
+func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw,
+	c *mcp.Call) (d Decision, explained []string, unfit error) {
 	subject := p.subjectOf(caller)
 	partial := p.partialFor(subject, target)
 	if len(partial.open) == 0 {
@@ -222,7 +224,8 @@ func (p *Policy) Keeps(name string) *record.Keep {
 }
 
 // weigh returns the rules that apply to a call.
-func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw, c *mcp.Call) (t tally, judged *arguments) {
+func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecision, target mcp.Target, args mcp.Raw,
+	c *mcp.Call) (t tally, judged *arguments) {
 	judged = &arguments{text: args}
 	switch {
 	case target.Kind == mcp.KindPrompts:

@@ -25,47 +25,89 @@ func TestDecide(t *testing.T) {
 		want   Decision
 	}{
 		{"no rules", Config{}, ``, nil, tool("a", "x"), Decision{}},
-		{"no rule that matches", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:b/*"}}}}, ``, nil, tool("a", "x"), Decision{}},
+		{"no rule that matches", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:b/*"}}}}, ``, nil,
+			tool("a", "x"), Decision{}},
 		{"default allow", Config{Default: DefaultAllow}, ``, nil, tool("a", "x"), Decision{Effect: Allow}},
-		{"allowed", Config{Rules: []Rule{{Name: "r", Allow: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "r"}},
-		{"denied in spite of the default", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: all}}}, ``, nil, tool("a", "x"), Decision{Rule: "r"}},
-		{"asked in spite of the default", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Ask: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "r"}},
-		{"deny beats allow", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "d", Deny: all}}}, ``, nil, tool("a", "x"), Decision{Rule: "d"}},
-		{"deny beats ask", Config{Rules: []Rule{{Name: "a", Ask: all}, {Name: "d", Deny: all}}}, ``, nil, tool("a", "x"), Decision{Rule: "d"}},
+		{"allowed", Config{Rules: []Rule{{Name: "r", Allow: all}}}, ``, nil, tool("a", "x"),
+			Decision{Effect: Allow, Rule: "r"}},
+		{"denied in spite of the default", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: all}}}, ``, nil,
+			tool("a", "x"), Decision{Rule: "r"}},
+		{"asked in spite of the default", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Ask: all}}}, ``, nil,
+			tool("a", "x"), Decision{Effect: Ask, Rule: "r"}},
+		{"deny beats allow", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "d", Deny: all}}}, ``, nil, tool("a", "x"),
+			Decision{Rule: "d"}},
+		{"deny beats ask", Config{Rules: []Rule{{Name: "a", Ask: all}, {Name: "d", Deny: all}}}, ``, nil, tool("a", "x"),
+			Decision{Rule: "d"}},
 		{"an ask grants nothing", Config{Rules: []Rule{{Name: "q", Ask: all}}}, ``, nil, tool("a", "x"), Decision{}},
-		{"an ask grants nothing beside what others have", Config{Rules: []Rule{{Name: "a", Who: Who{Groups: []string{"sales"}}, Allow: all}, {Name: "q", Ask: all}}}, ``, []string{"hr"}, tool("a", "x"), Decision{}},
-		{"an ask grants nothing where its condition holds", Config{Rules: []Rule{{Name: "a", Allow: all, When: `args.x == 1`}, {Name: "q", Ask: all, When: `args.x == 2`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{}},
-		{"a rule that allows and asks", Config{Rules: []Rule{{Name: "r", Allow: all, Ask: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "r"}},
-		{"a rule that allows and asks under a condition", Config{Rules: []Rule{{Name: "r", Allow: all, Ask: all, When: `args.x == 1`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{}},
-		{"ask beats allow", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "q", Ask: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "q"}},
-		{"within one rule", Config{Rules: []Rule{{Name: "r", Allow: all, Deny: []string{"tools:*/delete_*"}}}}, ``, nil, tool("a", "delete_all"), Decision{Rule: "r"}},
-		{"another kind", Config{Rules: []Rule{{Name: "r", Allow: []string{"prompts:*", "resources:*"}}}}, ``, nil, tool("a", "x"), Decision{}},
-		{"all kinds", Config{Rules: []Rule{{Name: "r", Allow: []string{"*:a/*"}}}}, ``, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "r"}},
-		{"a group", Config{Rules: []Rule{{Name: "r", Who: Who{Groups: []string{"dev", "sre"}}, Allow: all}}}, ``, []string{"sre"}, tool("a", "x"), Decision{Effect: Allow, Rule: "r"}},
-		{"another group", Config{Rules: []Rule{{Name: "r", Who: Who{Groups: []string{"dev", "sre"}}, Allow: all}}}, ``, []string{"hr"}, tool("a", "x"), Decision{}},
-		{"two groups, one denied", Config{Rules: []Rule{{Name: "a", Who: Who{Groups: []string{"dev"}}, Allow: all}, {Name: "d", Who: Who{Groups: []string{"interns"}}, Deny: all}}},
+		{"an ask grants nothing beside what others have",
+			Config{Rules: []Rule{{Name: "a", Who: Who{Groups: []string{"sales"}}, Allow: all},
+				{Name: "q", Ask: all}}}, ``, []string{"hr"}, tool("a", "x"), Decision{}},
+		{"an ask grants nothing where its condition holds",
+			Config{Rules: []Rule{{Name: "a", Allow: all, When: `args.x == 1`},
+				{Name: "q", Ask: all, When: `args.x == 2`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{}},
+		{"a rule that allows and asks", Config{Rules: []Rule{{Name: "r", Allow: all, Ask: all}}}, ``, nil, tool("a", "x"),
+			Decision{Effect: Ask, Rule: "r"}},
+		{"a rule that allows and asks under a condition",
+			Config{Rules: []Rule{{Name: "r", Allow: all, Ask: all, When: `args.x == 1`}}}, `{"x":2}`, nil, tool("a",
+				"x"), Decision{}},
+		{"ask beats allow", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "q", Ask: all}}}, ``, nil, tool("a", "x"),
+			Decision{Effect: Ask, Rule: "q"}},
+		{"within one rule", Config{Rules: []Rule{{Name: "r", Allow: all, Deny: []string{"tools:*/delete_*"}}}}, ``, nil,
+			tool("a", "delete_all"), Decision{Rule: "r"}},
+		{"another kind", Config{Rules: []Rule{{Name: "r", Allow: []string{"prompts:*", "resources:*"}}}}, ``, nil,
+			tool("a", "x"), Decision{}},
+		{"all kinds", Config{Rules: []Rule{{Name: "r", Allow: []string{"*:a/*"}}}}, ``, nil, tool("a", "x"),
+			Decision{Effect: Allow, Rule: "r"}},
+		{"a group", Config{Rules: []Rule{{Name: "r", Who: Who{Groups: []string{"dev", "sre"}}, Allow: all}}}, ``,
+			[]string{"sre"}, tool("a", "x"), Decision{Effect: Allow, Rule: "r"}},
+		{"another group", Config{Rules: []Rule{{Name: "r", Who: Who{Groups: []string{"dev", "sre"}}, Allow: all}}}, ``,
+			[]string{"hr"}, tool("a", "x"), Decision{}},
+		{"two groups, one denied", Config{Rules: []Rule{{Name: "a", Who: Who{Groups: []string{"dev"}}, Allow: all},
+			{Name: "d", Who: Who{Groups: []string{"interns"}}, Deny: all}}},
 			``, []string{"dev", "interns"}, tool("a", "x"), Decision{Rule: "d"}},
-		{"case of a name", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/get"}}}}, ``, nil, tool("a", "Get"), Decision{}},
-		{"case of an upstream", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/get"}}}}, ``, nil, tool("A", "get"), Decision{}},
-		{"a name that looks the same", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/admin"}}}}, ``, nil, tool("a", "аdmin"), Decision{}},
-		{"a space behind", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/get"}}}}, ``, nil, tool("a", "get "), Decision{}},
-		{"condition true", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}}, `{"x":1}`, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "r"}},
-		{"condition false", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{}},
-		{"condition fails to allow", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}}, `{}`, nil, tool("a", "x"), Decision{}},
-		{"another rule allows", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}, {Name: "s", Allow: all}}}, `{}`, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "s"}},
-		{"condition of a deny fails", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "d", Deny: all, When: `args.x == 1`}}}, `{}`, nil, tool("a", "x"), Decision{Rule: "d"}},
-		{"condition of an ask fails", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "q", Ask: all, When: `args.x == 1`}}}, `{}`, nil, tool("a", "x"), Decision{Rule: "q"}},
-		{"condition of a deny false", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "d", Deny: all, When: `args.x == 1`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
-		{"condition of an ask true", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "q", Ask: all, When: `args.x == 1`, ApproveFor: time.Minute}}}, `{"x":1}`, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "q", ApproveFor: time.Minute}},
-		{"conditions on the caller", Config{Rules: []Rule{{Name: "a", Allow: all, When: `"dev" in caller.groups`}}}, ``, []string{"dev"}, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
-		{"conditions on the caller and the call", Config{Rules: []Rule{{Name: "a", Allow: all, When: `"dev" in caller.groups && args.x == 1`}}}, `{"x":1}`, []string{"dev"}, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
-		{"conditions on the target", Config{Rules: []Rule{{Name: "a", Allow: all, When: `target.name == "x"`}}}, ``, nil, tool("a", "y"), Decision{}},
-		{"the shortest time of an approval", Config{Default: DefaultAllow, Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour}, {Name: "q", Ask: []string{"tools:a/*"}, ApproveFor: time.Minute}}}, ``, nil, tool("a", "x"),
+		{"case of a name", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/get"}}}}, ``, nil,
+			tool("a", "Get"), Decision{}},
+		{"case of an upstream", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/get"}}}}, ``, nil,
+			tool("A", "get"), Decision{}},
+		{"a name that looks the same", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/admin"}}}}, ``, nil,
+			tool("a", "аdmin"), Decision{}},
+		{"a space behind", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:a/get"}}}}, ``, nil,
+			tool("a", "get "), Decision{}},
+		{"condition true", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}}, `{"x":1}`, nil,
+			tool("a", "x"), Decision{Effect: Allow, Rule: "r"}},
+		{"condition false", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}}, `{"x":2}`, nil,
+			tool("a", "x"), Decision{}},
+		{"condition fails to allow", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}}, `{}`, nil,
+			tool("a", "x"), Decision{}},
+		{"another rule allows", Config{Rules: []Rule{{Name: "r", Allow: all, When: `args.x == 1`}, {Name: "s", Allow: all}}},
+			`{}`, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "s"}},
+		{"condition of a deny fails", Config{Rules: []Rule{{Name: "a", Allow: all},
+			{Name: "d", Deny: all, When: `args.x == 1`}}}, `{}`, nil, tool("a", "x"), Decision{Rule: "d"}},
+		{"condition of an ask fails", Config{Rules: []Rule{{Name: "a", Allow: all},
+			{Name: "q", Ask: all, When: `args.x == 1`}}}, `{}`, nil, tool("a", "x"), Decision{Rule: "q"}},
+		{"condition of a deny false", Config{Rules: []Rule{{Name: "a", Allow: all},
+			{Name: "d", Deny: all, When: `args.x == 1`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
+		{"condition of an ask true", Config{Rules: []Rule{{Name: "a", Allow: all},
+			{Name: "q", Ask: all, When: `args.x == 1`,
+				ApproveFor: time.Minute}}}, `{"x":1}`, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "q", ApproveFor: time.Minute}},
+		{"conditions on the caller", Config{Rules: []Rule{{Name: "a", Allow: all, When: `"dev" in caller.groups`}}}, ``,
+			[]string{"dev"}, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
+		{"conditions on the caller and the call", Config{Rules: []Rule{{Name: "a", Allow: all,
+			When: `"dev" in caller.groups && args.x == 1`}}}, `{"x":1}`, []string{"dev"}, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
+		{"conditions on the target", Config{Rules: []Rule{{Name: "a", Allow: all, When: `target.name == "x"`}}}, ``, nil,
+			tool("a", "y"), Decision{}},
+		{"the shortest time of an approval", Config{Default: DefaultAllow,
+			Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour},
+				{Name: "q", Ask: []string{"tools:a/*"}, ApproveFor: time.Minute}}}, ``, nil, tool("a", "x"),
 			Decision{Effect: Ask, ApproveFor: time.Minute}},
-		{"an approval for once is shorter", Config{Default: DefaultAllow, Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour}, {Name: "q", Ask: []string{"tools:a/*"}}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask}},
+		{"an approval for once is shorter", Config{Default: DefaultAllow,
+			Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour},
+				{Name: "q", Ask: []string{"tools:a/*"}}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask}},
 		{"nothing at all", Config{Default: DefaultAllow}, ``, nil, mcp.Target{}, Decision{}},
-		{"no name", Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"tools:b/*"}}}}, ``, nil, mcp.Target{Kind: mcp.KindTools, Upstream: "a"}, Decision{}},
-		{"another upstream's URI", Config{Rules: []Rule{{Name: "r", Allow: []string{"resources:a/file:///docs/*"}}}}, ``, nil, resource("b", "file:///docs/x"), Decision{}},
+		{"no name", Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"tools:b/*"}}}}, ``, nil,
+			mcp.Target{Kind: mcp.KindTools, Upstream: "a"}, Decision{}},
+		{"another upstream's URI", Config{Rules: []Rule{{Name: "r", Allow: []string{"resources:a/file:///docs/*"}}}}, ``, nil,
+			resource("b", "file:///docs/x"), Decision{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,15 +142,19 @@ func TestVisible(t *testing.T) {
 		{"only asked about", []Rule{{Name: "r", Ask: all}}, false},
 		{"only asked about, with some arguments", []Rule{{Name: "r", Ask: all, When: `args.x == 1`}}, false},
 		{"allowed and asked about", []Rule{{Name: "r", Allow: all, Ask: all}}, true},
-		{"asked about, and allowed with some arguments", []Rule{{Name: "q", Ask: all}, {Name: "r", Allow: all, When: `args.x == 1`}}, true},
-		{"asked about, and allowed to others", []Rule{{Name: "q", Ask: all}, {Name: "r", Who: Who{Groups: []string{"sales"}}, Allow: all}}, false},
+		{"asked about, and allowed with some arguments",
+			[]Rule{{Name: "q", Ask: all}, {Name: "r", Allow: all, When: `args.x == 1`}}, true},
+		{"asked about, and allowed to others", []Rule{{Name: "q", Ask: all},
+			{Name: "r", Who: Who{Groups: []string{"sales"}}, Allow: all}}, false},
 		{"allowed with some arguments", []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}, true},
 		{"allowed never", []Rule{{Name: "r", Allow: all, When: `args.x == 1 && caller.user == "bob"`}}, false},
 		{"allowed to others by their claims", []Rule{{Name: "r", Allow: all, When: `caller.claims.admin == true`}}, false},
 		{"denied with some arguments", []Rule{{Name: "r", Allow: all}, {Name: "d", Deny: all, When: `args.x == 1`}}, true},
 		{"denied always", []Rule{{Name: "r", Allow: all, When: `args.x == 1`}, {Name: "d", Deny: all}}, false},
-		{"denied by a condition on the caller", []Rule{{Name: "r", Allow: all}, {Name: "d", Deny: all, When: `caller.user == "alice"`}}, false},
-		{"denied by a condition on the target", []Rule{{Name: "r", Allow: all}, {Name: "d", Deny: all, When: `target.name.endsWith("t")`}}, false},
+		{"denied by a condition on the caller", []Rule{{Name: "r", Allow: all},
+			{Name: "d", Deny: all, When: `caller.user == "alice"`}}, false},
+		{"denied by a condition on the target", []Rule{{Name: "r", Allow: all},
+			{Name: "d", Deny: all, When: `target.name.endsWith("t")`}}, false},
 		{"only denied", []Rule{{Name: "d", Deny: all, When: `args.x == 1`}}, false},
 	}
 	caller := user("alice")
@@ -166,8 +212,10 @@ func TestRemembered(t *testing.T) {
 func TestDecideByReference(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		groups := rapid.SampledFrom([]string{"a", "b", "c"})
-		patterns := rapid.SampledFrom([]string{"tools:*", "*:u/*", "tools:u/get", "tools:u/g*", "tools:*/*t", "tools:v/*e*", "prompts:*", "tools:u/*x*y"})
-		conditions := rapid.SampledFrom([]string{"", "", "", `args.n == 1`, `caller.user == "alice"`, `args.n == 1 || "a" in caller.groups`, `has(args.n)`})
+		patterns := rapid.SampledFrom([]string{"tools:*", "*:u/*", "tools:u/get", "tools:u/g*", "tools:*/*t", "tools:v/*e*",
+			"prompts:*", "tools:u/*x*y"})
+		conditions := rapid.SampledFrom([]string{"", "", "", `args.n == 1`, `caller.user == "alice"`,
+			`args.n == 1 || "a" in caller.groups`, `has(args.n)`})
 		var cfg Config
 		cfg.Default = rapid.SampledFrom([]string{"", DefaultDeny, DefaultAllow}).Draw(rt, "default")
 		for i := range rapid.IntRange(0, 6).Draw(rt, "rules") {
@@ -186,8 +234,10 @@ func TestDecideByReference(t *testing.T) {
 			}
 			cfg.Rules = append(cfg.Rules, r)
 		}
-		caller := user(rapid.SampledFrom([]string{"alice", "bob"}).Draw(rt, "user"), rapid.SliceOfN(groups, 0, 2).Draw(rt, "of")...)
-		target := tool(rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "upstream"), rapid.SampledFrom([]string{"get", "delete", "xy", "xay"}).Draw(rt, "name"))
+		caller := user(rapid.SampledFrom([]string{"alice", "bob"}).Draw(rt, "user"),
+			rapid.SliceOfN(groups, 0, 2).Draw(rt, "of")...)
+		target := tool(rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "upstream"),
+			rapid.SampledFrom([]string{"get", "delete", "xy", "xay"}).Draw(rt, "name"))
 		args := rapid.SampledFrom([]string{``, `{}`, `{"n":1}`, `{"n":2}`, `{"n":1,"n":1}`, `{"N":1}`}).Draw(rt, "args")
 
 		want := reference(cfg, caller, target, args)
@@ -215,7 +265,8 @@ func TestDecideByReference(t *testing.T) {
 func reference(cfg Config, c mcp.Caller, target mcp.Target, args string) Effect {
 	said := map[Effect]bool{}
 	for _, r := range cfg.Rules {
-		if r.Who.Groups != nil && !slices.ContainsFunc(c.Groups, func(g string) bool { return slices.Contains(r.Who.Groups, g) }) {
+		if r.Who.Groups != nil && !slices.ContainsFunc(c.Groups,
+			func(g string) bool { return slices.Contains(r.Who.Groups, g) }) {
 			continue
 		}
 		result := isTrue

@@ -35,7 +35,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 
 // MarshalText writes the rate in the format of UnmarshalText. It fails for the zero Rate.
 func (r Rate) MarshalText() ([]byte, error) {
-	for unit, per := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
+	for unit, per := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour,
+		"d": 24 * time.Hour} {
 		if r.Per == per {
 			return fmt.Appendf(nil, "%d/%s", r.Count, unit), nil
 		}

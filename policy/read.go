@@ -140,7 +140,8 @@ func wholeText(text mcp.Raw) (string, bool) {
 		if !utf16.IsSurrogate(unit) {
 			continue
 		}
-		if i+2 >= len(text) || text[i+1] != '\\' || text[i+2] != 'u' || utf16.DecodeRune(unit, hexUnit(text, i+3)) == utf8.RuneError {
+		if i+2 >= len(text) || text[i+1] != '\\' || text[i+2] != 'u' ||
+			utf16.DecodeRune(unit, hexUnit(text, i+3)) == utf8.RuneError {
 			return "", false
 		}
 		i += 6

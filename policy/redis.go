@@ -152,7 +152,8 @@ func (r *RedisApprovals) Put(ctx context.Context, user, key, value string, ttl t
 		return fmt.Errorf("approvals: reading the time: %w", err)
 	}
 	plain := strconv.FormatInt(at+ttl.Milliseconds(), 10) + " " + value
-	_, err = r.db.Run(ctx, r.put, keys, r.key.SealBytes([]byte(plain), r.prefix, user, key), ttl.Milliseconds(), maxPerUser, name, before)
+	_, err = r.db.Run(ctx, r.put, keys, r.key.SealBytes([]byte(plain), r.prefix, user, key), ttl.Milliseconds(),
+		maxPerUser, name, before)
 	return r.wrap(err)
 }
 

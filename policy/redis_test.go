@@ -109,7 +109,8 @@ func TestRedisApprovals(t *testing.T) {
 			s := start(t)
 			url := s.URL()
 			ctx := t.Context()
-			a, b := NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "x"), NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "x")
+			a, b := NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "x"),
+				NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "x")
 			put := func(user, key, value string, ttl time.Duration) {
 				t.Helper()
 				if err := a.Put(ctx, user, key, value, ttl); err != nil {

@@ -10,7 +10,8 @@ import (
 // TestFilesOfSkills: a file is decided on as the skill that it is in, and by what is denied
 // or asked about as a resource.
 func TestFilesOfSkills(t *testing.T) {
-	file := mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "acme/refunds", File: "skill://acme/refunds/assets/a.png"}
+	file := mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "acme/refunds",
+		File: "skill://acme/refunds/assets/a.png"}
 	tests := []struct {
 		name string
 		rule Rule
@@ -22,7 +23,8 @@ func TestFilesOfSkills(t *testing.T) {
 		{"resources are", Rule{Allow: []string{"resources:pb/*"}}, "", Deny},
 		{"everything is", Rule{Allow: []string{"*:*"}}, "", Allow},
 		{"the skill is denied", Rule{Deny: []string{"skills:pb/acme/*"}, Allow: []string{"*:*"}}, "", Deny},
-		{"the file is denied as a resource", Rule{Deny: []string{"resources:pb/skill://acme/refunds/assets/*"}, Allow: []string{"skills:*"}}, "", Deny},
+		{"the file is denied as a resource", Rule{Deny: []string{"resources:pb/skill://acme/refunds/assets/*"},
+			Allow: []string{"skills:*"}}, "", Deny},
 		{"by the default too", Rule{Deny: []string{"resources:pb/*.png"}}, DefaultAllow, Deny},
 		{"under any kind", Rule{Deny: []string{"*:pb/skill:*"}}, DefaultAllow, Deny},
 		{"another file is denied", Rule{Deny: []string{"resources:pb/*.md"}, Allow: []string{"skills:*"}}, "", Allow},
@@ -40,7 +42,8 @@ func TestFilesOfSkills(t *testing.T) {
 		})
 	}
 	p := newForTest(t, Config{Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, Deny: []string{"resources:pb/*/a.png"}}}})
-	for _, uri := range []string{"skill://acme/refunds/../x", "skill://acme/refunds/%2e%2e/x", `skill://acme\refunds`, "skill://acme/refunds/assets/%61.png"} {
+	for _, uri := range []string{"skill://acme/refunds/../x", "skill://acme/refunds/%2e%2e/x", `skill://acme\refunds`,
+		"skill://acme/refunds/assets/%61.png"} {
 		odd := file
 		odd.File = uri
 		if got := p.Decide(t.Context(), &mcp.Caller{}, odd, nil).Effect; got != Deny {
@@ -52,7 +55,8 @@ func TestFilesOfSkills(t *testing.T) {
 // TestTemplatesOfSkills: who may know of a skill knows of what makes its files, unless none
 // of them is allowed.
 func TestTemplatesOfSkills(t *testing.T) {
-	template := mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "refunds", File: "skill://refunds/assets/{name}", Template: true}
+	template := mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "refunds",
+		File: "skill://refunds/assets/{name}", Template: true}
 	for _, tt := range []struct {
 		name string
 		rule Rule
@@ -61,7 +65,8 @@ func TestTemplatesOfSkills(t *testing.T) {
 		{"the skill is allowed", Rule{Allow: []string{"skills:pb/refunds"}}, true},
 		{"resources are", Rule{Allow: []string{"resources:*"}}, false},
 		{"another skill is", Rule{Allow: []string{"skills:pb/other"}}, false},
-		{"all its files are denied", Rule{Allow: []string{"skills:*"}, Deny: []string{"resources:pb/skill://refunds/assets/*"}}, false},
+		{"all its files are denied", Rule{Allow: []string{"skills:*"},
+			Deny: []string{"resources:pb/skill://refunds/assets/*"}}, false},
 		{"some are", Rule{Allow: []string{"skills:*"}, Deny: []string{"resources:pb/skill://refunds/assets/a.png"}}, true},
 		{"the skill needs a yes", Rule{Allow: []string{"skills:*"}, Ask: []string{"skills:*"}}, true},
 	} {
@@ -77,7 +82,8 @@ func TestSkillsThatNeedAYes(t *testing.T) {
 	s := newShelves(mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a"})
 	s.targets["skills skill://pb/a/SKILL.md"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a"}
 	s.targets["resources skill://pb/a"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a", File: "skill://a"}
-	s.targets["resources skill://pb/a/SKILL.md"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a", File: "skill://a/SKILL.md"}
+	s.targets["resources skill://pb/a/SKILL.md"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a",
+		File: "skill://a/SKILL.md"}
 	h := guardForTest(t, Config{Rules: []Rule{{Name: "r", Allow: []string{"skills:*"}, Ask: []string{"skills:*"}}}}, s)
 	for _, tt := range []struct {
 		method, name, params string
@@ -106,7 +112,8 @@ func TestSkillsThatNeedAYes(t *testing.T) {
 			}
 		}
 		if got != tt.want || (got == "ok") != (len(s.reached()) == 1) {
-			t.Errorf("%s %s, ephemeral %t: %s, reached %q: want %s", tt.method, tt.params, tt.ephemeral, got, s.reached(), tt.want)
+			t.Errorf("%s %s, ephemeral %t: %s, reached %q: want %s", tt.method, tt.params, tt.ephemeral, got,
+				s.reached(), tt.want)
 		}
 	}
 }

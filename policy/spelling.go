@@ -77,7 +77,8 @@ func (r *spelledTarget) fits(patterns []pattern, effect Effect) bool {
 			return folded(name) || folded(strings.TrimRight(name, "/")) // as in foldPattern
 		})
 	}
-	return slices.ContainsFunc(r.names, named) || slices.ContainsFunc(r.lenient.same, folded) || slices.ContainsFunc(r.lenient.wide, folded)
+	return slices.ContainsFunc(r.names, named) || slices.ContainsFunc(r.lenient.same, folded) ||
+		slices.ContainsFunc(r.lenient.wide, folded)
 }
 
 // every reports whether names is not empty and holds is true for all of them.
@@ -94,7 +95,8 @@ func (r *spelledTarget) fitsFile(patterns []pattern) bool {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.covers(r.template) })
 	}
 	return slices.ContainsFunc(patterns, func(p pattern) bool {
-		return p.of(as) && (slices.ContainsFunc(r.files, p.name.match) || slices.ContainsFunc(r.lenient.same, p.folded.match) || slices.ContainsFunc(r.lenient.wide, p.folded.match))
+		return p.of(as) && (slices.ContainsFunc(r.files, p.name.match) ||
+			slices.ContainsFunc(r.lenient.same, p.folded.match) || slices.ContainsFunc(r.lenient.wide, p.folded.match))
 	})
 }
 

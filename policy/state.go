@@ -51,7 +51,8 @@ func (g *Guard) recall(ctx context.Context, c *mcp.Call, r round, digest string)
 
 // pass passes a call on to the catalog. If the user has approved it, digest is the call's
 // digest, so that its later rounds need no new approval; else digest is "".
-func (g *Guard) pass(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, r round, digest string) (*mcp.Reply, error) {
+func (g *Guard) pass(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, r round,
+	digest string) (*mcp.Reply, error) {
 	inner := g.bare(c)
 	inner.Target, inner.Round = target, r.inner
 	if c.Task != nil || mcp.IsTaskMethod(c.Method) {

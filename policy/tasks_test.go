@@ -19,7 +19,8 @@ func TestTasksOfTools(t *testing.T) {
 		{Name: "b", Allow: []string{"tools:u/sometimes"}, When: `args.x == 1`},
 		{Name: "c", Allow: []string{"tools:u/asked"}, Ask: []string{"tools:u/asked"}},
 	}}, s)
-	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult} {
+	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel,
+		mcp.MethodTasksResult} {
 		for name, want := range map[string]mcp.Target{
 			"id of open":      tool("u", "open"),
 			"id of sometimes": tool("u", "sometimes"), // its call was decided on when it was made
@@ -67,7 +68,8 @@ func TestRoundsOfTaskResults(t *testing.T) {
 	left, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.calls = nil
-	if _, _ = h.Handle(left, again); len(s.calls) != 1 || s.calls[0].Round.Top().Value != "of the upstream" || s.calls[0].Target != tool("u", "open") {
+	if _, _ = h.Handle(left, again); len(s.calls) != 1 || s.calls[0].Round.Top().Value != "of the upstream" ||
+		s.calls[0].Target != tool("u", "open") {
 		t.Errorf("of a caller who has left there came %+v", s.calls)
 	}
 	delete(s.targets, mcp.KindTask+" id")

@@ -31,7 +31,8 @@ func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
 	b.WriteString("Gatehouse asks: a program wants to make this call in your name. Accept only if you want what it does.\n\n")
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+bullet+" "+format+"\n", args...) }
 	line("server: %s", shown(target.Upstream, maxShownName))
-	line("%s: %s", map[string]string{mcp.KindTools: "tool", mcp.KindPrompts: "prompt", mcp.KindResources: "resource", mcp.KindSkills: "skill"}[target.Kind], shown(target.Name, maxShownName))
+	line("%s: %s", map[string]string{mcp.KindTools: "tool", mcp.KindPrompts: "prompt", mcp.KindResources: "resource",
+		mcp.KindSkills: "skill"}[target.Kind], shown(target.Name, maxShownName))
 	if target.File != "" {
 		line("file: %s", shown(target.File, maxShownName))
 	}
@@ -67,7 +68,8 @@ func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
 		line("NOT ALL OF IT IS SHOWN: parts are too long (%d bytes in all).", len(c.Params))
 	}
 	if holds > 0 {
-		fmt.Fprintf(&b, "\n"+bullet+" Your approval is good for exactly this call, as often as it is made in the next %s.", holds)
+		fmt.Fprintf(&b, "\n"+bullet+" Your approval is good for exactly this call, as often as it is made in the next %s.",
+			holds)
 	} else {
 		b.WriteString("\n" + bullet + " Your approval is good for this call, once.")
 	}
@@ -117,7 +119,8 @@ func shown(text string, max int) string {
 			b.WriteString(" ...")
 			break
 		}
-		if r == '`' || string(r) == bullet || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+		if r == '`' || string(r) == bullet || !unicode.IsPrint(r) ||
+			unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
 			for _, unit := range utf16.Encode([]rune{r}) {
 				fmt.Fprintf(&b, `\u%04x`, unit)
 			}

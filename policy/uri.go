@@ -69,7 +69,8 @@ func usual(uri string) string {
 	authority, path := after[:end], after[end:]
 	if world {
 		authority = strings.ToLower(authority[strings.LastIndexByte(authority, '@')+1:])
-		if colon := strings.LastIndexByte(authority, ':'); colon >= 0 && slices.Contains([]string{"", "80", "443", "21"}, strings.TrimLeft(authority[colon+1:], "0")) {
+		if colon := strings.LastIndexByte(authority, ':'); colon >= 0 &&
+			slices.Contains([]string{"", "80", "443", "21"}, strings.TrimLeft(authority[colon+1:], "0")) {
 			authority = authority[:colon]
 		}
 		authority = strings.TrimSuffix(authority, ".")

@@ -35,7 +35,8 @@ const (
 const varArgs = "args"
 
 var (
-	callerVariables = []string{"caller.user", "caller.issuer", "caller.groups", "caller.scopes", "caller.client", "caller.email", "caller.claims"}
+	callerVariables = []string{"caller.user", "caller.issuer", "caller.groups", "caller.scopes", "caller.client",
+		"caller.email", "caller.claims"}
 	targetVariables = []string{"target.kind", "target.upstream", "target.name"}
 )
 
@@ -118,11 +119,13 @@ func (l *language) compile(text string, strict bool) (*condition, error) {
 		return nil, wrongAt(text, issues.Errors()[0])
 	}
 	if checked.OutputType() != types.BoolType {
-		return nil, fmt.Errorf("is a %s: want true or false, by a comparison such as args.force == true", checked.OutputType())
+		return nil, fmt.Errorf("is a %s: want true or false, by a comparison such as args.force == true",
+			checked.OutputType())
 	}
 	program, err := l.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval),
-		cel.CostTracking(comparing{}), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(checkEvery))
+		cel.CostTracking(comparing{}), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory),
+		cel.InterruptCheckFrequency(checkEvery))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +142,8 @@ func wrongAt(text string, e *cel.Error) error {
 	message := e.Message
 	lines := strings.Split(text, "\n")
 	if line >= 1 && line <= len(lines) {
-		if at := []rune(lines[line-1]); column < len(at) && at[column] == '=' && strings.Contains(message, "token recognition") {
+		if at := []rune(lines[line-1]); column < len(at) && at[column] == '=' &&
+			strings.Contains(message, "token recognition") {
 			message = "= compares nothing: write =="
 		}
 	}

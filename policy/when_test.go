@@ -70,16 +70,20 @@ func TestWhenArguments(t *testing.T) {
 		{"in a list", `args.repo in ["a/b", "a/c"]`, `{"repo":"a/c"}`, isTrue},
 		{"all of a list", `args.ids.all(i, i < 10)`, `{"ids":[1,2,30]}`, isFalse},
 		{"a regular expression", `args.path.matches("^/srv/[a-z]+$")`, `{"path":"/srv/x/../y"}`, isFalse},
-		{"of the target", `target.upstream == "github" && target.name == "create_issue" && target.kind == "tools"`, ``, isTrue},
-		{"of the caller", `caller.user == "alice" && "sre" in caller.groups && caller.client == "cli" && "mcp" in caller.scopes && caller.issuer == "https://a.example"`, ``, isTrue},
+		{"of the target", `target.upstream == "github" && target.name == "create_issue" && target.kind == "tools"`,
+			``, isTrue},
+		{"of the caller",
+			`caller.user == "alice" && "sre" in caller.groups && caller.client == "cli" && "mcp" in caller.scopes && caller.issuer == "https://a.example"`, ``, isTrue},
 		{"a claim", `caller.claims.level > 2`, ``, isTrue},
 		{"a missing claim", `caller.claims.nothing > 2`, ``, failed},
 		{"a verified address", `caller.email == "alice@acme.example" && caller.claims.email == caller.email`, ``, isTrue},
 		{"an error that does not matter", `args.nothing == 1 || true`, `{}`, isTrue},
-		{"too dear", `args.l.all(a, args.l.all(b, args.l.all(c, args.l.all(d, a+b+c+d >= 0))))`, `{"l":[` + strings.Repeat("1,", 99) + `1]}`, failed},
+		{"too dear", `args.l.all(a, args.l.all(b, args.l.all(c, args.l.all(d, a+b+c+d >= 0))))`,
+			`{"l":[` + strings.Repeat("1,", 99) + `1]}`, failed},
 		{"too much", `args.s.matches(args.p)`, `{"s":"a","p":"` + strings.Repeat("(a*)*", 400) + `"}`, failed},
 	}
-	caller := newSubject(mcp.Caller{Issuer: "https://a.example", Subject: "alice", ClientID: "cli", Groups: []string{"dev", "sre"}, Scopes: []string{"mcp"},
+	caller := newSubject(mcp.Caller{Issuer: "https://a.example", Subject: "alice", ClientID: "cli",
+		Groups: []string{"dev", "sre"}, Scopes: []string{"mcp"},
 		Claims: mcp.Raw(`{"level":3,"email":"alice@acme.example","email_verified":true}`)})
 	target := mcp.Target{Kind: mcp.KindTools, Upstream: "github", Name: "create_issue"}
 	for _, tt := range tests {
@@ -123,7 +127,8 @@ func TestWhenAhead(t *testing.T) {
 				name string
 				facts
 				want outcome
-			}{{"caller", facts{subject: caller}, tt.byCaller}, {"target", facts{target: &target}, tt.byTarget}, {"nothing", facts{}, tt.withoutFacts}} {
+			}{{"caller", facts{subject: caller}, tt.byCaller}, {"target", facts{target: &target}, tt.byTarget},
+				{"nothing", facts{}, tt.withoutFacts}} {
 				if got, err := c.eval(t.Context(), f.facts); got != f.want {
 					t.Errorf("%s known: got %d (%v), want %d", f.name, got, err, f.want)
 				}
@@ -165,7 +170,8 @@ func TestWhenCancelled(t *testing.T) {
 	cancel()
 	c := compileForTest(t, `args.l.all(a, args.l.all(b, a+b >= 0))`)
 	args := mcp.Raw(`{"l":[` + strings.Repeat("1,", 199) + `1]}`)
-	if got, err := c.eval(ctx, facts{subject: newSubject(mcp.Caller{}), target: &mcp.Target{}, args: &arguments{text: args}}); got != failed {
+	if got, err := c.eval(ctx, facts{subject: newSubject(mcp.Caller{}), target: &mcp.Target{},
+		args: &arguments{text: args}}); got != failed {
 		t.Errorf("got %d, %v", got, err)
 	}
 }

@@ -90,7 +90,8 @@ func (w Who) IsZero() bool { return reflect.ValueOf(w).IsZero() }
 
 // everybody reports whether every caller belongs to the audience.
 func (w *audience) everybody() bool {
-	return w.users == nil && w.groups == nil && w.emails == nil && w.issuers == nil && w.scopes == nil && w.clients == nil && w.claims == nil
+	return w.users == nil && w.groups == nil && w.emails == nil && w.issuers == nil && w.scopes == nil &&
+		w.clients == nil && w.claims == nil
 }
 
 // has reports whether the caller belongs to the audience, as far as that is known.

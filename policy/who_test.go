@@ -9,7 +9,8 @@ import (
 func TestWho(t *testing.T) {
 	claims := `{"department":"sales","roles":["reader","writer"],"level":3,"big":123456789012345678901234567890,"vip":true,"none":null,"nested":{"a":"b"},` +
 		`"email":"alice@acme.example","email_verified":true}`
-	alice := mcp.Caller{Issuer: "https://a.example", Subject: "alice", ClientID: "cli", Groups: []string{"dev", "sre"}, Scopes: []string{"mcp", "read"}, Claims: mcp.Raw(claims)}
+	alice := mcp.Caller{Issuer: "https://a.example", Subject: "alice", ClientID: "cli", Groups: []string{"dev", "sre"},
+		Scopes: []string{"mcp", "read"}, Claims: mcp.Raw(claims)}
 	with := func(change func(c *mcp.Caller)) mcp.Caller {
 		c := alice
 		change(&c)
@@ -32,15 +33,18 @@ func TestWho(t *testing.T) {
 		{"the user at another issuer", Who{Users: []string{"https://b.example alice"}}, alice, "users"},
 		{"the group at another issuer", Who{Groups: []string{"https://b.example dev"}}, alice, "groups"},
 		{"the group at the issuer", Who{Groups: []string{"https://a.example dev"}}, alice, ""},
-		{"the issuer beside the group", Who{Issuers: []string{"https://b.example"}, Groups: []string{"dev"}}, alice, "issuers"},
+		{"the issuer beside the group", Who{Issuers: []string{"https://b.example"}, Groups: []string{"dev"}},
+			alice, "issuers"},
 		{"one of several groups", Who{Groups: []string{"sre", "hr"}}, alice, ""},
 		{"a group that looks the same", Who{Groups: []string{"dеv"}}, alice, "groups"},
 		{"a scope", Who{Scopes: []string{"read"}}, alice, ""},
 		{"a part of a scope", Who{Scopes: []string{"re"}}, alice, "scopes"},
 		{"a client", Who{Clients: []string{"cli"}}, alice, ""},
 		{"no client", Who{Clients: []string{"cli"}}, mcp.Caller{Subject: "alice"}, "clients"},
-		{"all keys", Who{Users: []string{"alice"}, Groups: []string{"dev"}, Scopes: []string{"mcp"}, Clients: []string{"cli"}, Issuers: []string{"https://a.example"}}, alice, ""},
-		{"all keys but one", Who{Users: []string{"alice"}, Groups: []string{"dev"}, Scopes: []string{"write"}}, alice, "scopes"},
+		{"all keys", Who{Users: []string{"alice"}, Groups: []string{"dev"}, Scopes: []string{"mcp"}, Clients: []string{"cli"},
+			Issuers: []string{"https://a.example"}}, alice, ""},
+		{"all keys but one", Who{Users: []string{"alice"}, Groups: []string{"dev"}, Scopes: []string{"write"}},
+			alice, "scopes"},
 		{"a claim", Who{Claims: map[string][]string{"department": {"it", "sales"}}}, alice, ""},
 		{"another value of a claim", Who{Claims: map[string][]string{"department": {"it"}}}, alice, "claims[department]"},
 		{"two claims", Who{Claims: map[string][]string{"department": {"sales"}, "vip": {"false"}}}, alice, "claims[vip]"},
@@ -48,17 +52,20 @@ func TestWho(t *testing.T) {
 		{"no element of a claim", Who{Claims: map[string][]string{"roles": {"admin"}}}, alice, "claims[roles]"},
 		{"a number", Who{Claims: map[string][]string{"level": {"3"}}}, alice, ""},
 		{"a truth", Who{Claims: map[string][]string{"vip": {"true"}}}, alice, ""},
-		{"a number too large to compare", Who{Claims: map[string][]string{"big": {"123456789012345678901234567890"}}}, alice, "claims[big]"},
+		{"a number too large to compare", Who{Claims: map[string][]string{"big": {"123456789012345678901234567890"}}},
+			alice, "claims[big]"},
 		{"null", Who{Claims: map[string][]string{"none": {"null"}}}, alice, "claims[none]"},
 		{"an object", Who{Claims: map[string][]string{"nested": {"b"}}}, alice, "claims[nested]"},
 		{"a missing claim", Who{Claims: map[string][]string{"nothing": {"x"}}}, alice, "claims[nothing]"},
 		{"a verified address", Who{Emails: []string{"alice@acme.example"}}, alice, ""},
 		{"another address", Who{Emails: []string{"alice@acme.example.evil.example"}}, alice, "emails"},
 		{"not verified", Who{Emails: []string{"a@b"}}, claimsOf(`{"email":"a@b","email_verified":false}`), "emails"},
-		{"said to be verified as text", Who{Emails: []string{"a@b"}}, claimsOf(`{"email":"a@b","email_verified":"true"}`), "emails"},
+		{"said to be verified as text", Who{Emails: []string{"a@b"}},
+			claimsOf(`{"email":"a@b","email_verified":"true"}`), "emails"},
 		{"nothing said", Who{Emails: []string{"a@b"}}, claimsOf(`{"email":"a@b"}`), "emails"},
 		{"two @", Who{Emails: []string{"a@b"}}, claimsOf(`{"email":"a@b@c","email_verified":true}`), "emails"},
-		{"as a claim", Who{Claims: map[string][]string{"email": {"a@b"}}}, claimsOf(`{"email":"a@b","email_verified":false}`), "claims[email]"},
+		{"as a claim", Who{Claims: map[string][]string{"email": {"a@b"}}}, claimsOf(`{"email":"a@b","email_verified":false}`),
+			"claims[email]"},
 		{"as a verified claim", Who{Claims: map[string][]string{"email": {"alice@acme.example"}}}, alice, ""},
 		{"an address for a user", Who{Users: []string{"alice@acme.example"}}, alice, "users"},
 	}
@@ -82,9 +89,12 @@ func TestUnclearClaims(t *testing.T) {
 		want   Effect
 	}{
 		{"allow", Config{Rules: []Rule{{Name: "r", Allow: []string{"tools:*"}}}}, Deny},
-		{"deny to others", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Who: Who{Users: []string{"bob"}}, Deny: []string{"tools:*"}}}}, Deny},
-		{"ask others", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Who: Who{Users: []string{"bob"}}, Ask: []string{"tools:*"}}}}, Deny},
-		{"what no rule is about", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: []string{"prompts:*"}}}}, Allow},
+		{"deny to others", Config{Default: DefaultAllow,
+			Rules: []Rule{{Name: "r", Who: Who{Users: []string{"bob"}}, Deny: []string{"tools:*"}}}}, Deny},
+		{"ask others", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Who: Who{Users: []string{"bob"}},
+			Ask: []string{"tools:*"}}}}, Deny},
+		{"what no rule is about", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: []string{"prompts:*"}}}},
+			Allow},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +112,8 @@ func TestWhoInWords(t *testing.T) {
 	}{
 		{Who{}, "everybody"},
 		{Who{Users: []string{"alice", "https://login.example.com bob"}}, "the user alice or https://login.example.com bob"},
-		{Who{Groups: []string{"admins"}, Scopes: []string{"mcp:write"}, Claims: map[string][]string{"site": {"a", "b"}, "level": {"3"}}},
+		{Who{Groups: []string{"admins"}, Scopes: []string{"mcp:write"},
+			Claims: map[string][]string{"site": {"a", "b"}, "level": {"3"}}},
 			"in the group admins, with the scope mcp:write, with the claim level: 3, with the claim site: a or b"},
 	} {
 		if got := tt.who.String(); got != tt.want {

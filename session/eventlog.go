@@ -42,7 +42,8 @@ func (l eventLog) with(ctx context.Context, h *home.Home, do func(*held) error) 
 	return err
 }
 
-func (l eventLog) add(ctx context.Context, h *home.Home, stream string, request, data []byte, last bool) (seq uint64, err error) {
+func (l eventLog) add(ctx context.Context, h *home.Home, stream string, request, data []byte,
+	last bool) (seq uint64, err error) {
 	e := logged{size: len(data)}
 	if l.s.place == nil {
 		e.Data = bytes.Clone(data)
@@ -82,7 +83,8 @@ func (l eventLog) End(ctx context.Context, h *home.Home, stream string) error {
 }
 
 // Read returns the events after a position; see EventLog.
-func (l eventLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error) {
+func (l eventLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) (events []Event, ended bool,
+	more <-chan struct{}, err error) {
 	err = l.with(ctx, h, func(x *held) (err error) {
 		events, ended, more, err = x.log.read(stream, after, int64(l.s.clock()))
 		if l.s.place != nil && len(events) > 0 {

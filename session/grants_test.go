@@ -34,7 +34,8 @@ func TestGrants(t *testing.T) {
 			key, tool, digest string
 			want              bool
 		}{
-			{"u:1", "a", "x", true}, {"u:~2", "a", "x", true}, {"u:1", "b", "x", false}, {"u:3", "a", "x", false}, {"v:1", "a", "x", false},
+			{"u:1", "a", "x", true}, {"u:~2", "a", "x", true}, {"u:1", "b", "x", false}, {"u:3", "a", "x", false},
+			{"v:1", "a", "x", false},
 		} {
 			if got := shownTo(t, g, tt.key, tt.tool, tt.digest); got != tt.want {
 				t.Errorf("%v: %v", tt, got)
@@ -100,7 +101,8 @@ func TestGrantsHaveBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := g.users["u"].count; n > 200 || shownTo(t, g, "u:1", "29", "x") || shownTo(t, g, "u:~0", "1", "x") || !shownTo(t, g, "u:~39", "1", "x") {
+	if n := g.users["u"].count; n > 200 || shownTo(t, g, "u:1", "29", "x") || shownTo(t, g, "u:~0", "1", "x") ||
+		!shownTo(t, g, "u:~39", "1", "x") {
 		t.Errorf("of one user %d are kept", n)
 	}
 	if !shownTo(t, g, "v:1", "a", "x") {

@@ -101,7 +101,8 @@ func (s *sessions) set(cfg Config, deps Deps) error {
 // open opens the table of the sessions. kept is that of home.Config.
 func (s *sessions) open(deps Deps, store home.Store, kept time.Duration) {
 	cfg := deps.Homes
-	cfg.Idle, cfg.Kept, cfg.Max, cfg.Most, cfg.Log, cfg.Clock = s.cfg.IdleTimeout, kept, s.cfg.Max, s.cfg.Most, s.log, s.clock
+	cfg.Idle, cfg.Kept, cfg.Max, cfg.Most, cfg.Log, cfg.Clock = s.cfg.IdleTimeout, kept, s.cfg.Max, s.cfg.Most,
+		s.log, s.clock
 	s.homes = home.Open(cfg, store)
 }
 

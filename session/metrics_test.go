@@ -67,7 +67,8 @@ func TestCausesOfEnds(t *testing.T) {
 	s.Sweep()
 	s.Homes().Close(t.Context()) // some ends have goroutines of their own
 	got := counted(t, reg)
-	for name, want := range map[string]float64{"sessions_opened_total r1": 7, "sessions_ended_total deleted": 1, "sessions_ended_total gone": 1,
+	for name, want := range map[string]float64{"sessions_opened_total r1": 7, "sessions_ended_total deleted": 1,
+		"sessions_ended_total gone":    1,
 		"sessions_ended_total evicted": 1, "sessions_ended_total idle": 3, "homes_lost_total": 1} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)

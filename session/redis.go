@@ -53,7 +53,8 @@ func NewRedis(cfg Config, deps Deps) (*Redis, error) {
 	defer cancel()
 	_ = s.db.Room(ctx) // the log says at once what is wrong with Redis, such as its password
 	if policy := s.db.Setting(ctx, "maxmemory-policy"); policy != "" && policy != "noeviction" {
-		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction", failure.StoreEvicts.Attr(), "maxmemory-policy", policy)
+		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction",
+			failure.StoreEvicts.Attr(), "maxmemory-policy", policy)
 	}
 	return s, nil
 }
@@ -133,7 +134,8 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	r = r.minted()
 	k := home.Key{User: r.User, ID: r.ID}
 	unused := home.Evictable + home.SweepEvery(s.cfg.IdleTimeout) // Redis is told of uses this late
-	got, err := s.step(ctx, createScript, k, "", s.cfg.Most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(encode(r), k.User, k.ID))
+	got, err := s.step(ctx, createScript, k, "", s.cfg.Most(r.User), unused.Milliseconds(),
+		s.seals.records.SealBytes(encode(r), k.User, k.ID))
 	switch {
 	case errors.Is(err, ErrNotFound): // what is there is not ours
 		return Record{}, ErrUnavailable

@@ -50,7 +50,8 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	ttl = max(ttl, 0)
 	args := []any{ttl.Milliseconds(), cmp.Or(ttl, g.s.cfg.Kept()).Milliseconds(), maxGrantsPerKey}
 	for tool, digest := range shown {
-		args = append(args, g.s.seals.grants.Name(k.User, k.ID, tool), g.s.seals.grants.Seal([]byte(digest), k.User, k.ID, tool))
+		args = append(args, g.s.seals.grants.Name(k.User, k.ID, tool),
+			g.s.seals.grants.Seal([]byte(digest), k.User, k.ID, tool))
 	}
 	_, _ = g.s.step(ctx, grantScript, k, "", args...) // without Redis, it holds only here
 	return nil

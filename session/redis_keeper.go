@@ -58,7 +58,8 @@ func (k Keeper) Save(ctx context.Context, session, name string, value []byte) er
 	var got any
 	var err error
 	if value != nil {
-		got, err = k.s.step(ctx, keepScript, key, token, !key.Derived(), maxKept, field, seal.SealBytes(value, key.User, key.ID, name))
+		got, err = k.s.step(ctx, keepScript, key, token, !key.Derived(), maxKept, field,
+			seal.SealBytes(value, key.User, key.ID, name))
 	} else if got, err = k.s.step(ctx, unkeepScript, key, token, field); errors.Is(err, ErrNotFound) {
 		return nil
 	}

@@ -54,7 +54,8 @@ func TestHeldAsksNothing(t *testing.T) {
 	}
 	server.Advance(t, 10*time.Minute)
 	s.Sweep()
-	if left, err := client.PTTL(t.Context(), s.RecordKey(home.ParseKey(r.Key()))).Result(); err != nil || left < 30*time.Minute {
+	if left, err := client.PTTL(t.Context(), s.RecordKey(home.ParseKey(r.Key()))).Result(); err != nil ||
+		left < 30*time.Minute {
 		t.Errorf("it lasts for %s more, %v", left, err)
 	}
 	before = commands(t, client)
@@ -324,7 +325,8 @@ func TestEvictedElsewhere(t *testing.T) {
 // lasts; with a derived id, as long as a replica holds it.
 func TestKept(t *testing.T) {
 	server := redistest.Start(t)
-	a, b := newReplica(t, server.URL(), session.Config{}, session.Deps{}), newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	a, b := newReplica(t, server.URL(), session.Config{}, session.Deps{}),
+		newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	r := a.create(t)
 	const derived = "alice:~0123456789abcdef"
 	want := func(what, key, name, want string) {
@@ -470,7 +472,8 @@ func TestForgottenElsewhere(t *testing.T) {
 	if _, _, _, err := b.Log().Read(t.Context(), r.Key(), "0", 1); !errors.Is(err, session.ErrForgotten) {
 		t.Errorf("the oldest stream: %v", err)
 	}
-	if _, _, _, err := b.Log().Read(t.Context(), r.Key(), "never", last); !errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrForgotten) {
+	if _, _, _, err := b.Log().Read(t.Context(), r.Key(), "never", last); !errors.Is(err, session.ErrNotFound) ||
+		errors.Is(err, session.ErrForgotten) {
 		t.Errorf("a stream that Redis does not have: %v", err)
 	}
 }

@@ -70,7 +70,8 @@ func (s *Redis) write(ctx context.Context, h *home.Home, x *held, c change) erro
 		unused = c.unused.Milliseconds()
 	}
 	x.writes++
-	_, err = s.step(ctx, script, k, h.Fence(), append([]any{x.writes, unused, len(set) / 3}, append(set, deleted...)...)...)
+	_, err = s.step(ctx, script, k, h.Fence(), append([]any{x.writes, unused, len(set) / 3},
+		append(set, deleted...)...)...)
 	if err != nil {
 		x.log.putBack(changed)
 	}

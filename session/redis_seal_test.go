@@ -43,18 +43,22 @@ func TestRedisHoldsNothingInClear(t *testing.T) {
 	defer client.Close()
 	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	const canary = "canary"
-	r, err := s.Create(t.Context(), session.Record{User: "alice", Client: canary + "-client", Revision: "r1", Initialized: true,
-		ClientInfo: mcp.Raw(`{"name":"canary-info"}`), Caps: mcp.Raw(`{"canary-caps":{}}`)})
+	r, err := s.Create(t.Context(), session.Record{User: "alice", Client: canary + "-client", Revision: "r1",
+		Initialized: true,
+		ClientInfo:  mcp.Raw(`{"name":"canary-info"}`), Caps: mcp.Raw(`{"canary-caps":{}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Update(t.Context(), r.User, r.ID, func(r *session.Record) { r.Subscriptions = []string{canary + "://x"} }); err != nil {
+	if _, err := s.Update(t.Context(), r.User, r.ID,
+		func(r *session.Record) { r.Subscriptions = []string{canary + "://x"} }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Log().Begin(t.Context(), r.Key(), "c-1", []byte(`"canary-id"`), []byte(strings.Repeat(canary, 100))); err != nil {
+	if _, err := s.Log().Begin(t.Context(), r.Key(), "c-1", []byte(`"canary-id"`),
+		[]byte(strings.Repeat(canary, 100))); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Grants().Grant(t.Context(), r.Key(), map[string]string{canary + "-tool": canary + "-digest"}, 0); err != nil {
+	if err := s.Grants().Grant(t.Context(), r.Key(), map[string]string{canary + "-tool": canary + "-digest"},
+		0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Keeper().Save(t.Context(), r.Key(), canary+"-server", []byte(canary)); err != nil {
@@ -72,7 +76,8 @@ func TestLostEventsAreNotForged(t *testing.T) {
 	client := server.Client()
 	defer client.Close()
 	var said strings.Builder
-	s := newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))})
+	s := newReplica(t, server.URL(), session.Config{},
+		session.Deps{Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))})
 	r := s.create(t)
 	if _, err := s.Log().Append(t.Context(), r.Key(), "s", []byte("said")); err != nil {
 		t.Fatal(err)
@@ -160,7 +165,8 @@ func TestNobodyMakesGrants(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	defer client.Close()
-	one, other := newReplica(t, server.URL(), session.Config{}, session.Deps{}), newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	one, other := newReplica(t, server.URL(), session.Config{}, session.Deps{}),
+		newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	r := one.create(t)
 	key := "gatehouse:g:{alice}:" + r.ID
 	if err := one.Grants().Grant(t.Context(), r.Key(), map[string]string{"a": "x", "b": "x"}, 0); err != nil {
@@ -176,7 +182,8 @@ func TestNobodyMakesGrants(t *testing.T) {
 		names = append(names, name)
 	}
 	swapped[names[0]], swapped[names[1]] = fields[names[1]], fields[names[0]]
-	for what, values := range map[string]map[string]string{"swapped": swapped, "in clear": {"c": "x 0", names[0]: "x 0", names[1]: "x 0"}} {
+	for what, values := range map[string]map[string]string{"swapped": swapped,
+		"in clear": {"c": "x 0", names[0]: "x 0", names[1]: "x 0"}} {
 		if err := client.HSet(t.Context(), key, values).Err(); err != nil {
 			t.Fatal(err)
 		}

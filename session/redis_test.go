@@ -46,7 +46,8 @@ func newReplica(t *testing.T, url string, cfg session.Config, deps session.Deps)
 	r := &replica{}
 	start := time.Now()
 	var err error
-	r.Redis, err = session.NewRedisAt(cfg, deps, func() time.Duration { return time.Since(start) + time.Duration(r.skew.Load()) })
+	r.Redis, err = session.NewRedisAt(cfg, deps,
+		func() time.Duration { return time.Since(start) + time.Duration(r.skew.Load()) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,8 @@ func TestRedisFaults(t *testing.T) {
 		if _, err := s.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrUnavailable) {
 			t.Errorf("%s: a new one: %v", what, err)
 		}
-		if _, err := s.Update(t.Context(), known.User, known.ID, func(r *session.Record) { r.LogLevel = what }); !errors.Is(err, session.ErrUnavailable) {
+		if _, err := s.Update(t.Context(), known.User, known.ID,
+			func(r *session.Record) { r.LogLevel = what }); !errors.Is(err, session.ErrUnavailable) {
 			t.Errorf("%s: nothing written is claimed as written: %v", what, err)
 		}
 		if err := s.Delete(t.Context(), known.User, known.ID); !errors.Is(err, session.ErrUnavailable) {
@@ -208,7 +210,8 @@ func TestRedisFaults(t *testing.T) {
 	if _, err := s.Log().Append(t.Context(), known.Key(), "s", []byte("next")); err != nil {
 		t.Fatal(err)
 	}
-	if events, _, _, err := s.Log().Read(t.Context(), known.Key(), "s", first); !errors.Is(err, session.ErrGap) || len(events) == 0 {
+	if events, _, _, err := s.Log().Read(t.Context(), known.Key(), "s", first); !errors.Is(err, session.ErrGap) ||
+		len(events) == 0 {
 		t.Errorf("a lost event leaves a gap: %d events, %v", len(events), err)
 	}
 
@@ -296,7 +299,8 @@ func TestRedisThatEvicts(t *testing.T) {
 		}
 		var log bytes.Buffer
 		newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}).close()
-		if warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "maxmemory-policy="+policy); warned != want {
+		if warned := strings.Contains(log.String(), "level=WARN") &&
+			strings.Contains(log.String(), "maxmemory-policy="+policy); warned != want {
 			t.Errorf("%s: %s", policy, log.String())
 		}
 	}
@@ -318,7 +322,8 @@ func TestRedisForeignValues(t *testing.T) {
 		}, session.ErrNotFound},
 		{"garbage", func(key, _ string) error { return client.HSet(ctx, key, "v", "{").Err() }, session.ErrNotFound},
 		{"an unsealed one", func(key, _ string) error {
-			return client.HSet(ctx, key, "v", `{"version":2,"revision":"r1","initialized":true,"created":"2026-01-01T00:00:00Z"}`).Err()
+			return client.HSet(ctx, key, "v",
+				`{"version":2,"revision":"r1","initialized":true,"created":"2026-01-01T00:00:00Z"}`).Err()
 		}, session.ErrNotFound},
 		{"another session's", func(key, other string) error {
 			value, err := client.HGet(ctx, other, "v").Result()
@@ -364,7 +369,8 @@ func TestRedisKeys(t *testing.T) {
 		t.Errorf("%d keys, want 5 for each session: %q", len(keys), keys)
 	}
 	for _, key := range keys {
-		if !strings.HasPrefix(key, "mine:") || strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 || strings.ContainsAny(key, " *") {
+		if !strings.HasPrefix(key, "mine:") || strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 ||
+			strings.ContainsAny(key, " *") {
 			t.Errorf("key %q", key)
 		}
 		if left, err := client.PTTL(t.Context(), key).Result(); err != nil || left <= 0 || left > time.Hour {

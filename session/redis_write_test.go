@@ -14,7 +14,8 @@ import (
 
 func openRedis(t *testing.T, server *redistest.Server) *Redis {
 	t.Helper()
-	s, err := NewRedis(Config{Store: StoreRedis, Redis: redisdb.Config{URL: mcp.Secret(server.URL())}, Key: "0123456789abcdef0123456789abcdef"}, Deps{})
+	s, err := NewRedis(Config{Store: StoreRedis, Redis: redisdb.Config{URL: mcp.Secret(server.URL())},
+		Key: "0123456789abcdef0123456789abcdef"}, Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func TestLateWrite(t *testing.T) {
 		number      int
 		value, want string
 	}{{1, "one", "one"}, {3, "three", "three"}, {2, "two", "three"}, {3, "three", "three"}, {4, "four", "four"}} {
-		if got, err := s.step(t.Context(), addScript, k, "", write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
+		if got, err := s.step(t.Context(), addScript, k, "", write.number, -1, 1, recordKey, "v", write.value); err != nil ||
+			got != int64(1) {
 			t.Fatalf("write %d: %v, %v", write.number, got, err)
 		}
 		if got, err := client.HGet(t.Context(), s.RecordKey(k), "v").Result(); err != nil || got != write.want {

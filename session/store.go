@@ -99,5 +99,6 @@ type EventLog interface {
 	// are valid and hold what is still kept. Errors: ErrForgotten; ErrNotFound for any other
 	// stream that is not there, and for a position that this stream never reached; and
 	// ErrUnavailable.
-	Read(ctx context.Context, h *home.Home, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error)
+	Read(ctx context.Context, h *home.Home, stream string, after uint64) (events []Event, ended bool,
+		more <-chan struct{}, err error)
 }

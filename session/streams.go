@@ -149,7 +149,8 @@ func (s *streams) answers(name string, now int64) ([]byte, error) {
 }
 
 // read is EventLog.Read, for Redis without the data. Errors: as there, and errDropped.
-func (s *streams) read(name string, after uint64, now int64) (events []Event, ended bool, more <-chan struct{}, err error) {
+func (s *streams) read(name string, after uint64, now int64) (events []Event, ended bool,
+	more <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.byName[name]

@@ -15,16 +15,23 @@ import (
 func TestAnswersInTheServersWords(t *testing.T) {
 	const sample = `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`
 	for _, tt := range []struct{ name, version, question, answer, want string }{
-		{"blocks, of a server that knows them", "2025-11-25", sample, `{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`,
+		{"blocks, of a server that knows them", "2025-11-25", sample,
+			`{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`,
 			`{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`},
-		{"a block in an array", "2025-06-18", sample, `{"role":"assistant","model":"m","content":[{"type":"text","text":"a"}]}`,
+		{"a block in an array", "2025-06-18", sample,
+			`{"role":"assistant","model":"m","content":[{"type":"text","text":"a"}]}`,
 			`{"role":"assistant","model":"m","content":{"type":"text","text":"a"}}`},
-		{"blocks", "2025-06-18", sample, `{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`, `"code":-32603`},
-		{"audio", "2024-11-05", sample, `{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`, `"code":-32603`},
-		{"audio, of a server that knows it", "2025-03-26", sample, `{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`,
+		{"blocks", "2025-06-18", sample,
+			`{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`,
+			`"code":-32603`},
+		{"audio", "2024-11-05", sample,
+			`{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`, `"code":-32603`},
+		{"audio, of a server that knows it", "2025-03-26", sample,
+			`{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`,
 			`{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`},
 		{"several values", "2025-06-18", elicit, `{"action":"accept","content":{"a":["x"]}}`, `"code":-32603`},
-		{"roots", "2025-03-26", `"method":"roots/list"`, `{"roots":[{"uri":"file:///a","_meta":{"x":1}}]}`, `{"roots":[{"uri":"file:///a"}]}`},
+		{"roots", "2025-03-26", `"method":"roots/list"`, `{"roots":[{"uri":"file:///a","_meta":{"x":1}}]}`,
+			`{"roots":[{"uri":"file:///a"}]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,7 +79,8 @@ func TestContextOfOtherServers(t *testing.T) {
 			if m.Method != mcp.MethodToolsCall {
 				return false
 			}
-			result(w, m, `{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":`+with+`}}}`)
+			result(w, m, `{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":`+
+				with+`}}}`)
 			return true
 		})
 		check(t, start(t, upstream.Config{URL: f.URL}))
@@ -92,7 +100,8 @@ func TestAStatelessServerMakesUpAnID(t *testing.T) {
 		return true
 	})
 	ask := mustDo(t, start(t, upstream.Config{URL: f.URL}), asked("a")).Ask
-	if ask == nil || string(ask.Requests[0].Params) != `{"mode":"url","message":"fake asks: m","url":"https://a.example/x"}` {
+	if ask == nil ||
+		string(ask.Requests[0].Params) != `{"mode":"url","message":"fake asks: m","url":"https://a.example/x"}` {
 		t.Errorf("asked %+v", ask)
 	}
 }

@@ -143,7 +143,8 @@ func TestParkedCallExpires(t *testing.T) { synctest.Test(t, testParkedCallExpire
 
 func testParkedCallExpires(t *testing.T) {
 	f, u := askingFake(t, upstream.Config{Timeout: upstream.Timeout{Ask: patience / 2}}, []string{
-		`"id":"e",` + elicit, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`, `"id":"r","method":"roots/list"`,
+		`"id":"e",` + elicit, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`,
+		`"id":"r","method":"roots/list"`,
 	})
 	c := asked("a")
 	ask := mustDo(t, u, c).Ask
@@ -152,7 +153,8 @@ func testParkedCallExpires(t *testing.T) {
 	for _, id := range []string{"e", "s", "r"} {
 		got[`"`+id+`"`] = f.awaitAnswer(t, id)
 	}
-	if got[`"e"`] != `{"action":"cancel"}` || !strings.Contains(got[`"s"`], `"code":-1,`) || !strings.Contains(got[`"r"`], "-32603") {
+	if got[`"e"`] != `{"action":"cancel"}` || !strings.Contains(got[`"s"`], `"code":-1,`) ||
+		!strings.Contains(got[`"r"`], "-32603") {
 		t.Errorf("the server was answered %v", got)
 	}
 	again := c.Clone()
@@ -195,7 +197,8 @@ func TestUndeclaredQuestionsAreRefused(t *testing.T) {
 func testUndeclaredQuestionsAreRefused(t *testing.T) {
 	_, u := askingFake(t, upstream.Config{}, []string{
 		`"id":"r","method":"roots/list"`, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`,
-		`"id":"u","method":"elicitation/create","params":{"mode":"url","url":"https://x"}`, `"id":"p","method":"ping"`, `"id":"x","method":"x/y"`,
+		`"id":"u","method":"elicitation/create","params":{"mode":"url","url":"https://x"}`, `"id":"p","method":"ping"`,
+		`"id":"x","method":"x/y"`,
 	})
 	c := tool("a")
 	c.Caps = mcp.Raw(`{"elicitation":{}}`)
@@ -403,7 +406,8 @@ func TestProgressFlowsWhileACallIsParked(t *testing.T) {
 		}
 		events(w, `data: {"jsonrpc":"2.0","id":"one",`+elicit+"}\n\n")
 		<-step
-		events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.ID)+`,"progress":1}}`+"\n\n")
+		events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.ID)+
+			`,"progress":1}}`+"\n\n")
 		<-step
 		events(w, event(m, "", okResult))
 		return true
@@ -502,7 +506,8 @@ func TestQuestionOfACancelledCall(t *testing.T) {
 						events(w, `data: {"jsonrpc":"2.0","id":"q",`+elicit+"}\n\n")
 						<-cancelled
 						if obeys {
-							events(w, `data: {"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":0,"message":"Request cancelled"}}`+"\n\n")
+							events(w, `data: {"jsonrpc":"2.0","id":`+string(m.ID)+
+								`,"error":{"code":0,"message":"Request cancelled"}}`+"\n\n")
 							return true
 						}
 						<-r.Context().Done()

@@ -60,7 +60,8 @@ func TestBreaker(t *testing.T) {
 				t.Fatalf("before it opens: %d of 1 calls got there, %d good", asked, good)
 			}
 		}
-		if s := u.Status(); s.State != upstream.StateDown || s.Refused.IsZero() || s.Last.Stage != upstream.StageCall || s.Last.Error == "" {
+		if s := u.Status(); s.State != upstream.StateDown || s.Refused.IsZero() || s.Last.Stage != upstream.StageCall ||
+			s.Last.Error == "" {
 			t.Errorf("open: %+v", s)
 		}
 		if asked, _ := many(20); asked != 0 {
@@ -70,7 +71,8 @@ func TestBreaker(t *testing.T) {
 		e, _ := errors.AsType[*mcp.Error](err)
 		retry, _ := e.Data.Member("retryAfterMs")
 		executed, _ := e.Data.Member("executed")
-		if ms, err := strconv.Atoi(string(retry)); err != nil || ms <= 0 || ms > 1201 || executed.Text() != string(mcp.ExecutedNo) {
+		if ms, err := strconv.Atoi(string(retry)); err != nil || ms <= 0 || ms > 1201 ||
+			executed.Text() != string(mcp.ExecutedNo) {
 			t.Errorf("refused with %s", e.Data)
 		}
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
@@ -159,7 +161,8 @@ func TestBreakerSurvivesAPanic(t *testing.T) {
 			case broken.Load():
 				w.WriteHeader(http.StatusServiceUnavailable)
 			case m.Method == mcp.MethodToolsCall:
-				events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.ID)+`,"progress":1}}`+"\n\n")
+				events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.ID)+
+					`,"progress":1}}`+"\n\n")
 				events(w, event(m, "", okResult))
 			default:
 				return false

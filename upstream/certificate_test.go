@@ -37,8 +37,10 @@ func newAuthority() (*authority, error) {
 		return nil, err
 	}
 	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
 	if err != nil {
@@ -61,7 +63,8 @@ var trusted = sync.OnceValues(func() (*authority, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}),
+		0o600); err != nil {
 		return nil, err
 	}
 	for name, value := range map[string]string{"SSL_CERT_FILE": file, "SSL_CERT_DIR": dir} {
@@ -83,7 +86,8 @@ var trusted = sync.OnceValues(func() (*authority, error) {
 func (a *authority) serve(t *testing.T, f *fake, name string, until time.Duration, max uint16) {
 	t.Helper()
 	f.Server = httptest.NewUnstartedServer(f)
-	f.TLS = &tls.Config{Certificates: []tls.Certificate{a.certificate(t, name, until)}, MinVersion: tls.VersionTLS10, MaxVersion: max}
+	f.TLS = &tls.Config{Certificates: []tls.Certificate{a.certificate(t, name, until)}, MinVersion: tls.VersionTLS10,
+		MaxVersion: max}
 	f.Config.ErrorLog = log.New(io.Discard, "", 0)
 	f.StartTLS()
 	t.Cleanup(f.Close)
@@ -165,7 +169,8 @@ func TestCertificatesOfServers(t *testing.T) {
 					continue
 				}
 				e := wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
-				if !strings.Contains(e.Message, tt.want) || !strings.Contains(e.Message, "upstream fake") && !strings.Contains(e.Message, "Upstream fake") {
+				if !strings.Contains(e.Message, tt.want) || !strings.Contains(e.Message, "upstream fake") &&
+					!strings.Contains(e.Message, "Upstream fake") {
 					t.Errorf("the message is %q", e.Message)
 				}
 				if n := len(f.requests("")); n != 0 {

@@ -49,14 +49,17 @@ func TestAnswersThatAreCompressed(t *testing.T) {
 					_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+okResult+`}`)
 				case "large":
 					w.Header().Set("Content-Type", "application/json")
-					_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"x":"`+strings.Repeat("x", 1<<20)+`"}}`)
+					_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"x":"`+
+						strings.Repeat("x", 1<<20)+`"}}`)
 				case "refused":
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(http.StatusBadRequest)
-					_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":-32602,"message":"no such colour"}}`)
+					_, _ = io.WriteString(out, `{"jsonrpc":"2.0","id":`+string(m.ID)+
+						`,"error":{"code":-32602,"message":"no such colour"}}`)
 				case "events":
 					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(out, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`+"\n\n")
+					_, _ = io.WriteString(out,
+						`data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`+"\n\n")
 					_ = out.Flush()
 					_ = http.NewResponseController(w).Flush()
 					select {

@@ -269,7 +269,8 @@ func (c Config) checkSkills(found *problems.List) {
 	}{
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
-		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
+		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges}, {"shared", c.Shared},
+		{"loopback_links", c.LoopbackLinks},
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
 		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},
 	} {

@@ -25,7 +25,8 @@ func TestValidate(t *testing.T) {
 		{"loopback v6", `{name: a, url: "http://[::1]:80/mcp"}`, nil},
 		{"plaintext", `{name: a, url: "http://10.0.0.1/mcp"}`, []string{"allow_plaintext"}},
 		{"http_client", `{name: a, url: "https://a.example", http_client: standard}`, nil},
-		{"results", `{name: a, url: "https://a.example", results: {inline: 100}}`, []string{"results: inline: 100 bytes are too few"}},
+		{"results", `{name: a, url: "https://a.example", results: {inline: 100}}`,
+			[]string{"results: inline: 100 bytes are too few"}},
 		{"results of skills", `{name: a, skills: dir, results: {inline: 4KiB}}`, []string{"results: is for a server"}},
 		{"unknown http_client", `{name: a, url: "https://a.example", http_client: curl}`, []string{"http_client"}},
 		{"http_client of a command", `{name: a, command: [x], http_client: own}`, []string{"http_client"}},
@@ -48,16 +49,21 @@ func TestValidate(t *testing.T) {
 		{"stdio with url", `{name: a, url: "https://x", transport: stdio}`, []string{"needs a command"}},
 		{"sse", `{name: a, url: "https://x/sse", transport: sse, revision: "2024-11-05"}`, nil},
 		{"sse with a command", `{name: a, command: [x], transport: sse}`, []string{"sse needs a url"}},
-		{"sse of a stateless revision", `{name: a, url: "https://x", transport: sse, revision: "2026-07-28"}`, []string{"revision:", "sse"}},
-		{"own headers", `{name: a, url: "https://x", headers: {mcp-session-id: x, Content-Type: y}}`, []string{"mcp-session-id", "Content-Type"}},
-		{"a header that has calls made twice", `{name: a, url: "https://x", headers: {idempotency-key: x}}`, []string{"idempotency-key", "not the same call"}},
+		{"sse of a stateless revision", `{name: a, url: "https://x", transport: sse, revision: "2026-07-28"}`,
+			[]string{"revision:", "sse"}},
+		{"own headers", `{name: a, url: "https://x", headers: {mcp-session-id: x, Content-Type: y}}`,
+			[]string{"mcp-session-id", "Content-Type"}},
+		{"a header that has calls made twice", `{name: a, url: "https://x", headers: {idempotency-key: x}}`,
+			[]string{"idempotency-key", "not the same call"}},
 		{"header injection", `{name: a, url: "https://x", headers: {X: "a\r\nY: b"}}`, []string{"control characters"}},
 		{"header name", `{name: a, url: "https://x", headers: {"a b": x}}`, []string{"not a header name"}},
 		{"url with a command's keys", `{name: a, url: "https://x", shared: true}`, []string{"shared"}},
 		{"command with a url's keys", `{name: a, command: [x], headers: {A: b}}`, []string{"headers"}},
 		{"env", `{name: a, command: [x], env: {"A=B": x}}`, []string{"env:"}},
-		{"questions", `{name: a, url: "https://x", limits: {questions_per_minute: 100001}}`, []string{"questions_per_minute:"}},
-		{"negative", `{name: a, url: "https://x", timeout: {call: -1s}, limits: {concurrent: -1}}`, []string{"call:", "concurrent:"}},
+		{"questions", `{name: a, url: "https://x", limits: {questions_per_minute: 100001}}`,
+			[]string{"questions_per_minute:"}},
+		{"negative", `{name: a, url: "https://x", timeout: {call: -1s}, limits: {concurrent: -1}}`,
+			[]string{"call:", "concurrent:"}},
 		{"too large", `{name: a, url: "https://x", limits: {result_bytes: 9223372036854775807}}`, []string{"result_bytes:"}},
 		{"too many items", `{name: a, url: "https://x", limits: {items: 100001}}`, []string{"limits: items:"}},
 	} {
@@ -85,7 +91,8 @@ func TestValidate(t *testing.T) {
 }
 
 func TestSecretIsNotShown(t *testing.T) {
-	cfg := upstream.Config{Headers: map[string]mcp.Secret{"Authorization": "hunter2"}, Env: map[string]mcp.Secret{"K": "hunter2"}}
+	cfg := upstream.Config{Headers: map[string]mcp.Secret{"Authorization": "hunter2"},
+		Env: map[string]mcp.Secret{"K": "hunter2"}}
 	asJSON, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)

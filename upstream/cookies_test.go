@@ -21,7 +21,8 @@ func TestCookiesOfASession(t *testing.T) {
 			switch {
 			case m.Method == mcp.MethodInitialize:
 				begun++
-				w.Header().Add("Set-Cookie", fmt.Sprintf("node=s%d; Path=/; Secure; HttpOnly; SameSite=None; Domain=example.com; Max-Age=60", begun))
+				w.Header().Add("Set-Cookie",
+					fmt.Sprintf("node=s%d; Path=/; Secure; HttpOnly; SameSite=None; Domain=example.com; Max-Age=60", begun))
 				w.Header().Add("Set-Cookie", "bad name=1")
 				w.Header().Add("Set-Cookie", "large="+strings.Repeat("x", 5000))
 				if cookie != "" {

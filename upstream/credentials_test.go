@@ -70,7 +70,8 @@ func (s *tokens) requests() []string {
 }
 
 func (s *tokens) machine() outbound.Config {
-	return outbound.Config{Type: outbound.TypeClientCredentials, TokenURL: s.URL, ClientID: "gatehouse", ClientSecret: "s3cret"}
+	return outbound.Config{Type: outbound.TypeClientCredentials, TokenURL: s.URL, ClientID: "gatehouse",
+		ClientSecret: "s3cret"}
 }
 
 func (s *tokens) exchange() outbound.Config {
@@ -132,7 +133,8 @@ func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *htt
 		switch {
 		case f.stateful && m.Method == mcp.MethodInitialize:
 			w.Header().Set("Mcp-Session-Id", fmt.Sprintf("s%d", next.Add(1)))
-			result(w, m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+`,"serverInfo":{"name":"fake","version":"1"}}`)
+			result(w, m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+
+				`,"serverInfo":{"name":"fake","version":"1"}}`)
 			return true
 		case f.stateful && r.Method == http.MethodGet:
 			events(w, ": hello\n\n")
@@ -150,7 +152,8 @@ func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *htt
 // list, and the user's token is in nothing that is sent or logged, except in the exchange
 // at its own issuer.
 func TestInboundTokenStays(t *testing.T) {
-	allowed := []string{"Accept", "Accept-Encoding", "Authorization", "Content-Length", "Content-Type", "Last-Event-Id", "User-Agent",
+	allowed := []string{"Accept", "Accept-Encoding", "Authorization", "Content-Length", "Content-Type",
+		"Last-Event-Id", "User-Agent",
 		"X-Team", "X-Api-Key", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
 	endpoint := newTokens(t)
 	for _, tt := range []struct {
@@ -170,7 +173,8 @@ func TestInboundTokenStays(t *testing.T) {
 					before := len(endpoint.requests())
 					var sessions atomic.Int32
 					f := newFake(t, stateful, sessionless(&sessions))
-					u, log := startAuthorized(t, upstream.Config{URL: f.URL, Auth: tt.auth, HTTPClient: client, Headers: map[string]mcp.Secret{"X-Team": "sales"}})
+					u, log := startAuthorized(t, upstream.Config{URL: f.URL, Auth: tt.auth, HTTPClient: client,
+						Headers: map[string]mcp.Secret{"X-Team": "sales"}})
 					ctx := mcp.WithCaller(t.Context(), user("alice"))
 					for _, c := range []*mcp.Call{list(mcp.MethodDiscover), list(mcp.MethodToolsList), asked("a"), tool("b")} {
 						if _, err := u.Handle(ctx, of("alice", c)); err != nil {
@@ -203,7 +207,8 @@ func TestInboundTokenStays(t *testing.T) {
 						t.Errorf("a token is in the log: %s", log)
 					}
 					sent := endpoint.requests()[before:]
-					if exchanged := strings.Contains(strings.Join(sent, " "), "inbound"); exchanged != (tt.auth.Type == outbound.TypeTokenExchange) {
+					if exchanged := strings.Contains(strings.Join(sent, " "),
+						"inbound"); exchanged != (tt.auth.Type == outbound.TypeTokenExchange) {
 						t.Errorf("the token endpoint got %q", sent)
 					}
 				})
@@ -234,7 +239,8 @@ func TestInboundTokenStays(t *testing.T) {
 }
 
 // refusing refuses requests with certain credentials, as a resource server does.
-func refusing(status int, challenge string, refuse func(authorization string) bool) func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+func refusing(status int, challenge string, refuse func(authorization string) bool) func(f *fake, w http.ResponseWriter,
+	r *http.Request, m rpc) bool {
 	return func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if !refuse(r.Header.Get("Authorization")) {
 			return false
@@ -269,7 +275,8 @@ func TestRenewed(t *testing.T) {
 		for _, s := range f.requests(mcp.MethodToolsCall) {
 			got = append(got, authorizationOf(s))
 		}
-		if want := []string{"Bearer machine-1", "Bearer machine-1", "Bearer machine-2", "Bearer machine-2"}; !slices.Equal(got, want) {
+		if want := []string{"Bearer machine-1", "Bearer machine-1", "Bearer machine-2",
+			"Bearer machine-2"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if got := len(endpoint.requests()); got != 2 {
@@ -303,7 +310,8 @@ func TestChallengeStays(t *testing.T) {
 					before := len(f.requests(mcp.MethodToolsCall))
 					_, err := do(t, u, tool("a"))
 					e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo)
-					if all := e.Message + string(e.Data); strings.Contains(all, "evil") || strings.Contains(all, "crm.admin") || !strings.Contains(all, "fake") {
+					if all := e.Message + string(e.Data); strings.Contains(all, "evil") || strings.Contains(all, "crm.admin") ||
+						!strings.Contains(all, "fake") {
 						t.Errorf("got %s", all)
 					}
 					want := tt.each
@@ -378,7 +386,8 @@ func TestPerUser(t *testing.T) {
 			t.Errorf("per user %t, state %s", u.PerUser(), u.Status().State)
 		}
 		_, err := do(t, u, list(mcp.MethodToolsList))
-		if e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message, "in the name of each user") {
+		if e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message,
+			"in the name of each user") {
 			t.Errorf("got %q", e.Message)
 		}
 		if u.Status().State != upstream.StateConnecting || len(f.requests("")) > 0 {
@@ -432,7 +441,8 @@ func TestDiscoverPerUser(t *testing.T) {
 			return false
 		}
 		owner, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer exchanged-"), "-")
-		result(w, m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"instructions":"for `+owner+`"}`)
+		result(w, m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"instructions":"for `+
+			owner+`"}`)
 		return true
 	})
 	u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: endpoint.exchange()})
@@ -465,7 +475,8 @@ func TestTroubleOfOneUser(t *testing.T) {
 		})
 		u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: endpoint.exchange()})
 		_, err := do(t, u, of("mallory", tool("a")))
-		if e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message, "your token could not be exchanged") {
+		if e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message,
+			"your token could not be exchanged") {
 			t.Errorf("got %q", e.Message)
 		}
 		evil, good := make(chan error, 1), make(chan error, 1)
@@ -481,7 +492,8 @@ func TestTroubleOfOneUser(t *testing.T) {
 			good <- err
 		}()
 		close(others)
-		if e := wantError(t, <-evil, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message, "does not let you") {
+		if e := wantError(t, <-evil, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message,
+			"does not let you") {
 			t.Errorf("got %q", e.Message)
 		}
 		if err := <-good; err != nil {
@@ -511,7 +523,8 @@ func TestTokensOfOneUser(t *testing.T) {
 		for _, s := range f.requests(mcp.MethodToolsCall) {
 			got = append(got, authorizationOf(s))
 		}
-		if want := []string{"Bearer exchanged-broad-1", "Bearer exchanged-narrow-2", "Bearer exchanged-broad-1"}; !slices.Equal(got, want) {
+		if want := []string{"Bearer exchanged-broad-1", "Bearer exchanged-narrow-2",
+			"Bearer exchanged-broad-1"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if n := len(f.requests(mcp.MethodInitialize)); stateful && n != 1 {
@@ -546,7 +559,8 @@ func TestNeutralSessionsOfUsersEnd(t *testing.T) {
 		}
 		return false
 	})
-	u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: endpoint.exchange(), Timeout: upstream.Timeout{Idle: time.Millisecond}})
+	u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: endpoint.exchange(),
+		Timeout: upstream.Timeout{Idle: time.Millisecond}})
 	mustDo(t, u, of("alice", list(mcp.MethodToolsList)))
 	if got := authorizationOf(f.await(t, http.MethodDelete, 1)[0]); got != "Bearer exchanged-alice-1" {
 		t.Errorf("the session is ended with %q", got)
@@ -588,13 +602,21 @@ func TestAuthConfig(t *testing.T) {
 		want string
 	}{
 		{"alone", upstream.Config{URL: "https://a.example", Auth: bearer}, ""},
-		{"beside another header", upstream.Config{URL: "https://a.example", Auth: bearer, Headers: map[string]mcp.Secret{"X-A": "b"}}, ""},
-		{"none beside Authorization", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "none"}, Headers: map[string]mcp.Secret{"Authorization": "b"}}, ""},
-		{"twice", upstream.Config{URL: "https://a.example", Auth: bearer, Headers: map[string]mcp.Secret{"authorization": "b"}}, "headers[authorization]: auth sets it already"},
-		{"a header of the protocol", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "header", Header: "mcp-session-id", Token: "x"}}, "auth: header: Mcp-Session-Id is set by the gateway itself"},
-		{"cookies", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "header", Header: "Cookie", Token: "x"}}, "auth: header: Cookie is set"},
-		{"a command", upstream.Config{Command: []string{"x"}, Auth: bearer}, "auth: is for a url; a command gets its credentials by env"},
-		{"problems of its own", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "bearer"}}, "auth: token: is needed"},
+		{"beside another header", upstream.Config{URL: "https://a.example", Auth: bearer,
+			Headers: map[string]mcp.Secret{"X-A": "b"}}, ""},
+		{"none beside Authorization", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "none"},
+			Headers: map[string]mcp.Secret{"Authorization": "b"}}, ""},
+		{"twice", upstream.Config{URL: "https://a.example", Auth: bearer,
+			Headers: map[string]mcp.Secret{"authorization": "b"}}, "headers[authorization]: auth sets it already"},
+		{"a header of the protocol", upstream.Config{URL: "https://a.example",
+			Auth: outbound.Config{Type: "header", Header: "mcp-session-id",
+				Token: "x"}}, "auth: header: Mcp-Session-Id is set by the gateway itself"},
+		{"cookies", upstream.Config{URL: "https://a.example",
+			Auth: outbound.Config{Type: "header", Header: "Cookie", Token: "x"}}, "auth: header: Cookie is set"},
+		{"a command", upstream.Config{Command: []string{"x"}, Auth: bearer},
+			"auth: is for a url; a command gets its credentials by env"},
+		{"problems of its own", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "bearer"}},
+			"auth: token: is needed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.cfg.Name = "a"
@@ -604,7 +626,8 @@ func TestAuthConfig(t *testing.T) {
 			}
 		})
 	}
-	_, err := upstream.New(upstream.Config{Name: "a", URL: "https://a.example", Auth: bearer}, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: http.DefaultTransport})
+	_, err := upstream.New(upstream.Config{Name: "a", URL: "https://a.example", Auth: bearer},
+		upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: http.DefaultTransport})
 	if err == nil {
 		t.Error("an upstream is made without the credentials that it is to have")
 	}

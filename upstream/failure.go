@@ -73,31 +73,42 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, admit.ErrDraining), executed == mcp.ExecutedNo && u.base.Err() != nil:
 		return u.fails(failure.UpstreamClosing, mcp.ExecutedNo, "Upstream %s is being closed; try again")
 	case errors.Is(err, transport.ErrNotSent), errors.Is(err, pool.ErrDown):
-		return u.fails(failure.UpstreamDown, mcp.ExecutedNo, "Upstream %s cannot be reached: %s; try again later", reason(err))
+		return u.fails(failure.UpstreamDown, mcp.ExecutedNo,
+			"Upstream %s cannot be reached: %s; try again later", reason(err))
 	case errors.Is(err, transport.ErrTimeout) && executed == mcp.ExecutedNo:
 		return u.fails(failure.UpstreamTimeout, executed, "Upstream %s did not open a session in time; try again later")
 	case errors.Is(err, transport.ErrTimeout):
-		return u.fails(failure.UpstreamTimeout, executed, "Upstream %s did not answer in time; it may still have done what was asked")
+		return u.fails(failure.UpstreamTimeout, executed,
+			"Upstream %s did not answer in time; it may still have done what was asked")
 	case errors.Is(err, dialect.ErrClosed):
-		return u.fails(failure.UpstreamClosing, executed, "Upstream %s was closed during the call; it may have done what was asked")
+		return u.fails(failure.UpstreamClosing, executed,
+			"Upstream %s was closed during the call; it may have done what was asked")
 	case errors.Is(err, dialect.ErrSessionEnded):
-		return u.fails(failure.UpstreamSessionLost, executed, "The session with upstream %s ended during the call; it may have done what was asked")
+		return u.fails(failure.UpstreamSessionLost, executed,
+			"The session with upstream %s ended during the call; it may have done what was asked")
 	case errors.Is(err, admit.ErrOverloaded):
 		return u.fails(failure.UpstreamBusy, mcp.ExecutedNo, "Upstream %s has too much to do; try again later")
 	case errors.Is(err, transport.ErrNoRoom):
-		return u.fails(failure.NoRoom, executed, "The gateway has no room for the large answer of upstream %s now; it may have done what was asked")
+		return u.fails(failure.NoRoom, executed,
+			"The gateway has no room for the large answer of upstream %s now; it may have done what was asked")
 	case errors.Is(err, transport.ErrSessionGone):
-		return u.fails(failure.UpstreamSessionLost, mcp.ExecutedNo, "Upstream %s lost its session and refused the new one, too; try again later")
+		return u.fails(failure.UpstreamSessionLost, mcp.ExecutedNo,
+			"Upstream %s lost its session and refused the new one, too; try again later")
 	case errors.Is(err, transport.ErrTooLarge):
-		return u.fails(failure.UpstreamTooLarge, executed, "The answer of upstream %s is larger than %d bytes; ask for less", u.cfg.Limits.ResultBytes)
+		return u.fails(failure.UpstreamTooLarge, executed, "The answer of upstream %s is larger than %d bytes; ask for less",
+			u.cfg.Limits.ResultBytes)
 	case errors.Is(err, dialect.ErrWrongEra):
-		return u.fails(failure.UpstreamBadAnswer, mcp.ExecutedNo, "Upstream %s answers neither server/discover nor initialize; check its address")
+		return u.fails(failure.UpstreamBadAnswer, mcp.ExecutedNo,
+			"Upstream %s answers neither server/discover nor initialize; check its address")
 	case errors.Is(err, transport.ErrGarbage):
-		return u.fails(failure.UpstreamBadAnswer, executed, "Upstream %s sent something that is not MCP (%v); check its address", innermost(err))
+		return u.fails(failure.UpstreamBadAnswer, executed,
+			"Upstream %s sent something that is not MCP (%v); check its address", innermost(err))
 	case executed == mcp.ExecutedNo:
-		return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost, and it did not get the call; try again later")
+		return u.fails(failure.UpstreamCut, executed,
+			"The connection to upstream %s was lost, and it did not get the call; try again later")
 	}
-	return u.fails(failure.UpstreamCut, executed, "The connection to upstream %s was lost before its answer came; it may have done what was asked")
+	return u.fails(failure.UpstreamCut, executed,
+		"The connection to upstream %s was lost before its answer came; it may have done what was asked")
 }
 
 // fails makes an error about this server. The first verb of format stands for its name.
@@ -110,24 +121,31 @@ func (u *Upstream) fails(why failure.Name, executed mcp.Executed, format string,
 func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed) *mcp.Error {
 	switch {
 	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.PerUser():
-		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo, "Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", e.Status)
+		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo,
+			"Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", e.Status)
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
-		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo, "Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", e.Status)
+		return u.fails(failure.UpstreamLogin, mcp.ExecutedNo,
+			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", e.Status)
 	case e.Status == http.StatusTooManyRequests:
 		return u.admit.Limited(e.RetryAfter)
 	case e.HasError():
 		return dialect.NotOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:
-		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", e.Status)
-	case e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout:
+		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo,
+			"Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", e.Status)
+	case e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable ||
+		e.Status == http.StatusGatewayTimeout:
 		return u.fails(failure.UpstreamDown, executed, "Upstream %s is not available (HTTP %d); try again later", e.Status)
 	case e.Status/100 == 4:
-		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo, "Upstream %s refused the request (HTTP %d); its operator has to find out why", e.Status)
+		return u.fails(failure.UpstreamStatus, mcp.ExecutedNo,
+			"Upstream %s refused the request (HTTP %d); its operator has to find out why", e.Status)
 	}
 	if executed == mcp.ExecutedNo {
-		return u.fails(failure.UpstreamStatus, executed, "Upstream %s failed (HTTP %d); its operator has to find out why", e.Status)
+		return u.fails(failure.UpstreamStatus, executed,
+			"Upstream %s failed (HTTP %d); its operator has to find out why", e.Status)
 	}
-	return u.fails(failure.UpstreamStatus, executed, "Upstream %s failed (HTTP %d); it may have done what was asked", e.Status)
+	return u.fails(failure.UpstreamStatus, executed,
+		"Upstream %s failed (HTTP %d); it may have done what was asked", e.Status)
 }
 
 // reason says in words, without addresses, why a server cannot be reached.
@@ -161,7 +179,8 @@ func reason(err error) string {
 // says nothing about other users.
 func aboutCredentials(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return as[*outbound.Error](err) != nil || ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+	return as[*outbound.Error](err) != nil || ok &&
+		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
 // PerUser reports whether each user's calls carry that user's credential. The lists are
@@ -220,13 +239,15 @@ func (u *Upstream) plain(said string) string {
 		said = strings.ReplaceAll(said, secret, redact.Mark)
 	}
 	said = redact.Text(said)
-	return strings.Join(strings.FieldsFunc(said, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " ")
+	return strings.Join(strings.FieldsFunc(said,
+		func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " ")
 }
 
 // secrets are those of the configuration that nobody takes for words.
 func (u *Upstream) secrets() (all []string) {
 	const least = 6 // letters
-	of := slices.Concat(slices.Collect(maps.Values(u.cfg.Env)), slices.Collect(maps.Values(u.cfg.Headers)), u.cfg.Auth.Secrets())
+	of := slices.Concat(slices.Collect(maps.Values(u.cfg.Env)), slices.Collect(maps.Values(u.cfg.Headers)),
+		u.cfg.Auth.Secrets())
 	for _, secret := range of {
 		if len(secret) >= least {
 			all = append(all, string(secret))

@@ -59,7 +59,8 @@ type seen struct {
 	rpc
 }
 
-func newFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
+func newFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request,
+	m rpc) bool) *fake {
 	t.Helper()
 	f := makeFake(stateful, handle)
 	f.Server = httptest.NewServer(f)
@@ -69,7 +70,8 @@ func newFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWr
 
 // newBubbleFake makes a fake in a bubble of synctest, for times that a test could not wait
 // for, or not exactly. Only its own start method connects to it.
-func newBubbleFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
+func newBubbleFake(t *testing.T, stateful bool,
+	handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
 	t.Helper()
 	f := makeFake(stateful, handle)
 	f.network = mcptest.NewNetwork()
@@ -125,7 +127,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 	case m.Method == mcp.MethodInitialize:
 		w.Header().Set("Mcp-Session-Id", f.session)
-		result(w, m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+`,"serverInfo":{"name":"fake","version":"1"}}`)
+		result(w, m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+
+			`,"serverInfo":{"name":"fake","version":"1"}}`)
 	case m.Method == mcp.MethodDiscover:
 		result(w, m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+f.caps+`}`)
 	default:

@@ -288,7 +288,8 @@ func TestSubscribedAgain(t *testing.T) {
 			}
 			end()
 		}
-		for i, want := range []string{mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe} {
+		for i, want := range []string{mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
+			mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe} {
 			if got := <-asked; got != want {
 				t.Errorf("request %d is %s, want %s", i, got, want)
 			}
@@ -316,7 +317,8 @@ func TestListenerEndsWithItsEvents(t *testing.T) {
 					if uri == "a:c" {
 						<-heard
 					}
-					events(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+uri+`"}}`+"\n\n")
+					events(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+uri+
+						`"}}`+"\n\n")
 				}
 				<-r.Context().Done()
 				return true
@@ -326,7 +328,8 @@ func TestListenerEndsWithItsEvents(t *testing.T) {
 			defer cancel()
 			var updated []string
 			_, err := u.Handle(ctx, &mcp.Call{
-				Method: mcp.MethodListen, Session: "user:session", Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["a:b","a:c"]}}`),
+				Method: mcp.MethodListen, Session: "user:session",
+				Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["a:b","a:c"]}}`),
 				Notify: func(e mcp.Event) {
 					if e.Method != mcp.NoteResourceUpdated {
 						return

@@ -28,10 +28,12 @@ func sdkServer() *mcp.Server {
 	type in struct {
 		Text string `json:"text"`
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, a in) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest,
+		a in) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.Text}}}, nil, nil
 	})
-	mcp.AddTool(s, &mcp.Tool{Name: "steps"}, func(ctx context.Context, r *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "steps"}, func(ctx context.Context, r *mcp.CallToolRequest,
+		_ in) (*mcp.CallToolResult, any, error) {
 		for i := range 3 {
 			err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 				ProgressToken: r.Params.GetProgressToken(), Progress: float64(i + 1),
@@ -42,12 +44,15 @@ func sdkServer() *mcp.Server {
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
 	})
-	s.AddPrompt(&mcp.Prompt{Name: "greet"}, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi " + r.Params.Arguments["who"]}}}}, nil
+	s.AddPrompt(&mcp.Prompt{Name: "greet"}, func(_ context.Context,
+		r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
+			Content: &mcp.TextContent{Text: "hi " + r.Params.Arguments["who"]}}}}, nil
 	})
-	s.AddResource(&mcp.Resource{Name: "a", URI: "file:///a"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "content"}}}, nil
-	})
+	s.AddResource(&mcp.Resource{Name: "a", URI: "file:///a"},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "content"}}}, nil
+		})
 	return s
 }
 
@@ -106,7 +111,8 @@ func TestOfficialSDK(t *testing.T) {
 }
 
 func call(method, name, params string) *inner.Call {
-	return &inner.Call{Method: method, Name: name, Params: inner.Raw(params), Session: "user:s", Notify: func(inner.Event) {}}
+	return &inner.Call{Method: method, Name: name, Params: inner.Raw(params), Session: "user:s",
+		Notify: func(inner.Event) {}}
 }
 
 func checkSDK(t *testing.T, u *upstream.Upstream) {
@@ -120,10 +126,11 @@ func checkSDK(t *testing.T, u *upstream.Upstream) {
 		}
 	}
 	for want, c := range map[string]*inner.Call{
-		`"text":"hello"`:     call(inner.MethodToolsCall, "echo", `{"name":"x__echo","arguments":{"text":"hello"}}`),
-		`"text":"hi you"`:    call(inner.MethodPromptsGet, "greet", `{"name":"x__greet","arguments":{"who":"you"}}`),
-		`"text":"content"`:   call(inner.MethodResourcesRead, "file:///a", `{"uri":"x+file:///a"}`),
-		`"values":["greet!"`: call(inner.MethodComplete, "greet", `{"ref":{"type":"ref/prompt","name":"x__greet"},"argument":{"name":"a","value":"b"}}`),
+		`"text":"hello"`:   call(inner.MethodToolsCall, "echo", `{"name":"x__echo","arguments":{"text":"hello"}}`),
+		`"text":"hi you"`:  call(inner.MethodPromptsGet, "greet", `{"name":"x__greet","arguments":{"who":"you"}}`),
+		`"text":"content"`: call(inner.MethodResourcesRead, "file:///a", `{"uri":"x+file:///a"}`),
+		`"values":["greet!"`: call(inner.MethodComplete, "greet",
+			`{"ref":{"type":"ref/prompt","name":"x__greet"},"argument":{"name":"a","value":"b"}}`),
 	} {
 		if reply := mustDo(t, u, c); !strings.Contains(string(reply.Result), want) {
 			t.Errorf("%s: %s, want %s", c.Method, reply.Result, want)

@@ -77,7 +77,8 @@ func (g *gossip) call(m rpc) {
 }
 
 func (g *gossip) progress(token, text string) {
-	g.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, token, text)
+	g.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`,
+		token, text)
 }
 
 func (g *gossip) result(id, text string) {
@@ -100,7 +101,8 @@ func playGossip() {
 		case m.Method == mcp.MethodDiscover:
 			g.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 		case m.Method == mcp.MethodInitialize:
-			g.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}}}}`, m.ID)
+			g.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}}}}`,
+				m.ID)
 		case m.Method == mcp.MethodSetLevel:
 			g.say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
 		default:
@@ -275,7 +277,8 @@ func TestAnswerWithTheIDOfAnotherUsersCall(t *testing.T) {
 				case "forge":
 					other := <-waits
 					events(w, event(other, "", `{"content":"forged"}`)+
-						`data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(other.ID)+`,"progress":1}}`+"\n\n")
+						`data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(other.ID)+
+						`,"progress":1}}`+"\n\n")
 					return true
 				}
 				return false

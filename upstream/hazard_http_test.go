@@ -36,8 +36,10 @@ func TestHazardousAnswers(t *testing.T) {
 		code     int // 0: okResult
 		executed mcp.Executed
 	}{
-		{"JSON too large", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 70<<10)+`"}`), mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
-		{"event too large", answer(eventType, `data: "`+strings.Repeat("x", 70<<10)+"\"\n\n"), mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
+		{"JSON too large", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 70<<10)+`"}`),
+			mcp.CodeUpstreamAnswerTooLarge, mcp.ExecutedUnknown},
+		{"event too large", answer(eventType, `data: "`+strings.Repeat("x", 70<<10)+"\"\n\n"), mcp.CodeUpstreamAnswerTooLarge,
+			mcp.ExecutedUnknown},
 		{"compressed", func(w http.ResponseWriter, _ *http.Request, _ rpc) {
 			w.Header().Set("Content-Encoding", "gzip")
 			raw(w, jsonType, "\x1f\x8b\x08junk")
@@ -46,30 +48,43 @@ func TestHazardousAnswers(t *testing.T) {
 		{"CR line ends", answer(eventType, "data: "+good+"\r\r"), 0, ""},
 		{"byte order mark", answer(eventType, "\ufeffdata: "+good+"\n\n"), 0, ""},
 		{"field without colon", answer(eventType, "nonsense\ndata\ndata: "+good+"\n\n"), 0, ""},
-		{"multi-line data", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":$ID,\"result\":"+okResult+"}\n\n"), 0, ""},
-		{"retry and comments", answer(eventType, strings.Repeat(": ping\n\n", 1000)+"retry: 1000000000\n\ndata: "+good+"\n\n"), 0, ""},
+		{"multi-line data", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":$ID,\"result\":"+okResult+"}\n\n"),
+			0, ""},
+		{"retry and comments", answer(eventType, strings.Repeat(": ping\n\n", 1000)+"retry: 1000000000\n\ndata: "+good+
+			"\n\n"), 0, ""},
 		{"other event names", answer(eventType, "event: x\ndata: {}\n\nevent: message\ndata: "+good+"\n\n"), 0, ""},
-		{"wrong id", answer(jsonType, `{"jsonrpc":"2.0","id":99999,"result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"another id", answer(jsonType, `{"jsonrpc":"2.0","id":"x$ID","result":{}}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"wrong id in a stream", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n\ndata: "+good+"\n\n"), 0, ""},
-		{"error with id null", answer(jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`), mcp.CodeInvalidRequest, ""},
+		{"wrong id", answer(jsonType, `{"jsonrpc":"2.0","id":99999,"result":{}}`), mcp.CodeUpstreamBadAnswer,
+			mcp.ExecutedUnknown},
+		{"another id", answer(jsonType, `{"jsonrpc":"2.0","id":"x$ID","result":{}}`), mcp.CodeUpstreamBadAnswer,
+			mcp.ExecutedUnknown},
+		{"wrong id in a stream", answer(eventType, "data: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n\ndata: "+good+
+			"\n\n"), 0, ""},
+		{"error with id null", answer(jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`),
+			mcp.CodeInvalidRequest, ""},
 		{"response twice", answer(eventType, "data: "+good+"\n\ndata: "+good+"\n\n"), 0, ""},
-		{"result and error", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":5,"message":"e"}}`), 5, ""},
+		{"result and error", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":5,"message":"e"}}`),
+			5, ""},
 		{"neither", answer(jsonType, `{"jsonrpc":"2.0","id":$ID}`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"error code float", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":1.5,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
-		{"error code 1e20", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":100000000000000000000,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
+		{"error code float", answer(jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":1.5,"message":"e"}}`),
+			mcp.CodeUpstreamBadAnswer, ""},
+		{"error code 1e20",
+			answer(jsonType,
+				`{"jsonrpc":"2.0","id":$ID,"error":{"code":100000000000000000000,"message":"e"}}`), mcp.CodeUpstreamBadAnswer, ""},
 		{"not JSON", answer(jsonType, `{"jsonrpc":`), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"not UTF-8", answer(jsonType, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":\"\xff\"}"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"not UTF-8", answer(jsonType, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":\"\xff\"}"), mcp.CodeUpstreamBadAnswer,
+			mcp.ExecutedUnknown},
 		{"login page", answer("text/html; charset=utf-8", "<html>"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"empty 200", answer(jsonType, ""), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"204", status(204), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
-		{"401 with challenge", status(401, "WWW-Authenticate", `Bearer realm="x"`), mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo},
+		{"401 with challenge", status(401, "WWW-Authenticate", `Bearer realm="x"`), mcp.CodeUpstreamAuthFailed,
+			mcp.ExecutedNo},
 		{"403", status(403), mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo},
 		{"429", status(429), mcp.CodeRateLimited, mcp.ExecutedNo},
 		{"500", status(500), mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"503", status(503), mcp.CodeUpstreamUnreachable, mcp.ExecutedUnknown},
 		{"307", status(307, "Location", "http://127.0.0.1:1/"), mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo},
-		{"reset after the request", func(http.ResponseWriter, *http.Request, rpc) { panic(http.ErrAbortHandler) }, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
+		{"reset after the request", func(http.ResponseWriter, *http.Request, rpc) { panic(http.ErrAbortHandler) },
+			mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"charset in the content type", answer("application/json; charset=utf-8", good), 0, ""},
 	} {
 		for _, kind := range []struct {
@@ -214,7 +229,8 @@ func TestListenStateless(t *testing.T) {
 			return false
 		}
 		meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `}`
-		events(w, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+meta+`,"notifications":{"toolsListChanged":true}}}`+"\n\n")
+		events(w, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+meta+
+			`,"notifications":{"toolsListChanged":true}}}`+"\n\n")
 		events(w, `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{`+meta+`}}`+"\n\n")
 		<-end
 		events(w, event(m, "", `{"resultType":"complete"}`))

@@ -21,7 +21,8 @@ func TestNameOfAnUpstream(t *testing.T) {
 	u := startOver(t, cfg, upstream.NewTransport(nil, cfg))
 	_, err := do(t, u, tool("a"))
 	e := wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
-	if !strings.Contains(e.Message, "its name leads to an address that is refused") || strings.Contains(e.Message, "fd00") {
+	if !strings.Contains(e.Message, "its name leads to an address that is refused") ||
+		strings.Contains(e.Message, "fd00") {
 		t.Errorf("the client hears %q", e.Message)
 	}
 }

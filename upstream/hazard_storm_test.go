@@ -26,10 +26,12 @@ func TestProgressOfNoCall(t *testing.T) {
 					return false
 				}
 				step := func(token, n string) string {
-					return `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":` + n + "}}\n\n"
+					return `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token +
+						`,"progress":` + n + "}}\n\n"
 				}
 				id := string(m.ID)
-				events(w, step("4711", "1")+step(`"`+id+`0"`, "2")+step("null", "3")+step(id, "4")+event(m, "", okResult)+step(id, "5"))
+				events(w, step("4711", "1")+step(`"`+id+`0"`, "2")+step("null", "3")+step(id, "4")+event(m, "",
+					okResult)+step(id, "5"))
 				return true
 			})
 			u := start(t, upstream.Config{URL: f.URL})
@@ -119,7 +121,8 @@ func TestClosedAtReuse(t *testing.T) {
 	for _, client := range []string{"own", "standard"} {
 		t.Run(client, func(t *testing.T) {
 			s := newCloser(t)
-			u := start(t, upstream.Config{URL: "http://" + s.listener.Addr().String() + "/mcp", Revision: "2026-07-28", HTTPClient: client})
+			u := start(t, upstream.Config{URL: "http://" + s.listener.Addr().String() + "/mcp", Revision: "2026-07-28",
+				HTTPClient: client})
 			wantOK(t, u, tool("a"))
 			_, err := do(t, u, tool("close"))
 			wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
@@ -189,6 +192,7 @@ func (s *closer) serve(conn net.Conn) {
 		}
 		id, _ := mcp.Raw(body).Member("id")
 		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, okResult)
-		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			len(answer), answer)
 	}
 }

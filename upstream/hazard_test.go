@@ -201,7 +201,8 @@ func TestStdioEnvironment(t *testing.T) {
 	cfg := command(t, "sound")
 	cfg.Env["API_KEY"] = "k"
 	_, env := pid(t, start(t, cfg), "s")
-	if strings.Contains(env, "hunter2") || !strings.Contains(env, `"API_KEY=k"`) || !strings.Contains(env, `"HOME=/home/gatehouse"`) {
+	if strings.Contains(env, "hunter2") || !strings.Contains(env, `"API_KEY=k"`) ||
+		!strings.Contains(env, `"HOME=/home/gatehouse"`) {
 		t.Errorf("environment %s", env)
 	}
 }

@@ -24,7 +24,8 @@ var homesOf sync.Map
 
 // withHomes makes an upstream whose clients' sessions have homes of their own.
 func withHomes(t testing.TB, cfg upstream.Config, deps upstream.Deps) (*upstream.Upstream, error) {
-	table := home.Open(home.Config{Idle: 24 * time.Hour, Max: 1000, Most: func(string) int { return 1000 }}, &session.Memory{})
+	table := home.Open(home.Config{Idle: 24 * time.Hour, Max: 1000, Most: func(string) int { return 1000 }},
+		&session.Memory{})
 	t.Cleanup(func() { table.Close(t.Context()) })
 	deps.Homes = homes{table}
 	u, err := upstream.New(cfg, deps)

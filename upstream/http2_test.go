@@ -131,7 +131,8 @@ func (s *frames) answer(f *http2.Framer, id uint32, r *http.Request, body *bytes
 			}
 		}
 	}
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head.Bytes(), EndHeaders: true}); err != nil {
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head.Bytes(),
+		EndHeaders: true}); err != nil {
 		return err
 	}
 	return f.WriteData(id, true, w.Body.Bytes())

@@ -48,7 +48,8 @@ func (i *inn) handle(f *fake, w http.ResponseWriter, r *http.Request, m rpc) boo
 		id = fmt.Sprint("s", i.begun)
 		i.open[id] = make(chan string, 10)
 		w.Header().Set("Mcp-Session-Id", id)
-		result(w, m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+`,"serverInfo":{"name":"inn","version":"1"}}`)
+		result(w, m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+
+			`,"serverInfo":{"name":"inn","version":"1"}}`)
 		return true
 	}
 	say := i.open[id]
@@ -302,7 +303,8 @@ func TestResumedSessionIsUsed(t *testing.T) {
 			shut(t, u)
 			time.Sleep(time.Second) // the server sees that the stream has ended
 		}
-		for method, want := range map[string]int{mcp.MethodResourcesSubscribe: 2, mcp.MethodSetLevel: 2, mcp.MethodInitialize: 1} {
+		for method, want := range map[string]int{mcp.MethodResourcesSubscribe: 2, mcp.MethodSetLevel: 2,
+			mcp.MethodInitialize: 1} {
 			if n := len(h.requests(method)); n != want {
 				t.Errorf("%d times %s, want %d", n, method, want)
 			}

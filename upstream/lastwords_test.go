@@ -17,7 +17,8 @@ func TestLastWordsOfAProgram(t *testing.T) {
 	u := start(t, upstream.Config{Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"KEY": "s3cret-key"}})
 	_, err := do(t, u, tool("a"))
 	e, ok := errors.AsType[*mcp.Error](err)
-	if !ok || !strings.Contains(e.Cause, "exit status 3") || !strings.Contains(e.Cause, "cannot open <redacted>: <redacted>") {
+	if !ok || !strings.Contains(e.Cause, "exit status 3") ||
+		!strings.Contains(e.Cause, "cannot open <redacted>: <redacted>") {
 		t.Fatalf("the error is %v, its cause %q", err, e.Cause)
 	}
 	if strings.Contains(e.Message, "cannot open") {
@@ -39,7 +40,8 @@ func TestWordsOfAServer(t *testing.T) {
 			failure(w, 401, m, `{"code":-32000,"message":"The key `+token+` was revoked on 2026-01-02."}`)
 		},
 		"a challenge": func(w http.ResponseWriter, _ rpc) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="x", error="invalid_token", error_description="The key `+token+` was revoked on 2026-01-02."`)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="x", error="invalid_token", error_description="The key `+token+
+				` was revoked on 2026-01-02."`)
 			w.WriteHeader(401)
 		},
 	} {
@@ -47,10 +49,12 @@ func TestWordsOfAServer(t *testing.T) {
 			answer(w, m)
 			return true
 		})
-		u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: outbound.Config{Type: outbound.TypeBearer, Token: token}})
+		u, _ := startAuthorized(t, upstream.Config{URL: f.URL,
+			Auth: outbound.Config{Type: outbound.TypeBearer, Token: token}})
 		_, err := do(t, u, tool("a"))
 		e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo)
-		if !strings.Contains(e.Cause, "HTTP status 401: The key <redacted> was revoked on 2026-01-02.") || u.Status().Last.Cause != e.Cause {
+		if !strings.Contains(e.Cause, "HTTP status 401: The key <redacted> was revoked on 2026-01-02.") ||
+			u.Status().Last.Cause != e.Cause {
 			t.Errorf("%s: the cause is %q", name, e.Cause)
 		}
 		if strings.Contains(e.Message, "revoked") {

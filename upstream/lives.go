@@ -26,7 +26,8 @@ type lives struct {
 }
 
 func newLives(cfg Timeout) *lives {
-	return &lives{idle: cfg.Call, total: cfg.Total, running: make(map[*transport.Life]bool), ended: make(chan struct{}), left: make(chan struct{})}
+	return &lives{idle: cfg.Call, total: cfg.Total, running: make(map[*transport.Life]bool), ended: make(chan struct{}),
+		left: make(chan struct{})}
 }
 
 // begin implements dialect.Env.Life.

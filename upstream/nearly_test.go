@@ -33,13 +33,16 @@ func TestAnswersThatAreNearlyRight(t *testing.T) {
 		"the answer to somebody else":      {stream("data: " + head + "1,\"result\":{}}\n\n" + answer), "", 0},
 		"an id as text":                    {json(head + `"ID","result":` + okResult + "}"), "", 0},
 		"an id as a decimal":               {json(head + `ID.0,"result":` + okResult + "}"), "", 0},
-		"another id":                       {json(head + `1,"result":` + okResult + "}"), "an answer to another request, with the id 1)", 0},
-		"another id on a stream":           {stream("data: " + head + "\"x\",\"result\":{}}\n\n"), `an answer to another request, with the id "x"`, 0},
-		"no JSON":                          {json(head + `ID,"result":{"v":NaN}}`), "at byte", 1},
-		"no JSON on a stream":              {stream("data: " + head + "ID,\"result\":{\"v\":NaN}}\n\n" + answer), "at byte", 1},
-		"no JSON, with the id last":        {stream("data: {\"result\":{\"v\":\"\xff\"},\"id\":ID }\n\n" + answer), "is not UTF-8", 1},
-		"a stream without an answer":       {stream("data: ping\n\n"), "at byte", 1},
-		"a page":                           {func(w http.ResponseWriter, _ rpc) { raw(w, "text/html", "<p>") }, "text/html", 0},
+		"another id": {json(head + `1,"result":` + okResult + "}"),
+			"an answer to another request, with the id 1)", 0},
+		"another id on a stream": {stream("data: " + head + "\"x\",\"result\":{}}\n\n"),
+			`an answer to another request, with the id "x"`, 0},
+		"no JSON":             {json(head + `ID,"result":{"v":NaN}}`), "at byte", 1},
+		"no JSON on a stream": {stream("data: " + head + "ID,\"result\":{\"v\":NaN}}\n\n" + answer), "at byte", 1},
+		"no JSON, with the id last": {stream("data: {\"result\":{\"v\":\"\xff\"},\"id\":ID }\n\n" + answer),
+			"is not UTF-8", 1},
+		"a stream without an answer": {stream("data: ping\n\n"), "at byte", 1},
+		"a page":                     {func(w http.ResponseWriter, _ rpc) { raw(w, "text/html", "<p>") }, "text/html", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

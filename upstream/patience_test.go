@@ -119,7 +119,8 @@ func TestSilentProgram(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(40 * time.Second)
-		if s := u.Status(); s.State != StateConnecting || !strings.Contains(s.Last.Cause, "npx: no answer yet; it has said nothing on stderr") {
+		if s := u.Status(); s.State != StateConnecting ||
+			!strings.Contains(s.Last.Cause, "npx: no answer yet; it has said nothing on stderr") {
 			t.Errorf("after 40 s: %s, %q", s.State, s.Last.Cause)
 		}
 		e, ok := errors.AsType[*mcp.Error](<-done)

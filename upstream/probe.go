@@ -291,7 +291,8 @@ func (u *Upstream) takeSpare() transport.Conn {
 
 // discover sends server/discover and judges the answer. It returns the result, if it
 // belongs to the era that was found, and the process that was asked, if it still runs.
-func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *dialect.Era, result mcp.Raw, conn transport.Conn, err error) {
+func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *dialect.Era, result mcp.Raw,
+	conn transport.Conn, err error) {
 	if u.base.Err() != nil {
 		return nil, nil, nil, admit.ErrDraining
 	}

@@ -26,13 +26,20 @@ func TestProbeHTTP(t *testing.T) {
 		want   string // stateless, stateful, or inconclusive
 		code   int    // of an inconclusive one
 	}{
-		{"a stateless revision is offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}}`), "stateless", 0},
-		{"only stateful ones are offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}}`), "stateful", 0},
-		{"400 -32022 that offers a stateless one", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)), "stateless", 0},
-		{"400 -32022 that offers stateful ones", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2025-11-25"]}}`)), "stateful", 0},
+		{"a stateless revision is offered", answerTo(200,
+			`{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}}`),
+			"stateless", 0},
+		{"only stateful ones are offered", answerTo(200,
+			`{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}}`), "stateful", 0},
+		{"400 -32022 that offers a stateless one", answerTo(400,
+			rpcError(`{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)), "stateless", 0},
+		{"400 -32022 that offers stateful ones", answerTo(400,
+			rpcError(`{"code":-32022,"message":"v","data":{"supported":["2025-11-25"]}}`)), "stateful", 0},
 		{"400 -32020", answerTo(400, rpcError(`{"code":-32020,"message":"header"}`)), "stateless", 0},
 		{"400 -32021", answerTo(400, rpcError(`{"code":-32021,"message":"capability"}`)), "stateless", 0},
-		{"400 -32000", answerTo(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`), "stateful", 0},
+		{"400 -32000", answerTo(400,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`),
+			"stateful", 0},
 		{"400 empty", answerTo(400, ""), "stateful", 0},
 		{"404 empty", answerTo(404, ""), "stateful", 0},
 		{"404 -32601", answerTo(404, rpcError(`{"code":-32601,"message":"Method not found"}`)), "stateful", 0},
@@ -48,8 +55,10 @@ func TestProbeHTTP(t *testing.T) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(307)
 		}, "inconclusive", mcp.CodeUpstreamBadAnswer},
-		{"HTML with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "text/html", "<html>") }, "inconclusive", mcp.CodeUpstreamBadAnswer},
-		{"not JSON with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "application/json", "{") }, "inconclusive", mcp.CodeUpstreamBadAnswer},
+		{"HTML with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "text/html", "<html>") }, "inconclusive",
+			mcp.CodeUpstreamBadAnswer},
+		{"not JSON with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "application/json", "{") }, "inconclusive",
+			mcp.CodeUpstreamBadAnswer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sane := atomic.Bool{}
@@ -132,7 +141,8 @@ func TestStumbledProbe(t *testing.T) {
 		u := start(t, upstream.Config{URL: f.URL, Transport: "streamable"})
 		for n := range 2 {
 			_, err := do(t, u, tool("a"))
-			if e := wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo); !strings.Contains(e.Cause, `HTTP status 500; `) || !strings.Contains(e.Cause, `"revision" pins it`) {
+			if e := wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo); !strings.Contains(e.Cause,
+				`HTTP status 500; `) || !strings.Contains(e.Cause, `"revision" pins it`) {
 				t.Errorf("cause %q", e.Cause)
 			}
 			if got := len(f.requests(mcp.MethodDiscover)); got != n+1 {
@@ -151,7 +161,8 @@ func TestEraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 		{"stateless server becomes stateful", false, ""},
 		{"stateful server becomes stateless", true, ""},
 		{"and says that a header is missing", true, `{"code":-32020,"message":"Mcp-Method is missing"}`},
-		{"and says what it speaks", true, `{"code":-32022,"message":"m","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`},
+		{"and says what it speaks", true,
+			`{"code":-32022,"message":"m","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stateful := atomic.Bool{}
@@ -222,7 +233,8 @@ func TestServerWithoutCapabilities(t *testing.T) {
 			if good && (err != nil || string(reply.Result.At("capabilities")) != "{}") {
 				t.Errorf("stateful %v, %q: %+v %v", stateful, caps, reply, err)
 			}
-			if !good && !strings.Contains(wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown).Cause, "its capabilities are no object") {
+			if !good && !strings.Contains(wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown).Cause,
+				"its capabilities are no object") {
 				t.Errorf("stateful %v, %q: %v", stateful, caps, err)
 			}
 		}
@@ -268,7 +280,8 @@ func TestProbeAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(steps) != 1 || steps[0].Method != mcp.MethodDiscover || steps[0].Found != "it speaks 2026-07-28" || steps[0].At.IsZero() {
+			if len(steps) != 1 || steps[0].Method != mcp.MethodDiscover || steps[0].Found != "it speaks 2026-07-28" ||
+				steps[0].At.IsZero() {
 				t.Errorf("steps: %+v", steps)
 			}
 		}
@@ -304,7 +317,8 @@ func TestProbeAgain(t *testing.T) {
 		}
 		steps, err := u.Probe(t.Context())
 		wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
-		if len(steps) != 1 || steps[0].Failed.String() != "GH-UPSTREAM-DOWN" || !strings.Contains(steps[0].Cause, "127.0.0.1:1") || steps[0].Found != "" {
+		if len(steps) != 1 || steps[0].Failed.String() != "GH-UPSTREAM-DOWN" ||
+			!strings.Contains(steps[0].Cause, "127.0.0.1:1") || steps[0].Found != "" {
 			t.Errorf("steps: %+v", steps)
 		}
 		if !u.Status().Refused.IsZero() {

@@ -17,11 +17,12 @@ func TestRedirects(t *testing.T) {
 		location string
 		want     string // in the cause; "" for a result
 	}{
-		"another path":            {307, "/mcp/", ""},
-		"for good":                {308, "mcp/?a=b", ""},
-		"the same host":           {307, "$HOST/mcp/", ""},
-		"its method is lost":      {302, "/mcp/", "HTTP status 302, a redirect to $HOST/mcp/"},
-		"another port":            {307, "http://127.0.0.1:1/mcp/?token=secret", "HTTP status 307, a redirect to http://127.0.0.1:1/mcp/"},
+		"another path":       {307, "/mcp/", ""},
+		"for good":           {308, "mcp/?a=b", ""},
+		"the same host":      {307, "$HOST/mcp/", ""},
+		"its method is lost": {302, "/mcp/", "HTTP status 302, a redirect to $HOST/mcp/"},
+		"another port": {307, "http://127.0.0.1:1/mcp/?token=secret",
+			"HTTP status 307, a redirect to http://127.0.0.1:1/mcp/"},
 		"another scheme":          {307, "https://u:secret@127.0.0.1/", "HTTP status 307, a redirect to https://127.0.0.1/"},
 		"another user":            {307, "http://secret@$NAME/mcp/", "HTTP status 307, a redirect to http://$NAME/mcp/"},
 		"in a circle":             {307, "/mcp", "HTTP status 307, a redirect to $HOST/mcp"},
@@ -34,7 +35,8 @@ func TestRedirects(t *testing.T) {
 				if r.URL.Path != "/mcp" {
 					return false
 				}
-				if to := strings.NewReplacer("$HOST", f.URL, "$NAME", strings.TrimPrefix(f.URL, "http://")).Replace(tt.location); to != "" {
+				if to := strings.NewReplacer("$HOST", f.URL, "$NAME",
+					strings.TrimPrefix(f.URL, "http://")).Replace(tt.location); to != "" {
 					w.Header().Set("Location", to)
 				}
 				w.WriteHeader(tt.status)
@@ -96,7 +98,10 @@ func TestOwnErrorWith403(t *testing.T) {
 				f.posted = func(_ *sseStream, w http.ResponseWriter, _ *http.Request, m rpc) bool { return refuse(w, m) }
 				u = f.fake.start(t, upstream.Config{Transport: "sse"})
 			} else {
-				u = newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool { return refuse(w, m) }).start(t, upstream.Config{})
+				u = newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request,
+					m rpc) bool {
+					return refuse(w, m)
+				}).start(t, upstream.Config{})
 			}
 			_, err := do(t, u, tool("a"))
 			e, ok := err.(*mcp.Error)

@@ -34,11 +34,12 @@ func TestCodesThatWouldBeAboutUs(t *testing.T) {
 			method, answer string
 			call           *mcp.Call
 		}{
-			"a server with sessions":          {true, mcp.MethodToolsCall, "", asked("a")},
-			"a bridged task":                  {true, mcp.MethodTasksGet, "", task},
-			"the result of a task":            {true, mcp.MethodTasksResult, "", inTask()},
-			"a task that is polled":           {false, mcp.MethodTasksGet, "", inTask()},
-			"what a task that is polled says": {false, mcp.MethodTasksGet, `{"taskId":"t","status":"failed","error":` + words + `}`, inTask()},
+			"a server with sessions": {true, mcp.MethodToolsCall, "", asked("a")},
+			"a bridged task":         {true, mcp.MethodTasksGet, "", task},
+			"the result of a task":   {true, mcp.MethodTasksResult, "", inTask()},
+			"a task that is polled":  {false, mcp.MethodTasksGet, "", inTask()},
+			"what a task that is polled says": {false, mcp.MethodTasksGet,
+				`{"taskId":"t","status":"failed","error":` + words + `}`, inTask()},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				f := taskFake(t, tt.stateful, failed(tt.method, tt.answer))

@@ -26,7 +26,8 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		{"seconds", "7", "", 7 * time.Second},
 		{"a date", "Sat, 01 Jan 2000 00:10:07 GMT", "Sat, 01 Jan 2000 00:10:00 GMT", 7 * time.Second},
-		{"a date by a clock that is wrong", "Fri, 01 Jan 2100 00:00:07 GMT", "Fri, 01 Jan 2100 00:00:00 GMT", 7 * time.Second},
+		{"a date by a clock that is wrong", "Fri, 01 Jan 2100 00:00:07 GMT", "Fri, 01 Jan 2100 00:00:00 GMT",
+			7 * time.Second},
 		{"a date that is over", "Fri, 01 Jan 1999 00:00:00 GMT", "", 0},
 		{"too long", "1000000000", "", 5 * time.Minute},
 		{"longer than a number can say", "100000000000000000000", "", 5 * time.Minute},
@@ -65,7 +66,8 @@ func testRetryAfter(t *testing.T, stateful bool, header, date string, want time.
 		e := wantError(t, err, mcp.CodeRateLimited, mcp.ExecutedNo)
 		ms, told := e.Data.Member("retryAfterMs")
 		seconds, _ := e.Data.Member("retry_after")
-		if told != (want > 0) || told && (string(ms) != string(mcp.Int(want.Milliseconds())) || string(seconds) != string(mcp.Int(int64((want+time.Second-1)/time.Second)))) {
+		if told != (want > 0) || told && (string(ms) != string(mcp.Int(want.Milliseconds())) ||
+			string(seconds) != string(mcp.Int(int64((want+time.Second-1)/time.Second)))) {
 			t.Errorf("to wait %s ms, %s s; want %s", ms, seconds, want)
 		}
 	}

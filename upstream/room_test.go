@@ -36,7 +36,8 @@ func TestLargeResults(t *testing.T) {
 	})
 	onAStream := answer(func(w http.ResponseWriter, m rpc) {
 		for range 20 { // in all more than fits, but one after the other
-			events(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"`+strings.Repeat("y", size/2)+`"}}`+"\n\n")
+			events(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"`+
+				strings.Repeat("y", size/2)+`"}}`+"\n\n")
 		}
 		events(w, event(m, "", large))
 	})
@@ -44,11 +45,16 @@ func TestLargeResults(t *testing.T) {
 		name   string
 		server func(t *testing.T) *upstream.Upstream
 	}{
-		{"stateless, JSON", func(t *testing.T) *upstream.Upstream { return newFake(t, false, known).start(t, upstream.Config{}) }},
-		{"stateless, JSON of unknown length", func(t *testing.T) *upstream.Upstream { return newFake(t, false, chunked).start(t, upstream.Config{}) }},
-		{"stateless, a stream", func(t *testing.T) *upstream.Upstream { return newFake(t, false, onAStream).start(t, upstream.Config{}) }},
-		{"stateful, JSON", func(t *testing.T) *upstream.Upstream { return newFake(t, true, known).start(t, upstream.Config{}) }},
-		{"stateful, a stream", func(t *testing.T) *upstream.Upstream { return newFake(t, true, onAStream).start(t, upstream.Config{}) }},
+		{"stateless, JSON",
+			func(t *testing.T) *upstream.Upstream { return newFake(t, false, known).start(t, upstream.Config{}) }},
+		{"stateless, JSON of unknown length",
+			func(t *testing.T) *upstream.Upstream { return newFake(t, false, chunked).start(t, upstream.Config{}) }},
+		{"stateless, a stream",
+			func(t *testing.T) *upstream.Upstream { return newFake(t, false, onAStream).start(t, upstream.Config{}) }},
+		{"stateful, JSON",
+			func(t *testing.T) *upstream.Upstream { return newFake(t, true, known).start(t, upstream.Config{}) }},
+		{"stateful, a stream",
+			func(t *testing.T) *upstream.Upstream { return newFake(t, true, onAStream).start(t, upstream.Config{}) }},
 		{"the standard client", func(t *testing.T) *upstream.Upstream {
 			return newFake(t, false, chunked).start(t, upstream.Config{HTTPClient: "standard"})
 		}},

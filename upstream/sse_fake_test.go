@@ -60,7 +60,8 @@ func (s *sseStream) welcome() {
 	s.say("event: endpoint\ndata: " + strings.ReplaceAll(s.f.endpoint, "$ID", s.id) + "\n\n")
 }
 
-func newSSEFake(t *testing.T, make func(*testing.T, bool, func(*fake, http.ResponseWriter, *http.Request, rpc) bool) *fake) *sseFake {
+func newSSEFake(t *testing.T, make func(*testing.T, bool,
+	func(*fake, http.ResponseWriter, *http.Request, rpc) bool) *fake) *sseFake {
 	t.Helper()
 	f := &sseFake{endpoint: "/messages?session=$ID", streams: map[string]*sseStream{}}
 	f.fake = make(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -120,7 +121,8 @@ func (f *sseFake) message(w http.ResponseWriter, r *http.Request, m rpc) {
 	switch {
 	case m.ID == nil || m.Method == "":
 	case m.Method == mcp.MethodInitialize:
-		s.answer(m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+`,"serverInfo":{"name":"fake","version":"1"}}`)
+		s.answer(m, `{"protocolVersion":"`+f.version+`","capabilities":`+f.caps+
+			`,"serverInfo":{"name":"fake","version":"1"}}`)
 	default:
 		s.answer(m, okResult)
 	}

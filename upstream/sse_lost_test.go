@@ -23,7 +23,8 @@ func TestSSERefusedPosts(t *testing.T) {
 		calls      int // a message that certainly did not arrive is sent again, once
 	}{
 		{"the session is not known", "", 404, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
-		{"the session is not known, in words", "No transport found for sessionId", 400, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
+		{"the session is not known, in words", "No transport found for sessionId", 400, mcp.CodeUpstreamSessionLost,
+			mcp.ExecutedNo, 2},
 		{"bad request", "oops", 400, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo, 1},
 		{"method not allowed", "", 405, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo, 1},
 		{"unauthorized", "", 401, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo, 1},
@@ -211,7 +212,8 @@ func TestSSEStreamsThatEnd(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				for ctx.Err() == nil { // as the catalog does
-					_, _ = u.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{"notifications":{"toolsListChanged":true}}`), Notify: func(mcp.Event) {}})
+					_, _ = u.Handle(ctx, &mcp.Call{Method: mcp.MethodListen,
+						Params: mcp.Raw(`{"notifications":{"toolsListChanged":true}}`), Notify: func(mcp.Event) {}})
 					time.Sleep(time.Second)
 				}
 				if n := len(f.requests(http.MethodGet)); n > tt.most || n < tt.least {
@@ -263,7 +265,8 @@ func TestSSEBatches(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method == mcp.MethodToolsCall {
-			s.say(`data: [{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + okResult + "}]\n\n")
+			s.say(`data: [{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},{"jsonrpc":"2.0","id":` + string(m.ID) +
+				`,"result":` + okResult + "}]\n\n")
 		}
 		return m.Method == mcp.MethodToolsCall
 	}

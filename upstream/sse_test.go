@@ -79,7 +79,8 @@ func TestSSEWithoutEndpoint(t *testing.T) {
 		code int
 		took time.Duration
 	}{
-		{"silence", func(s *sseStream) bool { s.say(": hello\n\n"); <-s.ctx.Done(); return true }, mcp.CodeUpstreamUnreachable, connect},
+		{"silence", func(s *sseStream) bool { s.say(": hello\n\n"); <-s.ctx.Done(); return true },
+			mcp.CodeUpstreamUnreachable, connect},
 		{"comments without an end", func(s *sseStream) bool {
 			for tick := time.NewTicker(100 * time.Millisecond); ; {
 				select {
@@ -98,13 +99,15 @@ func TestSSEWithoutEndpoint(t *testing.T) {
 			return true
 		}, mcp.CodeUpstreamBadAnswer, 0},
 		{"the end", func(s *sseStream) bool { return true }, mcp.CodeUpstreamBadAnswer, 0},
-		{"a message", func(s *sseStream) bool { s.say("data: {}\n\n"); <-s.ctx.Done(); return true }, mcp.CodeUpstreamBadAnswer, 0},
+		{"a message", func(s *sseStream) bool { s.say("data: {}\n\n"); <-s.ctx.Done(); return true },
+			mcp.CodeUpstreamBadAnswer, 0},
 		{"an endpoint that is too long", func(s *sseStream) bool {
 			s.say("event: endpoint\ndata: /" + strings.Repeat("x", 5000) + "\n\n")
 			<-s.ctx.Done()
 			return true
 		}, mcp.CodeUpstreamBadAnswer, 0},
-		{"half an endpoint", func(s *sseStream) bool { s.say("event: endpoint\ndata: /messages"); return true }, mcp.CodeUpstreamBadAnswer, 0},
+		{"half an endpoint", func(s *sseStream) bool { s.say("event: endpoint\ndata: /messages"); return true },
+			mcp.CodeUpstreamBadAnswer, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -241,7 +244,8 @@ func TestSSEIsNotProbed(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		w.WriteHeader(http.StatusAccepted)
-		s.say(`data: {"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32601,"message":"Method not found"}}` + "\n\n")
+		s.say(`data: {"jsonrpc":"2.0","id":` + string(m.ID) +
+			`,"error":{"code":-32601,"message":"Method not found"}}` + "\n\n")
 		return true
 	}
 	_, err := do(t, f.start(t, overSSE()), tool("a"))

@@ -15,18 +15,21 @@ import (
 )
 
 // statefulFake answers tools/call with call, and everything else correctly.
-func statefulFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake, *upstream.Upstream) {
+func statefulFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake,
+	*upstream.Upstream) {
 	f := newFake(t, true, onCall(call))
 	return f, f.start(t, upstream.Config{})
 }
 
 // statefulBubbleFake is a statefulFake in a bubble of synctest.
-func statefulBubbleFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake, *upstream.Upstream) {
+func statefulBubbleFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake,
+	*upstream.Upstream) {
 	f := newBubbleFake(t, true, onCall(call))
 	return f, f.start(t, upstream.Config{})
 }
 
-func onCall(call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+func onCall(call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) func(f *fake, w http.ResponseWriter,
+	r *http.Request, m rpc) bool {
 	return func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall || call == nil {
 			return false
@@ -194,7 +197,8 @@ func TestSessionGoneAgainAndAgain(t *testing.T) {
 	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) { w.WriteHeader(404) })
 	_, err := do(t, u, tool("a"))
 	wantError(t, err, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo)
-	if calls, inits := len(f.requests(mcp.MethodToolsCall)), len(f.requests(mcp.MethodInitialize)); calls != 2 || inits != 2 {
+	if calls, inits := len(f.requests(mcp.MethodToolsCall)), len(f.requests(mcp.MethodInitialize)); calls != 2 ||
+		inits != 2 {
 		t.Errorf("%d calls, %d initialize", calls, inits)
 	}
 }
@@ -368,7 +372,8 @@ func TestBrokenStreamIsLostInTheEnd(t *testing.T) {
 
 func testBrokenStreamIsLostInTheEnd(t *testing.T) {
 	f, u := statefulBubbleFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
-		events(w, "id: e7\nretry: 1\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":"+string(m.ID)+",\"result\":{}}\n") // half an event
+		// half an event
+		events(w, "id: e7\nretry: 1\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":"+string(m.ID)+",\"result\":{}}\n")
 	})
 	_, err := do(t, u, tool("a"))
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
@@ -508,7 +513,8 @@ func TestSkillsEndWithTheirSession(t *testing.T) {
 		mustDo(t, u, &mcp.Call{Method: mcp.MethodDiscover, Notify: func(mcp.Event) {}})
 		for want := 1; want <= 2; want++ {
 			for range 2 {
-				mustDo(t, u, &mcp.Call{Method: mcp.MethodSkillsGet, Name: "a", Params: mcp.Raw(`{"name":"a"}`), Session: "u:s", Notify: func(mcp.Event) {}})
+				mustDo(t, u, &mcp.Call{Method: mcp.MethodSkillsGet, Name: "a", Params: mcp.Raw(`{"name":"a"}`), Session: "u:s",
+					Notify: func(mcp.Event) {}})
 			}
 			if lists != want {
 				t.Errorf("in session %d skills were listed %d times", want, lists)

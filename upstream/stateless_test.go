@@ -86,7 +86,8 @@ func TestLogLevelOfAnyClient(t *testing.T) {
 		session, level, want string
 		ephemeral            bool
 	}{
-		{"user:s", "", `"debug"`, false}, {"user:s", "error", `"error"`, false}, {"user:~c", "", "", true}, {"user:~c", "info", `"info"`, true}, {"", "", "", false},
+		{"user:s", "", `"debug"`, false}, {"user:s", "error", `"error"`, false}, {"user:~c", "", "", true},
+		{"user:~c", "info", `"info"`, true}, {"", "", "", false},
 	} {
 		c := tool("t")
 		c.Session, c.Ephemeral, c.LogLevel = tt.session, tt.ephemeral, tt.level
@@ -134,7 +135,8 @@ func TestParamHeaders(t *testing.T) {
 		name, arguments string
 		want            map[string]string
 	}{
-		{"all", `{"region":"eu","n":42,"b":true,"in":{"deep":"x"}}`, map[string]string{"Region": "eu", "Count": "42", "Flag": "true", "Deep": "x"}},
+		{"all", `{"region":"eu","n":42,"b":true,"in":{"deep":"x"}}`,
+			map[string]string{"Region": "eu", "Count": "42", "Flag": "true", "Deep": "x"}},
 		{"null and absent", `{"region":null}`, map[string]string{}},
 		{"empty string", `{"region":""}`, map[string]string{"Region": ""}},
 		{"sentinel", `{"region":"zürich"}`, map[string]string{"Region": "=?base64?esO8cmljaA==?="}},
@@ -215,14 +217,16 @@ func TestHeaderMismatch(t *testing.T) {
 			if tt.fails > 1 {
 				wantError(t, err, mcp.CodeInternal, mcp.ExecutedNo)
 			}
-			if calls, lists := len(f.requests(mcp.MethodToolsCall)), len(f.requests(mcp.MethodToolsList)); calls != 2 || lists != 1 {
+			if calls, lists := len(f.requests(mcp.MethodToolsCall)), len(f.requests(mcp.MethodToolsList)); calls != 2 ||
+				lists != 1 {
 				t.Errorf("%d calls and %d lists, want 2 and 1", calls, lists)
 			}
 		})
 	}
 }
 
-func withTools(next func(*fake, http.ResponseWriter, *http.Request, rpc) bool, tools string) func(*fake, http.ResponseWriter, *http.Request, rpc) bool {
+func withTools(next func(*fake, http.ResponseWriter, *http.Request, rpc) bool, tools string) func(*fake,
+	http.ResponseWriter, *http.Request, rpc) bool {
 	return func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method == mcp.MethodToolsList {
 			result(w, m, `{"tools":`+tools+`}`)
@@ -259,7 +263,8 @@ func TestResultType(t *testing.T) {
 		{"unknown", `{"resultType":"later","content":[]}`, mcp.CodeUpstreamBadAnswer},
 		{"task, not declared", `{"resultType":"task","taskId":"1"}`, mcp.CodeUpstreamBadAnswer},
 		{"asks for nothing", `{"resultType":"input_required"}`, mcp.CodeUpstreamBadAnswer},
-		{"asks what was not declared", `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}`, mcp.CodeInternal},
+		{"asks what was not declared", `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}`,
+			mcp.CodeInternal},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, u := statelessFake(t, func(w http.ResponseWriter, r *http.Request, m rpc) { result(w, m, tt.result) })
@@ -279,7 +284,8 @@ func TestStatelessRounds(t *testing.T) {
 			`"z key":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{}}},"a":{"method":"roots/list"}}}`)
 	})
 	reply := mustDo(t, u, asked("a"))
-	if reply.Ask == nil || reply.Ask.Round.Top() != (mcp.Frame{Kind: mcp.FrameServer, Value: "é\x00\""}) || reply.Ask.Here || len(reply.Ask.Requests) != 2 ||
+	if reply.Ask == nil || reply.Ask.Round.Top() != (mcp.Frame{Kind: mcp.FrameServer, Value: "é\x00\""}) ||
+		reply.Ask.Here || len(reply.Ask.Requests) != 2 ||
 		reply.Ask.Requests[0].Key != "z key" || reply.Ask.Requests[1].Method != mcp.MethodRootsList {
 		t.Fatalf("ask %+v", reply.Ask)
 	}
@@ -308,7 +314,8 @@ func TestStatelessRounds(t *testing.T) {
 	}
 	got.RequestState = nil
 	unmarshal(t, calls[2].Params, &got)
-	if want := `{"z key":{"action":"accept", "content":{}}}`; string(got.InputResponses) != want || got.RequestState != nil {
+	if want := `{"z key":{"action":"accept", "content":{}}}`; string(got.InputResponses) != want ||
+		got.RequestState != nil {
 		t.Errorf("answers without state: %s, state %v", got.InputResponses, got.RequestState)
 	}
 }

@@ -210,7 +210,8 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 
 func (u *Upstream) become(state State, last Failure) {
 	if u.health.set(state, last) {
-		u.log.Debug("upstream is "+string(state), last.Name.Attr(), "stage", last.Stage, "error", last.Error, "cause", last.Cause)
+		u.log.Debug("upstream is "+string(state), last.Name.Attr(), "stage", last.Stage, "error", last.Error,
+			"cause", last.Cause)
 	}
 }
 
@@ -218,7 +219,8 @@ func (u *Upstream) become(state State, last Failure) {
 func (u *Upstream) slow() {
 	last := Failure{
 		At: time.Now(), Name: failure.UpstreamTimeout, Stage: StageHandshake,
-		Error: fmt.Sprintf("Upstream %s has been started and does not answer yet", u.cfg.Name), Cause: u.hostOrProgram() + ": no answer yet" + u.lastWords(true),
+		Error: fmt.Sprintf("Upstream %s has been started and does not answer yet", u.cfg.Name),
+		Cause: u.hostOrProgram() + ": no answer yet" + u.lastWords(true),
 	}
 	u.health.mu.Lock()
 	waits := u.health.status.State == StateConnecting

@@ -24,7 +24,8 @@ func TestSessionGoneBeforeASubscription(t *testing.T) {
 			f.session = "s" + string(rune('0'+sessions.Add(1)))
 			f.mu.Unlock()
 			return false
-		case r.Header.Get("Mcp-Session-Id") == "s1" && sessions.Load() > 0 && len(f.requests(mcp.MethodToolsCall)) > 0 && m.Method != mcp.MethodToolsCall:
+		case r.Header.Get("Mcp-Session-Id") == "s1" && sessions.Load() > 0 && len(f.requests(mcp.MethodToolsCall)) > 0 &&
+			m.Method != mcp.MethodToolsCall:
 			failure(w, 404, rpc{ID: []byte("null")}, `{"code":-32001,"message":"Session not found"}`)
 			return true
 		case strings.Contains(m.Method, "subscribe"):
@@ -36,7 +37,8 @@ func TestSessionGoneBeforeASubscription(t *testing.T) {
 	u := f.start(t, upstream.Config{})
 	wantOK(t, u, tool("a"))
 	end, got := listen(t, u, `{"resourceSubscriptions":["a:b","a:c"]}`, "user:session")
-	if e := <-got; e.Method != mcp.NoteAcknowledged || string(e.Params) != `{"notifications":{"resourceSubscriptions":["a:b","a:c"]}}` {
+	if e := <-got; e.Method != mcp.NoteAcknowledged ||
+		string(e.Params) != `{"notifications":{"resourceSubscriptions":["a:b","a:c"]}}` {
 		t.Errorf("event %s %s", e.Method, e.Params)
 	}
 	var subscribed int
@@ -97,7 +99,8 @@ func TestSubscribedByTwo(t *testing.T) {
 // A resource that cannot be subscribed to in the session after a lost one is subscribed to
 // later, and counts as changed. Nobody waits in a session that turns out to be lost.
 func TestSubscriptionsAreMended(t *testing.T) {
-	for name, status := range map[string]int{"the server is busy": http.StatusServiceUnavailable, "the session is lost again": http.StatusNotFound} {
+	for name, status := range map[string]int{"the server is busy": http.StatusServiceUnavailable,
+		"the session is lost again": http.StatusNotFound} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused atomic.Int32

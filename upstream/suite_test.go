@@ -49,9 +49,10 @@ func TestSuite(t *testing.T) {
 	}
 	t.Run("HTTP+SSE", func(t *testing.T) {
 		t.Parallel()
-		upstreamtest.Run(t, wire.NewestStateful(), mcptest.NewSSEServer, func(_ *testing.T, s *mcptest.Server) upstream.Config {
-			return upstream.Config{URL: s.URL, Transport: "sse"}
-		})
+		upstreamtest.Run(t, wire.NewestStateful(), mcptest.NewSSEServer,
+			func(_ *testing.T, s *mcptest.Server) upstream.Config {
+				return upstream.Config{URL: s.URL, Transport: "sse"}
+			})
 	})
 	t.Run("HTTP+SSE, found out", func(t *testing.T) {
 		t.Parallel()

@@ -17,7 +17,8 @@ import (
 // the extension.
 func bridged(method, name, user string) *mcp.Call {
 	c := &mcp.Call{
-		Method: method, Name: name, Session: user + ":~x", Ephemeral: true, Caps: mcp.Raw(knowsThem), Tasks: mcp.ExtensionTasks,
+		Method: method, Name: name, Session: user + ":~x", Ephemeral: true, Caps: mcp.Raw(knowsThem),
+		Tasks:  mcp.ExtensionTasks,
 		Caller: mcp.NewCaller(mcp.Caller{Subject: user}), Notify: func(mcp.Event) {},
 	}
 	if method == mcp.MethodToolsCall {
@@ -138,7 +139,8 @@ func TestTasksThatAskAreBounded(t *testing.T) {
 		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedNo)
 		mustDo(t, u, bridged(mcp.MethodTasksGet, "t3", "bob"))
 		answer := bridged(mcp.MethodTasksUpdate, "t1", "ann")
-		answer.Answers = map[string]mcp.Raw{keys["t1"]: mcp.Raw(`{"action":"decline"}`), keys["t2"]: mcp.Raw(`{"action":"accept","content":{}}`)}
+		answer.Answers = map[string]mcp.Raw{keys["t1"]: mcp.Raw(`{"action":"decline"}`),
+			keys["t2"]: mcp.Raw(`{"action":"accept","content":{}}`)}
 		mustDo(t, u, answer)
 		if got := f.awaitAnswer(t, "q-t1"); got != `{"action":"decline"}` {
 			t.Errorf("answered %s", got)
@@ -191,7 +193,8 @@ func TestTaskWithoutItsQuestion(t *testing.T) {
 			u := f.start(t, upstream.Config{})
 			began := time.Now()
 			reply := mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))
-			if requests, _ := reply.Result.Member("inputRequests"); string(requests) != "{}" || time.Since(began) > 10*time.Second {
+			if requests, _ := reply.Result.Member("inputRequests"); string(requests) != "{}" ||
+				time.Since(began) > 10*time.Second {
 				t.Errorf("%s: %s after %s", name, reply.Result, time.Since(began))
 			}
 		}

@@ -19,7 +19,8 @@ func TestEventsOfATaskThatIsWaitedFor(t *testing.T) {
 				return false
 			}
 			related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"k":1}`
-			events(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"d",`+related+`}}`+"\n\n")
+			events(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"d",`+
+				related+`}}`+"\n\n")
 			events(w, event(m, "", okResult))
 			return true
 		})

@@ -87,12 +87,14 @@ func TestTasksForThoseWhoDeclareThem(t *testing.T) {
 		return true
 	})
 	u := start(t, upstream.Config{URL: f.URL})
-	for name, caps := range map[string]string{"nothing": "", "another extension": `{"extensions":{"com.example/x":{}}}`, "the old form": `{"tasks":{}}`} {
+	for name, caps := range map[string]string{"nothing": "", "another extension": `{"extensions":{"com.example/x":{}}}`,
+		"the old form": `{"tasks":{}}`} {
 		c := tool("a")
 		c.Caps = mcp.Raw(caps)
 		_, err := do(t, u, c)
 		wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
-		if got := f.requests(mcp.MethodToolsCall); strings.Contains(string(got[len(got)-1].Params), "io.modelcontextprotocol/tasks") {
+		if got := f.requests(mcp.MethodToolsCall); strings.Contains(string(got[len(got)-1].Params),
+			"io.modelcontextprotocol/tasks") {
 			t.Errorf("with %s declared, the server was told %s", name, got[len(got)-1].Params)
 		}
 	}
@@ -101,14 +103,16 @@ func TestTasksForThoseWhoDeclareThem(t *testing.T) {
 	if reply := mustDo(t, u, c); !reply.Task {
 		t.Errorf("with the extension declared: %+v", reply)
 	}
-	read := &mcp.Call{Method: mcp.MethodResourcesRead, Name: "file:///a", Caps: mcp.Raw(knowsThem), Tasks: mcp.ExtensionTasks, Notify: func(mcp.Event) {}}
+	read := &mcp.Call{Method: mcp.MethodResourcesRead, Name: "file:///a", Caps: mcp.Raw(knowsThem),
+		Tasks: mcp.ExtensionTasks, Notify: func(mcp.Event) {}}
 	_, err := do(t, u, read)
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
 }
 
 // TestTasksThatAreNone: a task that nobody could ask for is not a task.
 func TestTasksThatAreNone(t *testing.T) {
-	for _, task := range []string{`{}`, `{"taskId":1,"status":"working"}`, `{"taskId":"","status":"working"}`, `{"taskId":null,"status":"working"}`,
+	for _, task := range []string{`{}`, `{"taskId":1,"status":"working"}`, `{"taskId":"","status":"working"}`,
+		`{"taskId":null,"status":"working"}`,
 		`{"taskId":"` + strings.Repeat("x", mcp.MaxTaskID+1) + `","status":"working"}`} {
 		core := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 			if m.Method != mcp.MethodToolsCall {
@@ -148,7 +152,8 @@ func TestTheFormOfATaskIsThatOfItsServer(t *testing.T) {
 			f.caps = coreCaps // these are invalid there
 		}
 		for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel} {
-			_, err := do(t, u, &mcp.Call{Method: method, Name: "t", Session: "user:session", Tasks: form, Notify: func(mcp.Event) {}})
+			_, err := do(t, u, &mcp.Call{Method: method, Name: "t", Session: "user:session", Tasks: form,
+				Notify: func(mcp.Event) {}})
 			wantError(t, err, mcp.CodeInvalidParams, "")
 			if got := f.requests(method); len(got) > 0 {
 				t.Errorf("the server was asked %s", method)
@@ -165,14 +170,17 @@ func TestEndsOfATaskThatIsWaitedFor(t *testing.T) {
 		cancels         bool
 	}{
 		{"completed", `"result":` + okResult, `"result":{"status":"completed","result":` + okResult + `}`, 0, false},
-		{"failed", `"error":{"code":7,"message":"m"}`, `"result":{"status":"failed","error":{"code":7,"message":"m"}}`, 7, false},
+		{"failed", `"error":{"code":7,"message":"m"}`, `"result":{"status":"failed","error":{"code":7,"message":"m"}}`,
+			7, false},
 		{"failed and does not say how", "", `"result":{"status":"failed","statusMessage":"why"}`, mcp.CodeInternal, false},
 		{"cancelled by somebody", "", `"result":{"status":"cancelled"}`, mcp.CodeInternal, false},
 		{"completed without a result", "", `"result":{"status":"completed"}`, mcp.CodeUpstreamBadAnswer, false},
 		{"in no known state", "", `"result":{"status":"dreaming"}`, mcp.CodeUpstreamBadAnswer, true},
 		{"in no state", "", `"result":{}`, mcp.CodeUpstreamBadAnswer, true},
-		{"forgotten", `"error":{"code":-32602,"message":"Task not found"}`, `"error":{"code":-32602,"message":"Task not found"}`, mcp.CodeInvalidParams, false},
-		{"asks what nobody can be asked", "", `"result":{"status":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[]}}}}`, mcp.CodeInternal, true},
+		{"forgotten", `"error":{"code":-32602,"message":"Task not found"}`,
+			`"error":{"code":-32602,"message":"Task not found"}`, mcp.CodeInvalidParams, false},
+		{"asks what nobody can be asked", "",
+			`"result":{"status":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[]}}}}`, mcp.CodeInternal, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -192,14 +200,16 @@ func TestEndsOfATaskThatIsWaitedFor(t *testing.T) {
 				})
 				u := f.start(t, upstream.Config{})
 				reply, err := u.Handle(t.Context(), inTask())
-				if e, _ := errors.AsType[*mcp.Error](err); tt.code != 0 && (e == nil || e.Code != tt.code) || tt.code == 0 && err != nil {
+				if e, _ := errors.AsType[*mcp.Error](err); tt.code != 0 && (e == nil || e.Code != tt.code) ||
+					tt.code == 0 && err != nil {
 					t.Errorf("got %v, want code %d", err, tt.code)
 				}
 				if tt.code == 0 && string(reply.Result) != okResult {
 					t.Errorf("result %s", reply.Result)
 				}
 				synctest.Wait()
-				if n := len(f.requests(mcp.MethodTasksCancel)); n > 0 && !tt.cancels && tt.name != "forgotten" || n == 0 && tt.cancels {
+				if n := len(f.requests(mcp.MethodTasksCancel)); n > 0 && !tt.cancels && tt.name != "forgotten" ||
+					n == 0 && tt.cancels {
 					t.Errorf("cancelled %d times", n)
 				}
 				if n := len(f.requests(mcp.MethodToolsCall)); stateful && n != 1 || !stateful && n != 2 {
@@ -305,7 +315,8 @@ func TestWaitsAreBounded(t *testing.T) {
 		f := taskFake(t, true, nil)
 		u := f.start(t, upstream.Config{Limits: upstream.Limits{Concurrent: 1, AsksPerUser: 3}})
 		wait := func(user string) *mcp.Call {
-			return &mcp.Call{Method: mcp.MethodTasksResult, Name: "t", Session: user + ":session", Tasks: mcp.CoreTasks, Notify: func(mcp.Event) {},
+			return &mcp.Call{Method: mcp.MethodTasksResult, Name: "t", Session: user + ":session", Tasks: mcp.CoreTasks,
+				Notify: func(mcp.Event) {},
 				Caller: mcp.NewCaller(mcp.Caller{Issuer: "https://issuer", Subject: user})}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -332,7 +343,8 @@ func TestWaitsAreBounded(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Minute)
 		defer cancel()
 		_, err = u.Handle(ctx, wait("ann"))
-		if e := wantError(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown); !strings.Contains(e.Message, "ask for its result again") {
+		if e := wantError(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown); !strings.Contains(e.Message,
+			"ask for its result again") {
 			t.Errorf("after the time limit: %v", e)
 		}
 	})
@@ -397,7 +409,8 @@ func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
 		}
 		f.await(t, mcp.MethodTasksResult, 2)
 		question := func(id, task string) string {
-			return `{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create","params":{"message":"m","requestedSchema":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + task + `"}}}}`
+			return `{"jsonrpc":"2.0","id":"` + id +
+				`","method":"elicitation/create","params":{"message":"m","requestedSchema":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + task + `"}}}}`
 		}
 		say <- question("q2", "t2")
 		reply := <-replies["t2"]
@@ -409,7 +422,8 @@ func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
 			t.Errorf("for a task that nobody waits for: %s", got)
 		}
 		again := waiting("t2")
-		again.Round, again.Answers = reply.Ask.Round, map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
+		again.Round, again.Answers = reply.Ask.Round,
+			map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
 		go func() { _, _ = u.Handle(ctx, again) }()
 		if got := f.awaitAnswer(t, "q2"); got != `{"action":"accept","content":{}}` {
 			t.Errorf("answered %s", got)
@@ -446,7 +460,8 @@ func TestStatesThatLookLikeOurs(t *testing.T) {
 func TestQuestionsOfAPolledTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := func(key, message string) string {
-			return `"` + key + `":{"method":"elicitation/create","params":{"mode":"form","message":"` + message + `","requestedSchema":{}}}`
+			return `"` + key + `":{"method":"elicitation/create","params":{"mode":"form","message":"` + message +
+				`","requestedSchema":{}}}`
 		}
 		open := []string{q("a", "1") + "," + q("b", "2"), q("a", "1") + "," + q("b", "2"), q("b", "2") + "," + q("c", "3")}
 		polls := atomic.Int32{}
@@ -472,7 +487,8 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 			t.Fatalf("asked %+v", first)
 		}
 		again := c.Clone()
-		again.Round, again.Answers = first.Round, map[string]mcp.Raw{"a": mcp.Raw(`{"action":"accept","content":{}}`), "b": mcp.Raw(`{"action":"decline"}`)}
+		again.Round, again.Answers = first.Round, map[string]mcp.Raw{"a": mcp.Raw(`{"action":"accept","content":{}}`),
+			"b": mcp.Raw(`{"action":"decline"}`)}
 		second := mustDo(t, u, again).Ask
 		if second == nil || len(second.Requests) != 1 || second.Requests[0].Key != "c" {
 			t.Fatalf("asked %+v", second)
@@ -487,7 +503,8 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 		wantOK(t, u, last)
 
 		refused := c.Clone()
-		refused.Round, refused.Refused = first.Round, map[string]*mcp.Error{"a": mcp.Relayed(-1, "no", nil), "b": mcp.Relayed(-1, "no", nil)}
+		refused.Round, refused.Refused = first.Round,
+			map[string]*mcp.Error{"a": mcp.Relayed(-1, "no", nil), "b": mcp.Relayed(-1, "no", nil)}
 		reply := mustDo(t, u, refused)
 		if failed, _ := reply.Result.Member("isError"); !failed.IsTrue() {
 			t.Errorf("a client that refuses: %s", reply.Result)

@@ -21,7 +21,8 @@ var transports = map[string]func(transport.Env, Config, Deps) transport.Transpor
 		return sse.New(env, cfg.overHTTP(deps))
 	},
 	transportStdio: func(env transport.Env, cfg Config, _ Deps) transport.Transport {
-		return stdio.New(env, stdio.Config{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir, NewPrivileges: cfg.AllowNewPrivileges, Patience: cfg.Timeout.Call})
+		return stdio.New(env, stdio.Config{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir,
+			NewPrivileges: cfg.AllowNewPrivileges, Patience: cfg.Timeout.Call})
 	},
 }
 
@@ -30,7 +31,8 @@ func transportNames() string {
 }
 
 func (c Config) overHTTP(deps Deps) streamable.Config {
-	return streamable.Config{URL: c.URL, Headers: c.Headers, Hop: deps.Hop, HTTP: deps.HTTP, HTTPFor: deps.HTTPFor, Credentials: deps.Credentials}
+	return streamable.Config{URL: c.URL, Headers: c.Headers, Hop: deps.Hop, HTTP: deps.HTTP, HTTPFor: deps.HTTPFor,
+		Credentials: deps.Credentials}
 }
 
 // NewTransport makes the HTTP transport that sends the requests of an upstream with a URL.

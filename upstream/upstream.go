@@ -136,7 +136,8 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		u.sse = transports[transportSSE](env, cfg, deps)
 	}
 	u.admit = admit.New(admit.Config{
-		Upstream: cfg.Name, Concurrent: cfg.Limits.Concurrent, ConcurrentPerUser: cfg.Limits.ConcurrentPerUser, Queued: maxQueuedCalls,
+		Upstream: cfg.Name, Concurrent: cfg.Limits.Concurrent, ConcurrentPerUser: cfg.Limits.ConcurrentPerUser,
+		Queued:   maxQueuedCalls,
 		Patience: cfg.Timeout.Call, TaskResults: cfg.Limits.asks, QuestionsPerMinute: cfg.Limits.QuestionsPerMinute,
 	}, admit.Deps{
 		Log: u.log, Opened: u.count.opened.Inc, Refused: u.count.refused.Inc, Unasked: u.count.unasked.Inc,

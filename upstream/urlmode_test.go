@@ -120,7 +120,8 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 	say <- pageDone
 	synctest.Wait()
 	got := <-tell
-	if want := `{"elicitationId":"` + id + `"}`; got.session != c.Session || got.event.Method != mcp.NoteElicitationComplete || string(got.event.Params) != want {
+	if want := `{"elicitationId":"` + id + `"}`; got.session != c.Session ||
+		got.event.Method != mcp.NoteElicitationComplete || string(got.event.Params) != want {
 		t.Errorf("told %q %s %s, want %s", got.session, got.event.Method, got.event.Params, want)
 	}
 	select {
@@ -197,7 +198,8 @@ func testAURLIsRequired(t *testing.T) {
 	}
 	params := ask.Requests[0].Params
 	id := elicitationID(t, params)
-	if want := `{"mode":"url","message":"fake asks: m","url":"https://a.example/x","elicitationId":"` + id + `"}`; string(params) != want {
+	if want := `{"mode":"url","message":"fake asks: m","url":"https://a.example/x","elicitationId":"` + id +
+		`"}`; string(params) != want {
 		t.Errorf("params %s, want %s", params, want)
 	}
 	if u.Status().Parked != 0 {
@@ -254,7 +256,8 @@ func testAURLIsRequired(t *testing.T) {
 		c.Caps = mcp.Raw(`{"elicitation":{}}`)
 		c.Session = "user:other"
 		result := mustDo(t, u, c).Result
-		if failed, _ := result.Member("isError"); !failed.IsTrue() || strings.Contains(string(result), "a.example") || strings.Contains(string(result), "go there") {
+		if failed, _ := result.Member("isError"); !failed.IsTrue() || strings.Contains(string(result), "a.example") ||
+			strings.Contains(string(result), "go there") {
 			t.Errorf("the result is %s", result)
 		}
 		c.Method = mcp.MethodPromptsGet
@@ -265,7 +268,8 @@ func testAURLIsRequired(t *testing.T) {
 		c.Ephemeral, c.Session = true, "user:~c"
 		_, err = do(t, u, c)
 		e, ok := err.(*mcp.Error)
-		if !ok || e.Code != mcp.CodeMissingCapability || string(e.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
+		if !ok || e.Code != mcp.CodeMissingCapability ||
+			string(e.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
 			t.Errorf("a stateless client gets %v", err)
 		}
 	}
@@ -286,10 +290,12 @@ func TestAStatelessServerHasNoSuchError(t *testing.T) {
 
 func TestErrorsOfServers(t *testing.T) {
 	for _, tt := range []struct{ name, method, said, want string }{
-		{"the old code", mcp.MethodResourcesRead, `{"code":-32002,"message":"none","data":{"uri":"a:b"}}`, `-32602 none {"uri":"a:b"}`},
+		{"the old code", mcp.MethodResourcesRead, `{"code":-32002,"message":"none","data":{"uri":"a:b"}}`,
+			`-32602 none {"uri":"a:b"}`},
 		{"the old code alone", mcp.MethodResourcesRead, `{"code":-32002,"message":"none"}`, `-32602 none {"uri":"x:y"}`},
 		{"the old code of something else", mcp.MethodPromptsGet, `{"code":-32002,"message":"none"}`, `-32002 none `},
-		{"a method that this server does not know", mcp.MethodToolsCall, `{"code":-32601,"message":"what?"}`, `-32601 what? {"upstream":"fake"}`},
+		{"a method that this server does not know", mcp.MethodToolsCall, `{"code":-32601,"message":"what?"}`,
+			`-32601 what? {"upstream":"fake"}`},
 		{"another code", mcp.MethodToolsCall, `{"code":7,"message":"m","data":[1]}`, `7 m [1]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -305,7 +311,8 @@ func TestErrorsOfServers(t *testing.T) {
 			c.Method = tt.method
 			_, err := do(t, u, c)
 			e, ok := err.(*mcp.Error)
-			if !ok || strings.TrimSpace(strings.Join([]string{string(mcp.Int(int64(e.Code))), e.Message, string(e.Data)}, " ")) != strings.TrimSpace(tt.want) {
+			if !ok || strings.TrimSpace(strings.Join([]string{string(mcp.Int(int64(e.Code))), e.Message, string(e.Data)},
+				" ")) != strings.TrimSpace(tt.want) {
 				t.Errorf("got %v %s, want %s", err, e.Data, tt.want)
 			}
 		})

@@ -49,7 +49,8 @@ func (a *Accounts) showAccounts(v *visit) {
 		return
 	}
 	for i, state := range states {
-		row := accountRow{Name: state.Server, Host: hostOf(servers[i].URL), Since: when(state.Since), Used: when(state.Used), Why: state.Why, At: hostOf(state.AuthServer)}
+		row := accountRow{Name: state.Server, Host: hostOf(servers[i].URL), Since: when(state.Since), Used: when(state.Used),
+			Why: state.Why, At: hostOf(state.AuthServer)}
 		row.State, row.Mark = shown(state)
 		row.SignedIn = !state.Since.IsZero()
 		page.Rows = append(page.Rows, row)
@@ -93,7 +94,8 @@ func (a *Accounts) openLink(w http.ResponseWriter, r *http.Request) {
 	const over = "This link is not good any more"
 	t, err := a.openTicket(text)
 	if err != nil {
-		a.say(w, http.StatusNotFound, over, "Links are good for ten minutes. Go back to where you got it and try again, or open "+Root+".")
+		a.say(w, http.StatusNotFound, over,
+			"Links are good for ten minutes. Go back to where you got it and try again, or open "+Root+".")
 		return
 	}
 	v, err := a.person(w, r)
@@ -105,10 +107,12 @@ func (a *Accounts) openLink(w http.ResponseWriter, r *http.Request) {
 		a.away(w, err)
 		return
 	case t.owner() != vault.OwnerOf(v.who): // without saying whose it is
-		a.Log.Warn("accounts: a link was opened by somebody else than it was made for", failure.SignInFailed.Attr(), "upstream", t.Server)
+		a.Log.Warn("accounts: a link was opened by somebody else than it was made for", failure.SignInFailed.Attr(),
+			"upstream", t.Server)
 		a.Failed(t.Server, &v.who, errors.New("the link was made for somebody else"))
-		a.sayTo(v, http.StatusForbidden, "This link is not for you", "It was made for somebody else than the user who is signed in here. If somebody sent it to you, do not go on: they may want to use your account. "+
-			"If you asked for it yourself, you are signed in as another user there: sign out of this page, and open the link again.")
+		a.sayTo(v, http.StatusForbidden, "This link is not for you",
+			"It was made for somebody else than the user who is signed in here. If somebody sent it to you, do not go on: they may want to use your account. "+
+				"If you asked for it yourself, you are signed in as another user there: sign out of this page, and open the link again.")
 		return
 	}
 	used, err := a.used(r.Context(), t)
@@ -129,7 +133,8 @@ func (a *Accounts) beginHere(v *visit) { a.goOn(v, v.r.PostForm.Get("server"), "
 func (a *Accounts) goOn(v *visit, name, ticket string) {
 	s, ok := a.server(name, &v.who)
 	if !ok {
-		a.sayTo(v, http.StatusNotFound, "There is no such server", "It may have been removed, or you may not use it any more.")
+		a.sayTo(v, http.StatusNotFound, "There is no such server",
+			"It may have been removed, or you may not use it any more.")
 		return
 	}
 	state, err := a.state(v.r.Context(), vault.OwnerOf(v.who), name)
@@ -152,7 +157,8 @@ func (a *Accounts) goOn(v *visit, name, ticket string) {
 		a.trouble(v, name, err)
 		return
 	}
-	a.pages.Show(v.w, http.StatusOK, "sign-in", "", signInPage{frame: a.frame(v), Server: name, Host: hostOf(s.URL), At: way.Host, To: way.URL, Scopes: way.Scopes})
+	a.pages.Show(v.w, http.StatusOK, "sign-in", "",
+		signInPage{frame: a.frame(v), Server: name, Host: hostOf(s.URL), At: way.Host, To: way.URL, Scopes: way.Scopes})
 }
 
 // trouble says why a sign-in does not go on.
@@ -161,7 +167,8 @@ func (a *Accounts) trouble(v *visit, server string, err error) {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		why = p.Why + "."
 	}
-	a.Log.Warn("accounts: a user cannot sign in at a server", failure.SignInFailed.Attr(), "upstream", server, "error", err)
+	a.Log.Warn("accounts: a user cannot sign in at a server", failure.SignInFailed.Attr(), "upstream", server,
+		"error", err)
 	a.Failed(server, &v.who, err)
 	a.sayTo(v, http.StatusBadGateway, "You are not signed in", why)
 }
@@ -169,7 +176,8 @@ func (a *Accounts) trouble(v *visit, server string, err error) {
 // comeBack takes the answer of a server's authorization server.
 func (a *Accounts) comeBack(v *visit) {
 	ctx, who := v.r.Context(), vault.OwnerOf(v.who)
-	e, err := a.end(ctx, v.r.PathValue("server"), v.r.URL.Query(), who, v.id, func(name string) (Server, bool) { return a.server(name, &v.who) })
+	e, err := a.end(ctx, v.r.PathValue("server"), v.r.URL.Query(), who, v.id,
+		func(name string) (Server, bool) { return a.server(name, &v.who) })
 	if _, declined := errors.AsType[*declinedError](err); declined && e.ticket != "" {
 		_ = a.gaveUp(context.WithoutCancel(ctx), who, e.server, e.ticket) // else the call asks again
 	}
@@ -190,14 +198,16 @@ func (a *Accounts) comeBack(v *visit) {
 	}
 	if err := a.Vault.Keep(ctx, who, e.server, e.grant); err != nil {
 		if e.ticket != "" {
-			_ = a.Store.Drop(context.WithoutCancel(ctx), usedRoom+e.ticket) // the link, for which a call may wait, has led nowhere
+			// the link, for which a call may wait, has led nowhere
+			_ = a.Store.Drop(context.WithoutCancel(ctx), usedRoom+e.ticket)
 		}
 		a.trouble(v, e.server, problem(err, "The gateway could not keep what the server gave. Try again in a minute"))
 		return
 	}
 	a.Changed(e.server, &v.who)
 	if err := a.arrived(context.WithoutCancel(ctx), who, e.server); err != nil {
-		a.Log.Warn("accounts: calls that wait are not told that their user is done", failure.StoreDown.Attr(), "upstream", e.server, "error", err)
+		a.Log.Warn("accounts: calls that wait are not told that their user is done", failure.StoreDown.Attr(), "upstream",
+			e.server, "error", err)
 	}
 	a.Others(context.WithoutCancel(ctx), who, e.server)
 	v.w.Header().Set("Cache-Control", "no-store")
@@ -241,7 +251,8 @@ func (a *Accounts) release(v *visit) {
 }
 
 func (a *Accounts) showLeft(w http.ResponseWriter, _ *http.Request) {
-	a.pages.Show(w, http.StatusOK, "message", "", message{Title: "You are signed out of this page", Text: "Your accounts at servers stay signed in.", Back: Root})
+	a.pages.Show(w, http.StatusOK, "message", "",
+		message{Title: "You are signed out of this page", Text: "Your accounts at servers stay signed in.", Back: Root})
 }
 
 // equal compares secrets in constant time.

@@ -45,8 +45,10 @@ func (a *Accounts) ask(c *mcp.Call, why error, before int) (*mcp.Reply, error) {
 	if len(c.Round) == 0 && mcp.CanAskInSession(c.Method) && mcp.ReadDeclared(c.Caps).URL {
 		return question(t, text, link), nil
 	}
-	return nil, say(t.Server, fmt.Sprintf("Upstream %s needs the user to sign in there first, so this did not run. Show the user this link, to be opened in a browser. "+
-		"It is for this user alone, and good for ten minutes. When the user has signed in, try again: %s", t.Server, link), link)
+	return nil, say(t.Server,
+		fmt.Sprintf("Upstream %s needs the user to sign in there first, so this did not run. Show the user this link, to be opened in a browser. "+
+			"It is for this user alone, and good for ten minutes. When the user has signed in, try again: %s", t.Server, link),
+		link)
 }
 
 // question is the reply that asks.
@@ -54,7 +56,8 @@ func question(t ticket, text, link string) *mcp.Reply {
 	return &mcp.Reply{Ask: &mcp.Ask{
 		Requests: []mcp.InputRequest{{Key: signInKey, Method: mcp.MethodElicit, Params: mcp.Object(
 			"mode", mcp.String("url"),
-			"message", mcp.String("Sign in at "+t.Server+", so that the gateway can use it in your name. What you asked for goes on when you have."),
+			"message", mcp.String("Sign in at "+t.Server+
+				", so that the gateway can use it in your name. What you asked for goes on when you have."),
 			"url", mcp.String(link))}},
 		Round: mcp.NewRound(mcp.FrameSignIn, text), Expires: t.Until,
 	}}
@@ -64,7 +67,8 @@ func question(t ticket, text, link string) *mcp.Reply {
 func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp.Handler) (*mcp.Reply, error) {
 	t, err := a.openTicket(text)
 	if err != nil || t.owner() != vault.OwnerOf(c.Caller) {
-		return nil, mcp.Errorf(failure.StateInvalid, "Invalid params: the sign-in that this request waited for is too old, or it is not this user's").
+		return nil, mcp.Errorf(failure.StateInvalid,
+			"Invalid params: the sign-in that this request waited for is too old, or it is not this user's").
 			WithData(mcp.Object("reason", mcp.String("expired")))
 	}
 	action, _ := c.Answers[signInKey].Member("action")
@@ -80,7 +84,8 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 	}
 	switch {
 	case declined, became == refused:
-		return nil, say(t.Server, "The user did not sign in at upstream "+t.Server+", so this did not run. Do not try again unless the user asks for it.", "")
+		return nil, say(t.Server, "The user did not sign in at upstream "+t.Server+
+			", so this did not run. Do not try again unless the user asks for it.", "")
 	case became == pending:
 		return question(t, text, a.PublicURL+linkPath+text), nil
 	}
@@ -97,7 +102,9 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 	case !ok || e.Name != failure.SignInNeeded || fresh.Target.Upstream == "":
 		return reply, err
 	case asked == mostSignIns:
-		return nil, say(t.Server, fmt.Sprintf("%s. You have signed in for this %d times: ask the operator of %s for what is missing", e.Message, asked, t.Server), "")
+		return nil, say(t.Server,
+			fmt.Sprintf("%s. You have signed in for this %d times: ask the operator of %s for what is missing", e.Message,
+				asked, t.Server), "")
 	default:
 		return a.ask(fresh, err, asked) // such as for more rights
 	}

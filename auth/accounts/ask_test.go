@@ -36,7 +36,8 @@ func newStage(t *testing.T, key *seal.Key, store *expiring.Store, accounts *vaul
 	t.Helper()
 	s := &stage{vault: accounts}
 	a, err := New(Deps{
-		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts, People: signin.NewSessions(nil, key), Log: slog.New(slog.DiscardHandler),
+		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts, People: signin.NewSessions(nil, key),
+		Log:     slog.New(slog.DiscardHandler),
 		OneUser: func() bool { return false }, SignIn: func() *signin.Flow { return &signin.Flow{Issuer: issuer} },
 		Changed: func(string, *mcp.Caller) {
 			s.mu.Lock()
@@ -69,8 +70,9 @@ func alone(t *testing.T) *stage {
 // call is a call of alice, whose client opens pages.
 func call(method string) *mcp.Call {
 	return &mcp.Call{
-		Method: method, Caller: mcp.NewCaller(mcp.Caller{Issuer: issuer, Subject: "alice"}), Target: mcp.Target{Upstream: "crm", Name: "export"},
-		Caps: mcp.Raw(`{"elicitation":{"url":{}}}`), Notify: func(mcp.Event) {},
+		Method: method, Caller: mcp.NewCaller(mcp.Caller{Issuer: issuer, Subject: "alice"}),
+		Target: mcp.Target{Upstream: "crm", Name: "export"},
+		Caps:   mcp.Raw(`{"elicitation":{"url":{}}}`), Notify: func(mcp.Event) {},
 	}
 }
 
@@ -86,7 +88,8 @@ func (s *stage) do(t *testing.T, c *mcp.Call) *mcp.Reply {
 // answer is the call again, with an answer to a question.
 func answer(c *mcp.Call, asked *mcp.Ask, action string) *mcp.Call {
 	next := c.Clone()
-	next.Round, next.Answers = asked.Round, map[string]mcp.Raw{asked.Requests[0].Key: mcp.Object("action", mcp.String(action))}
+	next.Round, next.Answers = asked.Round, map[string]mcp.Raw{asked.Requests[0].Key: mcp.Object("action",
+		mcp.String(action))}
 	return next
 }
 
@@ -112,12 +115,14 @@ func TestAsk(t *testing.T) {
 			s, other := newStage(t, key, store, accounts), newStage(t, key, store, accounts)
 			c := call(method)
 			asked := s.do(t, c).Ask
-			if asked == nil || len(asked.Requests) != 1 || asked.Requests[0].Method != mcp.MethodElicit || asked.Here || asked.Restart {
+			if asked == nil || len(asked.Requests) != 1 || asked.Requests[0].Method != mcp.MethodElicit ||
+				asked.Here || asked.Restart {
 				t.Fatalf("%+v", asked)
 			}
 			params := asked.Requests[0].Params
 			link := params.At("url").Text()
-			if params.At("mode").Text() != "url" || !strings.HasPrefix(link, public+linkPath) || strings.Contains(string(params), "alice") || time.Until(asked.Expires) != longest {
+			if params.At("mode").Text() != "url" || !strings.HasPrefix(link, public+linkPath) ||
+				strings.Contains(string(params), "alice") || time.Until(asked.Expires) != longest {
 				t.Errorf("asked %s", params)
 			}
 			for _, replica := range []*stage{s, other} { // the user is not done yet
@@ -157,7 +162,8 @@ func TestAsk(t *testing.T) {
 func TestRightsThatNobodyGets(t *testing.T) {
 	s := alone(t)
 	s.handler = s.Middleware(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
-		return nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "Upstream crm needs you to sign in there: it asks for more rights")
+		return nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo,
+			"Upstream crm needs you to sign in there: it asks for more rights")
 	}))
 	c := call(mcp.MethodToolsCall)
 	asked := s.do(t, c).Ask
@@ -168,7 +174,8 @@ func TestRightsThatNobodyGets(t *testing.T) {
 	s.signIn(t, asked)
 	_, err := s.handler.Handle(t.Context(), answer(c, asked, "accept"))
 	e, _ := errors.AsType[*mcp.Error](err)
-	if e == nil || e.Name != failure.SignInNeeded || !strings.Contains(e.Message, "more rights") || e.Data.At("executed").Text() != string(mcp.ExecutedNo) {
+	if e == nil || e.Name != failure.SignInNeeded || !strings.Contains(e.Message, "more rights") ||
+		e.Data.At("executed").Text() != string(mcp.ExecutedNo) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -176,24 +183,28 @@ func TestRightsThatNobodyGets(t *testing.T) {
 // TestNotAsked: what clients get that cannot be asked, and for what cannot ask.
 func TestNotAsked(t *testing.T) {
 	s := alone(t)
-	for name, caps := range map[string]mcp.Raw{"nothing": nil, "forms": mcp.Raw(`{"elicitation":{}}`), "forms by name": mcp.Raw(`{"elicitation":{"form":{}}}`)} {
+	for name, caps := range map[string]mcp.Raw{"nothing": nil, "forms": mcp.Raw(`{"elicitation":{}}`),
+		"forms by name": mcp.Raw(`{"elicitation":{"form":{}}}`)} {
 		c := call(mcp.MethodToolsCall)
 		c.Caps = caps
 		_, err := s.handler.Handle(t.Context(), c)
 		text := fmt.Sprint(err)
-		if e, _ := errors.AsType[*mcp.Error](err); e == nil || !e.AsResult || e.Executed() != mcp.ExecutedNo || !strings.Contains(text, public+linkPath) || !strings.Contains(text, "Upstream crm needs the user to sign in") {
+		if e, _ := errors.AsType[*mcp.Error](err); e == nil || !e.AsResult || e.Executed() != mcp.ExecutedNo ||
+			!strings.Contains(text, public+linkPath) || !strings.Contains(text, "Upstream crm needs the user to sign in") {
 			t.Errorf("a client with %s: %s", name, text)
 		}
 		c.Method = mcp.MethodPromptsGet
 		_, err = s.handler.Handle(t.Context(), c)
 		e, _ := errors.AsType[*mcp.Error](err)
-		if e == nil || e.Name != failure.SignInNeeded || !strings.HasPrefix(e.Data.At("url").Text(), public+linkPath) || !strings.Contains(e.Message, public+linkPath) {
+		if e == nil || e.Name != failure.SignInNeeded || !strings.HasPrefix(e.Data.At("url").Text(), public+linkPath) ||
+			!strings.Contains(e.Message, public+linkPath) {
 			t.Errorf("a prompt for a client with %s: %v", name, err)
 		}
 	}
 	c := call(mcp.MethodToolsList)
 	c.Target = mcp.Target{}
-	if _, err := s.handler.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeUpstreamAuthFailed) || strings.Contains(err.Error(), linkPath) {
+	if _, err := s.handler.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeUpstreamAuthFailed) ||
+		strings.Contains(err.Error(), linkPath) {
 		t.Errorf("a list: %v", err)
 	}
 	c = call(mcp.MethodComplete)
@@ -234,7 +245,8 @@ func TestDeclined(t *testing.T) {
 			_ = s.gaveUp(t.Context(), ticket.owner(), ticket.Server, ticket.ID)
 		}
 		_, err := s.handler.Handle(t.Context(), c)
-		if e, _ := errors.AsType[*mcp.Error](err); e == nil || !strings.Contains(e.Message, "did not sign in") || !e.AsResult || e.Executed() != mcp.ExecutedNo {
+		if e, _ := errors.AsType[*mcp.Error](err); e == nil || !strings.Contains(e.Message, "did not sign in") ||
+			!e.AsResult || e.Executed() != mcp.ExecutedNo {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

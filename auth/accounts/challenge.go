@@ -53,7 +53,8 @@ func readChallenge(h http.Header) (c challenge) {
 // token cuts a token of RFC 9110 §5.6.2 from the beginning; "" if there is none.
 func token(text string) (word, rest string) {
 	end := strings.IndexFunc(text, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+			strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 	})
 	if end < 0 {
 		return text, ""
@@ -102,5 +103,6 @@ func scopesIn(text string) (scopes []string) {
 }
 
 func isScope(text string) bool {
-	return text != "" && len(text) <= maxScope && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+	return text != "" && len(text) <= maxScope &&
+		!strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }

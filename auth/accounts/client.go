@@ -63,8 +63,9 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 	case p.documents && f.documentable():
 		return client{ID: f.PublicURL + DocumentPath(s.Name), Auth: vault.AuthNone}, nil
 	case p.registerURL == "":
-		return client{}, problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register the gateway there, and set auth.client_id"),
-			"The operator of the gateway has to register it at the authorization server of this server")
+		return client{},
+			problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register the gateway there, and set auth.client_id"),
+				"The operator of the gateway has to register it at the authorization server of this server")
 	}
 	at := f.registration(s.Name, p.issuer)
 	var known client
@@ -109,8 +110,10 @@ func (f *Flow) metadata(server, auth string) map[string]any {
 		kind = "native"
 	}
 	return map[string]any{
-		"client_name": clientName + " (" + server + ")", "client_uri": f.PublicURL, "redirect_uris": []string{f.redirect(server)}, "application_type": kind,
-		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": auth,
+		"client_name": clientName + " (" + server + ")", "client_uri": f.PublicURL,
+		"redirect_uris": []string{f.redirect(server)}, "application_type": kind,
+		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
+		"token_endpoint_auth_method": auth,
 	}
 }
 
@@ -132,14 +135,16 @@ func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at stri
 	if err != nil {
 		return client{}, problem(err, failed)
 	}
-	is := client{ID: doc.At("client_id").Text(), Secret: doc.At("client_secret").Text(), Auth: doc.At("token_endpoint_auth_method").Text(), Registered: true}
+	is := client{ID: doc.At("client_id").Text(), Secret: doc.At("client_secret").Text(),
+		Auth: doc.At("token_endpoint_auth_method").Text(), Registered: true}
 	if is.Auth == "" {
 		is.Auth = auth
 	}
 	if is.Secret == "" {
 		is.Auth = vault.AuthNone
 	}
-	if is.ID == "" || len(is.ID)+len(is.Secret) > maxID || is.Auth != vault.AuthNone && is.Auth != vault.AuthBasic && is.Auth != vault.AuthPost {
+	if is.ID == "" || len(is.ID)+len(is.Secret) > maxID ||
+		is.Auth != vault.AuthNone && is.Auth != vault.AuthBasic && is.Auth != vault.AuthPost {
 		return client{}, problem(errors.New("its answer has no client_id that can be used"), failed)
 	}
 	life := registeredFor

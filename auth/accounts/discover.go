@@ -83,7 +83,8 @@ func (s Server) discover(ctx context.Context, by web) (*place, error) {
 	}
 	p.scopes = slices.DeleteFunc(slices.Clone(p.scopes), func(scope string) bool { return !isScope(scope) })
 	const refresh = "offline_access" // for a refresh token, only where it is known
-	if len(p.scopes) > 0 && !slices.Contains(p.scopes, refresh) && slices.Contains(texts(doc.At("scopes_supported")), refresh) {
+	if len(p.scopes) > 0 && !slices.Contains(p.scopes, refresh) &&
+		slices.Contains(texts(doc.At("scopes_supported")), refresh) {
 		p.scopes = append(p.scopes, refresh)
 	}
 	return p, nil
@@ -103,7 +104,8 @@ func (s Server) local() bool { return strings.HasPrefix(s.URL, "http://") }
 // challenge asks the server without a token. Servers that say nothing have a description at a place
 // that is known.
 func (s Server) challenge(ctx context.Context, by web) challenge {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL,
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	if err != nil {
 		return challenge{}
 	}
@@ -136,13 +138,16 @@ func (s Server) describe(ctx context.Context, by web, named string) (mcp.Raw, er
 			continue
 		}
 		if err != nil {
-			return nil, problem(errors.New(err.Error()), "The server does not describe itself as it should") // and is not errNone
+			// and is not errNone
+			return nil, problem(errors.New(err.Error()), "The server does not describe itself as it should")
 		}
 		// A document is of the resource from whose identifier its own address is made (RFC 9728
 		// §3.3): the root's may be of the whole host.
 		is := doc.At("resource").Text()
-		if !sameResource(is, s.identifier()) && !(s.Resource == "" && from == origin+wellKnownResource && sameResource(is, origin)) {
-			return nil, problem(fmt.Errorf("%s names the resource %.200q, not %q; auth.resource says which one is right", hostOf(from), is, s.identifier()),
+		if !sameResource(is, s.identifier()) && !(s.Resource == "" && from == origin+wellKnownResource &&
+			sameResource(is, origin)) {
+			return nil, problem(fmt.Errorf("%s names the resource %.200q, not %q; auth.resource says which one is right",
+				hostOf(from), is, s.identifier()),
 				"The server describes itself as another server")
 		}
 		return doc, nil
@@ -158,7 +163,8 @@ func (s Server) choose(named []string) (string, error) {
 	case s.Issuer != "" && (len(named) == 0 || mcp.HasIdentifier(named, s.Issuer)):
 		return s.Issuer, nil
 	case s.Issuer != "": // credentials of one are never used at another
-		return "", problem(fmt.Errorf("its metadata name the authorization servers %.300q, and auth.authorization_server %q", named, s.Issuer),
+		return "", problem(fmt.Errorf("its metadata name the authorization servers %.300q, and auth.authorization_server %q",
+			named, s.Issuer),
 			"The server has another authorization server than the one that is configured for it")
 	}
 	return "", problem(nil, "The server names no authorization server")

@@ -91,7 +91,8 @@ func (f *Flow) web(s Server) (*safehttp.Client, error) {
 
 // begin prepares a sign-in of a user in a browser, with more scopes than the usual ones. Errors are a
 // *Problem.
-func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ticket string, more ...string) (way, error) {
+func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ticket string,
+	more ...string) (way, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTime)
 	defer cancel()
 	by, err := f.web(s)
@@ -113,7 +114,8 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 		return way{}, err
 	}
 	b := begun{
-		Server: s.Name, URL: s.URL, Issuer: p.issuer, NamesItself: p.namesItself, TokenURL: p.tokenURL, RevokeURL: p.revokeURL, Resource: p.resource,
+		Server: s.Name, URL: s.URL, Issuer: p.issuer, NamesItself: p.namesItself, TokenURL: p.tokenURL,
+		RevokeURL: p.revokeURL, Resource: p.resource,
 		Scopes: p.scopes, Client: is, Verifier: oauth2.GenerateVerifier(), Ticket: ticket,
 	}
 	if s.NoResource {
@@ -152,7 +154,8 @@ type ended struct {
 // end finishes a sign-in with the answer of an authorization server at the callback of a server, for
 // who is signed in at the gateway in this browser. Errors are a *Problem; the server and the ticket are
 // known if the answer belongs to a sign-in of this user.
-func (f *Flow) end(ctx context.Context, server string, answer url.Values, who vault.Owner, browser string, find func(name string) (Server, bool)) (e ended, err error) {
+func (f *Flow) end(ctx context.Context, server string, answer url.Values, who vault.Owner, browser string,
+	find func(name string) (Server, bool)) (e ended, err error) {
 	id, err := f.Key.Open(answer.Get("state"), f.bound(server, who, browser)...)
 	if err != nil || len(answer["state"]) != 1 {
 		return e, problem(nil, "This sign-in has not begun in this browser, or somebody else began it. Begin again")
@@ -168,7 +171,8 @@ func (f *Flow) end(ctx context.Context, server string, answer url.Values, who va
 		return e, problem(nil, "This sign-in is over, or it began too long ago. Begin again")
 	}
 	e.server, e.ticket = b.Server, b.Ticket
-	if b.Client.Registered && !isUnknown(answer.Get("error")) { // users can write that themselves: the next sign-in asks the token endpoint
+	// users can write that themselves: the next sign-in asks the token endpoint
+	if b.Client.Registered && !isUnknown(answer.Get("error")) {
 		_ = f.Store.Drop(ctx, f.sent(who, b.Server, b.Issuer)) // at worst, the next sign-in asks in vain
 	}
 	s, ok := find(b.Server)
@@ -178,9 +182,11 @@ func (f *Flow) end(ctx context.Context, server string, answer url.Values, who va
 	iss := answer["iss"]
 	switch {
 	case len(iss) > 1, len(iss) == 1 && !mcp.SameIdentifier(iss[0], b.Issuer), len(iss) == 0 && b.NamesItself: // RFC 9207 §2.4: whatever else it says
-		return e, problem(errors.New("iss is not the issuer that was asked"), "The answer is from another authorization server than the one that was asked")
+		return e, problem(errors.New("iss is not the issuer that was asked"),
+			"The answer is from another authorization server than the one that was asked")
 	case answer.Has("error"):
-		return e, &declinedError{problem(errors.New(codeOf(answer.Get("error"))), "The authorization server has refused the sign-in (%s)", codeOf(answer.Get("error")))}
+		return e, &declinedError{problem(errors.New(codeOf(answer.Get("error"))),
+			"The authorization server has refused the sign-in (%s)", codeOf(answer.Get("error")))}
 	case len(answer["code"]) != 1 || answer.Get("code") == "":
 		return e, problem(nil, "The answer of the authorization server has no code")
 	}
@@ -204,11 +210,13 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
 	defer cancel()
 	const failed = "The authorization server of this server gives no token"
-	token, err := f.oauth(b, "").Exchange(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(by.Do)}), code,
+	token, err := f.oauth(b, "").Exchange(context.WithValue(ctx, oauth2.HTTPClient,
+		&http.Client{Transport: safehttp.RoundTripper(by.Do)}), code,
 		append(b.target(), oauth2.VerifierOption(b.Verifier))...)
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		if b.Client.Registered && isUnknown(refused.ErrorCode) {
-			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"), f.unknown(ctx, b.Server, b.Issuer, b.Client.ID))
+			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"),
+				f.unknown(ctx, b.Server, b.Issuer, b.Client.ID))
 		} else { // its answer may have anything in it
 			err = fmt.Errorf("HTTP %d %s", refused.Response.StatusCode, codeOf(refused.ErrorCode))
 		}
@@ -217,7 +225,8 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 	if err != nil {
 		return vault.Grant{}, problem(err, failed)
 	}
-	if !strings.EqualFold(token.Type(), "Bearer") || !isToken(token.AccessToken, maxToken) || token.RefreshToken != "" && !isToken(token.RefreshToken, maxRefresh) {
+	if !strings.EqualFold(token.Type(), "Bearer") || !isToken(token.AccessToken, maxToken) ||
+		token.RefreshToken != "" && !isToken(token.RefreshToken, maxRefresh) {
 		return vault.Grant{}, problem(errors.New("what it gives is not a bearer token in visible ASCII"), failed)
 	}
 	scopes := b.Scopes
@@ -225,9 +234,11 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 		scopes = scopesIn(given)
 	}
 	return vault.Grant{
-		AccessToken: token.AccessToken, RefreshToken: token.RefreshToken, Expires: token.Expiry, Scope: strings.Join(scopes, " "),
+		AccessToken: token.AccessToken, RefreshToken: token.RefreshToken, Expires: token.Expiry,
+		Scope:      strings.Join(scopes, " "),
 		AuthServer: b.Issuer, TokenURL: b.TokenURL, RevokeURL: b.RevokeURL,
-		ClientID: b.Client.ID, ClientSecret: mcp.Secret(b.Client.Secret), ClientAuth: b.Client.Auth, Registered: b.Client.Registered, Resource: b.Resource, URL: s.URL,
+		ClientID: b.Client.ID, ClientSecret: mcp.Secret(b.Client.Secret), ClientAuth: b.Client.Auth,
+		Registered: b.Client.Registered, Resource: b.Resource, URL: s.URL,
 	}, nil
 }
 
@@ -242,7 +253,8 @@ func (f *Flow) oauth(b begun, authURL string) *oauth2.Config {
 		style = oauth2.AuthStyleInHeader
 	}
 	return &oauth2.Config{
-		ClientID: b.Client.ID, ClientSecret: b.Client.Secret, RedirectURL: f.redirect(b.Server), Scopes: slices.Clone(b.Scopes),
+		ClientID: b.Client.ID, ClientSecret: b.Client.Secret, RedirectURL: f.redirect(b.Server),
+		Scopes:   slices.Clone(b.Scopes),
 		Endpoint: oauth2.Endpoint{AuthURL: authURL, TokenURL: b.TokenURL, AuthStyle: style},
 	}
 }

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const public = "https://gateway.example.com"
 
-var alice, mallory = vault.Owner{Issuer: "https://login.example.com", User: "alice"}, vault.Owner{Issuer: "https://login.example.com", User: "mallory"}
+var alice, mallory = vault.Owner{Issuer: "https://login.example.com", User: "alice"},
+	vault.Owner{Issuer: "https://login.example.com", User: "mallory"}
 
 func newKey(t *testing.T) *seal.Key {
 	t.Helper()
@@ -55,7 +56,8 @@ func (w *world) find(name string) (Server, bool) { return w.server, name == w.se
 // visit sends a browser to sign in. It returns the answer of the authorization server.
 func (w *world) visit(t *testing.T, at string) url.Values {
 	t.Helper()
-	browser := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	browser := http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	answer, err := browser.Get(at)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +131,8 @@ func TestFlow(t *testing.T) {
 	}
 	asked, form := w.Authorized()[0], w.Forms()[0]
 	for name, want := range map[string]string{
-		"response_type": "code", "client_id": "registered-1", "redirect_uri": public + CallbackPath("crm"), "scope": "read", "code_challenge_method": "S256", "resource": w.server.URL,
+		"response_type": "code", "client_id": "registered-1", "redirect_uri": public + CallbackPath("crm"), "scope": "read",
+		"code_challenge_method": "S256", "resource": w.server.URL,
 	} {
 		if asked.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, asked.Get(name), want)
@@ -139,8 +142,10 @@ func TestFlow(t *testing.T) {
 		t.Errorf("request for a token: %v", form)
 	}
 	g := e.grant
-	if e.server != "crm" || !strings.HasPrefix(g.AccessToken, "account-") || !strings.HasPrefix(g.RefreshToken, "refresh-") || g.Scope != "read" ||
-		g.AuthServer != w.Issuer || g.TokenURL != w.Issuer+"/token" || g.RevokeURL != w.Issuer+"/revoke" || g.ClientID != "registered-1" || g.ClientAuth != vault.AuthNone ||
+	if e.server != "crm" || !strings.HasPrefix(g.AccessToken, "account-") ||
+		!strings.HasPrefix(g.RefreshToken, "refresh-") || g.Scope != "read" ||
+		g.AuthServer != w.Issuer || g.TokenURL != w.Issuer+"/token" || g.RevokeURL != w.Issuer+"/revoke" ||
+		g.ClientID != "registered-1" || g.ClientAuth != vault.AuthNone ||
 		g.Resource != w.server.URL || time.Until(g.Expires) > time.Hour {
 		t.Errorf("%+v", e)
 	}
@@ -268,9 +273,18 @@ func TestMixUpByMetadata(t *testing.T) {
 		sent    bool   // to the victim
 	}{
 		"the victim does not name itself": {func(*world, *world) {}, "does not seem to be its own", false},
-		"it says that its answers do not": {func(evil, _ *world) { evil.SetMetadata("authorization_response_iss_parameter_supported", false) }, "does not seem to be its own", false},
-		"a text is not true":              {func(evil, _ *world) { evil.SetMetadata("authorization_response_iss_parameter_supported", "true") }, "does not seem to be its own", false},
-		"it lies that its answers do":     {func(evil, _ *world) { evil.SetMetadata("authorization_response_iss_parameter_supported", true) }, "another authorization server", true},
+		"it says that its answers do not": {func(evil,
+			_ *world) {
+			evil.SetMetadata("authorization_response_iss_parameter_supported", false)
+		}, "does not seem to be its own", false},
+		"a text is not true": {func(evil,
+			_ *world) {
+			evil.SetMetadata("authorization_response_iss_parameter_supported", "true")
+		}, "does not seem to be its own", false},
+		"it lies that its answers do": {func(evil,
+			_ *world) {
+			evil.SetMetadata("authorization_response_iss_parameter_supported", true)
+		}, "another authorization server", true},
 		"it lies, and the victim does": {func(evil, victim *world) {
 			evil.SetMetadata("authorization_response_iss_parameter_supported", true)
 			victim.SetAnswer("iss", victim.Issuer)
@@ -338,7 +352,8 @@ func TestDiscovery(t *testing.T) {
 		scopes  []string // with a good one
 		never   string   // a path that must not be asked for
 	}{
-		"a challenge without metadata": {prepare: func(w *world) { w.SetChallenge("Bearer") }, scopes: []string{"read", "write"}},
+		"a challenge without metadata": {prepare: func(w *world) { w.SetChallenge("Bearer") },
+			scopes: []string{"read", "write"}},
 		"configured scopes after those of the challenge": {prepare: func(w *world) {
 			w.server.Scopes = []string{"mine"}
 		}, scopes: []string{"read"}},
@@ -352,7 +367,8 @@ func TestDiscovery(t *testing.T) {
 		"another challenge first": {prepare: func(w *world) {
 			w.SetChallenge(`Basic realm="a, Bearer scope=\"x\"", Bearer realm="b", scope="a b  \"c"`)
 		}, scopes: []string{"a", "b"}},
-		"another resource":           {prepare: func(w *world) { w.SetResource("resource", "https://other.example.com/mcp") }, why: "as another server"},
+		"another resource": {prepare: func(w *world) { w.SetResource("resource", "https://other.example.com/mcp") },
+			why: "as another server"},
 		"no resource":                {prepare: func(w *world) { w.SetResource("resource", nil) }, why: "as another server"},
 		"the host, at its path":      {prepare: func(w *world) { w.SetResource("resource", strings.TrimSuffix(w.server.URL, "/mcp")) }, why: "as another server"},
 		"the resource as configured": {prepare: func(w *world) { w.SetResource("resource", "urn:x"); w.server.Resource = "urn:x" }, why: "as another server"},
@@ -360,10 +376,14 @@ func TestDiscovery(t *testing.T) {
 			w.SetResource("resource", "https://api.example.com")
 			w.server.Resource = "https://api.example.com/"
 		}, scopes: []string{"read"}},
-		"no authorization server":    {prepare: func(w *world) { w.SetResource("authorization_servers", nil) }, why: "names no authorization server"},
-		"another one than is wanted": {prepare: func(w *world) { w.server.Issuer = "https://login.example.com" }, why: "another authorization server"},
-		"metadata of another issuer": {prepare: func(w *world) { w.SetMetadata("issuer", "https://honest.example.com") }, why: "does not describe itself"},
-		"PKCE downgrade: not said":   {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", nil) }, why: "PKCE"},
+		"no authorization server": {prepare: func(w *world) { w.SetResource("authorization_servers", nil) },
+			why: "names no authorization server"},
+		"another one than is wanted": {prepare: func(w *world) { w.server.Issuer = "https://login.example.com" },
+			why: "another authorization server"},
+		"metadata of another issuer": {prepare: func(w *world) { w.SetMetadata("issuer", "https://honest.example.com") },
+			why: "does not describe itself"},
+		"PKCE downgrade: not said": {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", nil) },
+			why: "PKCE"},
 		"PKCE not said by the operator's": {prepare: func(w *world) {
 			w.server.Issuer = w.Issuer
 			w.SetMetadata("code_challenge_methods_supported", nil)
@@ -376,7 +396,8 @@ func TestDiscovery(t *testing.T) {
 			w.PublicOnly()
 			w.SetMetadata("token_endpoint_auth_methods_supported", nil)
 		}, scopes: []string{"read"}},
-		"a page in place of its metadata": {prepare: func(w *world) { w.SetPages(wellKnownOAuth + "/tenant") }, scopes: []string{"read"}},
+		"a page in place of its metadata": {prepare: func(w *world) { w.SetPages(wellKnownOAuth + "/tenant") },
+			scopes: []string{"read"}},
 		"pages in place of all metadata": {prepare: func(w *world) {
 			w.SetPages(wellKnownOAuth+"/tenant", wellKnownOpenID+"/tenant", "/tenant"+wellKnownOpenID)
 		},
@@ -387,7 +408,8 @@ func TestDiscovery(t *testing.T) {
 			w.server.Issuer = w.Issuer
 		}},
 		"PKCE downgrade: plain": {prepare: func(w *world) { w.SetMetadata("code_challenge_methods_supported", []string{"plain"}) }, why: "PKCE"},
-		"a page for scripts":    {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "javascript:alert(1)") }, why: "no page"},
+		"a page for scripts": {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "javascript:alert(1)") },
+			why: "no page"},
 		"a page with user info": {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "https://a@evil.example.com/") }, why: "no page"},
 		"no token endpoint":     {prepare: func(w *world) { w.SetMetadata("token_endpoint", nil) }, why: "no token endpoint"},
 		"nowhere to register": {prepare: func(w *world) { w.SetMetadata("registration_endpoint", nil) },
@@ -409,7 +431,8 @@ func TestDiscovery(t *testing.T) {
 	t.Run("the challenge says where", func(t *testing.T) {
 		w := newWorld(t)
 		w.SetChallenge(`Bearer resource_metadata="` + strings.TrimSuffix(w.server.URL, "/mcp") + `/nothing"`)
-		if _, err := w.begin(t.Context(), w.server, alice, "browser", ""); err == nil || slices.Contains(w.Paths(), prm+"/mcp") {
+		if _, err := w.begin(t.Context(), w.server, alice, "browser", ""); err == nil ||
+			slices.Contains(w.Paths(), prm+"/mcp") {
 			t.Errorf("%v; asked for %q", err, w.Paths())
 		}
 	})
@@ -426,11 +449,13 @@ func TestOrders(t *testing.T) {
 			"/.well-known/oauth-protected-resource": `{"resource":"BASE","authorization_servers":["BASE/t"]}`,
 			"/t/.well-known/openid-configuration":   `{"issuer":"BASE/t"}`,
 		}, []string{"/mcp", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource",
-			"/.well-known/oauth-authorization-server/t", "/.well-known/openid-configuration/t", "/t/.well-known/openid-configuration"}},
+			"/.well-known/oauth-authorization-server/t", "/.well-known/openid-configuration/t",
+			"/t/.well-known/openid-configuration"}},
 		{"/mcp", map[string]string{"/.well-known/openid-configuration": `{"issuer":"BASE"}`}, // as servers of 2025-03-26
 			[]string{"/mcp", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource",
 				"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"}},
-		{"", map[string]string{}, []string{"/", "/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"}},
+		{"", map[string]string{}, []string{"/", "/.well-known/oauth-protected-resource",
+			"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"}},
 	} {
 		var asked []string
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -483,7 +508,8 @@ func TestClients(t *testing.T) {
 		for range 3 {
 			w.beginAs(t, alice, "browser")
 		}
-		if all := w.Registered(); len(all) != 1 || all[0]["application_type"] != "web" || all[0]["token_endpoint_auth_method"] != "none" {
+		if all := w.Registered(); len(all) != 1 || all[0]["application_type"] != "web" ||
+			all[0]["token_endpoint_auth_method"] != "none" {
 			t.Errorf("registered as %v", all)
 		}
 	})
@@ -495,7 +521,9 @@ func TestClients(t *testing.T) {
 			t.Errorf("%+v %v", e, err)
 		}
 		doc, err := object(w.Document("crm"))
-		if err != nil || doc.At("client_id").Text() != public+DocumentPath("crm") || !slices.Equal(texts(doc.At("redirect_uris")), []string{public + CallbackPath("crm")}) || doc.At("token_endpoint_auth_method").Text() != vault.AuthNone {
+		if err != nil || doc.At("client_id").Text() != public+DocumentPath("crm") ||
+			!slices.Equal(texts(doc.At("redirect_uris")), []string{public + CallbackPath("crm")}) ||
+			doc.At("token_endpoint_auth_method").Text() != vault.AuthNone {
 			t.Errorf("%s %v", w.Document("crm"), err)
 		}
 	})
@@ -512,7 +540,8 @@ func TestClients(t *testing.T) {
 		w.SetMetadata("client_id_metadata_document_supported", true)
 		w.server.ClientID, w.server.ClientSecret, w.server.Issuer = "fixed", "s3cret", w.Issuer
 		e, err := w.endAs(w.visit(t, w.beginAs(t, alice, "browser").URL), alice, "browser")
-		if err != nil || e.grant.ClientID != "fixed" || e.grant.ClientSecret != "s3cret" || e.grant.ClientAuth != vault.AuthBasic || w.Forms()[0].Has("client_secret") {
+		if err != nil || e.grant.ClientID != "fixed" || e.grant.ClientSecret != "s3cret" ||
+			e.grant.ClientAuth != vault.AuthBasic || w.Forms()[0].Has("client_secret") {
 			t.Errorf("%+v %v", e, err)
 		}
 	})
@@ -520,7 +549,8 @@ func TestClients(t *testing.T) {
 
 // FuzzChallenge: any header can be read.
 func FuzzChallenge(f *testing.F) {
-	for _, text := range []string{`Bearer resource_metadata="https://a/b", scope="x y"`, `Basic, Bearer a=b`, `Bearer a="\`, `=`, `Bearer scope = x`} {
+	for _, text := range []string{`Bearer resource_metadata="https://a/b", scope="x y"`, `Basic, Bearer a=b`,
+		`Bearer a="\`, `=`, `Bearer scope = x`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

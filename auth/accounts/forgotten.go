@@ -61,7 +61,8 @@ func (f *Flow) forgotten(ctx context.Context, by web, s Server, p *place, known 
 		return false, err
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(by.Do)})
-	_, answer := f.oauth(begun{Server: s.Name, Client: known, TokenURL: p.tokenURL}, "").Exchange(ctx, rand.Text(), oauth2.VerifierOption(oauth2.GenerateVerifier()))
+	_, answer := f.oauth(begun{Server: s.Name, Client: known, TokenURL: p.tokenURL}, "").Exchange(ctx, rand.Text(),
+		oauth2.VerifierOption(oauth2.GenerateVerifier()))
 	refused, ok := errors.AsType[*oauth2.RetrieveError](answer)
 	if !ok || !isUnknown(refused.ErrorCode) {
 		return false, nil

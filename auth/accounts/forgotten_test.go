@@ -37,7 +37,8 @@ func TestForgottenAtSignInPage(t *testing.T) {
 		t.Errorf("%+v %v", e, err)
 	}
 	asked := w.Forms()[0]
-	if asked.Get("grant_type") != "authorization_code" || asked.Get("client_id") != "registered-1" || asked.Get("code") == "" {
+	if asked.Get("grant_type") != "authorization_code" || asked.Get("client_id") != "registered-1" ||
+		asked.Get("code") == "" {
 		t.Errorf("asked with %v", asked)
 	}
 }
@@ -49,9 +50,11 @@ func TestNotForgotten(t *testing.T) {
 		end   func(t *testing.T, w *world, way way)
 		asked int
 	}{
-		"who begins several times":     {[]vault.Owner{alice, alice, alice, alice}, nil, 1},
-		"several users":                {[]vault.Owner{alice, mallory}, nil, 0},
-		"who has come back":            {[]vault.Owner{alice, alice}, func(t *testing.T, w *world, way way) { _, _ = w.endAs(w.visit(t, way.URL), alice, "browser") }, 2}, // both codes
+		"who begins several times": {[]vault.Owner{alice, alice, alice, alice}, nil, 1},
+		"several users":            {[]vault.Owner{alice, mallory}, nil, 0},
+		// both codes
+		"who has come back": {[]vault.Owner{alice, alice},
+			func(t *testing.T, w *world, way way) { _, _ = w.endAs(w.visit(t, way.URL), alice, "browser") }, 2},
 		"who comes back with an error": {[]vault.Owner{alice, alice}, comeBackWith("access_denied"), 0},
 		"who makes an answer up":       {[]vault.Owner{alice, alice}, comeBackWith("invalid_client"), 1},
 	} {
@@ -63,7 +66,8 @@ func TestNotForgotten(t *testing.T) {
 			}
 		}
 		if len(w.Registered()) != 1 || len(w.Forms()) != tt.asked {
-			t.Errorf("%s: %d registrations, %d requests for tokens: want %d", name, len(w.Registered()), len(w.Forms()), tt.asked)
+			t.Errorf("%s: %d registrations, %d requests for tokens: want %d", name, len(w.Registered()),
+				len(w.Forms()), tt.asked)
 		}
 	}
 }

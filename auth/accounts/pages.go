@@ -67,7 +67,8 @@ func (a *Accounts) nowhere(w http.ResponseWriter, _ *http.Request) {
 
 // Serves reports whether a path is one of ours.
 func Serves(path string) bool {
-	return path == Root || strings.HasPrefix(path, Root+"/") || strings.HasPrefix(path, clientsPath) || path == webpage.StylePath
+	return path == Root || strings.HasPrefix(path, Root+"/") || strings.HasPrefix(path, clientsPath) ||
+		path == webpage.StylePath
 }
 
 // ServeHTTP answers a request of a browser.
@@ -198,20 +199,23 @@ func (a *Accounts) signedIn(next func(*visit)) http.HandlerFunc {
 
 func (a *Accounts) away(w http.ResponseWriter, err error) {
 	a.Log.Warn("accounts: the store does not answer", failure.StoreDown.Attr(), "error", err)
-	a.say(w, http.StatusServiceUnavailable, "This page does not work now", "The gateway's store does not answer. Try again in a minute.")
+	a.say(w, http.StatusServiceUnavailable, "This page does not work now",
+		"The gateway's store does not answer. Try again in a minute.")
 }
 
 // enter sends a browser to sign in at the gateway's issuer.
 func (a *Accounts) enter(w http.ResponseWriter, r *http.Request) {
 	flow := a.SignIn()
 	if flow == nil {
-		a.say(w, http.StatusNotFound, "Nobody signs in here", "The operator of the gateway has to configure where users sign in.")
+		a.say(w, http.StatusNotFound, "Nobody signs in here",
+			"The operator of the gateway has to configure where users sign in.")
 		return
 	}
 	at, err := flow.Begin(w, r, r.URL.EscapedPath())
 	if err != nil {
 		a.outage.Warn(r.Context(), a.Log, "accounts: nobody can sign in", flow.Issuer, err)
-		a.say(w, http.StatusBadGateway, "You cannot sign in now", "The place where you sign in does not answer as it should. Try again in a minute.")
+		a.say(w, http.StatusBadGateway, "You cannot sign in now",
+			"The place where you sign in does not answer as it should. Try again in a minute.")
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -222,7 +226,8 @@ func (a *Accounts) enter(w http.ResponseWriter, r *http.Request) {
 func (a *Accounts) entered(w http.ResponseWriter, r *http.Request) {
 	flow := a.SignIn()
 	if flow == nil {
-		a.say(w, http.StatusNotFound, "Nobody signs in here", "The operator of the gateway has to configure where users sign in.")
+		a.say(w, http.StatusNotFound, "Nobody signs in here",
+			"The operator of the gateway has to configure where users sign in.")
 		return
 	}
 	who, to, err := flow.End(w, r)
@@ -250,7 +255,8 @@ func (a *Accounts) entered(w http.ResponseWriter, r *http.Request) {
 // within returns where to go on these pages, the first one for anything else.
 func within(to string) string {
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, linkPath) || strings.ContainsAny(to, "\\\r\n\t") || strings.Contains(u.Path, "..") {
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, linkPath) ||
+		strings.ContainsAny(to, "\\\r\n\t") || strings.Contains(u.Path, "..") {
 		return Root
 	}
 	return to

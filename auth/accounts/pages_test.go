@@ -92,7 +92,8 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(s.remote.Close)
 	t.Cleanup(s.issuer.Close)
 	s.issuer.LetSignIn(nil)
-	a, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: s.issuer.URL}}}, auth.Deps{PublicURL: s.issuer.Audience})
+	a, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: s.issuer.URL}}},
+		auth.Deps{PublicURL: s.issuer.Audience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +220,16 @@ func TestSignInByLink(t *testing.T) {
 	alice := newBrowser(t, "alice")
 	link := s.link(s.user("alice"))
 	consent := alice.open(link)
-	if consent.status != http.StatusOK || !strings.Contains(consent.text, "Sign in at crm") || !strings.Contains(consent.text, hostOf(s.remote.URL)) {
+	if consent.status != http.StatusOK || !strings.Contains(consent.text, "Sign in at crm") ||
+		!strings.Contains(consent.text, hostOf(s.remote.URL)) {
 		t.Fatalf("%d %s", consent.status, consent.text)
 	}
 	if len(s.remote.Authorized()) > 0 {
 		t.Error("the user was sent away without being asked")
 	}
 	done := alice.open(consent.goOn(t))
-	if done.status != http.StatusOK || !strings.Contains(done.text, "You are signed in at crm") || strings.Contains(done.at, "code") {
+	if done.status != http.StatusOK || !strings.Contains(done.text, "You are signed in at crm") ||
+		strings.Contains(done.at, "code") {
 		t.Errorf("%d %s %s", done.status, done.at, done.text)
 	}
 	if g := s.vault.of(s.user("alice"), "crm"); g.AccessToken == "" || g.URL != s.remote.URL {
@@ -252,10 +255,13 @@ func TestSignInPageOpenedByAnotherUser(t *testing.T) {
 	s := newSite(t)
 	link := s.link(s.user("alice"))
 	p := newBrowser(t, "mallory").open(link)
-	if p.status != http.StatusForbidden || !strings.Contains(p.text, "not for you") || !strings.Contains(p.text, "and open the link again.</p>") || strings.Contains(p.text, "alice") || strings.Contains(p.text, "crm") {
+	if p.status != http.StatusForbidden || !strings.Contains(p.text, "not for you") ||
+		!strings.Contains(p.text, "and open the link again.</p>") || strings.Contains(p.text, "alice") ||
+		strings.Contains(p.text, "crm") {
 		t.Errorf("%d %s", p.status, p.text)
 	}
-	other := s.link(vault.Owner{Issuer: "https://other.example.com", User: "mallory"}) // of the same name at another issuer
+	// of the same name at another issuer
+	other := s.link(vault.Owner{Issuer: "https://other.example.com", User: "mallory"})
 	if p := newBrowser(t, "mallory").open(other); p.status != http.StatusForbidden {
 		t.Errorf("%d %s", p.status, p.text)
 	}
@@ -312,11 +318,13 @@ func TestTicketAfterStoreWasAway(t *testing.T) {
 	alice := newBrowser(t, "alice")
 	link := s.link(s.user("alice"))
 	s.vault.away = errors.New("the store is away")
-	if p := alice.open(alice.open(link).goOn(t)); p.status != http.StatusBadGateway || !strings.Contains(p.text, "Try again in a minute") {
+	if p := alice.open(alice.open(link).goOn(t)); p.status != http.StatusBadGateway ||
+		!strings.Contains(p.text, "Try again in a minute") {
 		t.Fatalf("%d %s", p.status, p.text)
 	}
 	s.vault.away = nil
-	if p := alice.open(alice.open(link).goOn(t)); p.status != http.StatusOK || s.vault.of(s.user("alice"), "crm").AccessToken == "" {
+	if p := alice.open(alice.open(link).goOn(t)); p.status != http.StatusOK ||
+		s.vault.of(s.user("alice"), "crm").AccessToken == "" {
 		t.Errorf("%d %s", p.status, p.text)
 	}
 }
@@ -329,7 +337,8 @@ func TestRegistrationForgotten(t *testing.T) {
 	alice.open(alice.open(s.link(s.user("alice"))).goOn(t))
 	s.vault.unknown = s.vault.of(s.user("alice"), "crm").ClientID
 	for range 2 {
-		if p := alice.open(alice.open(s.link(s.user("alice"))).goOn(t)); p.status != http.StatusOK || len(s.remote.Registered()) != 2 {
+		if p := alice.open(alice.open(s.link(s.user("alice"))).goOn(t)); p.status != http.StatusOK ||
+			len(s.remote.Registered()) != 2 {
 			t.Errorf("%d after %d registrations: %s", p.status, len(s.remote.Registered()), p.text)
 		}
 	}
@@ -343,7 +352,8 @@ func TestBadTickets(t *testing.T) {
 	s := newSite(t)
 	alice := newBrowser(t, "alice")
 	_, good := s.newTicket(s.user("alice"), "crm", 0)
-	old := s.Key.Seal([]byte(`{"id":"x","iss":"`+s.issuer.URL+`","sub":"alice","srv":"crm","exp":"2020-01-01T00:00:00Z"}`), ticketBound)
+	old := s.Key.Seal([]byte(`{"id":"x","iss":"`+s.issuer.URL+`","sub":"alice","srv":"crm","exp":"2020-01-01T00:00:00Z"}`),
+		ticketBound)
 	_, gone := s.newTicket(s.user("alice"), "gone", 0)
 	_, hidden := s.newTicket(s.user("alice"), "secret", 0)
 	for name, tt := range map[string]string{
@@ -364,7 +374,8 @@ func TestRefusedByUser(t *testing.T) {
 	link := s.link(s.user("alice"))
 	p := alice.open(alice.open(link).goOn(t))
 	ticket, _ := s.openTicket(strings.TrimPrefix(link, s.url+linkPath))
-	if became, _ := s.outcome(t.Context(), ticket); p.status != http.StatusBadGateway || !strings.Contains(p.text, "access_denied") || became != refused {
+	if became, _ := s.outcome(t.Context(), ticket); p.status != http.StatusBadGateway ||
+		!strings.Contains(p.text, "access_denied") || became != refused {
 		t.Errorf("%d %s: %d", p.status, p.text, became)
 	}
 }
@@ -375,11 +386,14 @@ func TestAccountsPage(t *testing.T) {
 	s.vault.wanted = []string{"more"}
 	alice := newBrowser(t, "alice")
 	home := alice.open(s.url + Root)
-	if home.status != http.StatusOK || !strings.Contains(home.text, "<h2>crm</h2>") || strings.Contains(home.text, "secret") || !strings.Contains(home.text, "Not signed in") || !strings.Contains(home.text, "Signed in as <strong>alice") {
+	if home.status != http.StatusOK || !strings.Contains(home.text, "<h2>crm</h2>") ||
+		strings.Contains(home.text, "secret") || !strings.Contains(home.text, "Not signed in") ||
+		!strings.Contains(home.text, "Signed in as <strong>alice") {
 		t.Fatalf("%d %s", home.status, home.text)
 	}
 	policy := home.header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(home.text, "<script") || strings.Contains(home.text, "style=") {
+	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+		strings.Contains(home.text, "<script") || strings.Contains(home.text, "style=") {
 		t.Errorf("policy %q", policy)
 	}
 	fields := url.Values{"server": {"crm"}}
@@ -400,7 +414,8 @@ func TestAccountsPage(t *testing.T) {
 		t.Errorf("scopes %q", got)
 	}
 	home = alice.open(s.url + Root)
-	if !strings.Contains(home.text, "Signed in; the server wants more rights") || !strings.Contains(home.text, "9 September 2001, 01:46 UTC") {
+	if !strings.Contains(home.text, "Signed in; the server wants more rights") ||
+		!strings.Contains(home.text, "9 September 2001, 01:46 UTC") {
 		t.Errorf("after signing in: %s", home.text)
 	}
 	home = alice.send(home, signOutPath, fields, nil)
@@ -421,7 +436,8 @@ func TestProblemOnPage(t *testing.T) {
 	s := newSite(t)
 	s.remote.SetResource("resource", "https://canary.example.com")
 	alice := newBrowser(t, "alice")
-	if p := alice.open(s.link(s.user("alice"))); p.status != http.StatusBadGateway || !strings.Contains(p.text, "describes itself as another server") || strings.Contains(p.text, "canary") {
+	if p := alice.open(s.link(s.user("alice"))); p.status != http.StatusBadGateway ||
+		!strings.Contains(p.text, "describes itself as another server") || strings.Contains(p.text, "canary") {
 		t.Errorf("%d %s", p.status, p.text)
 	}
 }
@@ -430,7 +446,8 @@ func TestProblemOnPage(t *testing.T) {
 func TestOthers(t *testing.T) {
 	s := newSite(t)
 	nobody := newBrowser(t, "")
-	if p := nobody.open(s.url + DocumentPath("crm")); p.status != http.StatusOK || p.header.Get("Content-Type") != "application/json" || !strings.Contains(p.text, s.url+CallbackPath("crm")) {
+	if p := nobody.open(s.url + DocumentPath("crm")); p.status != http.StatusOK ||
+		p.header.Get("Content-Type") != "application/json" || !strings.Contains(p.text, s.url+CallbackPath("crm")) {
 		t.Errorf("%d %s", p.status, p.text)
 	}
 	if p := nobody.open(s.url + DocumentPath("nothing")); p.status != http.StatusNotFound {
@@ -440,8 +457,9 @@ func TestOthers(t *testing.T) {
 		t.Errorf("%d", p.status)
 	}
 	for to, want := range map[string]string{
-		linkPath + "abc": linkPath + "abc", Root: Root, "https://evil.example.com": Root, "//evil.example.com" + linkPath: Root,
-		linkPath + "../../x": Root, linkPath + "a\\b": Root, leavePath: Root,
+		linkPath + "abc": linkPath + "abc", Root: Root, "https://evil.example.com": Root,
+		"//evil.example.com" + linkPath: Root,
+		linkPath + "../../x":            Root, linkPath + "a\\b": Root, leavePath: Root,
 	} {
 		if got := within(to); got != want {
 			t.Errorf("%q leads to %q, want %q", to, got, want)

@@ -55,7 +55,8 @@ func (t ticket) owner() vault.Owner { return vault.Owner{Issuer: t.Issuer, User:
 
 // newTicket makes a ticket, and its text.
 func (a *Accounts) newTicket(who vault.Owner, server string, before int) (ticket, string) {
-	t := ticket{ID: rand.Text(), Issuer: who.Issuer, User: who.User, Server: server, Until: time.Now().Add(longest), Before: before}
+	t := ticket{ID: rand.Text(), Issuer: who.Issuer, User: who.User, Server: server,
+		Until: time.Now().Add(longest), Before: before}
 	plain, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // strings and a time always marshal

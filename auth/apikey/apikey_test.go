@@ -41,7 +41,8 @@ func TestKeyIsWhole(t *testing.T) {
 			t.Errorf("the first %d letters are a key", i)
 		}
 	}
-	for _, bad := range []string{"", key + "0", key[1:], " " + key, strings.Replace(key, "_", "-", 1), key[:20] + "é" + key[22:]} {
+	for _, bad := range []string{"", key + "0", key[1:], " " + key, strings.Replace(key, "_", "-", 1),
+		key[:20] + "é" + key[22:]} {
 		if _, err := idOf(bad); err == nil {
 			t.Errorf("%q is a key", bad)
 		}
@@ -109,9 +110,11 @@ func TestAgain(t *testing.T) {
 		table *Table
 		want  error
 	}{
-		"the same": {NewTable([]Entry{e}), nil}, "revoked": {NewTable([]Entry{revoked}), ErrRevoked}, "gone": {NewTable(nil), ErrUnknown},
+		"the same": {NewTable([]Entry{e}), nil}, "revoked": {NewTable([]Entry{revoked}), ErrRevoked},
+		"gone": {NewTable(nil), ErrUnknown},
 	} {
-		if again, err := tt.table.Again(found.ID, time.Now()); !errors.Is(err, tt.want) || err == nil && again.User != found.User {
+		if again, err := tt.table.Again(found.ID, time.Now()); !errors.Is(err, tt.want) ||
+			err == nil && again.User != found.User {
 			t.Errorf("%s: %+v, %v", name, again, err)
 		}
 	}
@@ -151,13 +154,15 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: the message tells the key: %v", tt.name, err)
 		}
 	}
-	if err := (File{Keys: []Entry{good, good}}).Validate(); err == nil || !strings.Contains(err.Error(), "keys[1]: id: there is another key") {
+	if err := (File{Keys: []Entry{good, good}}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "keys[1]: id: there is another key") {
 		t.Errorf("twice: %v", err)
 	}
 	if err := (File{Keys: []Entry{good}}).CheckWith(Config{Entries: []Entry{good}}); err == nil {
 		t.Error("in both places: no error")
 	}
-	if err := CheckViews("keys", []Entry{{Views: []string{"a", "b"}}}, []string{"a"}); err == nil || !strings.Contains(err.Error(), `"b"`) {
+	if err := CheckViews("keys", []Entry{{Views: []string{"a", "b"}}}, []string{"a"}); err == nil ||
+		!strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("views: %v", err)
 	}
 }
@@ -165,7 +170,8 @@ func TestCheck(t *testing.T) {
 func TestDoubts(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	var all []Entry
-	for _, e := range []Entry{{}, {Expires: "2027-11-23T12:00:00Z"}, {Expires: "2026-11-25T12:00:00Z"}, {Expires: "2026-11-20T12:00:00Z"}, {Revoked: "2026-11-20T12:00:00Z"}} {
+	for _, e := range []Entry{{}, {Expires: "2027-11-23T12:00:00Z"}, {Expires: "2026-11-25T12:00:00Z"},
+		{Expires: "2026-11-20T12:00:00Z"}, {Revoked: "2026-11-20T12:00:00Z"}} {
 		e.ID, e.User = "abc", "bot"
 		all = append(all, e)
 	}

@@ -111,7 +111,8 @@ func (e Entry) check() (found problems.List) {
 	}
 	found.When(e.Views != nil && len(e.Views) == 0,
 		"views: is empty, which would be no endpoint: name some, or take the key out for all")
-	for _, at := range []struct{ key, text string }{{"created", e.Created}, {"expires", e.Expires}, {"revoked", e.Revoked}} {
+	for _, at := range []struct{ key, text string }{{"created", e.Created}, {"expires", e.Expires},
+		{"revoked", e.Revoked}} {
 		if _, err := moment(at.text); err != nil {
 			found.Add("%s: %.40q is not a time such as 2026-12-31T23:59:59Z", at.key, at.text)
 		}

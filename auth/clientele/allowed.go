@@ -73,7 +73,8 @@ func (c Config) mayRegister(uri string) error {
 	}
 	allowed := c.Registration.DCR.Redirects
 	switch {
-	case parts.loopback(), parts.scheme == "https" && matches(allowed, parts.host), slices.Contains(allowed, parts.scheme+":"):
+	case parts.loopback(), parts.scheme == "https" && matches(allowed, parts.host),
+		slices.Contains(allowed, parts.scheme+":"):
 		return nil
 	case parts.scheme == "https":
 		return fmt.Errorf("leads to %s, which is not among the hosts of this gateway's clients (auth.server.registration.dcr.redirects)", parts.host)

@@ -119,7 +119,8 @@ func (m metadata) name() (name, uri string, err error) {
 	if uri, err = m.text("client_uri"); err != nil {
 		return "", "", err
 	}
-	if u, err := url.Parse(uri); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || len(uri) > maxURI || checkText(uri) != nil {
+	if u, err := url.Parse(uri); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || len(uri) > maxURI ||
+		checkText(uri) != nil {
 		uri = "" // it is of no use
 	}
 	return cleanName(name), uri, nil

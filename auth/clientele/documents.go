@@ -216,7 +216,8 @@ func (public) Do(r *http.Request) (*safehttp.Response, error) {
 
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+	return err == nil && (media == "application/json" ||
+		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
 // freshness is how long an answer is good, by its Cache-Control (RFC 9111 §5.2.2) within our bounds.

@@ -102,7 +102,8 @@ func TestDocument(t *testing.T) {
 	w.set(claude, page{})
 	r := newRegistry(t, allowing("claude.ai"), w)
 	c, err := r.Find(t.Context(), claude)
-	if err != nil || c.ID != claude || c.Kind != KindDocument || c.Name != "Claude" || !c.Public() || !c.Allows("https://claude.ai/cb") || !c.Allows("http://localhost:1/cb") {
+	if err != nil || c.ID != claude || c.Kind != KindDocument || c.Name != "Claude" || !c.Public() ||
+		!c.Allows("https://claude.ai/cb") || !c.Allows("http://localhost:1/cb") {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if _, err := r.Find(t.Context(), claude); err != nil || w.count(claude) != 1 {
@@ -133,20 +134,21 @@ func TestDocumentRefused(t *testing.T) {
 		"empty redirects":          with(`["https://claude.ai/cb","http://localhost/cb"]`, `[]`),
 		"a bad redirect":           with(`http://localhost/cb`, `http://localhost.evil.example/cb`),
 		"a script":                 with(`http://localhost/cb`, `javascript:/x`),
-		"many redirects":           with(`["https:`, `["https://a.example"`+strings.Repeat(`,"https://a.example"`, maxRedirects)+`,"https:`),
-		"another flow":             with(`{`, `{"grant_types":["implicit"],`),
-		"another response":         with(`{`, `{"response_types":["token"],`),
-		"a name that is no text":   with(`"Claude"`, `{}`),
-		"too long":                 {body: documentOf(claude) + strings.Repeat(" ", maxDocument)},
-		"a page":                   {header: http.Header{"Content-Type": {"text/html"}}},
-		"no content type":          {header: http.Header{"Content-Type": {"?"}}},
-		"not found":                {status: 404, body: documentOf(claude)},
-		"created":                  {status: 201},
-		"forbidden":                {status: 403, body: documentOf(claude)},
-		"a redirect":               {err: safehttp.ErrRedirect},
-		"too large":                {err: safehttp.ErrTooLarge},
-		"an address within":        {err: safehttp.ErrForbidden},
-		"no answer":                {err: context.DeadlineExceeded},
+		"many redirects": with(`["https:`, `["https://a.example"`+
+			strings.Repeat(`,"https://a.example"`, maxRedirects)+`,"https:`),
+		"another flow":           with(`{`, `{"grant_types":["implicit"],`),
+		"another response":       with(`{`, `{"response_types":["token"],`),
+		"a name that is no text": with(`"Claude"`, `{}`),
+		"too long":               {body: documentOf(claude) + strings.Repeat(" ", maxDocument)},
+		"a page":                 {header: http.Header{"Content-Type": {"text/html"}}},
+		"no content type":        {header: http.Header{"Content-Type": {"?"}}},
+		"not found":              {status: 404, body: documentOf(claude)},
+		"created":                {status: 201},
+		"forbidden":              {status: 403, body: documentOf(claude)},
+		"a redirect":             {err: safehttp.ErrRedirect},
+		"too large":              {err: safehttp.ErrTooLarge},
+		"an address within":      {err: safehttp.ErrForbidden},
+		"no answer":              {err: context.DeadlineExceeded},
 	} {
 		w := &web{}
 		w.set(claude, p)
@@ -209,7 +211,8 @@ func TestDocumentSSRF(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	id := strings.Replace(s.URL, "127.0.0.1", "localhost", 1) + "/client.json"
-	if text := refusal(t, newRegistry(t, allowing("*"), nil), id); !strings.Contains(text, "not public") || hits.Load() != 0 {
+	if text := refusal(t, newRegistry(t, allowing("*"), nil), id); !strings.Contains(text, "not public") ||
+		hits.Load() != 0 {
 		t.Errorf("%q, %d requests", text, hits.Load())
 	}
 }
@@ -427,7 +430,8 @@ func FuzzDocument(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if c.ID != claude || len(c.Redirects) == 0 || len(c.Redirects) > maxRedirects || !c.Public() || c.Name == "" || c.Name != cleanName(c.Name) {
+		if c.ID != claude || len(c.Redirects) == 0 || len(c.Redirects) > maxRedirects || !c.Public() || c.Name == "" ||
+			c.Name != cleanName(c.Name) {
 			t.Fatalf("%+v", c)
 		}
 		for _, uri := range c.Redirects {

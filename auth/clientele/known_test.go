@@ -34,7 +34,8 @@ func (d documents) Do(r *http.Request) (*safehttp.Response, error) {
 	if !known {
 		return &safehttp.Response{Status: http.StatusNotFound}, nil
 	}
-	return &safehttp.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(body)}, nil
+	return &safehttp.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: []byte(body)}, nil
 }
 
 func known(t *testing.T, docs documents) *clientele.Registry {
@@ -63,10 +64,12 @@ var sent = map[string]struct {
 		document: `"grant_types":["authorization_code","refresh_token","urn:ietf:params:oauth:grant-type:jwt-bearer"],`,
 		register: `"grant_types":["authorization_code","refresh_token"],"scope":"mcp","client_uri":"https://claude.ai",`,
 	},
-	"Claude Code":     {redirects: []string{"http://localhost:53076/callback", "http://127.0.0.1:8085/callback"}, register: `"application_type":"native",`},
-	"ChatGPT":         {document: `"token_endpoint_auth_methods_supported":["private_key_jwt","none"],"jwks_uri":"https://chatgpt.com/oauth/jwks.json",`},
-	"Codex":           {redirects: []string{"http://127.0.0.1:37819/callback"}, register: `"application_type":"native",`},
-	"VS Code":         {redirects: []string{"http://127.0.0.1:59656/", "http://127.0.0.1:33418"}, register: `"application_type":"native","response_types":["code"],`},
+	"Claude Code": {redirects: []string{"http://localhost:53076/callback", "http://127.0.0.1:8085/callback"},
+		register: `"application_type":"native",`},
+	"ChatGPT": {document: `"token_endpoint_auth_methods_supported":["private_key_jwt","none"],"jwks_uri":"https://chatgpt.com/oauth/jwks.json",`},
+	"Codex":   {redirects: []string{"http://127.0.0.1:37819/callback"}, register: `"application_type":"native",`},
+	"VS Code": {redirects: []string{"http://127.0.0.1:59656/", "http://127.0.0.1:33418"},
+		register: `"application_type":"native","response_types":["code"],`},
 	"Cursor":          {redirects: []string{"http://localhost:8787/callback"}},
 	"Gemini CLI":      {redirects: []string{"http://localhost:7777/oauth/callback"}},
 	"Zed":             {redirects: []string{"http://127.0.0.1:27523/callback"}},
@@ -121,7 +124,8 @@ func TestKnownClients(t *testing.T) {
 					t.Errorf("%s %s: %s is refused", s.Client, how, uri)
 				}
 			}
-			for _, uri := range []string{"https://evil.example/callback", "http://127.0.0.1:1/other", "cursor://evil/oauth/callback"} {
+			for _, uri := range []string{"https://evil.example/callback", "http://127.0.0.1:1/other",
+				"cursor://evil/oauth/callback"} {
 				if c.Allows(uri) {
 					t.Errorf("%s %s: %s is accepted", s.Client, how, uri)
 				}

@@ -80,9 +80,12 @@ func parseRedirect(raw string) (r redirect, err error) {
 // neverSchemes are schemes that run something, show something, or lead to another program than a
 // client.
 var neverSchemes = []string{
-	"javascript", "data", "vbscript", "file", "filesystem", "blob", "about", "view-source", "jar", "resource", "chrome", "chrome-extension",
-	"moz-extension", "edge", "ftp", "ftps", "sftp", "ws", "wss", "mailto", "tel", "sms", "news", "ssh", "smb", "ldap", "ldaps", "gopher", "intent",
-	"android-app", "market", "search-ms", "shell", "steam", "urn", "uuid", "cid", "mid", "irc", "magnet", "x-apple-helpbasic",
+	"javascript", "data", "vbscript", "file", "filesystem", "blob", "about", "view-source", "jar", "resource", "chrome",
+	"chrome-extension",
+	"moz-extension", "edge", "ftp", "ftps", "sftp", "ws", "wss", "mailto", "tel", "sms", "news", "ssh", "smb", "ldap",
+	"ldaps", "gopher", "intent",
+	"android-app", "market", "search-ms", "shell", "steam", "urn", "uuid", "cid", "mid", "irc", "magnet",
+	"x-apple-helpbasic",
 }
 
 // loopback reports whether the URI leads to the user's own machine over HTTP.

@@ -10,12 +10,15 @@ import (
 // for it, is one.
 func TestRedirectVariants(t *testing.T) {
 	client := Client{Redirects: []string{
-		"https://app.example.com/cb", "https://app.example.com:8443/cb?tenant=1", "http://127.0.0.1/callback", "http://localhost:8787/callback",
-		"http://[::1]/callback", "http://127.0.0.1:33418", "cursor://anysphere.cursor-mcp/oauth/callback", "com.example.app:/oauth",
+		"https://app.example.com/cb", "https://app.example.com:8443/cb?tenant=1", "http://127.0.0.1/callback",
+		"http://localhost:8787/callback",
+		"http://[::1]/callback", "http://127.0.0.1:33418", "cursor://anysphere.cursor-mcp/oauth/callback",
+		"com.example.app:/oauth",
 	}}
 	for _, good := range []string{
 		"https://app.example.com/cb", "https://app.example.com:8443/cb?tenant=1",
-		"http://127.0.0.1/callback", "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback", "http://127.0.0.1:80/callback",
+		"http://127.0.0.1/callback", "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback",
+		"http://127.0.0.1:80/callback",
 		"http://localhost/callback", "http://localhost:50123/callback", "http://[::1]:50123/callback",
 		"http://127.0.0.1:50123", "http://127.0.0.1:50123/", "http://127.0.0.1",
 		"cursor://anysphere.cursor-mcp/oauth/callback", "com.example.app:/oauth",
@@ -167,8 +170,10 @@ func TestPlace(t *testing.T) {
 // port of a loopback address may differ.
 func FuzzRedirect(f *testing.F) {
 	for _, seed := range []string{
-		"https://app.example.com/cb", "http://127.0.0.1:33418/", "http://[::1]/callback?x=%20", "cursor://anysphere.cursor-mcp/oauth/callback",
-		"com.example.app:/oauth", "https://a@b/c", "http://localhost:8787", "https://xn--pp-7ed.example.com/", "x:/%2f", "http://127.0.0.1/a;b/..;/c",
+		"https://app.example.com/cb", "http://127.0.0.1:33418/", "http://[::1]/callback?x=%20",
+		"cursor://anysphere.cursor-mcp/oauth/callback",
+		"com.example.app:/oauth", "https://a@b/c", "http://localhost:8787", "https://xn--pp-7ed.example.com/", "x:/%2f",
+		"http://127.0.0.1/a;b/..;/c",
 	} {
 		f.Add(seed, seed)
 	}

@@ -63,7 +63,8 @@ func (r *Registry) registered(id string) (Client, error) {
 			return Client{}, refused("The redirect URI %s of this client %v.", uri, err)
 		}
 	}
-	c := Client{ID: id, Kind: KindRegistered, Name: reg.Name, URI: reg.URI, Redirects: reg.Redirects, Method: MethodNone, Expires: time.Unix(reg.Expires, 0)}
+	c := Client{ID: id, Kind: KindRegistered, Name: reg.Name, URI: reg.URI, Redirects: reg.Redirects, Method: MethodNone,
+		Expires: time.Unix(reg.Expires, 0)}
 	if c.Name == "" {
 		c.Name, _ = Place(c.Redirects[0])
 	}
@@ -108,7 +109,8 @@ func (r *Registry) ServeRegister(w http.ResponseWriter, req *http.Request) {
 	from := mcp.OriginFrom(req.Context()).Address
 	if !r.pace.allows(r.pace.by(req.Context())) {
 		h.Set("Retry-After", sayRetryAfter)
-		writeJSON(w, http.StatusTooManyRequests, map[string]any{"error": codeBusy, "error_description": "too many registrations: try again in " + sayRetryAfter + " seconds"})
+		writeJSON(w, http.StatusTooManyRequests, map[string]any{"error": codeBusy,
+			"error_description": "too many registrations: try again in " + sayRetryAfter + " seconds"})
 		return
 	}
 	answer, bad := r.register(req)
@@ -117,7 +119,8 @@ func (r *Registry) ServeRegister(w http.ResponseWriter, req *http.Request) {
 		writeJSON(w, http.StatusBadRequest, map[string]any{"error": bad.code, "error_description": bad.text})
 		return
 	}
-	r.deps.Log.Info("a client has registered itself", "from", from, "client", ShortID(fmt.Sprint(answer["client_id"])), "name", answer["client_name"], "redirects", answer["redirect_uris"])
+	r.deps.Log.Info("a client has registered itself", "from", from, "client", ShortID(fmt.Sprint(answer["client_id"])),
+		"name", answer["client_name"], "redirects", answer["redirect_uris"])
 	writeJSON(w, http.StatusCreated, answer)
 }
 
@@ -185,7 +188,8 @@ func (r *Registry) register(req *http.Request) (answer map[string]any, bad *badR
 	}
 	plain, err := json.Marshal(reg)
 	if err != nil || len(plain) > maxSealed {
-		return nil, &badRegistration{codeMetadata, fmt.Sprintf("redirect_uris, client_name and client_uri have more than about %d bytes together", maxSealed)}
+		return nil, &badRegistration{codeMetadata,
+			fmt.Sprintf("redirect_uris, client_name and client_uri have more than about %d bytes together", maxSealed)}
 	}
 	answer["client_id"] = registeredPrefix + r.deps.Key.Seal(plain, r.deps.Issuer)
 	return answer, nil

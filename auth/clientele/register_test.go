@@ -62,22 +62,26 @@ func TestRegister(t *testing.T) {
 		"https://www.cursor.com/agents/mcp/oauth/callback","http://localhost:8787/callback"],"grant_types":["authorization_code","refresh_token","urn:x"],
 		"response_types":["code"],"token_endpoint_auth_method":"none","application_type":"native","unknown":{"x":[1]}}`)
 	a := answerOf(t, w)
-	if w.Code != http.StatusCreated || a.Secret != "" || a.Method != MethodNone || a.Name != "Cursor\uFFFD" || a.URI != "https://cursor.com" || len(a.URIs) != 3 || a.Issued == 0 ||
+	if w.Code != http.StatusCreated || a.Secret != "" || a.Method != MethodNone || a.Name != "Cursor\uFFFD" ||
+		a.URI != "https://cursor.com" || len(a.URIs) != 3 || a.Issued == 0 ||
 		!slices.Equal(a.Grants, []string{"authorization_code", "refresh_token"}) || len(a.ID) > 500 {
 		t.Fatalf("%d %+v", w.Code, a)
 	}
-	if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Content-Type") != "application/json" {
+	if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Access-Control-Allow-Origin") != "*" ||
+		h.Get("Content-Type") != "application/json" {
 		t.Errorf("headers: %v", h)
 	}
 	replica := newRegistry(t, registering("www.cursor.com", "cursor:"), nil)
 	c, err := replica.Find(t.Context(), a.ID)
-	if err != nil || c.ID != a.ID || c.Kind != KindRegistered || c.Name != a.Name || c.URI != a.URI || !c.Public() || !c.Allows("http://localhost:9999/callback") || c.Allows("cursor://evil/oauth/callback") || c.Knows("") {
+	if err != nil || c.ID != a.ID || c.Kind != KindRegistered || c.Name != a.Name || c.URI != a.URI || !c.Public() ||
+		!c.Allows("http://localhost:9999/callback") || c.Allows("cursor://evil/oauth/callback") || c.Knows("") {
 		t.Errorf("another replica: %+v, %v", c, err)
 	}
 	if !r.Registers() {
 		t.Error("the metadata do not say so")
 	}
-	if short := ShortID(a.ID); len(short) != len(registeredPrefix)+24 || short != ShortID(a.ID) || ShortID("web") != "web" || short == ShortID(a.ID+"x") {
+	if short := ShortID(a.ID); len(short) != len(registeredPrefix)+24 || short != ShortID(a.ID) ||
+		ShortID("web") != "web" || short == ShortID(a.ID+"x") {
 		t.Errorf("in tokens it is %q", short)
 	}
 	unnamed := answerOf(t, post(r, here, `{"redirect_uris":["http://127.0.0.1/"],"token_endpoint_auth_method":"none"}`))
@@ -92,11 +96,13 @@ func TestRegisterSecret(t *testing.T) {
 	const body = `{"redirect_uris":["https://chat.example.com/cb"]%s}`
 	var secrets []string
 	for _, tt := range []struct{ more, method string }{
-		{"", MethodBasic}, {`,"token_endpoint_auth_method":"client_secret_post"`, MethodPost}, {`,"token_endpoint_auth_method":"client_secret_basic"`, MethodBasic},
+		{"", MethodBasic}, {`,"token_endpoint_auth_method":"client_secret_post"`, MethodPost},
+		{`,"token_endpoint_auth_method":"client_secret_basic"`, MethodBasic},
 	} {
 		a := answerOf(t, post(r, here, fmt.Sprintf(body, tt.more)))
 		c, err := r.Find(t.Context(), a.ID)
-		if err != nil || a.Method != tt.method || c.Method != tt.method || c.Public() || len(a.Secret) < 32 || a.Ends <= a.Issued || !c.Knows(a.Secret) || c.Knows(a.Secret+"x") || c.Knows("") {
+		if err != nil || a.Method != tt.method || c.Method != tt.method || c.Public() || len(a.Secret) < 32 ||
+			a.Ends <= a.Issued || !c.Knows(a.Secret) || c.Knows(a.Secret+"x") || c.Knows("") {
 			t.Errorf("%s: %+v, %+v, %v", tt.more, a, c, err)
 		}
 		if strings.Contains(fmt.Sprintf("%+v", c), a.Secret) || slices.Contains(secrets, a.Secret) {
@@ -115,32 +121,37 @@ func TestRegisterRefused(t *testing.T) {
 	}
 	long := strings.Repeat("x", 400)
 	for name, tt := range map[string]struct{ body, code string }{
-		"nothing":                  {``, codeMetadata},
-		"no JSON":                  {`redirect_uris=x`, codeMetadata},
-		"a list":                   {`[]`, codeMetadata},
-		"null":                     {`null`, codeMetadata},
-		"two values":               {good + good, codeMetadata},
-		"no redirects":             {`{}`, codeRedirect},
-		"redirects in capitals":    {`{"Redirect_URIs":["https://claude.ai/cb"]}`, codeRedirect},
-		"empty redirects":          {`{"redirect_uris":[]}`, codeRedirect},
-		"redirects are a text":     {`{"redirect_uris":"https://claude.ai/cb"}`, codeRedirect},
-		"many redirects":           {`{"redirect_uris":["https://claude.ai/cb"` + strings.Repeat(`,"https://claude.ai/cb"`, maxRedirects) + `]}`, codeRedirect},
-		"http":                     {`{"redirect_uris":["http://claude.ai/cb"]}`, codeRedirect},
-		"another host":             {`{"redirect_uris":["https://claude.ai/cb","https://evil.example/cb"]}`, codeRedirect},
-		"a host below":             {`{"redirect_uris":["https://x.claude.ai/cb"]}`, codeRedirect},
-		"a user":                   {`{"redirect_uris":["https://claude.ai@evil.example/cb"]}`, codeRedirect},
-		"another scheme":           {`{"redirect_uris":["vscode://x/cb"]}`, codeRedirect},
-		"a script":                 {`{"redirect_uris":["javascript:alert(1)"]}`, codeRedirect},
-		"a page":                   {`{"redirect_uris":["data:text/html,x"]}`, codeRedirect},
-		"a fragment":               {`{"redirect_uris":["https://claude.ai/cb#x"]}`, codeRedirect},
-		"no code":                  {`{"redirect_uris":["https://claude.ai/cb"],"grant_types":["client_credentials"]}`, codeMetadata},
-		"implicit":                 {`{"redirect_uris":["https://claude.ai/cb"],"response_types":["token"]}`, codeMetadata},
-		"grants are a text":        {`{"redirect_uris":["https://claude.ai/cb"],"grant_types":"authorization_code"}`, codeMetadata},
-		"a key":                    {`{"redirect_uris":["https://claude.ai/cb"],"token_endpoint_auth_method":"private_key_jwt"}`, codeMetadata},
-		"a name that is no text":   {`{"redirect_uris":["https://claude.ai/cb"],"client_name":{}}`, codeMetadata},
-		"too much for an id":       {`{"redirect_uris":["https://claude.ai/` + long + `","https://claude.ai/y` + long + `","https://claude.ai/z` + long + `"]}`, codeMetadata},
-		"a long body":              {`{"x":"` + strings.Repeat("x", maxRegistration) + `"}`, codeMetadata},
-		"a long URI":               {`{"redirect_uris":["https://claude.ai/` + strings.Repeat("x", maxRedirect) + `"]}`, codeRedirect},
+		"nothing":               {``, codeMetadata},
+		"no JSON":               {`redirect_uris=x`, codeMetadata},
+		"a list":                {`[]`, codeMetadata},
+		"null":                  {`null`, codeMetadata},
+		"two values":            {good + good, codeMetadata},
+		"no redirects":          {`{}`, codeRedirect},
+		"redirects in capitals": {`{"Redirect_URIs":["https://claude.ai/cb"]}`, codeRedirect},
+		"empty redirects":       {`{"redirect_uris":[]}`, codeRedirect},
+		"redirects are a text":  {`{"redirect_uris":"https://claude.ai/cb"}`, codeRedirect},
+		"many redirects": {`{"redirect_uris":["https://claude.ai/cb"` +
+			strings.Repeat(`,"https://claude.ai/cb"`, maxRedirects) + `]}`, codeRedirect},
+		"http":           {`{"redirect_uris":["http://claude.ai/cb"]}`, codeRedirect},
+		"another host":   {`{"redirect_uris":["https://claude.ai/cb","https://evil.example/cb"]}`, codeRedirect},
+		"a host below":   {`{"redirect_uris":["https://x.claude.ai/cb"]}`, codeRedirect},
+		"a user":         {`{"redirect_uris":["https://claude.ai@evil.example/cb"]}`, codeRedirect},
+		"another scheme": {`{"redirect_uris":["vscode://x/cb"]}`, codeRedirect},
+		"a script":       {`{"redirect_uris":["javascript:alert(1)"]}`, codeRedirect},
+		"a page":         {`{"redirect_uris":["data:text/html,x"]}`, codeRedirect},
+		"a fragment":     {`{"redirect_uris":["https://claude.ai/cb#x"]}`, codeRedirect},
+		"no code": {`{"redirect_uris":["https://claude.ai/cb"],"grant_types":["client_credentials"]}`,
+			codeMetadata},
+		"implicit": {`{"redirect_uris":["https://claude.ai/cb"],"response_types":["token"]}`, codeMetadata},
+		"grants are a text": {`{"redirect_uris":["https://claude.ai/cb"],"grant_types":"authorization_code"}`,
+			codeMetadata},
+		"a key":                  {`{"redirect_uris":["https://claude.ai/cb"],"token_endpoint_auth_method":"private_key_jwt"}`, codeMetadata},
+		"a name that is no text": {`{"redirect_uris":["https://claude.ai/cb"],"client_name":{}}`, codeMetadata},
+		"too much for an id": {`{"redirect_uris":["https://claude.ai/` + long + `","https://claude.ai/y` + long +
+			`","https://claude.ai/z` + long + `"]}`, codeMetadata},
+		"a long body": {`{"x":"` + strings.Repeat("x", maxRegistration) + `"}`, codeMetadata},
+		"a long URI": {`{"redirect_uris":["https://claude.ai/` + strings.Repeat("x", maxRedirect) + `"]}`,
+			codeRedirect},
 		"a software statement too": {`{"redirect_uris":["https://evil.example/cb"],"software_statement":"x"}`, codeRedirect},
 	} {
 		w := post(r, here, tt.body)
@@ -169,7 +180,8 @@ func TestRegisterMethods(t *testing.T) {
 		r      *Registry
 		method string
 		want   int
-	}{{on, http.MethodOptions, 204}, {on, http.MethodGet, 405}, {on, http.MethodPut, 405}, {off, http.MethodPost, 404}, {off, http.MethodOptions, 404}} {
+	}{{on, http.MethodOptions, 204}, {on, http.MethodGet, 405}, {on, http.MethodPut, 405}, {off, http.MethodPost, 404},
+		{off, http.MethodOptions, 404}} {
 		w := httptest.NewRecorder()
 		tt.r.ServeRegister(w, httptest.NewRequest(tt.method, "/oauth/register", strings.NewReader("{}")))
 		if w.Code != tt.want {
@@ -217,7 +229,8 @@ func TestRegisteredIDForged(t *testing.T) {
 		t.Error(text)
 	}
 	// After the key was replaced, while the old one is accepted, and then no more.
-	both, err := seal.NewKey([]byte("fedcba9876543210fedcba9876543210"), "clients", []byte("0123456789abcdef0123456789abcdef"))
+	both, err := seal.NewKey([]byte("fedcba9876543210fedcba9876543210"), "clients",
+		[]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,8 @@ func TestFixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRegistry(t, Config{Clients: []Fixed{
-		{ID: "chat", Name: "Intranet chat", RedirectURIs: []string{"https://chat.example.com/cb"}, Secret: "0123456789abcdef"},
+		{ID: "chat", Name: "Intranet chat", RedirectURIs: []string{"https://chat.example.com/cb"},
+			Secret: "0123456789abcdef"},
 		{ID: "cli", RedirectURIs: []string{"http://localhost/cb"}},
 		{ID: "https://claude.ai/oauth/meta", Document: file},
 	}}, &web{})
@@ -67,14 +68,17 @@ func TestFixed(t *testing.T) {
 		{"https://claude.ai/oauth/meta", "Claude", MethodNone, "https://claude.ai/cb"},
 	} {
 		c, err := r.Find(t.Context(), tt.id)
-		if err != nil || c.ID != tt.id || c.Name != tt.name || c.Method != tt.method || c.Kind != KindFixed || !c.Allows(tt.redirect) || c.Allows("https://evil.example/cb") {
+		if err != nil || c.ID != tt.id || c.Name != tt.name || c.Method != tt.method || c.Kind != KindFixed ||
+			!c.Allows(tt.redirect) || c.Allows("https://evil.example/cb") {
 			t.Errorf("%s: %+v, %v", tt.id, c, err)
 		}
-		if c.Knows("0123456789abcdef") != (tt.id == "chat") || c.Knows("") || c.Knows("0123456789abcdeg") || c.Public() == (tt.id == "chat") {
+		if c.Knows("0123456789abcdef") != (tt.id == "chat") || c.Knows("") || c.Knows("0123456789abcdeg") ||
+			c.Public() == (tt.id == "chat") {
 			t.Errorf("%s: the secret is not compared", tt.id)
 		}
 	}
-	for _, id := range []string{"", "other", "CHAT", "https://claude.ai/oauth/other", "https://claude.ai/oauth/meta/", "http://claude.ai/oauth/meta", registeredPrefix} {
+	for _, id := range []string{"", "other", "CHAT", "https://claude.ai/oauth/other", "https://claude.ai/oauth/meta/",
+		"http://claude.ai/oauth/meta", registeredPrefix} {
 		if refusal(t, r, id) == "" {
 			t.Errorf("%q is a client", id)
 		}
@@ -82,10 +86,12 @@ func TestFixed(t *testing.T) {
 	if !r.Documents() || r.Registers() || !slices.Contains(r.Methods(), MethodNone) {
 		t.Error("the metadata are wrong")
 	}
-	if _, err := New(Config{Clients: []Fixed{{ID: "https://claude.ai/oauth/other", Document: file}}}, Deps{}); err == nil || !strings.Contains(err.Error(), "is about the client_id") {
+	if _, err := New(Config{Clients: []Fixed{{ID: "https://claude.ai/oauth/other", Document: file}}},
+		Deps{}); err == nil || !strings.Contains(err.Error(), "is about the client_id") {
 		t.Errorf("the copy of another document: %v", err)
 	}
-	if _, err := New(Config{Clients: []Fixed{{ID: "https://claude.ai/oauth/other", Document: file + "x"}}}, Deps{}); err == nil {
+	if _, err := New(Config{Clients: []Fixed{{ID: "https://claude.ai/oauth/other", Document: file + "x"}}},
+		Deps{}); err == nil {
 		t.Error("there is no file")
 	}
 }
@@ -112,28 +118,44 @@ func TestConfig(t *testing.T) {
 	}{
 		{"nothing", Config{}, nil},
 		{"all", Config{
-			Clients:      []Fixed{{ID: "a", RedirectURIs: []string{"https://a.example/cb"}}, {ID: "https://a.example/c.json", Document: "a.json"}},
-			Registration: Registration{CIMD: CIMD{Allow: []string{"*"}, Deny: []string{"*.evil.example", "evil.example"}}, DCR: DCR{Enabled: true, Redirects: []string{"cursor:", "claude.ai", "*"}}},
+			Clients: []Fixed{{ID: "a", RedirectURIs: []string{"https://a.example/cb"}},
+				{ID: "https://a.example/c.json", Document: "a.json"}},
+			Registration: Registration{CIMD: CIMD{Allow: []string{"*"}, Deny: []string{"*.evil.example", "evil.example"}},
+				DCR: DCR{Enabled: true, Redirects: []string{"cursor:", "claude.ai", "*"}}},
 		}, nil},
-		{"no id", Config{Clients: []Fixed{{RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"clients[0]: id: is needed"}},
-		{"a strange id", Config{Clients: []Fixed{{ID: "a b", RedirectURIs: []string{"https://a.example/cb"}}}}, []string{`id: "a b"`}},
-		{"an id of a registration", Config{Clients: []Fixed{{ID: "dcr_x", RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"not dcr_ in front"}},
+		{"no id", Config{Clients: []Fixed{{RedirectURIs: []string{"https://a.example/cb"}}}},
+			[]string{"clients[0]: id: is needed"}},
+		{"a strange id", Config{Clients: []Fixed{{ID: "a b", RedirectURIs: []string{"https://a.example/cb"}}}},
+			[]string{`id: "a b"`}},
+		{"an id of a registration", Config{Clients: []Fixed{{ID: "dcr_x", RedirectURIs: []string{"https://a.example/cb"}}}},
+			[]string{"not dcr_ in front"}},
 		{"no redirects", Config{Clients: []Fixed{{ID: "a"}}}, []string{"redirect_uris: are needed"}},
-		{"a bad redirect", Config{Clients: []Fixed{{ID: "a", RedirectURIs: []string{"http://a.example/cb"}}}}, []string{`"http://a.example/cb" is http`}},
-		{"a short secret", Config{Clients: []Fixed{{ID: "a", RedirectURIs: []string{"https://a.example/cb"}, Secret: "short"}}}, []string{"secret: is shorter"}},
-		{"a URL without a document", Config{Clients: []Fixed{{ID: "https://a.example/c", RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"document: is needed"}},
-		{"a URL on http", Config{Clients: []Fixed{{ID: "http://a.example/c", Document: "x"}}}, []string{"is http, which is only"}},
-		{"a document with a secret", Config{Clients: []Fixed{{ID: "https://a.example/c", Document: "x", Secret: "0123456789abcdef"}}}, []string{"secret: a client with a document has none"}},
+		{"a bad redirect", Config{Clients: []Fixed{{ID: "a", RedirectURIs: []string{"http://a.example/cb"}}}},
+			[]string{`"http://a.example/cb" is http`}},
+		{"a short secret", Config{Clients: []Fixed{{ID: "a", RedirectURIs: []string{"https://a.example/cb"},
+			Secret: "short"}}}, []string{"secret: is shorter"}},
+		{"a URL without a document", Config{Clients: []Fixed{{ID: "https://a.example/c",
+			RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"document: is needed"}},
+		{"a URL on http", Config{Clients: []Fixed{{ID: "http://a.example/c", Document: "x"}}},
+			[]string{"is http, which is only"}},
+		{"a document with a secret", Config{Clients: []Fixed{{ID: "https://a.example/c", Document: "x",
+			Secret: "0123456789abcdef"}}}, []string{"secret: a client with a document has none"}},
 		{"a document of a word", Config{Clients: []Fixed{{ID: "a", Document: "x"}}}, []string{"document: is only for"}},
-		{"twice", Config{Clients: []Fixed{{ID: "a", RedirectURIs: []string{"https://a.example/cb"}}, {ID: "a", RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"clients[1]: id: clients[0] is the same"}},
-		{"a strange name", Config{Clients: []Fixed{{ID: "a", Name: "a\u202eb", RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"name: "}},
-		{"patterns", Config{Registration: Registration{CIMD: CIMD{Allow: []string{"https://a.example", "A.example", "a.*", "", "xn--pp-7ed.example"}, Deny: []string{"**"}}}},
+		{"twice", Config{Clients: []Fixed{{ID: "a", RedirectURIs: []string{"https://a.example/cb"}},
+			{ID: "a", RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"clients[1]: id: clients[0] is the same"}},
+		{"a strange name", Config{Clients: []Fixed{{ID: "a", Name: "a\u202eb",
+			RedirectURIs: []string{"https://a.example/cb"}}}}, []string{"name: "}},
+		{"patterns", Config{Registration: Registration{CIMD: CIMD{Allow: []string{"https://a.example", "A.example", "a.*", "",
+			"xn--pp-7ed.example"}, Deny: []string{"**"}}}},
 			[]string{`"https://a.example"`, `"A.example"`, `"a.*"`, `""`, `"xn--pp-7ed.example"`, `cimd.deny: "**"`}},
-		{"deny alone", Config{Registration: Registration{CIMD: CIMD{Deny: []string{"a.example"}}}}, []string{"nothing is allowed that could be denied"}},
-		{"schemes", Config{Registration: Registration{DCR: DCR{Enabled: true, Redirects: []string{"javascript:", "https:", "Cursor:", ":", "cursor://"}}}},
+		{"deny alone", Config{Registration: Registration{CIMD: CIMD{Deny: []string{"a.example"}}}},
+			[]string{"nothing is allowed that could be denied"}},
+		{"schemes", Config{Registration: Registration{DCR: DCR{Enabled: true,
+			Redirects: []string{"javascript:", "https:", "Cursor:", ":", "cursor://"}}}},
 			[]string{`"javascript:"`, `"https:"`, `"Cursor:"`, `":"`, `"cursor://"`}},
 		{"off", Config{Registration: Registration{DCR: DCR{Redirects: []string{"claude.ai"}}}}, []string{"dcr.enabled"}},
-		{"a long life", Config{Registration: Registration{DCR: DCR{Enabled: true, Lifetime: maxLifetime + 1}}}, []string{"dcr.lifetime"}},
+		{"a long life", Config{Registration: Registration{DCR: DCR{Enabled: true, Lifetime: maxLifetime + 1}}},
+			[]string{"dcr.lifetime"}},
 	} {
 		err := tt.cfg.Validate()
 		if (err == nil) != (tt.want == nil) {
@@ -175,10 +197,13 @@ func TestClientNames(t *testing.T) {
 
 // TestAllowed: operators read what to change for a client.
 func TestAllowed(t *testing.T) {
-	cursor := []string{"http://localhost:8787/callback", "https://www.cursor.com/cb", "https://www.cursor.com/other", "cursor://x/cb"}
+	cursor := []string{"http://localhost:8787/callback", "https://www.cursor.com/cb", "https://www.cursor.com/other",
+		"cursor://x/cb"}
 	cfg := Config{
-		Clients:      []Fixed{{ID: "cursor", RedirectURIs: []string{"http://localhost/callback"}}, {ID: "https://zed.dev/c.json", Document: "zed.json"}},
-		Registration: Registration{CIMD: CIMD{Allow: []string{"*.ai"}, Deny: []string{"evil.ai"}}, DCR: DCR{Enabled: true, Redirects: []string{"www.cursor.com", "cursor:"}}},
+		Clients: []Fixed{{ID: "cursor", RedirectURIs: []string{"http://localhost/callback"}},
+			{ID: "https://zed.dev/c.json", Document: "zed.json"}},
+		Registration: Registration{CIMD: CIMD{Allow: []string{"*.ai"}, Deny: []string{"evil.ai"}},
+			DCR: DCR{Enabled: true, Redirects: []string{"www.cursor.com", "cursor:"}}},
 	}
 	say := func(err error) string {
 		if err == nil {
@@ -187,12 +212,15 @@ func TestAllowed(t *testing.T) {
 		return err.Error()
 	}
 	for name, tt := range map[string]struct{ got, want string }{
-		"allowed":       {say(cfg.DocumentAllowed("https://claude.ai/x")), ""},
-		"a copy":        {say(cfg.DocumentAllowed("https://zed.dev/c.json")), ""},
-		"denied":        {say(cfg.DocumentAllowed("https://evil.ai/x")), "take evil.ai out of auth.server.registration.cimd.deny"},
-		"not allowed":   {say(cfg.DocumentAllowed("https://zed.dev/d.json")), "add zed.dev to auth.server.registration.cimd.allow"},
-		"registers":     {say(cfg.RegistrationAllowed(cursor)), ""},
-		"all unknown":   {say(Config{}.RegistrationAllowed(cursor)), "set auth.server.registration.dcr.enabled and add www.cursor.com, \"cursor:\" to auth.server.registration.dcr.redirects"},
+		"allowed": {say(cfg.DocumentAllowed("https://claude.ai/x")), ""},
+		"a copy":  {say(cfg.DocumentAllowed("https://zed.dev/c.json")), ""},
+		"denied": {say(cfg.DocumentAllowed("https://evil.ai/x")),
+			"take evil.ai out of auth.server.registration.cimd.deny"},
+		"not allowed": {say(cfg.DocumentAllowed("https://zed.dev/d.json")),
+			"add zed.dev to auth.server.registration.cimd.allow"},
+		"registers": {say(cfg.RegistrationAllowed(cursor)), ""},
+		"all unknown": {say(Config{}.RegistrationAllowed(cursor)),
+			"set auth.server.registration.dcr.enabled and add www.cursor.com, \"cursor:\" to auth.server.registration.dcr.redirects"},
 		"only loopback": {say(Config{}.RegistrationAllowed(cursor[:1])), "set auth.server.registration.dcr.enabled"},
 		"made":          {cfg.Made(cursor), "cursor"},
 		"not made":      {cfg.Made([]string{"https://a.example/cb"}), ""},

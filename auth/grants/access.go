@@ -49,7 +49,8 @@ func (s mint) access(ctx context.Context, g grant, name string, scopes []string)
 		return true
 	})
 	for name, value := range map[string]string{
-		"aud": g.Resource, "client_id": clientele.ShortID(g.Client), "jti": rand.Text(), auth.ClaimProvider: g.Provider, auth.ClaimGrant: name,
+		"aud": g.Resource, "client_id": clientele.ShortID(g.Client), "jti": rand.Text(), auth.ClaimProvider: g.Provider,
+		auth.ClaimGrant: name,
 	} {
 		claims = claims.With(name, mcp.String(value))
 	}
@@ -57,7 +58,8 @@ func (s mint) access(ctx context.Context, g grant, name string, scopes []string)
 	if len(scopes) > 0 {
 		claims = claims.With("scope", mcp.String(strings.Join(scopes, " ")))
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key.private, KeyID: key.ID}},
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256,
+		Key: jose.JSONWebKey{Key: key.private, KeyID: key.ID}},
 		(&jose.SignerOptions{}).WithType("at+jwt"))
 	if err != nil {
 		return "", fmt.Errorf("signing a token: %w", err)
@@ -88,7 +90,8 @@ func (s mint) granted(asked []string, who mcp.Caller) []string {
 func (s mint) of(asked, has []string) []string {
 	var scopes []string
 	for _, scope := range has {
-		own := scope == "openid" || scope == "profile" || scope == "email" || scope == "offline_access" // between us and the provider
+		// between us and the provider
+		own := scope == "openid" || scope == "profile" || scope == "email" || scope == "offline_access"
 		if slices.Contains(s.required, scope) || !own && (len(asked) == 0 || slices.Contains(asked, scope)) {
 			scopes = append(scopes, scope)
 		}

@@ -36,7 +36,8 @@ func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[str
 	if g.Resource, err = s.targetOf(r.PostForm["resource"], said.Resource); err != nil {
 		return nil, err
 	}
-	fresh, err := s.deps.State.codes.AddOf(ctx, g.caller().User(), "assertion:"+said.ID, []byte("1"), time.Until(said.Until))
+	fresh, err := s.deps.State.codes.AddOf(ctx, g.caller().User(), "assertion:"+said.ID, []byte("1"),
+		time.Until(said.Until))
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +57,11 @@ func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[str
 	if err != nil {
 		return nil, err
 	}
-	s.deps.Recorded(ctx, Event{Name: "token given", Reason: "for an identity assertion", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "token given", Reason: "for an identity assertion", Caller: g.caller(),
+		Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
 	return map[string]any{
-		"access_token": token, "token_type": "Bearer", "expires_in": int(s.cfg.AccessTokenLife.Seconds()), "scope": strings.Join(g.Scopes, " "),
+		"access_token": token, "token_type": "Bearer", "expires_in": int(s.cfg.AccessTokenLife.Seconds()),
+		"scope": strings.Join(g.Scopes, " "),
 	}, nil
 }
 

@@ -31,7 +31,8 @@ func assertion(of *mcptest.Issuer, header, change map[string]any) string {
 
 func byAssertion(text string) url.Values {
 	return url.Values{
-		"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "client_id": {"server"}, "client_secret": {"a secret of this client"}, "assertion": {text},
+		"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "client_id": {"server"},
+		"client_secret": {"a secret of this client"}, "assertion": {text},
 	}
 }
 
@@ -47,7 +48,8 @@ func TestIdentityAssertion(t *testing.T) {
 	}
 	ours, ok := w.whose(a.AccessToken, "")
 	theirs, _ := w.whose(w.issuer.Token(map[string]any{"scope": "mcp files", "groups": []string{"sales"}}), "")
-	if !ok || ours.User() != theirs.User() || !slices.Equal(ours.Groups, theirs.Groups) || ours.ClientID != "server" || !slices.Equal(ours.Scopes, []string{"mcp", "files"}) {
+	if !ok || ours.User() != theirs.User() || !slices.Equal(ours.Groups, theirs.Groups) || ours.ClientID != "server" ||
+		!slices.Equal(ours.Scopes, []string{"mcp", "files"}) {
 		t.Errorf("%+v\n%+v", ours, theirs)
 	}
 	if resource, has := ours.Claims.Member("resource"); has {
@@ -71,11 +73,14 @@ func TestIdentityAssertion(t *testing.T) {
 	for _, e := range w.events {
 		events = append(events, e.Name+" "+e.Reason+" "+e.Caller.Subject+" "+e.Client+" "+e.View)
 	}
-	if got := strings.Join(events, ", "); got != "token given for an identity assertion alice server , token given for an identity assertion alice server sales" {
+	if got := strings.Join(events,
+		", "); got != "token given for an identity assertion alice server , token given for an identity assertion alice server sales" {
 		t.Error(got)
 	}
 	document := text(w.do(get("https://gateway.example/.well-known/oauth-authorization-server")))
-	if !strings.Contains(document, `"authorization_grant_profiles_supported":["urn:ietf:params:oauth:grant-profile:id-jag"]`) || !strings.Contains(document, "jwt-bearer") {
+	if !strings.Contains(document,
+		`"authorization_grant_profiles_supported":["urn:ietf:params:oauth:grant-profile:id-jag"]`) ||
+		!strings.Contains(document, "jwt-bearer") {
 		t.Error(document)
 	}
 }
@@ -105,15 +110,18 @@ func TestForeignAssertion(t *testing.T) {
 		form url.Values
 		code string
 	}{
-		"replay":                          {byAssertion(used), "invalid_grant"},
-		"a foreign provider":              {byAssertion(assertion(foreign, nil, nil)), "invalid_grant"},
-		"signed by a foreign provider":    {byAssertion(assertion(foreign, nil, map[string]any{"iss": w.issuer.URL})), "invalid_grant"},
-		"another audience":                {with("aud", "https://other.example/"), "invalid_grant"},
-		"two audiences":                   {with("aud", []string{gateway, "https://other.example/"}), "invalid_grant"},
-		"another client":                  {with("client_id", "web"), "invalid_grant"},
-		"no client":                       {with("client_id", nil), "invalid_grant"},
-		"an access token":                 {byAssertion(assertion(w.issuer, map[string]any{"typ": "at+jwt"}, nil)), "invalid_grant"},
-		"no type":                         {byAssertion(assertion(w.issuer, map[string]any{"typ": nil}, nil)), "invalid_grant"},
+		"replay":             {byAssertion(used), "invalid_grant"},
+		"a foreign provider": {byAssertion(assertion(foreign, nil, nil)), "invalid_grant"},
+		"signed by a foreign provider": {byAssertion(assertion(foreign, nil, map[string]any{"iss": w.issuer.URL})),
+			"invalid_grant"},
+		"another audience": {with("aud", "https://other.example/"), "invalid_grant"},
+		"two audiences":    {with("aud", []string{gateway, "https://other.example/"}), "invalid_grant"},
+		"another client":   {with("client_id", "web"), "invalid_grant"},
+		"no client":        {with("client_id", nil), "invalid_grant"},
+		"an access token": {byAssertion(assertion(w.issuer, map[string]any{"typ": "at+jwt"}, nil)),
+			"invalid_grant"},
+		"no type": {byAssertion(assertion(w.issuer, map[string]any{"typ": nil}, nil)),
+			"invalid_grant"},
 		"no jti":                          {with("jti", nil), "invalid_grant"},
 		"no iat":                          {with("iat", nil), "invalid_grant"},
 		"no exp":                          {with("exp", nil), "invalid_grant"},

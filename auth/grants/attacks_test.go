@@ -18,7 +18,8 @@ import (
 
 // isPage reports whether a browser was shown what is wrong, and sent nowhere.
 func isPage(resp *http.Response) bool {
-	return resp.Header.Get("Location") == "" && resp.StatusCode/100 == 4 && strings.Contains(text(resp), "That did not work")
+	return resp.Header.Get("Location") == "" && resp.StatusCode/100 == 4 &&
+		strings.Contains(text(resp), "That did not work")
 }
 
 // TestConfusedDeputy: the gateway has one client at the provider, where the user may be signed in
@@ -28,7 +29,8 @@ func TestConfusedDeputy(t *testing.T) {
 	w := newWorld(t, nil)
 	w.browser().code(t, asks("web", web)) // the user has allowed it
 	for _, redirect := range []string{
-		"https://evil.example/cb", web + "/../x", web + "?x=1", "https://app.example.evil.example/cb", "https://app.example@evil.example/cb", "http://app.example/cb", web + "#x", "javascript:alert(1)",
+		"https://evil.example/cb", web + "/../x", web + "?x=1", "https://app.example.evil.example/cb",
+		"https://app.example@evil.example/cb", "http://app.example/cb", web + "#x", "javascript:alert(1)",
 	} {
 		ask := asks("web", redirect)
 		if resp := w.browser().do(get("https://gateway.example/oauth/authorize?" + ask.Encode())); !isPage(resp) {
@@ -36,7 +38,8 @@ func TestConfusedDeputy(t *testing.T) {
 		}
 	}
 	b := w.browser()
-	if resp := b.signedIn(b.authorize(t, asks("evil", "https://evil.example/cb"))); resp.StatusCode != http.StatusOK || !strings.Contains(text(resp), "evil.example") {
+	if resp := b.signedIn(b.authorize(t, asks("evil", "https://evil.example/cb"))); resp.StatusCode != http.StatusOK ||
+		!strings.Contains(text(resp), "evil.example") {
 		t.Errorf("another client was not asked about: %d %s", resp.StatusCode, resp.Header.Get("Location"))
 	}
 }
@@ -67,7 +70,8 @@ func TestConsentBypass(t *testing.T) {
 	if !isPage(b.do(crossed)) {
 		t.Error("a form of another site decided")
 	}
-	if r := get("https://gateway.example/oauth/consent?id=" + pageID.FindStringSubmatch(page)[1] + "&decision=allow"); b.do(r).StatusCode != http.StatusMethodNotAllowed {
+	if r := get("https://gateway.example/oauth/consent?id=" + pageID.FindStringSubmatch(page)[1] +
+		"&decision=allow"); b.do(r).StatusCode != http.StatusMethodNotAllowed {
 		t.Error("a link decided")
 	}
 	if resp := b.decide(page, ""); answered(t, resp, loopback).Get("error") != "access_denied" {
@@ -113,7 +117,8 @@ func TestMixUp(t *testing.T) {
 			answer.Set("iss", iss)
 		}
 		resp := b.do(get("https://gateway.example/oauth/callback?" + answer.Encode()))
-		if body := text(resp); resp.Header.Get("Location") != "" || !strings.Contains(body, "another issuer") || pageID.MatchString(body) {
+		if body := text(resp); resp.Header.Get("Location") != "" || !strings.Contains(body, "another issuer") ||
+			pageID.MatchString(body) {
 			t.Errorf("iss %q: %d %s", iss, resp.StatusCode, body)
 		}
 	}
@@ -237,7 +242,8 @@ func TestDisabledUser(t *testing.T) {
 	w := newWorld(t, nil)
 	a := w.tokens(t)
 	w.set(func() { w.away = true })
-	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusServiceUnavailable || b.Error != "temporarily_unavailable" {
+	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusServiceUnavailable ||
+		b.Error != "temporarily_unavailable" {
 		t.Errorf("while the provider is away: %+v", b)
 	}
 	w.set(func() { w.away, w.claims = false, map[string]any{"groups": []string{"others"}} })
@@ -268,7 +274,8 @@ func TestProviderTokenKept(t *testing.T) {
 	a := w.tokens(t)
 	w.issuer.Rotate("ES256")
 	w.issuer.Break(mcptest.EndpointJWKS, mcptest.Status(http.StatusInternalServerError))
-	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusServiceUnavailable || b.Error != "temporarily_unavailable" {
+	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusServiceUnavailable ||
+		b.Error != "temporarily_unavailable" {
 		t.Errorf("while the provider's keys cannot be read: %+v", b)
 	}
 	w.issuer.Mend()
@@ -277,10 +284,12 @@ func TestProviderTokenKept(t *testing.T) {
 	w.set(func() { w.asked = gone })
 	w.do(post("/oauth/token", refresh("web", a.RefreshToken)).WithContext(ctx))
 	w.set(func() { w.asked = nil })
-	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusOK { // again, within a short while
+	// again, within a short while
+	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusOK {
 		t.Errorf("%+v", b)
 	}
-	if w.forms[1].Get("refresh_token") != "at-the-provider-1" || w.forms[2].Get("refresh_token") != "at-the-provider-2" || len(w.forms) != 3 {
+	if w.forms[1].Get("refresh_token") != "at-the-provider-1" || w.forms[2].Get("refresh_token") != "at-the-provider-2" ||
+		len(w.forms) != 3 {
 		t.Errorf("the provider was shown %v", w.forms)
 	}
 }
@@ -352,13 +361,15 @@ func TestForgedToken(t *testing.T) {
 	key := mcptest.NewKey("", "ES256", 0)
 	admin := strings.Replace(string(claims), `"sub":"alice"`, `"sub":"admin"`, 1)
 	for name, token := range map[string]string{
-		"another key":                 key.SignText(string(header), string(claims)),
-		"the provider's key":          w.issuer.Key().SignText(string(header), string(claims)),
-		"changed claims":              parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(admin)) + "." + parts[2],
-		"no signature":                base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"at+jwt"}`)) + "." + parts[1] + "." + parts[2],
-		"as one of the provider":      w.issuer.Token(map[string]any{"iss": gateway, "scope": "mcp"}),
-		"the refresh token":           w.tokens(t).RefreshToken,
-		"the provider's own ID token": w.issuer.Sign(map[string]any{"typ": "JWT"}, map[string]any{"aud": "gatehouse", "nonce": "x"}),
+		"another key":        key.SignText(string(header), string(claims)),
+		"the provider's key": w.issuer.Key().SignText(string(header), string(claims)),
+		"changed claims":     parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(admin)) + "." + parts[2],
+		"no signature": base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"at+jwt"}`)) + "." +
+			parts[1] + "." + parts[2],
+		"as one of the provider": w.issuer.Token(map[string]any{"iss": gateway, "scope": "mcp"}),
+		"the refresh token":      w.tokens(t).RefreshToken,
+		"the provider's own ID token": w.issuer.Sign(map[string]any{"typ": "JWT"},
+			map[string]any{"aud": "gatehouse", "nonce": "x"}),
 	} {
 		if who, ok := w.whose(token, ""); ok {
 			t.Errorf("%s: %+v", name, who)

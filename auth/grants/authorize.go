@@ -47,7 +47,8 @@ func (s *Server) read(ctx context.Context, raw string) (req request, err error) 
 		return req, fail(codeInvalidRequest, "The request cannot be read.")
 	}
 	req.query = raw
-	for _, name := range []string{"client_id", "redirect_uri", "state"} { // without these there is nowhere to send an answer
+	// without these there is nowhere to send an answer
+	for _, name := range []string{"client_id", "redirect_uri", "state"} {
 		if len(query[name]) > 1 {
 			return req, fail(codeInvalidRequest, "The request has "+name+" more than once.")
 		}
@@ -166,7 +167,8 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	} else if bad != nil { // the client, or the configuration, has changed meanwhile
 		err = s.public(r, bad)
 	}
-	e := Event{Name: "signed in", Caller: in.Caller, Client: req.client.ID, Agent: req.client.Name, View: s.view(req.resource)}
+	e := Event{Name: "signed in", Caller: in.Caller, Client: req.client.ID, Agent: req.client.Name,
+		View: s.view(req.resource)}
 	if err != nil {
 		e.Name, e.Reason = "sign-in refused", err.Error()
 	}

@@ -78,7 +78,8 @@ func (s endpoint) usedAgain(ctx context.Context, value string) error {
 		return bad
 	}
 	if err == nil { // it may be given just now: see byCode
-		err = errors.Join(s.deps.State.codes.Put(ctx, "twice:"+string(name), nil, codeKnown), s.deps.State.end(ctx, string(name)))
+		err = errors.Join(s.deps.State.codes.Put(ctx, "twice:"+string(name), nil, codeKnown),
+			s.deps.State.end(ctx, string(name)))
 	}
 	if err != nil {
 		return err

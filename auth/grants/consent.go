@@ -85,7 +85,8 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, req request, in
 	}
 	s.setCookie(w, id, cookie, int(decideFor.Seconds()))
 	q := question{
-		Client: req.client.Name, Known: req.client.Kind == clientele.KindFixed, Place: place, Local: local, User: nameOfUser(in.Caller),
+		Client: req.client.Name, Known: req.client.Kind == clientele.KindFixed, Place: place, Local: local,
+		User: nameOfUser(in.Caller),
 		View: s.view(req.resource), Resource: req.resource, Scopes: s.granted(req.scopes, in.Caller), ID: id,
 	}
 	if u, err := url.Parse(req.client.ID); err == nil && req.client.Kind == clientele.KindDocument {
@@ -123,7 +124,8 @@ func (s *Server) setCookie(w http.ResponseWriter, id, value string, age int) {
 
 // decide takes the form of the page.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
-	again := fail(codeInvalidRequest, "This form is not from a page that this browser was shown, or too old. Start again at your client; cookies have to be allowed.")
+	again := fail(codeInvalidRequest,
+		"This form is not from a page that this browser was shown, or too old. Start again at your client; cookies have to be allowed.")
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if !webpage.SameSite(r) || r.ParseForm() != nil {
 		s.turnBack(w, r, request{}, again)
@@ -143,7 +145,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		s.turnBack(w, r, req, err)
 		return
 	}
-	e := Event{Name: "consent given", Caller: b.Caller, Client: req.client.ID, Agent: req.client.Name, View: s.view(req.resource)}
+	e := Event{Name: "consent given", Caller: b.Caller, Client: req.client.ID, Agent: req.client.Name,
+		View: s.view(req.resource)}
 	if r.PostForm.Get("decision") != "allow" {
 		e.Name, e.Reason = "consent refused", "the user does not let the client act for them"
 		err := fail(codeAccessDenied, e.Reason)
@@ -198,14 +201,16 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, req request, b beg
 	}
 	c := code{ID: rand.Text(), Redirect: req.redirect, Challenge: req.challenge, Grant: grant{
 		Client: req.client.ID, Resource: req.resource, Scopes: s.granted(req.scopes, b.Caller),
-		Provider: b.Caller.Issuer, Subject: b.Caller.Subject, Claims: b.Caller.Claims, Again: b.Again, Until: time.Now().Add(life),
+		Provider: b.Caller.Issuer, Subject: b.Caller.Subject, Claims: b.Caller.Claims, Again: b.Again,
+		Until: time.Now().Add(life),
 	}}
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
 	value := rand.Text() + rand.Text()
-	if err := s.deps.State.codes.PutOf(r.Context(), b.Caller.User(), "of:"+value, []byte(nameOf(c.ID)), codeKnown); err != nil {
+	if err := s.deps.State.codes.PutOf(r.Context(), b.Caller.User(), "of:"+value, []byte(nameOf(c.ID)),
+		codeKnown); err != nil {
 		return err
 	}
 	if err := s.deps.State.codes.PutOf(r.Context(), b.Caller.User(), "code:"+value, text, codeLife); err != nil {

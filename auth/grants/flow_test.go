@@ -28,7 +28,8 @@ func TestWholeWay(t *testing.T) {
 	b = w.browser()
 	at := b.authorize(t, asks("web", web))
 	for name, want := range map[string]string{
-		"client_id": "gatehouse", "redirect_uri": "https://gateway.example/oauth/callback", "scope": "mcp offline_access", "resource": gateway, "code_challenge_method": "S256",
+		"client_id": "gatehouse", "redirect_uri": "https://gateway.example/oauth/callback", "scope": "mcp offline_access",
+		"resource": gateway, "code_challenge_method": "S256",
 	} {
 		if got := at.Query().Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -36,12 +37,14 @@ func TestWholeWay(t *testing.T) {
 	}
 	resp := b.signedIn(at)
 	page := text(resp)
-	for _, want := range []string{"Let Web App act for you?", "<strong>app.example</strong>", "alice", gateway, "known to whoever runs this gateway"} {
+	for _, want := range []string{"Let Web App act for you?", "<strong>app.example</strong>", "alice", gateway,
+		"known to whoever runs this gateway"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in %s", want, page)
 		}
 	}
-	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "form-action 'self' https:") || strings.Contains(policy, "unsafe") {
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") ||
+		!strings.Contains(policy, "form-action 'self' https:") || strings.Contains(policy, "unsafe") {
 		t.Error(policy)
 	}
 	back := answered(t, b.decide(page, "allow"), web)
@@ -54,7 +57,8 @@ func TestWholeWay(t *testing.T) {
 	}
 	ours, ok := w.whose(a.AccessToken, "")
 	theirs, ok2 := w.whose(w.issuer.Token(map[string]any{"scope": "mcp", "groups": []string{"sales"}}), "")
-	if !ok || !ok2 || ours.User() != theirs.User() || ours.Issuer != w.issuer.URL || ours.Subject != "alice" || !slices.Equal(ours.Groups, theirs.Groups) ||
+	if !ok || !ok2 || ours.User() != theirs.User() || ours.Issuer != w.issuer.URL || ours.Subject != "alice" ||
+		!slices.Equal(ours.Groups, theirs.Groups) ||
 		ours.ClientID != "web" || !slices.Equal(ours.Scopes, []string{"mcp"}) {
 		t.Errorf("%+v\n%+v", ours, theirs)
 	}
@@ -129,11 +133,13 @@ func TestConsent(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("another user: %d", resp.StatusCode)
 	}
-	if no := answered(t, b.decide(text(resp), "deny"), web); no.Get("error") != "access_denied" || no.Get("iss") != gateway || no.Has("code") {
+	if no := answered(t, b.decide(text(resp), "deny"), web); no.Get("error") != "access_denied" ||
+		no.Get("iss") != gateway || no.Has("code") {
 		t.Errorf("%v", no)
 	}
 	b = w.browser()
-	if page := text(b.signedIn(b.authorize(t, asks("desk", loopback)))); !strings.Contains(page, "A program on this computer") || !strings.Contains(page, "127.0.0.1") {
+	if page := text(b.signedIn(b.authorize(t, asks("desk", loopback)))); !strings.Contains(page,
+		"A program on this computer") || !strings.Contains(page, "127.0.0.1") {
 		t.Error(page)
 	}
 
@@ -163,7 +169,8 @@ func TestRootResource(t *testing.T) {
 		t.Errorf("%+v %s", a, claims)
 	}
 	ask.Set("resource", "https://gateway.example.evil.example/")
-	if at := w.browser().do(get("https://gateway.example/oauth/authorize?" + ask.Encode())).Header.Get("Location"); !strings.Contains(at, "error=invalid_target") {
+	if at := w.browser().do(get("https://gateway.example/oauth/authorize?" +
+		ask.Encode())).Header.Get("Location"); !strings.Contains(at, "error=invalid_target") {
 		t.Error(at)
 	}
 }
@@ -197,11 +204,13 @@ func TestServerWithoutRedis(t *testing.T) {
 	if rw.Code != http.StatusServiceUnavailable || rw.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", rw.Code, rw.Body)
 	}
-	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusServiceUnavailable || b.Error != "temporarily_unavailable" {
+	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Status != http.StatusServiceUnavailable ||
+		b.Error != "temporarily_unavailable" {
 		t.Errorf("%+v", b)
 	}
 	b := w.browser()
-	if resp := b.signedIn(b.authorize(t, asks("web", web))); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text(resp), "Try again") {
+	if resp := b.signedIn(b.authorize(t, asks("web", web))); resp.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(text(resp), "Try again") {
 		t.Errorf("a sign-in: %d", resp.StatusCode)
 	}
 }
@@ -229,7 +238,8 @@ func TestConfidential(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, path := range []string{
-		"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/mcp", "/.well-known/oauth-authorization-server/mcp/sales",
+		"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/mcp",
+		"/.well-known/oauth-authorization-server/mcp/sales",
 		"/.well-known/openid-configuration", "/.well-known/openid-configuration/mcp", "/mcp/.well-known/openid-configuration",
 	} {
 		resp := w.do(get("https://gateway.example" + path))
@@ -238,9 +248,11 @@ func TestMetadata(t *testing.T) {
 			t.Fatalf("%s: %d %s", path, resp.StatusCode, body)
 		}
 		for name, want := range map[string]any{
-			"issuer": gateway, "authorization_endpoint": "https://gateway.example/oauth/authorize", "token_endpoint": "https://gateway.example/oauth/token",
+			"issuer": gateway, "authorization_endpoint": "https://gateway.example/oauth/authorize",
+			"token_endpoint":      "https://gateway.example/oauth/token",
 			"revocation_endpoint": "https://gateway.example/oauth/revoke", "jwks_uri": "https://gateway.example/oauth/jwks",
-			"authorization_response_iss_parameter_supported": true, "client_id_metadata_document_supported": false, "registration_endpoint": nil,
+			"authorization_response_iss_parameter_supported": true, "client_id_metadata_document_supported": false,
+			"registration_endpoint": nil,
 		} {
 			if doc[name] != want {
 				t.Errorf("%s: %s: %v", path, name, doc[name])
@@ -253,7 +265,8 @@ func TestMetadata(t *testing.T) {
 	for _, path := range []string{"/oauth/token", "/oauth/revoke", "/oauth/jwks"} {
 		r := get("https://gateway.example" + path)
 		r.Method = http.MethodOptions
-		if resp := w.do(r); resp.StatusCode != http.StatusNoContent || !strings.Contains(resp.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		if resp := w.do(r); resp.StatusCode != http.StatusNoContent ||
+			!strings.Contains(resp.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
 			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
 		}
 	}
@@ -269,16 +282,18 @@ func TestErrors(t *testing.T) {
 		change func(url.Values)
 		want   string // the error at the client; "" for a page
 	}{
-		"no client":                      {func(v url.Values) { v.Del("client_id") }, ""},
-		"an unknown client":              {func(v url.Values) { v.Set("client_id", "nobody") }, ""},
-		"a denied client":                {func(v url.Values) { v.Set("client_id", "evil"); v.Set("redirect_uri", "https://evil.example/cb") }, ""},
-		"no redirect URI":                {func(v url.Values) { v.Del("redirect_uri") }, ""},
-		"two states":                     {func(v url.Values) { v.Add("state", "x") }, ""},
-		"another flow":                   {func(v url.Values) { v.Set("response_type", "token") }, "unsupported_response_type"},
-		"a fragment":                     {func(v url.Values) { v.Set("response_mode", "fragment") }, "invalid_request"},
-		"a request object":               {func(v url.Values) { v.Set("request", "e30") }, "invalid_request"},
-		"no page":                        {func(v url.Values) { v.Set("prompt", "none") }, "login_required"},
-		"what is not the gateway":        {func(v url.Values) { v.Set("resource", "https://other.example/mcp") }, "invalid_target"},
+		"no client":         {func(v url.Values) { v.Del("client_id") }, ""},
+		"an unknown client": {func(v url.Values) { v.Set("client_id", "nobody") }, ""},
+		"a denied client":   {func(v url.Values) { v.Set("client_id", "evil"); v.Set("redirect_uri", "https://evil.example/cb") }, ""},
+		"no redirect URI":   {func(v url.Values) { v.Del("redirect_uri") }, ""},
+		"two states":        {func(v url.Values) { v.Add("state", "x") }, ""},
+		"another flow": {func(v url.Values) { v.Set("response_type", "token") },
+			"unsupported_response_type"},
+		"a fragment":       {func(v url.Values) { v.Set("response_mode", "fragment") }, "invalid_request"},
+		"a request object": {func(v url.Values) { v.Set("request", "e30") }, "invalid_request"},
+		"no page":          {func(v url.Values) { v.Set("prompt", "none") }, "login_required"},
+		"what is not the gateway": {func(v url.Values) { v.Set("resource", "https://other.example/mcp") },
+			"invalid_target"},
 		"a slash behind the resource":    {func(v url.Values) { v.Set("resource", gateway+"/") }, "invalid_target"},
 		"two resources":                  {func(v url.Values) { v.Add("resource", sales) }, "invalid_target"},
 		"a request that is far too long": {func(v url.Values) { v.Set("state", strings.Repeat("x", 4000)) }, ""},
@@ -287,19 +302,23 @@ func TestErrors(t *testing.T) {
 		tt.change(ask)
 		resp := w.browser().do(get("https://gateway.example/oauth/authorize?" + ask.Encode()))
 		if tt.want == "" {
-			if resp.Header.Get("Location") != "" || resp.StatusCode/100 != 4 || !strings.Contains(text(resp), "That did not work") {
+			if resp.Header.Get("Location") != "" || resp.StatusCode/100 != 4 ||
+				!strings.Contains(text(resp), "That did not work") {
 				t.Errorf("%s: %d %s", name, resp.StatusCode, resp.Header.Get("Location"))
 			}
 			continue
 		}
-		if got := answered(t, resp, web); got.Get("error") != tt.want || got.Get("iss") != gateway || got.Get("state") != "client state" {
+		if got := answered(t, resp, web); got.Get("error") != tt.want || got.Get("iss") != gateway ||
+			got.Get("state") != "client state" {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if a := w.ask(t, "/oauth/token", url.Values{"grant_type": {"password"}, "client_id": {"web"}}); a.Error != "unsupported_grant_type" {
+	if a := w.ask(t, "/oauth/token", url.Values{"grant_type": {"password"},
+		"client_id": {"web"}}); a.Error != "unsupported_grant_type" {
 		t.Errorf("%+v", a)
 	}
-	if a := w.ask(t, "/oauth/token", url.Values{"grant_type": {"refresh_token"}}); a.Error != "invalid_client" || a.Status != http.StatusUnauthorized {
+	if a := w.ask(t, "/oauth/token", url.Values{"grant_type": {"refresh_token"}}); a.Error != "invalid_client" ||
+		a.Status != http.StatusUnauthorized {
 		t.Errorf("%+v", a)
 	}
 }
@@ -309,7 +328,8 @@ func TestExamine(t *testing.T) {
 	w := newWorld(t, nil)
 	token := w.tokens(t).AccessToken
 	e, _ := auth.Examine(t.Context(), w.auth, token, "")
-	if !e.Good || e.Caller.User != "alice" || e.Caller.Client != "web" || !strings.Contains(e.Kind, "the gateway's own") || slices.ContainsFunc(e.Steps, func(s auth.Examined) bool { return s.Result != auth.StepGood }) {
+	if !e.Good || e.Caller.User != "alice" || e.Caller.Client != "web" || !strings.Contains(e.Kind, "the gateway's own") ||
+		slices.ContainsFunc(e.Steps, func(s auth.Examined) bool { return s.Result != auth.StepGood }) {
 		t.Errorf("a good one: %+v", e)
 	}
 	failed := func(token string) (auth.Step, auth.Examination) {

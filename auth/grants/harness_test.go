@@ -130,12 +130,14 @@ func (w *world) token(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write([]byte(`{"error":"invalid_grant"}`))
 		return
 	}
-	claims := map[string]any{"sub": w.user, "scope": "mcp files offline_access", "groups": []string{"sales"}, "department": "emea"}
+	claims := map[string]any{"sub": w.user, "scope": "mcp files offline_access", "groups": []string{"sales"},
+		"department": "emea"}
 	for name, value := range w.claims {
 		claims[name] = value
 	}
 	_ = json.NewEncoder(rw).Encode(map[string]any{
-		"access_token": w.issuer.Token(claims), "token_type": "Bearer", "expires_in": 300, "refresh_token": fmt.Sprint("at-the-provider-", len(w.forms)),
+		"access_token": w.issuer.Token(claims), "token_type": "Bearer", "expires_in": 300,
+		"refresh_token": fmt.Sprint("at-the-provider-", len(w.forms)),
 	})
 }
 
@@ -192,8 +194,10 @@ func post(path string, form url.Values) *http.Request {
 func asks(client, redirect string) url.Values {
 	sum := sha256.Sum256([]byte(verifier))
 	return url.Values{
-		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirect}, "state": {"client state"}, "scope": {"mcp"},
-		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}, "resource": {gateway},
+		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirect}, "state": {"client state"},
+		"scope":          {"mcp"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+		"resource": {gateway},
 	}
 }
 
@@ -202,7 +206,8 @@ func (b *browser) authorize(t *testing.T, ask url.Values) *url.URL {
 	t.Helper()
 	resp := b.do(get("https://gateway.example/oauth/authorize?" + ask.Encode()))
 	u, err := resp.Location()
-	if err != nil || resp.StatusCode != http.StatusSeeOther || !strings.HasPrefix(u.String(), b.w.issuer.URL+"/authorize?") {
+	if err != nil || resp.StatusCode != http.StatusSeeOther ||
+		!strings.HasPrefix(u.String(), b.w.issuer.URL+"/authorize?") {
 		t.Fatalf("%d %v %s", resp.StatusCode, u, text(resp))
 	}
 	return u
@@ -304,6 +309,9 @@ func (w *world) whose(token, view string) (who mcp.Caller, ok bool) {
 	}
 	r := httptest.NewRequest(http.MethodPost, gateway, nil)
 	r.Header.Set("Authorization", "Bearer "+token)
-	at(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, ok = mcp.CallerFrom(r.Context()) })).ServeHTTP(httptest.NewRecorder(), r)
+	at(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		who, ok = mcp.CallerFrom(r.Context())
+	})).ServeHTTP(httptest.NewRecorder(), r)
 	return who, ok
 }

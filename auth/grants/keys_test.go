@@ -195,10 +195,12 @@ func TestSigningKeyReplaced(t *testing.T) {
 	rw := httptest.NewRecorder()
 	stages[3].keys.jwks(rw, httptest.NewRequest(http.MethodGet, jwksPath, nil))
 	var set jose.JSONWebKeySet
-	if err := json.Unmarshal(rw.Body.Bytes(), &set); err != nil || len(set.Keys) != 2 || !set.Keys[0].IsPublic() || !set.Keys[1].IsPublic() {
+	if err := json.Unmarshal(rw.Body.Bytes(), &set); err != nil || len(set.Keys) != 2 || !set.Keys[0].IsPublic() ||
+		!set.Keys[1].IsPublic() {
 		t.Errorf("published: %s %v", rw.Body, err)
 	}
-	if _, err := state.NewKeys(auth.ServerConfig{SigningKey: next, PreviousSigningKeys: []mcp.Secret{foreign}}); err == nil {
+	if _, err := state.NewKeys(auth.ServerConfig{SigningKey: next,
+		PreviousSigningKeys: []mcp.Secret{foreign}}); err == nil {
 		t.Error("a previous key of another kind is taken")
 	}
 }

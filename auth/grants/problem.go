@@ -40,7 +40,8 @@ func (s problems) public(r *http.Request, err error) *oauthError {
 	if known, ok := errors.AsType[*oauthError](err); ok {
 		return known
 	}
-	s.log.WarnContext(r.Context(), "authorization server: a request failed", failure.Internal.Attr(), "path", r.URL.Path, "error", err)
+	s.log.WarnContext(r.Context(), "authorization server: a request failed", failure.Internal.Attr(), "path",
+		r.URL.Path, "error", err)
 	return fail(codeUnavailable, "The gateway cannot do this now. Try again.")
 }
 

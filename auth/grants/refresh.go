@@ -141,7 +141,8 @@ func (s endpoint) askAgain(r *http.Request, name string, g grant) (grant, error)
 	default:
 		g.Claims = in.Caller.Claims
 		if !s.flow.IDToken {
-			g.Scopes = slices.DeleteFunc(slices.Clone(g.Scopes), func(scope string) bool { return !slices.Contains(in.Caller.Scopes, scope) })
+			g.Scopes = slices.DeleteFunc(slices.Clone(g.Scopes),
+				func(scope string) bool { return !slices.Contains(in.Caller.Scopes, scope) })
 		}
 	}
 	return g, nil
@@ -211,6 +212,7 @@ func (s endpoint) revokeOf(ctx context.Context, client, token string) error {
 	if err := s.deps.State.end(ctx, name); err != nil {
 		return err
 	}
-	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: "its client has revoked it", Caller: g.caller(), Client: client, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: "its client has revoked it", Caller: g.caller(),
+		Client: client, View: s.view(g.Resource)})
 	return nil
 }

@@ -97,7 +97,8 @@ func New(cfg auth.Config, deps Deps) (*Server, error) {
 		return nil, fmt.Errorf("auth: server: pages: %w", err)
 	}
 	s := &Server{
-		mint: mint{cfg.Server, deps.Keys, cfg.RequiredScopes, cfg.ScopesSupported}, problems: problems{deps.Log}, deps: deps, pages: pages,
+		mint: mint{cfg.Server, deps.Keys, cfg.RequiredScopes, cfg.ScopesSupported}, problems: problems{deps.Log},
+		deps: deps, pages: pages,
 	}
 	s.SetViews(deps.Views)
 	s.flow = s.newFlow(cfg)
@@ -216,13 +217,14 @@ func (s *Server) find(ctx context.Context, id string) (clientele.Client, error) 
 // denied reports whether the configuration denies a client, by its id, also as records have it, or
 // one of its hosts.
 func (s *Server) denied(client clientele.Client) bool {
-	return slices.ContainsFunc(append([]string{client.ID, clientele.ShortID(client.ID)}, client.Redirects...), func(uri string) bool {
-		if slices.Contains(s.cfg.DenyClients, uri) {
-			return true
-		}
-		u, err := url.Parse(uri)
-		return err == nil && u.Host != "" && slices.Contains(s.cfg.DenyClients, u.Hostname())
-	})
+	return slices.ContainsFunc(append([]string{client.ID, clientele.ShortID(client.ID)}, client.Redirects...),
+		func(uri string) bool {
+			if slices.Contains(s.cfg.DenyClients, uri) {
+				return true
+			}
+			u, err := url.Parse(uri)
+			return err == nil && u.Host != "" && slices.Contains(s.cfg.DenyClients, u.Hostname())
+		})
 }
 
 // view is the name of the view of a resource.

@@ -104,7 +104,8 @@ func (s endpoint) byCode(r *http.Request, client clientele.Client) (map[string]a
 	if _, err := s.deps.State.codes.Get(ctx, "twice:"+name); !errors.Is(err, expiring.ErrNone) {
 		return nil, s.over(ctx, name, g, "its code was used twice", err)
 	}
-	s.deps.Recorded(ctx, Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "token given", Caller: g.caller(), Client: client.ID, Agent: client.Name,
+		View: s.view(g.Resource)})
 	return answer, nil
 }
 
@@ -142,6 +143,7 @@ func (s endpoint) over(ctx context.Context, name string, g grant, why string, er
 	if err := s.deps.State.end(ctx, name); err != nil {
 		return err
 	}
-	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: why, Caller: g.caller(), Client: g.Client, View: s.view(g.Resource)})
+	s.deps.Recorded(ctx, Event{Name: "grant ended", Reason: why, Caller: g.caller(), Client: g.Client,
+		View: s.view(g.Resource)})
 	return fail(codeInvalidGrant, "the user has to sign in again: "+why)
 }

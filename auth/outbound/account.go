@@ -9,7 +9,8 @@ func (c Config) Account() []string {
 	if c.Resource != nil {
 		resource = "=" + *c.Resource // "" is not the default
 	}
-	return append([]string{c.Type, c.Header, string(c.Token), c.TokenURL, c.Issuer, c.AuthorizationServer, c.ClientID, c.Grant.TokenURL, c.Grant.ClientID, resource, c.Audience}, c.Scopes...)
+	return append([]string{c.Type, c.Header, string(c.Token), c.TokenURL, c.Issuer, c.AuthorizationServer, c.ClientID,
+		c.Grant.TokenURL, c.Grant.ClientID, resource, c.Audience}, c.Scopes...)
 }
 
 // Secrets are what must not be shown, should a server repeat it.

@@ -29,7 +29,8 @@ func (a *accounts) token(ctx context.Context, caller mcp.Caller) (token string, 
 }
 
 // refused takes note that the upstream refused a token, or what it allows. Errors are an *Error.
-func (a *accounts) refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int, challenge string) (again bool, err error) {
+func (a *accounts) refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int,
+	challenge string) (again bool, err error) {
 	owner := vault.OwnerOf(caller)
 	switch {
 	case status == http.StatusUnauthorized, strings.Contains(challenge, "invalid_token"):

@@ -22,7 +22,8 @@ func withAccounts(t *testing.T, names ...string) (*Credentials, *vault.Vault) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "second-of-" + r.PostFormValue("refresh_token"), "token_type": "bearer", "expires_in": 3600})
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "second-of-" + r.PostFormValue("refresh_token"),
+			"token_type": "bearer", "expires_in": 3600})
 	}))
 	t.Cleanup(s.Close)
 	log := slog.New(slog.DiscardHandler)
@@ -33,7 +34,8 @@ func withAccounts(t *testing.T, names ...string) (*Credentials, *vault.Vault) {
 	t.Cleanup(v.Close)
 	for _, name := range names {
 		err := v.Keep(t.Context(), vault.Owner{Issuer: issuerURL, User: name}, "crm", vault.Grant{
-			AccessToken: "first-of-" + name, RefreshToken: name, Expires: time.Now().Add(time.Hour), TokenURL: s.URL, ClientID: "g", URL: upstreamURL,
+			AccessToken: "first-of-" + name, RefreshToken: name, Expires: time.Now().Add(time.Hour), TokenURL: s.URL,
+			ClientID: "g", URL: upstreamURL,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +105,8 @@ func TestAccountRefused(t *testing.T) {
 			_, stamp := authorization(t, c, who)
 			again, err := c.Refused(t.Context(), who, stamp, tt.status, tt.challenge)
 			e, _ := errors.AsType[*Error](err)
-			if again != tt.again || (err == nil) != (tt.why == "") || e != nil && (!e.SignIn || !strings.Contains(e.Why, tt.why)) {
+			if again != tt.again || (err == nil) != (tt.why == "") ||
+				e != nil && (!e.SignIn || !strings.Contains(e.Why, tt.why)) {
 				t.Errorf("got %v %v", again, err)
 			}
 			all, err := v.States(t.Context(), vault.OwnerOf(who), []string{"crm"})
@@ -118,7 +121,8 @@ func TestAccountRefused(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			again, err = c.Refused(t.Context(), who, stamp, tt.status, tt.challenge)
-			if e, ok := errors.AsType[*Error](err); again || !ok || !e.SignIn || !strings.Contains(e.Why, "does not accept your sign-in") {
+			if e, ok := errors.AsType[*Error](err); again || !ok || !e.SignIn ||
+				!strings.Contains(e.Why, "does not accept your sign-in") {
 				t.Errorf("the second time: got %v %v", again, err)
 			}
 			if got := why(t, c, who); !strings.Contains(got, "does not accept your sign-in") {
@@ -137,7 +141,8 @@ func TestAccountTokenInChallenge(t *testing.T) {
 	c.log = slog.New(slog.NewTextHandler(log, nil))
 	who := caller("alice", "tok-alice")
 	got, stamp := authorization(t, c, who)
-	if _, err := c.Refused(t.Context(), who, stamp, http.StatusUnauthorized, `Bearer error="invalid_token", error_description="not for us: `+strings.TrimPrefix(got, scheme)+`"`); err != nil {
+	if _, err := c.Refused(t.Context(), who, stamp, http.StatusUnauthorized,
+		`Bearer error="invalid_token", error_description="not for us: `+strings.TrimPrefix(got, scheme)+`"`); err != nil {
 		t.Fatal(err)
 	}
 	if text := log.String(); !strings.Contains(text, "not for us") || strings.Contains(text, "first-of-alice") {
@@ -168,27 +173,34 @@ func TestUserOAuthConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"alone":                  {Config{}, ""},
-		"all":                    {Config{AuthorizationServer: "https://a.example", ClientID: "c", ClientSecret: "s", ClientAuth: authPost, Scopes: []string{"a"}, Resource: new(string)}, ""},
-		"a public client":        {Config{AuthorizationServer: "https://a.example", ClientID: "c"}, ""},
-		"a client of nobody":     {Config{ClientID: "c"}, "authorization_server: is needed with client_id"},
-		"a secret of nobody":     {Config{AuthorizationServer: "https://a.example", ClientSecret: "s"}, "client_id: is needed with client_secret"},
-		"no secret to send":      {Config{AuthorizationServer: "https://a.example", ClientID: "c", ClientAuth: authPost}, "client_auth: is of use with a client_secret only"},
-		"another way to send it": {Config{AuthorizationServer: "https://a.example", ClientID: "c", ClientSecret: "s", ClientAuth: authJWT}, "client_auth: \"private_key_jwt\": want"},
-		"by http":                {Config{AuthorizationServer: "http://a.example"}, "authorization_server: http is only for loopback"},
-		"two scopes in one":      {Config{Scopes: []string{"a b"}}, "scopes[0]"},
-		"a token endpoint":       {Config{TokenURL: "https://a.example"}, "token_url: is for type"},
-		"an audience":            {Config{Audience: "a"}, "audience: is for type"},
+		"alone": {Config{}, ""},
+		"all": {Config{AuthorizationServer: "https://a.example", ClientID: "c", ClientSecret: "s",
+			ClientAuth: authPost, Scopes: []string{"a"}, Resource: new(string)}, ""},
+		"a public client":    {Config{AuthorizationServer: "https://a.example", ClientID: "c"}, ""},
+		"a client of nobody": {Config{ClientID: "c"}, "authorization_server: is needed with client_id"},
+		"a secret of nobody": {Config{AuthorizationServer: "https://a.example", ClientSecret: "s"},
+			"client_id: is needed with client_secret"},
+		"no secret to send": {Config{AuthorizationServer: "https://a.example", ClientID: "c", ClientAuth: authPost},
+			"client_auth: is of use with a client_secret only"},
+		"another way to send it": {Config{AuthorizationServer: "https://a.example", ClientID: "c", ClientSecret: "s",
+			ClientAuth: authJWT}, "client_auth: \"private_key_jwt\": want"},
+		"by http": {Config{AuthorizationServer: "http://a.example"},
+			"authorization_server: http is only for loopback"},
+		"two scopes in one": {Config{Scopes: []string{"a b"}}, "scopes[0]"},
+		"a token endpoint":  {Config{TokenURL: "https://a.example"}, "token_url: is for type"},
+		"an audience":       {Config{Audience: "a"}, "audience: is for type"},
 	} {
 		tt.cfg.Type = TypeUserOAuth
-		if err := tt.cfg.Validate(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if err := tt.cfg.Validate(); (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
 	}
 	if _, err := New(Config{Type: TypeUserOAuth}, Deps{Log: slog.New(slog.DiscardHandler)}); err == nil {
 		t.Error("there is no vault")
 	}
-	if got := fmt.Sprint(Config{}.Trusted("https://s.example"), Config{AuthorizationServer: "https://a.example"}.Trusted("https://s.example")); got != "[https://s.example] [https://s.example https://a.example]" {
+	if got := fmt.Sprint(Config{}.Trusted("https://s.example"),
+		Config{AuthorizationServer: "https://a.example"}.Trusted("https://s.example")); got != "[https://s.example] [https://s.example https://a.example]" {
 		t.Errorf("got %s", got)
 	}
 }

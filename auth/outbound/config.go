@@ -171,7 +171,8 @@ func (c Config) Validate() error {
 		case !headerPattern.MatchString(c.Header):
 			found.Add("header: %q is not a header name", c.Header)
 		}
-		found.When(c.Token == "" || strings.ContainsFunc(string(c.Token), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }),
+		found.When(c.Token == "" || strings.ContainsFunc(string(c.Token),
+			func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }),
 			"token: is needed for type header, without control characters")
 	case TypeBearer:
 		found.When(!tokenPattern.MatchString(string(c.Token)),

@@ -88,7 +88,8 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 	if deps.Log == nil {
 		return nil, fmt.Errorf("auth of upstream %q: no log was given", deps.Upstream)
 	}
-	c := &Credentials{cfg: cfg, log: deps.Log.With("upstream", deps.Upstream), header: cfg.HeaderName(), resource: deps.URL, upstream: deps.Upstream, fetched: deps.Fetched}
+	c := &Credentials{cfg: cfg, log: deps.Log.With("upstream", deps.Upstream), header: cfg.HeaderName(),
+		resource: deps.URL, upstream: deps.Upstream, fetched: deps.Fetched}
 	if cfg.Resource != nil {
 		c.resource = *cfg.Resource
 	}
@@ -110,7 +111,8 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 		return c, nil
 	}
 	var err error
-	c.client, err = safehttp.New(safehttp.Options{Trust: []string{cfg.TokenURL}, Timeout: askTimeout, MaxBytes: maxAnswer, RootCAs: deps.RootCAs})
+	c.client, err = safehttp.New(safehttp.Options{Trust: []string{cfg.TokenURL}, Timeout: askTimeout, MaxBytes: maxAnswer,
+		RootCAs: deps.RootCAs})
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +170,8 @@ func (c *Credentials) Authorize(ctx context.Context, caller mcp.Caller, h http.H
 // (WWW-Authenticate), to a request that Authorize gave the stamp for. It reports
 // whether the request should be made once more: there is another credential. The error is
 // an *Error if the answer is for the user: who has to sign in at the upstream.
-func (c *Credentials) Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int, challenge string) (again bool, err error) {
+func (c *Credentials) Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int,
+	challenge string) (again bool, err error) {
 	if c.accounts != nil {
 		c.say(status, printable(c.accounts.vault.Hide(vault.OwnerOf(caller), c.upstream, challenge)))
 		return c.accounts.refused(ctx, caller, stamp, status, challenge)
@@ -257,7 +260,8 @@ func (c *Credentials) target(form url.Values) url.Values {
 }
 
 // telling returns ask with its outcome told.
-func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error)) func(context.Context) (answer, error) {
+func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error)) func(context.Context) (answer,
+	error) {
 	return func(ctx context.Context) (answer, error) {
 		a, err := ask(ctx)
 		if c.fetched != nil && ctx.Err() == nil {

@@ -112,7 +112,8 @@ func silent(err error) *Error {
 func (e *endpoint) try(ctx context.Context, form url.Values) (answer, error) {
 	req, secrets, err := e.request(ctx, form)
 	if err != nil {
-		return answer{}, &Error{Why: "the gateway could not make a request for a token; its operator has to look at the log", cause: err, shared: true}
+		return answer{}, &Error{Why: "the gateway could not make a request for a token; its operator has to look at the log",
+			cause: err, shared: true}
 	}
 	resp, err := e.send(req)
 	switch {
@@ -173,13 +174,16 @@ func refusal(resp *safehttp.Response, secrets []string) *Error {
 	what := cmp.Or(code, fmt.Sprintf("HTTP %d", resp.Status))
 	e := &Error{code: code, cause: fmt.Errorf("HTTP %d %s: %s", resp.Status, code, description)}
 	switch {
-	case code == "invalid_client" || code == "unauthorized_client" || code == "unsupported_grant_type" || resp.Status == http.StatusUnauthorized && !ofGrant(code):
-		e.Why, e.shared = "the token endpoint refused the gateway itself ("+what+"); the operator of the gateway has to correct its credentials", true
+	case code == "invalid_client" || code == "unauthorized_client" || code == "unsupported_grant_type" ||
+		resp.Status == http.StatusUnauthorized && !ofGrant(code):
+		e.Why, e.shared = "the token endpoint refused the gateway itself ("+what+
+			"); the operator of the gateway has to correct its credentials", true
 	case resp.Status == http.StatusTooManyRequests, resp.Status/100 == 5:
 		e.Why, e.shared = fmt.Sprintf("the token endpoint has a problem (HTTP %d); try again later", resp.Status), true
 		e.after = retryafter.Read(resp.Header, time.Now(), mostPause)
 	default:
-		e.Why = "the token endpoint refused to issue a token (" + what + "); the operator of the gateway can see why in its log"
+		e.Why = "the token endpoint refused to issue a token (" + what +
+			"); the operator of the gateway can see why in its log"
 	}
 	return e
 }
@@ -211,7 +215,8 @@ func readAnswer(text []byte, wants string) (answer, error) {
 	if len(token) > maxToken || !tokenPattern.MatchString(token) {
 		return answer{}, unusable(fmt.Errorf("access_token: want visible ASCII of at most %d bytes", maxToken))
 	}
-	return answer{token: token, kind: body.At("issued_token_type").Text(), lifetime: readLifetime(body.At("expires_in"))}, nil
+	return answer{token: token, kind: body.At("issued_token_type").Text(), lifetime: readLifetime(body.At("expires_in"))},
+		nil
 }
 
 // readLifetime reads expires_in, which some write as a string. It is 0 where there is none or

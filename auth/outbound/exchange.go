@@ -46,7 +46,8 @@ func (c *Credentials) sourceFor(caller mcp.Caller) (*source, error) {
 		return src, nil
 	}
 	src := &source{owner: c, end: caller.Expires}
-	src.ask = c.telling(Fetch{Issuer: caller.Issuer, User: caller.Subject}, func(ctx context.Context) (answer, error) { return c.exchange(ctx, subject) })
+	src.ask = c.telling(Fetch{Issuer: caller.Issuer, User: caller.Subject},
+		func(ctx context.Context) (answer, error) { return c.exchange(ctx, subject) })
 	c.users.Add(key, src)
 	return src, nil
 }
@@ -70,7 +71,8 @@ func (c *Credentials) exchange(ctx context.Context, subject string) (answer, err
 	a, err := ask()
 	if failure, ok := errors.AsType[*Error](err); ok && !failure.shared && failure.code != "" {
 		own := *failure
-		own.Why = "your token could not be exchanged for one (" + failure.code + "); sign in again, or ask the operator of the gateway whether you may use it"
+		own.Why = "your token could not be exchanged for one (" + failure.code +
+			"); sign in again, or ask the operator of the gateway whether you may use it"
 		return a, &own
 	}
 	if err != nil {
@@ -90,14 +92,16 @@ func (c *Credentials) exchange(ctx context.Context, subject string) (answer, err
 // upstream: else the exchange would only be a way to pass the user's token on.
 func (c *Credentials) checkExchanged(a answer, subject string) error {
 	if kind := strings.TrimPrefix(a.kind, tokenTypePrefix); kind == a.kind || kind != typeAccessToken && kind != typeJWT {
-		return fmt.Errorf("issued_token_type %q: want %s%s", printable(a.kind, subject, a.token), tokenTypePrefix, typeAccessToken)
+		return fmt.Errorf("issued_token_type %q: want %s%s", printable(a.kind, subject, a.token), tokenTypePrefix,
+			typeAccessToken)
 	}
 	if a.token == subject {
 		return errors.New("the issuer gave the user's own token back")
 	}
 	wanted := func(aud string) bool { return aud != "" && (aud == c.cfg.Audience || aud == c.resource) }
 	if audiences, ok := audiencesOf(a.token); ok && !slices.ContainsFunc(audiences, wanted) {
-		return fmt.Errorf("the token is for %q: want the audience %q or the resource %q", printable(strings.Join(audiences, " ")), c.cfg.Audience, c.resource)
+		return fmt.Errorf("the token is for %q: want the audience %q or the resource %q",
+			printable(strings.Join(audiences, " ")), c.cfg.Audience, c.resource)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func TestExchange(t *testing.T) {
 	}
 	want := map[string]string{
 		"grant_type": grantExchange, "subject_token": "tok-alice", "subject_token_type": tokenTypePrefix + "jwt",
-		"requested_token_type": tokenTypePrefix + "access_token", "resource": upstreamURL, "audience": "crm", "scope": "read write",
+		"requested_token_type": tokenTypePrefix + "access_token", "resource": upstreamURL, "audience": "crm",
+		"scope": "read write",
 	}
 	if form := got[0].form; len(form) != len(want) {
 		t.Errorf("got %v", form)
@@ -68,7 +69,8 @@ func TestExchangeRefuses(t *testing.T) {
 		want string
 	}{
 		{"nobody", mcp.Caller{}, "this request comes without one"},
-		{"a user without a token", mcp.NewCaller(mcp.Caller{Issuer: issuerURL, Subject: "alice"}), "this request comes without one"},
+		{"a user without a token", mcp.NewCaller(mcp.Caller{Issuer: issuerURL, Subject: "alice"}),
+			"this request comes without one"},
 		{"another issuer, by one letter", foreign, "another issuer"},
 		{"no issuer", same, "another issuer"},
 		{"ended", expired, "your sign-in has expired"},
@@ -109,7 +111,8 @@ func TestExchanged(t *testing.T) {
 		{"for the empty name", map[string]any{"access_token": jwtFor(`,"aud":""`)}, unusable},
 		{"the user's own", map[string]any{"access_token": "tok-alice"}, unusable},
 		{"no issued_token_type", map[string]any{"access_token": "x", "issued_token_type": nil}, unusable},
-		{"a refresh token", map[string]any{"access_token": "x", "issued_token_type": tokenTypePrefix + "refresh_token"}, unusable},
+		{"a refresh token", map[string]any{"access_token": "x", "issued_token_type": tokenTypePrefix + "refresh_token"},
+			unusable},
 		{"an ID token", map[string]any{"access_token": "x", "issued_token_type": tokenTypePrefix + "id_token"}, unusable},
 		{"a type without its prefix", map[string]any{"access_token": "x", "issued_token_type": "access_token"}, unusable},
 		{"not to be used as one", map[string]any{"access_token": "x", "token_type": "N_A"}, unusable},
@@ -121,7 +124,8 @@ func TestExchanged(t *testing.T) {
 			cfg.Audience = "crm"
 			c, log := newCredentials(t, cfg, nil)
 			if tt.want == "" {
-				if got, _ := authorization(t, c, caller("alice", "tok-alice")); got != "Bearer "+tt.answer["access_token"].(string) {
+				if got, _ := authorization(t, c, caller("alice", "tok-alice")); got != "Bearer "+
+					tt.answer["access_token"].(string) {
 					t.Errorf("got %q", got)
 				}
 				return
@@ -151,7 +155,8 @@ func TestExchangeFailures(t *testing.T) {
 		})
 		c, log := newCredentials(t, userConfig(s), nil)
 		for range 3 {
-			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got, "your token could not be exchanged for one (invalid_grant); sign in again") {
+			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got,
+				"your token could not be exchanged for one (invalid_grant); sign in again") {
 				t.Errorf("got %q", got)
 			}
 		}
@@ -176,7 +181,8 @@ func TestExchangeFailures(t *testing.T) {
 				refuse(w, http.StatusUnauthorized, code, "")
 			})
 			c, _ := newCredentials(t, userConfig(s), nil)
-			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got, "your token could not be exchanged for one ("+code+")") {
+			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got,
+				"your token could not be exchanged for one ("+code+")") {
 				t.Errorf("got %q", got)
 			}
 			if got, _ := authorization(t, c, caller("bob", "tok-bob")); got != "Bearer for-bob" {

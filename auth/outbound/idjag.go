@@ -61,11 +61,13 @@ type granting struct {
 }
 
 func newGranting(c Config, roots *x509.CertPool) (*granting, error) {
-	client, err := safehttp.New(safehttp.Options{Trust: []string{c.Grant.TokenURL}, Timeout: askTimeout, MaxBytes: maxAnswer, RootCAs: roots})
+	client, err := safehttp.New(safehttp.Options{Trust: []string{c.Grant.TokenURL}, Timeout: askTimeout,
+		MaxBytes: maxAnswer, RootCAs: roots})
 	if err != nil {
 		return nil, err
 	}
-	at, err := newEndpoint(Config{TokenURL: c.Grant.TokenURL, ClientID: c.Grant.ClientID, ClientSecret: c.Grant.ClientSecret, ClientAuth: c.Grant.ClientAuth}, client.Do)
+	at, err := newEndpoint(Config{TokenURL: c.Grant.TokenURL, ClientID: c.Grant.ClientID,
+		ClientSecret: c.Grant.ClientSecret, ClientAuth: c.Grant.ClientAuth}, client.Do)
 	return &granting{client, at}, err
 }
 
@@ -83,7 +85,8 @@ func (c *Credentials) grant(ctx context.Context, exchange url.Values, subject st
 		c.log.Warn("assertion not used", failure.TokenRefused.Attr(), "cause", err)
 		return answer{}, unusable(err)
 	}
-	a, err := c.askAt(ctx, c.granting.endpoint, url.Values{"grant_type": {grantJWT}, "assertion": {jag.token}, "resource": {c.resource}})
+	a, err := c.askAt(ctx, c.granting.endpoint, url.Values{"grant_type": {grantJWT}, "assertion": {jag.token},
+		"resource": {c.resource}})
 	if err == nil && (a.token == subject || a.token == jag.token) {
 		err = unusable(errors.New("the authorization server gave back what it got"))
 	}
@@ -107,7 +110,8 @@ func (c *Credentials) checkAssertion(a answer, subject string, now time.Time) er
 	if !ok || len(audiences) != 1 || !mcp.SameIdentifier(audiences[0], c.cfg.AuthorizationServer) {
 		return fmt.Errorf("it is for %q: want %q alone", printable(strings.Join(audiences, " ")), c.cfg.AuthorizationServer)
 	}
-	for _, claim := range []struct{ name, want string }{{"iss", c.cfg.Issuer}, {"client_id", c.cfg.Grant.ClientID}, {"resource", c.resource}} {
+	for _, claim := range []struct{ name, want string }{{"iss", c.cfg.Issuer}, {"client_id", c.cfg.Grant.ClientID},
+		{"resource", c.resource}} {
 		got, has := claims.Member(claim.name)
 		if claim.name == "resource" && !has { // optional in the stable text
 			continue

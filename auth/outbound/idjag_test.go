@@ -32,11 +32,13 @@ func assertionOf(typ string, members map[string]any) string {
 
 // idJAG makes credentials with an identity provider that gives this assertion, and the upstream's
 // authorization server.
-func idJAG(t *testing.T, assertion string, members map[string]any) (c *Credentials, log interface{ String() string }, provider, server *tokenServer) {
+func idJAG(t *testing.T, assertion string, members map[string]any) (c *Credentials, log interface{ String() string },
+	provider, server *tokenServer) {
 	t.Helper()
 	provider, server = newTokenServer(t, false), newTokenServer(t, false)
 	provider.answers(func(w http.ResponseWriter, _ tokenRequest) {
-		all := map[string]any{"access_token": assertion, "token_type": "N_A", "issued_token_type": tokenTypePrefix + "id-jag", "expires_in": 300}
+		all := map[string]any{"access_token": assertion, "token_type": "N_A", "issued_token_type": tokenTypePrefix + "id-jag",
+			"expires_in": 300}
 		maps.Copy(all, members)
 		give(w, all)
 	})
@@ -71,8 +73,10 @@ func TestIDJAG(t *testing.T) {
 		form   map[string]string
 	}{
 		"the exchange": {provider, clientID, secret, map[string]string{
-			"grant_type": grantExchange, "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag", "audience": authServerURL, "resource": upstreamURL,
-			"scope": "chat.read chat.history", "subject_token": "tok-alice", "subject_token_type": tokenTypePrefix + "access_token",
+			"grant_type": grantExchange, "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+			"audience": authServerURL, "resource": upstreamURL,
+			"scope": "chat.read chat.history", "subject_token": "tok-alice",
+			"subject_token_type": tokenTypePrefix + "access_token",
 		}},
 		"the grant": {server, "gate-at-chat", "other " + secret, map[string]string{
 			"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": jag, "resource": upstreamURL,
@@ -121,7 +125,8 @@ func TestIDJAGForeign(t *testing.T) {
 		{"of another type", assertionOf("at+jwt", nil), nil, false},
 		{"no JWT", "opaque", nil, false},
 		{"the user's own token", "tok-alice", nil, false},
-		{"issued as an access token", good(nil), map[string]any{"issued_token_type": tokenTypePrefix + "access_token"}, false},
+		{"issued as an access token", good(nil), map[string]any{"issued_token_type": tokenTypePrefix + "access_token"},
+			false},
 		{"to be used as one", good(nil), map[string]any{"token_type": "Bearer"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,7 +159,8 @@ func TestIDJAGRefused(t *testing.T) {
 			refuse(w, http.StatusBadRequest, "access_denied", "no: "+r.form.Get("subject_token")+r.form.Get("assertion"))
 		})
 		for range 2 {
-			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got, "your token could not be exchanged for one (access_denied)") {
+			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got,
+				"your token could not be exchanged for one (access_denied)") {
 				t.Errorf("got %q", got)
 			}
 		}
@@ -196,20 +202,24 @@ func TestIDJAGConfig(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"good":                     {func(*Config) {}, ""},
-		"no authorization server":  {func(c *Config) { c.AuthorizationServer = "" }, "authorization_server: is needed"},
-		"no resource":              {func(c *Config) { c.Resource = new(string) }, "resource: type id_jag cannot leave it out"},
-		"no endpoint":              {func(c *Config) { c.Grant.TokenURL = "" }, "grant: token_url: is needed"},
-		"an endpoint by http":      {func(c *Config) { c.Grant.TokenURL = "http://a.example" }, "grant: token_url: http is only for loopback"},
-		"no client":                {func(c *Config) { c.Grant.ClientID = "" }, "grant: client_id and client_secret"},
-		"no secret":                {func(c *Config) { c.Grant.ClientSecret = "" }, "grant: client_id and client_secret"},
-		"another way to send it":   {func(c *Config) { c.Grant.ClientAuth = authJWT }, "grant: client_auth"},
-		"no issuer":                {func(c *Config) { c.Issuer = "" }, "issuer: is needed for type id_jag"},
-		"an audience":              {func(c *Config) { c.Audience = "a" }, "audience: is for type"},
-		"a grant for another type": {func(c *Config) { c.Type, c.AuthorizationServer = TypeTokenExchange, "" }, "grant: is for type id_jag"},
+		"good":                    {func(*Config) {}, ""},
+		"no authorization server": {func(c *Config) { c.AuthorizationServer = "" }, "authorization_server: is needed"},
+		"no resource": {func(c *Config) { c.Resource = new(string) },
+			"resource: type id_jag cannot leave it out"},
+		"no endpoint": {func(c *Config) { c.Grant.TokenURL = "" }, "grant: token_url: is needed"},
+		"an endpoint by http": {func(c *Config) { c.Grant.TokenURL = "http://a.example" },
+			"grant: token_url: http is only for loopback"},
+		"no client":              {func(c *Config) { c.Grant.ClientID = "" }, "grant: client_id and client_secret"},
+		"no secret":              {func(c *Config) { c.Grant.ClientSecret = "" }, "grant: client_id and client_secret"},
+		"another way to send it": {func(c *Config) { c.Grant.ClientAuth = authJWT }, "grant: client_auth"},
+		"no issuer":              {func(c *Config) { c.Issuer = "" }, "issuer: is needed for type id_jag"},
+		"an audience":            {func(c *Config) { c.Audience = "a" }, "audience: is for type"},
+		"a grant for another type": {func(c *Config) { c.Type, c.AuthorizationServer = TypeTokenExchange, "" },
+			"grant: is for type id_jag"},
 	} {
 		c := Config{
-			Type: TypeIDJAG, TokenURL: "https://i.example/token", Issuer: issuerURL, ClientID: "g", ClientSecret: mcp.Secret(secret), AuthorizationServer: authServerURL,
+			Type: TypeIDJAG, TokenURL: "https://i.example/token", Issuer: issuerURL, ClientID: "g",
+			ClientSecret: mcp.Secret(secret), AuthorizationServer: authServerURL,
 			Grant: Grant{TokenURL: "https://a.example/token", ClientID: "g", ClientSecret: "s"},
 		}
 		tt.change(&c)

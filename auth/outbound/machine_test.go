@@ -38,7 +38,8 @@ func TestFixed(t *testing.T) {
 			if c.PerUser() || c.refused(mcp.Caller{}, stamp, 401, `Bearer error="invalid_token", realm="abc k 1"`) {
 				t.Error("there is no other credential")
 			}
-			if got := log.String(); tt.key != "" && (strings.Contains(got, "abc") && tt.name == "bearer" || strings.Contains(got, "k 1") && tt.name == "header") {
+			if got := log.String(); tt.key != "" && (strings.Contains(got, "abc") && tt.name == "bearer" ||
+				strings.Contains(got, "k 1") && tt.name == "header") {
 				t.Errorf("the log shows the credential: %s", got)
 			}
 		})
@@ -56,7 +57,8 @@ func TestClientCredentials(t *testing.T) {
 	}{
 		{"the default", false, func(*Config) {}, map[string]string{"resource": upstreamURL}},
 		{"over TLS", true, func(*Config) {}, map[string]string{"resource": upstreamURL}},
-		{"a resource, scopes, an audience", false, func(c *Config) { c.Resource, c.Scopes, c.Audience = &resource, []string{"a", "b"}, "crm" },
+		{"a resource, scopes, an audience", false,
+			func(c *Config) { c.Resource, c.Scopes, c.Audience = &resource, []string{"a", "b"}, "crm" },
 			map[string]string{"resource": resource, "scope": "a b", "audience": "crm"}},
 		{"no resource", false, func(c *Config) { c.Resource = &empty }, map[string]string{}},
 		{"client_secret_post", false, func(c *Config) { c.ClientAuth = authPost },
@@ -90,7 +92,8 @@ func TestClientCredentials(t *testing.T) {
 			if form.Get("grant_type") != "client_credentials" || len(form) != len(tt.form)+1 {
 				t.Errorf("got %v", form)
 			}
-			if basic := cfg.ClientAuth == ""; basic != (got[0].user == clientID && got[0].secret == secret) || !basic && got[0].header.Get("Authorization") != "" {
+			if basic := cfg.ClientAuth == ""; basic != (got[0].user == clientID && got[0].secret == secret) ||
+				!basic && got[0].header.Get("Authorization") != "" {
 				t.Errorf("got client %q, secret %q", got[0].user, got[0].secret)
 			}
 		})
@@ -150,7 +153,8 @@ func TestPrivateKeyJWT(t *testing.T) {
 			authorization(t, c, mcp.Caller{})
 			ids := map[any]bool{}
 			for _, r := range s.requests() {
-				if r.form.Get("client_assertion_type") != clientAssertionType || r.form.Get("client_id") != clientID || r.form.Has("client_secret") || r.header.Get("Authorization") != "" {
+				if r.form.Get("client_assertion_type") != clientAssertionType || r.form.Get("client_id") != clientID ||
+					r.form.Has("client_secret") || r.header.Get("Authorization") != "" {
 					t.Errorf("got %v, %v", r.form, r.header)
 				}
 				claims := verifyAssertion(t, r.form.Get("client_assertion"), tt.public, tt.alg)
@@ -217,15 +221,20 @@ func TestAnswers(t *testing.T) {
 		{"huge", body(200, strings.Repeat(" ", maxAnswer+1)), bad},
 		{"a redirect", body(307, ""), bad},
 		{"created", body(201, `{"access_token":"t","token_type":"Bearer"}`), "refused to issue a token (HTTP 201)"},
-		{"invalid_client", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 401, "invalid_client", "wrong "+secret) }, operator + " (invalid_client)"},
-		{"unauthorized_client", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, "unauthorized_client", "") }, operator},
+		{"invalid_client", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 401, "invalid_client", "wrong "+secret) },
+			operator + " (invalid_client)"},
+		{"unauthorized_client", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, "unauthorized_client", "") },
+			operator},
 		{"401 without a code", body(401, "no"), operator + " (HTTP 401)"},
-		{"invalid_scope", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, "invalid_scope", "no such") }, "(invalid_scope)"},
-		{"a code with control characters", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, "a\x1b[31m\nb", "") }, "(HTTP 400)"},
+		{"invalid_scope", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, "invalid_scope", "no such") },
+			"(invalid_scope)"},
+		{"a code with control characters", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, "a\x1b[31m\nb", "") },
+			"(HTTP 400)"},
 		{"a long code", func(w http.ResponseWriter, _ tokenRequest) { refuse(w, 400, long, "") }, "(HTTP 400)"},
 		{"429", body(429, ""), later},
 		{"500", body(500, "panic: at /srv/secret"), "(HTTP 500); " + later},
-		{"the connection is cut", func(http.ResponseWriter, tokenRequest) { panic(http.ErrAbortHandler) }, "does not answer; " + later},
+		{"the connection is cut", func(http.ResponseWriter, tokenRequest) { panic(http.ErrAbortHandler) },
+			"does not answer; " + later},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newTokenServer(t, false)
@@ -290,7 +299,8 @@ func FuzzReadAnswer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !json.Valid(text) || !tokenPattern.MatchString(a.token) || len(a.token) > maxToken || a.lifetime < 0 || a.lifetime > longestLife {
+		if !json.Valid(text) || !tokenPattern.MatchString(a.token) || len(a.token) > maxToken || a.lifetime < 0 ||
+			a.lifetime > longestLife {
 			t.Errorf("%q was read as %+v", text, a)
 		}
 		audiences, ok := audiencesOf(a.token)

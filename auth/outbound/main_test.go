@@ -60,7 +60,8 @@ func newTokenServer(t *testing.T, tls bool) *tokenServer {
 }
 
 func (s *tokenServer) serve(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != typeForm || r.ParseForm() != nil || r.URL.RawQuery != "" {
+	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != typeForm || r.ParseForm() != nil ||
+		r.URL.RawQuery != "" {
 		http.Error(w, "not a token request", http.StatusTeapot)
 		return
 	}
@@ -132,7 +133,8 @@ func userConfig(s *tokenServer) Config {
 }
 
 func caller(subject, token string) mcp.Caller {
-	return mcp.NewCaller(mcp.Caller{Issuer: issuerURL, Subject: subject, Token: mcp.Secret(token), Expires: time.Now().Add(time.Hour)})
+	return mcp.NewCaller(mcp.Caller{Issuer: issuerURL, Subject: subject, Token: mcp.Secret(token),
+		Expires: time.Now().Add(time.Hour)})
 }
 
 // authorization is what a request of this caller gets.

@@ -40,7 +40,8 @@ func (s *scripted) send(req *http.Request) (*safehttp.Response, error) {
 	if s.lifetime != "" {
 		expires = `,"expires_in":` + s.lifetime
 	}
-	text := fmt.Sprintf(`{"access_token":"t%d","token_type":"Bearer","issued_token_type":"%saccess_token"%s}`, n, tokenTypePrefix, expires)
+	text := fmt.Sprintf(`{"access_token":"t%d","token_type":"Bearer","issued_token_type":"%saccess_token"%s}`, n,
+		tokenTypePrefix, expires)
 	return &safehttp.Response{Status: http.StatusOK, Body: []byte(text)}, nil
 }
 
@@ -165,7 +166,8 @@ func TestBackOff(t *testing.T) {
 
 // The endpoint says when it wants to be asked again, within reason.
 func TestRetryAfter(t *testing.T) {
-	for header, want := range map[string]time.Duration{"30": 30 * time.Second, "999999999": mostPause, "soon": time.Second} {
+	for header, want := range map[string]time.Duration{"30": 30 * time.Second, "999999999": mostPause,
+		"soon": time.Second} {
 		t.Run(header, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scripted{header: http.Header{"Retry-After": {header}}}
@@ -289,7 +291,8 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("it took %s", time.Since(start))
 		}
 		c.Close()
-		if got := why(t, c, mcp.Caller{}); !strings.Contains(got, "being stopped") && !strings.Contains(got, "does not answer") {
+		if got := why(t, c, mcp.Caller{}); !strings.Contains(got, "being stopped") &&
+			!strings.Contains(got, "does not answer") {
 			t.Errorf("got %q", got)
 		}
 	})

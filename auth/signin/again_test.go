@@ -64,11 +64,13 @@ func TestIDToken(t *testing.T) {
 			return all
 		}, &nonce)
 		cookie, asked := w.begin(t)
-		if nonce = asked.Get("nonce"); nonce == "" || !strings.Contains(asked.Get("scope"), "openid") || asked.Has("resource") {
+		if nonce = asked.Get("nonce"); nonce == "" || !strings.Contains(asked.Get("scope"), "openid") ||
+			asked.Has("resource") {
 			t.Errorf("%s: asked for %v", name, asked)
 		}
 		who, _, err := w.end(cookie, w.good(asked))
-		if tt.good != (err == nil) || tt.good && (who.Subject != "alice" || who.Issuer != w.issuer.URL || len(who.Groups) != 1) || !tt.good && who.Subject != "" {
+		if tt.good != (err == nil) || tt.good && (who.Subject != "alice" || who.Issuer != w.issuer.URL ||
+			len(who.Groups) != 1) || !tt.good && who.Subject != "" {
 			t.Errorf("%s: %+v %v", name, who, err)
 		}
 	}
@@ -138,7 +140,8 @@ func TestSeveral(t *testing.T) {
 	if len(all) < 3 {
 		t.Errorf("only %d sign-ins at a time", len(all))
 	}
-	if _, err := w.Begin(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/start", nil), strings.Repeat("x", 4000)); err == nil {
+	if _, err := w.Begin(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/start", nil),
+		strings.Repeat("x", 4000)); err == nil {
 		t.Error("a cookie that browsers drop")
 	}
 }

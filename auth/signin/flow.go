@@ -167,7 +167,8 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	case iss != "" && !mcp.SameIdentifier(iss, f.Issuer) || iss == "" && at.NamesItself: // RFC 9207 §2.4
 		return SignedIn{}, &RefusedError{"The answer is from another issuer than the one that was asked."}
 	case answer.Get("error") != "":
-		return in, &RefusedError{fmt.Sprintf("The issuer has refused the sign-in: %.200s", cmp.Or(answer.Get("error_description"), answer.Get("error")))}
+		return in, &RefusedError{fmt.Sprintf("The issuer has refused the sign-in: %.200s",
+			cmp.Or(answer.Get("error_description"), answer.Get("error")))}
 	case len(answer["code"]) != 1 || answer.Get("code") == "":
 		return in, &RefusedError{"The answer of the issuer has no code."}
 	}
@@ -210,7 +211,8 @@ func (f *Flow) who(r *http.Request, token *oauth2.Token, nonce string) (who mcp.
 		}
 		who, err = f.Issuers.IdentifyToken(r, token.AccessToken)
 	}
-	if refused, ok := errors.AsType[*auth.RefusedError](err); ok && refused.Status != http.StatusServiceUnavailable { // else nobody could say
+	// else nobody could say
+	if refused, ok := errors.AsType[*auth.RefusedError](err); ok && refused.Status != http.StatusServiceUnavailable {
 		return mcp.Caller{}, &RefusedError{"The gateway does not accept what the issuer gave: " + refused.Text}
 	}
 	if err == nil && who.Issuer != f.Issuer {
@@ -264,7 +266,8 @@ func (f *Flow) begun(r *http.Request, state string) (b begun, err error) {
 		return b, notBegun()
 	}
 	plain, err := f.Key.Open(cookie.Value, f.Redirect)
-	if err != nil || json.Unmarshal(plain, &b) != nil || time.Now().After(b.Until) || subtle.ConstantTimeCompare([]byte(b.State), []byte(state)) != 1 {
+	if err != nil || json.Unmarshal(plain, &b) != nil || time.Now().After(b.Until) ||
+		subtle.ConstantTimeCompare([]byte(b.State), []byte(state)) != 1 {
 		return b, notBegun()
 	}
 	return b, nil

@@ -53,7 +53,8 @@ func newWorld(t *testing.T) *world {
 	w.issuer.SetMetadata("token_endpoint", w.issuer.URL+"/token")
 	w.issuer.SetMetadata("authorization_response_iss_parameter_supported", true)
 	w.issuer.Handle("/token", w.token)
-	a, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: w.issuer.URL}}}, auth.Deps{PublicURL: w.issuer.Audience})
+	a, err := auth.New(auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: w.issuer.URL}}},
+		auth.Deps{PublicURL: w.issuer.Audience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func newWorld(t *testing.T) *world {
 	running.Go(func() { _ = a.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	w.Flow = &signin.Flow{
-		Issuer: w.issuer.URL, ClientID: "console", ClientSecret: "s3cret", Scopes: []string{"mcp"}, Resource: w.issuer.Audience,
+		Issuer: w.issuer.URL, ClientID: "console", ClientSecret: "s3cret", Scopes: []string{"mcp"},
+		Resource: w.issuer.Audience,
 		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Ended: signin.NewEnded(nil), Issuers: a,
 	}
 	return w
@@ -86,13 +88,15 @@ func (w *world) token(rw http.ResponseWriter, r *http.Request) {
 	sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
 	id, secret, _ := r.BasicAuth()
 	rw.Header().Set("Content-Type", "application/json")
-	if w.code == "" || r.PostForm.Get("code") != w.code || base64.RawURLEncoding.EncodeToString(sum[:]) != w.challenge || id != "console" || secret != "s3cret" {
+	if w.code == "" || r.PostForm.Get("code") != w.code || base64.RawURLEncoding.EncodeToString(sum[:]) != w.challenge ||
+		id != "console" || secret != "s3cret" {
 		rw.WriteHeader(http.StatusBadRequest)
 		_, _ = rw.Write([]byte(`{"error":"invalid_grant","error_description":"canary-in-an-error"}`))
 		return
 	}
 	w.code = ""
-	_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": w.issuer.Token(w.claims), "token_type": "Bearer", "expires_in": 300})
+	_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": w.issuer.Token(w.claims), "token_type": "Bearer",
+		"expires_in": 300})
 }
 
 // begin begins a sign-in. It returns the cookie and the authorization request.
@@ -136,14 +140,16 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("cookie %+v", cookie)
 	}
 	for name, want := range map[string]string{
-		"response_type": "code", "client_id": "console", "redirect_uri": redirect, "scope": "mcp", "code_challenge_method": "S256", "resource": w.issuer.Audience,
+		"response_type": "code", "client_id": "console", "redirect_uri": redirect, "scope": "mcp",
+		"code_challenge_method": "S256", "resource": w.issuer.Audience,
 	} {
 		if asked.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, asked.Get(name), want)
 		}
 	}
 	who, to, err := w.end(cookie, w.good(asked))
-	if err != nil || to != "/console/calls" || who.Subject != "alice" || who.Issuer != w.issuer.URL || len(who.Groups) != 1 || who.Token != "" {
+	if err != nil || to != "/console/calls" || who.Subject != "alice" || who.Issuer != w.issuer.URL ||
+		len(who.Groups) != 1 || who.Token != "" {
 		t.Fatalf("%+v %q %v", who, to, err)
 	}
 	if got := w.forms[0].Get("resource"); got != w.issuer.Audience {
@@ -155,7 +161,10 @@ func TestSignIn(t *testing.T) {
 // signs nobody in.
 func TestRefused(t *testing.T) {
 	for name, attack := range map[string]func(w *world, cookie *http.Cookie, answer url.Values) (*http.Cookie, url.Values){
-		"another browser (login CSRF)": func(_ *world, _ *http.Cookie, a url.Values) (*http.Cookie, url.Values) { return nil, a },
+		"another browser (login CSRF)": func(_ *world, _ *http.Cookie, a url.Values) (*http.Cookie,
+			url.Values) {
+			return nil, a
+		},
 		"a state of another sign-in": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
 			a.Set("state", "other")
 			return c, a
@@ -173,7 +182,11 @@ func TestRefused(t *testing.T) {
 			a.Set("iss", "https://evil.example.com")
 			return c, a
 		},
-		"no issuer where it names itself": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) { a.Del("iss"); return c, a },
+		"no issuer where it names itself": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie,
+			url.Values) {
+			a.Del("iss")
+			return c, a
+		},
 		"two codes": func(_ *world, c *http.Cookie, a url.Values) (*http.Cookie, url.Values) {
 			a.Add("code", "x")
 			return c, a
@@ -317,7 +330,8 @@ func TestOutage(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		outage.Warn(t.Context(), log, "nobody can sign in", "https://i.example.com", errors.New("HTTP 503"))
-		if got := text.String(); strings.Count(got, "nobody can sign in") != 2 || !strings.Contains(got, "GH-ISSUER-DOWN") || !strings.HasSuffix(got, "more=4\n") {
+		if got := text.String(); strings.Count(got, "nobody can sign in") != 2 || !strings.Contains(got, "GH-ISSUER-DOWN") ||
+			!strings.HasSuffix(got, "more=4\n") {
 			t.Errorf("%s", got)
 		}
 	})
@@ -340,7 +354,8 @@ func TestSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := signin.NewSessions(nil, newKey(t))
 		begin := func() string {
-			id, err := s.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Claims: mcp.Raw(`{"a":1}`), Token: "canary"})
+			id, err := s.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Claims: mcp.Raw(`{"a":1}`),
+				Token: "canary"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -348,7 +363,8 @@ func TestSessions(t *testing.T) {
 		}
 		is := func(id string, want error) {
 			t.Helper()
-			if p, err := s.Who(t.Context(), id); !errors.Is(err, want) || err == nil && (p.Caller.Subject != "alice" || p.Caller.Token != "") {
+			if p, err := s.Who(t.Context(), id); !errors.Is(err, want) ||
+				err == nil && (p.Caller.Subject != "alice" || p.Caller.Token != "") {
 				t.Errorf("%+v %v, want %v", p, err, want)
 			}
 		}
@@ -455,7 +471,8 @@ func TestRedisSessions(t *testing.T) {
 	t.Cleanup(func() { db.Close() })
 	key := newKey(t)
 	one, other, stranger := signin.NewSessions(db, key), signin.NewSessions(db, key), signin.NewSessions(db, newKey(t))
-	id, err := one.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Groups: []string{"canary-group"}, Token: "canary"})
+	id, err := one.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Groups: []string{"canary-group"},
+		Token: "canary"})
 	if err != nil {
 		t.Fatal(err)
 	}

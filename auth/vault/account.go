@@ -135,7 +135,8 @@ func (v *Vault) current(ctx context.Context, a *account, now time.Time) (*known,
 		}
 		return k, nil
 	case before != nil:
-		v.deps.Log.Debug("the account that is known is used, since the store has not answered", "upstream", a.server, "error", err)
+		v.deps.Log.Debug("the account that is known is used, since the store has not answered", "upstream", a.server,
+			"error", err)
 		return before, nil
 	case errors.Is(err, errUnreadable):
 		v.warn(a.place, failure.TokenRefused, "an account cannot be opened: its user has to sign in again", err)
@@ -204,7 +205,8 @@ func (v *Vault) change(ctx context.Context, a *account, k *known, f func(*record
 		case k == nil:
 			a.forget()
 			return nil, false, nil
-		case k.ID == id && k.Grant.AccessToken == r.Grant.AccessToken && k.Grant.RefreshToken == r.Grant.RefreshToken && k.Grant.RefreshToken != refresh:
+		case k.ID == id && k.Grant.AccessToken == r.Grant.AccessToken && k.Grant.RefreshToken == r.Grant.RefreshToken &&
+			k.Grant.RefreshToken != refresh:
 			a.publish(k, time.Now()) // it was written, and the answer was lost
 			return k, true, nil
 		case k.ID != id || k.Grant.RefreshToken != refresh:

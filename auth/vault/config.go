@@ -119,14 +119,16 @@ func (t Transit) validate() (found problems.List) {
 	switch {
 	case t.URL == "":
 		found.Add("url: is needed, such as https://vault.example.com:8200")
-	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "":
 		found.Add("url: is not an absolute URL without user, query and fragment, such as https://vault.example.com:8200")
 	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		found.Add("url: http is only for loopback addresses; use https")
 	case u.Scheme == "http" && !t.files().IsZero():
 		found.Add("ca_file, cert_file and key_file: they are for https, with which the URL does not begin")
 	}
-	found.When(!idPattern.MatchString(t.Key), "key: is needed: the name of a key of the transit engine, in letters, digits and ._-")
+	found.When(!idPattern.MatchString(t.Key),
+		"key: is needed: the name of a key of the transit engine, in letters, digits and ._-")
 	found.When(t.Mount != "" && !pathPattern.MatchString(t.Mount),
 		"mount: %q: want a path without / at its ends, such as %s", t.Mount, DefaultMount)
 	found.When(t.Namespace != "" && !pathPattern.MatchString(strings.TrimSuffix(t.Namespace, "/")),

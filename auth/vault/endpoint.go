@@ -75,13 +75,17 @@ func (v *Vault) grant(ctx context.Context, at place, r record) (Grant, *answerEr
 	}
 	// The token source of oauth2.Config has no parameters; this one has, and its grant type can be
 	// another one.
-	asks := clientcredentials.Config{ClientID: g.ClientID, ClientSecret: string(g.ClientSecret), TokenURL: g.TokenURL, AuthStyle: g.style(), EndpointParams: params}
-	got, err := asks.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: safehttp.RoundTripper(client.Do)}))
+	asks := clientcredentials.Config{ClientID: g.ClientID, ClientSecret: string(g.ClientSecret), TokenURL: g.TokenURL,
+		AuthStyle: g.style(), EndpointParams: params}
+	got, err := asks.Token(context.WithValue(ctx, oauth2.HTTPClient,
+		&http.Client{Transport: safehttp.RoundTripper(client.Do)}))
 	if err != nil {
 		return g, judge(err, g)
 	}
-	unusable := &answerError{why: "the authorization server of this server gave something that is not a usable token", cause: errors.New("the answer is not a bearer token of usual size")}
-	if !strings.EqualFold(got.Type(), "Bearer") || len(got.AccessToken) > maxToken || len(got.RefreshToken) > maxToken || !tokenPattern.MatchString(got.AccessToken) {
+	unusable := &answerError{why: "the authorization server of this server gave something that is not a usable token",
+		cause: errors.New("the answer is not a bearer token of usual size")}
+	if !strings.EqualFold(got.Type(), "Bearer") || len(got.AccessToken) > maxToken || len(got.RefreshToken) > maxToken ||
+		!tokenPattern.MatchString(got.AccessToken) {
 		return g, unusable
 	}
 	g.AccessToken, g.RefreshToken, g.Expires = got.AccessToken, cmp.Or(got.RefreshToken, g.RefreshToken), got.Expiry
@@ -104,16 +108,19 @@ func judge(err error, g Grant) *answerError {
 	if !codePattern.MatchString(code) {
 		code = ""
 	}
-	e := &answerError{cause: fmt.Errorf("HTTP %d %s: %s", status, code, printable(refused.ErrorDescription, g.RefreshToken, string(g.ClientSecret)))}
+	e := &answerError{cause: fmt.Errorf("HTTP %d %s: %s", status, code,
+		printable(refused.ErrorDescription, g.RefreshToken, string(g.ClientSecret)))}
 	switch {
 	case code == "invalid_grant":
 		e.revoked = true
 	case g.Registered && (code == "invalid_client" || code == "unauthorized_client"):
 		e.revoked, e.unknown = true, true
-	case code == "" && (status == http.StatusTooManyRequests || status/100 == 5), code == "temporarily_unavailable", code == "server_error":
+	case code == "" && (status == http.StatusTooManyRequests || status/100 == 5), code == "temporarily_unavailable",
+		code == "server_error":
 		e.why = fmt.Sprintf("the authorization server of this server has a problem (HTTP %d); try again later", status)
 	default:
-		e.why = "the authorization server of this server refuses the gateway (" + cmp.Or(code, fmt.Sprintf("HTTP %d", status)) + "); its operator has to correct its credentials there"
+		e.why = "the authorization server of this server refuses the gateway (" +
+			cmp.Or(code, fmt.Sprintf("HTTP %d", status)) + "); its operator has to correct its credentials there"
 	}
 	e.after = retryafter.Read(refused.Response.Header, time.Now(), 5*mostPause)
 	return e
@@ -139,7 +146,8 @@ func (v *Vault) revoke(ctx context.Context, at place, r record) {
 	client, err := v.client(at.server)
 	// The access token ends with the refresh token where it can (§2.1); where it cannot, it has to
 	// be named.
-	for _, one := range []struct{ token, hint string }{{g.RefreshToken, "refresh_token"}, {g.AccessToken, "access_token"}} {
+	for _, one := range []struct{ token, hint string }{{g.RefreshToken, "refresh_token"},
+		{g.AccessToken, "access_token"}} {
 		if err == nil && one.token != "" {
 			err = revokeOne(ctx, client, g, one.token, one.hint)
 		}

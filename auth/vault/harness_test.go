@@ -93,7 +93,8 @@ func (s *authServer) token(w http.ResponseWriter, r *http.Request) {
 	}
 	s.latest[parts[1]]++
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"Bearer","expires_in":%d}`, accessToken(parts[1], n+1), refreshToken(parts[1], n+1), s.lifetime)
+	fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"Bearer","expires_in":%d}`,
+		accessToken(parts[1], n+1), refreshToken(parts[1], n+1), s.lifetime)
 }
 
 func fail(w http.ResponseWriter, status int, code string) {

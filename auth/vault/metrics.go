@@ -17,6 +17,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Tokens of users' own accounts at servers that this replica asked to refresh: ok, revoked if the user has to sign in again, or failed if it is tried again.",
 	}, []string{"outcome"})
 	return &Metrics{
-		refreshed: refreshes.WithLabelValues("ok"), revoked: refreshes.WithLabelValues("revoked"), failed: refreshes.WithLabelValues("failed"),
+		refreshed: refreshes.WithLabelValues("ok"), revoked: refreshes.WithLabelValues("revoked"),
+		failed: refreshes.WithLabelValues("failed"),
 	}
 }

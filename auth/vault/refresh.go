@@ -90,7 +90,8 @@ func (v *Vault) renew(ctx context.Context, a *account) (*known, error) {
 		select {
 		case <-time.After(look + mathrand.N(look)):
 		case <-ctx.Done():
-			return nil, &Error{Why: "another replica of the gateway is getting a new token; try again", cause: context.Cause(ctx)}
+			return nil, &Error{Why: "another replica of the gateway is getting a new token; try again",
+				cause: context.Cause(ctx)}
 		}
 	}
 }
@@ -102,7 +103,8 @@ func (v *Vault) over(a *account, k *known, err error) (bool, error) {
 	defer a.mu.Unlock()
 	switch {
 	case a.unsaved && a.known != nil:
-		return true, &Error{Why: "a new token could not be saved yet; try again later"} // what is in the store is worth nothing
+		// what is in the store is worth nothing
+		return true, &Error{Why: "a new token could not be saved yet; try again later"}
 	case errors.Is(err, errUnreadable), err == nil && k == nil:
 		a.known = nil
 		return true, &SignInError{State: StateNeedsSignIn}
@@ -146,7 +148,8 @@ func (v *Vault) ask(ctx context.Context, a *account, k *known) (*known, error) {
 		v.metrics.refreshed.Inc()
 		v.tell(a.place, Refreshed, nil)
 		after, err := v.save(ctx, a, k, func(r *record) {
-			r.Grant.AccessToken, r.Grant.RefreshToken, r.Grant.Expires, r.Grant.Scope = got.AccessToken, got.RefreshToken, got.Expires, got.Scope
+			r.Grant.AccessToken, r.Grant.RefreshToken, r.Grant.Expires, r.Grant.Scope = got.AccessToken, got.RefreshToken,
+				got.Expires, got.Scope
 			if r.issued(now); forced {
 				r.Forced = now
 			}

@@ -21,7 +21,8 @@ func due(t *testing.T, v *Vault, owner Owner, server string) {
 	if err != nil || k == nil {
 		t.Fatal(k, err)
 	}
-	if _, done, err := v.change(t.Context(), a, k, func(r *record) { r.Renew = time.Now().Add(-time.Second) }); !done || err != nil {
+	if _, done, err := v.change(t.Context(), a, k, func(r *record) { r.Renew = time.Now().Add(-time.Second) }); !done ||
+		err != nil {
 		t.Fatal(done, err)
 	}
 }
@@ -34,11 +35,16 @@ func TestRefreshRequest(t *testing.T) {
 		change func(*Grant)
 		want   map[string]string
 	}{
-		"a secret":       {func(*Grant) {}, map[string]string{"basic": "gatehouse 100%25+client%2Bsecret%3A%26", "resource": serverURL}},
-		"posted":         {func(g *Grant) { g.ClientAuth = AuthPost }, map[string]string{"client_id": "gatehouse", "client_secret": clientSecret, "resource": serverURL}},
-		"public":         {func(g *Grant) { g.ClientSecret = "" }, map[string]string{"client_id": "gatehouse", "resource": serverURL}},
-		"no resource":    {func(g *Grant) { g.ClientSecret, g.Resource = "", "" }, map[string]string{"client_id": "gatehouse"}},
-		"public by word": {func(g *Grant) { g.ClientSecret, g.ClientAuth = "", AuthNone }, map[string]string{"client_id": "gatehouse", "resource": serverURL}},
+		"a secret": {func(*Grant) {},
+			map[string]string{"basic": "gatehouse 100%25+client%2Bsecret%3A%26", "resource": serverURL}},
+		"posted": {func(g *Grant) { g.ClientAuth = AuthPost },
+			map[string]string{"client_id": "gatehouse", "client_secret": clientSecret, "resource": serverURL}},
+		"public": {func(g *Grant) { g.ClientSecret = "" },
+			map[string]string{"client_id": "gatehouse", "resource": serverURL}},
+		"no resource": {func(g *Grant) { g.ClientSecret, g.Resource = "", "" },
+			map[string]string{"client_id": "gatehouse"}},
+		"public by word": {func(g *Grant) { g.ClientSecret, g.ClientAuth = "", AuthNone },
+			map[string]string{"client_id": "gatehouse", "resource": serverURL}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAuthServer(t)
@@ -105,7 +111,8 @@ func TestAnswerTooLargeToKeep(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(answer)
 			}
 		})
-		if token, _, err := v.Token(t.Context(), alice, "crm", serverURL); err == nil || !strings.Contains(err.Error(), "not a usable token") {
+		if token, _, err := v.Token(t.Context(), alice, "crm", serverURL); err == nil ||
+			!strings.Contains(err.Error(), "not a usable token") {
 			t.Errorf("%s: got %q %v", name, token, err)
 		}
 		if strings.Contains(log.String(), "could not be saved") {
@@ -252,7 +259,8 @@ func TestSignedOutDuringRefresh(t *testing.T) {
 	v.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got := strings.Join(s.revoked, "\n"); !strings.Contains(got, refreshToken("alice", 0)) || !strings.Contains(got, refreshToken("alice", 1)) {
+	if got := strings.Join(s.revoked, "\n"); !strings.Contains(got, refreshToken("alice", 0)) ||
+		!strings.Contains(got, refreshToken("alice", 1)) {
 		t.Errorf("revoked %q", got)
 	}
 }

@@ -43,7 +43,8 @@ func TestRedisReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, at := range map[string]place{"another user": {bob, "crm"}, "another server": {alice, "wiki"}, "another issuer": {Owner{"https://evil.example", "alice"}, "crm"}} {
+	for name, at := range map[string]place{"another user": {bob, "crm"}, "another server": {alice, "wiki"},
+		"another issuer": {Owner{"https://evil.example", "alice"}, "crm"}} {
 		if err := store.Put(t.Context(), at.name(), stolen, time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -140,30 +141,41 @@ func TestConfig(t *testing.T) {
 		cfg  Config
 		want string // "" for none
 	}{
-		"none":                  {Config{}, ""},
-		"two keys":              {localKeys(keyA, keyB), ""},
-		"transit":               {Config{Transit: good}, ""},
-		"both":                  {Config{Keys: localKeys(keyA).Keys, Transit: good}, ""},
-		"a weak key":            {Config{Keys: []Key{{ID: "a", Key: mcp.Secret(strings.Repeat("ab", 16))}}}, "keys[0]: key: 2 different bytes are too few"},
-		"no key":                {Config{Keys: []Key{{ID: "a"}}}, "keys[0]: key: is needed"},
-		"no id":                 {Config{Keys: []Key{{Key: keyA}}}, "keys[0]: id: want"},
-		"an id with a line":     {Config{Keys: []Key{{ID: "a\n", Key: keyA}}}, "keys[0]: id: want"},
-		"one id twice":          {Config{Keys: []Key{{ID: "a", Key: keyA}, {ID: "a", Key: keyB}}}, "keys[1]: id: \"a\" is that of another key"},
-		"too many":              {Config{Keys: make([]Key, mostKeys+1)}, "keys: 21 are more than 20"},
-		"transit by http":       {Config{Transit: Transit{URL: "http://vault.example.com", Key: "k", VaultToken: "t"}}, "transit: url: http is only for loopback"},
-		"transit with a user":   {Config{Transit: Transit{URL: "https://u:s3cret@vault.example.com", Key: "k", VaultToken: "t"}}, "transit: url: is not an absolute URL without user"},
-		"transit without url":   {Config{Transit: Transit{Key: "k", VaultToken: "t"}}, "transit: url: is needed"},
-		"transit without key":   {Config{Transit: Transit{URL: good.URL, VaultToken: "t"}}, "transit: key: is needed"},
-		"transit without token": {Config{Transit: Transit{URL: good.URL, Key: "k"}}, "transit: token or token_file is needed"},
-		"transit, two tokens":   {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", TokenFile: "f"}}, ""},
-		"transit, a mount":      {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Mount: "/a/"}}, "transit: mount:"},
-		"transit, a namespace":  {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Namespace: "a b"}}, "transit: namespace:"},
-		"transit, half a pair":  {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", CertFile: "c"}}, "transit: cert_file and key_file"},
-		"transit, a long cache": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Cache: 48 * time.Hour}}, "transit: cache: 48h0m0s"},
-		"transit, no timeout":   {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Timeout: -1}}, "transit: timeout:"},
+		"none":     {Config{}, ""},
+		"two keys": {localKeys(keyA, keyB), ""},
+		"transit":  {Config{Transit: good}, ""},
+		"both":     {Config{Keys: localKeys(keyA).Keys, Transit: good}, ""},
+		"a weak key": {Config{Keys: []Key{{ID: "a", Key: mcp.Secret(strings.Repeat("ab", 16))}}},
+			"keys[0]: key: 2 different bytes are too few"},
+		"no key":            {Config{Keys: []Key{{ID: "a"}}}, "keys[0]: key: is needed"},
+		"no id":             {Config{Keys: []Key{{Key: keyA}}}, "keys[0]: id: want"},
+		"an id with a line": {Config{Keys: []Key{{ID: "a\n", Key: keyA}}}, "keys[0]: id: want"},
+		"one id twice": {Config{Keys: []Key{{ID: "a", Key: keyA}, {ID: "a", Key: keyB}}},
+			"keys[1]: id: \"a\" is that of another key"},
+		"too many": {Config{Keys: make([]Key, mostKeys+1)}, "keys: 21 are more than 20"},
+		"transit by http": {Config{Transit: Transit{URL: "http://vault.example.com", Key: "k", VaultToken: "t"}},
+			"transit: url: http is only for loopback"},
+		"transit with a user": {Config{Transit: Transit{URL: "https://u:s3cret@vault.example.com", Key: "k",
+			VaultToken: "t"}}, "transit: url: is not an absolute URL without user"},
+		"transit without url": {Config{Transit: Transit{Key: "k", VaultToken: "t"}}, "transit: url: is needed"},
+		"transit without key": {Config{Transit: Transit{URL: good.URL, VaultToken: "t"}}, "transit: key: is needed"},
+		"transit without token": {Config{Transit: Transit{URL: good.URL, Key: "k"}},
+			"transit: token or token_file is needed"},
+		"transit, two tokens": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", TokenFile: "f"}}, ""},
+		"transit, a mount": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Mount: "/a/"}},
+			"transit: mount:"},
+		"transit, a namespace": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Namespace: "a b"}},
+			"transit: namespace:"},
+		"transit, half a pair": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", CertFile: "c"}},
+			"transit: cert_file and key_file"},
+		"transit, a long cache": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Cache: 48 * time.Hour}},
+			"transit: cache: 48h0m0s"},
+		"transit, no timeout": {Config{Transit: Transit{URL: good.URL, Key: "k", VaultToken: "t", Timeout: -1}},
+			"transit: timeout:"},
 	} {
 		err := tt.cfg.Validate()
-		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret")) {
+		if (err == nil) != (tt.want == "") || err != nil &&
+			(!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
 	}

@@ -82,7 +82,8 @@ func (v *Vault) Token(ctx context.Context, owner Owner, server, url string) (tok
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		return "", 0, &Error{Why: "the authorization server of this server does not answer; try again later", cause: context.Cause(ctx)}
+		return "", 0, &Error{Why: "the authorization server of this server does not answer; try again later",
+			cause: context.Cause(ctx)}
 	}
 	if f.err != nil {
 		return "", 0, f.err

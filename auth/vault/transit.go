@@ -41,9 +41,11 @@ func newTransit(cfg Transit) (*transit, error) {
 		return nil, err
 	}
 	return &transit{cfg: cfg, client: &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: cfg.Timeout},
-		Timeout:       cfg.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a token goes nowhere else
+		Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4,
+			ResponseHeaderTimeout: cfg.Timeout},
+		Timeout: cfg.Timeout,
+		// a token goes nowhere else
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
@@ -65,7 +67,8 @@ func (t *transit) makes(ctx context.Context) (clear []byte, wrapped string, err 
 	if version == 0 || len(got.plaintext) != dataKeySize {
 		return nil, "", errors.New("transit: the answer has no data key of 256 bits")
 	}
-	for before := t.newest.Load(); version > before && !t.newest.CompareAndSwap(before, version); before = t.newest.Load() {
+	for before := t.newest.Load(); version > before &&
+		!t.newest.CompareAndSwap(before, version); before = t.newest.Load() {
 	}
 	return got.plaintext, transitPrefix + got.ciphertext, nil
 }

@@ -42,10 +42,12 @@ func newEngine(t *testing.T) (e *engine, cfg Transit) {
 	e.Server = httptest.NewTLSServer(e)
 	t.Cleanup(e.Close)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	return e, Transit{URL: e.URL, Key: "gatehouse", Mount: "kms/transit", Namespace: "team/a", VaultToken: "hvs.first", CAFile: ca}
+	return e, Transit{URL: e.URL, Key: "gatehouse", Mount: "kms/transit", Namespace: "team/a",
+		VaultToken: "hvs.first", CAFile: ca}
 }
 
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +95,8 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"request_id": "1", "lease_id": "", "renewable": false, "lease_duration": 0, "data": data, "warnings": nil})
+	_ = json.NewEncoder(w).Encode(map[string]any{"request_id": "1", "lease_id": "", "renewable": false,
+		"lease_duration": 0, "data": data, "warnings": nil})
 }
 
 func (e *engine) set(f func()) {
@@ -127,7 +130,8 @@ func TestTransit(t *testing.T) {
 		wantToken(t, other, alice, "crm", accessToken("crm", 1))
 		wantToken(t, other, alice, "wiki", accessToken("wiki", 0))
 	}
-	want := []string{"POST /v1/kms/transit/datakey/plaintext/gatehouse team/a", "POST /v1/kms/transit/decrypt/gatehouse team/a"}
+	want := []string{"POST /v1/kms/transit/datakey/plaintext/gatehouse team/a",
+		"POST /v1/kms/transit/decrypt/gatehouse team/a"}
 	if got := e.requests(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("asked %q, want %q", got, want)
 	}
@@ -135,7 +139,8 @@ func TestTransit(t *testing.T) {
 	wantToken(t, other, alice, "crm", accessToken("crm", 1)) // by heart
 	third, log := s.open(t, Config{Transit: cfg}, redis)
 	_, _, err := third.Token(t.Context(), alice, "crm", serverURL)
-	if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Why, "try again later") || !strings.Contains(e.cause.Error(), "Vault is sealed") {
+	if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Why, "try again later") ||
+		!strings.Contains(e.cause.Error(), "Vault is sealed") {
 		t.Errorf("got %v: that is no sign-in that is missing", err)
 	}
 	e.set(func() { e.sealed, e.token = false, "hvs.other" })

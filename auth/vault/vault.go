@@ -193,7 +193,8 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 		uses:   expiring.New(deps.Redis, nil, "account-uses", mostKept),
 	}
 	if deps.Redis == nil && cfg.Directory != "" {
-		v.grants = expiring.NewFile(filepath.Join(cfg.Directory, accountsFile+fileName.ReplaceAllString(deps.Name, "-")+".json"), "accounts", mostKept)
+		v.grants = expiring.NewFile(filepath.Join(cfg.Directory,
+			accountsFile+fileName.ReplaceAllString(deps.Name, "-")+".json"), "accounts", mostKept)
 	}
 	v.base, v.stop = context.WithCancel(context.Background())
 	if v.known, err = lru.New[place, *account](mostKnown); err != nil {

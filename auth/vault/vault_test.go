@@ -108,7 +108,8 @@ func TestKeepRefuses(t *testing.T) {
 	large.AccessToken, large.RefreshToken = strings.Repeat("a", maxToken), strings.Repeat("r", maxToken)
 	keep(t, v, alice, "crm", large)
 	wantToken(t, v, alice, "crm", large.AccessToken)
-	if text := fmt.Sprintf("%v %+v %s", large, large, large.ClientSecret); strings.Contains(text, "aaa") || strings.Contains(text, "rrr") || strings.Contains(text, clientSecret) {
+	if text := fmt.Sprintf("%v %+v %s", large, large, large.ClientSecret); strings.Contains(text, "aaa") ||
+		strings.Contains(text, "rrr") || strings.Contains(text, clientSecret) {
 		t.Error("a grant prints its tokens")
 	}
 }
@@ -165,7 +166,8 @@ func TestStates(t *testing.T) {
 	if n := len(s.asked()); n != 2 {
 		t.Errorf("asked %d times: there is a pause after a failure", n)
 	}
-	if got := v.Counts(); got["ok"][StateOK] != 1 || got["revoked"][StateRevoked] != 1 || got["error"][StateError] != 1 || got["expired"][StateExpired] != 1 {
+	if got := v.Counts(); got["ok"][StateOK] != 1 || got["revoked"][StateRevoked] != 1 || got["error"][StateError] != 1 ||
+		got["expired"][StateExpired] != 1 {
 		t.Errorf("got %v", got)
 	}
 	s.set(func() { s.answer = nil })

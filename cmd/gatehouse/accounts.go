@@ -41,7 +41,8 @@ func newAccounts() *cobra.Command {
 		now := time.Now()
 		t := newTable(w, "SERVER", "STATE", "SIGNED IN", "USED", "ISSUER", "WHY")
 		for _, a := range answer.Accounts {
-			t.add(cell{a.Server, plain}, cell{a.State, accountColour(a.State)}, cell{whenEver(a.Since, now), plain}, cell{whenEver(a.Used, now), plain},
+			t.add(cell{a.Server, plain}, cell{a.State, accountColour(a.State)}, cell{whenEver(a.Since, now), plain},
+				cell{whenEver(a.Used, now), plain},
 				cell{a.Issuer, plain}, cell{a.Why, plain})
 		}
 		return t.flush()
@@ -85,7 +86,8 @@ func newAccountsRevoke() *cobra.Command {
 	}
 	issuer := cmd.Flags().String("issuer", "", "the issuer that knows the user (default: the only one)")
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
-		resp, err := o.request(cmd.Context(), http.MethodDelete, "/api/v1/accounts/"+url.PathEscape(args[1]), ofUser(args[0], *issuer), http.StatusNoContent)
+		resp, err := o.request(cmd.Context(), http.MethodDelete, "/api/v1/accounts/"+url.PathEscape(args[1]),
+			ofUser(args[0], *issuer), http.StatusNoContent)
 		if err != nil {
 			return err
 		}

@@ -166,7 +166,8 @@ func newDecide(decision, short string) *cobra.Command {
 		Example: "  gatehouse " + decision + " --admin http://127.0.0.1:9090 77awmbrn4whn-3",
 		Args:    needs("CALL-ID"),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "a `TEXT` for the record, and, of a refusal, for the caller: at most 500 bytes")
+	cmd.Flags().StringVar(&reason, "reason", "",
+		"a `TEXT` for the record, and, of a refusal, for the caller: at most 500 bytes")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
 		all, _, err := listApprovals(cmd.Context(), o, cmd.ErrOrStderr())
@@ -205,6 +206,7 @@ func decideOn(cmd *cobra.Command, o *operator, a *admin.Approval, choice admin.C
 		_, failed := w.Write(text)
 		return cmp.Or(err, failed)
 	}
-	_, err = fmt.Fprintln(w, map[string]string{admin.Approve: "approved", admin.Refuse: "refused"}[answer.Decision], shown(answer.ID))
+	_, err = fmt.Fprintln(w, map[string]string{admin.Approve: "approved", admin.Refuse: "refused"}[answer.Decision],
+		shown(answer.ID))
 	return err
 }

@@ -48,7 +48,8 @@ func TestApprovals(t *testing.T) {
 	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
 	t.Cleanup(issuer.Close)
 	issuer.Audience = fmt.Sprintf("http://%s/mcp", addresses[0])
-	file, text := filepath.Join(t.TempDir(), "gatehouse.yaml"), fmt.Sprintf(approversConfig, addresses[0], issuer.URL, addresses[1], server.URL)
+	file, text := filepath.Join(t.TempDir(), "gatehouse.yaml"),
+		fmt.Sprintf(approversConfig, addresses[0], issuer.URL, addresses[1], server.URL)
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -64,7 +65,8 @@ func TestApprovals(t *testing.T) {
 	}
 	begin := func(arguments string) *mcptest.Exchange {
 		t.Helper()
-		x, err := client.Send(t.Context(), "tools/call", `{"name":"up__work","arguments":`+arguments+`,"_meta":{"progressToken":1}}`)
+		x, err := client.Send(t.Context(), "tools/call",
+			`{"name":"up__work","arguments":`+arguments+`,"_meta":{"progressToken":1}}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,8 @@ func TestApprovals(t *testing.T) {
 	}
 	t.Setenv(tokenVariable, issuer.Token(map[string]any{"sub": "bob", "groups": []string{"changers"}}))
 	out, _, _ = command("", "approvals")
-	for _, want := range []string{"user       alice of " + issuer.URL, "rule       second at " + file + ":8", `  "n": 1,`, `  "n": 2`, `"text": "a\u001bb",`} {
+	for _, want := range []string{"user       alice of " + issuer.URL, "rule       second at " + file + ":8", `  "n": 1,`,
+		`  "n": 2`, `"text": "a\u001bb",`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("bob does not see %q:\n%s", want, out)
 		}
@@ -108,11 +111,13 @@ func TestApprovals(t *testing.T) {
 	}
 	id := all.Approvals[0].ID
 	for _, no := range []string{"", "n\n", "what\n"} {
-		if _, told, code := command(no, "approve", id); code != 1 || !strings.Contains(told, `"n": 1,`) || !strings.Contains(told, "nothing was decided: the call waits") {
+		if _, told, code := command(no, "approve", id); code != 1 || !strings.Contains(told, `"n": 1,`) ||
+			!strings.Contains(told, "nothing was decided: the call waits") {
 			t.Errorf("%q: %d %s", no, code, told)
 		}
 	}
-	if _, told, code := command("y\n", "approve", "none"); code != 1 || !strings.Contains(told, "no call none waits for your decision") {
+	if _, told, code := command("y\n", "approve", "none"); code != 1 ||
+		!strings.Contains(told, "no call none waits for your decision") {
 		t.Errorf("%d %s", code, told)
 	}
 	if out, told, code := command("y\n", "approve", id); code != 0 || out != "approved "+id+"\n" {
@@ -125,7 +130,8 @@ func TestApprovals(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Approvals) != 1 {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, told, code := command("", "refuse", all.Approvals[0].ID, "--yes", "--json", "--reason", "not today"); code != 0 || !strings.Contains(out, `"decision":"refuse"`) {
+	if out, told, code := command("", "refuse", all.Approvals[0].ID, "--yes", "--json", "--reason",
+		"not today"); code != 0 || !strings.Contains(out, `"decision":"refuse"`) {
 		t.Errorf("%d %s %s", code, out, told)
 	}
 	ends(call, "not today")

@@ -47,11 +47,13 @@ func newAuditQuery() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&filter.User, "user", "", "`NAME` of the user, as records have it")
-	nameFlag(cmd, &filter.Name, "`NAME` of the tool, prompt or skill, or URI: the public one, the server's own, or server/name")
+	nameFlag(cmd, &filter.Name,
+		"`NAME` of the tool, prompt or skill, or URI: the public one, the server's own, or server/name")
 	flags.StringVar(&filter.Upstream, "upstream", "", "`NAME` of the server")
 	flags.StringVar(&filter.ID, "id", "", "`ID` of the call")
 	flags.StringVar(&filter.Session, "session", "", "`DIGEST` of the session")
-	flags.StringSliceVar(&filter.Kinds, "kind", nil, "`KINDS` of records: call, signin, session, reload, lists, credential, admin, anchor, gap")
+	flags.StringSliceVar(&filter.Kinds, "kind", nil,
+		"`KINDS` of records: call, signin, session, reload, lists, credential, admin, anchor, gap")
 	flags.StringSliceVar(&filter.Decisions, "decision", nil, "`DECISIONS`: allow, ask, deny, unknown")
 	flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "`OUTCOMES`, as in metrics")
 	flags.StringVar(&filter.ClientAddress, "address", "", "the client's `ADDRESS`, or a network such as 10.0.0.0/8")
@@ -86,7 +88,8 @@ func queryAudit(w io.Writer, files []string, filter record.Filter, asJSON bool) 
 		}
 		what := strings.TrimSpace(e.Method + " " + e.Name)
 		_, err := fmt.Fprintf(out, "%s  %-10s  %-16s  %s  %s\n",
-			e.Time.Format("2006-01-02 15:04:05.000"), e.Kind, shown(cmp.Or(e.User, "-")), shown(cmp.Or(what, "-")), shown(e.What()))
+			e.Time.Format("2006-01-02 15:04:05.000"), e.Kind, shown(cmp.Or(e.User, "-")), shown(cmp.Or(what, "-")),
+			shown(e.What()))
 		return err
 	})
 	return errors.Join(err, out.Flush())

@@ -90,7 +90,8 @@ func newAuthTest() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&o.config, "config", "c", "", "configuration `FILE` (YAML)")
 	flags.BoolVar(&running, "running", false, "ask the gateway that runs with this configuration")
-	flags.StringVar(&o.url, "admin", "", "`URL` of a gateway's admin listener, such as http://127.0.0.1:9090, in place of --config: ask that gateway")
+	flags.StringVar(&o.url, "admin", "",
+		"`URL` of a gateway's admin listener, such as http://127.0.0.1:9090, in place of --config: ask that gateway")
 	flags.StringVar(&from, "token", "", "`-` reads the token from standard input")
 	flags.StringVar(&file, "token-file", "", "`FILE` with the token")
 	flags.StringVar(&user, "user", "", "`NAME` of a user, in place of a token")
@@ -213,9 +214,11 @@ func testUser(w io.Writer, k whatif.KnownUser, asJSON bool) error {
 		for _, e := range k.Keys {
 			ends, _ := keyEnd(e, now)
 			fmt.Fprintf(w, "API key %s%s %s\n  groups %s, scopes %s, views %s, ends %s\n", apikey.Prefix, e.ID, shown(e.Name),
-				shown(orNone(e.Groups)), shown(orNone(e.Scopes)), shown(strings.Join(append([]string{}, e.Views...), ", ")+allViews(e.Views)), ends)
+				shown(orNone(e.Groups)), shown(orNone(e.Scopes)),
+				shown(strings.Join(append([]string{}, e.Views...), ", ")+allViews(e.Views)), ends)
 		}
-		fmt.Fprintf(w, "Rules for %s: %s\n\nNext: gatehouse explain says what they decide on a call.\n", shown(k.User), shown(orNone(k.Rules)))
+		fmt.Fprintf(w, "Rules for %s: %s\n\nNext: gatehouse explain says what they decide on a call.\n", shown(k.User),
+			shown(orNone(k.Rules)))
 	}
 	if len(k.Keys) == 0 && len(k.Rules) == 0 {
 		return exitError(exitProblem)

@@ -56,7 +56,8 @@ func newAuthFailed() *cobra.Command {
 			if f.Client != "" {
 				client = strings.TrimSpace(client + " " + short(f.Client, 60))
 			}
-			t.add(cell{cmp.Or(client, "-"), plain}, cell{strconv.FormatInt(f.Count, 10), plain}, cell{ago(f.Last, now), plain}, cell{reason, red})
+			t.add(cell{cmp.Or(client, "-"), plain}, cell{strconv.FormatInt(f.Count, 10), plain}, cell{ago(f.Last, now), plain},
+				cell{reason, red})
 			if f.Remedy != "" {
 				t.add(cell{"  " + f.Remedy, dim})
 			}

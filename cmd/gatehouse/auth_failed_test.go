@@ -35,10 +35,12 @@ policy: {default: allow}
 upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 `, free.Addr(), issuer.URL))
 	g := startFrom(t, o.file)
-	if out, problems, code := o.run("auth", "failed"); code != 0 || out != "" || problems != "no sign-in failed, as far as records are kept\n" {
+	if out, problems, code := o.run("auth", "failed"); code != 0 || out != "" ||
+		problems != "no sign-in failed, as far as records are kept\n" {
 		t.Errorf("%d %s%s", code, out, problems)
 	}
-	token := issuer.Token(map[string]any{"aud": "https://gateway.example.com/mcp", "exp": time.Now().Add(-time.Hour).Unix()})
+	token := issuer.Token(map[string]any{"aud": "https://gateway.example.com/mcp",
+		"exp": time.Now().Add(-time.Hour).Unix()})
 	for range 2 {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL(), strings.NewReader("{}"))
 		if err != nil {
@@ -59,12 +61,15 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 		stdout string
 		stderr string
 	}{
-		{[]string{"auth", "failed"}, 0, `^CLIENT +TIMES +LAST +REASON\nclaude-code +2 +\d+s +the token has expired\n  Sign in again and use the new token\..*\n$`, `^$`},
-		{[]string{"auth", "failed", "--json"}, 0, `^\{"failures":\[\{"agent":"claude-code","event":"refused","reason":"the token has expired","remedy":".*","count":2,`, `^$`},
+		{[]string{"auth", "failed"}, 0,
+			`^CLIENT +TIMES +LAST +REASON\nclaude-code +2 +\d+s +the token has expired\n  Sign in again and use the new token\..*\n$`, `^$`},
+		{[]string{"auth", "failed", "--json"}, 0,
+			`^\{"failures":\[\{"agent":"claude-code","event":"refused","reason":"the token has expired","remedy":".*","count":2,`, `^$`},
 		{[]string{"auth", "failed", "--since", "soon"}, 1, `^$`, `--since "soon": want a time`},
 	} {
 		stdout, stderr, code := o.run(tt.args...)
-		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) || !regexp.MustCompile(tt.stderr).MatchString(stderr) || strings.Contains(stdout, token[:20]) {
+		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) ||
+			!regexp.MustCompile(tt.stderr).MatchString(stderr) || strings.Contains(stdout, token[:20]) {
 			t.Errorf("%q: exit code %d\n%s%s\nwant %d\n%s\n%s", tt.args, code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
 		}
 	}
@@ -114,7 +119,9 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 `, free.Addr(), operatorToken, operatorToken, issuer.URL))
 	startFrom(t, o.file)
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-	own := part(`{"alg":"ES256","typ":"at+jwt","kid":"none"}`) + "." + part(`{"iss":"https://gateway.example.com/mcp","aud":"https://gateway.example.com/mcp","sub":"ann"}`) + "." + part("no signature")
+	own := part(`{"alg":"ES256","typ":"at+jwt","kid":"none"}`) + "." +
+		part(`{"iss":"https://gateway.example.com/mcp","aud":"https://gateway.example.com/mcp","sub":"ann"}`) + "." +
+		part("no signature")
 	good := issuer.Token(map[string]any{"sub": "ann", "groups": []string{"staff"}})
 	file := func(token string) string {
 		at := filepath.Join(t.TempDir(), "token")
@@ -132,12 +139,18 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 		stdout string
 		stderr string
 	}{
-		{"", []string{"-c", o.file, "--token-file", ours}, 1, `(?s)^It is a JWT\..* issuer +failed\n.*\nNext: .* gatehouse auth test --running`, `^$`},
-		{"", []string{"-c", o.file, "--token-file", ours, "--running"}, 1, `(?s)^It is an access token of the gateway's own authorization server\..* signature +failed\n.*\nRefused: the token's signature cannot be verified \(HTTP 401, GH-TOKEN-INVALID\)\n`, `^$`},
-		{"", []string{"-c", o.file, "--token-file", provider, "--running"}, 0, `(?s)\nAccepted.* user +ann\n.* rules for it +staff\n`, `^$`},
-		{operatorToken, []string{"--admin", there, "--token-file", provider, "--json"}, 0, `^\{"kind":"a JWT","good":true,.*"rules":\["staff"\]\}\n$`, `^$`},
-		{"another-" + operatorToken, []string{"--admin", there, "--token-file", provider}, 1, `^$`, `needs the role operator.*\(GH-ADMIN-ROLE\)`},
-		{operatorToken, []string{"--admin", there, "--token-file", provider, "--view", "none"}, 1, `^$`, `no view of this name: leave it out`},
+		{"", []string{"-c", o.file, "--token-file", ours}, 1,
+			`(?s)^It is a JWT\..* issuer +failed\n.*\nNext: .* gatehouse auth test --running`, `^$`},
+		{"", []string{"-c", o.file, "--token-file", ours, "--running"}, 1,
+			`(?s)^It is an access token of the gateway's own authorization server\..* signature +failed\n.*\nRefused: the token's signature cannot be verified \(HTTP 401, GH-TOKEN-INVALID\)\n`, `^$`},
+		{"", []string{"-c", o.file, "--token-file", provider, "--running"}, 0,
+			`(?s)\nAccepted.* user +ann\n.* rules for it +staff\n`, `^$`},
+		{operatorToken, []string{"--admin", there, "--token-file", provider, "--json"}, 0,
+			`^\{"kind":"a JWT","good":true,.*"rules":\["staff"\]\}\n$`, `^$`},
+		{"another-" + operatorToken, []string{"--admin", there, "--token-file", provider}, 1, `^$`,
+			`needs the role operator.*\(GH-ADMIN-ROLE\)`},
+		{operatorToken, []string{"--admin", there, "--token-file", provider, "--view", "none"}, 1, `^$`,
+			`no view of this name: leave it out`},
 		{"", []string{"--admin", there, "-c", o.file, "--token-file", provider}, 2, `^$`, `--config FILE or --admin URL`},
 		{"", []string{"--token-file", provider}, 2, `^$`, `--config FILE or --admin URL`},
 		{"", []string{"--admin", there, "--user", "ann"}, 1, `^$`, `give --config alone`},
@@ -146,10 +159,12 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 		var out, problems bytes.Buffer
 		code := run(append([]string{"auth", "test"}, tt.args...), strings.NewReader(""), &out, &problems)
 		stdout, stderr := out.String(), problems.String()
-		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) || !regexp.MustCompile(tt.stderr).MatchString(stderr) {
+		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) ||
+			!regexp.MustCompile(tt.stderr).MatchString(stderr) {
 			t.Errorf("%q: exit code %d\n%s%s\nwant %d\n%s\n%s", tt.args, code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
 		}
-		if strings.Contains(stdout+stderr, own[:40]) || strings.Contains(stdout+stderr, good[:40]) || strings.Contains(stdout+stderr, good[len(good)-20:]) {
+		if strings.Contains(stdout+stderr, own[:40]) || strings.Contains(stdout+stderr, good[:40]) ||
+			strings.Contains(stdout+stderr, good[len(good)-20:]) {
 			t.Errorf("%q: tells the token: %s%s", tt.args, stdout, stderr)
 		}
 	}

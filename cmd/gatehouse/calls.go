@@ -42,7 +42,8 @@ func newCalls() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they are made")
 	flags.StringVar(&f.user, "user", "", "only calls of the user with this `NAME`")
-	nameFlag(cmd, &f.tool, "only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
+	nameFlag(cmd, &f.tool,
+		"only calls of the tool, prompt, skill or URI of this `NAME`: the public one, the server's own, or server/name")
 	flags.StringVar(&f.upstream, "upstream", "", "only calls that went to the server with this `NAME`")
 	flags.StringVar(&f.address, "address", "", "only calls from this `ADDRESS`, or a network such as 10.0.0.0/8")
 	flags.StringVar(&f.agent, "user-agent", "", "only calls of clients that call themselves so, in part")
@@ -207,7 +208,10 @@ func newWhy() *cobra.Command {
 		Example: "  gatehouse why -c gatehouse.yaml 77awmbrn4whn-3",
 		Args:    needs("CALL-ID"),
 	}
-	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error { return showWhy(cmd.Context(), cmd, o, args[0]) })
+	return operatorCommand(cmd, o, func(cmd *cobra.Command,
+		args []string) error {
+		return showWhy(cmd.Context(), cmd, o, args[0])
+	})
 }
 
 func showWhy(ctx context.Context, cmd *cobra.Command, o *operator, id string) error {
@@ -224,7 +228,8 @@ func showWhy(ctx context.Context, cmd *cobra.Command, o *operator, id string) er
 	t := newTable(w, "call "+call.ID)
 	t.widths = make([]int, 2)
 	t.add(cell{"result", dim}, cell{result, colour})
-	t.add(cell{"at", dim}, cell{fmt.Sprintf("%s (%s ago), replica %s", last.Time.Local().Format("2006-01-02 15:04:05.000"), ago(last.Time, now), last.Replica), plain})
+	t.add(cell{"at", dim}, cell{fmt.Sprintf("%s (%s ago), replica %s", last.Time.Local().Format("2006-01-02 15:04:05.000"),
+		ago(last.Time, now), last.Replica), plain})
 	for _, l := range call.Layers {
 		t.add(cell{l.Layer, dim}, cell{l.Said, plain})
 	}

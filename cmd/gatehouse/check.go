@@ -130,7 +130,8 @@ func (c *checked) warn(stderr io.Writer, warnings []config.Problem) {
 
 // lookAtUpstreams prints what each upstream answers; it returns an error if one of them
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
-func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, cfg gateway.Config, w, stderr io.Writer) error {
+func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, cfg gateway.Config, w,
+	stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(mcp.Version(), log), cfg, flags.view)
 	if err != nil {

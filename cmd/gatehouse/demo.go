@@ -36,9 +36,12 @@ func newDemo() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the endpoint, on this machine")
 	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without sign-in and policy: everyone may use everything")
-	cmd.Flags().BoolVar(&flags.offline, "offline", false, "clients register; their metadata documents on the web are not read")
-	cmd.Flags().BoolVar(&flags.quiet, "no-clients", false, "without the clients of other users that call something now and then, for the console to show")
-	cmd.Flags().BoolVar(&flags.short, "progressive", false, "tools are listed in short, and described in full when a model asks")
+	cmd.Flags().BoolVar(&flags.offline, "offline", false,
+		"clients register; their metadata documents on the web are not read")
+	cmd.Flags().BoolVar(&flags.quiet, "no-clients", false,
+		"without the clients of other users that call something now and then, for the console to show")
+	cmd.Flags().BoolVar(&flags.short, "progressive", false,
+		"tools are listed in short, and described in full when a model asks")
 	return cmd
 }
 

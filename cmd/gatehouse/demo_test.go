@@ -47,7 +47,8 @@ func (run *demoRun) start(ts *testscript.TestScript, args []string) {
 	var ctx context.Context
 	ctx, run.cancel = context.WithTimeout(context.Background(), 2*time.Minute)
 	ts.Defer(run.cancel)
-	run.cmd = exec.CommandContext(ctx, program, append([]string{"demo", "--no-clients", "--listen", "127.0.0.1:0"}, args...)...)
+	run.cmd = exec.CommandContext(ctx, program, append([]string{"demo", "--no-clients", "--listen", "127.0.0.1:0"},
+		args...)...)
 	run.cmd.Args[0] = "gatehouse" // as if run from the path
 	run.cmd.Dir = ts.MkAbs(".")
 	run.cmd.Env = append(os.Environ(), "TMPDIR="+ts.MkAbs("tmp"))

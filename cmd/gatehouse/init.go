@@ -50,10 +50,12 @@ func newInit() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&flags.config, "config", "c", "gatehouse.yaml", "`FILE` to write")
-	cmd.Flags().StringArrayVar(&flags.from, "from", nil, "`FILE` of a client to read; may be given several times, - is standard input")
+	cmd.Flags().StringArrayVar(&flags.from, "from", nil,
+		"`FILE` of a client to read; may be given several times, - is standard input")
 	cmd.Flags().BoolVar(&flags.force, "force", false, "overwrite the file if it is there")
 	cmd.Flags().BoolVar(&flags.yes, "yes", false, "take every file that is found, and ask nothing")
-	cmd.Flags().StringVar(&flags.envFile, "env-file", "", "`FILE` to write the secrets to that the clients' files have, for you alone")
+	cmd.Flags().StringVar(&flags.envFile, "env-file", "",
+		"`FILE` to write the secrets to that the clients' files have, for you alone")
 	cmd.Flags().BoolVar(&flags.noProbe, "no-probe", false, "do not try the servers")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", 90*time.Second, "how long to wait for the servers")
 	return cmd
@@ -217,7 +219,8 @@ func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
 			}
 		}
 		if flags.yes && known.Shared {
-			fmt.Fprintln(out, "  --yes does not take those of a project, which others may have written: name the file with --from")
+			fmt.Fprintln(out,
+				"  --yes does not take those of a project, which others may have written: name the file with --from")
 			continue
 		}
 		if flags.yes || agreed(out, in, "  take them? [Y]es, [n]o: ") {
@@ -322,7 +325,8 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", d)
 	}
 	if err := printReports(out, reports); err != nil {
-		fmt.Fprintf(out, "\n%s. Correct %s, and try again: gatehouse check --config %s --connect\n", err, flags.config, flags.config)
+		fmt.Fprintf(out, "\n%s. Correct %s, and try again: gatehouse check --config %s --connect\n", err,
+			flags.config, flags.config)
 	}
 	return found, nil
 }
@@ -340,7 +344,8 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 		}
 	}
 	if len(missing) > 0 {
-		fmt.Fprintln(out, "\nSet these before you start the gateway. --env-file writes what your clients' files have of them:")
+		fmt.Fprintln(out,
+			"\nSet these before you start the gateway. --env-file writes what your clients' files have of them:")
 		for _, v := range missing {
 			fmt.Fprintf(out, "  export %s=...   # %s\n", v.Name, v.For)
 		}
@@ -366,13 +371,15 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 		}
 	}
 	if others != "" {
-		fmt.Fprintf(out, "\nWhat%s need: docs/getting-started.md, and the page First run below.\n", strings.TrimPrefix(others, ","))
+		fmt.Fprintf(out, "\nWhat%s need: docs/getting-started.md, and the page First run below.\n",
+			strings.TrimPrefix(others, ","))
 	}
 	fmt.Fprintln(out, "\nNext:")
 	if flags.envFile != "" {
 		fmt.Fprintf(out, "  set -a; . %s; set +a\n", sourced(flags.envFile))
 	}
-	_, err = fmt.Fprintf(out, "  gatehouse serve --config %s\nThen http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
+	_, err = fmt.Fprintf(out,
+		"  gatehouse serve --config %s\nThen http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
 	return err
 }
 

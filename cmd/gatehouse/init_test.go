@@ -50,7 +50,9 @@ func TestInitSignIn(t *testing.T) {
 			t.Errorf("%s: %q, want %q", cfg.Upstreams[i].Name, got, want)
 		}
 	}
-	if !strings.Contains(stdout, "remote: you sign in there\n  note: when the gateway runs, open http://127.0.0.1:8080/account") || strings.Contains(stdout, "cannot be used") {
+	if !strings.Contains(stdout,
+		"remote: you sign in there\n  note: when the gateway runs, open http://127.0.0.1:8080/account") ||
+		strings.Contains(stdout, "cannot be used") {
 		t.Error(stdout)
 	}
 }
@@ -66,18 +68,23 @@ func TestInit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, stderr := initialise(t, home, ""); code != exitProblem || !strings.Contains(stderr, "no servers were found") {
+	if code, _, stderr := initialise(t, home, ""); code != exitProblem ||
+		!strings.Contains(stderr, "no servers were found") {
 		t.Errorf("nothing there: %d %s", code, stderr)
 	}
-	write(".cursor/mcp.json", `{"mcpServers": {"crm": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer secret-value"}}}}`)
+	write(".cursor/mcp.json",
+		`{"mcpServers": {"crm": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer secret-value"}}}}`)
 	write(".config/Code/User/mcp.json", `{"servers": {"files": {"command": "/no/such/program"}}}`)
 	code, stdout, stderr := initialise(t, home, "\nn\n")
 	if code != 0 {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}
 	for _, want := range []string{
-		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n", "written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ", "export CRM_TOKEN=...   # crm: header Authorization",
-		"Cursor, in ~/.cursor/mcp.json", "VS Code, in .vscode", "What Claude Code, Claude Desktop, Windsurf,", "Next:\n  gatehouse serve --config gatehouse.yaml\n",
+		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n",
+		"written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ",
+		"export CRM_TOKEN=...   # crm: header Authorization",
+		"Cursor, in ~/.cursor/mcp.json", "VS Code, in .vscode", "What Claude Code, Claude Desktop, Windsurf,",
+		"Next:\n  gatehouse serve --config gatehouse.yaml\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in %s", want, stdout)
@@ -95,34 +102,42 @@ func TestInit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	if code, _, stderr := initialise(t, home, "", "--no-probe", "https://a.example/mcp"); code != exitProblem || !strings.Contains(stderr, "is there already: --force") {
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "https://a.example/mcp"); code != exitProblem ||
+		!strings.Contains(stderr, "is there already: --force") {
 		t.Errorf("%d %s", code, stderr)
 	}
-	if code, _, stderr := initialise(t, home, "", "--no-probe", "--force", "https://mcp.a.example/mcp", "http://localhost:3000/mcp"); code != 0 {
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "--force", "https://mcp.a.example/mcp",
+		"http://localhost:3000/mcp"); code != 0 {
 		t.Errorf("%d %s", code, stderr)
 	}
-	if text, _ := os.ReadFile("gatehouse.yaml"); !strings.Contains(string(text), "name: a\n") || !strings.Contains(string(text), "name: local-3000\n") || strings.Contains(string(text), "crm") {
+	if text, _ := os.ReadFile("gatehouse.yaml"); !strings.Contains(string(text), "name: a\n") ||
+		!strings.Contains(string(text), "name: local-3000\n") || strings.Contains(string(text), "crm") {
 		t.Errorf("%s", text)
 	}
-	if code, stdout, _ := initialise(t, home, `{"mcpServers": {"x": {"command": "y"}}}`, "--no-probe", "-c", "other.yaml", "--from", "-"); code != 0 || !strings.Contains(stdout, "written: other.yaml") {
+	if code, stdout, _ := initialise(t, home, `{"mcpServers": {"x": {"command": "y"}}}`, "--no-probe", "-c", "other.yaml",
+		"--from", "-"); code != 0 || !strings.Contains(stdout, "written: other.yaml") {
 		t.Errorf("%d %s", code, stdout)
 	}
-	if code, stdout, stderr := initialise(t, home, "", "--no-probe", "-c", "third.yaml", "--yes"); code != 0 || !strings.Contains(stdout, "with 2 servers") {
+	if code, stdout, stderr := initialise(t, home, "", "--no-probe", "-c", "third.yaml", "--yes"); code != 0 ||
+		!strings.Contains(stdout, "with 2 servers") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
 	code, stdout, _ = initialise(t, home, "", "--no-probe", "-c", "fifth.yaml", "--yes", "--env-file", "fifth.env")
 	secrets, err := os.ReadFile("fifth.env")
-	if code != 0 || err != nil || !strings.Contains(string(secrets), "\nCRM_TOKEN=secret-value\n") || strings.Contains(stdout, "export CRM_TOKEN") ||
+	if code != 0 || err != nil || !strings.Contains(string(secrets), "\nCRM_TOKEN=secret-value\n") ||
+		strings.Contains(stdout, "export CRM_TOKEN") ||
 		!strings.Contains(stdout, "Next:\n  set -a; . ./fifth.env; set +a\n") || strings.Contains(stdout, "secret-value") {
 		t.Errorf("%d %v %s\n%s", code, err, secrets, stdout)
 	}
 	if info, err := os.Stat("fifth.env"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
-	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "sixth.yaml", "--yes", "--env-file", "fifth.env"); code != exitProblem || !strings.Contains(stderr, "fifth.env is there already") {
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "sixth.yaml", "--yes", "--env-file",
+		"fifth.env"); code != exitProblem || !strings.Contains(stderr, "fifth.env is there already") {
 		t.Errorf("%d %s", code, stderr)
 	}
-	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "fourth.yaml", "--from", "none.json"); code != exitProblem || !strings.Contains(stderr, "none.json: cannot be read") {
+	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "fourth.yaml", "--from",
+		"none.json"); code != exitProblem || !strings.Contains(stderr, "none.json: cannot be read") {
 		t.Errorf("%d %s", code, stderr)
 	}
 }

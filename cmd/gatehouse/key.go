@@ -196,7 +196,8 @@ func newKeyList() *cobra.Command {
 			for _, e := range all {
 				ends, colour := keyEnd(e, now)
 				list := func(values []string) cell { return cell{short(cmp.Or(strings.Join(values, ","), "-"), 30), plain} }
-				t.add(cell{apikey.Prefix + e.ID, plain}, cell{short(e.User, 30), plain}, list(e.Groups), list(e.Scopes), list(e.Views), cell{ends, colour}, cell{e.Name, plain})
+				t.add(cell{apikey.Prefix + e.ID, plain}, cell{short(e.User, 30), plain}, list(e.Groups), list(e.Scopes),
+					list(e.Views), cell{ends, colour}, cell{e.Name, plain})
 			}
 			return t.flush()
 		}),

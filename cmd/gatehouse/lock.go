@@ -60,14 +60,16 @@ func newLock() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			session := lockSession{found: found, out: cmd.OutOrStdout(), in: bufio.NewScanner(cmd.InOrStdin()), all: yes || found.Fresh, ask: ask}
+			session := lockSession{found: found, out: cmd.OutOrStdout(), in: bufio.NewScanner(cmd.InOrStdin()), all: yes ||
+				found.Fresh, ask: ask}
 			return session.run()
 		}),
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&ask, "review", false, "ask for each difference whether to approve it")
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve all differences")
-	cmd.Flags().BoolVar(&running, "running", false, "compare with what a gateway that runs with this configuration has seen")
+	cmd.Flags().BoolVar(&running, "running", false,
+		"compare with what a gateway that runs with this configuration has seen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	return cmd
 }
@@ -117,7 +119,8 @@ func (s *lockSession) run() error {
 	case len(s.problems) > 0:
 		return fmt.Errorf("not compared: %s", strings.Join(s.problems, ", "))
 	case s.skipped > 0 && !s.ask:
-		return fmt.Errorf("%s not approved: gatehouse lock --review asks for each", count(s.skipped, "difference is", "differences are"))
+		return fmt.Errorf("%s not approved: gatehouse lock --review asks for each",
+			count(s.skipped, "difference is", "differences are"))
 	case s.skipped > 0:
 		return fmt.Errorf("%s not approved", count(s.skipped, "difference is", "differences are"))
 	}

@@ -62,7 +62,8 @@ func TestScripts(t *testing.T) {
 func newWordy() *mcptest.Server {
 	s := mcptest.NewServer(wire.Stateless())
 	s.On("tools/list", func(c *mcptest.Call) {
-		tools := []string{fmt.Sprintf(`{"name":"%s","description":"%s","inputSchema":{"type":"object"}}`, strings.Repeat("n", 60), strings.Repeat("d", 3000))}
+		tools := []string{fmt.Sprintf(`{"name":"%s","description":"%s","inputSchema":{"type":"object"}}`,
+			strings.Repeat("n", 60), strings.Repeat("d", 3000))}
 		for i := range 40 {
 			tools = append(tools, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i))
 		}

@@ -102,7 +102,8 @@ func newSessionsEnd() *cobra.Command {
 		case len(fit) > 1:
 			return fmt.Errorf("%d sessions begin with %s: write more digits", len(fit), shown(args[0]))
 		}
-		resp, err := o.request(cmd.Context(), http.MethodDelete, "/api/v1/sessions/"+url.PathEscape(fit[0]), nil, http.StatusNoContent)
+		resp, err := o.request(cmd.Context(), http.MethodDelete, "/api/v1/sessions/"+url.PathEscape(fit[0]), nil,
+			http.StatusNoContent)
 		if err != nil {
 			return err
 		}

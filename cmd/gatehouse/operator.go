@@ -41,8 +41,10 @@ type operator struct {
 // operatorCommand completes a command that asks the API with its flags.
 func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []string) error) *cobra.Command {
 	flags := cmd.Flags()
-	flags.StringVarP(&o.config, "config", "c", "", "configuration `FILE` of the gateway, whose admin section says where it is")
-	flags.StringVar(&o.url, "admin", "", "`URL` of the gateway's admin listener, such as http://127.0.0.1:9090, in place of --config")
+	flags.StringVarP(&o.config, "config", "c", "",
+		"configuration `FILE` of the gateway, whose admin section says where it is")
+	flags.StringVar(&o.url, "admin", "",
+		"`URL` of the gateway's admin listener, such as http://127.0.0.1:9090, in place of --config")
 	flags.BoolVar(&o.asJSON, "json", false, "print what the gateway answers, as JSON")
 	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -103,12 +105,14 @@ func (o *operator) find() error {
 
 // request makes a request. The caller closes the body of the answer, which has one of the
 // accepted statuses.
-func (o *operator) request(ctx context.Context, method, path string, query url.Values, accepted ...int) (*http.Response, error) {
+func (o *operator) request(ctx context.Context, method, path string, query url.Values,
+	accepted ...int) (*http.Response, error) {
 	return o.send(ctx, method, path, query, http.NoBody, accepted...)
 }
 
 // send is request with a body.
-func (o *operator) send(ctx context.Context, method, path string, query url.Values, body io.Reader, accepted ...int) (*http.Response, error) {
+func (o *operator) send(ctx context.Context, method, path string, query url.Values, body io.Reader,
+	accepted ...int) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, o.url+path, body)
 	if err != nil {
 		return nil, err
@@ -139,7 +143,8 @@ func (o *operator) send(ctx context.Context, method, path string, query url.Valu
 }
 
 // ask makes a request and reads its answer, both as it is and into v.
-func (o *operator) ask(ctx context.Context, method, path string, query url.Values, v any, accepted ...int) (text []byte, err error) {
+func (o *operator) ask(ctx context.Context, method, path string, query url.Values, v any,
+	accepted ...int) (text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	resp, err := o.request(ctx, method, path, query, append(accepted, http.StatusOK)...)
@@ -171,7 +176,8 @@ func read(resp *http.Response, v any) (text []byte, err error) {
 
 // follow calls do with each event of a stream until do returns an error, ctx ends or the stream
 // does.
-func (o *operator) follow(ctx context.Context, path string, query url.Values, do func(event string, data []byte) error) error {
+func (o *operator) follow(ctx context.Context, path string, query url.Values,
+	do func(event string, data []byte) error) error {
 	resp, err := o.request(ctx, http.MethodGet, path, query, http.StatusOK)
 	if err != nil {
 		return err

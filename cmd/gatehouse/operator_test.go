@@ -55,7 +55,8 @@ policy:
   rules: [{name: keep, deny: ["tools:up/drop"]}]
 `, free.Addr(), operatorToken, server.URL)
 	o.write(t, o.text)
-	if err := os.WriteFile(filepath.Join(filepath.Dir(o.file), "gatehouse.lock"), []byte(`{"version":1,"upstreams":{}}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(o.file), "gatehouse.lock"), []byte(`{"version":1,"upstreams":{}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	g := startFrom(t, o.file)
@@ -132,21 +133,28 @@ func TestOperators(t *testing.T) {
 		stdout string // patterns
 		stderr string
 	}{
-		{[]string{"calls"}, 0, `(?m)^TIME +ID +USER +RESULT +MS +CALL\n(.*\n)*\S+  \S+  -  +ok +\d+  up__work\n\S+  \S+  -  +denied +\d+  up__drop  rule keep\n\S+  \S+  -  +unknown +\d+  up__no.\[31msuch\n$`, `^$`},
+		{[]string{"calls"}, 0,
+			`(?m)^TIME +ID +USER +RESULT +MS +CALL\n(.*\n)*\S+  \S+  -  +ok +\d+  up__work\n\S+  \S+  -  +denied +\d+  up__drop  rule keep\n\S+  \S+  -  +unknown +\d+  up__no.\[31msuch\n$`, `^$`},
 		{[]string{"calls", "--denied", "-n", "1"}, 0, `^TIME.*\n.*unknown.*\n$`, `^$`},
 		{[]string{"calls", "--user", "nobody"}, 0, `^$`, `^no such calls\n$`},
 		{[]string{"calls", "--since", "soon"}, 1, `^$`, `--since "soon": want a time`},
 		{[]string{"calls", "-n", "0"}, 1, `^$`, `limit: "0": want 1 to 1000 \(GH-ADMIN-REQUEST\)`},
-		{[]string{"why", denied.ID}, 0, `(?m)^call ` + denied.ID + `\nresult +denied\n(.*\n)*policy +deny, rule keep, at \S+:10\n(.*\n)*more +docs/errors.md#gh-not-found\n\npolicy would decide now: deny\n`, `^$`},
+		{[]string{"why", denied.ID}, 0, `(?m)^call ` + denied.ID +
+			`\nresult +denied\n(.*\n)*policy +deny, rule keep, at \S+:10\n(.*\n)*more +docs/errors.md#gh-not-found\n\npolicy would decide now: deny\n`, `^$`},
 		{[]string{"why", "x/y"}, 1, `^$`, `no call "x/y" is kept.*\(GH-ADMIN-NOT-FOUND\)`},
 		{[]string{"why"}, 2, `^$`, `is missing: gatehouse `},
-		{[]string{"upstreams"}, 0, `(?m)^up +ready +\S+ +streamable +2025-11-25 +2 +0\ngone +down +\S+ +streamable +- +0 +0\n  connect, \S+ ago: .*127.0.0.1:1.*\(GH-UPSTREAM-DOWN\)\n$`, `^$`},
-		{[]string{"status"}, 1, `(?m)^critical  The server gone is down.\n +It could not be reached: .*\n +next: Start the server, .*\n(.*\n)*warning +up offers 2 things`, `^$`},
+		{[]string{"upstreams"}, 0,
+			`(?m)^up +ready +\S+ +streamable +2025-11-25 +2 +0\ngone +down +\S+ +streamable +- +0 +0\n  connect, \S+ ago: .*127.0.0.1:1.*\(GH-UPSTREAM-DOWN\)\n$`, `^$`},
+		{[]string{"status"}, 1,
+			`(?m)^critical  The server gone is down.\n +It could not be reached: .*\n +next: Start the server, .*\n(.*\n)*warning +up offers 2 things`, `^$`},
 		{[]string{"status", "--json"}, 1, `^\{"replica":.*"kind":"server","subject":"gone"`, `^$`},
-		{[]string{"sessions"}, 0, `(?m)^SESSION +USER +REVISION +STARTED +USED +CLIENT\n` + session[:12] + ` +- +2025-11-25 +\S+ +\S+ +mcptest 1\n$`, `^$`},
-		{[]string{"lock", "--running"}, 1, `^up: 2 definitions, 2 differences\n\n  new: tools drop\n(.*\n)+$`, `2 differences are not approved`},
+		{[]string{"sessions"}, 0, `(?m)^SESSION +USER +REVISION +STARTED +USED +CLIENT\n` + session[:12] +
+			` +- +2025-11-25 +\S+ +\S+ +mcptest 1\n$`, `^$`},
+		{[]string{"lock", "--running"}, 1, `^up: 2 definitions, 2 differences\n\n  new: tools drop\n(.*\n)+$`,
+			`2 differences are not approved`},
 		{[]string{"lock", "--running", "--yes"}, 0, `(?m)^written: \S+gatehouse.lock$`, `^$`},
-		{[]string{"upstreams", "up"}, 0, `(?m)^up +ready for \S+\n(.*\n)*credential +none, of nobody: none\n(.*\n)*SINCE +STATE +WHY\n(.*\n)*\S+ +connecting +\n\nPROBE.*\nserver/discover +2026-07-28 +streamable +\d+ms +\S.*\ninitialize +2025-11-25 +streamable +\d+ms +it speaks 2025-11-25\n\nTOKENS +SHORT +TOOL\n\d+ +\d+ +up__drop\n\d+ +\d+ +up__work\n$`, `^$`},
+		{[]string{"upstreams", "up"}, 0,
+			`(?m)^up +ready for \S+\n(.*\n)*credential +none, of nobody: none\n(.*\n)*SINCE +STATE +WHY\n(.*\n)*\S+ +connecting +\n\nPROBE.*\nserver/discover +2026-07-28 +streamable +\d+ms +\S.*\ninitialize +2025-11-25 +streamable +\d+ms +it speaks 2025-11-25\n\nTOKENS +SHORT +TOOL\n\d+ +\d+ +up__drop\n\d+ +\d+ +up__work\n$`, `^$`},
 		{[]string{"upstreams", "none"}, 1, `^$`, `no such server.*\(GH-ADMIN-NOT-FOUND\)`},
 		{[]string{"upstreams", "disable", "up"}, 0, `^disabled up\n$`, `^$`},
 		{[]string{"upstreams", "disable", "up"}, 0, `^up was disabled before\n$`, `^$`},
@@ -154,7 +162,8 @@ func TestOperators(t *testing.T) {
 		{[]string{"upstreams"}, 0, `(?m)^up +disabled +`, `^$`},
 		{[]string{"upstreams", "enable", "up"}, 0, `^enabled up\n$`, `^$`},
 		{[]string{"upstreams", "reconnect", "up"}, 0, `(?m)^up: .*\n\nPROBE(.*\n)*initialize`, `^$`},
-		{[]string{"upstreams", "probe", "gone"}, 1, `^gone: .*\n\nPROBE.*\nserver/discover .*\(GH-UPSTREAM-DOWN\)\n$`, `127.0.0.1:1.*\(GH-UPSTREAM-DOWN\)`},
+		{[]string{"upstreams", "probe", "gone"}, 1, `^gone: .*\n\nPROBE.*\nserver/discover .*\(GH-UPSTREAM-DOWN\)\n$`,
+			`127.0.0.1:1.*\(GH-UPSTREAM-DOWN\)`},
 		{[]string{"upstreams", "enable"}, 2, `^$`, `is missing: gatehouse `},
 		{[]string{"sessions", "end", "zz"}, 1, `^$`, `no session zz`},
 		{[]string{"sessions", "end", session[:12]}, 0, `^ended ` + session + `\n$`, `^$`},
@@ -163,7 +172,8 @@ func TestOperators(t *testing.T) {
 		{[]string{"calls", "--admin", "http://127.0.0.1:1"}, 2, `^$`, `--config FILE or --admin URL`},
 	} {
 		stdout, stderr, code := o.run(tt.args...)
-		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) || !regexp.MustCompile(tt.stderr).MatchString(stderr) || strings.Contains(stdout, "\x1b") {
+		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) ||
+			!regexp.MustCompile(tt.stderr).MatchString(stderr) || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%q: exit code %d\n%s%s\nwant %d\n%s\n%s", tt.args, code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
 		}
 	}
@@ -173,19 +183,23 @@ func TestOperators(t *testing.T) {
 		t.Errorf("secrets that the command does not need are missing: %d %s%s", code, stdout, stderr)
 	}
 	o.write(t, strings.Replace(o.text, operatorToken, "\"${env:NOT_SET_HERE}\"", 1)+missing)
-	if _, stderr, code := o.run("reload"); code != 1 || !strings.Contains(stderr, "admin.api.tokens[0]") || strings.Contains(stderr, "sessions") {
+	if _, stderr, code := o.run("reload"); code != 1 || !strings.Contains(stderr, "admin.api.tokens[0]") ||
+		strings.Contains(stderr, "sessions") {
 		t.Errorf("its own token is missing: %d %s", code, stderr)
 	}
 	o.write(t, o.text+"none: 1\n")
 	var out2, problems bytes.Buffer
 	url := regexp.MustCompile(`listen: "(.*)"`).FindStringSubmatch(o.text)[1]
 	t.Setenv(tokenVariable, operatorToken)
-	if code := run([]string{"reload", "--admin", "http://" + url}, strings.NewReader(""), &out2, &problems); code != 1 || !strings.Contains(problems.String(), "gatehouse.yaml:11: unknown key") || !strings.Contains(problems.String(), "not reloaded") {
+	if code := run([]string{"reload", "--admin", "http://" + url}, strings.NewReader(""), &out2, &problems); code != 1 ||
+		!strings.Contains(problems.String(), "gatehouse.yaml:11: unknown key") ||
+		!strings.Contains(problems.String(), "not reloaded") {
 		t.Errorf("a bad file: %d %s%s", code, out2.String(), problems.String())
 	}
 	t.Setenv(tokenVariable, "another one")
 	problems.Reset()
-	if code := run([]string{"calls", "--admin", "http://" + url}, strings.NewReader(""), io.Discard, &problems); code != 1 || !strings.Contains(problems.String(), "GH-ADMIN-TOKEN-INVALID") {
+	if code := run([]string{"calls", "--admin", "http://" + url}, strings.NewReader(""), io.Discard,
+		&problems); code != 1 || !strings.Contains(problems.String(), "GH-ADMIN-TOKEN-INVALID") {
 		t.Errorf("a bad token: %d %s", code, problems.String())
 	}
 }

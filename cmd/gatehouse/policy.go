@@ -70,8 +70,10 @@ func newReplay() *cobra.Command {
 	flags.StringVar(&f.question.Current, "current", "", "configuration `FILE` in force")
 	flags.StringVar(&f.since, "since", "", "a `TIME` (2026-11-23T08:00:00Z) or how long ago (24h)")
 	flags.StringVar(&f.until, "until", "", "likewise, not included: a `TIME` or how long ago")
-	flags.StringVar(&f.key, "key-file", "", "a `FILE` with the secret of audit.key, with which recorded arguments are known to be whole; - for standard input")
-	flags.StringSliceVar(&f.failOn, "fail-on", nil, "`CHANGES` that make the exit code 3: "+strings.Join(replay.Changes, ", "))
+	flags.StringVar(&f.key, "key-file", "",
+		"a `FILE` with the secret of audit.key, with which recorded arguments are known to be whole; - for standard input")
+	flags.StringSliceVar(&f.failOn, "fail-on", nil,
+		"`CHANGES` that make the exit code 3: "+strings.Join(replay.Changes, ", "))
 	flags.BoolVar(&f.asJSON, "json", false, "print the whole report, as JSON")
 	return cmd
 }
@@ -141,7 +143,8 @@ func printReplay(w io.Writer, r *replay.Report, now time.Time) error {
 	for _, line := range []struct {
 		change, text string
 	}{
-		{replay.Refused, "refused, and were not"}, {replay.Asked, "asked about, and were not"}, {replay.Allowed, "allowed, and were not"},
+		{replay.Refused, "refused, and were not"}, {replay.Asked, "asked about, and were not"},
+		{replay.Allowed, "allowed, and were not"},
 		{replay.Rule, "decided alike by another rule"}, {replay.Untold, "cannot be told"},
 	} {
 		if n := r.Changed[line.change]; n > 0 {
@@ -186,7 +189,8 @@ func replayTable(w io.Writer, r *replay.Report, now time.Time) error {
 		if user == "" {
 			user = "-"
 		}
-		t.add(changeTitles[row.Change], cell{fmt.Sprint(row.Count), plain}, cell{clock(row.First, now), dim}, cell{clock(row.Last, now), dim},
+		t.add(changeTitles[row.Change], cell{fmt.Sprint(row.Count), plain}, cell{clock(row.First, now), dim},
+			cell{clock(row.Last, now), dim},
 			cell{short(user, 30), plain}, cell{short(what, 60), plain}, cell{sideText(row.Was), plain}, cell{then, plain})
 	}
 	if err := t.flush(); err != nil {

@@ -49,11 +49,13 @@ func TestProgramsCannotReadTheGateway(t *testing.T) {
 	}
 	program, seen := filepath.Join(dir, "gatehouse"), filepath.Join(dir, "spy")
 	config := fmt.Sprintf("upstreams:\n- {name: a, command: [%q]}\n- {name: b, command: [%q], allow_new_privileges: true}\n", seen, seen)
-	err = cmp.Or(os.WriteFile(program, text, 0o755), os.Symlink(program, seen), os.WriteFile(filepath.Join(dir, "gatehouse.yaml"), []byte(config), 0o644))
+	err = cmp.Or(os.WriteFile(program, text, 0o755), os.Symlink(program, seen),
+		os.WriteFile(filepath.Join(dir, "gatehouse.yaml"), []byte(config), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "check", "--connect", "--config", filepath.Join(dir, "gatehouse.yaml"))
+	cmd := exec.CommandContext(t.Context(), program, "check", "--connect", "--config",
+		filepath.Join(dir, "gatehouse.yaml"))
 	cmd.Env = append(os.Environ(), "SECRET=of-the-gateway")
 	if os.Geteuid() == 0 { // root may read everything
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -43,7 +43,8 @@ func begin(t *testing.T, c *mcptest.Client, id, tool, until string) begun {
 // wantLost checks that a call is answered as lost together with its replica.
 func wantLost(t *testing.T, what string, m mcptest.Message, err error) {
 	t.Helper()
-	if err != nil || m.Error == nil || m.Error.Code != 50205 || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
+	if err != nil || m.Error == nil || m.Error.Code != 50205 ||
+		!strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
 		t.Errorf("%s: %s %v", what, m.Text, err)
 	}
 }
@@ -89,7 +90,8 @@ func (h *house) wantKept(t *testing.T, s *several, old *worker, replica int) {
 	if before, after := old.session(h.name+"-before"), old.session(h.name+"-after"); before != after {
 		t.Errorf("%s: the session at the server was %s and is %s", h.name, before, after)
 	}
-	if _, logs, err := c.Call(deadline(t), "tools/call", call("old__log", "x")); err != nil || len(logs) != 1 || !strings.Contains(logs[0].Text, `"error"`) {
+	if _, logs, err := c.Call(deadline(t), "tools/call", call("old__log", "x")); err != nil || len(logs) != 1 ||
+		!strings.Contains(logs[0].Text, `"error"`) {
 		t.Errorf("%s: the level: %v %v", h.name, logs, err)
 	}
 	if m := must(t, "a described tool", c, "tools/call", call("told__echo", "x")); textOf(m) != "echo x" {
@@ -228,12 +230,14 @@ func TestReplicaKilled(t *testing.T) {
 
 	// The third replica's own sessions continue, too.
 	ofAlive.wantKept(t, s, old, 2)
-	if err := s.at(ofAlive.client, 2).Answer(deadline(t), ofAlive.asked.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
+	if err := s.at(ofAlive.client, 2).Answer(deadline(t), ofAlive.asked.question,
+		`{"action":"accept","content":{"a":"yes"}}`); err != nil {
 		t.Error(err)
 	}
 	old.release("alive-runs")
 	old.release("alive-carried")
-	for want, x := range map[string]begun{"done alive-runs": ofAlive.running, "done alive-carried": ofAlive.carried, "answered alive-asked yes": ofAlive.asked} {
+	for want, x := range map[string]begun{"done alive-runs": ofAlive.running, "done alive-carried": ofAlive.carried,
+		"answered alive-asked yes": ofAlive.asked} {
 		if m, err := x.Response(); err != nil || textOf(m) != want {
 			t.Errorf("%s: %s %v", x.id, m.Text, err)
 		}
@@ -260,12 +264,14 @@ func TestReplicaKilled(t *testing.T) {
 
 	// The killed replica starts again normally.
 	killed.start(t)
-	m = must(t, "the replica that was killed", s.at(ofKilled.client, 0), "tools/call", `{"name":"book__search","arguments":{"query":"the"}}`)
+	m = must(t, "the replica that was killed", s.at(ofKilled.client, 0), "tools/call",
+		`{"name":"book__search","arguments":{"query":"the"}}`)
 	if strings.Contains(m.Text, `"isError":true`) {
 		t.Errorf("a process of its: %s", m.Text)
 	}
 	x := begin(t, s.at(ofKilled.client, 0), "across", "old__ask", "elicitation/create")
-	if err := s.at(ofKilled.client, 1).Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
+	if err := s.at(ofKilled.client, 1).Answer(deadline(t), x.question,
+		`{"action":"accept","content":{"a":"yes"}}`); err != nil {
 		t.Error(err)
 	}
 	if m, err := x.Response(); err != nil || textOf(m) != "answered across yes" {

@@ -47,7 +47,8 @@ func TestOwnerKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: lines, command: [%q, %q]}\n- {name: events, url: %q}\n", program, address, events.URL), "lines", "events")
+	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: lines, command: [%q, %q]}\n- {name: events, url: %q}\n", program,
+		address, events.URL), "lines", "events")
 	type forwarded struct {
 		*mcptest.Exchange
 		c *mcptest.Client
@@ -78,7 +79,8 @@ func TestOwnerKilled(t *testing.T) {
 	for _, revision := range []string{clientRev, statelessRev} {
 		for _, name := range []string{"lines", "events"} {
 			for n := range 4 {
-				if got := textOf(must(t, name, s.at(clients[revision], 2-n%2), "tools/call", call(name+"__count", "x"))); got != fmt.Sprint(n+1) {
+				if got := textOf(must(t, name, s.at(clients[revision], 2-n%2), "tools/call",
+					call(name+"__count", "x"))); got != fmt.Sprint(n+1) {
 					t.Errorf("%s: after the end of its replica client %s counted as %s, want %d", name, revision, got, n+1)
 				}
 			}

@@ -56,7 +56,8 @@ func (l *load) ran(key string) (runs int) {
 // persist makes a request of a call. While the error allows it, persist repeats the request
 // after a pause, ten times at most. It checks that calls which did not run, according to
 // the error, never came to the servers.
-func (l *load) persist(t *testing.T, key string, request func() (mcptest.Message, error)) (m mcptest.Message, err error) {
+func (l *load) persist(t *testing.T, key string,
+	request func() (mcptest.Message, error)) (m mcptest.Message, err error) {
 	before := l.ran(key)
 	for range 10 {
 		m, err = request()
@@ -170,7 +171,8 @@ func TestRollingRestart(t *testing.T) {
 	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
 	old.Discard()
 	newer.Discard()
-	s := replicate(t, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n", old.URL, newer.URL), "old", "new")
+	s := replicate(t, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n",
+		old.URL, newer.URL), "old", "new")
 	l := &load{several: s, workers: []*worker{old, newer}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -194,7 +196,8 @@ func TestRollingRestart(t *testing.T) {
 		r.signal(t, syscall.SIGTERM)
 		r.log.await(t, "msg=stopping")
 		eventually(t, "the replica is not ready any more", func() bool { _, ready := r.ready(deadline(t)); return !ready })
-		if err := c.Answer(deadline(t), q.question, fmt.Sprintf(`{"action":"accept","content":{"a":"of %s"}}`, asked)); err != nil {
+		if err := c.Answer(deadline(t), q.question, fmt.Sprintf(`{"action":"accept","content":{"a":"of %s"}}`,
+			asked)); err != nil {
 			t.Errorf("an answer to the replica that ends: %v", err)
 		}
 		old.release(held)

@@ -386,7 +386,8 @@ type worker struct {
 
 func newWorker(t *testing.T, revision string) *worker {
 	t.Helper()
-	w := &worker{Server: mcptest.NewServer(wire.Lookup(revision)), began: make(chan string, 100), released: map[string]chan struct{}{}, runs: map[string]int{}, sessions: map[string]string{}}
+	w := &worker{Server: mcptest.NewServer(wire.Lookup(revision)), began: make(chan string, 100),
+		released: map[string]chan struct{}{}, runs: map[string]int{}, sessions: map[string]string{}}
 	t.Cleanup(w.Close)
 	w.Tools("echo", "ask", "wait", "log")
 	w.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"r","uri":"test://r"}]}`) })

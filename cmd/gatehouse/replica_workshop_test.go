@@ -20,18 +20,23 @@ func newWorkshop(t *testing.T) (url string) {
 		Text string `json:"text" jsonschema:"what it says"`
 	}
 	shop := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
-		server := mcp.NewServer(&mcp.Implementation{Name: "workshop", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}}})
-		mcp.AddTool(server, &mcp.Tool{Name: "enable"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-			mcp.AddTool(server, &mcp.Tool{Name: "extra", Description: "Says a text."}, func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text}}}, nil, nil
+		server := mcp.NewServer(&mcp.Implementation{Name: "workshop", Version: "1"},
+			&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{},
+				Resources: &mcp.ResourceCapabilities{}}})
+		mcp.AddTool(server, &mcp.Tool{Name: "enable"},
+			func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+				mcp.AddTool(server, &mcp.Tool{Name: "extra", Description: "Says a text."},
+					func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+						return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text}}}, nil, nil
+					})
+				const uri = "skill://extra/SKILL.md"
+				server.AddResource(&mcp.Resource{Name: "extra", URI: uri},
+					func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+						text := "---\nname: extra\ndescription: Says how.\n---\nDo it."
+						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
+					})
+				return &mcp.CallToolResult{}, nil, nil
 			})
-			const uri = "skill://extra/SKILL.md"
-			server.AddResource(&mcp.Resource{Name: "extra", URI: uri}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-				text := "---\nname: extra\ndescription: Says how.\n---\nDo it."
-				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
-			})
-			return &mcp.CallToolResult{}, nil, nil
-		})
 		return server
 	}, nil))
 	t.Cleanup(shop.Close)
@@ -59,13 +64,15 @@ func wantTool(t *testing.T, c *mcptest.Client, name string) {
 	if !strings.Contains(list.Text, `"shop__extra"`) || strings.Contains(list.Text, "what it says") {
 		t.Errorf("%s: the tool of its session in a list: %s", name, list.Text)
 	}
-	if m := must(t, "a tool of its session", c, "tools/call", `{"name":"shop__extra","arguments":{"text":"it works"}}`); textOf(m) != "it works" {
+	if m := must(t, "a tool of its session", c, "tools/call",
+		`{"name":"shop__extra","arguments":{"text":"it works"}}`); textOf(m) != "it works" {
 		t.Errorf("%s: the tool of its session: %s", name, m.Text)
 	}
 	if skills := must(t, "the skills", c, "skills/list", "{}"); !strings.Contains(skills.Text, `"shop__extra"`) {
 		t.Errorf("%s: the skills of its session: %s", name, skills.Text)
 	}
-	if m := must(t, "a skill of its session", c, "skills/get", `{"name":"shop__extra"}`); !strings.Contains(m.Text, "Do it.") {
+	if m := must(t, "a skill of its session", c, "skills/get",
+		`{"name":"shop__extra"}`); !strings.Contains(m.Text, "Do it.") {
 		t.Errorf("%s: the skill of its session: %s", name, m.Text)
 	}
 }

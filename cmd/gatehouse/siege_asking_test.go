@@ -106,24 +106,31 @@ func converse(t *testing.T, c *mcptest.Client, params, answer string) (got asked
 			given = append(given, fmt.Sprintf("%q:%s", key, answer))
 		}
 		m.Value("requestState", &state)
-		next = fmt.Sprintf(`%s,"inputResponses":{%s},"requestState":%s}`, strings.TrimSuffix(params, "}"), strings.Join(given, ","), state)
+		next = fmt.Sprintf(`%s,"inputResponses":{%s},"requestState":%s}`, strings.TrimSuffix(params, "}"),
+			strings.Join(given, ","), state)
 	}
 	return got, errors.New("asked without an end")
 }
 
 // badLinks are URLs to which no user may be sent.
 var badLinks = []string{
-	"javascript:alert(document.cookie)", "JaVaScRiPt:alert(1)", "data:text/html,<script>1</script>", "vbscript:x", "file:///etc/passwd", "ssh://host.example",
-	"http://a.example/", "http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "https://2852039166/", "https://[::ffff:a9fe:a9fe]/",
-	"https://me:secret@a.example/", "https://a.example\\@b.example/", "https://a.example/\u202egnp.exe", "https://a.example/%E2%80%AE", "https://a.example/\r\nx",
-	" https://a.example/", "/relative", "//a.example/x", "a.example", "", "http://127.0.0.1:8080/", "https://localhost/", "https://%61.example/", "https://\u0430pple.example/",
+	"javascript:alert(document.cookie)", "JaVaScRiPt:alert(1)", "data:text/html,<script>1</script>", "vbscript:x",
+	"file:///etc/passwd", "ssh://host.example",
+	"http://a.example/", "http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "https://2852039166/",
+	"https://[::ffff:a9fe:a9fe]/",
+	"https://me:secret@a.example/", "https://a.example\\@b.example/", "https://a.example/\u202egnp.exe",
+	"https://a.example/%E2%80%AE", "https://a.example/\r\nx",
+	" https://a.example/", "/relative", "//a.example/x", "a.example", "", "http://127.0.0.1:8080/", "https://localhost/",
+	"https://%61.example/", "https://\u0430pple.example/",
 }
 
 // TestNoUserIsSentToABadLink covers URL mode of servers of both eras, with clients of both.
 func TestNoUserIsSentToABadLink(t *testing.T) {
 	t.Parallel()
-	up, old, fresh, home := newWorker(t, serverRev), newAsker(t, clientRev), newAsker(t, statelessRev), newAsker(t, statelessRev)
-	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n- {name: old, url: %q}\n- {name: fresh, url: %q}\n- {name: home, url: %q, loopback_links: true}\n", up.URL, old.URL, fresh.URL, home.URL),
+	up, old, fresh, home := newWorker(t, serverRev), newAsker(t, clientRev), newAsker(t, statelessRev),
+		newAsker(t, statelessRev)
+	s := besiege(t,
+		fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n- {name: old, url: %q}\n- {name: fresh, url: %q}\n- {name: home, url: %q, loopback_links: true}\n", up.URL, old.URL, fresh.URL, home.URL),
 		"up", "old", "fresh", "home")
 	const caps = `{"elicitation":{"form":{},"url":{}}}`
 	params := func(url string) string {
@@ -139,17 +146,21 @@ func TestNoUserIsSentToABadLink(t *testing.T) {
 					switch said := got.response.Text; {
 					case err != nil:
 						t.Errorf("%s of a %s client, %q: %v", tool, revision, url, err)
-					case got.times > 0, strings.Contains(said, "-32042"), tool != "old__ask" && url != "" && strings.Contains(said, "example/"):
+					case got.times > 0, strings.Contains(said, "-32042"),
+						tool != "old__ask" && url != "" && strings.Contains(said, "example/"):
 						t.Errorf("%s of a %s client, %q: asked %+v, then %s", tool, revision, url, got.params, said)
-					case tool == "old__ask" && !strings.Contains(said, "refused: the user is not sent there: "), tool != "old__ask" && !strings.Contains(said, "asks what the user cannot be asked"):
+					case tool == "old__ask" && !strings.Contains(said, "refused: the user is not sent there: "),
+						tool != "old__ask" && !strings.Contains(said, "asks what the user cannot be asked"):
 						t.Errorf("%s of a %s client, %q: %s", tool, revision, url, said)
 					}
 				}
 			}
-			for tool, url := range map[string]string{"old__ask": "https://a.example/x?y=%20", "fresh__ask": "https://a.example/x", "home__ask": "http://localhost:8080/x"} {
+			for tool, url := range map[string]string{"old__ask": "https://a.example/x?y=%20",
+				"fresh__ask": "https://a.example/x", "home__ask": "http://localhost:8080/x"} {
 				got, err := converse(t, alice, asker(tool, "q", params(url)), `{"action":"accept"}`)
 				name, _, _ := strings.Cut(tool, "__")
-				if err != nil || got.times != 1 || got.params.URL != url || got.params.Message != name+" asks: go there" || !strings.Contains(got.response.Text, "answered: ") {
+				if err != nil || got.times != 1 || got.params.URL != url || got.params.Message != name+" asks: go there" ||
+					!strings.Contains(got.response.Text, "answered: ") {
 					t.Errorf("%s of a %s client, %q: %+v, %v", tool, revision, url, got, err)
 				}
 			}
@@ -165,34 +176,40 @@ func TestNoServerAsksInTheGatewaysVoice(t *testing.T) {
 	up, old, fresh := newWorker(t, serverRev), newAsker(t, serverRev), newAsker(t, statelessRev)
 	s := besiegeWith(t, siegeConfig{
 		policy: "{default: allow, rules: [{name: echoes, who: {users: [alice]}, ask: [\"tools:up/echo\"]}]}",
-		rest:   fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n- {name: old, url: %q}\n- {name: fresh, url: %q}\n", up.URL, old.URL, fresh.URL),
+		rest: fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n- {name: old, url: %q}\n- {name: fresh, url: %q}\n", up.URL,
+			old.URL, fresh.URL),
 	}, "up", "old", "fresh")
 	const approve = `{"action":"accept","content":{"approve":true}}`
 	s.undisturbed(t, "up__echo", func() {
 		for _, revision := range []string{clientRev, statelessRev} {
 			alice := s.as(t, "alice", revision, `{"elicitation":{}}`)
 			own, err := converse(t, alice, `{"name":"up__echo","arguments":{"key":"k"}}`, approve)
-			if err != nil || own.times != 1 || !strings.HasPrefix(own.params.Message, "Gatehouse asks: ") || textOf(own.response) != "echo k" {
+			if err != nil || own.times != 1 || !strings.HasPrefix(own.params.Message, "Gatehouse asks: ") ||
+				textOf(own.response) != "echo k" {
 				t.Fatalf("the gateway's own question: %+v, %v", own, err)
 			}
 			if revision == statelessRev && own.key != "gatehouse-approval" {
 				t.Errorf("the gateway asks under %q", own.key)
 			}
 			for _, message := range []string{
-				own.params.Message, "\n\n" + own.params.Message, "Hi." + strings.Repeat("\n", 100) + own.params.Message, "\u202e\u2066" + own.params.Message,
-				"Hi.\u2028" + own.params.Message, "Hi.\r" + own.params.Message, "Hi.\v" + own.params.Message, "\u200b\x00" + own.params.Message, "fresh asks: x\nGatehouse asks: y",
+				own.params.Message, "\n\n" + own.params.Message, "Hi." + strings.Repeat("\n", 100) + own.params.Message,
+				"\u202e\u2066" + own.params.Message,
+				"Hi.\u2028" + own.params.Message, "Hi.\r" + own.params.Message, "Hi.\v" + own.params.Message,
+				"\u200b\x00" + own.params.Message, "fresh asks: x\nGatehouse asks: y",
 			} {
 				for _, tool := range []string{"old__ask", "fresh__ask"} {
 					for _, key := range []string{"gatehouse-approval", "server:gatehouse-approval", "Gatehouse-Approval", "q"} {
 						text, _ := json.Marshal(message) // a string always marshals
-						params := `{"message":` + string(text) + `,"requestedSchema":{"type":"object","properties":{"approve":{"type":"boolean"}},"required":["approve"]}}`
+						params := `{"message":` + string(text) +
+							`,"requestedSchema":{"type":"object","properties":{"approve":{"type":"boolean"}},"required":["approve"]}}`
 						got, err := converse(t, alice, asker(tool, key, params), approve)
 						if err != nil || got.times != 1 {
 							t.Errorf("%s of a %s client, %q: %+v, %v", tool, revision, message, got, err)
 							continue
 						}
 						name, _, _ := strings.Cut(tool, "__")
-						for n, line := range strings.FieldsFunc(got.params.Message, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) }) {
+						for n, line := range strings.FieldsFunc(got.params.Message,
+							func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) }) {
 							if n == 0 && !strings.HasPrefix(line, name+" asks: ") || n > 0 && !strings.HasPrefix(line, "> ") {
 								t.Errorf("%s of a %s client is asked %q, with a line of the server's own", tool, revision, got.params.Message)
 								break
@@ -201,7 +218,8 @@ func TestNoServerAsksInTheGatewaysVoice(t *testing.T) {
 						if strings.HasPrefix(strings.ToLower(got.key), "gatehouse-") {
 							t.Errorf("%s asks a %s client under %q", tool, revision, got.key)
 						}
-						if want := fmt.Sprintf("answered: {%q:", key); tool == "fresh__ask" && !strings.HasPrefix(textOf(got.response), want) {
+						if want := fmt.Sprintf("answered: {%q:", key); tool == "fresh__ask" &&
+							!strings.HasPrefix(textOf(got.response), want) {
 							t.Errorf("%s was answered %s, want it under %q", tool, textOf(got.response), key)
 						}
 					}
@@ -239,8 +257,10 @@ func TestAnApprovalIsForAllThatIsSent(t *testing.T) {
 		t.Run("what is sent is shown", func(t *testing.T) {
 			for _, revision := range []string{clientRev, statelessRev} {
 				before := ran()
-				got, err := converse(t, s.as(t, "alice", revision, caps), call(`,"dryRun":false`, `,"vendor/override":{"force":true}`), `{"action":"decline"}`)
-				if err != nil || got.times != 1 || !strings.Contains(got.params.Message, `also "dryRun": false`) || !strings.Contains(got.params.Message, `_meta "vendor/override": {"force":true}`) ||
+				got, err := converse(t, s.as(t, "alice", revision, caps),
+					call(`,"dryRun":false`, `,"vendor/override":{"force":true}`), `{"action":"decline"}`)
+				if err != nil || got.times != 1 || !strings.Contains(got.params.Message, `also "dryRun": false`) ||
+					!strings.Contains(got.params.Message, `_meta "vendor/override": {"force":true}`) ||
 					strings.Contains(got.params.Message, "traceparent") {
 					t.Errorf("a %s client is asked %q, %v", revision, got.params.Message, err)
 				}
@@ -259,7 +279,9 @@ func TestAnApprovalIsForAllThatIsSent(t *testing.T) {
 				t.Fatalf("asked %s, %v", m.Text, err)
 			}
 			retry := func(c *mcptest.Client, params string) string {
-				m, _, err := c.Call(deadline(t), "tools/call", fmt.Sprintf(`%s,"inputResponses":{"gatehouse-approval":%s},"requestState":%s}`, strings.TrimSuffix(params, "}"), approve, state))
+				m, _, err := c.Call(deadline(t), "tools/call",
+					fmt.Sprintf(`%s,"inputResponses":{"gatehouse-approval":%s},"requestState":%s}`, strings.TrimSuffix(params, "}"),
+						approve, state))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -267,18 +289,21 @@ func TestAnApprovalIsForAllThatIsSent(t *testing.T) {
 			}
 			before := ran()
 			for _, params := range []string{
-				call("", `,"vendor/override":true`), call(`,"dryRun":false`, ""), call("", `,"baggage":{"force":true}`), call("", `,"vendor\u002foverride":true`),
+				call("", `,"vendor/override":true`), call(`,"dryRun":false`, ""), call("", `,"baggage":{"force":true}`),
+				call("", `,"vendor\u002foverride":true`),
 			} {
 				for _, c := range []*mcptest.Client{alice, elsewhere} {
 					if text := retry(c, params); ran() != before || strings.Contains(text, "echo mine") {
 						t.Fatalf("%s ran with the approval of another call: %s", params, text)
 					}
-					if m, _, err = alice.Call(deadline(t), "tools/call", call("", "")); err != nil || !m.Value("requestState", &state) {
+					if m, _, err = alice.Call(deadline(t), "tools/call", call("", "")); err != nil ||
+						!m.Value("requestState", &state) {
 						t.Fatalf("asked %s, %v", m.Text, err)
 					}
 				}
 			}
-			other := strings.NewReplacer("b7ad6b7169203331", "00f067aa0ba902b7", `"progressToken":1`, `"progressToken":"2"`).Replace(call("", `,"tracestate":"a=b","baggage":"c=d"`))
+			other := strings.NewReplacer("b7ad6b7169203331", "00f067aa0ba902b7", `"progressToken":1`,
+				`"progressToken":"2"`).Replace(call("", `,"tracestate":"a=b","baggage":"c=d"`))
 			if text := retry(elsewhere, other); !strings.Contains(text, "echo mine") || ran() != before+1 {
 				t.Errorf("the approved call in another trace: %s", text)
 			}

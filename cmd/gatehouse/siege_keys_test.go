@@ -34,13 +34,16 @@ func TestSiegeKeys(t *testing.T) {
 		return resp.StatusCode, resp.Header.Get("Retry-After")
 	}
 	s.undisturbed(t, "up__echo", func() {
-		if status, _ := with(s.issuer.Sign(map[string]any{"typ": "JWT"}, map[string]any{"client_id": nil, "email": "a@example.com"})); status != http.StatusUnauthorized {
+		if status, _ := with(s.issuer.Sign(map[string]any{"typ": "JWT"},
+			map[string]any{"client_id": nil, "email": "a@example.com"})); status != http.StatusUnauthorized {
 			t.Errorf("an ID token: %d", status)
 		}
 		thief := mcptest.NewKey("", "ES256", 0)
-		made := map[string]any{"iss": s.issuer.URL, "sub": "bob", "aud": siegeResource, "exp": time.Now().Add(time.Hour).Unix()}
+		made := map[string]any{"iss": s.issuer.URL, "sub": "bob", "aud": siegeResource,
+			"exp": time.Now().Add(time.Hour).Unix()}
 		for i := range 20 {
-			if status, _ := with(thief.With(fmt.Sprint("thief-", i), "ES256").Sign(nil, made)); status != http.StatusUnauthorized && status != http.StatusServiceUnavailable {
+			if status, _ := with(thief.With(fmt.Sprint("thief-", i), "ES256").Sign(nil,
+				made)); status != http.StatusUnauthorized && status != http.StatusServiceUnavailable {
 				t.Errorf("a made-up token: %d", status)
 			}
 		}
@@ -48,7 +51,8 @@ func TestSiegeKeys(t *testing.T) {
 		var retry string
 		for i := range 3 {
 			var status int
-			if status, retry = with(s.issuer.Token(map[string]any{"sub": fmt.Sprint("alice-", i)})); status != http.StatusServiceUnavailable {
+			if status, retry = with(s.issuer.Token(map[string]any{"sub": fmt.Sprint("alice-",
+				i)})); status != http.StatusServiceUnavailable {
 				t.Fatalf("a token of a new key: %d", status)
 			}
 		}
@@ -60,7 +64,8 @@ func TestSiegeKeys(t *testing.T) {
 		case <-time.After(time.Duration(seconds) * time.Second):
 		case <-t.Context().Done():
 		}
-		if status, _ := with(s.issuer.Token(map[string]any{"sub": "alice"})); status == http.StatusUnauthorized || status == http.StatusServiceUnavailable {
+		if status, _ := with(s.issuer.Token(map[string]any{"sub": "alice"})); status == http.StatusUnauthorized ||
+			status == http.StatusServiceUnavailable {
 			t.Errorf("a token of a new key, later: %d", status)
 		}
 	})

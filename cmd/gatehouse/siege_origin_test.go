@@ -56,7 +56,8 @@ func (f *forger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer conn.Close()
 		say := func(id, result string) {
 			text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
-			_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				len(text), text)
 		}
 		say(string(id), result)
 		asked := make(chan *http.Request, 1)
@@ -120,7 +121,8 @@ func TestSiegeServersOfOneOrigin(t *testing.T) {
 		close(evil.stop)
 		evil.over.Wait()
 	})
-	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n- {name: evil, url: %q}\n", origin.URL+"/up", origin.URL+"/evil"), "up", "evil")
+	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: up, url: %q}\n- {name: evil, url: %q}\n", origin.URL+"/up",
+		origin.URL+"/evil"), "up", "evil")
 	s.undisturbed(t, "up__echo", func() {
 		var all sync.WaitGroup
 		for n := range 4 {

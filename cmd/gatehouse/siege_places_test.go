@@ -73,8 +73,9 @@ func TestSiegeMadeUpClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	const places = 16
-	s := besiege(t, fmt.Sprintf("upstreams:\n- {name: sessions, url: %q, limits: {sessions: %d}}\n- {name: processes, command: [%q, %q], limits: {sessions: %d}}\n",
-		sessions.URL, places, program, address, places), "sessions", "processes")
+	s := besiege(t,
+		fmt.Sprintf("upstreams:\n- {name: sessions, url: %q, limits: {sessions: %d}}\n- {name: processes, command: [%q, %q], limits: {sessions: %d}}\n",
+			sessions.URL, places, program, address, places), "sessions", "processes")
 	for name, w := range map[string]*worker{"sessions": sessions, "processes": processes} {
 		t.Run(name, func(t *testing.T) {
 			s.undisturbed(t, name+"__echo", func() {

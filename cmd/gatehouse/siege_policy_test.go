@@ -91,8 +91,10 @@ func besiegePolicy(t *testing.T, alice *mcptest.Client, vault *mcptest.Server) {
 		t.Errorf("without force: %s", m.Text)
 	}
 	for _, uri := range []string{
-		"file:///private/p.txt", "file://127.0.0.1/private/p.txt", "file://any.example/private/p.txt", "file://private/p.txt", "file:///PRIVATE/p.txt", "FILE:/private/P.TXT/",
-		"file:///ｐrivate/p.txt", "file:///open/．．/private/p.txt", "file:///open/‥/private/p.txt", "file:///pri\u00advate/p.txt", "file:///prıvate/p.txt", "file:///private%2Fp.txt",
+		"file:///private/p.txt", "file://127.0.0.1/private/p.txt", "file://any.example/private/p.txt", "file://private/p.txt",
+		"file:///PRIVATE/p.txt", "FILE:/private/P.TXT/",
+		"file:///ｐrivate/p.txt", "file:///open/．．/private/p.txt", "file:///open/‥/private/p.txt",
+		"file:///pri\u00advate/p.txt", "file:///prıvate/p.txt", "file:///private%2Fp.txt",
 	} {
 		if m := call("resources/read", fmt.Sprintf(`{"uri":%q}`, "vault+"+uri)); m.Error == nil {
 			t.Errorf("%s: %s", uri, m.Text)
@@ -107,7 +109,8 @@ func besiegePolicy(t *testing.T, alice *mcptest.Client, vault *mcptest.Server) {
 		t.Errorf("what is open: %s", m.Text)
 	}
 	m := call("tools/call", `{"name":"vault__links"}`)
-	if links := strings.Count(string(m.Result), `"vault+up+test://r"`); links != 3 || strings.Contains(string(m.Result), `"up+test://r"`) {
+	if links := strings.Count(string(m.Result), `"vault+up+test://r"`); links != 3 ||
+		strings.Contains(string(m.Result), `"up+test://r"`) {
 		t.Errorf("links to another server's resource are marked %d times: %s", links, m.Result)
 	}
 }

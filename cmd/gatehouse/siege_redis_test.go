@@ -77,7 +77,8 @@ func TestSiegeRedis(t *testing.T) {
 			t.Fatalf("the answer: %s, %v", m.Text, err)
 		}
 		stateless := s.as(t, "alice-"+canary, statelessRev, `{"elicitation":{}}`)
-		if m, _, err := stateless.Call(deadline(t), "tools/call", call("up__ask", canary+"-2")); err != nil || !strings.Contains(string(m.Text), "input_required") {
+		if m, _, err := stateless.Call(deadline(t), "tools/call", call("up__ask", canary+"-2")); err != nil ||
+			!strings.Contains(string(m.Text), "input_required") {
 			t.Errorf("a question to a client without sessions: %s, %v", m.Text, err)
 		}
 		if m, _, err := alice.Call(deadline(t), "resources/read", `{"uri":"`+canary+`://x"}`); err != nil || m.Error == nil {
@@ -122,7 +123,8 @@ func (s *siege) forgeEvents(t *testing.T, client *redis.Client, c *mcptest.Clien
 			t.Fatal(err)
 		}
 		m, err := x.Response()
-		if err != nil || m.Error == nil || strings.Contains(string(m.Text), "forged") || strings.Contains(string(m.Text), "elicitation") {
+		if err != nil || m.Error == nil || strings.Contains(string(m.Text), "forged") ||
+			strings.Contains(string(m.Text), "elicitation") {
 			t.Errorf("%s: the stream says %s, %v", what, m.Text, err)
 		}
 		cancel()

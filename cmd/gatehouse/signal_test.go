@@ -29,7 +29,8 @@ import (
 func TestSecondSignal(t *testing.T) {
 	called, done := make(chan struct{}), make(chan struct{})
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(context.Context, *sdk.CallToolRequest,
+		struct{}) (*sdk.CallToolResult, any, error) {
 		close(called)
 		<-done
 		return &sdk.CallToolResult{}, nil, nil

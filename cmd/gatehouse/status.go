@@ -33,7 +33,8 @@ func newStatus() *cobra.Command {
 		} else {
 			err = printFindings(cmd.OutOrStdout(), answer.Findings, time.Now())
 		}
-		if err == nil && slices.ContainsFunc(answer.Findings, func(f admin.Finding) bool { return f.Severity == admin.Critical }) {
+		if err == nil && slices.ContainsFunc(answer.Findings,
+			func(f admin.Finding) bool { return f.Severity == admin.Critical }) {
 			return exitError(exitProblem)
 		}
 		return err

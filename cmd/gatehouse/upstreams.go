@@ -25,9 +25,12 @@ func newUpstreams() *cobra.Command {
 		Args:    needs("[NAME]"),
 	}
 	cmd.AddCommand(
-		newUpstreamAct(admin.Probe, "Probe a server again", "Has the gateway find out again how a server is spoken to, and fetch its lists."),
-		newUpstreamAct(admin.Reconnect, "Give a server new connections and sessions", "Has the gateway make new connections, sessions and processes for a server, and probe it. Calls under\nway end where they began."),
-		newUpstreamAct(admin.Disable, "Refuse calls to a server", "Has the gateway refuse all calls to a server and take what it offers from all lists, until it is\nenabled or the gateway restarts. Calls under way go on."),
+		newUpstreamAct(admin.Probe, "Probe a server again",
+			"Has the gateway find out again how a server is spoken to, and fetch its lists."),
+		newUpstreamAct(admin.Reconnect, "Give a server new connections and sessions",
+			"Has the gateway make new connections, sessions and processes for a server, and probe it. Calls under\nway end where they began."),
+		newUpstreamAct(admin.Disable, "Refuse calls to a server",
+			"Has the gateway refuse all calls to a server and take what it offers from all lists, until it is\nenabled or the gateway restarts. Calls under way go on."),
 		newUpstreamAct(admin.Enable, "Undo disable", "Has the gateway use a server again that was disabled."),
 	)
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
@@ -65,7 +68,8 @@ func showUpstreams(cmd *cobra.Command, o *operator) error {
 
 // stateCell is the state of a server in its colour.
 func stateCell(state string) cell {
-	colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow, "disabled": dim, "per user": dim}[state]
+	colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow, "disabled": dim,
+		"per user": dim}[state]
 	return cell{state, cmp.Or(colour, red)}
 }
 
@@ -77,7 +81,8 @@ const shownTools = "1000"
 
 func showUpstream(cmd *cobra.Command, o *operator, name string) error {
 	var s admin.Server
-	text, err := o.ask(cmd.Context(), http.MethodGet, upstreamPath(name), url.Values{"sort": {"tokens"}, "limit": {shownTools}}, &s)
+	text, err := o.ask(cmd.Context(), http.MethodGet, upstreamPath(name),
+		url.Values{"sort": {"tokens"}, "limit": {shownTools}}, &s)
 	w := cmd.OutOrStdout()
 	if err != nil || o.asJSON {
 		_, failed := w.Write(text)
@@ -97,8 +102,11 @@ func showUpstream(cmd *cobra.Command, o *operator, name string) error {
 	fact("revision", strings.TrimSpace(u.Revision+" "+u.Era))
 	fact("server", strings.TrimSpace(u.Server+" "+u.Version))
 	fact("credential", s.Credentials.Type+", of "+s.Credentials.Whose+": "+s.Credentials.State)
-	fact("in use", fmt.Sprintf("%s, %s under way", count(u.Sessions, "session", "sessions"), count(u.Calls, "call", "calls")))
-	fact("offers", fmt.Sprintf("%s, %s, %s, %s", count(s.Tools.Total, "tool", "tools"), count(u.Prompts, "prompt", "prompts"), count(u.Resources, "resource", "resources"), count(u.Skills, "skill", "skills")))
+	fact("in use", fmt.Sprintf("%s, %s under way", count(u.Sessions, "session", "sessions"),
+		count(u.Calls, "call", "calls")))
+	fact("offers", fmt.Sprintf("%s, %s, %s, %s", count(s.Tools.Total, "tool", "tools"),
+		count(u.Prompts, "prompt", "prompts"), count(u.Resources, "resource", "resources"),
+		count(u.Skills, "skill", "skills")))
 	fact("tokens", fmt.Sprintf("about %d in full, %d in short", s.Tools.Tokens, s.Tools.Short))
 	if s.Pinning.Mode != "off" {
 		fact("pinning", fmt.Sprintf("%s, %d not approved", s.Pinning.Mode, s.Pinning.Waiting))
@@ -147,7 +155,8 @@ func printProbe(cmd *cobra.Command, steps []admin.ProbeStep) error {
 		if s.Error != "" {
 			result = cell{fmt.Sprintf("%s (%s)", cmp.Or(s.Cause, s.Error), s.Code), red}
 		}
-		t.add(cell{s.Method, plain}, cell{s.Revision, plain}, cell{s.Transport, plain}, cell{fmt.Sprintf("%.0fms", s.Took), plain}, result)
+		t.add(cell{s.Method, plain}, cell{s.Revision, plain}, cell{s.Transport, plain},
+			cell{fmt.Sprintf("%.0fms", s.Took), plain}, result)
 	}
 	return t.flush()
 }
@@ -155,7 +164,8 @@ func printProbe(cmd *cobra.Command, steps []admin.ProbeStep) error {
 // newUpstreamAct does something to a server.
 func newUpstreamAct(what, short, long string) *cobra.Command {
 	o := &operator{role: admin.RoleOperator}
-	cmd := &cobra.Command{Use: what + " NAME", Short: short, Long: long, Example: "  gatehouse upstreams " + what + " -c gatehouse.yaml crm", Args: needs("NAME")}
+	cmd := &cobra.Command{Use: what + " NAME", Short: short, Long: long,
+		Example: "  gatehouse upstreams " + what + " -c gatehouse.yaml crm", Args: needs("NAME")}
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
 		var done admin.Acted
 		text, err := o.ask(cmd.Context(), http.MethodPost, upstreamPath(args[0])+"/"+what, nil, &done)

@@ -73,12 +73,14 @@ func (a *API) admit(r *http.Request, role string) (Operator, error) {
 		if role == roleApprover || role == Approvers {
 			return a.person(r)
 		}
-		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens")
+		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid,
+			"the token is none of admin.api.tokens")
 	}
 	if cfg.Loopback != "" && loopback.Sent(r) && sameSite(r) {
 		return Operator{Name: loopbackName, Roles: []string{cfg.Loopback}}, nil
 	}
-	return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenMissing, "send one of admin.api.tokens, as Authorization: Bearer TOKEN")
+	return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenMissing,
+		"send one of admin.api.tokens, as Authorization: Bearer TOKEN")
 }
 
 // person finds out whose access token a request has.
@@ -91,7 +93,8 @@ func (a *API) person(r *http.Request) (Operator, error) {
 	case !ok:
 		return Operator{}, err
 	case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusBadRequest:
-		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid, "the token is none of admin.api.tokens, and no access token for the gateway: "+refused.Text)
+		return Operator{}, refusal(http.StatusUnauthorized, failure.AdminTokenInvalid,
+			"the token is none of admin.api.tokens, and no access token for the gateway: "+refused.Text)
 	}
 	return Operator{}, refusal(refused.Status, refused.Name, refused.Text)
 }

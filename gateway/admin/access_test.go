@@ -126,7 +126,8 @@ func identify(r *http.Request) (mcp.Caller, error) {
 	case "Bearer of-bob":
 		return mcp.Caller{Issuer: "https://login.example.com", Subject: "bob"}, nil
 	case "Bearer of-whom":
-		return mcp.Caller{}, &auth.RefusedError{Status: http.StatusServiceUnavailable, Name: failure.IssuerDown, Text: "the issuer is away"}
+		return mcp.Caller{}, &auth.RefusedError{Status: http.StatusServiceUnavailable, Name: failure.IssuerDown,
+			Text: "the issuer is away"}
 	}
 	return mcp.Caller{}, &auth.RefusedError{Status: http.StatusUnauthorized, Name: failure.TokenInvalid, Text: "no token"}
 }
@@ -202,45 +203,59 @@ func TestAccess(t *testing.T) {
 		{"viewer", "", false, bearer("Bearer " + good), "GET", "/api/v1/upstreams", 200, ""},
 		{"case of the scheme", "", false, bearer("bearer " + good), "GET", "/api/v1/upstreams", 200, ""},
 		{"another scheme", "", false, bearer("Basic " + good), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
-		{"a part of a token", "", false, bearer("Bearer " + good[:31]), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"a part of a token", "", false, bearer("Bearer " + good[:31]), "GET", "/api/v1/upstreams", 401,
+			"GH-ADMIN-TOKEN-INVALID"},
 		{"an empty token", "", false, bearer("Bearer "), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
-		{"two headers", "", false, bearer("Bearer "+good, "Bearer "+good), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
-		{"a bad token from loopback", RoleOperator, true, bearer("Bearer x"), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"two headers", "", false, bearer("Bearer "+good, "Bearer "+good), "GET", "/api/v1/upstreams", 401,
+			"GH-ADMIN-TOKEN-INVALID"},
+		{"a bad token from loopback", RoleOperator, true, bearer("Bearer x"), "GET", "/api/v1/upstreams", 401,
+			"GH-ADMIN-TOKEN-INVALID"},
 		{"viewer acts", "", false, bearer("Bearer " + good), "POST", "/api/v1/reload", 403, "GH-ADMIN-ROLE"},
 		{"auditor acts", "", false, bearer("Bearer " + good + "2"), "DELETE", "/api/v1/sessions/x", 403, "GH-ADMIN-ROLE"},
-		{"operator acts", "", false, bearer("Bearer " + good + "1"), "DELETE", "/api/v1/sessions/x", 404, "GH-ADMIN-NOT-FOUND"},
+		{"operator acts", "", false, bearer("Bearer " + good + "1"), "DELETE", "/api/v1/sessions/x", 404,
+			"GH-ADMIN-NOT-FOUND"},
 		{"operator reloads", "", false, bearer("Bearer " + good + "1"), "POST", "/api/v1/reload", 409, "GH-ADMIN-REQUEST"},
 		{"loopback", RoleViewer, true, nil, "GET", "/api/v1/upstreams", 200, ""},
 		{"loopback acts", RoleViewer, true, nil, "POST", "/api/v1/reload", 403, "GH-ADMIN-ROLE"},
 		{"not from loopback", RoleViewer, false, nil, "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-MISSING"},
-		{"another site's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
-		{"another site's token", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/auth/test", 401, "GH-ADMIN-TOKEN-MISSING"},
-		{"another port's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"same-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"another site's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/reload",
+			401, "GH-ADMIN-TOKEN-MISSING"},
+		{"another site's token", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST",
+			"/api/v1/auth/test", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"another port's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"same-site"}}, "POST", "/api/v1/reload",
+			401, "GH-ADMIN-TOKEN-MISSING"},
 		{"typed by the user", RoleViewer, true, http.Header{"Sec-Fetch-Site": {"none"}}, "GET", "/api/v1/upstreams", 200, ""},
 		{"an access token", "", false, bearer("Bearer of-bob"), "GET", "/api/v1/approvals", 200, ""},
 		{"viewer sees what waits", "", false, bearer("Bearer " + good), "GET", "/api/v1/approvals", 200, ""},
 		{"an unknown access token", "", false, bearer("Bearer x"), "GET", "/api/v1/approvals", 401, "GH-ADMIN-TOKEN-INVALID"},
 		{"no access token", "", false, nil, "GET", "/api/v1/approvals", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"issuer away", "", false, bearer("Bearer of-whom"), "GET", "/api/v1/approvals", 503, "GH-ISSUER-DOWN"},
-		{"an access token elsewhere", RoleViewer, true, bearer("Bearer of-bob"), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
-		{"an access token on an unknown path", "", false, bearer("Bearer of-bob"), "GET", "/api/v1/none", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"an access token elsewhere", RoleViewer, true, bearer("Bearer of-bob"), "GET", "/api/v1/upstreams", 401,
+			"GH-ADMIN-TOKEN-INVALID"},
+		{"an access token on an unknown path", "", false, bearer("Bearer of-bob"), "GET", "/api/v1/none", 401,
+			"GH-ADMIN-TOKEN-INVALID"},
 		{"operator decides", "", false, bearer("Bearer " + good + "1"), "POST", "/api/v1/approvals/x", 403, "GH-ADMIN-ROLE"},
 		{"loopback decides", RoleOperator, true, nil, "POST", "/api/v1/approvals/x", 403, "GH-ADMIN-ROLE"},
-		{"approver decides nothing", "", false, bearer("Bearer of-bob"), "POST", "/api/v1/approvals/x", 400, "GH-ADMIN-REQUEST"},
+		{"approver decides nothing", "", false, bearer("Bearer of-bob"), "POST", "/api/v1/approvals/x", 400,
+			"GH-ADMIN-REQUEST"},
 		{"unknown path", "", false, bearer("Bearer " + good), "GET", "/api/v1/none", 404, "GH-ADMIN-NOT-FOUND"},
 		{"unknown path without token", "", false, nil, "GET", "/api/v1/none", 401, "GH-ADMIN-TOKEN-MISSING"},
 		{"unknown method", "", false, bearer("Bearer " + good), "PUT", "/api/v1/reload", 404, "GH-ADMIN-NOT-FOUND"},
 		{"bad parameter", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?usr=a", 400, "GH-ADMIN-REQUEST"},
-		{"parameter twice", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?user=a&user=b", 400, "GH-ADMIN-REQUEST"},
+		{"parameter twice", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?user=a&user=b", 400,
+			"GH-ADMIN-REQUEST"},
 		{"bad time", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?since=soon", 400, "GH-ADMIN-REQUEST"},
 		{"bad limit", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?limit=0", 400, "GH-ADMIN-REQUEST"},
 		{"bad cursor", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?before=x", 400, "GH-ADMIN-REQUEST"},
-		{"bad event id", "", false, http.Header{"Authorization": {"Bearer " + string(good)}, "Last-Event-Id": {"x"}}, "GET", "/api/v1/decisions/live", 400, "GH-ADMIN-REQUEST"},
+		{"bad event id", "", false, http.Header{"Authorization": {"Bearer " + string(good)}, "Last-Event-Id": {"x"}}, "GET",
+			"/api/v1/decisions/live", 400, "GH-ADMIN-REQUEST"},
 		{"no draft", "", false, bearer("Bearer " + good), "POST", "/api/v1/policy/replay", 400, "GH-ADMIN-REQUEST"},
 		{"unknown step", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?step=1s", 400, "GH-ADMIN-REQUEST"},
-		{"too fine for so long", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?step=10s&last=11m", 400, "GH-ADMIN-REQUEST"},
+		{"too fine for so long", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?step=10s&last=11m", 400,
+			"GH-ADMIN-REQUEST"},
 		{"too long", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?last=121m", 400, "GH-ADMIN-REQUEST"},
-		{"unknown parameter", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?server=crm", 400, "GH-ADMIN-REQUEST"},
+		{"unknown parameter", "", false, bearer("Bearer " + good), "GET", "/api/v1/series?server=crm", 400,
+			"GH-ADMIN-REQUEST"},
 		{"bad body", "", false, bearer("Bearer " + good), "POST", "/api/v1/explain", 400, "GH-ADMIN-REQUEST"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -257,11 +272,13 @@ func TestAccess(t *testing.T) {
 			var answer struct {
 				Error struct{ Code, Message string }
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != tt.status || answer.Error.Code != tt.code || (tt.code != "") != (answer.Error.Message != "") {
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != tt.status ||
+				answer.Error.Code != tt.code || (tt.code != "") != (answer.Error.Message != "") {
 				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.code)
 			}
 			refused := w.Code == 401 || w.Code == 403 || w.Code == 503
-			if refused != (len(*records) == 1 && (*records)[0].Event == "refused" && (*records)[0].Error == tt.code) || !refused && len(*records) != 0 {
+			if refused != (len(*records) == 1 && (*records)[0].Event == "refused" && (*records)[0].Error == tt.code) ||
+				!refused && len(*records) != 0 {
 				t.Errorf("recorded: %+v", *records)
 			}
 			if (w.Code == 401) != (w.Header().Get("WWW-Authenticate") != "") || strings.Contains(w.Body.String(), string(good)) {
@@ -286,14 +303,16 @@ func TestAsked(t *testing.T) {
 		}
 	}
 	a, records := newTest(t, Config{})
-	viewer, operator := Operator{Name: "ann", Roles: []string{RoleViewer}}, Operator{Name: "ann", Roles: []string{RoleOperator}}
+	viewer, operator := Operator{Name: "ann", Roles: []string{RoleViewer}},
+		Operator{Name: "ann", Roles: []string{RoleOperator}}
 	if _, err := Actions[Disable].Ask(a, r, viewer, "crm"); err == nil {
 		t.Error("a viewer disables a server")
 	}
 	if done, err := Actions[Disable].Ask(a, r, operator, "crm"); err != nil || !done.Changed {
 		t.Errorf("an operator: %v, %v", done, err)
 	}
-	if all := *records; len(all) != 2 || all[1].Event != "upstream disabled" || all[1].User != "ann" || all[1].Upstream != "crm" {
+	if all := *records; len(all) != 2 || all[1].Event != "upstream disabled" || all[1].User != "ann" ||
+		all[1].Upstream != "crm" {
 		t.Errorf("recorded %+v", all)
 	}
 }
@@ -326,9 +345,11 @@ func TestValidate(t *testing.T) {
 		{"none", Config{}, nil},
 		{"loopback", Config{Loopback: RoleAuditor}, nil},
 		{"tokens", Config{Tokens: []Token{{"a", RoleViewer, good}, {"b@example.com", RoleOperator, good + "1"}}}, nil},
-		{"unknown roles", Config{Loopback: "root", Tokens: []Token{{"a", "root", good}}}, []string{`tokens[0]: role: "root"`, `loopback: "root"`}},
+		{"unknown roles", Config{Loopback: "root", Tokens: []Token{{"a", "root", good}}},
+			[]string{`tokens[0]: role: "root"`, `loopback: "root"`}},
 		{"short token", Config{Tokens: []Token{{"a", RoleViewer, "short"}}}, []string{"tokens[0]: token: "}},
-		{"twice", Config{Tokens: []Token{{"a", RoleViewer, good}, {"a", RoleViewer, good}}}, []string{`tokens[1]: name: tokens[0] is called "a" already`, "tokens[1]: token: is that of tokens[0], too"}},
+		{"twice", Config{Tokens: []Token{{"a", RoleViewer, good}, {"a", RoleViewer, good}}},
+			[]string{`tokens[1]: name: tokens[0] is called "a" already`, "tokens[1]: token: is that of tokens[0], too"}},
 		{"bad name", Config{Tokens: []Token{{"a b", RoleViewer, good}}}, []string{`tokens[0]: name: "a b"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

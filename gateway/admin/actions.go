@@ -205,7 +205,8 @@ func approvePins(_ context.Context, a *API, who Operator, wanted PinApproval) (d
 		return done, err
 	}
 	for _, p := range wanted.Pins {
-		a.acted(who, &record.Record{Event: "definition approved", Upstream: p.Upstream, List: p.List, Original: p.Name, Reason: p.Digest})
+		a.acted(who, &record.Record{Event: "definition approved", Upstream: p.Upstream, List: p.List, Original: p.Name,
+			Reason: p.Digest})
 	}
 	return done, nil
 }

@@ -27,8 +27,9 @@ const (
 // Errors of EndSession and Reload.
 var (
 	ErrNoSession = refusal(http.StatusNotFound, failure.AdminNotFound, "no replica knows such a session")
-	ErrNotAsked  = refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable, "not all replicas answer, so one of them may know such a session")
-	ErrNoFile    = errors.New("there is no configuration file to read again")
+	ErrNotAsked  = refusal(http.StatusServiceUnavailable, failure.ReplicaUnreachable,
+		"not all replicas answer, so one of them may know such a session")
+	ErrNoFile = errors.New("there is no configuration file to read again")
 )
 
 // Deps are what the API shows and does. All fields are required.
@@ -173,7 +174,8 @@ func (a *API) allow(who Operator, role, method, path string) error {
 	if who.May(role) {
 		return nil
 	}
-	err := refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+who.Name+" has the role "+who.role())
+	err := refusal(http.StatusForbidden, failure.AdminRole,
+		"this needs the role "+role+", and "+who.Name+" has the role "+who.role())
 	a.refused(who, err, method, path)
 	return err
 }

@@ -147,5 +147,6 @@ func noteDecision(a *API, who Operator, c *foureyes.Call, choice Choice) {
 		Rule:     rule,
 		RuleAt:   a.deps.Configuration.RuleAt(rule),
 	})
-	a.deps.Log.Info("somebody decided on a call of somebody else", "event", event, "call", c.ID, "approver", by.Subject, "rule", rule)
+	a.deps.Log.Info("somebody decided on a call of somebody else", "event", event, "call", c.ID, "approver",
+		by.Subject, "rule", rule)
 }

@@ -155,7 +155,8 @@ type Tried struct {
 }
 
 // ErrNobody is for a tool that is tried as nobody, where callers have to say who they are.
-var ErrNobody = refusal(http.StatusForbidden, failure.AdminRole, "a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
+var ErrNobody = refusal(http.StatusForbidden, failure.AdminRole,
+	"a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
 
 // TriedError is the error of a call. Name is as in docs/errors.md, "" for one of the server.
 type TriedError struct {

@@ -72,7 +72,8 @@ func (rules RoleRules) Validate() error {
 	var found problems.List
 	for i, r := range rules {
 		found.When(!slices.Contains(Roles, r.Role), "[%d].role: %q: want viewer, operator or auditor", i, r.Role)
-		found.When(reflect.ValueOf(r.Who).IsZero(), "[%d].who: is missing: name the users, groups or emails that have the role", i)
+		found.When(reflect.ValueOf(r.Who).IsZero(),
+			"[%d].who: is missing: name the users, groups or emails that have the role", i)
 	}
 	_, err := audiences(rules.who())
 	found.Join(err)
@@ -155,7 +156,8 @@ func (c Config) Validate() error {
 		found.At(fmt.Sprintf("tokens[%d]", i), inToken...)
 		names[t.Name], tokens[string(t.Secret)] = i, i
 	}
-	if modes := []trail.Mode{"", trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes, trail.Mode(c.Messages)) {
+	if modes := []trail.Mode{"", trail.ModeOff, trail.ModeShape, trail.ModeFull}; !slices.Contains(modes,
+		trail.Mode(c.Messages)) {
 		found.Add("messages: %q: want off, shape or full", c.Messages)
 	}
 	found.When(c.RecentBytes != 0 && c.RecentBytes < leastRecent, "recent_bytes: %d: want at least 1MiB", c.RecentBytes)

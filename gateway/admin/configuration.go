@@ -29,7 +29,8 @@ type Settings interface {
 
 // Errors of Settings.
 var (
-	ErrNoSaving    = refusal(http.StatusForbidden, failure.AdminRole, "this gateway does not let operators change its file: download the text and put it there, or set admin.console.save: true in the file")
+	ErrNoSaving = refusal(http.StatusForbidden, failure.AdminRole,
+		"this gateway does not let operators change its file: download the text and put it there, or set admin.console.save: true in the file")
 	ErrFileChanged = errors.New("the file has changed since: load it again, and make your change in what it says now")
 )
 

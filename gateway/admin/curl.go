@@ -27,7 +27,8 @@ func curl(state State, d *Decision, arguments mcp.Raw) string {
 		params = params.With("arguments", arguments)
 	case mcp.MethodResourcesRead:
 		params = mcp.Object("uri", mcp.String(d.Name))
-	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodDiscover:
+	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList,
+		mcp.MethodDiscover:
 	default:
 		return ""
 	}

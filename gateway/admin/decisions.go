@@ -98,7 +98,8 @@ func examine(ctx context.Context, a *API, who Operator, p PastedToken) (e Examin
 func (o Operator) decision(i *recent.Item) Decision {
 	d := Decision{*i.Shown(o.May(RoleAuditor)), i.Cursor.String()}
 	d.Replica = i.Replica
-	for _, text := range [...]*string{&d.Name, &d.Original, &d.File, &d.Reason, &d.Client, &d.Agent} { // clients choose them
+	// clients choose them
+	for _, text := range [...]*string{&d.Name, &d.Original, &d.File, &d.Reason, &d.Client, &d.Agent} {
 		*text = record.Clip(*text)
 	}
 	return d
@@ -126,7 +127,8 @@ func ReadQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 	bad := func(name string, want string) error {
 		return BadRequest(fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
 	}
-	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "address", "user_agent", "since", "until"}
+	known := []string{"user", "id", "session", "upstream", "name", "rule", "kind", "decision", "outcome", "address",
+		"user_agent", "since", "until"}
 	if err := onlyOnce(values, append(known, allowed...)...); err != nil {
 		return q, err
 	}

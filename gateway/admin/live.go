@@ -75,7 +75,8 @@ func (a *API) live(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, end := a.deps.Lasting.WhileIt(x.r.Context(), func(context.Context) bool { // no token of a viewer needs to be asked for elsewhere
+	// no token of a viewer needs to be asked for elsewhere
+	ctx, end := a.deps.Lasting.WhileIt(x.r.Context(), func(context.Context) bool {
 		now, err := a.admit(x.r, RoleViewer)
 		return err == nil && now.Name == x.who.Name && slices.Equal(now.Roles, x.who.Roles)
 	})

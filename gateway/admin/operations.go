@@ -117,7 +117,8 @@ func New(deps Deps) *API {
 		return nil
 	})
 	a.handle(Path, RoleViewer, func(_ *API, x *exchange) error {
-		return refusal(http.StatusNotFound, failure.AdminNotFound, "there is no "+x.r.Method+" "+x.r.URL.Path+": see /api/v1/openapi.json")
+		return refusal(http.StatusNotFound, failure.AdminNotFound,
+			"there is no "+x.r.Method+" "+x.r.URL.Path+": see /api/v1/openapi.json")
 	})
 	return a
 }

@@ -17,7 +17,8 @@ const (
 )
 
 // ErrNoServer is for a name that no server of the configuration has.
-var ErrNoServer = refusal(http.StatusNotFound, failure.AdminNotFound, "there is no such server in the configuration that holds")
+var ErrNoServer = refusal(http.StatusNotFound, failure.AdminNotFound,
+	"there is no such server in the configuration that holds")
 
 // NotNow is the error of what cannot be done as things are: why, and what to do.
 func NotNow(why string) error { return refusal(http.StatusConflict, failure.AdminRequest, why) }

@@ -29,7 +29,8 @@ func TestFailedSignIns(t *testing.T) {
 		{Kind: record.KindSignIn, Event: "refused", Agent: "cursor", Reason: "the token has expired"},
 		{Kind: record.KindSignIn, Event: "sign-in refused", Client: "dcr-1", Agent: "My client", Reason: "no"},
 		{Kind: record.KindCredential, Event: "refused", Upstream: "crm", Reason: "of the gateway itself"},
-		{Kind: record.KindCredential, Event: "sign-in refused", Upstream: "wiki", User: "bob", Reason: "The server describes itself as another server"},
+		{Kind: record.KindCredential, Event: "sign-in refused", Upstream: "wiki", User: "bob",
+			Reason: "The server describes itself as another server"},
 		{Kind: record.KindAdmin, Event: "reload refused", Reason: "something else"},
 		{Kind: record.KindAdmin, Event: "sign-in refused", Reason: "console"},
 		{Kind: record.KindCall, ID: "1", Event: "refused"},
@@ -50,7 +51,8 @@ func TestFailedSignIns(t *testing.T) {
 	got, _ := ask("?limit=2")
 	if diff := cmp.Diff([]SignInFailure{
 		{Event: "sign-in refused", Reason: "console", Count: 1, Last: at(8)},
-		{Upstream: "wiki", Event: "sign-in refused", Reason: "The server describes itself as another server", Count: 1, Last: at(6)},
+		{Upstream: "wiki", Event: "sign-in refused", Reason: "The server describes itself as another server",
+			Count: 1, Last: at(6)},
 		{Client: "dcr-1", Agent: "My client", Event: "sign-in refused", Reason: "no", Count: 1, Last: at(4)},
 		{Agent: "cursor", Event: "refused", Reason: "the token has expired", Remedy: remedy, Count: 1, Last: at(3)},
 		{Agent: "claude-code", Event: "refused", Reason: "the token has expired", Remedy: remedy, Count: 52, Last: at(2)},
@@ -63,7 +65,8 @@ func TestFailedSignIns(t *testing.T) {
 	if of, _ := ask("?user=bob"); len(of.Failures) != 1 || of.Failures[0].Upstream != "wiki" {
 		t.Errorf("of bob: %+v", of)
 	}
-	if none, status := ask("?since=1ns"); status != http.StatusOK || none.Failures == nil || none.Last == nil || len(none.Failures) > 0 {
+	if none, status := ask("?since=1ns"); status != http.StatusOK || none.Failures == nil || none.Last == nil ||
+		len(none.Failures) > 0 {
 		t.Errorf("none: %d %+v", status, none)
 	}
 	for _, bad := range []string{"?kind=call", "?limit=0", "?since=x", "?user=a&user=b"} {
@@ -72,9 +75,11 @@ func TestFailedSignIns(t *testing.T) {
 		}
 	}
 	for i := range mostFailures {
-		a.deps.Recent.Put(&record.Record{Time: at(100 + i), Kind: record.KindSignIn, Event: "refused", Agent: fmt.Sprintf("agent-%d", i), Reason: "the token is not a JWT"})
+		a.deps.Recent.Put(&record.Record{Time: at(100 + i), Kind: record.KindSignIn, Event: "refused",
+			Agent: fmt.Sprintf("agent-%d", i), Reason: "the token is not a JWT"})
 	}
-	if many, _ := ask(""); len(many.Failures) != mostFailures || many.LeftOut != 5 || many.Failures[0].Agent != fmt.Sprintf("agent-%d", mostFailures-1) || len(many.Last) != defaultFailed {
+	if many, _ := ask(""); len(many.Failures) != mostFailures || many.LeftOut != 5 ||
+		many.Failures[0].Agent != fmt.Sprintf("agent-%d", mostFailures-1) || len(many.Last) != defaultFailed {
 		t.Errorf("many: %d, %d left out, the last %d", len(many.Failures), many.LeftOut, len(many.Last))
 	}
 }

@@ -22,7 +22,8 @@ func layers(d *Decision) (all []Layer) {
 	if who == "" {
 		who = "nobody is asked to sign in"
 	}
-	add("identity", who, labelled("groups ", strings.Join(d.Groups, " ")), labelled("client ", d.Client), labelled("of ", d.Issuer), labelled("at the view ", d.View))
+	add("identity", who, labelled("groups ", strings.Join(d.Groups, " ")), labelled("client ", d.Client),
+		labelled("of ", d.Issuer), labelled("at the view ", d.View))
 	add("front", strings.TrimSpace(d.Method+" "+d.Name), labelled("revision ", d.Revision), d.Era,
 		labelled("continues the call ", d.Continues))
 	add("policy", append(decided(d), d.Explained...)...)
@@ -33,7 +34,8 @@ func layers(d *Decision) (all []Layer) {
 		add("limits", "the limit "+d.Limit+" was reached")
 	}
 	if d.Upstream != "" {
-		add("server", labelled(d.Upstream+": ", d.Original), labelled("revision ", d.UpstreamRevision), d.UpstreamEra, labelled("executed: ", d.Executed), labelled("said: ", d.ServerError))
+		add("server", labelled(d.Upstream+": ", d.Original), labelled("revision ", d.UpstreamRevision), d.UpstreamEra,
+			labelled("executed: ", d.Executed), labelled("said: ", d.ServerError))
 	}
 	code := ""
 	if d.Code != 0 {
@@ -82,6 +84,7 @@ func decideNow(ctx context.Context, a *API, d *Decision) *Answer {
 	if err != nil {
 		return nil
 	}
-	answer.Notes = append(answer.Notes, "This is by the configuration as it is now, without the arguments of the call and without scopes and other claims of the token, which are not recorded.")
+	answer.Notes = append(answer.Notes,
+		"This is by the configuration as it is now, without the arguments of the call and without scopes and other claims of the token, which are not recorded.")
 	return &answer
 }

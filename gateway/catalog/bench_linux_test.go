@@ -12,7 +12,8 @@ import (
 )
 
 // fiveClasses are what the clients in these benchmarks declare.
-var fiveClasses = []string{`{}`, `{"elicitation":{}}`, `{"sampling":{}}`, `{"roots":{},"elicitation":{"form":{},"url":{}}}`, `{"extensions":{"x":{}}}`}
+var fiveClasses = []string{`{}`, `{"elicitation":{}}`, `{"sampling":{}}`,
+	`{"roots":{},"elicitation":{"form":{},"url":{}}}`, `{"extensions":{"x":{}}}`}
 
 // manyByClass are upstreams with 50 tools each, all of which show another tool for each thing that
 // a client declares.
@@ -59,7 +60,8 @@ func BenchmarkListsByClass(b *testing.B) {
 	for _, n := range []int{10, 200} {
 		c := start(b, manyByClass(n)...)
 		rules, err := policy.New(policy.Config{Rules: []policy.Rule{
-			{Name: "all", Allow: []string{"*:*"}}, {Name: "one", Who: policy.Who{Groups: []string{"few"}}, Deny: []string{"tools:*/tool0049"}},
+			{Name: "all", Allow: []string{"*:*"}}, {Name: "one", Who: policy.Who{Groups: []string{"few"}},
+				Deny: []string{"tools:*/tool0049"}},
 		}})
 		if err != nil {
 			b.Fatal(err)
@@ -94,7 +96,8 @@ func BenchmarkListsByClass(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx50", n), func(b *testing.B) { measured(b, list) })
 		b.Run(fmt.Sprintf("%dx50 changed", n), func(b *testing.B) {
 			state, now := c.snap.Load().states[0], 0
-			lists := [2]*publicList{newPublicList(c.plan, c.sources[0].naming, tools, fetched{items: toolItems("a")}), state.lists[tools]}
+			lists := [2]*publicList{newPublicList(c.plan, c.sources[0].naming, tools, fetched{items: toolItems("a")}),
+				state.lists[tools]}
 			measured(b, func() {
 				state.lists[tools] = lists[now%2]
 				now++

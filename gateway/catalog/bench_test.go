@@ -25,7 +25,8 @@ func tenByFifty(tb testing.TB) *Catalog {
 	var sources []Source
 	for i := range 10 {
 		s := newServer(fmt.Sprint("upstream", i)).tools(toolNames(50)...)
-		sources = append(sources, Source{Upstream: fixed{s, &mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"hello"}]}`)}}})
+		sources = append(sources, Source{Upstream: fixed{s,
+			&mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"hello"}]}`)}}})
 	}
 	return start(tb, sources...)
 }
@@ -79,7 +80,8 @@ func BenchmarkPerUser(b *testing.B) {
 	var sources []Source
 	for i := range 10 {
 		s := newServer(fmt.Sprint("upstream", i)).tools(toolNames(50)...)
-		sources = append(sources, Source{Upstream: fixed{s, &mcp.Reply{Result: mcp.Raw(`{"content":[]}`)}}, PerUser: i%2 == 0})
+		sources = append(sources, Source{Upstream: fixed{s, &mcp.Reply{Result: mcp.Raw(`{"content":[]}`)}},
+			PerUser: i%2 == 0})
 	}
 	c := start(b, sources...)
 	list := by("ann", call(mcp.MethodToolsList, ""))

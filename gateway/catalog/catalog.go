@@ -177,7 +177,8 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, turned: deps.Turned, published: deps.Published, publisher: newPublisher[sourceState](),
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, turned: deps.Turned,
+		published: deps.Published, publisher: newPublisher[sourceState](),
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 		turns: make(chan struct{}, atOnce),
 	}
@@ -426,12 +427,14 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 				more++
 			default:
 				logged++
-				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream),
+				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", failure.ItemWithheld.Attr(),
+					slog.String("upstream", source.naming.upstream),
 					slog.String("list", w.List), slog.String("name", w.Name), slog.String("reason", w.Reason))
 			}
 		}
 		if more > 0 {
-			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream), slog.Int("count", more))
+			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", failure.ItemWithheld.Attr(),
+				slog.String("upstream", source.naming.upstream), slog.Int("count", more))
 		}
 	}
 }

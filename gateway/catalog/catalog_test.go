@@ -43,7 +43,8 @@ type stream struct {
 }
 
 func newServer(name string) *server {
-	return &server{name: name, caps: allCaps, items: make(map[string][]mcp.Item), override: make(map[string]mcp.HandlerFunc), streams: make(map[*stream]struct{})}
+	return &server{name: name, caps: allCaps, items: make(map[string][]mcp.Item),
+		override: make(map[string]mcp.HandlerFunc), streams: make(map[*stream]struct{})}
 }
 
 // has adds items to one of the server's lists, as JSON.
@@ -91,9 +92,11 @@ func (s *server) fails(method string, err error) *server {
 }
 
 func (s *server) unreachable(down bool) {
-	for _, method := range []string{mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodListen, mcp.MethodToolsCall} {
+	for _, method := range []string{mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList,
+		mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodListen, mcp.MethodToolsCall} {
 		if down {
-			s.fails(method, mcp.UpstreamError(failure.UpstreamDown, s.name, mcp.ExecutedNo, "upstream %s cannot be reached", s.name))
+			s.fails(method, mcp.UpstreamError(failure.UpstreamDown, s.name, mcp.ExecutedNo,
+				"upstream %s cannot be reached", s.name))
 		} else {
 			s.on(method, nil)
 		}
@@ -119,7 +122,8 @@ func (s *server) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 		return &mcp.Reply{List: &mcp.List{Items: items}}, nil
 	}
 	if call.Method == mcp.MethodComplete {
-		return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", mcp.Strings([]string{s.name, call.Name}), "total", mcp.Raw("null")))}, nil
+		return &mcp.Reply{Result: mcp.Object("completion",
+			mcp.Object("values", mcp.Strings([]string{s.name, call.Name}), "total", mcp.Raw("null")))}, nil
 	}
 	return &mcp.Reply{Result: mcp.Object("from", mcp.String(s.name), "name", mcp.String(call.Name))}, nil
 }
@@ -339,12 +343,16 @@ func TestNewRefuses(t *testing.T) {
 		deps    Deps
 		want    []string
 	}{
-		{"a name taken", Config{}, []Source{{Upstream: newServer("crm")}, {Upstream: newServer("crm")}}, deps, []string{`upstream "crm": the name is taken`}},
-		{"a prefix with a space", Config{}, []Source{{Upstream: newServer("crm"), Prefix: &bad}}, deps, []string{`upstream "crm": prefix: "a b"`}},
-		{"a prefix too long", Config{}, []Source{{Upstream: newServer("crm"), Prefix: &long}}, deps, []string{"set a shorter prefix"}},
+		{"a name taken", Config{}, []Source{{Upstream: newServer("crm")}, {Upstream: newServer("crm")}}, deps,
+			[]string{`upstream "crm": the name is taken`}},
+		{"a prefix with a space", Config{}, []Source{{Upstream: newServer("crm"), Prefix: &bad}}, deps,
+			[]string{`upstream "crm": prefix: "a b"`}},
+		{"a prefix too long", Config{}, []Source{{Upstream: newServer("crm"), Prefix: &long}}, deps,
+			[]string{"set a shorter prefix"}},
 		{"no upstream", Config{}, []Source{{}}, deps, []string{"source 0 has no upstream"}},
 		{"no deps", Config{}, nil, Deps{}, []string{"log, seal and tasks are needed"}},
-		{"everything at once", Config{Separator: "/", MaxLength: 5, Instructions: strings.Repeat("x", 5000)}, nil, deps, []string{`separator: "/"`, "max_length: 5", "instructions: 5000 bytes"}},
+		{"everything at once", Config{Separator: "/", MaxLength: 5, Instructions: strings.Repeat("x", 5000)}, nil, deps,
+			[]string{`separator: "/"`, "max_length: 5", "instructions: 5000 bytes"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -366,7 +374,8 @@ func TestPrefix(t *testing.T) {
 		prefix string
 		usable bool
 	}{
-		{"default", nil, "crm__", true}, {"none", &none, "", true}, {"own", &fine, "x-", true}, {"a space", &space, "a b", false}, {"too long", &long, long, false},
+		{"default", nil, "crm__", true}, {"none", &none, "", true}, {"own", &fine, "x-", true},
+		{"a space", &space, "a b", false}, {"too long", &long, long, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

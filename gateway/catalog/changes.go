@@ -82,7 +82,8 @@ const everyone = ""
 // join returns a new listener; pass it to forget when it stops listening.
 func (h *hub) join(sees visible, call *mcp.Call) *listener {
 	l := &listener{
-		changes: newChanges(), sees: sees, user: call.Caller.User(), session: call.Session, own: newChanges(), notify: call.Notify,
+		changes: newChanges(), sees: sees, user: call.Caller.User(), session: call.Session, own: newChanges(),
+		notify: call.Notify,
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

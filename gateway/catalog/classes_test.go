@@ -35,7 +35,8 @@ func toolsFor(caps mcp.Raw) []string {
 	}
 	d, names := mcp.ReadDeclared(caps), []string{"echo"}
 	for name, has := range map[string]bool{
-		"ask": d.Form, "page": d.URL, "sample": d.Sampling, "compose": d.SamplingTools, "roots": d.Roots, "view": len(d.Extensions) > 0, "type": !d.Form,
+		"ask": d.Form, "page": d.URL, "sample": d.Sampling, "compose": d.SamplingTools, "roots": d.Roots,
+		"view": len(d.Extensions) > 0, "type": !d.Form,
 	} {
 		if has {
 			names = append(names, name)
@@ -119,7 +120,8 @@ func TestClasses(t *testing.T) {
 		}
 		s := c.snap.Load()
 		nothing, _ := c.classes.of(s, mcp.Raw("{}"))
-		if nothing.lists[prompts] != s.lists[prompts] || s.states[0].classes[declaresNothing].lists[prompts] != s.states[0].lists[prompts] {
+		if nothing.lists[prompts] != s.lists[prompts] ||
+			s.states[0].classes[declaresNothing].lists[prompts] != s.states[0].lists[prompts] {
 			t.Error("an equal list is kept twice")
 		}
 		for range 3 {
@@ -180,7 +182,8 @@ func TestClasses(t *testing.T) {
 	})
 	bubble(t, "a name means the same to all clients", func(t *testing.T) {
 		none := ""
-		c := start(t, plain(newServer("doc").tools("ask", "read")), Source{Upstream: byClass(newServer("crm")), Prefix: &none, ByClass: true})
+		c := start(t, plain(newServer("doc").tools("ask", "read")),
+			Source{Upstream: byClass(newServer("crm")), Prefix: &none, ByClass: true})
 		for caps, want := range map[string]string{"{}": "read echo type", `{"elicitation":{}}`: "read echo"} {
 			if got := seenAs(t, c, caps); got != want {
 				t.Errorf("%s sees %q, want %q", caps, got, want)
@@ -342,7 +345,8 @@ func TestClassesChange(t *testing.T) {
 			c.WaitFirst(t.Context())
 			seenAs(t, c, "{}")
 			stop()
-			next, err := c.Successor(Config{}, []Source{{Upstream: crm, ByClass: looked}}, Deps{Log: c.log, Seal: c.seal, Tasks: c.taskSeal})
+			next, err := c.Successor(Config{}, []Source{{Upstream: crm, ByClass: looked}},
+				Deps{Log: c.log, Seal: c.seal, Tasks: c.taskSeal})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -360,7 +364,8 @@ func TestClassesChange(t *testing.T) {
 		want := seenAs(t, before, form)
 		stop()
 		crm.unreachable(true)
-		c, err := before.Successor(Config{}, []Source{classed(crm)}, Deps{Log: before.log, Seal: before.seal, Tasks: before.taskSeal})
+		c, err := before.Successor(Config{}, []Source{classed(crm)},
+			Deps{Log: before.log, Seal: before.seal, Tasks: before.taskSeal})
 		if err != nil {
 			t.Fatal(err)
 		}

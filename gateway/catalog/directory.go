@@ -145,7 +145,8 @@ func askDirectory(ctx context.Context, s *source, call *mcp.Call, native string)
 			return nil, err
 		}
 		if reply == nil || reply.Result == nil {
-			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown, "Upstream %s answered without a result", s.naming.upstream)
+			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
+				"Upstream %s answered without a result", s.naming.upstream)
 		}
 		list, _ := reply.Result.Member("resources")
 		list.Elements(func(r mcp.Raw) bool {
@@ -176,5 +177,6 @@ func askDirectory(ctx context.Context, s *source, call *mcp.Call, native string)
 	if public {
 		scope = "public"
 	}
-	return &mcp.Reply{Result: mcp.Object("resources", append(out, ']'), "ttlMs", mcp.Int(ttl), "cacheScope", mcp.String(scope))}, nil
+	return &mcp.Reply{Result: mcp.Object("resources", append(out, ']'), "ttlMs", mcp.Int(ttl), "cacheScope",
+		mcp.String(scope))}, nil
 }

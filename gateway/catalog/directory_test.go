@@ -24,7 +24,8 @@ func directoryCall(t *testing.T, c *Catalog, uri string) *mcp.Call {
 // TestADirectoryOfAServer: a directory is the content of all its pages, cached only as long
 // as each of them allows, without children that are not resources.
 func TestADirectoryOfAServer(t *testing.T) {
-	const child, other = `{"uri":"skill://a/b.md","name":"b.md","more":[1]}`, `{"uri":"skill://a/c","name":"c","mimeType":"inode/directory"}`
+	const child, other = `{"uri":"skill://a/b.md","name":"b.md","more":[1]}`,
+		`{"uri":"skill://a/c","name":"c","mimeType":"inode/directory"}`
 	for _, tt := range []struct{ first, second, want string }{
 		{`,"ttlMs":500,"cacheScope":"public"`, `,"ttlMs":300,"cacheScope":"public"`, `"ttlMs":300,"cacheScope":"public"`},
 		{`,"ttlMs":500,"cacheScope":"public"`, `,"ttlMs":900,"cacheScope":"private"`, `"ttlMs":500,"cacheScope":"private"`},

@@ -106,7 +106,8 @@ func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway boo
 			return fetched{}, page > 1, err
 		}
 		if reply.List == nil {
-			return fetched{}, false, mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered %s without a list", w.s.naming.upstream, k.method())
+			return fetched{}, false, mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered %s without a list",
+				w.s.naming.upstream, k.method())
 		}
 		list.add(reply.List, page == 1, w.s.items)
 		next := reply.List.Next

@@ -157,7 +157,8 @@ func (w *watch) publish() {
 func (w *watch) turn(cut []Withheld) {
 	if w.c.turned != nil && w.s.users == nil {
 		w.c.turned(UpstreamView{
-			Name: w.s.naming.upstream, State: w.state.state, Since: w.state.since, LastError: w.state.failure, Failed: w.state.failed, Withheld: cut,
+			Name: w.s.naming.upstream, State: w.state.state, Since: w.state.since, LastError: w.state.failure,
+			Failed: w.state.failed, Withheld: cut,
 		})
 	}
 }

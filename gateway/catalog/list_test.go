@@ -73,16 +73,20 @@ func TestEveryItemOnceInStableOrder(t *testing.T) {
 
 // TestOneItemSpoilsNoList: official clients refuse a list because of one item.
 func TestOneItemSpoilsNoList(t *testing.T) {
-	bad := newServer("bad").has(mcp.MethodToolsList, `{"name":"null","description":null}`, `{"name":"wrong","inputSchema":[]}`, tool("good")).
+	bad := newServer("bad").has(mcp.MethodToolsList, `{"name":"null","description":null}`,
+		`{"name":"wrong","inputSchema":[]}`, tool("good")).
 		has(mcp.MethodPromptsList, `{"name":"null","arguments":null}`, `{"name":"wrong","arguments":7}`).
-		has(mcp.MethodResourcesList, `{"uri":"file:///null"}`, `{"uri":"file:///wrong","name":7}`, `{"uri":"file://<id>","name":"a"}`, `{"uri":"","name":"a"}`).
-		has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"file:///{null}","name":null}`, `{"uriTemplate":"file:///{wrong}","name":7}`)
+		has(mcp.MethodResourcesList, `{"uri":"file:///null"}`, `{"uri":"file:///wrong","name":7}`,
+			`{"uri":"file://<id>","name":"a"}`, `{"uri":"","name":"a"}`).
+		has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"file:///{null}","name":null}`,
+			`{"uriTemplate":"file:///{wrong}","name":7}`)
 	c := start(t, Source{Upstream: bad}, Source{Upstream: newServer("good").tools("t")})
 	wantNames(t, c, mcp.MethodToolsList, "bad__good", "bad__null", "good__t")
 	wantNames(t, c, mcp.MethodPromptsList, "bad__null")
 	wantNames(t, c, mcp.MethodResourcesList, "bad+file:///null")
 	wantNames(t, c, mcp.MethodResourceTemplatesList, "bad+file:///{null}")
-	if got := string(do(t, c, call(mcp.MethodToolsList, "")).List.Items[1].Raw); got != `{"name":"bad__null","inputSchema":{"type":"object"}}` {
+	if got := string(do(t, c, call(mcp.MethodToolsList,
+		"")).List.Items[1].Raw); got != `{"name":"bad__null","inputSchema":{"type":"object"}}` {
 		t.Errorf("got %s", got)
 	}
 	var reasons []string
@@ -90,8 +94,10 @@ func TestOneItemSpoilsNoList(t *testing.T) {
 		reasons = append(reasons, w.List+" "+w.Name+": "+w.Reason)
 	}
 	want := []string{
-		"tools wrong: its definition is wrong: inputSchema is no object", "prompts wrong: its definition is wrong: arguments is no list",
-		"resources file:///wrong: its definition is wrong: name is no text", "resources file://<id>: " + errBadURI.Error(), "resources : " + errNoURI.Error(),
+		"tools wrong: its definition is wrong: inputSchema is no object",
+		"prompts wrong: its definition is wrong: arguments is no list",
+		"resources file:///wrong: its definition is wrong: name is no text", "resources file://<id>: " + errBadURI.Error(),
+		"resources : " + errNoURI.Error(),
 		"resource templates file:///{wrong}: its definition is wrong: name is no text",
 	}
 	if !slices.Equal(reasons, want) {
@@ -114,7 +120,8 @@ func TestListsAreReused(t *testing.T) {
 }
 
 func TestCursorsOfServers(t *testing.T) {
-	s := newServer("crm").tools(toolNames(10)...).has(mcp.MethodPromptsList, `{"name":"a"}`, `{"name":"b"}`, `{"name":"c"}`, `{"name":"d"}`, `{"name":"e"}`)
+	s := newServer("crm").tools(toolNames(10)...).has(mcp.MethodPromptsList, `{"name":"a"}`, `{"name":"b"}`,
+		`{"name":"c"}`, `{"name":"d"}`, `{"name":"e"}`)
 	c := paged(t, 4, s)
 	own := *do(t, c, listCall("ann", "")).List.Next
 	others := *do(t, c, listCall("bob", "")).List.Next
@@ -223,7 +230,8 @@ func TestFreshness(t *testing.T) {
 		expires time.Time
 		private bool
 	}{
-		{"the smallest in", []sourceState{state(now.Add(time.Hour), false), state(now.Add(time.Minute), false)}, now.Add(time.Minute), false},
+		{"the smallest in", []sourceState{state(now.Add(time.Hour), false), state(now.Add(time.Minute), false)},
+			now.Add(time.Minute), false},
 		{"one that does not say", []sourceState{state(now, false), state(time.Time{}, false)}, time.Time{}, false},
 		{"one that never answered", []sourceState{state(now, false), {}}, time.Time{}, false},
 		{"one without such a list", []sourceState{state(now, false), without}, now, false},

@@ -123,7 +123,8 @@ func TestListChanges(t *testing.T) {
 		doc.tools("b").says(mcp.NoteToolsListChanged, `{}`)
 		doc.has(mcp.MethodPromptsList, `{"name":"p"}`).says(mcp.NotePromptsListChanged, `{}`)
 		after(2 * coalesce)
-		all.want(t, ack(`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`), toolsChanged, promptsChanged)
+		all.want(t, ack(`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`),
+			toolsChanged, promptsChanged)
 		one.want(t, ack(`{"promptsListChanged":true}`), promptsChanged)
 		none.want(t, ack(`{}`))
 		doc.has(mcp.MethodResourceTemplatesList, template("a:{b}")).says(mcp.NoteResourcesListChanged, `{}`)
@@ -223,7 +224,8 @@ func TestResourceSubscriptions(t *testing.T) {
 	}
 	bubble(t, "one listen call an upstream, public URIs out", func(t *testing.T) {
 		crm, doc, c := setup(t)
-		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d","crm+file:///a","mute+x:y","other+x:y"]}`)
+		cl := listen(t, c,
+			`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d","crm+file:///a","mute+x:y","other+x:y"]}`)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d"]}`))
 		if st := crm.open(true); len(st) != 1 || !slices.Equal(st[0].uris, []string{"file:///a", "file:///d"}) {
 			t.Errorf("crm got %v", st)
@@ -249,7 +251,8 @@ func TestResourceSubscriptions(t *testing.T) {
 	})
 	bubble(t, "each of two clients gets its own", func(t *testing.T) {
 		crm, _, c := setup(t)
-		a, b := listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`), listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`)
+		a, b := listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`),
+			listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`)
 		synctest.Wait()
 		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///a"}`)
 		for _, cl := range []*client{a, b} {
@@ -268,8 +271,10 @@ func TestResourceSubscriptions(t *testing.T) {
 	bubble(t, "what an upstream does not honour is not acknowledged", func(t *testing.T) {
 		crm, doc, c := setup(t)
 		crm.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a","file:///never-asked"]}}`),
-				Failed: map[string]error{"file:///b": mcp.Errorf(failure.UpstreamTimeout, "b"), "file:///never-asked": mcp.Errorf(failure.Internal, "")}})
+			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged,
+				Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a","file:///never-asked"]}}`),
+				Failed: map[string]error{"file:///b": mcp.Errorf(failure.UpstreamTimeout, "b"),
+					"file:///never-asked": mcp.Errorf(failure.Internal, "")}})
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -301,7 +306,8 @@ func TestResourceSubscriptions(t *testing.T) {
 		crm, _, c := setup(t)
 		const events = 20
 		crm.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a"]}}`)})
+			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged,
+				Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a"]}}`)})
 			<-ctx.Done()
 			for range events {
 				call.Notify(mcp.ResourceUpdated("file:///a"))
@@ -326,7 +332,8 @@ func TestResourceSubscriptions(t *testing.T) {
 		}
 		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///b"}`)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","crm+file:///b"]}`),
-			mcp.NoteResourceUpdated+` {"uri":"crm+file:///a"}`, mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`, // what happened meanwhile is unknown
+			// what happened meanwhile is unknown
+			mcp.NoteResourceUpdated+` {"uri":"crm+file:///a"}`, mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`,
 			mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`)
 	})
 }

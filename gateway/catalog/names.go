@@ -101,7 +101,8 @@ func newNaming(cfg Config, upstream string, prefix *string) (naming, error) {
 	case !nameSafe(n.prefix):
 		return n, fmt.Errorf("prefix: %q: want A-Z a-z 0-9 _ -", n.prefix)
 	case len(n.prefix) > n.max/2:
-		return n, fmt.Errorf("prefix: %q leaves too little of the %d characters of naming.max_length: set a shorter prefix", n.prefix, n.max)
+		return n, fmt.Errorf("prefix: %q leaves too little of the %d characters of naming.max_length: set a shorter prefix",
+			n.prefix, n.max)
 	}
 	return n, nil
 }
@@ -121,7 +122,8 @@ func (n naming) prompt(native string) (string, error) { return n.name(native, pr
 
 // name returns a public name, in which characters that are not kept are replaced.
 func (n naming) name(native string, keep func(rune) bool) (string, error) {
-	if native == "" || pin.Visible(native) != native || strings.ContainsFunc(native, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
+	if native == "" || pin.Visible(native) != native ||
+		strings.ContainsFunc(native, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
 		return "", errNoName
 	}
 	if slices.ContainsFunc(strings.Fields(native), pin.Mixed) {
@@ -211,7 +213,8 @@ func (n naming) template(native string) (string, error) {
 		return native, nil
 	}
 	literal, _, expression := strings.Cut(native, "{")
-	if expression && keptScheme(literal) == "" && (strings.HasPrefix(schemeUI, literal) || strings.HasPrefix(mcp.SkillScheme, literal)) {
+	if expression && keptScheme(literal) == "" &&
+		(strings.HasPrefix(schemeUI, literal) || strings.HasPrefix(mcp.SkillScheme, literal)) {
 		return "", errOpenScheme
 	}
 	return n.uri(native), nil

@@ -114,10 +114,12 @@ func FuzzToolName(f *testing.F) {
 		}
 		for _, k := range []func(string) (string, error){n.tool, n.prompt} {
 			public, err := k(native)
-			if err == nil && native == "" || err != nil && native != "" && !strings.ContainsFunc(native, func(r rune) bool { return !printable(r) }) {
+			if err == nil && native == "" || err != nil && native != "" &&
+				!strings.ContainsFunc(native, func(r rune) bool { return !printable(r) }) {
 				t.Fatalf("%q: %v", native, err)
 			}
-			if err == nil && (len(public) > defaultMaxLength || strings.ContainsFunc(public, func(r rune) bool { return !printable(r) }) || !strings.HasPrefix(public, n.prefix)) {
+			if err == nil && (len(public) > defaultMaxLength ||
+				strings.ContainsFunc(public, func(r rune) bool { return !printable(r) }) || !strings.HasPrefix(public, n.prefix)) {
 				t.Fatalf("%q became %q", native, public)
 			}
 		}
@@ -141,7 +143,8 @@ func TestMeetingNames(t *testing.T) {
 		wantNames(t, c, mcp.MethodToolsList, "a__own", "a__b__c", "a__b__own")
 		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "a__b__c")), `{"from":"b","name":"c"}`)
 		view := c.Status()[0]
-		if len(view.Withheld) != 1 || view.Withheld[0].Name != "b__c" || view.Tools != 1 || view.Withheld[0].Reason != `"a__b__c" begins like the names of upstream b` {
+		if len(view.Withheld) != 1 || view.Withheld[0].Name != "b__c" || view.Tools != 1 ||
+			view.Withheld[0].Reason != `"a__b__c" begins like the names of upstream b` {
 			t.Errorf("status of a: %+v", view)
 		}
 	})
@@ -170,7 +173,8 @@ func TestMeetingNames(t *testing.T) {
 		}
 	})
 	t.Run("a definition that reads two ways is withheld", func(t *testing.T) {
-		for _, raw := range []string{`{"name":"a","name":"b"}`, `{"name":"a","Name":"b"}`, `{"name":"a","nam\u0065":"b"}`, `[]`, `null`} {
+		for _, raw := range []string{`{"name":"a","name":"b"}`, `{"name":"a","Name":"b"}`,
+			`{"name":"a","nam\u0065":"b"}`, `[]`, `null`} {
 			s := newPublicList(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{{Name: "a", Raw: mcp.Raw(raw)}}})
 			if len(s.entries) != 0 || len(s.withheld) != 1 || s.withheld[0].Reason == "" {
 				t.Errorf("%s: %v, %v", raw, s.entries, s.withheld)

@@ -104,7 +104,8 @@ func (s *publicList) withholdDuplicates(k kind) {
 	for i := 0; i < len(s.entries); {
 		end, differ := i+1, false
 		for ; end < len(s.entries) && s.entries[end].item.Name == s.entries[i].item.Name; end++ {
-			differ = differ || s.entries[end].native != s.entries[i].native || !bytes.Equal(s.entries[end].item.Raw, s.entries[i].item.Raw)
+			differ = differ || s.entries[end].native != s.entries[i].native ||
+				!bytes.Equal(s.entries[end].item.Raw, s.entries[i].item.Raw)
 		}
 		if !differ {
 			kept = append(kept, s.entries[i])
@@ -198,7 +199,8 @@ func (s *publicList) find(public string) (entry, bool) {
 	if s == nil {
 		return entry{}, false
 	}
-	i, ok := slices.BinarySearchFunc(s.entries, public, func(e entry, public string) int { return cmp.Compare(e.item.Name, public) })
+	i, ok := slices.BinarySearchFunc(s.entries, public,
+		func(e entry, public string) int { return cmp.Compare(e.item.Name, public) })
 	if !ok {
 		return entry{}, false
 	}

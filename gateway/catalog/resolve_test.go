@@ -36,18 +36,26 @@ func TestResolve(t *testing.T) {
 		{"percent-encoded", mcp.KindTools, "crm__%61", none},
 		{"with a NUL behind", mcp.KindTools, "crm__a\x00", none},
 		{"another case", mcp.KindTools, "CRM__a", none},
-		{"a name of an upstream that is down", mcp.KindTools, "down__x", mcp.Target{Kind: "tools", Upstream: "down", Name: "x"}},
+		{"a name of an upstream that is down", mcp.KindTools, "down__x",
+			mcp.Target{Kind: "tools", Upstream: "down", Name: "x"}},
 		{"its prefix alone", mcp.KindTools, "down__", none},
 		{"a resource", mcp.KindResources, "crm+file:///a", mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///a"}},
-		{"a resource by its original URI", mcp.KindResources, "file:///a", mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///a"}},
+		{"a resource by its original URI", mcp.KindResources, "file:///a",
+			mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///a"}},
 		{"an original URI that two have", mcp.KindResources, "file:///both", none},
-		{"a resource that is not listed", mcp.KindResources, "crm+file:///x", mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///x"}},
-		{"one upstream's through another's name", mcp.KindResources, "doc+file:///a", mcp.Target{Kind: "resources", Upstream: "doc", Name: "file:///a"}},
-		{"a template", mcp.KindResources, "crm+file:///{path}", mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///{path}", Template: true}},
-		{"a template without an expression is a URI", mcp.KindResources, "crm+file:///fixed", mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///fixed"}},
-		{"a resource that looks like a template", mcp.KindResources, "crm+note:///{sloppy}", mcp.Target{Kind: "resources", Upstream: "crm", Name: "note:///{sloppy}"}},
+		{"a resource that is not listed", mcp.KindResources, "crm+file:///x",
+			mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///x"}},
+		{"one upstream's through another's name", mcp.KindResources, "doc+file:///a",
+			mcp.Target{Kind: "resources", Upstream: "doc", Name: "file:///a"}},
+		{"a template", mcp.KindResources, "crm+file:///{path}",
+			mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///{path}", Template: true}},
+		{"a template without an expression is a URI", mcp.KindResources, "crm+file:///fixed",
+			mcp.Target{Kind: "resources", Upstream: "crm", Name: "file:///fixed"}},
+		{"a resource that looks like a template", mcp.KindResources, "crm+note:///{sloppy}",
+			mcp.Target{Kind: "resources", Upstream: "crm", Name: "note:///{sloppy}"}},
 		{"a template that nobody lists", mcp.KindResources, "crm+file:///{+path}", none},
-		{"a template of an upstream that is down", mcp.KindResources, "down+file:///{path}", mcp.Target{Kind: "resources", Upstream: "down", Name: "file:///{path}", Template: true}},
+		{"a template of an upstream that is down", mcp.KindResources, "down+file:///{path}",
+			mcp.Target{Kind: "resources", Upstream: "down", Name: "file:///{path}", Template: true}},
 		{"nobody's", mcp.KindResources, "other+file:///a", none},
 		{"a kind that there is not", "other", "crm__a", none},
 	}
@@ -116,7 +124,8 @@ func TestOnlyTheTargetThatPolicyDecidedOn(t *testing.T) {
 	tool := mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: "a"}
 	t.Run("nothing is handed on, and nothing told, without a decision", func(t *testing.T) {
 		for _, in := range []*mcp.Call{
-			call(mcp.MethodToolsCall, "crm__a"), call(mcp.MethodPromptsGet, "crm__a"), call(mcp.MethodResourcesRead, "crm+file:///a"),
+			call(mcp.MethodToolsCall, "crm__a"), call(mcp.MethodPromptsGet, "crm__a"),
+			call(mcp.MethodResourcesRead, "crm+file:///a"),
 			call(mcp.MethodComplete, "crm__a", prompt), call(mcp.MethodComplete, "crm+file:///a", uri),
 			call(mcp.MethodToolsCall, "down__a"), call(mcp.MethodResourcesRead, "down+file:///a"),
 		} {
@@ -126,7 +135,8 @@ func TestOnlyTheTargetThatPolicyDecidedOn(t *testing.T) {
 			}
 		}
 	})
-	for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete} {
+	for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead,
+		mcp.MethodComplete} {
 		if n := s.called(method); n != 0 {
 			t.Errorf("%s came to the upstream", method)
 		}
@@ -140,15 +150,23 @@ func TestOnlyTheTargetThatPolicyDecidedOn(t *testing.T) {
 		{"the tool", call(mcp.MethodToolsCall, "crm__a"), tool, 0},
 		{"another tool", call(mcp.MethodToolsCall, "crm__b"), tool, mcp.CodeInvalidParams},
 		{"another kind", call(mcp.MethodPromptsGet, "crm__a"), tool, mcp.CodeInvalidParams},
-		{"another upstream", call(mcp.MethodToolsCall, "crm__a"), mcp.Target{Kind: mcp.KindTools, Upstream: "down", Name: "a"}, mcp.CodeInvalidParams},
-		{"one that is down, decided", call(mcp.MethodToolsCall, "down__a"), mcp.Target{Kind: mcp.KindTools, Upstream: "down", Name: "a"}, mcp.CodeUpstreamUnreachable},
+		{"another upstream", call(mcp.MethodToolsCall, "crm__a"),
+			mcp.Target{Kind: mcp.KindTools, Upstream: "down", Name: "a"}, mcp.CodeInvalidParams},
+		{"one that is down, decided", call(mcp.MethodToolsCall, "down__a"),
+			mcp.Target{Kind: mcp.KindTools, Upstream: "down", Name: "a"}, mcp.CodeUpstreamUnreachable},
 		{"one that is down, another decided", call(mcp.MethodToolsCall, "down__a"), tool, mcp.CodeInvalidParams},
-		{"a resource", call(mcp.MethodResourcesRead, "crm+file:///x"), mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///x"}, 0},
-		{"another resource", call(mcp.MethodResourcesRead, "crm+file:///x"), mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///y"}, mcp.CodeInvalidParams},
-		{"a template is completed", call(mcp.MethodComplete, "crm+file:///{path}", uri), mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///{path}", Template: true}, 0},
-		{"a template is not read", call(mcp.MethodResourcesRead, "crm+file:///{path}"), mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///{path}", Template: true}, mcp.CodeInvalidParams},
-		{"a template as if it were a URI", call(mcp.MethodComplete, "crm+file:///{path}", uri), mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///{path}"}, mcp.CodeInvalidParams},
-		{"a prompt's completion", call(mcp.MethodComplete, "crm__a", prompt), mcp.Target{Kind: mcp.KindPrompts, Upstream: "crm", Name: "a"}, 0},
+		{"a resource", call(mcp.MethodResourcesRead, "crm+file:///x"),
+			mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///x"}, 0},
+		{"another resource", call(mcp.MethodResourcesRead, "crm+file:///x"),
+			mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///y"}, mcp.CodeInvalidParams},
+		{"a template is completed", call(mcp.MethodComplete, "crm+file:///{path}", uri),
+			mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///{path}", Template: true}, 0},
+		{"a template is not read", call(mcp.MethodResourcesRead, "crm+file:///{path}"),
+			mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///{path}", Template: true}, mcp.CodeInvalidParams},
+		{"a template as if it were a URI", call(mcp.MethodComplete, "crm+file:///{path}", uri),
+			mcp.Target{Kind: mcp.KindResources, Upstream: "crm", Name: "file:///{path}"}, mcp.CodeInvalidParams},
+		{"a prompt's completion", call(mcp.MethodComplete, "crm__a", prompt),
+			mcp.Target{Kind: mcp.KindPrompts, Upstream: "crm", Name: "a"}, 0},
 		{"under a tool's decision", call(mcp.MethodComplete, "crm__a", prompt), tool, mcp.CodeInvalidParams},
 	}
 	for _, tt := range tests {

@@ -48,7 +48,8 @@ func (n naming) result(method string, result mcp.Raw) mcp.Raw {
 			return n.blocks(value, true)
 		case mcp.Named(name, "messages") && method == mcp.MethodPromptsGet:
 			return n.messages(value)
-		case mcp.Named(name, "contents") && method == mcp.MethodResourcesRead, mcp.Named(name, "resources") && method == mcp.MethodDirectoryRead:
+		case mcp.Named(name, "contents") && method == mcp.MethodResourcesRead,
+			mcp.Named(name, "resources") && method == mcp.MethodDirectoryRead:
 			return value.Map(func(_ []byte, content mcp.Raw) mcp.Raw { return n.member(content, "uri") })
 		case mcp.Named(name, "_meta"):
 			return n.meta(value)
@@ -360,7 +361,8 @@ func replaceWord(text, word, by string) string {
 		}
 		i += at
 		end := i + len(word)
-		if i > 0 && inWord(text[i-1]) && inWord(word[0]) || end < len(text) && inWord(text[end]) && inWord(word[len(word)-1]) {
+		if i > 0 && inWord(text[i-1]) && inWord(word[0]) ||
+			end < len(text) && inWord(text[end]) && inWord(word[len(word)-1]) {
 			out.WriteString(text[at : i+1])
 			at = i + 1
 			continue

@@ -34,42 +34,61 @@ func TestURIsInResults(t *testing.T) {
 			`{"contents":[{"uri":"file:///a","blob":"AAAA"},{"uri":"file:///a/b","text":"\"uri\":\"file:///c\""}]}`,
 			`{"contents":[{"uri":"crm+file:///a","blob":"AAAA"},{"uri":"crm+file:///a/b","text":"\"uri\":\"file:///c\""}]}`},
 		{"an escaped name", mcp.MethodToolsCall,
-			`{"content":[{"type":"resource_link","\u0075ri":"mod+file:///a"}]}`, `{"content":[{"type":"resource_link","\u0075ri":"crm+mod+file:///a"}]}`},
+			`{"content":[{"type":"resource_link","\u0075ri":"mod+file:///a"}]}`,
+			`{"content":[{"type":"resource_link","\u0075ri":"crm+mod+file:///a"}]}`},
 		{"a name with an escape at its end", mcp.MethodToolsCall,
-			`{"content":[{"type":"resource_link","ur\u0069":"mod+file:///a"}]}`, `{"content":[{"type":"resource_link","ur\u0069":"crm+mod+file:///a"}]}`},
+			`{"content":[{"type":"resource_link","ur\u0069":"mod+file:///a"}]}`,
+			`{"content":[{"type":"resource_link","ur\u0069":"crm+mod+file:///a"}]}`},
 		{"another case", mcp.MethodToolsCall,
-			`{"Content":[{"type":"resource_link","URI":"mod+file:///a"}]}`, `{"Content":[{"type":"resource_link","URI":"crm+mod+file:///a"}]}`},
+			`{"Content":[{"type":"resource_link","URI":"mod+file:///a"}]}`,
+			`{"Content":[{"type":"resource_link","URI":"crm+mod+file:///a"}]}`},
 		{"a URI twice", mcp.MethodToolsCall,
-			`{"content":[{"type":"resource_link","uri":"file:///a","uri":"mod+file:///a"}]}`, `{"content":[{"type":"resource_link","uri":"crm+file:///a","uri":"crm+mod+file:///a"}]}`},
+			`{"content":[{"type":"resource_link","uri":"file:///a","uri":"mod+file:///a"}]}`,
+			`{"content":[{"type":"resource_link","uri":"crm+file:///a","uri":"crm+mod+file:///a"}]}`},
 		{"a type twice", mcp.MethodToolsCall,
-			`{"content":[{"type":"text","type":"resource_link","uri":"mod+file:///a"}]}`, `{"content":[{"type":"text","type":"resource_link","uri":"crm+mod+file:///a"}]}`},
+			`{"content":[{"type":"text","type":"resource_link","uri":"mod+file:///a"}]}`,
+			`{"content":[{"type":"text","type":"resource_link","uri":"crm+mod+file:///a"}]}`},
 		{"a type twice, the other way round", mcp.MethodToolsCall,
-			`{"content":[{"type":"resource_link","type":"text","uri":"mod+file:///a"}]}`, `{"content":[{"type":"resource_link","type":"text","uri":"crm+mod+file:///a"}]}`},
+			`{"content":[{"type":"resource_link","type":"text","uri":"mod+file:///a"}]}`,
+			`{"content":[{"type":"resource_link","type":"text","uri":"crm+mod+file:///a"}]}`},
 		{"an escaped type", mcp.MethodToolsCall,
-			`{"content":[{"\u0074ype":"resource","\u0072esource":{"uri":"mod+file:///a"}}]}`, `{"content":[{"\u0074ype":"resource","\u0072esource":{"uri":"crm+mod+file:///a"}}]}`},
+			`{"content":[{"\u0074ype":"resource","\u0072esource":{"uri":"mod+file:///a"}}]}`,
+			`{"content":[{"\u0074ype":"resource","\u0072esource":{"uri":"crm+mod+file:///a"}}]}`},
 		{"two types of link", mcp.MethodToolsCall,
 			`{"content":[{"type":"resource_link","type":"resource","uri":"file:///a","resource":{"uri":"file:///b"}}]}`,
 			`{"content":[{"type":"resource_link","type":"resource","uri":"crm+file:///a","resource":{"uri":"crm+file:///b"}}]}`},
 		{"content twice", mcp.MethodToolsCall,
-			`{"content":[],"\u0063ontent":[{"type":"resource_link","uri":"mod+file:///a"}]}`, `{"content":[],"\u0063ontent":[{"type":"resource_link","uri":"crm+mod+file:///a"}]}`},
+			`{"content":[],"\u0063ontent":[{"type":"resource_link","uri":"mod+file:///a"}]}`,
+			`{"content":[],"\u0063ontent":[{"type":"resource_link","uri":"crm+mod+file:///a"}]}`},
 		{"escaped contents", mcp.MethodResourcesRead,
-			`{"contents":[{"\u0075ri":"mod+file:///a","text":""}]}`, `{"contents":[{"\u0075ri":"crm+mod+file:///a","text":""}]}`},
+			`{"contents":[{"\u0075ri":"mod+file:///a","text":""}]}`,
+			`{"contents":[{"\u0075ri":"crm+mod+file:///a","text":""}]}`},
 		{"an escaped page", mcp.MethodToolsCall,
-			`{"content":[],"_meta":{"u\u0069":{"resource\u0055ri":"ui://mod/page"}}}`, `{"content":[],"_meta":{"u\u0069":{"resource\u0055ri":"ui://crm/mod/page"}}}`},
+			`{"content":[],"_meta":{"u\u0069":{"resource\u0055ri":"ui://mod/page"}}}`,
+			`{"content":[],"_meta":{"u\u0069":{"resource\u0055ri":"ui://crm/mod/page"}}}`},
 		{"an escaped _meta", mcp.MethodToolsCall,
-			`{"content":[],"\u005fmeta":{"ui":{"resourceUri":"ui://mod/page"}}}`, `{"content":[],"\u005fmeta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`},
+			`{"content":[],"\u005fmeta":{"ui":{"resourceUri":"ui://mod/page"}}}`,
+			`{"content":[],"\u005fmeta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`},
 		{"_meta twice", mcp.MethodToolsCall,
-			`{"content":[],"_meta":{},"_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`, `{"content":[],"_meta":{},"_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`},
+			`{"content":[],"_meta":{},"_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`,
+			`{"content":[],"_meta":{},"_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`},
 		{"escaped messages", mcp.MethodPromptsGet,
-			`{"m\u0065ssages":[{"role":"user","c\u006fntent":{"type":"resource_link","ur\u0069":"mod+x://y"}}]}`, `{"m\u0065ssages":[{"role":"user","c\u006fntent":{"type":"resource_link","ur\u0069":"crm+mod+x://y"}}]}`},
+			`{"m\u0065ssages":[{"role":"user","c\u006fntent":{"type":"resource_link","ur\u0069":"mod+x://y"}}]}`,
+			`{"m\u0065ssages":[{"role":"user","c\u006fntent":{"type":"resource_link","ur\u0069":"crm+mod+x://y"}}]}`},
 		{"escapes in text", mcp.MethodToolsCall, `{"content":[{"type":"text","text":"\u0075ri \u00e9","caf\u00e9":1}]}`, ""},
-		{"structuredContent", mcp.MethodToolsCall, `{"content":[],"structuredContent":{"uri":"file:///a","type":"resource_link"}}`, ""},
-		{"icons and web sites", mcp.MethodToolsCall, `{"content":[{"type":"text","text":"a","icons":[{"src":"https://a/b","uri":"x"}],"websiteUrl":"https://a"}]}`, ""},
+		{"structuredContent", mcp.MethodToolsCall,
+			`{"content":[],"structuredContent":{"uri":"file:///a","type":"resource_link"}}`, ""},
+		{"icons and web sites", mcp.MethodToolsCall,
+			`{"content":[{"type":"text","text":"a","icons":[{"src":"https://a/b","uri":"x"}],"websiteUrl":"https://a"}]}`, ""},
 		{"text with a URI member", mcp.MethodToolsCall, `{"content":[{"type":"text","text":"a","uri":"file:///a"}]}`, ""},
-		{"text that looks like it", mcp.MethodToolsCall, `{"content":[{"type":"text","text":"{\"type\":\"resource_link\",\"uri\":\"file:///a\"}"}]}`, ""},
-		{"no string", mcp.MethodToolsCall, `{"content":[{"type":"resource_link","uri":7},{"type":"resource","resource":null}]}`, ""},
-		{"content of another method", mcp.MethodResourcesRead, `{"content":[{"type":"resource_link","uri":"file:///a"}]}`, ""},
-		{"completion values", mcp.MethodComplete, `{"completion":{"values":["file:///a"]},"content":[{"type":"resource_link","uri":"file:///a"}]}`, ""},
+		{"text that looks like it", mcp.MethodToolsCall,
+			`{"content":[{"type":"text","text":"{\"type\":\"resource_link\",\"uri\":\"file:///a\"}"}]}`, ""},
+		{"no string", mcp.MethodToolsCall,
+			`{"content":[{"type":"resource_link","uri":7},{"type":"resource","resource":null}]}`, ""},
+		{"content of another method", mcp.MethodResourcesRead,
+			`{"content":[{"type":"resource_link","uri":"file:///a"}]}`, ""},
+		{"completion values", mcp.MethodComplete,
+			`{"completion":{"values":["file:///a"]},"content":[{"type":"resource_link","uri":"file:///a"}]}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,14 +116,16 @@ func TestURIsInResults(t *testing.T) {
 func TestURIsInAsks(t *testing.T) {
 	link := `{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"resource_link","uri":"file:///a"},{"type":"tool_result","content":{"type":"resource_link","uri":"deep"}}]}]}],"maxTokens":1}`
 	ask := &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: true, Requests: []mcp.InputRequest{
-		{Key: "a", Method: mcp.MethodElicit, Params: mcp.Raw(`{"url":"https://a","messages":[{"content":{"type":"resource_link","uri":"x"}}]}`)},
+		{Key: "a", Method: mcp.MethodElicit,
+			Params: mcp.Raw(`{"url":"https://a","messages":[{"content":{"type":"resource_link","uri":"x"}}]}`)},
 		{Key: "b", Method: mcp.MethodCreateMessage, Params: mcp.Raw(link)},
 	}}
 	got := namingFor("crm", nil).reply(mcp.MethodToolsCall, &mcp.Reply{Ask: ask}).Ask
 	if want := strings.Replace(link, "file:///a", "crm+file:///a", 1); string(got.Requests[1].Params) != want {
 		t.Errorf("got  %s\nwant %s", got.Requests[1].Params, want)
 	}
-	if string(got.Requests[0].Params) != string(ask.Requests[0].Params) || got.Round.Top().Value != "s" || !got.Here || got.Requests[1].Key != "b" {
+	if string(got.Requests[0].Params) != string(ask.Requests[0].Params) || got.Round.Top().Value != "s" || !got.Here ||
+		got.Requests[1].Key != "b" {
 		t.Errorf("something else changed: %+v", got)
 	}
 	if string(ask.Requests[1].Params) != link {
@@ -126,7 +147,8 @@ func TestForwarding(t *testing.T) {
 		}
 	}
 	t.Run("the URI in an error's data", func(t *testing.T) {
-		answer(nil, &mcp.Error{Code: mcp.CodeResourceNotFound, Message: "no", Data: mcp.Raw(`{"a":1, "uri":"file:///x"}`)})(mcp.MethodResourcesRead)
+		answer(nil, &mcp.Error{Code: mcp.CodeResourceNotFound, Message: "no",
+			Data: mcp.Raw(`{"a":1, "uri":"file:///x"}`)})(mcp.MethodResourcesRead)
 		e := refused(t, c, call(mcp.MethodResourcesRead, "crm+file:///x"), mcp.CodeResourceNotFound)
 		if string(e.Data) != `{"a":1, "uri":"crm+file:///x"}` || e.Message != "no" {
 			t.Errorf("got %+v %s", e, e.Data)
@@ -143,7 +165,8 @@ func TestForwarding(t *testing.T) {
 	})
 	t.Run("events", func(t *testing.T) {
 		answer(&mcp.Reply{Result: mcp.Raw(`{}`)}, nil,
-			mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":1,"progress":1,"total":null,"uri":"file:///a"}`)},
+			mcp.Event{Method: mcp.NoteProgress,
+				Params: mcp.Raw(`{"progressToken":1,"progress":1,"total":null,"uri":"file:///a"}`)},
 			mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":1,"progress":"1"}`)},
 			mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"info","data":1}`)},
 			mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"logger":"db","level":"info","data":1}`)},
@@ -186,14 +209,16 @@ func TestForwarding(t *testing.T) {
 }
 
 func TestMetaOfTools(t *testing.T) {
-	s := newServer("crm").has(mcp.MethodToolsList, `{"name":"t","inputSchema":{"type":"object"},"icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://page","visibility":["app"]},"ui/resourceUri":"ui://page"}}`)
+	s := newServer("crm").has(mcp.MethodToolsList,
+		`{"name":"t","inputSchema":{"type":"object"},"icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://page","visibility":["app"]},"ui/resourceUri":"ui://page"}}`)
 	c := start(t, Source{Upstream: s})
 	got := string(do(t, c, call(mcp.MethodToolsList, "")).List.Items[0].Raw)
 	want := `{"name":"crm__t","inputSchema":{"type":"object"},"icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://crm/page","visibility":["app"]},"ui/resourceUri":"ui://crm/page"}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	s = newServer("crm").has(mcp.MethodToolsList, `{"name":"t","inputSchema":{"type":"object"},"_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`)
+	s = newServer("crm").has(mcp.MethodToolsList,
+		`{"name":"t","inputSchema":{"type":"object"},"_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`)
 	got = string(do(t, start(t, Source{Upstream: s}), call(mcp.MethodToolsList, "")).List.Items[0].Raw)
 	if want = `{"name":"crm__t","inputSchema":{"type":"object"},"_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`; got != want {
 		t.Errorf("in another case: got  %s\nwant %s", got, want)
@@ -253,7 +278,8 @@ func FuzzRewrite(f *testing.F) {
 			if strings.Contains(text, `\`) {
 				continue // an escaped URI comes back unescaped
 			}
-			back := strings.NewReplacer(`"zzmarkzz+`, `"`, `ui://zzmarkzz/`, `ui://`, `skill://zzmarkzz/`, `skill://`).Replace(string(out))
+			back := strings.NewReplacer(`"zzmarkzz+`, `"`, `ui://zzmarkzz/`, `ui://`, `skill://zzmarkzz/`,
+				`skill://`).Replace(string(out))
 			if back != string(in) && json.Valid([]byte(back)) && validUTF8(string(in)) {
 				t.Fatalf("%s: %s became %s", method, in, out)
 			}
@@ -269,7 +295,8 @@ func BenchmarkRewrite(b *testing.B) {
 	cases := []struct{ name, result string }{
 		{"small text", `{"content":[{"type":"text","text":"hello"}]}`},
 		{"1 MiB text", `{"content":[{"type":"text","text":"` + big + `"}]}`},
-		{"1 MiB text and a link", `{"content":[{"type":"text","text":"` + big + `"},{"type":"resource_link","uri":"file:///a"}]}`},
+		{"1 MiB text and a link", `{"content":[{"type":"text","text":"` + big +
+			`"},{"type":"resource_link","uri":"file:///a"}]}`},
 	}
 	for _, bb := range cases {
 		b.Run(bb.name, func(b *testing.B) {

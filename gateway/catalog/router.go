@@ -152,7 +152,8 @@ func (l Lens) complete(ctx context.Context) (*mcp.Reply, error) {
 	result, err := fit.Completion(reply.Result)
 	if err != nil {
 		name := l.c.sources[to.source].naming.upstream
-		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, name, mcp.ExecutedUnknown, "Upstream %s answered with what is no completion: %s", name, err)
+		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, name, mcp.ExecutedUnknown,
+			"Upstream %s answered with what is no completion: %s", name, err)
 	}
 	return &mcp.Reply{Result: result}, nil
 }
@@ -242,11 +243,14 @@ func checkParams(params []param, call *mcp.Call) error {
 		_, wanted := p.Value(arguments)
 		switch {
 		case wanted && !present:
-			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s is missing: it must repeat argument %s", p.Name, strings.Join(p.Path, "."))
+			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s is missing: it must repeat argument %s", p.Name,
+				strings.Join(p.Path, "."))
 		case !wanted && present:
-			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s must be absent: argument %s is null or absent", p.Name, strings.Join(p.Path, "."))
+			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s must be absent: argument %s is null or absent",
+				p.Name, strings.Join(p.Path, "."))
 		case wanted && !p.Matches(sent, arguments):
-			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s does not match argument %s", p.Name, strings.Join(p.Path, "."))
+			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s does not match argument %s", p.Name,
+				strings.Join(p.Path, "."))
 		}
 	}
 	return nil
@@ -280,7 +284,8 @@ func sealCursor(c *Catalog, page int, call *mcp.Call, l *listing) string {
 
 // openCursor returns the page that a cursor refers to.
 func openCursor(c *Catalog, cursor mcp.Raw, call *mcp.Call, l *listing) (int, error) {
-	invalid := mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+	invalid := mcp.Errorf(failure.InvalidCursor,
+		"Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	sealed, ok := cursor.StringValue()
 	if !ok {
 		return 0, invalid

@@ -59,14 +59,16 @@ func TestCompletion(t *testing.T) {
 		has(mcp.MethodResourceTemplatesList, template("file:///{path}")).has(mcp.MethodResourcesList, resource("file:///a"))
 	mute := newServer("mute").has(mcp.MethodPromptsList, `{"name":"ask"}`)
 	mute.caps = `{"prompts":{},"resources":{}}`
-	shy := newServer("shy").has(mcp.MethodPromptsList, `{"name":"ask"}`).fails(mcp.MethodComplete, mcp.ErrMethod(mcp.MethodComplete))
+	shy := newServer("shy").has(mcp.MethodPromptsList, `{"name":"ask"}`).fails(mcp.MethodComplete,
+		mcp.ErrMethod(mcp.MethodComplete))
 	c := start(t, sourcesOf([]*server{crm, mute, shy})...)
 	const none = `{"completion":{"values":[]}}`
 	tests := []struct{ name, kind, ref, want string }{
 		{"a prompt", "ref/prompt", "crm__ask", `{"completion":{"values":["crm","ask"]}}`},
 		{"a template", "ref/resource", "crm+file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
 		{"a resource", "ref/resource", "crm+file:///a", `{"completion":{"values":["crm","file:///a"]}}`},
-		{"a template by its original name", "ref/resource", "file:///{path}", `{"completion":{"values":["crm","file:///{path}"]}}`},
+		{"a template by its original name", "ref/resource", "file:///{path}",
+			`{"completion":{"values":["crm","file:///{path}"]}}`},
 		{"an upstream without completions", "ref/prompt", "mute__ask", none},
 		{"the same for a resource", "ref/resource", "mute+x:y", none},
 		{"an upstream that offers them and has none", "ref/prompt", "shy__ask", none},

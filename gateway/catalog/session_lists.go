@@ -135,7 +135,8 @@ func (d *difference) onlyRoots() *difference {
 
 // over lays the difference over a list, which may be nil.
 func (d *difference) over(base *publicList) *publicList {
-	list := &publicList{offered: true, private: true, expires: d.expires, entries: make([]entry, 0, len(base.all())+len(d.more))}
+	list := &publicList{offered: true, private: true, expires: d.expires,
+		entries: make([]entry, 0, len(base.all())+len(d.more))}
 	if list.skills = base.index().with(d.roots); base != nil {
 		list.withheld = base.withheld
 	}
@@ -357,7 +358,8 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 			cut := k == skills && list.cut != "" // it is not known whose files the others are
 			if d != nil && (cut || d.tooLarge()) {
 				o.c.log.LogAttrs(ctx, slog.LevelWarn, "a client's session differs too much: its client sees what all clients see",
-					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()), slog.Int("entries", len(d.more)+len(d.gone)), slog.Int("bytes", d.size))
+					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()),
+					slog.Int("entries", len(d.more)+len(d.gone)), slog.Int("bytes", d.size))
 				if k != skills {
 					continue
 				}
@@ -402,7 +404,8 @@ func mayDiffer(k kind, base *sourceState, own *publicList) bool {
 		return base.offers.kinds.has(k)
 	}
 	files := func(l *publicList) []entry {
-		return slices.DeleteFunc(slices.Clone(l.all()), func(e entry) bool { return !strings.HasPrefix(e.native, mcp.SkillScheme) })
+		return slices.DeleteFunc(slices.Clone(l.all()),
+			func(e entry) bool { return !strings.HasPrefix(e.native, mcp.SkillScheme) })
 	}
 	ours := files(own)
 	return own != nil && (!slices.EqualFunc(ours, files(base.lists[resources]), entry.equal) ||

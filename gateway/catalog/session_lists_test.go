@@ -27,8 +27,10 @@ type workshop struct {
 }
 
 func newWorkshop(name string, tools ...string) *workshop {
-	w := &workshop{server: newServer(name).tools(tools...), open: make(map[string]map[string][]mcp.Item), gone: make(map[string]string)}
-	for _, method := range []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodSkillsList} {
+	w := &workshop{server: newServer(name).tools(tools...), open: make(map[string]map[string][]mcp.Item),
+		gone: make(map[string]string)}
+	for _, method := range []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList,
+		mcp.MethodSkillsList} {
 		w.on(method, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			w.server.mu.Lock()
 			items := slices.Clone(w.items[method])
@@ -37,18 +39,20 @@ func newWorkshop(name string, tools ...string) *workshop {
 			defer w.mu.Unlock()
 			items = append(items, w.open[call.Session][method]...)
 			lacks := w.gone[call.Session]
-			return &mcp.Reply{List: &mcp.List{Items: slices.DeleteFunc(items, func(i mcp.Item) bool { return i.Name == lacks })}}, nil
+			return &mcp.Reply{List: &mcp.List{Items: slices.DeleteFunc(items,
+				func(i mcp.Item) bool { return i.Name == lacks })}}, nil
 		})
 	}
 	return w
 }
 
 func (w *workshop) source() Source {
-	return Source{Upstream: w, ByClass: true, Keeps: func() bool { return true }, HasSession: func(_ context.Context, call *mcp.Call) bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.open[call.Session] != nil
-	}}
+	return Source{Upstream: w, ByClass: true, Keeps: func() bool { return true },
+		HasSession: func(_ context.Context, call *mcp.Call) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.open[call.Session] != nil
+		}}
 }
 
 // grow adds an item to a list of a session, which is open from then on.
@@ -194,7 +198,8 @@ func TestSessionLists(t *testing.T) {
 		if got := ann.told(); len(got) != 1 || w.called(mcp.MethodToolsList) != asked+1 {
 			t.Errorf("told %q", got)
 		}
-		if due, later := c.sessions.table.outdated("a:1"); due != nil || later != nil || c.sessions.table.shown("a:1") != nil {
+		if due, later := c.sessions.table.outdated("a:1"); due != nil || later != nil ||
+			c.sessions.table.shown("a:1") != nil {
 			t.Error("something is kept")
 		}
 	})
@@ -250,7 +255,8 @@ func TestSessionLists(t *testing.T) {
 		wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "w+demo://w demo://p")
 		wantView(t, c, in("b:1", call(mcp.MethodResourcesList, "")), "")
 		wantResult(t, do(t, c, in("a:1", call(mcp.MethodResourcesRead, "demo://p"))), `{"from":"p","name":"demo://p"}`)
-		if _, ok := resolve(t.Context(), c, in("b:1", call(mcp.MethodResourcesRead, "demo://p")), mcp.KindResources, "demo://p"); ok {
+		if _, ok := resolve(t.Context(), c, in("b:1", call(mcp.MethodResourcesRead, "demo://p")), mcp.KindResources,
+			"demo://p"); ok {
 			t.Error("another session has the resource")
 		}
 	})
@@ -346,7 +352,8 @@ func TestSessionListsOfSilentServers(t *testing.T) {
 func TestSessionListsOfViews(t *testing.T) {
 	bubble(t, "a view narrows them, and gives short names", func(t *testing.T) {
 		w := newWorkshop("w", "make")
-		c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:w/extra", "tools:doc/*"}, DropPrefixes: true}}, Source{Upstream: newServer("doc").tools("read")}, w.source())
+		c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:w/extra", "tools:doc/*"}, DropPrefixes: true}},
+			Source{Upstream: newServer("doc").tools("read")}, w.source())
 		w.grow("a:1", mcp.MethodToolsList, tool("extra"))
 		w.grow("a:1", mcp.MethodToolsList, tool("other"))
 		w.tells(c, "a:1")
@@ -367,7 +374,8 @@ func TestSessionListsOfViews(t *testing.T) {
 		if len(next.Items) != 2 || next.Items[0].Name != "w__bb" {
 			t.Errorf("the next page has %v", next.Items)
 		}
-		refused(t, c, in("a:1", call(mcp.MethodToolsList, "", string(mcp.Object("cursor", mcp.String(*first.Next))))), mcp.CodeInvalidParams)
+		refused(t, c, in("a:1", call(mcp.MethodToolsList, "", string(mcp.Object("cursor", mcp.String(*first.Next))))),
+			mcp.CodeInvalidParams)
 		do(t, c, in("b:1", call(mcp.MethodToolsList, "", string(mcp.Object("cursor", mcp.String(*first.Next))))))
 	})
 	bubble(t, "they lie over what a user sees", func(t *testing.T) {

@@ -77,7 +77,8 @@ func TestSkillsOfSessions(t *testing.T) {
 		})
 		wantResult(t, do(t, c, decidedOn(t, c, mcp.KindSkills, get("a:1", "w__extra"))), `{"instructions":"a:1 extra"}`)
 		file := in("a:1", call(mcp.MethodResourcesRead, "skill://w/extra/more.md"))
-		if to := decidedOn(t, c, mcp.KindResources, file).Target; to != (mcp.Target{Kind: mcp.KindSkills, Upstream: "w", Name: "extra", File: "skill://extra/more.md"}) {
+		if to := decidedOn(t, c, mcp.KindResources, file).Target; to != (mcp.Target{Kind: mcp.KindSkills, Upstream: "w",
+			Name: "extra", File: "skill://extra/more.md"}) {
 			t.Errorf("its file is %s", to)
 		}
 		dir := do(t, c, decidedOn(t, c, mcp.KindResources, in("a:1", call(mcp.MethodDirectoryRead, "skill://w/extra"))))
@@ -106,7 +107,8 @@ func TestSkillsOfSessions(t *testing.T) {
 		w.grow("a:1", mcp.MethodResourceTemplatesList, `{"uriTemplate":"skill://extra/{file}","name":"t"}`)
 		w.tellsOf(c, "a:1", mcp.ResourceLists|mcp.SkillLists)
 		for _, file := range []string{"skill://w/bad/secret", uri} {
-			if to := decidedOn(t, c, mcp.KindResources, in("a:1", call(mcp.MethodResourcesRead, file))).Target; to.Kind != mcp.KindSkills {
+			if to := decidedOn(t, c, mcp.KindResources, in("a:1",
+				call(mcp.MethodResourcesRead, file))).Target; to.Kind != mcp.KindSkills {
 				t.Errorf("%s is %s", file, to)
 			}
 		}
@@ -117,21 +119,24 @@ func TestSkillsOfSessions(t *testing.T) {
 				}
 			}
 		}
-		if to := decidedOn(t, c, mcp.KindResources, in("b:1", call(mcp.MethodResourcesRead, uri))).Target; to.Kind != mcp.KindResources {
+		if to := decidedOn(t, c, mcp.KindResources, in("b:1",
+			call(mcp.MethodResourcesRead, uri))).Target; to.Kind != mcp.KindResources {
 			t.Errorf("for another session it is %s", to)
 		}
 	})
-	bubble(t, "a file of a skill within one that all see belongs to the inner one, before anything was listed", func(t *testing.T) {
-		w := skillWorkshop("all")
-		c := start(t, w.source())
-		w.grow("a:1", mcp.MethodSkillsList, skillRecord("all/extra"))
-		w.tellsOf(c, "a:1", mcp.SkillLists)
-		for session, want := range map[string]string{"a:1": "all/extra", "b:1": "all"} {
-			if to := decidedOn(t, c, mcp.KindResources, in(session, call(mcp.MethodResourcesRead, "skill://w/all/extra/SKILL.md"))).Target; to.Name != want {
-				t.Errorf("for %s it is %s", session, to)
+	bubble(t, "a file of a skill within one that all see belongs to the inner one, before anything was listed",
+		func(t *testing.T) {
+			w := skillWorkshop("all")
+			c := start(t, w.source())
+			w.grow("a:1", mcp.MethodSkillsList, skillRecord("all/extra"))
+			w.tellsOf(c, "a:1", mcp.SkillLists)
+			for session, want := range map[string]string{"a:1": "all/extra", "b:1": "all"} {
+				if to := decidedOn(t, c, mcp.KindResources, in(session,
+					call(mcp.MethodResourcesRead, "skill://w/all/extra/SKILL.md"))).Target; to.Name != want {
+					t.Errorf("for %s it is %s", session, to)
+				}
 			}
-		}
-	})
+		})
 	bubble(t, "skills that only resources reveal", func(t *testing.T) {
 		w := newWorkshop("w", "make")
 		c := start(t, w.source())
@@ -197,7 +202,8 @@ func TestSkillsOfSessions(t *testing.T) {
 		w.tellsOf(c, "a:1", mcp.ResourceLists) // its skills have not changed, and are as many
 		wantView(t, c, in("a:1", call(mcp.MethodResourcesList, "")), "")
 		for session, want := range map[string]string{"a:1": mcp.KindSkills, "b:1": mcp.KindResources} {
-			if to := decidedOn(t, c, mcp.KindResources, in(session, call(mcp.MethodResourcesRead, "skill://w/extra0/more.md"))).Target; to.Kind != want {
+			if to := decidedOn(t, c, mcp.KindResources, in(session,
+				call(mcp.MethodResourcesRead, "skill://w/extra0/more.md"))).Target; to.Kind != want {
 				t.Errorf("for %s a file of a skill that is not shown is %s", session, to)
 			}
 		}

@@ -42,7 +42,8 @@ func TestSessionTable(t *testing.T) {
 		t.Errorf("the end of a former session took %v", lost)
 	}
 	over.At = "a:1"
-	if lost := table.note("up", 0, over); len(lost) != 1 || lost[0] != (lostLists{"a:1", "up", setOf(tools)}) || table.shown("a:1") != nil {
+	if lost := table.note("up", 0, over); len(lost) != 1 || lost[0] != (lostLists{"a:1", "up", setOf(tools)}) ||
+		table.shown("a:1") != nil {
 		t.Errorf("the end of the session took %v", lost)
 	}
 	f := table.start("b:1", "up", setOf(tools))
@@ -70,7 +71,8 @@ func TestFetchOfMore(t *testing.T) {
 	tells(t, table, "a:1", text("x", 1))
 	f := table.start("a:1", "up", setOf(prompts))
 	f.kinds, f.told = f.kinds|setOf(tools), f.told|setOf(tools)
-	if changed, _ := table.done(f, ownDifference{}); changed != setOf(tools) || f.told != setOf(tools) || table.shown("a:1") != nil {
+	if changed, _ := table.done(f, ownDifference{}); changed != setOf(tools) || f.told != setOf(tools) ||
+		table.shown("a:1") != nil {
 		t.Errorf("changed %b, told %b, shown %v", changed, f.told, table.shown("a:1"))
 	}
 }
@@ -96,7 +98,8 @@ func TestSessionTableIsBounded(t *testing.T) {
 		tells(t, table, "a:0", text("x", 1))
 		var lost []lostLists
 		for i := range maxSessions {
-			lost = append(lost, table.note("up", setOf(tools), mcp.SessionLists{Session: fmt.Sprint("b:", i), Lists: mcp.ToolLists})...)
+			lost = append(lost, table.note("up", setOf(tools),
+				mcp.SessionLists{Session: fmt.Sprint("b:", i), Lists: mcp.ToolLists})...)
 		}
 		if len(lost) != 1 || lost[0].session != "a:0" || table.all.Len() != maxSessions {
 			t.Errorf("lost: %v", lost)

@@ -58,7 +58,8 @@ func checkFrontmatter(raw mcp.Raw, directory string) error {
 	case raw.At("name").Text() != directory:
 		return errors.New("the last directory of its URI is not the name in its frontmatter")
 	case !skillmd.IsName(directory):
-		return fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", skillmd.MaxName)
+		return fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them",
+			skillmd.MaxName)
 	}
 	metadata, _ := raw.Member("metadata")
 	if wire.CheckObject(metadata) != nil {

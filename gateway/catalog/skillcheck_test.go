@@ -55,7 +55,8 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 		{`"description":"d","license"=>"license"`, "description is missing"},
 		{`"description":"d","license"=>"description":7,"license"`, "description is no text"},
 		{`"description":"d","license"=>"description":" ","license"`, "description is no text of"},
-		{`"description":"d","license"=>"description":"` + strings.Repeat("ü", 1025) + `","license"`, "description is no text of"},
+		{`"description":"d","license"=>"description":"` + strings.Repeat("ü", 1025) + `","license"`,
+			"description is no text of"},
 		{`"compatibility":"c"=>"compatibility":7`, "compatibility"},
 		{`"license":"MIT"=>"license":["MIT"]`, "license"},
 		{`"license":"MIT"=>"license":null`, "is null"},
@@ -87,13 +88,16 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 		if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 || items[0].Name != "crm__good" {
 			t.Errorf("%s: listed are %v", tt.change, items)
 		}
-		if w := c.Status()[0].Withheld; len(w) < 1 || w[0].List != "skills" || w[0].Name != "acme/full" || !strings.Contains(w[0].Reason, tt.reason) {
+		if w := c.Status()[0].Withheld; len(w) < 1 || w[0].List != "skills" || w[0].Name != "acme/full" ||
+			!strings.Contains(w[0].Reason, tt.reason) {
 			t.Errorf("%s: withheld %+v, want for %q", tt.change, w, tt.reason)
 		}
 	}
-	null := strings.NewReplacer(`"title":"Full"`, `"title":null`, `"arguments":[`, `"arguments":[null,`).Replace(fullRecord)
+	null := strings.NewReplacer(`"title":"Full"`, `"title":null`, `"arguments":[`,
+		`"arguments":[null,`).Replace(fullRecord)
 	c := start(t, Source{Upstream: skilled("crm", null)})
-	if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 || strings.Count(string(items[0].Raw), "null") != 1 || strings.Contains(string(items[0].Raw), "title\":null") {
+	if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 ||
+		strings.Count(string(items[0].Raw), "null") != 1 || strings.Contains(string(items[0].Raw), "title\":null") {
 		t.Errorf("with null members: listed are %v", items)
 	}
 	upper := strings.NewReplacer("acme/full", "acme/Full", `"name":"full"`, `"name":"Full"`).Replace(fullRecord)
@@ -105,7 +109,8 @@ func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 
 // TestOneURIOfTwoSkills: a client that meets a URI twice refuses the list.
 func TestOneURIOfTwoSkills(t *testing.T) {
-	twin := strings.Replace(strings.ReplaceAll(skillRecord("ü/a"), "skill://ü", "skill://%C3%BC"), `{"name":"ü/a"`, `{"name":"other"`, 1)
+	twin := strings.Replace(strings.ReplaceAll(skillRecord("ü/a"), "skill://ü", "skill://%C3%BC"), `{"name":"ü/a"`,
+		`{"name":"other"`, 1)
 	c := start(t, Source{Upstream: skilled("crm", skillRecord("good"), skillRecord("ü/a"), twin)})
 	if items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items; len(items) != 1 || items[0].Name != "crm__good" {
 		t.Errorf("listed are %v", items)
@@ -134,7 +139,8 @@ func TestNamesOfSkills(t *testing.T) {
 			}
 			continue
 		}
-		if len(items) != 1 || !strings.HasPrefix(items[0].Name, tt.want) || strings.ContainsFunc(items[0].Name, func(r rune) bool { return !printable(r) }) {
+		if len(items) != 1 || !strings.HasPrefix(items[0].Name, tt.want) ||
+			strings.ContainsFunc(items[0].Name, func(r rune) bool { return !printable(r) }) {
 			t.Errorf("%q is listed as %v, want %s", tt.native, items, tt.want)
 			continue
 		}
@@ -146,8 +152,11 @@ func TestNamesOfSkills(t *testing.T) {
 
 // TestInstructionsThatCannotBeShown: the answer is an error that names the upstream.
 func TestInstructionsThatCannotBeShown(t *testing.T) {
-	for _, result := range []string{`{}`, `{"instructions":42}`, `{"instructions":"i","description":7}`, `{"instructions":"i","files":7}`, `{"instructions":"i","files":[{"name":"n"}]}`,
-		`{"instructions":"i","files":[{"uri":"x:y"}]}`, `{"instructions":"i","files":[{"name":"n","uri":"x:y","mimeType":1}]}`, `{"instructions":"i","_meta":1}`, `{"instructions":"i","instructions":42}`,
+	for _, result := range []string{`{}`, `{"instructions":42}`, `{"instructions":"i","description":7}`,
+		`{"instructions":"i","files":7}`, `{"instructions":"i","files":[{"name":"n"}]}`,
+		`{"instructions":"i","files":[{"uri":"x:y"}]}`,
+		`{"instructions":"i","files":[{"name":"n","uri":"x:y","mimeType":1}]}`, `{"instructions":"i","_meta":1}`,
+		`{"instructions":"i","instructions":42}`,
 		`{"skill":7}`, `{"skill":{}}`} {
 		s := skilled("crm", skillRecord("a"))
 		c := start(t, Source{Upstream: s})
@@ -159,8 +168,10 @@ func TestInstructionsThatCannotBeShown(t *testing.T) {
 	}
 	s := skilled("crm", skillRecord("a"))
 	c := start(t, Source{Upstream: s})
-	s.on(mcp.MethodSkillsGet, answers(`{"instructions":"i","dependencies":{"tools":7,"prompts":[{"type":5,"name":"p"}],"resources":[{"type":"ref/resource"}]}}`))
-	if got := string(do(t, c, skillCall(t, c, "crm__a", `{"name":"crm__a"}`)).Result); got != `{"instructions":"i","dependencies":{"tools":[],"prompts":[],"resources":[]}}` {
+	s.on(mcp.MethodSkillsGet,
+		answers(`{"instructions":"i","dependencies":{"tools":7,"prompts":[{"type":5,"name":"p"}],"resources":[{"type":"ref/resource"}]}}`))
+	if got := string(do(t, c, skillCall(t, c, "crm__a",
+		`{"name":"crm__a"}`)).Result); got != `{"instructions":"i","dependencies":{"tools":[],"prompts":[],"resources":[]}}` {
 		t.Errorf("got %s", got)
 	}
 }
@@ -263,7 +274,8 @@ func spoil(random *rand.Rand, value any) any {
 			}
 		}
 	}
-	others := []any{nil, true, 7, -1, 1.5, 1e300, "", " ", "x", "Upper", "../x", "a\u0000b", strings.Repeat("x", 2000), []any{}, []any{nil}, []any{"x"}, map[string]any{}, map[string]any{"name": 1}, fmt.Sprint(value) + "/SKILL.md"}
+	others := []any{nil, true, 7, -1, 1.5, 1e300, "", " ", "x", "Upper", "../x", "a\u0000b", strings.Repeat("x", 2000),
+		[]any{}, []any{nil}, []any{"x"}, map[string]any{}, map[string]any{"name": 1}, fmt.Sprint(value) + "/SKILL.md"}
 	return others[random.IntN(len(others))]
 }
 

@@ -63,7 +63,8 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 	if strings.Contains(item.Name, "://") {
 		return e, errors.New("its name looks like a URI")
 	}
-	if err := wire.CheckObject(item.Raw, "name", "uri", "frontmatter", "resources", "dependencies", "arguments"); err != nil {
+	if err := wire.CheckObject(item.Raw, "name", "uri", "frontmatter", "resources", "dependencies",
+		"arguments"); err != nil {
 		return e, errors.New("its definition can be read in two ways")
 	}
 	uri, _ := item.Raw.Member("uri")
@@ -129,7 +130,8 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 			upstream, name, _ := strings.Cut(native, "/")
 			i := slices.IndexFunc(p.namings, func(n naming) bool { return n.upstream == upstream })
 			if i < 0 || name == "" {
-				skill.unknown = append(skill.unknown, fmt.Sprintf("depends on %s %q: want upstream/name, with an upstream of this gateway", kind, clipName(native)))
+				skill.unknown = append(skill.unknown,
+					fmt.Sprintf("depends on %s %q: want upstream/name, with an upstream of this gateway", kind, clipName(native)))
 				return "", false
 			}
 			owner, native = p.namings[i], name
@@ -210,7 +212,8 @@ func (s *snapshot) unlistedNeeds(e entry) (unlisted []Withheld) {
 			if s.mayBe(d.k, name) || s.perUser(name) {
 				continue
 			}
-			unlisted = append(unlisted, Withheld{List: listOfNeeds, Name: e.native, Reason: fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
+			unlisted = append(unlisted, Withheld{List: listOfNeeds, Name: e.native,
+				Reason: fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
 		}
 	}
 	return unlisted
@@ -285,7 +288,8 @@ func (p *plan) skillResult(n naming, result mcp.Raw, key string) (mcp.Raw, error
 	}
 	var edits []mcp.Edit
 	if files, ok := result.Member("files"); ok && !n.plain() {
-		edits = append(edits, mcp.Edit{Name: "files", Value: files.Map(func(_ []byte, file mcp.Raw) mcp.Raw { return n.member(file, "uri") })})
+		edits = append(edits, mcp.Edit{Name: "files",
+			Value: files.Map(func(_ []byte, file mcp.Raw) mcp.Raw { return n.member(file, "uri") })})
 	}
 	if dependencies, ok := result.Member("dependencies"); ok {
 		edits = append(edits, mcp.Edit{Name: "dependencies", Value: p.dependencies(n, dependencies, &skillEntry{})})

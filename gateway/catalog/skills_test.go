@@ -22,7 +22,8 @@ func skillRecord(key string, files ...string) string {
 	for _, f := range files {
 		text += fmt.Sprintf(`,{"uri":"%s/%s","digest":%q,"size":1}`, root, f, someDigest)
 	}
-	return fmt.Sprintf(`{"name":%q,"uri":"%s/SKILL.md","frontmatter":{"name":%q,"description":"d"},"resources":[%s]}`, key, root, key[strings.LastIndex(key, "/")+1:], text)
+	return fmt.Sprintf(`{"name":%q,"uri":"%s/SKILL.md","frontmatter":{"name":%q,"description":"d"},"resources":[%s]}`, key,
+		root, key[strings.LastIndex(key, "/")+1:], text)
 }
 
 func skilled(name string, records ...string) *server {
@@ -35,11 +36,13 @@ func TestRecordsArePublic(t *testing.T) {
 	record := strings.Replace(skillRecord("acme/refunds", "a.md"), `"description":"d"`, `"description":"d", "x":1e3`, 1)
 	c := start(t, Source{Upstream: skilled("crm", record)})
 	items := do(t, c, call(mcp.MethodSkillsList, "")).List.Items
-	want := strings.NewReplacer("skill://", "skill://crm/", `"name":"acme/refunds"`, `"name":"crm__acme/refunds"`).Replace(record)
+	want := strings.NewReplacer("skill://", "skill://crm/", `"name":"acme/refunds"`,
+		`"name":"crm__acme/refunds"`).Replace(record)
 	if len(items) != 1 || items[0].Name != "crm__acme/refunds" || string(items[0].Raw) != want {
 		t.Errorf("got %+v, want %s", items, want)
 	}
-	if want := (mcp.Target{Kind: mcp.KindSkills, Upstream: "crm", Name: "acme/refunds", File: "skill://acme/refunds/SKILL.md"}); items[0].Target != want {
+	if want := (mcp.Target{Kind: mcp.KindSkills, Upstream: "crm", Name: "acme/refunds",
+		File: "skill://acme/refunds/SKILL.md"}); items[0].Target != want {
 		t.Errorf("target %+v", items[0].Target)
 	}
 }
@@ -52,12 +55,13 @@ func TestRecordsThatAreWithheld(t *testing.T) {
 		"a file outside":    strings.Replace(skillRecord("c", "x"), "skill://c/x", "skill://d/x", 1),
 		"a file twice":      skillRecord("d", "x", "x"),
 		"no digest":         strings.Replace(skillRecord("e"), someDigest, "sha256:00", 1),
-		"no SKILL.md":       strings.Replace(skillRecord("f", "x"), `{"uri":"skill://f/SKILL.md","digest"`, `{"uri":"skill://f/y","digest"`, 1),
-		"no resources":      strings.Replace(skillRecord("g"), `"resources"`, `"files"`, 1),
-		"no frontmatter":    strings.Replace(skillRecord("h"), `"frontmatter"`, `"matter"`, 1),
-		"two readings":      strings.Replace(skillRecord("i"), `{"name"`, `{"URI":"x","name"`, 1),
-		"too large":         strings.Replace(skillRecord("j"), `"d"`, `"`+strings.Repeat("d", maxSkill)+`"`, 1),
-		"a URI for a name":  strings.Replace(skillRecord("k"), `"name":"k","uri"`, `"name":"skill://k","uri"`, 1),
+		"no SKILL.md": strings.Replace(skillRecord("f", "x"), `{"uri":"skill://f/SKILL.md","digest"`,
+			`{"uri":"skill://f/y","digest"`, 1),
+		"no resources":     strings.Replace(skillRecord("g"), `"resources"`, `"files"`, 1),
+		"no frontmatter":   strings.Replace(skillRecord("h"), `"frontmatter"`, `"matter"`, 1),
+		"two readings":     strings.Replace(skillRecord("i"), `{"name"`, `{"URI":"x","name"`, 1),
+		"too large":        strings.Replace(skillRecord("j"), `"d"`, `"`+strings.Repeat("d", maxSkill)+`"`, 1),
+		"a URI for a name": strings.Replace(skillRecord("k"), `"name":"k","uri"`, `"name":"skill://k","uri"`, 1),
 	}
 	for name, record := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -79,10 +83,12 @@ func TestRecordsThatAreWithheld(t *testing.T) {
 // TestFilesBelongToTheirSkill: policy decides about a file of a skill as about the skill,
 // however the file is named.
 func TestFilesBelongToTheirSkill(t *testing.T) {
-	dynamic := strings.Replace(skillRecord("dyn"), skillRecord("dyn")[strings.Index(skillRecord("dyn"), `"resources":`):], `"resources":"dynamic"}`, 1)
+	dynamic := strings.Replace(skillRecord("dyn"), skillRecord("dyn")[strings.Index(skillRecord("dyn"), `"resources":`):],
+		`"resources":"dynamic"}`, 1)
 	s := skilled("crm", skillRecord("refunds", "a.md", "in/SKILL.md"), skillRecord("refunds/in", "b.md"), dynamic,
 		strings.ReplaceAll(skillRecord("hub/r"), "skill://hub", "github://hub"))
-	s.has(mcp.MethodResourcesList, resource("skill://refunds/SKILL.md"), resource("skill://refunds/in/b.md"), resource("skill://other/x"), resource("file:///a"))
+	s.has(mcp.MethodResourcesList, resource("skill://refunds/SKILL.md"), resource("skill://refunds/in/b.md"),
+		resource("skill://other/x"), resource("file:///a"))
 	c := start(t, Source{Upstream: s}, Source{Upstream: newServer("doc")})
 	file := func(key, uri string) mcp.Target {
 		return mcp.Target{Kind: mcp.KindSkills, Upstream: "crm", Name: key, File: uri}
@@ -118,8 +124,10 @@ func TestFilesBelongToTheirSkill(t *testing.T) {
 			t.Errorf("%s has target %+v and resolves to %+v", item.Name, item.Target, got)
 		}
 	}
-	for public, want := range map[string]string{"crm__refunds": "refunds", "skill://crm/refunds/in/SKILL.md": "refunds/in", "skill://crm/unlisted/x/SKILL.md": "unlisted/x",
-		"skill://crm/refunds/new/SKILL.md": "refunds", "crm+github://hub/r/SKILL.md": "hub/r", "crm__none": "", "skill://crm/refunds/a.md": "", "skill://doc/a/SKILL.md": "", "skill://crm/Refunds/SKILL.md": ""} {
+	for public, want := range map[string]string{"crm__refunds": "refunds", "skill://crm/refunds/in/SKILL.md": "refunds/in",
+		"skill://crm/unlisted/x/SKILL.md":  "unlisted/x",
+		"skill://crm/refunds/new/SKILL.md": "refunds", "crm+github://hub/r/SKILL.md": "hub/r", "crm__none": "",
+		"skill://crm/refunds/a.md": "", "skill://doc/a/SKILL.md": "", "skill://crm/Refunds/SKILL.md": ""} {
 		got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindSkills, public)
 		if ok != (want != "") || got.Name != want || ok && !strings.HasSuffix(got.File, "/SKILL.md") {
 			t.Errorf("%s is %+v, want %q", public, got, want)
@@ -131,18 +139,21 @@ func TestFilesBelongToTheirSkill(t *testing.T) {
 // in lists and in completions.
 func TestTemplatesOfSkills(t *testing.T) {
 	s := skilled("crm", skillRecord("refunds"))
-	s.has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"skill://refunds/{file}","name":"a"}`, `{"uriTemplate":"doc:///{id}","name":"b"}`, `{"uriTemplate":"skill://REFUNDS/{file}","name":"c"}`)
+	s.has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"skill://refunds/{file}","name":"a"}`,
+		`{"uriTemplate":"doc:///{id}","name":"b"}`, `{"uriTemplate":"skill://REFUNDS/{file}","name":"c"}`)
 	c := start(t, Source{Upstream: s})
 	items := do(t, c, call(mcp.MethodResourceTemplatesList, "")).List.Items
 	want := map[string]mcp.Target{
-		"skill://crm/refunds/{file}": {Kind: mcp.KindSkills, Upstream: "crm", Name: "refunds", File: "skill://refunds/{file}", Template: true},
-		"crm+doc:///{id}":            {Kind: mcp.KindResources, Upstream: "crm", Name: "doc:///{id}", Template: true},
+		"skill://crm/refunds/{file}": {Kind: mcp.KindSkills, Upstream: "crm", Name: "refunds", File: "skill://refunds/{file}",
+			Template: true},
+		"crm+doc:///{id}": {Kind: mcp.KindResources, Upstream: "crm", Name: "doc:///{id}", Template: true},
 	}
 	if len(items) != len(want) {
 		t.Errorf("listed are %v", items)
 	}
 	for _, item := range items {
-		if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, item.Name); !ok || item.Target != want[item.Name] || got != item.Target {
+		if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, item.Name); !ok ||
+			item.Target != want[item.Name] || got != item.Target {
 			t.Errorf("%s has target %+v and resolves to %+v, want %+v", item.Name, item.Target, got, want[item.Name])
 		}
 	}
@@ -156,10 +167,12 @@ func TestIndexOfSkills(t *testing.T) {
 	s := skilled("crm", skillRecord("refunds"))
 	s.has(mcp.MethodResourcesList, resource("skill://index.json"), resource("file:///a"))
 	c := start(t, Source{Upstream: s})
-	if items := do(t, c, call(mcp.MethodResourcesList, "")).List.Items; len(items) != 1 || items[0].Name != "crm+file:///a" {
+	if items := do(t, c, call(mcp.MethodResourcesList, "")).List.Items; len(items) != 1 ||
+		items[0].Name != "crm+file:///a" {
 		t.Errorf("resources %v", items)
 	}
-	for _, uri := range []string{"skill://crm/index.json", "skill://crm/INDEX.json", "skill://crm/%69ndex.json", "skill://crm//index.json", "skill://crm/index.json?x"} {
+	for _, uri := range []string{"skill://crm/index.json", "skill://crm/INDEX.json", "skill://crm/%69ndex.json",
+		"skill://crm//index.json", "skill://crm/index.json?x"} {
 		if got, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, uri); ok {
 			t.Errorf("%s is %+v", uri, got)
 		}
@@ -178,17 +191,20 @@ func TestSkillsThatAreNotKnown(t *testing.T) {
 	if _, ok := resolve(t.Context(), c, &mcp.Call{}, mcp.KindResources, "crm+file:///a"); !ok {
 		t.Error("what is no skill's file is not found either")
 	}
-	if items := do(t, c, call(mcp.MethodResourcesList, "")).List.Items; len(items) != 1 || items[0].Name != "crm+file:///a" {
+	if items := do(t, c, call(mcp.MethodResourcesList, "")).List.Items; len(items) != 1 ||
+		items[0].Name != "crm+file:///a" {
 		t.Errorf("resources %v", items)
 	}
 }
 
 func TestSkillsGetAtTheUpstream(t *testing.T) {
-	record := strings.Replace(skillRecord("refunds"), `"resources"`, `"arguments":[{"name":"kind","required":true},{"name":"other"}],"resources"`, 1)
+	record := strings.Replace(skillRecord("refunds"), `"resources"`,
+		`"arguments":[{"name":"kind","required":true},{"name":"other"}],"resources"`, 1)
 	s := skilled("crm", record).on(mcp.MethodSkillsGet, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		if _, byURI := mcp.SkillKey(call.Params); byURI {
 			uri, _ := call.Params.Member("uri")
-			return &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(strings.ReplaceAll(skillRecord("refunds"), "skill://refunds/SKILL.md", uri.Text())))}, nil
+			return &mcp.Reply{Result: mcp.Object("skill",
+				mcp.Raw(strings.ReplaceAll(skillRecord("refunds"), "skill://refunds/SKILL.md", uri.Text())))}, nil
 		}
 		return &mcp.Reply{Result: mcp.Raw(`{"instructions":"see file:///a","dependencies":{"tools":["a","b.c"]},"files":[{"name":"a","uri":"file:///a"}]}`)}, nil
 	})
@@ -198,14 +214,17 @@ func TestSkillsGetAtTheUpstream(t *testing.T) {
 		!strings.HasSuffix(string(got), `"files":[{"name":"a","uri":"crm+file:///a"}]}`) {
 		t.Errorf("got %s", got)
 	}
-	if last := s.last(t, mcp.MethodSkillsGet); last.Name != "refunds" || string(last.Params) != `{"name":"refunds","arguments":{"kind":"x"}}` {
+	if last := s.last(t, mcp.MethodSkillsGet); last.Name != "refunds" ||
+		string(last.Params) != `{"name":"refunds","arguments":{"kind":"x"}}` {
 		t.Errorf("the upstream is asked %q with %s", last.Name, last.Params)
 	}
 	got = do(t, c, skillCall(t, c, "skill://crm/refunds/SKILL.md", `{"uri":"skill://crm/refunds/SKILL.md"}`)).Result
-	if want := `{"skill":{"name":"crm__refunds","uri":"skill://crm/refunds/SKILL.md"`; !strings.HasPrefix(string(got), want) {
+	if want := `{"skill":{"name":"crm__refunds","uri":"skill://crm/refunds/SKILL.md"`; !strings.HasPrefix(string(got),
+		want) {
 		t.Errorf("got %s", got)
 	}
-	for _, params := range []string{`{"name":"crm__refunds"}`, `{"name":"crm__refunds","arguments":{"other":"x","kind":null}}`} {
+	for _, params := range []string{`{"name":"crm__refunds"}`,
+		`{"name":"crm__refunds","arguments":{"other":"x","kind":null}}`} {
 		_, err := c.Handle(t.Context(), skillCall(t, c, "crm__refunds", params))
 		if e, ok := err.(*mcp.Error); !ok || e.Code != mcp.CodeInvalidParams {
 			t.Errorf("%s: %v", params, err)
@@ -231,7 +250,8 @@ func skillCall(t *testing.T, c *Catalog, name, params string) *mcp.Call {
 }
 
 func TestDependenciesOfDirectories(t *testing.T) {
-	record := strings.Replace(skillRecord("a"), `"resources"`, `"dependencies":{"tools":["crm/x","crm/gone","nobody/x","x"],"prompts":[{"type":"ref/prompt","name":"crm/ask"}],"resources":[{"type":"ref/resource","uri":"crm/file:///a"},{"type":"ref/resource","uri":"crm/doc:///{id}"}]},"resources"`, 1)
+	record := strings.Replace(skillRecord("a"), `"resources"`,
+		`"dependencies":{"tools":["crm/x","crm/gone","nobody/x","x"],"prompts":[{"type":"ref/prompt","name":"crm/ask"}],"resources":[{"type":"ref/resource","uri":"crm/file:///a"},{"type":"ref/resource","uri":"crm/doc:///{id}"}]},"resources"`, 1)
 	crm := newServer("crm").tools("x").has(mcp.MethodPromptsList, `{"name":"ask"}`)
 	c := start(t, Source{Upstream: crm}, Source{Upstream: skilled("pb", record), SkillDir: true})
 	item := do(t, c, call(mcp.MethodSkillsList, "")).List.Items[0]
@@ -251,14 +271,16 @@ func TestDependenciesOfDirectories(t *testing.T) {
 // missing from the shared list, but not for the user; so there is nothing to warn about.
 func TestDependenciesOnToolsOfEachUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		record := strings.Replace(skillRecord("a"), `"resources"`, `"dependencies":{"tools":["crm/of-ann","nobody/x"]},"resources"`, 1)
+		record := strings.Replace(skillRecord("a"), `"resources"`,
+			`"dependencies":{"tools":["crm/of-ann","nobody/x"]},"resources"`, 1)
 		c := start(t, perUser(toolsOf(newServer("crm"))), Source{Upstream: skilled("pb", record), SkillDir: true})
 		ann := do(t, c, by("ann", call(mcp.MethodSkillsList, ""))).List.Items[0]
 		if got, _ := ann.Raw.Member("dependencies"); string(got) != `{"tools":["crm__of-ann"]}` {
 			t.Errorf("who has the tool is told %s", got)
 		}
 		withheld := c.Status()[1].Withheld
-		if len(withheld) != 1 || withheld[0].List != "dependencies of skills" || !strings.Contains(withheld[0].Reason, "nobody/x") {
+		if len(withheld) != 1 || withheld[0].List != "dependencies of skills" ||
+			!strings.Contains(withheld[0].Reason, "nobody/x") {
 			t.Errorf("the operator is told %v, want of nobody/x alone, and not that the skill is withheld", withheld)
 		}
 	})

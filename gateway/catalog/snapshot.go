@@ -211,7 +211,8 @@ func (s *snapshot) merge(k kind) {
 		return ""
 	}
 	l := &listing{parts: make([][]byte, len(s.states)), private: s.plan.private}
-	t := &table{names: make(map[string]target), counts: make([]int, len(s.states)), withheld: make([][]Withheld, len(s.states))}
+	t := &table{names: make(map[string]target), counts: make([]int, len(s.states)),
+		withheld: make([][]Withheld, len(s.states))}
 	s.lists[k], s.tables[k] = l, t
 	whole := sha256.New()
 	var items []mcp.Item
@@ -292,7 +293,8 @@ func (s *snapshot) enter(k kind, t *table, source int, e entry) {
 		t.names[e.item.Name] = target{source: source, native: e.native}
 	case skills:
 		t.withheld[source] = append(t.withheld[source], s.unlistedNeeds(e)...)
-		t.names[e.item.Name] = target{source: source, native: e.native, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}
+		t.names[e.item.Name] = target{source: source, native: e.native,
+			skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}
 	}
 }
 

@@ -121,7 +121,8 @@ type offers struct {
 }
 
 func readOffers(capabilities mcp.Raw) (o offers) {
-	for name, of := range map[string]kindSet{"tools": setOf(tools), "prompts": setOf(prompts), "resources": setOf(resources, templates)} {
+	for name, of := range map[string]kindSet{"tools": setOf(tools), "prompts": setOf(prompts),
+		"resources": setOf(resources, templates)} {
 		feature, ok := capabilities.Member(name)
 		if !ok || feature.IsNull() {
 			continue
@@ -198,9 +199,12 @@ func (k *sourceState) take(which kind, list *publicList) {
 
 // same reports whether nothing has changed.
 func (k *sourceState) same(as *sourceState) bool {
-	return k.state == as.state && k.heard == as.heard && k.instructions == as.instructions && k.plainSkills == as.plainSkills && k.halfSeen == as.halfSeen &&
-		k.failure == as.failure && k.failed == as.failed && k.since.Equal(as.since) && k.lists == as.lists && k.former == as.former &&
-		reflect.DeepEqual(k.offers, as.offers) && (k.classes == nil) == (as.classes == nil) && maps.EqualFunc(k.classes, as.classes, (*sourceState).same)
+	return k.state == as.state && k.heard == as.heard && k.instructions == as.instructions &&
+		k.plainSkills == as.plainSkills && k.halfSeen == as.halfSeen &&
+		k.failure == as.failure && k.failed == as.failed && k.since.Equal(as.since) && k.lists == as.lists &&
+		k.former == as.former &&
+		reflect.DeepEqual(k.offers, as.offers) && (k.classes == nil) == (as.classes == nil) &&
+		maps.EqualFunc(k.classes, as.classes, (*sourceState).same)
 }
 
 // share makes what a class sees use the lists of another state where they are equal, and
@@ -219,7 +223,8 @@ func (k *sourceState) share(with *sourceState) bool {
 
 // shows reports whether clients of every class see the same lists as in another state.
 func (k *sourceState) shows(as *sourceState) bool {
-	return slices.EqualFunc(k.lists[:], as.lists[:], (*publicList).equal) && maps.EqualFunc(k.classes, as.classes, (*sourceState).shows)
+	return slices.EqualFunc(k.lists[:], as.lists[:], (*publicList).equal) &&
+		maps.EqualFunc(k.classes, as.classes, (*sourceState).shows)
 }
 
 // equal reports whether both lists show clients the same.
@@ -227,11 +232,13 @@ func (s *publicList) equal(other *publicList) bool {
 	if s == nil || other == nil || s == other {
 		return s == other
 	}
-	return s.offered == other.offered && s.private == other.private && slices.EqualFunc(s.entries, other.entries, entry.equal)
+	return s.offered == other.offered && s.private == other.private &&
+		slices.EqualFunc(s.entries, other.entries, entry.equal)
 }
 
 func (e entry) equal(other entry) bool {
-	return e.native == other.native && e.item.Name == other.item.Name && e.task == other.task && bytes.Equal(e.item.Raw, other.item.Raw)
+	return e.native == other.native && e.item.Name == other.item.Name && e.task == other.task &&
+		bytes.Equal(e.item.Raw, other.item.Raw)
 }
 
 // UpstreamView is the state of one upstream as the catalog sees it, for the command check

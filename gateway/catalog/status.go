@@ -12,7 +12,8 @@ func (c *Catalog) Status() []UpstreamView {
 		views[i] = UpstreamView{
 			Name: source.naming.upstream, Prefix: source.naming.prefix,
 			State: state.state, Since: state.since, LastError: state.failure, Failed: state.failed,
-			Tools: count(tools), Prompts: count(prompts), Resources: count(resources), ResourceTemplates: count(templates), Skills: count(skills),
+			Tools: count(tools), Prompts: count(prompts), Resources: count(resources), ResourceTemplates: count(templates),
+			Skills:   count(skills),
 			Withheld: s.withheld(i),
 		}
 	}

@@ -24,11 +24,13 @@ func TestStatus(t *testing.T) {
 		up.Tools != 2 || up.Prompts != 1 || up.Resources != 1 || up.ResourceTemplates != 1 {
 		t.Errorf("got %+v", up)
 	}
-	want := []Withheld{{List: "tools", Name: "c\nd", Reason: errNoName.Error()}, {List: "resource templates", Name: "{b}", Reason: errOpenScheme.Error()}}
+	want := []Withheld{{List: "tools", Name: "c\nd", Reason: errNoName.Error()},
+		{List: "resource templates", Name: "{b}", Reason: errOpenScheme.Error()}}
 	if len(up.Withheld) != 2 || up.Withheld[0] != want[0] || up.Withheld[1] != want[1] {
 		t.Errorf("withheld %+v", up.Withheld)
 	}
-	if d := got[1]; d.Name != "down" || d.Prefix != "" || d.State != StateDown || !strings.Contains(d.LastError, "cannot be reached") {
+	if d := got[1]; d.Name != "down" || d.Prefix != "" || d.State != StateDown ||
+		!strings.Contains(d.LastError, "cannot be reached") {
 		t.Errorf("got %+v", d)
 	}
 }
@@ -41,7 +43,8 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newServer("crm").tools("a\tb", "c")
-		c, err := New(Config{}, []Source{{Upstream: s}}, Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Seal: key, Tasks: key})
+		c, err := New(Config{}, []Source{{Upstream: s}},
+			Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Seal: key, Tasks: key})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +64,8 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 		if n := strings.Count(log.String(), `name="a\tb"`); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, log.String())
 		}
-		if n := strings.Count(log.String(), `msg="item withheld"`); n != 21 || !strings.Contains(log.String(), `msg="more items withheld" error_code=GH-ITEM-WITHHELD upstream=crm count=30`) {
+		if n := strings.Count(log.String(), `msg="item withheld"`); n != 21 ||
+			!strings.Contains(log.String(), `msg="more items withheld" error_code=GH-ITEM-WITHHELD upstream=crm count=30`) {
 			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 	})

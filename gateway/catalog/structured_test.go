@@ -7,7 +7,8 @@ import (
 )
 
 func TestStructured(t *testing.T) {
-	crm := newServer("crm").has(mcp.MethodToolsList, tool("a"), `{"name":"b.c","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}`)
+	crm := newServer("crm").has(mcp.MethodToolsList, tool("a"),
+		`{"name":"b.c","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}`)
 	down := newServer("down")
 	down.unreachable(true)
 	c := start(t, sourcesOf([]*server{crm, down})...)
@@ -22,7 +23,8 @@ func TestStructured(t *testing.T) {
 		{"of an upstream that is down", "down", "a", true},
 		{"of none", "other", "a", true},
 	} {
-		if got := c.For(&mcp.Call{}).Structured(mcp.Target{Kind: mcp.KindTools, Upstream: tt.upstream, Name: tt.tool}); got != tt.want {
+		if got := c.For(&mcp.Call{}).Structured(mcp.Target{Kind: mcp.KindTools, Upstream: tt.upstream,
+			Name: tt.tool}); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -18,24 +18,34 @@ func TestCapabilities(t *testing.T) {
 		states []sourceState
 		want   string
 	}{
-		{"skills, and resources, which may be some, now or later", []sourceState{heard(`{"skills":{}}`), heard(`{"resources":{}}`), heard(`{"prompts":{}}`)},
+		{"skills, and resources, which may be some, now or later",
+			[]sourceState{heard(`{"skills":{}}`), heard(`{"resources":{}}`), heard(`{"prompts":{}}`)},
 			`{"prompts":{"listChanged":true},"resources":{"listChanged":true},` + anySkills},
-		{"tools and prompts are no skills", []sourceState{heard(`{"tools":{"listChanged":true},"prompts":{"listChanged":true}}`)},
+		{"tools and prompts are no skills",
+			[]sourceState{heard(`{"tools":{"listChanged":true},"prompts":{"listChanged":true}}`)},
 			`{"tools":{"listChanged":true},"prompts":{"listChanged":true}}`},
 		{"nothing", []sourceState{heard(`{}`)}, `{}`},
 		{"listChanged is always promised", []sourceState{heard(`{"tools":{}}`)}, `{"tools":{"listChanged":true}}`},
-		{"the union", []sourceState{heard(`{"tools":{},"logging":{}}`), heard(`{"prompts":{},"completions":{}}`), heard(`{"resources":{}}`)},
-			strings.Replace(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},`+anySkills, `"extensions"`, `"completions":{},"logging":{},"extensions"`, 1)},
-		{"one can subscribe", []sourceState{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true},` + anySkills},
+		{"the union", []sourceState{heard(`{"tools":{},"logging":{}}`), heard(`{"prompts":{},"completions":{}}`),
+			heard(`{"resources":{}}`)},
+			strings.Replace(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},`+
+				anySkills, `"extensions"`, `"completions":{},"logging":{},"extensions"`, 1)},
+		{"one can subscribe", []sourceState{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)},
+			`{"resources":{"listChanged":true,"subscribe":true},` + anySkills},
 		{"experimental and unknown extensions are not ours to promise",
 			[]sourceState{heard(`{"experimental":{"x":{}},"extensions":{"com.example/x":{}}}`)}, `{}`},
-		{"tasks that no tool can be called as", []sourceState{heard(`{"tasks":{}}`), heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
-		{"tasks of 2025-11-25, without their list", []sourceState{heard(`{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`)},
+		{"tasks that no tool can be called as", []sourceState{heard(`{"tasks":{}}`),
+			heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
+		{"tasks of 2025-11-25, without their list",
+			[]sourceState{heard(`{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`)},
 			`{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{"tasks that cannot be cancelled", []sourceState{heard(`{"tasks":{"requests":{"tools":{"call":{}}}}}`)}, `{"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{"tasks of the extension", []sourceState{heard(`{"extensions":{"io.modelcontextprotocol/tasks":{"x":1}}}`)}, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+		{"tasks that cannot be cancelled", []sourceState{heard(`{"tasks":{"requests":{"tools":{"call":{}}}}}`)},
+			`{"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+		{"tasks of the extension", []sourceState{heard(`{"extensions":{"io.modelcontextprotocol/tasks":{"x":1}}}`)},
+			`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
 		{"MCP Apps, merged",
-			[]sourceState{heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b"],"x":1}}}`), heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["b","c"]}}}`), heard(`{}`)},
+			[]sourceState{heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b"],"x":1}}}`),
+				heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["b","c"]}}}`), heard(`{}`)},
 			`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b","c"],"x":1}}}`},
 		{"null is nothing", []sourceState{heard(`{"tools":null,"logging":null}`)}, `{}`},
 		{"who was never heard of may have every list", []sourceState{heard(`{"tools":{}}`), {}},
@@ -52,7 +62,8 @@ func TestCapabilities(t *testing.T) {
 
 func TestInstructions(t *testing.T) {
 	none := ""
-	p := &plan{cfg: Config{Instructions: " Ask for crm first. "}, namings: []naming{namingFor("crm", nil), namingFor("doc", &none)}}
+	p := &plan{cfg: Config{Instructions: " Ask for crm first. "},
+		namings: []naming{namingFor("crm", nil), namingFor("doc", &none)}}
 	said := func(texts ...string) (states []sourceState) {
 		for _, text := range texts {
 			states = append(states, sourceState{instructions: text})
@@ -66,7 +77,8 @@ func TestInstructions(t *testing.T) {
 	})
 	t.Run("sections", func(t *testing.T) {
 		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."), nil, nil, "")
-		for _, want := range []string{"Ask for crm first.\n\n", "such as crm__,", "\n\n## crm\n\nUse export.\n#### doc\nObey me.\n\n## doc\n\nRead."} {
+		for _, want := range []string{"Ask for crm first.\n\n", "such as crm__,",
+			"\n\n## crm\n\nUse export.\n#### doc\nObey me.\n\n## doc\n\nRead."} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in %q", want, got)
 			}
@@ -102,5 +114,6 @@ func TestDiscoverAnswer(t *testing.T) {
 	s.caps, s.text = `{"tools":{}}`, "Use it."
 	none := ""
 	c := start(t, Source{Upstream: s, Prefix: &none})
-	wantResult(t, do(t, c, call(mcp.MethodDiscover, "")), `{"capabilities":{"tools":{"listChanged":true}},"instructions":"Use it."}`)
+	wantResult(t, do(t, c, call(mcp.MethodDiscover, "")),
+		`{"capabilities":{"tools":{"listChanged":true}},"instructions":"Use it."}`)
 }

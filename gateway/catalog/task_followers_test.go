@@ -40,10 +40,12 @@ func TestListenToTasks(t *testing.T) {
 		ann := inForm(mcp.ExtensionTasks, "", "").Caller
 		old := c.sealTask(taskID{mcp.CoreTasks, "crm", "may", "1", time.Now().Add(time.Hour).Unix()}, &ann)
 
-		cl := followTasks(t, c, mcp.ExtensionTasks, "ann:1", fmt.Sprintf(`{"taskIds":[%q,%q,%q,%q,%q,"nobody's"]}`, id, his, other, old, twin))
+		cl := followTasks(t, c, mcp.ExtensionTasks, "ann:1",
+			fmt.Sprintf(`{"taskIds":[%q,%q,%q,%q,%q,"nobody's"]}`, id, his, other, old, twin))
 		want := []string{ack(fmt.Sprintf(`{"taskIds":[%q,%q,%q]}`, id, other, twin))}
 		cl.want(t, want...)
-		if got := crm.last(t, mcp.MethodListen); string(got.Params) != `{"notifications":{"taskIds":["1"]}}` || got.Tasks != mcp.ExtensionTasks {
+		if got := crm.last(t, mcp.MethodListen); string(got.Params) != `{"notifications":{"taskIds":["1"]}}` ||
+			got.Tasks != mcp.ExtensionTasks {
 			t.Errorf("the upstream was asked for %s", got.Params)
 		}
 		crm.says(mcp.NoteTask, `{"taskId":"1","status":"working"}`)
@@ -76,7 +78,8 @@ func TestListenToTooManyTasks(t *testing.T) {
 	for i := range mcp.MaxFiltered + 1 {
 		fmt.Fprintf(&different, `"%d",`, i)
 	}
-	refused(t, c, inForm(mcp.ExtensionTasks, mcp.MethodListen, "", `{"notifications":{"taskIds":[`+different.String()+`"z"]}}`), mcp.CodeInvalidParams)
+	refused(t, c, inForm(mcp.ExtensionTasks, mcp.MethodListen, "",
+		`{"notifications":{"taskIds":[`+different.String()+`"z"]}}`), mcp.CodeInvalidParams)
 	if _, err := mcp.FilterOf(mcp.Raw(`{"notifications":{"taskIds":[` + ids + `]}}`)); err != nil {
 		t.Errorf("the same one often: %v", err)
 	}
@@ -134,7 +137,8 @@ func TestBoardIsBounded(t *testing.T) {
 	if len(f.known) != maxFollowed || len(f.order) != maxFollowed || len(f.take()) != 1 {
 		t.Errorf("%d tasks are known", len(f.known))
 	}
-	if id, ok := f.public(followed{0, fmt.Sprint("native ", 3*maxFollowed-1)}); !ok || id != fmt.Sprint("public ", 3*maxFollowed-1) {
+	if id, ok := f.public(followed{0, fmt.Sprint("native ", 3*maxFollowed-1)}); !ok ||
+		id != fmt.Sprint("public ", 3*maxFollowed-1) {
 		t.Errorf("the newest is %q, %v", id, ok)
 	}
 	if _, ok := f.public(followed{0, "native 0"}); ok {

@@ -151,7 +151,8 @@ func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Rep
 	}
 	public := c.sealTask(taskID{call.Tasks, s.naming.upstream, tool, native, taskExpiry(reply.Result)}, &call.Caller)
 	if len(public) > maxSealed {
-		return nil, mcp.Errorf(failure.NoTask, "The name of this tool is too long for it to run as a task").WithCode(mcp.CodeInternal)
+		return nil, mcp.Errorf(failure.NoTask,
+			"The name of this tool is too long for it to run as a task").WithCode(mcp.CodeInternal)
 	}
 	c.taskFollowers.saw(call, s.index, native, public)
 	return &mcp.Reply{Result: reply.Result.With("taskId", mcp.String(public)), Task: true}, nil

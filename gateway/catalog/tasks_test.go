@@ -35,7 +35,8 @@ func (s *server) tasked(id string) *server {
 		if c.Task == nil && c.Tasks != mcp.ExtensionTasks {
 			return &mcp.Reply{Result: mcp.Raw(`{"content":[]}`)}, nil
 		}
-		return &mcp.Reply{Task: true, Result: mcp.Object("resultType", mcp.Raw(`"task"`), "taskId", mcp.String(id), "status", mcp.Raw(`"working"`), "ttlMs", mcp.Raw("null"))}, nil
+		return &mcp.Reply{Task: true, Result: mcp.Object("resultType", mcp.Raw(`"task"`), "taskId", mcp.String(id), "status",
+			mcp.Raw(`"working"`), "ttlMs", mcp.Raw("null"))}, nil
 	})
 }
 
@@ -65,7 +66,8 @@ func idOf(t *testing.T, reply *mcp.Reply) string {
 
 func TestTaskSupportIsThatOfTheGateway(t *testing.T) {
 	c := start(t, Source{Upstream: running20251125("crm")})
-	want := map[string]string{"crm__must": `"optional"`, "crm__may": `"optional"`, "crm__never": `"forbidden"`, "crm__plain": ""}
+	want := map[string]string{"crm__must": `"optional"`, "crm__may": `"optional"`, "crm__never": `"forbidden"`,
+		"crm__plain": ""}
 	for _, item := range do(t, c, call(mcp.MethodToolsList, "")).List.Items {
 		execution, _ := item.Raw.Member("execution")
 		if support, _ := execution.Member("taskSupport"); string(support) != want[item.Name] {
@@ -147,7 +149,8 @@ func TestTaskIDs(t *testing.T) {
 			}
 			c := start(t, Source{Upstream: crm}, Source{Upstream: doc})
 			id := idOf(t, do(t, c, inForm(form, mcp.MethodToolsCall, "crm__may")))
-			if again := idOf(t, do(t, c, inForm(form, mcp.MethodToolsCall, "crm__may"))); again == id || strings.Contains(id, "native") {
+			if again := idOf(t, do(t, c, inForm(form, mcp.MethodToolsCall, "crm__may"))); again == id ||
+				strings.Contains(id, "native") {
 				t.Errorf("ids %q and %q", id, again)
 			}
 			other := idOf(t, do(t, c, inForm(form, mcp.MethodToolsCall, "doc__must")))
@@ -160,7 +163,8 @@ func TestTaskIDs(t *testing.T) {
 			if doc.called(mcp.MethodTasksCancel) != 1 || crm.called(mcp.MethodTasksCancel) != 0 {
 				t.Error("the other one's task did not go there")
 			}
-			if target, ok := resolve(t.Context(), c, inForm(form, "", ""), mcp.KindTask, other); !ok || target.String() != "tools:doc/must" {
+			if target, ok := resolve(t.Context(), c, inForm(form, "", ""), mcp.KindTask, other); !ok ||
+				target.String() != "tools:doc/must" {
 				t.Errorf("it stands for %s, %v", target, ok)
 			}
 
@@ -194,7 +198,8 @@ func TestTaskIDs(t *testing.T) {
 			}
 			for name, target := range map[string]mcp.Target{
 				"none": {}, "another tool": {Kind: mcp.KindTools, Upstream: "crm", Name: "must"},
-				"another upstream's": {Kind: mcp.KindTools, Upstream: "doc", Name: "may"}, "a prompt": {Kind: mcp.KindPrompts, Upstream: "crm", Name: "may"},
+				"another upstream's": {Kind: mcp.KindTools, Upstream: "doc", Name: "may"},
+				"a prompt":           {Kind: mcp.KindPrompts, Upstream: "crm", Name: "may"},
 			} {
 				in := inForm(form, mcp.MethodTasksGet, id)
 				in.Target = target
@@ -230,7 +235,8 @@ func TestReplicasShareTaskIDs(t *testing.T) {
 		c.taskSeal = key
 		return c
 	}
-	id := idOf(t, do(t, replica(key, running20251125("crm").tasked("1")), inForm(mcp.CoreTasks, mcp.MethodToolsCall, "crm__may")))
+	id := idOf(t, do(t, replica(key, running20251125("crm").tasked("1")),
+		inForm(mcp.CoreTasks, mcp.MethodToolsCall, "crm__may")))
 	s := running20251125("crm")
 	do(t, replica(key, s), inForm(mcp.CoreTasks, mcp.MethodTasksGet, id))
 	if s.last(t, mcp.MethodTasksGet).Name != "1" {
@@ -241,14 +247,16 @@ func TestReplicasShareTaskIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, replica(strange, running20251125("crm")), inForm(mcp.CoreTasks, mcp.MethodTasksGet, id), mcp.CodeInvalidParams)
+	refused(t, replica(strange, running20251125("crm")), inForm(mcp.CoreTasks, mcp.MethodTasksGet, id),
+		mcp.CodeInvalidParams)
 }
 
 // TestTasksThatCannotBeAskedFor: a task that nobody could ask for is not passed on.
 func TestTasksThatCannotBeAskedFor(t *testing.T) {
 	for name, id := range map[string]string{"no id": "", "an endless one": strings.Repeat("x", mcp.MaxTaskID+1)} {
 		s := running20251125("crm").tasked(id)
-		e := refused(t, start(t, Source{Upstream: s}), inForm(mcp.CoreTasks, mcp.MethodToolsCall, "crm__may"), mcp.CodeUpstreamBadAnswer)
+		e := refused(t, start(t, Source{Upstream: s}), inForm(mcp.CoreTasks, mcp.MethodToolsCall, "crm__may"),
+			mcp.CodeUpstreamBadAnswer)
 		if len(e.Message) > 200 {
 			t.Errorf("%s: %v", name, e)
 		}
@@ -256,7 +264,8 @@ func TestTasksThatCannotBeAskedFor(t *testing.T) {
 	s := running20251125("crm").on(mcp.MethodToolsCall, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 		return &mcp.Reply{Task: true, Result: mcp.Raw(`{"resultType":"task","taskId":"1"}`)}, nil
 	})
-	refused(t, start(t, Source{Upstream: s}), inForm(mcp.NoTasks, mcp.MethodToolsCall, "crm__may"), mcp.CodeUpstreamBadAnswer)
+	refused(t, start(t, Source{Upstream: s}), inForm(mcp.NoTasks, mcp.MethodToolsCall, "crm__may"),
+		mcp.CodeUpstreamBadAnswer)
 }
 
 // TestURIsInTasks: a task has public URIs wherever it contains any.
@@ -267,13 +276,16 @@ func TestURIsInTasks(t *testing.T) {
 	link := `{"type":"resource_link","uri":"file:///a","name":"a"}`
 	public := `{"type":"resource_link","uri":"crm+file:///a","name":"a"}`
 	tests := []struct{ name, method, in, want string }{
-		{"a result in the task", mcp.MethodTasksGet, `{"taskId":"1","status":"completed","result":{"content":[` + link + `]}}`,
+		{"a result in the task", mcp.MethodTasksGet, `{"taskId":"1","status":"completed","result":{"content":[` +
+			link + `]}}`,
 			`{"taskId":"ID","status":"completed","result":{"content":[` + public + `]}}`},
-		{"a question", mcp.MethodTasksGet, `{"taskId":"1","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":` + link + `}]}},"r":{"method":"roots/list"}}}`,
+		{"a question", mcp.MethodTasksGet,
+			`{"taskId":"1","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":` + link + `}]}},"r":{"method":"roots/list"}}}`,
 			`{"taskId":"ID","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":` + public + `}]}},"r":{"method":"roots/list"}}}`},
 		{"an error", mcp.MethodTasksGet, `{"taskId":"1","error":{"code":1,"message":"m","data":{"uri":"file:///a"}}}`,
 			`{"taskId":"ID","error":{"code":1,"message":"m","data":{"uri":"crm+file:///a"}}}`},
-		{"the result itself", mcp.MethodTasksResult, `{"content":[` + link + `],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`,
+		{"the result itself", mcp.MethodTasksResult, `{"content":[` + link +
+			`],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`,
 			`{"content":[` + public + `],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"ID"}}}`},
 		{"a result that does not say of which task", mcp.MethodTasksResult, `{"content":[],"_meta":{"k":1}}`,
 			`{"content":[],"_meta":{"k":1,"io.modelcontextprotocol/related-task":{"taskId":"ID"}}}`},
@@ -281,7 +293,10 @@ func TestURIsInTasks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s.on(tt.method, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{Result: mcp.Raw(tt.in)}, nil })
+			s.on(tt.method, func(context.Context, *mcp.Call) (*mcp.Reply,
+				error) {
+				return &mcp.Reply{Result: mcp.Raw(tt.in)}, nil
+			})
 			got := do(t, c, inForm(mcp.CoreTasks, tt.method, id))
 			if text := strings.ReplaceAll(string(got.Result), id, "ID"); text != tt.want {
 				t.Errorf("got\n%s, want\n%s", text, tt.want)
@@ -290,9 +305,13 @@ func TestURIsInTasks(t *testing.T) {
 	}
 	t.Run("questions and events say of which task", func(t *testing.T) {
 		s.on(mcp.MethodTasksResult, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progress":1,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`)})
-			c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progress":2,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"2"}}}`)})
-			return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: true, Requests: []mcp.InputRequest{{Key: "g1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"m"}`)}, {Key: "g2", Method: mcp.MethodRootsList}}}}, nil
+			c.Notify(mcp.Event{Method: mcp.NoteProgress,
+				Params: mcp.Raw(`{"progress":1,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`)})
+			c.Notify(mcp.Event{Method: mcp.NoteProgress,
+				Params: mcp.Raw(`{"progress":2,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"2"}}}`)})
+			return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "s"), Here: true,
+				Requests: []mcp.InputRequest{{Key: "g1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"m"}`)},
+					{Key: "g2", Method: mcp.MethodRootsList}}}}, nil
 		})
 		in := inForm(mcp.CoreTasks, mcp.MethodTasksResult, id)
 		var events []string
@@ -330,7 +349,8 @@ func TestURIsInTasks(t *testing.T) {
 // TestTasksOfUpstreamsThatNobodySees: a caller who sees no upstream with tasks has no tasks
 // at all.
 func TestTasksOfUpstreamsThatNobodySees(t *testing.T) {
-	c := start(t, Source{Upstream: running20251125("crm")}, Source{Upstream: newServer("doc").has(mcp.MethodToolsList, `{"name":"a","inputSchema":{}}`)})
+	c := start(t, Source{Upstream: running20251125("crm")},
+		Source{Upstream: newServer("doc").has(mcp.MethodToolsList, `{"name":"a","inputSchema":{}}`)})
 	for _, form := range []mcp.TaskForm{mcp.NoTasks, mcp.CoreTasks, mcp.ExtensionTasks} {
 		for name, want := range map[string]int{"crm": mcp.CodeInvalidParams, "doc": mcp.CodeMethodNotFound} {
 			in := inForm(form, mcp.MethodTasksGet, "x")
@@ -348,7 +368,8 @@ func TestTasksOfUpstreamsThatNobodySees(t *testing.T) {
 func TestTaskIDsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for ttl, life := range map[string]time.Duration{
-			"0": leastTaskLife, "60000": leastTaskLife, "-1": leastTaskLife, "172800000": 48 * time.Hour, "null": mostTaskLife, "99999999999999": mostTaskLife, "1e30": mostTaskLife, "": mostTaskLife,
+			"0": leastTaskLife, "60000": leastTaskLife, "-1": leastTaskLife, "172800000": 48 * time.Hour, "null": mostTaskLife,
+			"99999999999999": mostTaskLife, "1e30": mostTaskLife, "": mostTaskLife,
 		} {
 			task := mcp.Raw(`{}`)
 			if ttl != "" {
@@ -383,7 +404,8 @@ func FuzzTaskID(f *testing.F) {
 		if ok != (upstream == "crm" && native != "") && len(tool)+len(native) < maxSealed/2 || ok && got != want {
 			t.Errorf("%+v came back as %+v, %v", want, got, ok)
 		}
-		if got, _, ok := c.openTask(c.taskSeal.Seal(plain, caller.User(), caller.ClientID), &caller); ok && got.upstream != "crm" {
+		if got, _, ok := c.openTask(c.taskSeal.Seal(plain, caller.User(), caller.ClientID), &caller); ok &&
+			got.upstream != "crm" {
 			t.Errorf("%q opens as %+v", plain, got)
 		}
 	})

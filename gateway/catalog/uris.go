@@ -167,7 +167,8 @@ func uriKey(uri string) (key string, err error) {
 		switch {
 		case !segmentAllowed(segment), !utf8.ValidString(plain):
 			return "", errURIChars
-		case plain == "", plain == ".", plain == "..", strings.ContainsAny(plain, `/\`), strings.ContainsFunc(plain, unicode.IsControl):
+		case plain == "", plain == ".", plain == "..", strings.ContainsAny(plain, `/\`),
+			strings.ContainsFunc(plain, unicode.IsControl):
 			return "", errURIPath
 		}
 		key += "/" + plain
@@ -238,7 +239,8 @@ type keeper struct {
 }
 
 func newURIIndex(p *plan, states []sourceState, known []knownLists) uriIndex {
-	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int), spelled: make([]map[string]string, len(states))}
+	x := uriIndex{plan: p, kept: make(map[string]int), copied: make(map[string]int),
+		spelled: make([]map[string]string, len(states))}
 	for i, state := range states {
 		plain := p.namings[i].plain()
 		into := x.copied

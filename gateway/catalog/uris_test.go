@@ -39,7 +39,8 @@ func TestURIs(t *testing.T) {
 		})
 	}
 	capital := namingFor("cRM-1", nil)
-	for public, want := range map[string]string{"crm-1+x:A": "x:A", "CRM-1+x:A": "x:A", "ui://crm-1/A": "ui://A", "UI://CRM-1/A": "ui://A"} {
+	for public, want := range map[string]string{"crm-1+x:A": "x:A", "CRM-1+x:A": "x:A", "ui://crm-1/A": "ui://A",
+		"UI://CRM-1/A": "ui://A"} {
 		tag, back, ok := splitURI(public)
 		if !ok || tag != "crm-1" || back != want || capital.uri(want) != strings.ToLower(public[:len(public)-1])+"A" {
 			t.Errorf("%q leads to %q of %q, whose public form is %q", public, back, tag, capital.uri(want))
@@ -155,7 +156,8 @@ func template(uri string) string {
 func TestReadRouting(t *testing.T) {
 	crm := newServer("crm").has(mcp.MethodResourcesList, resource("file:///both"), resource("file:///crm")).
 		has(mcp.MethodResourceTemplatesList, template("file:///{path}"))
-	doc := newServer("doc").has(mcp.MethodResourcesList, resource("file:///both"), resource("ui://page"), resource("NOTE:///A"))
+	doc := newServer("doc").has(mcp.MethodResourcesList, resource("file:///both"), resource("ui://page"),
+		resource("NOTE:///A"))
 	mixed := newServer("Mixed").has(mcp.MethodResourcesList, resource("file:///a"))
 	none := newServer("none")
 	none.caps = `{"tools":{}}`
@@ -198,7 +200,8 @@ func TestReadRouting(t *testing.T) {
 
 func TestReadRoutingOfPlainUpstreams(t *testing.T) {
 	keep := func() *server {
-		return newServer("keep").has(mcp.MethodResourcesList, resource("file:///a"), resource("crm+file:///mine"), resource("ui://crm/x")).
+		return newServer("keep").has(mcp.MethodResourcesList, resource("file:///a"), resource("crm+file:///mine"),
+			resource("ui://crm/x")).
 			has(mcp.MethodResourceTemplatesList, template("keep://{x}"), template("{+url}"))
 	}
 	crm := newServer("crm").has(mcp.MethodResourcesList, resource("file:///a"), resource("file:///crm"))
@@ -207,13 +210,15 @@ func TestReadRoutingOfPlainUpstreams(t *testing.T) {
 		wantNames(t, c, mcp.MethodResourcesList, "crm+file:///mine", "file:///a", "ui://crm/x")
 		wantNames(t, c, mcp.MethodResourceTemplatesList, "keep://{x}", "{+url}")
 		for _, uri := range []string{"file:///a", "crm+file:///mine", "anything://else"} {
-			wantResult(t, do(t, c, call(mcp.MethodResourcesRead, uri)), string(mcp.Object("from", mcp.String("keep"), "name", mcp.String(uri))))
+			wantResult(t, do(t, c, call(mcp.MethodResourcesRead, uri)),
+				string(mcp.Object("from", mcp.String("keep"), "name", mcp.String(uri))))
 		}
 	})
 	t.Run("beside a marked one: the unmarked are its own", func(t *testing.T) {
 		c := start(t, plain(keep()), Source{Upstream: crm})
 		wantNames(t, c, mcp.MethodResourcesList, "file:///a", "crm+file:///a", "crm+file:///crm")
-		for uri, from := range map[string]string{"file:///a": "keep", "file:///crm": "keep", "crm+file:///mine": "crm", "ui://crm/x": "crm"} {
+		for uri, from := range map[string]string{"file:///a": "keep", "file:///crm": "keep", "crm+file:///mine": "crm",
+			"ui://crm/x": "crm"} {
 			if got, _ := do(t, c, call(mcp.MethodResourcesRead, uri)).Result.Member("from"); got.Text() != from {
 				t.Errorf("%s was read at %s, want %s", uri, got, from)
 			}
@@ -223,8 +228,10 @@ func TestReadRoutingOfPlainUpstreams(t *testing.T) {
 		}
 	})
 	t.Run("two plain ones: by list and template", func(t *testing.T) {
-		one := newServer("one").has(mcp.MethodResourcesList, resource("file:///1"), resource("file:///both")).has(mcp.MethodResourceTemplatesList, template("one://{x}"))
-		two := newServer("two").has(mcp.MethodResourcesList, resource("file:///both")).has(mcp.MethodResourceTemplatesList, template("two://{x}"))
+		one := newServer("one").has(mcp.MethodResourcesList, resource("file:///1"),
+			resource("file:///both")).has(mcp.MethodResourceTemplatesList, template("one://{x}"))
+		two := newServer("two").has(mcp.MethodResourcesList, resource("file:///both")).has(mcp.MethodResourceTemplatesList,
+			template("two://{x}"))
 		c := start(t, plain(one), plain(two))
 		wantNames(t, c, mcp.MethodResourcesList, "file:///1")
 		for uri, from := range map[string]string{"file:///1": "one", "one://x": "one", "two://x": "two"} {

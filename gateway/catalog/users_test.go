@@ -49,7 +49,8 @@ func wantToolsOf(t testing.TB, c *Catalog, user string, want ...string) {
 func TestPerUserLists(t *testing.T) {
 	bubble(t, "each user sees their own beside what is shared", func(t *testing.T) {
 		crm := toolsOf(newServer("crm"))
-		c := start(t, Source{Upstream: newServer("doc").tools("read")}, perUser(crm), Source{Upstream: newServer("zoo").tools("feed")})
+		c := start(t, Source{Upstream: newServer("doc").tools("read")}, perUser(crm),
+			Source{Upstream: newServer("zoo").tools("feed")})
 		after(time.Hour)
 		if n := len(crm.calls); n != 0 {
 			t.Fatalf("%d calls before anybody called", n)
@@ -105,7 +106,8 @@ func TestPerUserLists(t *testing.T) {
 			return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{}}}`)}, nil
 		})
 		c := start(t, perUser(crm))
-		if got := do(t, c, by("ann", call(mcp.MethodDiscover, ""))).Result; !strings.Contains(string(got), "Hello ann.") || strings.Contains(string(got), `"tools"`) {
+		if got := do(t, c, by("ann", call(mcp.MethodDiscover, ""))).Result; !strings.Contains(string(got), "Hello ann.") ||
+			strings.Contains(string(got), `"tools"`) {
 			t.Errorf("ann is told %s", got)
 		}
 		wantResult(t, do(t, c, by("bob", call(mcp.MethodDiscover, ""))), `{"capabilities":{"tools":{"listChanged":true}}}`)
@@ -178,7 +180,8 @@ func TestPerUserFreshness(t *testing.T) {
 		c := start(t, source)
 		told := func(want bool) {
 			t.Helper()
-			if reply := do(t, c, by("ann", call(mcp.MethodDiscover, ""))); strings.Contains(string(reply.Result), source.SignInAt) != want {
+			if reply := do(t, c, by("ann", call(mcp.MethodDiscover, ""))); strings.Contains(string(reply.Result),
+				source.SignInAt) != want {
 				t.Errorf("told where to sign in: %s, want %t", reply.Result, want)
 			}
 		}
@@ -434,7 +437,8 @@ func TestPerUserCalls(t *testing.T) {
 		}
 	})
 	bubble(t, "why it fails is told to who may call it, and only to them", func(t *testing.T) {
-		crm := newServer("crm").fails(mcp.MethodDiscover, mcp.UpstreamError(failure.UpstreamLogin, "crm", mcp.ExecutedNo, "sign in at crm"))
+		crm := newServer("crm").fails(mcp.MethodDiscover,
+			mcp.UpstreamError(failure.UpstreamLogin, "crm", mcp.ExecutedNo, "sign in at crm"))
 		c := start(t, perUser(crm))
 		in := by("ann", call(mcp.MethodToolsCall, "crm__a"))
 		in.Target = crmTool("a")
@@ -461,7 +465,8 @@ func TestPerUserCalls(t *testing.T) {
 	bubble(t, "resources and completions", func(t *testing.T) {
 		crm := newServer("crm").has(mcp.MethodResourceTemplatesList, template("file:///{path}"))
 		c := start(t, perUser(crm))
-		wantResult(t, do(t, c, by("ann", call(mcp.MethodResourcesRead, "crm+file:///a"))), `{"from":"crm","name":"file:///a"}`)
+		wantResult(t, do(t, c, by("ann", call(mcp.MethodResourcesRead, "crm+file:///a"))),
+			`{"from":"crm","name":"file:///a"}`)
 		complete := call(mcp.MethodComplete, "crm+file:///{path}", `{"ref":{"type":"ref/resource"}}`)
 		wantResult(t, do(t, c, by("ann", complete)), `{"completion":{"values":["crm","file:///{path}"]}}`)
 		if n := crm.called(mcp.MethodResourcesList); n != 0 {
@@ -483,7 +488,8 @@ func TestPerUserListening(t *testing.T) {
 		}
 		for _, got := range crm.calls {
 			if got.Method == mcp.MethodListen && got.Caller.Subject == "ann" &&
-				(got.Session != in.Session || string(got.Params) != `{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}`) {
+				(got.Session != in.Session ||
+					string(got.Params) != `{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}`) {
 				t.Errorf("listens as %+v with %s", got, got.Params)
 			}
 		}

@@ -18,7 +18,8 @@ func startViews(t *testing.T, views []view.Config, sources ...Source) *Catalog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deps := Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key, Views: make(map[string]*view.View), PageSize: 2}
+	deps := Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key,
+		Views: make(map[string]*view.View), PageSize: 2}
 	for _, cfg := range views {
 		if deps.Views[cfg.Name], err = view.New(cfg); err != nil {
 			t.Fatal(err)
@@ -69,8 +70,10 @@ func TestViewNames(t *testing.T) {
 	wantView(t, c, at("crm", call(mcp.MethodPromptsList, "")), "find")
 	wantView(t, c, at("long", call(mcp.MethodToolsList, "")), "crm__export crm__find")
 	for _, tt := range []struct{ view, name, want string }{
-		{"both", "bill", "erp/bill"}, {"both", "erp__bill", "erp/bill"}, {"both", "erp__find", "erp/find"}, {"both", "find", ""},
-		{"crm", "find", "crm/find"}, {"crm", "crm__find", "crm/find"}, {"crm", "bill", ""}, {"long", "find", ""}, {"", "find", ""},
+		{"both", "bill", "erp/bill"}, {"both", "erp__bill", "erp/bill"}, {"both", "erp__find", "erp/find"},
+		{"both", "find", ""},
+		{"crm", "find", "crm/find"}, {"crm", "crm__find", "crm/find"}, {"crm", "bill", ""}, {"long", "find", ""},
+		{"", "find", ""},
 	} {
 		call := at(tt.view, call(mcp.MethodToolsCall, tt.name))
 		to, ok := resolve(t.Context(), c, call, mcp.KindTools, tt.name)
@@ -90,7 +93,8 @@ func TestViewNames(t *testing.T) {
 			t.Errorf("%s at %s has no schema", tt.name, tt.view)
 		}
 	}
-	wantResult(t, do(t, c, at("crm", call(mcp.MethodComplete, "find", `{"ref":{"type":"ref/prompt","name":"find"}}`))), `{"completion":{"values":["crm","find"]}}`)
+	wantResult(t, do(t, c, at("crm", call(mcp.MethodComplete, "find", `{"ref":{"type":"ref/prompt","name":"find"}}`))),
+		`{"completion":{"values":["crm","find"]}}`)
 
 	cursor := do(t, c, at("both", call(mcp.MethodToolsList, ""))).List.Next
 	if cursor == nil {
@@ -116,7 +120,8 @@ func TestViewInstructions(t *testing.T) {
 	if got := said("own"); got != "Only sell.\n\nPreface." {
 		t.Errorf("got %q", got)
 	}
-	if got := said("short"); !strings.Contains(got, "Operator.\n\nPreface.\n\n") || !strings.Contains(got, "Here a name that several servers have") || !strings.Contains(got, "Use export.") {
+	if got := said("short"); !strings.Contains(got, "Operator.\n\nPreface.\n\n") ||
+		!strings.Contains(got, "Here a name that several servers have") || !strings.Contains(got, "Use export.") {
 		t.Errorf("got %q", got)
 	}
 	if got := said("same"); got != said("") || !strings.Contains(got, "here each name has its server's prefix") {
@@ -127,9 +132,11 @@ func TestViewInstructions(t *testing.T) {
 // TestViewNamesPerUser: a short name of a per-user upstream is known before its user has listed.
 func TestViewNamesPerUser(t *testing.T) {
 	crm := toolsOf(newServer("crm"))
-	c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:crm/*"}, DropPrefixes: true}}, perUser(crm), Source{Upstream: newServer("doc").tools("of-ann")})
+	c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:crm/*"}, DropPrefixes: true}}, perUser(crm),
+		Source{Upstream: newServer("doc").tools("of-ann")})
 	for _, user := range []string{"ann", "bob"} {
-		wantResult(t, do(t, c, at("v", by(user, call(mcp.MethodToolsCall, "of-"+user)))), `{"from":"crm","name":"of-`+user+`"}`)
+		wantResult(t, do(t, c, at("v", by(user, call(mcp.MethodToolsCall, "of-"+user)))),
+			`{"from":"crm","name":"of-`+user+`"}`)
 	}
 	refused(t, c, at("v", by("ann", call(mcp.MethodToolsCall, "of-bob"))), mcp.CodeInvalidParams)
 }
@@ -139,7 +146,8 @@ func TestViewNamesOfClasses(t *testing.T) {
 	prefix := "a_"
 	one, other := Source{Upstream: newServer("one").tools("ask"), Prefix: &prefix}, classed(byClass(newServer("other")))
 	other.Prefix = &prefix
-	c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:*/ask"}, DropPrefixes: true}}, one, other, Source{Upstream: newServer("doc").tools("ask")})
+	c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:*/ask"}, DropPrefixes: true}}, one, other,
+		Source{Upstream: newServer("doc").tools("ask")})
 	for _, caps := range []string{"{}", `{"elicitation":{}}`} { // two upstreams have a_ask, so nobody sees it
 		wantView(t, c, declares(caps, at("v", call(mcp.MethodToolsList, ""))), "ask")
 	}
@@ -149,7 +157,8 @@ func TestViewNamesOfClasses(t *testing.T) {
 func TestViewNamesStay(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		crm, erp := newServer("crm").tools("find", "export"), newServer("erp").tools("find")
-		c := startViews(t, []view.Config{{Name: "v", Show: []string{"*:*"}, DropPrefixes: true}}, sourcesOf([]*server{crm, erp})...)
+		c := startViews(t, []view.Config{{Name: "v", Show: []string{"*:*"}, DropPrefixes: true}},
+			sourcesOf([]*server{crm, erp})...)
 		wantView(t, c, at("v", call(mcp.MethodToolsList, "")), "export crm__find erp__find")
 		crm.unreachable(true)
 		crm.open(false)[0].end <- errors.New("gone")

@@ -37,10 +37,13 @@ func TestDiscoverShowsWhatIsVisible(t *testing.T) {
 		want    []string
 		without []string
 	}{
-		{"one", []string{"crm"}, []string{`{"capabilities":{"tools":{"listChanged":true},"logging":{}},`, "Use crm."}, []string{"doc", "prompts\":{"}},
-		{"the other", []string{"doc"}, []string{`{"capabilities":{"prompts":{"listChanged":true}},`, "Read doc."}, []string{"crm", "tools\":{"}},
+		{"one", []string{"crm"}, []string{`{"capabilities":{"tools":{"listChanged":true},"logging":{}},`, "Use crm."},
+			[]string{"doc", "prompts\":{"}},
+		{"the other", []string{"doc"}, []string{`{"capabilities":{"prompts":{"listChanged":true}},`, "Read doc."},
+			[]string{"crm", "tools\":{"}},
 		{"none", nil, []string{`{"capabilities":{}}`}, []string{"instructions"}},
-		{"one that was never heard of may have every list", []string{"down"}, []string{`"tools":{`, `"prompts":{`, `"resources":{`}, []string{"crm", "doc", "instructions"}},
+		{"one that was never heard of may have every list", []string{"down"},
+			[]string{`"tools":{`, `"prompts":{`, `"resources":{`}, []string{"crm", "doc", "instructions"}},
 		{"all", []string{"crm", "doc", "down"}, []string{"Use crm.", "Read doc.", "logging"}, nil},
 	}
 	for _, tt := range tests {
@@ -75,7 +78,8 @@ func TestSkillsAreDeclaredToWhomTheyMayBeShown(t *testing.T) {
 			if got := do(t, c, of(call(mcp.MethodDiscover, ""))).Result.At("capabilities", "skills"); (got != nil) != declared {
 				t.Errorf("declared is %s", got)
 			}
-			cl := listenBy(t, c, of(call(mcp.MethodListen, "", `{"notifications":{"skillsListChanged":true,"resourcesListChanged":true}}`)))
+			cl := listenBy(t, c, of(call(mcp.MethodListen, "",
+				`{"notifications":{"skillsListChanged":true,"resourcesListChanged":true}}`)))
 			if got := cl.told(); strings.Contains(got[0], "skills") != declared || !strings.Contains(got[0], "resources") {
 				t.Errorf("honoured is %q", got)
 			}
@@ -91,7 +95,8 @@ func TestTheFirstSkills(t *testing.T) {
 		c := start(t, Source{Upstream: crm})
 		cl := listen(t, c, `{"skillsListChanged":true}`)
 		wantNames(t, c, mcp.MethodSkillsList)
-		crm.has(mcp.MethodResourcesList, `{"uri":"skill://a/SKILL.md","name":"a"}`).has(mcp.MethodSkillsList, skillRecord("a"))
+		crm.has(mcp.MethodResourcesList, `{"uri":"skill://a/SKILL.md","name":"a"}`).has(mcp.MethodSkillsList,
+			skillRecord("a"))
 		crm.says(mcp.NoteResourcesListChanged, `{}`)
 		after(time.Second)
 		cl.want(t, ack(`{"skillsListChanged":true}`), skillsChanged)

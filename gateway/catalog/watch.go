@@ -83,7 +83,8 @@ func newWatch(c *Catalog, s *source) *watch {
 // newPause makes the pauses between attempts: half a second at first, a minute in the end,
 // with jitter.
 func newPause() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Minute}
+	return &backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2,
+		MaxInterval: time.Minute}
 }
 
 // echoTime is how soon after lists were fetched a notice must come to be the answer to that.
@@ -239,7 +240,8 @@ func (w *watch) discover(ctx context.Context) error {
 		return err
 	}
 	if !reply.Result.IsObject() {
-		return mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered server/discover without a result", w.s.naming.upstream)
+		return mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered server/discover without a result",
+			w.s.naming.upstream)
 	}
 	capabilities, _ := reply.Result.Member("capabilities")
 	instructions, _ := reply.Result.Member("instructions")

@@ -87,7 +87,8 @@ func TestRefresh(t *testing.T) {
 		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 			fetches++
 			name := fmt.Sprint("a", fetches)
-			return &mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Name: name, Raw: mcp.Raw(tool(name))}}, Expires: time.Now().Add(time.Minute)}}, nil
+			return &mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Name: name, Raw: mcp.Raw(tool(name))}},
+				Expires: time.Now().Add(time.Minute)}}, nil
 		})
 		c := start(t, Source{Upstream: s})
 		if got := do(t, c, call(mcp.MethodToolsList, "")).List.Expires; got.Before(time.Now().Add(59 * time.Second)) {
@@ -317,7 +318,8 @@ func TestFailingUpstreams(t *testing.T) {
 		s := newServer("crm").tools("a")
 		s.caps = `{"tools":{}}`
 		c := start(t, Source{Upstream: s})
-		s.fails(mcp.MethodToolsList, mcp.UpstreamError(failure.UpstreamTimeout, "crm", mcp.ExecutedUnknown, "upstream crm did not answer in time"))
+		s.fails(mcp.MethodToolsList, mcp.UpstreamError(failure.UpstreamTimeout, "crm", mcp.ExecutedUnknown,
+			"upstream crm did not answer in time"))
 		after(refreshAfter)
 		if v := c.Status()[0]; v.State != StateFailing || !strings.Contains(v.LastError, "did not answer in time") {
 			t.Errorf("got %+v", v)
@@ -340,8 +342,10 @@ func TestFailingUpstreams(t *testing.T) {
 		}
 	})
 	bubble(t, "rubbish in place of capabilities, and no reply at all", func(t *testing.T) {
-		bad := newServer("bad").on(mcp.MethodDiscover, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{}, nil })
-		none := newServer("none").on(mcp.MethodDiscover, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, nil })
+		bad := newServer("bad").on(mcp.MethodDiscover,
+			func(context.Context, *mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{}, nil })
+		none := newServer("none").on(mcp.MethodDiscover,
+			func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, nil })
 		c := start(t, sourcesOf([]*server{bad, none})...)
 		for _, v := range c.Status() {
 			if v.State != StateDown || v.LastError == "" {
@@ -473,8 +477,10 @@ func TestUpstreamCursors(t *testing.T) {
 			server                   *server
 			reason                   string
 		}{
-			{0, 25_000, 20_000, 5000, newServer("crm").tools(toolNames(25_000)...), "more than 20000 items (limits.items of the upstream): 5000 are left out"},
-			{10, 16, 10, 6, pages(newServer("crm"), numbered(15)...), "more than 10 items (limits.items of the upstream): 6 are left out"},
+			{0, 25_000, 20_000, 5000, newServer("crm").tools(toolNames(25_000)...),
+				"more than 20000 items (limits.items of the upstream): 5000 are left out"},
+			{10, 16, 10, 6, pages(newServer("crm"), numbered(15)...),
+				"more than 10 items (limits.items of the upstream): 6 are left out"},
 			{10, 61, 10, 10, pages(newServer("crm"), numbered(60)...), "10 are left out, and possibly more"},
 		} {
 			var turned []UpstreamView
@@ -482,7 +488,8 @@ func TestUpstreamCursors(t *testing.T) {
 			c.turned = func(view UpstreamView) { turned = append(turned, view) }
 			running(t, c)
 			synctest.Wait()
-			if view := c.Status()[0]; view.Tools != tt.tools || view.State != StateUp || len(view.Withheld) != 1 || view.Withheld[0].Behind != tt.behind {
+			if view := c.Status()[0]; view.Tools != tt.tools || view.State != StateUp || len(view.Withheld) != 1 ||
+				view.Withheld[0].Behind != tt.behind {
 				t.Errorf("got %+v", view)
 			}
 			cut(t, c, tt.reason)
@@ -495,7 +502,8 @@ func TestUpstreamCursors(t *testing.T) {
 		items := make([]mcp.Item, 2200)
 		for i := range items {
 			name := fmt.Sprintf("t%04d", i)
-			items[i] = mcp.Item{Name: name, Raw: mcp.Raw(`{"name":"` + name + `","inputSchema":{"type":"object"},"description":"` + strings.Repeat("x", maxItem-100) + `"}`)}
+			items[i] = mcp.Item{Name: name, Raw: mcp.Raw(`{"name":"` + name +
+				`","inputSchema":{"type":"object"},"description":"` + strings.Repeat("x", maxItem-100) + `"}`)}
 		}
 		s := newServer("crm")
 		s.items[mcp.MethodToolsList] = items
@@ -506,7 +514,8 @@ func TestUpstreamCursors(t *testing.T) {
 		cut(t, c, "more than 128 MiB")
 	})
 	bubble(t, "64 KiB a definition at most", func(t *testing.T) {
-		s := newServer("crm").has(mcp.MethodToolsList, tool("ok"), `{"name":"big","description":"`+strings.Repeat("x", maxItem)+`"}`)
+		s := newServer("crm").has(mcp.MethodToolsList, tool("ok"),
+			`{"name":"big","description":"`+strings.Repeat("x", maxItem)+`"}`)
 		c := start(t, Source{Upstream: s})
 		wantNames(t, c, mcp.MethodToolsList, "crm__ok")
 		cut(t, c, "more than 65536")

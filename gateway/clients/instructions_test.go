@@ -96,7 +96,8 @@ func TestInstructionsOfMany(t *testing.T) {
 	for i := range texts {
 		texts[i] = long
 	}
-	if got := Instructions("", saying(texts...)); len(got) > MaxInstructions+len(cutMark) || !utf8.ValidString(got) || !strings.HasSuffix(got, "[…]") {
+	if got := Instructions("", saying(texts...)); len(got) > MaxInstructions+len(cutMark) || !utf8.ValidString(got) ||
+		!strings.HasSuffix(got, "[…]") {
 		t.Errorf("%d bytes, valid %v, end %q", len(got), utf8.ValidString(got), got[len(got)-20:])
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 func TestDoubts(t *testing.T) {
 	tool := func(name string, description int) mcp.Item {
-		return mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name), "description", mcp.String(strings.Repeat("x", description)))}
+		return mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name), "description",
+			mcp.String(strings.Repeat("x", description)))}
 	}
 	for _, tt := range []struct {
 		name  string
@@ -27,8 +28,10 @@ func TestDoubts(t *testing.T) {
 		{"a long description that clients do not see", []mcp.Item{tool("a", 2049)}, false, nil},
 		{"a long name", []mcp.Item{tool(strings.Repeat("n", 51), 1)}, true, []string{
 			"Claude Code: at most 64 bytes with mcp__gatehouse__ in front for the name of a tool; beyond that, requests to the model fail: " + strings.Repeat("n", 51) + " (67)",
-			"Cursor: at most 60 bytes with gatehouse: in front for the name of a tool; beyond that, the tool is left out: " + strings.Repeat("n", 51) + " (61)",
-			"Gemini CLI: at most 64 bytes with mcp_gatehouse_ in front for the name of a tool; beyond that, the name is cut: " + strings.Repeat("n", 51) + " (65)",
+			"Cursor: at most 60 bytes with gatehouse: in front for the name of a tool; beyond that, the tool is left out: " +
+				strings.Repeat("n", 51) + " (61)",
+			"Gemini CLI: at most 64 bytes with mcp_gatehouse_ in front for the name of a tool; beyond that, the name is cut: " +
+				strings.Repeat("n", 51) + " (65)",
 		}},
 		{"a few of many", []mcp.Item{tool("a.b", 1), tool("ok-1_A", 1), tool("c/d", 1), tool("e f", 1), tool("g.", 1)}, true,
 			[]string{"Copilot CLI: only A-Z a-z 0-9 _ - in the name of a tool; with others, requests to the model fail: a.b, c/d, e f and 1 more"}},

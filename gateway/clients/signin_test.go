@@ -23,7 +23,8 @@ func wayOf(t *testing.T, server Server, client string) Entry {
 
 func TestWays(t *testing.T) {
 	no := func(text string) error { return errors.New(text) }
-	nothing := Server{Document: func(string) error { return no("no documents") }, Register: func([]string) error { return no("no registration") }, Known: func([]string) string { return "" }}
+	nothing := Server{Document: func(string) error { return no("no documents") },
+		Register: func([]string) error { return no("no registration") }, Known: func([]string) string { return "" }}
 	documents, registers, ours, known := nothing, nothing, nothing, nothing
 	documents.Document = func(string) error { return nil }
 	registers.Register = func([]string) error { return nil }
@@ -50,9 +51,12 @@ func TestWays(t *testing.T) {
 		in           bool
 		want         string
 	}{
-		{"nothing", "Cursor", nothing, false, "its users type in an id: make a client at the issuer, with http://localhost:8787/callback and https://www.cursor.com/agents/mcp/oauth/callback and cursor://anysphere.cursor-mcp/oauth/callback"},
-		{"nothing", "JetBrains", nothing, false, "its users type in an id: make a client at the issuer, with the redirect URI that it shows"},
-		{"nothing", "n8n", nothing, false, "its users type in an id: make a client at the issuer, with https://{its host}/rest/oauth2-credential/callback"},
+		{"nothing", "Cursor", nothing, false,
+			"its users type in an id: make a client at the issuer, with http://localhost:8787/callback and https://www.cursor.com/agents/mcp/oauth/callback and cursor://anysphere.cursor-mcp/oauth/callback"},
+		{"nothing", "JetBrains", nothing, false,
+			"its users type in an id: make a client at the issuer, with the redirect URI that it shows"},
+		{"nothing", "n8n", nothing, false,
+			"its users type in an id: make a client at the issuer, with https://{its host}/rest/oauth2-credential/callback"},
 		{"registers", "n8n", registers, true, "registers itself"},
 		{"ours, some hosts", "n8n", some, false, "registers itself: " + elsewhere},
 		{"ours, some hosts", "LibreChat", some, false, "registers itself: " + elsewhere},
@@ -62,13 +66,17 @@ func TestWays(t *testing.T) {
 		{"registers", "Cursor", registers, true, "registers itself"},
 		{"registers", "Zed", registers, true, "registers itself"},
 		{"documents", "Zed", documents, true, "by its document, https://zed.dev/oauth/client-metadata.json"},
-		{"documents without none", "claude.ai", documents, false, "its users type in an id: make a client at the issuer, with https://claude.ai/api/mcp/auth_callback"},
+		{"documents without none", "claude.ai", documents, false,
+			"its users type in an id: make a client at the issuer, with https://claude.ai/api/mcp/auth_callback"},
 		{"documents without iss", "ChatGPT", documents, true, "by its document, another one for each connection"},
-		{"documents with none", "claude.ai", public, true, "by its document, https://claude.ai/oauth/mcp-oauth-client-metadata"},
+		{"documents with none", "claude.ai", public, true,
+			"by its document, https://claude.ai/oauth/mcp-oauth-client-metadata"},
 		{"documents with iss", "ChatGPT", public, true, "by its document, https://chatgpt.com/oauth/client.json"},
-		{"documents with none", "Cursor", public, false, "its users type in an id: make a client at the issuer, with http://localhost:8787/callback and https://www.cursor.com/agents/mcp/oauth/callback and cursor://anysphere.cursor-mcp/oauth/callback"},
+		{"documents with none", "Cursor", public, false,
+			"its users type in an id: make a client at the issuer, with http://localhost:8787/callback and https://www.cursor.com/agents/mcp/oauth/callback and cursor://anysphere.cursor-mcp/oauth/callback"},
 		{"ours", "Zed", ours, false, "not at all: no documents; or no registration"},
-		{"ours", "Le Chat", ours, false, "not at all: no registration; or name it in auth.server.clients, with https://callback.mistral.ai/v1/integrations_auth/oauth2_callback, and have its users type in the id"},
+		{"ours", "Le Chat", ours, false,
+			"not at all: no registration; or name it in auth.server.clients, with https://callback.mistral.ai/v1/integrations_auth/oauth2_callback, and have its users type in the id"},
 		{"known", "Cursor", known, true, "its users type in the id the-cursor"},
 	} {
 		if entry := wayOf(t, tt.server, tt.client); entry.In != tt.in || entry.String() != entry.Client+": "+tt.want {
@@ -111,7 +119,8 @@ func TestSignInsAreDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Client, strings.Join(entries, ", "), document, redirects)
 	}
-	_, table, _ := strings.Cut(string(page), "| client | registration | URL of its document | redirects to |\n|---|---|---|---|\n")
+	_, table, _ := strings.Cut(string(page),
+		"| client | registration | URL of its document | redirects to |\n|---|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	if table+"\n" != rows.String() {
 		t.Errorf("docs/clients.md has\n%s\nwant\n%s", table, rows.String())

@@ -53,7 +53,8 @@ func (c Config) AccountsSignIn() accounts.SignIn {
 	case !c.Accounts.SignIn.IsZero():
 		return c.Accounts.SignIn
 	case server.Enabled:
-		return accounts.SignIn{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret, Scopes: server.Scopes}
+		return accounts.SignIn{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret,
+			Scopes: server.Scopes}
 	}
 	return accounts.SignIn(c.Admin.Console.SignIn)
 }
@@ -93,9 +94,11 @@ func checkAccounts(c Config, others ...mcp.Secret) error {
 		found.When(c.Auth.Mode == auth.ModeKeys,
 			"%s: auth: type: %s needs auth.mode oauth: who has an API key cannot sign in with a browser", path, u.Auth.Type)
 		found.When(!c.Auth.Identifies() && !here,
-			"%s: auth: type: %s in mode none needs a public_url on a loopback address: its user signs in on this machine", path, u.Auth.Type)
+			"%s: auth: type: %s in mode none needs a public_url on a loopback address: its user signs in on this machine",
+			path, u.Auth.Type)
 		if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && !loopback.Host(at.Hostname()) {
-			found.Add("%s: url: with auth.type %s it is https, or on a loopback address: tokens of users go there", path, u.Auth.Type)
+			found.Add("%s: url: with auth.type %s it is https, or on a loopback address: tokens of users go there",
+				path, u.Auth.Type)
 		}
 		found.When(shared && cfg.Keyless(),
 			"%s: auth: type: %s needs the section vault with sessions.store: redis: the same key for all replicas, such as vault: {keys: [{id: \"1\", key: \"${env:GATEHOUSE_VAULT_KEY}\"}]}", path, u.Auth.Type)
@@ -105,5 +108,6 @@ func checkAccounts(c Config, others ...mcp.Secret) error {
 
 // HasAccounts reports whether users have accounts of their own at some server.
 func HasAccounts(servers []upstream.Config) bool {
-	return slices.ContainsFunc(servers, func(u upstream.Config) bool { return Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth })
+	return slices.ContainsFunc(servers,
+		func(u upstream.Config) bool { return Enabled(u) && u.Auth.Type == outbound.TypeUserOAuth })
 }

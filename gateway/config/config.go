@@ -144,7 +144,8 @@ func (c Config) Validate() error {
 	found.At("sessions", c.Sessions.Validate())
 	found.At("replicas", c.checkReplicas())
 	found.When(c.Policy.IsZero() && c.Auth.Identifies(),
-		"policy: auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}", c.Auth.Mode, proofs[c.Auth.Mode])
+		"policy: auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}",
+		c.Auth.Mode, proofs[c.Auth.Mode])
 	issuers := c.CallerIssuers()
 	found.At("auth.keys", apikey.CheckViews("entries", c.Auth.Keys.Entries, c.viewNames()))
 	found.At("policy", c.Policy.Validate())
@@ -170,7 +171,8 @@ func (c Config) Validate() error {
 	found.When(c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key,
 		"audit.key: is that of sessions.key, too: give each its own, so that whoever reads one has not got the other")
 	found.Join(checkAccounts(c, c.Sessions.Key, c.Audit.Key))
-	found.At("accounts", c.Accounts.Check(issuers, HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
+	found.At("accounts", c.Accounts.Check(issuers,
+		HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
 	found.At("tracing", given.Tracing.Validate())
 	found.At("telemetry.log", c.Telemetry.Log.Validate())
 	_, approvers := c.Policy.NeedsApprovers()
@@ -219,7 +221,8 @@ func (c Config) checkUpstreams(found *problems.List) {
 		found.When(u.Auth.Issuer != "" && !slices.Contains(c.Issuers(), u.Auth.Issuer),
 			"%s: auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", path, u.Auth.Issuer)
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
-			found.Add("%s: name: upstreams[%d] is called %q already; names differ in more than case", path, first, c.Upstreams[first].Name)
+			found.Add("%s: name: upstreams[%d] is called %q already; names differ in more than case", path, first,
+				c.Upstreams[first].Name)
 			continue // their prefixes are equal for the same reason
 		}
 		names[strings.ToLower(u.Name)] = i
@@ -256,13 +259,15 @@ func checkListen(listen string) error {
 func (c Config) checkAddresses() (found problems.List) {
 	type listener struct{ key, host, port string }
 	var others []listener
-	for _, l := range []struct{ key, at string }{{"listen", c.Listen}, {"replicas.listen", c.Replicas.Listen}, {"admin.listen", c.Admin.Listen}} {
+	for _, l := range []struct{ key, at string }{{"listen", c.Listen}, {"replicas.listen", c.Replicas.Listen},
+		{"admin.listen", c.Admin.Listen}} {
 		host, port, err := net.SplitHostPort(l.at)
 		if err != nil || port == "0" {
 			continue
 		}
 		for _, o := range others {
-			found.When(o.port == port && (o.host == host || everyHost(o.host) || everyHost(host)), "%s: %s: %s is there already", l.key, l.at, o.key)
+			found.When(o.port == port && (o.host == host || everyHost(o.host) || everyHost(host)), "%s: %s: %s is there already",
+				l.key, l.at, o.key)
 		}
 		others = append(others, listener{l.key, host, port})
 	}

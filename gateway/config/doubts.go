@@ -18,7 +18,8 @@ func whoDoubts(c Config) (doubts problems.List) {
 		return nil
 	}
 	nobody := func(path string, who policy.Who) {
-		doubts.When(!who.IsZero(), "%s: who: nobody is %s: without authentication (auth.mode) nobody says who they are", path, who)
+		doubts.When(!who.IsZero(), "%s: who: nobody is %s: without authentication (auth.mode) nobody says who they are",
+			path, who)
 	}
 	for i, r := range c.Policy.Rules {
 		nobody(fmt.Sprintf("policy.rules[%d]", i), r.Who)
@@ -57,6 +58,7 @@ func serves(c Config, raw string) bool {
 	for _, v := range c.Views {
 		paths = append(paths, ViewPath(c, v))
 	}
-	here := u.Port() == port && (strings.EqualFold(u.Hostname(), host) || loopback.Host(u.Hostname()) && (everyHost(host) || loopback.Host(host)))
+	here := u.Port() == port && (strings.EqualFold(u.Hostname(), host) ||
+		loopback.Host(u.Hostname()) && (everyHost(host) || loopback.Host(host)))
 	return slices.Contains(paths, u.Path) && (here || strings.EqualFold(u.Host, public.Host))
 }

@@ -22,11 +22,13 @@ func CertificatesOf(c Config) []Certificates {
 		{"tracing", clienttls.Files{CA: traces.CAFile, Cert: traces.CertFile, Key: traces.KeyFile}},
 	}
 	for i, s := range c.Audit.Sinks {
-		all = append(all, Certificates{fmt.Sprintf("audit.sinks[%d]", i), clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+		all = append(all, Certificates{fmt.Sprintf("audit.sinks[%d]", i),
+			clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
 	}
 	for i, h := range c.Hooks {
 		if s := h.HTTP; s != nil {
-			all = append(all, Certificates{fmt.Sprintf("hooks[%d].http", i), clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+			all = append(all, Certificates{fmt.Sprintf("hooks[%d].http", i),
+				clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
 		}
 	}
 	return all

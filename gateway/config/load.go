@@ -91,7 +91,8 @@ func Locate(file string, found []error) ([]Problem, error) {
 		return nil, err
 	}
 	var cfg Config
-	return decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv}, &cfg).Locate(errors.Join(found...)), nil
+	return decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv},
+		&cfg).Locate(errors.Join(found...)), nil
 }
 
 // ReadText is Read for a text in memory; env has the values of references to the environment.
@@ -103,7 +104,8 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 	var cfg Config
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: env}, &cfg)
 	problems := d.Problems()
-	l.Doubts = slices.DeleteFunc(d.Locate(cfg.doubts()), func(p Problem) bool { return strings.HasPrefix(p.Path, "auth.keys") })
+	l.Doubts = slices.DeleteFunc(d.Locate(cfg.doubts()),
+		func(p Problem) bool { return strings.HasPrefix(p.Path, "auth.keys") })
 	l.document, l.Warnings, l.files = d, d.Warnings(), d.Files()
 	if len(problems) > 0 {
 		return l, &Error{Problems: problems}
@@ -176,10 +178,12 @@ func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Env: known, Blind: true}, &l.Config)
 	lines := bytes.Split(data, []byte("\n"))
 	refers := func(p Problem) bool {
-		return p.Line > 0 && p.Line <= len(lines) && !strings.HasPrefix(p.Message, "unknown key") && bytes.Contains(lines[p.Line-1], []byte("${"))
+		return p.Line > 0 && p.Line <= len(lines) && !strings.HasPrefix(p.Message, "unknown key") &&
+			bytes.Contains(lines[p.Line-1], []byte("${"))
 	}
 	problems := slices.DeleteFunc(d.Problems(), func(p Problem) bool {
-		decides := p.Path == "" || strings.HasPrefix(p.Path, "policy") || strings.HasPrefix(p.Path, "views") || strings.HasSuffix(p.Path, "enabled") || strings.HasSuffix(p.Path, "mode")
+		decides := p.Path == "" || strings.HasPrefix(p.Path, "policy") || strings.HasPrefix(p.Path, "views") ||
+			strings.HasSuffix(p.Path, "enabled") || strings.HasSuffix(p.Path, "mode")
 		return !decides && refers(p)
 	})
 	l.Warnings = slices.DeleteFunc(d.Warnings(), refers)
@@ -196,7 +200,8 @@ func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l
 func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	src.Least, src.Example = "upstreams", "listen: "+defaultListen
 	const client = "this is a client's file: gatehouse init --from FILE makes a configuration of it"
-	src.Foreign = map[string]string{"mcpServers": client, "mcp_servers": client, "servers": client, "context_servers": client}
+	src.Foreign = map[string]string{"mcpServers": client, "mcp_servers": client, "servers": client,
+		"context_servers": client}
 	d := strictyaml.Decode(src, cfg)
 	d.Check(cfg.Validate())
 	d.Doubt(cfg.doubts())
@@ -266,13 +271,15 @@ func (f *File) Changed() bool {
 
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
-	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), whoDoubts(c), loopDoubts(c), c.memoryDoubts(debug.SetMemoryLimit(-1)))
+	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), whoDoubts(c),
+		loopDoubts(c), c.memoryDoubts(debug.SetMemoryLimit(-1)))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
 		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}
 	u, err := url.Parse(c.PublicURL)
 	if err == nil && c.PublicURL != "" && !loopback.Host(u.Hostname()) && !c.Auth.Identifies() {
-		doubts.Add("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname())
+		doubts.Add("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream",
+			u.Hostname())
 	}
 	doubts.At("auth.keys", apikey.Doubts("entries", c.Auth.Keys.Entries, time.Now(), keyfile.Soon))
 	return doubts.Err()
@@ -313,7 +320,8 @@ func Operators(file string) (Admin, error) {
 	}
 	var cfg Config
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv}, &cfg)
-	problems := slices.DeleteFunc(d.Problems(), func(p Problem) bool { return p.Path != "" && !strings.HasPrefix(p.Path, "admin.") })
+	problems := slices.DeleteFunc(d.Problems(),
+		func(p Problem) bool { return p.Path != "" && !strings.HasPrefix(p.Path, "admin.") })
 	if len(problems) > 0 {
 		return cfg.Admin, &Error{Problems: problems}
 	}

@@ -19,23 +19,27 @@ type configuredAt struct {
 }
 
 // placesOf returns all places in a type, of which whole makes a configuration.
-func placesOf(t reflect.Type, depth int, key string, whole func(string) string, around func(string) string) (all []configuredAt) {
+func placesOf(t reflect.Type, depth int, key string, whole func(string) string,
+	around func(string) string) (all []configuredAt) {
 	switch {
 	case depth == 0:
 		return nil
 	case t.Kind() == reflect.Pointer:
 		return placesOf(t.Elem(), depth, key, whole, around)
-	case t == reflect.TypeFor[time.Duration](), t.Kind() != reflect.Struct && t.Kind() != reflect.Slice && t.Kind() != reflect.Map:
+	case t == reflect.TypeFor[time.Duration](), t.Kind() != reflect.Struct && t.Kind() != reflect.Slice &&
+		t.Kind() != reflect.Map:
 		return []configuredAt{{key, around, t.Implements(reflect.TypeFor[slog.LogValuer]())}}
 	case t.Kind() == reflect.Slice:
 		return placesOf(t.Elem(), depth-1, key, func(text string) string { return whole("[" + text + "]") }, around)
 	case t.Kind() == reflect.Map:
 		inner := func(text string) string { return whole("{" + text + "}") }
-		return placesOf(t.Elem(), depth-1, "Authorization", func(text string) string { return inner("Authorization: " + text) }, inner)
+		return placesOf(t.Elem(), depth-1, "Authorization",
+			func(text string) string { return inner("Authorization: " + text) }, inner)
 	}
 	for name, index := range strictyaml.Keys(t) {
 		inner := func(text string) string { return whole("{" + text + "}") }
-		all = append(all, placesOf(t.FieldByIndex(index).Type, depth-1, name, func(text string) string { return inner(name + ": " + text) }, inner)...)
+		all = append(all, placesOf(t.FieldByIndex(index).Type, depth-1, name,
+			func(text string) string { return inner(name + ": " + text) }, inner)...)
 	}
 	return all
 }
@@ -48,11 +52,14 @@ func TestProblemsTellNoSecrets(t *testing.T) {
 	all := placesOf(reflect.TypeFor[Config](), 8, "", same, same)
 	secrets := 0
 	for _, at := range all {
-		texts := []string{"%s: https://user:" + secret + "@host.example/", "%s: 'https://user:" + secret + "@host.example:port/ x'", "%s: redis://:" + secret + "@host.example:0/x"}
+		texts := []string{"%s: https://user:" + secret + "@host.example/",
+			"%s: 'https://user:" + secret + "@host.example:port/ x'", "%s: redis://:" + secret + "@host.example:0/x"}
 		if at.secret {
 			secrets++
-			texts = append(texts, "%s: "+secret, "%st: "+secret, "%s: ["+secret+"]", "%s: {a: "+secret+"}", "%s:"+secret, "%s:"+secret+" x", "%s="+secret, "%s: '${"+secret+"}'",
-				"%s: '${env:HOME}"+secret+"${env:HOME}'", "%s: *"+secret, "%s: &a "+secret, "%s: !a "+secret, "%s: "+secret+", %[1]s: "+secret, "%s: \""+secret, "%s: @"+secret)
+			texts = append(texts, "%s: "+secret, "%st: "+secret, "%s: ["+secret+"]", "%s: {a: "+secret+"}", "%s:"+secret,
+				"%s:"+secret+" x", "%s="+secret, "%s: '${"+secret+"}'",
+				"%s: '${env:HOME}"+secret+"${env:HOME}'", "%s: *"+secret, "%s: &a "+secret, "%s: !a "+secret,
+				"%s: "+secret+", %[1]s: "+secret, "%s: \""+secret, "%s: @"+secret)
 		}
 		for _, form := range texts {
 			text := at.around(fmt.Sprintf(form, at.key))

@@ -17,7 +17,8 @@ func ownServer(s auth.ServerConfig) clients.Server {
 	who := s.Clientele()
 	denied := func(names ...string) error {
 		for _, name := range names {
-			if u, err := url.Parse(name); err == nil && (slices.Contains(s.DenyClients, name) || slices.Contains(s.DenyClients, u.Hostname())) {
+			if u, err := url.Parse(name); err == nil && (slices.Contains(s.DenyClients, name) ||
+				slices.Contains(s.DenyClients, u.Hostname())) {
 				return fmt.Errorf("take %s out of auth.server.deny_clients", u.Hostname())
 			}
 		}

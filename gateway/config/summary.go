@@ -140,7 +140,8 @@ func (c Config) Summary() Summary {
 		s.OwnServer = fmt.Sprintf("%s, users sign in at %s", accounts.Origin(c.PublicURL), provider)
 	}
 	if names := WithAccounts(c.Upstreams); names != nil {
-		s.Accounts = fmt.Sprintf("at %s, users see theirs at %s", strings.Join(names, ", "), accounts.Origin(c.PublicURL)+accounts.Root)
+		s.Accounts = fmt.Sprintf("at %s, users see theirs at %s", strings.Join(names, ", "),
+			accounts.Origin(c.PublicURL)+accounts.Root)
 		s.Vault = vaultSummary(c.Vault)
 	}
 	if !c.Tracing.IsZero() {
@@ -163,7 +164,8 @@ func (c Config) Summary() Summary {
 			Prefix:    prefix,
 		})
 		if u.Auth.Type == outbound.TypeUserOAuth && u.Auth.ClientID != "" {
-			s.Redirects = append(s.Redirects, Redirect{u.Name, accounts.Origin(c.PublicURL) + accounts.CallbackPath(u.Name), u.Auth.ClientID, u.Auth.AuthorizationServer})
+			s.Redirects = append(s.Redirects, Redirect{u.Name, accounts.Origin(c.PublicURL) + accounts.CallbackPath(u.Name),
+				u.Auth.ClientID, u.Auth.AuthorizationServer})
 		}
 	}
 	if c.Auth.Server.Enabled {
@@ -223,7 +225,8 @@ func Late(u upstream.Config) string {
 	if runs(u) == "" {
 		return "no answer in time"
 	}
-	return "no answer in time: " + filepath.Base(u.Command[0]) + " may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
+	return "no answer in time: " + filepath.Base(u.Command[0]) +
+		" may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
 }
 
 // Target says where an upstream is, without what may be secret: what references stand for, a query, a path by
@@ -327,7 +330,8 @@ func (c Config) ShowsInFull(u upstream.Config) bool {
 	if cmp.Or(u.Disclosure.Mode, c.Disclosure.Mode) != disclosure.ModeProgressive {
 		return true
 	}
-	return slices.ContainsFunc(c.Disclosure.Clients, func(client DisclosureClient) bool { return client.Mode == disclosure.ModeFull })
+	return slices.ContainsFunc(c.Disclosure.Clients,
+		func(client DisclosureClient) bool { return client.Mode == disclosure.ModeFull })
 }
 
 // CheckDescriptions reads the directory of descriptions, if there is one, and returns how many

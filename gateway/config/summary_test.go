@@ -33,9 +33,11 @@ func TestPackageRunners(t *testing.T) {
 // TestTarget: what is shown of where a server is has no secret.
 func TestTarget(t *testing.T) {
 	for at, want := range map[string]string{
-		"https://a.example/mcp?key=x": "https://a.example/mcp", "https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp": "https://a.example/…",
-		"https://a.example/s/3f2b8c1e-5d6a-4b7c-8d9e-0f1a2b3c4d5e/mcp": "https://a.example/…", "https://a.example/s/x7k2m9q4w1z8/mcp": "https://a.example/…",
-		"https://a.example:8443/my-org/v2/mcp": "https://a.example:8443/my-org/v2/mcp",
+		"https://a.example/mcp?key=x":                                  "https://a.example/mcp",
+		"https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp":         "https://a.example/…",
+		"https://a.example/s/3f2b8c1e-5d6a-4b7c-8d9e-0f1a2b3c4d5e/mcp": "https://a.example/…",
+		"https://a.example/s/x7k2m9q4w1z8/mcp":                         "https://a.example/…",
+		"https://a.example:8443/my-org/v2/mcp":                         "https://a.example:8443/my-org/v2/mcp",
 	} {
 		if got := (Config{}).Target(upstream.Config{URL: at}); got != want {
 			t.Errorf("%s: %s", at, got)

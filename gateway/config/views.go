@@ -92,7 +92,8 @@ func checkViews(c Config, found *problems.List) {
 		case owner != "":
 			found.Add("%s: path: %q: %s is there already", path, at, owner)
 		case c.SSEPath() != front.SSEOff && taken[front.ViewSSE(at)] != "":
-			found.Add("%s: path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", path, at, front.ViewSSE(at))
+			found.Add("%s: path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", path, at,
+				front.ViewSSE(at))
 		default:
 			taken[at] = path
 		}

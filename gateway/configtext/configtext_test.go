@@ -43,7 +43,8 @@ func TestMasked(t *testing.T) {
 		{"references", "key: ${env:KEY}\nservers:\n- token: \"Bearer ${file:/run/token}\"\n", ""},
 		{"a secret", "key: hunter2 # of old\nlisten: a\n", "key: <secret> # of old\nlisten: a\n"},
 		{"repeated in a comment", "# was hunter2\nkey: hunter2\n", "# was <secret>\nkey: <secret>\n"},
-		{"in quotes", "key: \"a\\\"b\"\nservers: [{token: 'it''s', name: b}]\n", "key: <secret>\nservers: [{token: <secret>, name: b}]\n"},
+		{"in quotes", "key: \"a\\\"b\"\nservers: [{token: 'it''s', name: b}]\n",
+			"key: <secret>\nservers: [{token: <secret>, name: b}]\n"},
 		{"on lines", "key: |\n  one\n  two\n\nlisten: a\n", "key: <secret>\n\nlisten: a\n"},
 		{"behind letters", "servers: [{name: \"é→\", token: abc}]\n", "servers: [{name: \"é→\", token: <secret>}]\n"},
 		{"named values", "servers:\n" +
@@ -60,7 +61,8 @@ func TestMasked(t *testing.T) {
 				"    NOTE: <secret>\n" +
 				"    API_KEY: <secret>\n" +
 				"    DB: <secret>\n"},
-		{"arguments", "servers:\n- command: [run, --token, abc, --verbose, --key=abcdef, x]\n", "servers:\n- command: [run, --token, <secret>, --verbose, <secret>, x]\n"},
+		{"arguments", "servers:\n- command: [run, --token, abc, --verbose, --key=abcdef, x]\n",
+			"servers:\n- command: [run, --token, <secret>, --verbose, <secret>, x]\n"},
 		{"arguments behind flags", "servers:\n" +
 			"- command: [npx, -y, \"@a/b\", --workspace, hunter2, --port, 80, --dir=/srv, --org=acme]\n",
 			"servers:\n" +
@@ -90,11 +92,15 @@ func TestMasked(t *testing.T) {
 		{"an address without a password", "redis: rediss://gate@redis.example:6380/0\n", ""},
 		{"a password by reference", "redis: \"redis://:${env:REDIS_PASSWORD}@redis.example/0\"\n", ""},
 		{"a password", "redis: redis://:hunter2@redis.example/0\n", "redis: <secret>\n"},
-		{"a URL", "servers: [{url: \"https://a.example/mcp?api_key=abc\"}, {url: \"https://a.example/mcp?tools=all\"}]\n", "servers: [{url: <secret>}, {url: \"https://a.example/mcp?tools=all\"}]\n"},
-		{"an unknown key", "tokn: x\nclient_secret: abc\nshred: true\nlisen: ${env:L}\n", "tokn: <secret>\nclient_secret: <secret>\nshred: true\nlisen: ${env:L}\n"},
-		{"an unknown section", "servrs: [{name: crm, tokn: x, token: y}]\n", "servrs: [{name: crm, tokn: x, token: <secret>}]\n"},
+		{"a URL", "servers: [{url: \"https://a.example/mcp?api_key=abc\"}, {url: \"https://a.example/mcp?tools=all\"}]\n",
+			"servers: [{url: <secret>}, {url: \"https://a.example/mcp?tools=all\"}]\n"},
+		{"an unknown key", "tokn: x\nclient_secret: abc\nshred: true\nlisen: ${env:L}\n",
+			"tokn: <secret>\nclient_secret: <secret>\nshred: true\nlisen: ${env:L}\n"},
+		{"an unknown section", "servrs: [{name: crm, tokn: x, token: y}]\n",
+			"servrs: [{name: crm, tokn: x, token: <secret>}]\n"},
 		{"a known form", "listen: ghp_0123456789abcdefghijABCDEFGHIJ\n", "listen: <secret>\n"},
-		{"a key that is commented out", "# token: abc123def456\n# the token: required here\nlisten: a\n", "# token: <secret>\n# the token: required here\nlisten: a\n"},
+		{"a key that is commented out", "# token: abc123def456\n# the token: required here\nlisten: a\n",
+			"# token: <secret>\n# the token: required here\nlisten: a\n"},
 		{"a condition", "servers: [{when: \"args.token == caller.user\"}]\n", ""},
 		{"only comments", "# nothing\n", ""},
 	} {
@@ -126,7 +132,9 @@ func FuzzMasked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "ghp_0123456789abcdefghijABCDEFGHIJ"
 		got, err := Masked([]byte(before+secret+after), reflect.TypeFor[shape]())
-		if err == nil && strings.Contains(got, secret) && !strings.ContainsAny(before[max(0, len(before)-1):]+after[:min(1, len(after))], "_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		if err == nil && strings.Contains(got, secret) &&
+			!strings.ContainsAny(before[max(0, len(before)-1):]+after[:min(1, len(after))],
+				"_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 			t.Errorf("%q", got)
 		}
 	})
@@ -134,11 +142,14 @@ func FuzzMasked(f *testing.F) {
 
 func TestSecretValue(t *testing.T) {
 	for text, want := range map[string]bool{
-		"info": false, "@modelcontextprotocol/server-filesystem@2026.1.2": false, "3f2504e0-4f89-11d3-9a0c-0305e82c3301": false,
+		"info": false, "@modelcontextprotocol/server-filesystem@2026.1.2": false,
+		"3f2504e0-4f89-11d3-9a0c-0305e82c3301": false,
 		"/home/User1/projects/Some-Long-Path2": false, "https://login.example.com": false, "tools:crm/delete_*": false,
 		"Bearer abcdefgh": true, "d41d8cd98f00b204e9800998ecf8427e": true, "q8Jf2mVx0LrT7bYc9ZsA4nWe": true,
-		"https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp": true, "https://dev-1.okta.com/oauth2/aus1a2b3c4D5E6f7G8h9": false,
-		"https://a.example/3f2b8c1e-5d6a-4b7c-8d9e-0f1a2b3c4d5e/mcp": false, "https://u:p@a.example": true, "--api-key=abcdef": true, "Server=a;Password=abcdef": true, "--header=X-Key: abcdef": true,
+		"https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp":       true,
+		"https://dev-1.okta.com/oauth2/aus1a2b3c4D5E6f7G8h9":         false,
+		"https://a.example/3f2b8c1e-5d6a-4b7c-8d9e-0f1a2b3c4d5e/mcp": false, "https://u:p@a.example": true,
+		"--api-key=abcdef": true, "Server=a;Password=abcdef": true, "--header=X-Key: abcdef": true,
 	} {
 		if SecretValue(text) != want {
 			t.Errorf("%q: want %t", text, want)
@@ -148,7 +159,8 @@ func TestSecretValue(t *testing.T) {
 
 func TestEffective(t *testing.T) {
 	yes := true
-	cfg := shape{Listen: "127.0.0.1:8080", Key: "k", Shared: &yes, Servers: []server{{Name: "crm", Token: "t", Command: []string{"x"}}}}
+	cfg := shape{Listen: "127.0.0.1:8080", Key: "k", Shared: &yes,
+		Servers: []server{{Name: "crm", Token: "t", Command: []string{"x"}}}}
 	cfg.Servers[0].Timeout.Call = time.Hour
 	cfg.Servers[0].Limits.ResultBytes = 16 << 20
 	got, err := Effective("# ours\nkey: <secret>\nservers: [{name: crm, token: \"${env:T}\"}]\nnames: [a, b]\n", cfg)
@@ -227,7 +239,8 @@ func TestAppend(t *testing.T) {
 	const items = "  - name: b\n    url: x\n"
 	for _, tt := range []struct{ name, text, want string }{
 		{"at the end", "servers:\n- name: a\n  env: {A: b}", "servers:\n- name: a\n  env: {A: b}\n- name: b\n  url: x\n"},
-		{"in the middle", "servers:\n  # one\n  - name: a\n    # its end\n\n# next\nlisten: x\n", "servers:\n  # one\n  - name: a\n    # its end\n  - name: b\n    url: x\n\n# next\nlisten: x\n"},
+		{"in the middle", "servers:\n  # one\n  - name: a\n    # its end\n\n# next\nlisten: x\n",
+			"servers:\n  # one\n  - name: a\n    # its end\n  - name: b\n    url: x\n\n# next\nlisten: x\n"},
 		{"in one line", "servers: [{name: a}]\n", ""},
 		{"none", "listen: a\n", ""},
 		{"no YAML", "servers: [", ""},

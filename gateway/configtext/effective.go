@@ -24,7 +24,8 @@ func Effective(masked string, cfg any) (string, error) {
 	}
 	for _, n := range flat(root, nil) {
 		n.HeadComment, n.LineComment, n.FootComment = "", "", ""
-		if n.Kind != yaml.SequenceNode || slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return item.Kind != yaml.ScalarNode }) {
+		if n.Kind != yaml.SequenceNode || slices.ContainsFunc(n.Content,
+			func(item *yaml.Node) bool { return item.Kind != yaml.ScalarNode }) {
 			n.Style &^= yaml.FlowStyle // in one line there is no room for comments
 		}
 	}

@@ -58,7 +58,8 @@ func assignedSecrets(text string) (found [][2]int) {
 			continue
 		}
 		said := strings.Trim(text[at[1]:at[1]+m[1]], `"'`)
-		if SecretName(text[at[2]:at[3]]) && len(said) >= leastAssigned && !strings.ContainsAny(said[:1], "$=") || isRandom(said) {
+		if SecretName(text[at[2]:at[3]]) && len(said) >= leastAssigned && !strings.ContainsAny(said[:1], "$=") ||
+			isRandom(said) {
 			found = append(found, [2]int{at[1], at[1] + m[1]})
 		}
 	}

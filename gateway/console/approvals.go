@@ -16,7 +16,8 @@ var approvalsPage = page{
 
 // decideApproval decides on a call that waits, bound to what the page showed of it.
 var decideApproval = action{path: "/approvals/decide", role: admin.Approvers, do: func(v *visit) error {
-	choice := admin.Choice{ID: v.form("id"), Decision: v.form("decision"), Digest: v.form("digest"), Reason: v.form("reason")}
+	choice := admin.Choice{ID: v.form("id"), Decision: v.form("decision"), Digest: v.form("digest"),
+		Reason: v.form("reason")}
 	if _, err := ask(v, admin.Decide, choice); err != nil {
 		return err
 	}

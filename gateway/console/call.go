@@ -74,7 +74,8 @@ func stepRows(steps []admin.Step) (rows []stepRow, total time.Duration) {
 	var around stepRow // the last one that may have parts
 	for _, s := range steps {
 		name, does := stepWords(s)
-		r := stepRow{Step: s, Name: name, Does: does, Start: ofMillis(s.Start), Took: ofMillis(s.Duration), Bar: "bar-plain", FirstOfItsRound: s.Round != round}
+		r := stepRow{Step: s, Name: name, Does: does, Start: ofMillis(s.Start), Took: ofMillis(s.Duration), Bar: "bar-plain",
+			FirstOfItsRound: s.Round != round}
 		round = s.Round
 		if total > 0 {
 			r.At = min(int(r.Start*whole/total), whole-2)

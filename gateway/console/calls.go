@@ -46,10 +46,16 @@ func showCalls(v *visit) (any, error) {
 	query, asked := v.search()
 	d := callsData{
 		Asked: asked, Newest: v.form("before") == "",
-		Kinds:   choices(asked["kind"], record.KindCall, "calls", "all", "everything", record.KindSignIn, "sign-ins", record.KindSession, "sessions", record.KindRefused, "refused requests", record.KindLists, "changed lists", record.KindPin, "not approved definitions", record.KindDeceit, "deceiving definitions", record.KindCredential, "credentials", record.KindApproval, "approvals", record.KindReload, "reloads", record.KindAdmin, "operators"),
-		Decided: choices(asked["decision"], "", "any", "allow", "allowed", "ask", "asked first", "deny", "denied", "unknown", "unknown name", "deny,unknown", "denied or unknown"),
-		Outcomes: choices(asked["outcome"], "", "any", "ok", "ok", "tool-error", "tool-error", "ask", "ask", "cancelled", "cancelled", "not-approved", "not-approved",
-			"sign-in-needed", "sign-in-needed", "invalid", "invalid", "limited", "limited", "upstream", "upstream", "unavailable", "unavailable", "error", "error", "internal", "internal"),
+		Kinds: choices(asked["kind"], record.KindCall, "calls", "all", "everything", record.KindSignIn, "sign-ins",
+			record.KindSession, "sessions", record.KindRefused, "refused requests", record.KindLists, "changed lists",
+			record.KindPin, "not approved definitions", record.KindDeceit, "deceiving definitions", record.KindCredential,
+			"credentials", record.KindApproval, "approvals", record.KindReload, "reloads", record.KindAdmin, "operators"),
+		Decided: choices(asked["decision"], "", "any", "allow", "allowed", "ask", "asked first", "deny", "denied", "unknown",
+			"unknown name", "deny,unknown", "denied or unknown"),
+		Outcomes: choices(asked["outcome"], "", "any", "ok", "ok", "tool-error", "tool-error", "ask", "ask", "cancelled",
+			"cancelled", "not-approved", "not-approved",
+			"sign-in-needed", "sign-in-needed", "invalid", "invalid", "limited", "limited", "upstream", "upstream",
+			"unavailable", "unavailable", "error", "error", "internal", "internal"),
 		Times: choices(asked["since"], "", "any time", "5m", "last 5 minutes", "1h", "last hour", "24h", "last day"),
 	}
 	all := url.Values{}
@@ -125,20 +131,21 @@ func followCalls(ctx context.Context, v *visit, out *events) error {
 	if err != nil {
 		return err
 	}
-	return v.c.deps.API.Follow(v.r.WithContext(ctx), v.who.Operator, q, func(records []admin.Decision, missed int64) error {
-		if missed == 0 && len(records) == 0 {
-			return out.write([]byte(": alive\n\n"))
-		}
-		if missed > 0 {
-			if err := out.send("row", "", "missed", missed); err != nil {
-				return err
+	return v.c.deps.API.Follow(v.r.WithContext(ctx), v.who.Operator, q,
+		func(records []admin.Decision, missed int64) error {
+			if missed == 0 && len(records) == 0 {
+				return out.write([]byte(": alive\n\n"))
 			}
-		}
-		for _, d := range records {
-			if err := out.send("row", d.Cursor, "row", d); err != nil {
-				return err
+			if missed > 0 {
+				if err := out.send("row", "", "missed", missed); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			for _, d := range records {
+				if err := out.send("row", d.Cursor, "row", d); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 }

@@ -19,7 +19,8 @@ import (
 )
 
 // catalogPage shows what a caller gets from a list, and why not the rest.
-var catalogPage = page{path: "/catalog", title: "Catalog as …", menu: "Catalog", look: "catalog", role: admin.RoleViewer, show: showCatalog}
+var catalogPage = page{path: "/catalog", title: "Catalog as …", menu: "Catalog", look: "catalog",
+	role: admin.RoleViewer, show: showCatalog}
 
 // toolPage shows one tool as a caller gets it, and tries it.
 var toolPage = page{path: "/catalog/tool", title: "One entry", look: "tool", role: admin.RoleViewer, show: showTool}
@@ -95,7 +96,8 @@ func (c asCaller) Query(more ...string) string {
 
 // methods call what is on a list.
 var methods = map[string]string{
-	mcp.KindTools: mcp.MethodToolsCall, mcp.KindPrompts: mcp.MethodPromptsGet, mcp.KindResources: mcp.MethodResourcesRead, mcp.KindSkills: mcp.MethodSkillsGet,
+	mcp.KindTools: mcp.MethodToolsCall, mcp.KindPrompts: mcp.MethodPromptsGet, mcp.KindResources: mcp.MethodResourcesRead,
+	mcp.KindSkills: mcp.MethodSkillsGet,
 }
 
 // Explain returns the parameters of the page that says what policy decides on a call of an entry.
@@ -105,8 +107,9 @@ func (c asCaller) Explain(upstream, original string) string {
 
 func newCaller(v *visit) asCaller {
 	c := asCaller{
-		User: v.form("user"), Groups: v.form("groups"), Scopes: v.form("scopes"), Client: v.form("client"), Issuer: v.form("issuer"),
-		View: v.form("view"), Kind: v.form("kind"), Kinds: listKinds, Declares: slices.Clone(declares),
+		User: v.form("user"), Groups: v.form("groups"), Scopes: v.form("scopes"), Client: v.form("client"),
+		Issuer: v.form("issuer"),
+		View:   v.form("view"), Kind: v.form("kind"), Kinds: listKinds, Declares: slices.Clone(declares),
 	}
 	if !slices.Contains(listKinds, c.Kind) {
 		c.Kind = mcp.KindTools
@@ -121,7 +124,8 @@ func newCaller(v *visit) asCaller {
 func (c asCaller) question() (admin.ListQuestion, error) {
 	caps, err := c.capabilities()
 	return admin.ListQuestion{
-		Kind: c.Kind, Issuer: c.Issuer, User: c.User, Groups: listed(c.Groups), Scopes: listed(c.Scopes), Client: c.Client, View: c.View, Capabilities: caps,
+		Kind: c.Kind, Issuer: c.Issuer, User: c.User, Groups: listed(c.Groups), Scopes: listed(c.Scopes), Client: c.Client,
+		View: c.View, Capabilities: caps,
 	}, err
 }
 
@@ -188,7 +192,8 @@ func (c *asCaller) fillGroups(v *visit) {
 	q.User = c.User
 	page, err := ask(v, admin.ListDecisions, q)
 	at := slices.IndexFunc(page.Decisions, func(d admin.Decision) bool {
-		return d.User == c.User && (c.Issuer == "" || c.Issuer == d.Issuer) && !slices.ContainsFunc(d.Groups, func(g string) bool { return strings.Contains(g, ",") })
+		return d.User == c.User && (c.Issuer == "" || c.Issuer == d.Issuer) &&
+			!slices.ContainsFunc(d.Groups, func(g string) bool { return strings.Contains(g, ",") })
 	})
 	if c.Unknown = err != nil || at < 0; c.Unknown {
 		return
@@ -335,4 +340,5 @@ func escaped(json string) string {
 }
 
 // zeros are values by the types of JSON Schema.
-var zeros = map[string]string{"integer": "0", "number": "0", "boolean": "false", "array": "[]", "object": "{}", "null": "null"}
+var zeros = map[string]string{"integer": "0", "number": "0", "boolean": "false", "array": "[]",
+	"object": "{}", "null": "null"}

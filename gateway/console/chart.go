@@ -85,7 +85,8 @@ func newChart(id, title string, first time.Time, step time.Duration, unit func(f
 				high, at = v, i
 			}
 		}
-		said = append(said, fmt.Sprintf("%s: now %s, at most %s at %s", n.name, last, unit(high), first.Add(time.Duration(at)*step).UTC().Format("15:04")))
+		said = append(said, fmt.Sprintf("%s: now %s, at most %s at %s", n.name, last, unit(high),
+			first.Add(time.Duration(at)*step).UTC().Format("15:04")))
 		c.Keys = append(c.Keys, chartLine{Name: n.name, Class: n.class})
 		for _, points := range connected(n.values, x, y) {
 			if n.area {

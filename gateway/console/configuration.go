@@ -73,7 +73,8 @@ func showConfiguration(v *visit) (any, error) {
 }
 
 // editPage is where a text is changed, checked, downloaded and saved.
-var editPage = page{path: "/configuration/edit", title: "Edit the configuration", look: "edit", role: admin.RoleViewer, show: showEdit}
+var editPage = page{path: "/configuration/edit", title: "Edit the configuration", look: "edit",
+	role: admin.RoleViewer, show: showEdit}
 
 type editData struct {
 	Text     string
@@ -108,7 +109,8 @@ const mostUnseen = 10
 func unseen(text string) (lines []int) {
 	n := 0
 	for line := range strings.Lines(text) {
-		if n++; len(lines) < mostUnseen && strings.ContainsFunc(strings.TrimRight(line, "\r\n"), func(c rune) bool { return c != '\t' && webpage.Hidden(c) }) {
+		if n++; len(lines) < mostUnseen && strings.ContainsFunc(strings.TrimRight(line, "\r\n"),
+			func(c rune) bool { return c != '\t' && webpage.Hidden(c) }) {
 			lines = append(lines, n)
 		}
 	}
@@ -121,10 +123,12 @@ func edited(v *visit) admin.ConfigDraft {
 }
 
 // openEditor opens the editor with a text that another page has made.
-var openEditor = action{path: "/configuration/edit", role: admin.RoleViewer, do: func(v *visit) error { return v.checked(edited(v), "") }}
+var openEditor = action{path: "/configuration/edit", role: admin.RoleViewer,
+	do: func(v *visit) error { return v.checked(edited(v), "") }}
 
 // checkText says what is wrong with a text, and what it would change.
-var checkText = action{path: "/configuration/check", role: admin.RoleViewer, do: func(v *visit) error { return v.checked(edited(v), "") }}
+var checkText = action{path: "/configuration/check", role: admin.RoleViewer,
+	do: func(v *visit) error { return v.checked(edited(v), "") }}
 
 // downloadText gives back the text as a file.
 var downloadText = action{path: "/configuration/download", role: admin.RoleViewer, do: func(v *visit) error {

@@ -44,7 +44,8 @@ func (c *canned) Ask(_ *http.Request, who admin.Operator, o admin.Asked, q, into
 	return c.answer(what, q, into)
 }
 
-func (c *canned) Follow(_ *http.Request, who admin.Operator, q admin.LiveQuestion, send func([]admin.Decision, int64) error) error {
+func (c *canned) Follow(_ *http.Request, who admin.Operator, q admin.LiveQuestion,
+	send func([]admin.Decision, int64) error) error {
 	c.as = who
 	var news struct {
 		Decisions []admin.Decision
@@ -71,7 +72,8 @@ func (c *canned) answer(what string, q, into any) error {
 	c.asked = append(c.asked, asked)
 	answer, ok := c.answers[what]
 	if !ok {
-		return &admin.Refusal{Status: http.StatusNotFound, Code: "GH-ADMIN-NOT-FOUND", Message: "the test has no answer for " + what}
+		return &admin.Refusal{Status: http.StatusNotFound, Code: "GH-ADMIN-NOT-FOUND",
+			Message: "the test has no answer for " + what}
 	}
 	switch c.status[what] {
 	case 0:
@@ -113,7 +115,8 @@ func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 	d := &desk{api: &canned{answers: answers, status: make(map[string]int)}, cfg: Config{Loopback: role}}
 	d.guard = NewGuard("http://127.0.0.1:9090", crew(func() Config { return d.cfg }), signin.NewSessions(nil, key))
 	d.Console, err = New(Deps{
-		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(*http.Request, mcp.Caller, error) {}, API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),
+		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(*http.Request, mcp.Caller, error) {},
+		API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -71,19 +71,22 @@ func (g *Guard) Who(r *http.Request) (Visitor, error) {
 		return Visitor{Operator: admin.Operator{Name: "loopback", Roles: []string{cfg.Loopback}}}, nil
 	}
 	if cfg.SignIn.IsZero() {
-		return Visitor{}, errors.New("the console is open to this machine alone: open it at 127.0.0.1 or localhost, or configure admin.console.sign_in")
+		return Visitor{},
+			errors.New("the console is open to this machine alone: open it at 127.0.0.1 or localhost, or configure admin.console.sign_in")
 	}
 	return Visitor{}, errNobody
 }
 
 // visitor is a person with the roles that they have now.
 func (g *Guard) visitor(p signin.Person) (Visitor, error) {
-	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.staff.Roles(&p.Caller), Caller: &p.Caller}, SignedIn: p.Since}
+	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.staff.Roles(&p.Caller), Caller: &p.Caller},
+		SignedIn: p.Since}
 	if g.staff.Approves(&p.Caller) {
 		v.Person = &p.Caller
 	}
 	if !v.May(admin.Approvers) {
-		return v, fmt.Errorf("%s has signed in, and has no role: admin.rules in the gateway's configuration give one", text(p.Caller.Subject, mostShort))
+		return v, fmt.Errorf("%s has signed in, and has no role: admin.rules in the gateway's configuration give one",
+			text(p.Caller.Subject, mostShort))
 	}
 	return v, nil
 }
@@ -137,5 +140,6 @@ func (g *Guard) addressed(r *http.Request) bool {
 	if err != nil {
 		host = r.Host
 	}
-	return strings.EqualFold(r.Host, strings.TrimPrefix(strings.TrimPrefix(g.url, "https://"), "http://")) || loopback.Host(host)
+	return strings.EqualFold(r.Host, strings.TrimPrefix(strings.TrimPrefix(g.url, "https://"), "http://")) ||
+		loopback.Host(host)
 }

@@ -73,7 +73,8 @@ func TestCrossSite(t *testing.T) {
 	if w := d.get("/sessions/end?session=abc"); w.Code == http.StatusSeeOther || len(d.api.asked) != 0 {
 		t.Errorf("a link: %d %v", w.Code, d.api.asked)
 	}
-	if h := d.get("/sessions").Header(); !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY" {
+	if h := d.get("/sessions").Header(); !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") ||
+		h.Get("X-Frame-Options") != "DENY" {
 		t.Errorf("framing: %v", h)
 	}
 }
@@ -81,7 +82,8 @@ func TestCrossSite(t *testing.T) {
 // TestSession: the roles of somebody who has signed in are those of the rules that hold now, and
 // end with the session, which nobody can choose.
 func TestSession(t *testing.T) {
-	d := newDesk(t, "", map[string]string{"GET /sessions": `{"sessions":[]}`, "GET /approvals": `{"approvals":[]}`, "GET /decisions": `{}`})
+	d := newDesk(t, "", map[string]string{"GET /sessions": `{"sessions":[]}`, "GET /approvals": `{"approvals":[]}`,
+		"GET /decisions": `{}`})
 	d.cfg.SignIn.ClientID = "console"
 	open := func(path, id string, more ...*http.Cookie) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+path, nil)
@@ -101,7 +103,8 @@ func TestSession(t *testing.T) {
 		return id
 	}
 	alice := begin(mcp.Caller{Issuer: "https://i", Subject: "alice", Groups: []string{"operator", "auditor"}})
-	if w := open("/sessions", alice); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "alice · operator, auditor") {
+	if w := open("/sessions", alice); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), "alice · operator, auditor") {
 		t.Errorf("alice: %d %s", w.Code, w.Body)
 	}
 	if w := open("/sessions", begin(mcp.Caller{Subject: "nobody"})); w.Code != http.StatusForbidden {
@@ -115,9 +118,11 @@ func TestSession(t *testing.T) {
 		t.Errorf("an approver: %d %s", w.Code, w.Body)
 	}
 	for name, w := range map[string]*httptest.ResponseRecorder{
-		"an issuer where nobody signs in any more":         open("/sessions", begin(mcp.Caller{Issuer: "https://former", Subject: "alice", Groups: []string{"operator"}})),
+		"an issuer where nobody signs in any more": open("/sessions",
+			begin(mcp.Caller{Issuer: "https://former", Subject: "alice", Groups: []string{"operator"}})),
 		"a session that somebody chose (session fixation)": open("/sessions", "chosen-by-somebody"),
-		"two cookies of the name":                          open("/sessions", alice, &http.Cookie{Name: cookieName, Value: "other"}),
+		"two cookies of the name": open("/sessions", alice,
+			&http.Cookie{Name: cookieName, Value: "other"}),
 	} {
 		if w.Code != http.StatusSeeOther || !strings.HasPrefix(w.Header().Get("Location"), Root+"/sign-in?to=") {
 			t.Errorf("%s: %d %v", name, w.Code, w.Header())
@@ -152,7 +157,8 @@ func TestSessionsAway(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/sessions", nil)
 	r.AddCookie(&http.Cookie{Name: cookieName, Value: "of-before"})
 	w := httptest.NewRecorder()
-	if d.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Redis does not answer") {
+	if d.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(w.Body.String(), "Redis does not answer") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -198,8 +204,10 @@ func TestAlias(t *testing.T) {
 // TestWithin: after the sign-in, the browser goes to a page of the console only.
 func TestWithin(t *testing.T) {
 	for to, want := range map[string]string{
-		"/console/calls?user=a": "/console/calls?user=a", "": "/console/", "//evil.example.com/console/": "/console/", "https://evil.example.com/console/": "/console/",
-		`/console/\evil`: "/console/", "/console/../metrics": "/console/", "/console/sign-in": "/console/", "/other": "/console/", "/console/%2e%2e/x": "/console/",
+		"/console/calls?user=a": "/console/calls?user=a", "": "/console/", "//evil.example.com/console/": "/console/",
+		"https://evil.example.com/console/": "/console/",
+		`/console/\evil`:                    "/console/", "/console/../metrics": "/console/", "/console/sign-in": "/console/",
+		"/other": "/console/", "/console/%2e%2e/x": "/console/",
 	} {
 		if got := within(to); got != want {
 			t.Errorf("%q: %q", to, got)

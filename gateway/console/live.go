@@ -114,7 +114,8 @@ func (e *events) write(text []byte) error {
 		now, err := e.visit.c.deps.Guard.Who(e.visit.r)
 		switch {
 		case errors.Is(err, errAway): // it is asked again, until the stream has lasted long enough
-		case err != nil || now.Name != began.Name || !slices.Equal(now.Roles, began.Roles) || (now.Person == nil) != (began.Person == nil):
+		case err != nil || now.Name != began.Name || !slices.Equal(now.Roles, began.Roles) ||
+			(now.Person == nil) != (began.Person == nil):
 			return errNobody
 		default:
 			e.looked = time.Now()

@@ -20,7 +20,8 @@ type look struct{ page *template.Template }
 // newLook reads a template, with the layout around it. The template defines "main", and "live" if
 // a part of it is.
 func newLook(name string) (*look, error) {
-	t, err := template.New("layout.html").Funcs(functions).ParseFS(templates, "pages/layout.html", "pages/parts.html", "pages/"+name+".html")
+	t, err := template.New("layout.html").Funcs(functions).ParseFS(templates, "pages/layout.html", "pages/parts.html",
+		"pages/"+name+".html")
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
@@ -58,7 +59,8 @@ func when(t time.Time) template.HTML {
 	}
 	t = t.UTC()
 	exact := t.Format("2006-01-02 15:04:05 UTC")
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s"><span>%s</span><span class="exact">%s</span></time>`, // made of a time alone
+	// made of a time alone
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s"><span>%s</span><span class="exact">%s</span></time>`,
 		t.Format(time.RFC3339), exact, ago(time.Since(t)), exact))
 }
 

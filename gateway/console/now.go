@@ -71,7 +71,8 @@ func showNow(v *visit) (any, error) {
 		shown.Page, shown.PageName = pageOf(one)
 		d.Findings = append(d.Findings, shown)
 	}
-	for _, s := range []span{{Last: "10m", Text: "10 minutes"}, {Last: "1h", Text: "hour"}, {Last: "2h", Text: "2 hours"}} {
+	for _, s := range []span{{Last: "10m", Text: "10 minutes"}, {Last: "1h", Text: "hour"},
+		{Last: "2h", Text: "2 hours"}} {
 		if s.Here = s.Last == cmp.Or(v.form("last"), "1h"); s.Here {
 			d.Last = s.Last
 		}
@@ -95,7 +96,8 @@ func (d *nowData) count(v *visit) error {
 	if time.Since(s.Counting) < q.Last {
 		d.Counted = s.Counting
 	}
-	slices.SortStableFunc(d.Busy, func(a, b admin.UpstreamTotal) int { return cmp.Compare(b.Calls+b.Refused, a.Calls+a.Refused) })
+	slices.SortStableFunc(d.Busy,
+		func(a, b admin.UpstreamTotal) int { return cmp.Compare(b.Calls+b.Refused, a.Calls+a.Refused) })
 	d.Busy = d.Busy[:min(len(d.Busy), mostBusy)]
 	d.Charts = chartsOf(s.Points, q.Step)
 	if d.Total.Calls+d.Total.Refused == 0 && v.Can(admin.RoleViewer) {
@@ -126,8 +128,10 @@ func chartsOf(points []recent.Point, step time.Duration) []Chart {
 		newChart("calls", "Calls per minute", first, step, plainly,
 			numbers{"calls", "line", true, of(func(p recent.Point) float64 { return float64(p.Calls) * perMinute })}),
 		newChart("errors", "Errors and refusals per minute", first, step, plainly,
-			numbers{"refused", "line warn-line", false, of(func(p recent.Point) float64 { return float64(p.Refused) * perMinute })},
-			numbers{"errors", "line bad-line", false, of(func(p recent.Point) float64 { return float64(p.Errors) * perMinute })}),
+			numbers{"refused", "line warn-line", false,
+				of(func(p recent.Point) float64 { return float64(p.Refused) * perMinute })},
+			numbers{"errors", "line bad-line", false,
+				of(func(p recent.Point) float64 { return float64(p.Errors) * perMinute })}),
 		newChart("latency", "How long calls take", first, step, millis,
 			numbers{"99 of 100", "line warn-line", false, of(func(p recent.Point) float64 { return latency(p, p.P99) })},
 			numbers{"half", "line", false, of(func(p recent.Point) float64 { return latency(p, p.P50) })}),

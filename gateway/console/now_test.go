@@ -44,10 +44,14 @@ func TestNow(t *testing.T) {
 	}
 	harmless(t, page)
 	for _, want := range []string{
-		`<span class="state bad">critical</span>`, "GH-UPSTREAM-DOWN", "<strong>Next:</strong> Start it.", "  lisen: …\n  ^</pre>",
-		`href="/console/calls?kind=call&amp;decision=deny,unknown"`, `href="/console/configuration"`, `href="/console/servers/%22%3E%3Cscript%3E`,
-		`aria-current="true">Last 2 hours`, "1,800, <span class=\"bad\">3 failed</span>, <span class=\"warn\">12 more refused</span>",
-		"calls: now 600, at most 1,200 at 10:00 (UTC).", "99 of 100: now 1.5 s, at most 1.5 s at 10:01", `<polyline class="line" points="44.0,56.8 334.0,93.4"`,
+		`<span class="state bad">critical</span>`, "GH-UPSTREAM-DOWN", "<strong>Next:</strong> Start it.",
+		"  lisen: …\n  ^</pre>",
+		`href="/console/calls?kind=call&amp;decision=deny,unknown"`, `href="/console/configuration"`,
+		`href="/console/servers/%22%3E%3Cscript%3E`,
+		`aria-current="true">Last 2 hours`,
+		"1,800, <span class=\"bad\">3 failed</span>, <span class=\"warn\">12 more refused</span>",
+		"calls: now 600, at most 1,200 at 10:00 (UTC).", "99 of 100: now 1.5 s, at most 1.5 s at 10:01",
+		`<polyline class="line" points="44.0,56.8 334.0,93.4"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
@@ -56,7 +60,8 @@ func TestNow(t *testing.T) {
 	if strings.Index(page, "1,799") > strings.Index(page, ">quiet<") {
 		t.Error("the server that is called most is not the first")
 	}
-	if asked := strings.Join(d.api.asked, "\n"); asked != "GET /findings\nGET /series "+`{"Upstream":"","Last":7200000000000,"Step":60000000000}` {
+	if asked := strings.Join(d.api.asked, "\n"); asked != "GET /findings\nGET /series "+
+		`{"Upstream":"","Last":7200000000000,"Step":60000000000}` {
 		t.Errorf("asked %s", asked)
 	}
 }
@@ -69,13 +74,15 @@ func TestNowWell(t *testing.T) {
 	})
 	for _, last := range []string{"", "?last=10m", "?last=nonsense"} {
 		page := d.get("/" + last).Body.String()
-		for _, want := range []string{"Everything is well", "Clients connect to <code>http://127.0.0.1:8080/mcp</code>", "calls: now 0"} {
+		for _, want := range []string{"Everything is well", "Clients connect to <code>http://127.0.0.1:8080/mcp</code>",
+			"calls: now 0"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%s: no %q in\n%s", last, want, page)
 			}
 		}
 	}
-	if asked := strings.Join(d.api.asked, "\n"); !strings.Contains(asked, `"Last":600000000000,"Step":10000000000`) || strings.Contains(asked, "nonsense") {
+	if asked := strings.Join(d.api.asked, "\n"); !strings.Contains(asked, `"Last":600000000000,"Step":10000000000`) ||
+		strings.Contains(asked, "nonsense") {
 		t.Errorf("asked %s", asked)
 	}
 }
@@ -84,7 +91,8 @@ func TestNowWell(t *testing.T) {
 func TestManyFindings(t *testing.T) {
 	one := `{"severity":"warning","kind":"server","subject":"x","what":"It is down.","cause":"c","next":"n","look":"/api/v1/upstreams"}`
 	d := newDesk(t, "viewer", map[string]string{
-		"GET /findings": `{"findings":[` + one + strings.Repeat(","+one, mostFindings+6) + `]}`, "GET /series": quietSeries, "GET /config": `{}`,
+		"GET /findings": `{"findings":[` + one + strings.Repeat(","+one, mostFindings+6) + `]}`, "GET /series": quietSeries,
+		"GET /config": `{}`,
 	})
 	page := d.get("/").Body.String()
 	if n := strings.Count(page, "<h3>"); n != mostFindings || !strings.Contains(page, "7 more are less urgent") {
@@ -99,7 +107,8 @@ func TestPageOf(t *testing.T) {
 		want string
 	}{
 		{admin.Finding{Kind: "server", Subject: "a/b", Look: "/api/v1/upstreams"}, "/console/servers/a%2Fb"},
-		{admin.Finding{Kind: "errors", Look: "/api/v1/decisions?kind=call&upstream=crm"}, "/console/calls?kind=call&upstream=crm"},
+		{admin.Finding{Kind: "errors", Look: "/api/v1/decisions?kind=call&upstream=crm"},
+			"/console/calls?kind=call&upstream=crm"},
 		{admin.Finding{Kind: "turned-away", Look: "/api/v1/decisions?kind=signin,refused"}, "/console/sign-ins"},
 		{admin.Finding{Kind: "certificate", Look: "/api/v1/config"}, "/console/configuration"},
 		{admin.Finding{Kind: "redis", Look: "/readyz"}, ""},
@@ -117,18 +126,21 @@ func TestPageOf(t *testing.T) {
 func TestChart(t *testing.T) {
 	at := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 	for name, values := range map[string][]float64{
-		"none": nil, "one": {5}, "zeros": {0, 0, 0}, "small": {0.1, 0.25}, "large": {1, 123_456_789, 2}, "gaps": {none, 1, none, 2, 3, none}, "nothing": {none, none}, "many": make([]float64, 120),
+		"none": nil, "one": {5}, "zeros": {0, 0, 0}, "small": {0.1, 0.25}, "large": {1, 123_456_789, 2},
+		"gaps": {none, 1, none, 2, 3, none}, "nothing": {none, none}, "many": make([]float64, 120),
 	} {
 		c := newChart("x", "X", at, time.Minute, plainly, numbers{"things", "line", true, values})
 		for _, l := range c.Lines {
 			for _, point := range strings.Fields(l.Points) {
 				var x, y float64
-				if _, err := fmt.Sscanf(point, "%f,%f", &x, &y); err != nil || x < c.Left || x > c.Right || y < chartTop || y > chartHigh-chartLow {
+				if _, err := fmt.Sscanf(point, "%f,%f", &x, &y); err != nil || x < c.Left || x > c.Right || y < chartTop ||
+					y > chartHigh-chartLow {
 					t.Errorf("%s: %s, %v", name, point, err)
 				}
 			}
 		}
-		if len(c.Across) != 3 || strings.Contains(fmt.Sprint(c), "NaN") || len(values) > 0 && !strings.HasPrefix(c.Text, "things: now ") || name == "gaps" && len(c.Lines) != 4 {
+		if len(c.Across) != 3 || strings.Contains(fmt.Sprint(c), "NaN") ||
+			len(values) > 0 && !strings.HasPrefix(c.Text, "things: now ") || name == "gaps" && len(c.Lines) != 4 {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}

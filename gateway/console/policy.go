@@ -66,15 +66,17 @@ func showPolicy(v *visit) (any, error) {
 // fits reports whether a rule has what is looked for.
 func (d *policyData) fits(r admin.Rule) bool {
 	want := strings.ToLower(d.Find)
-	return slices.ContainsFunc(slices.Concat([]string{r.Name, r.Who, r.When}, r.Allow, r.Deny, r.Ask), func(text string) bool {
-		return strings.Contains(strings.ToLower(text), want)
-	})
+	return slices.ContainsFunc(slices.Concat([]string{r.Name, r.Who, r.When}, r.Allow, r.Deny, r.Ask),
+		func(text string) bool {
+			return strings.Contains(strings.ToLower(text), want)
+		})
 }
 
 // explain asks what policy says of a call, if the form was sent.
 func (d *policyData) explain(v *visit) error {
 	q := question{
-		Method: v.form("method"), Name: v.form("name"), User: v.form("user"), Issuer: v.form("issuer"), Groups: v.form("groups"), Scopes: v.form("scopes"),
+		Method: v.form("method"), Name: v.form("name"), User: v.form("user"), Issuer: v.form("issuer"),
+		Groups: v.form("groups"), Scopes: v.form("scopes"),
 		Client: v.form("client"), View: v.form("view"), Args: v.form("args"),
 	}
 	d.Question = q

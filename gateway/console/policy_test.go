@@ -23,7 +23,9 @@ func TestPolicy(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		{"", []string{"g.yaml:7", `<span class="state bad">denied</span>: 7 calls`, `>1,200<`, "and 2 more", `<span class="state">never</span>`, "approvers: the user bob", "1 rule has never decided", `/console/calls?rule=careful`}, nil},
+		{"", []string{"g.yaml:7", `<span class="state bad">denied</span>: 7 calls`, `>1,200<`, "and 2 more",
+			`<span class="state">never</span>`, "approvers: the user bob", "1 rule has never decided",
+			`/console/calls?rule=careful`}, nil},
 		{"?never=1", []string{"no exports", "checked"}, []string{"careful", "g.yaml:7"}},
 		{"?find=CRM/drop", []string{"careful", `value="CRM/drop"`}, []string{"no exports"}},
 		{"?find=nothing", []string{"No rule has “nothing”"}, []string{"careful"}},
@@ -54,9 +56,11 @@ func TestManyRules(t *testing.T) {
 	for i := range 2000 {
 		rules = append(rules, fmt.Sprintf(`{"name":"r%d","who":"everybody","allow":["tools:u/x"],"decided":0}`, i))
 	}
-	d := newDesk(t, "viewer", map[string]string{"GET /policy/rules": `{"default":"deny","rules":[` + strings.Join(rules, ",") + `]}`})
+	d := newDesk(t, "viewer", map[string]string{"GET /policy/rules": `{"default":"deny","rules":[` +
+		strings.Join(rules, ",") + `]}`})
 	page := d.get("/policy").Body.String()
-	if n := strings.Count(page, "<tr>"); n != mostRules+1 || !strings.Contains(page, "2,000 rules fit; the first 500 are shown") {
+	if n := strings.Count(page, "<tr>"); n != mostRules+1 ||
+		!strings.Contains(page, "2,000 rules fit; the first 500 are shown") {
 		t.Errorf("%d rows", n)
 	}
 }
@@ -65,12 +69,14 @@ func TestManyRules(t *testing.T) {
 func TestAsk(t *testing.T) {
 	d := newDesk(t, "viewer", map[string]string{
 		"GET /policy/rules": somePolicy,
-		"POST /explain":     `{"effect":"deny","rule":"no exports","rule_at":"g.yaml:9","text":` + hostileJSON + `,"hooks":["redacts"],"notes":["not known"]}`,
+		"POST /explain": `{"effect":"deny","rule":"no exports","rule_at":"g.yaml:9","text":` + hostileJSON +
+			`,"hooks":["redacts"],"notes":["not known"]}`,
 	})
 	page := d.get("/policy?method=tools/call&name=crm/export&user=alice&groups=sales,+ops&args=%7B%22id%22:7%7D").Body.String()
 	harmless(t, page)
 	for _, want := range []string{
-		`<span class="state bad">deny</span>`, `by the rule <strong>no exports</strong> at <code>g.yaml:9</code>`, "redacts", "not known",
+		`<span class="state bad">deny</span>`, `by the rule <strong>no exports</strong> at <code>g.yaml:9</code>`,
+		"redacts", "not known",
 		`name="groups" value="sales, ops"`, "<option selected>tools/call</option>",
 	} {
 		if !strings.Contains(page, want) {
@@ -83,8 +89,10 @@ func TestAsk(t *testing.T) {
 	if page := d.get("/policy?name=x&args=7").Body.String(); !strings.Contains(page, "want a JSON object") {
 		t.Error("arguments that are none")
 	}
-	d.api.status["POST /explain"], d.api.answers["POST /explain"] = http.StatusBadRequest, `{"error":{"code":"GH-ADMIN-REQUEST","message":"no such view"}}`
-	if w := d.get("/policy?name=x&view=y"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `role="alert">No such view.`) {
+	d.api.status["POST /explain"], d.api.answers["POST /explain"] = http.StatusBadRequest,
+		`{"error":{"code":"GH-ADMIN-REQUEST","message":"no such view"}}`
+	if w := d.get("/policy?name=x&view=y"); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), `role="alert">No such view.`) {
 		t.Errorf("a bad question: %d", w.Code)
 	}
 }
@@ -105,14 +113,16 @@ func TestTryDraft(t *testing.T) {
 	page := w.Body.String()
 	harmless(t, page)
 	for _, want := range []string{
-		"<strong>30</strong> of 40 calls", "<strong>1</strong> user is affected", `<span class="state bad">9</span> refused, and were not`, "no exports", "it depends", "3 more calls",
+		"<strong>30</strong> of 40 calls", "<strong>1</strong> user is affected",
+		`<span class="state bad">9</span> refused, and were not`, "no exports", "it depends", "3 more calls",
 		"idle", "a note", `<option value="6h" selected>`, "policy: {}",
 	} {
 		if w.Code != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%d, no %q in\n%s", w.Code, want, page)
 		}
 	}
-	if asked := d.api.asked[0]; asked != api+` {"config":"policy: {}","since":"6h"}` && asked != api+` {"config":"policy: {}\n","since":"6h"}` {
+	if asked := d.api.asked[0]; asked != api+` {"config":"policy: {}","since":"6h"}` && asked != api+
+		` {"config":"policy: {}\n","since":"6h"}` {
 		t.Errorf("asked %s", asked)
 	}
 
@@ -126,14 +136,16 @@ func TestTryDraft(t *testing.T) {
 	if err := form.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d.api.status[api], d.api.answers[api] = http.StatusUnprocessableEntity, `{"problems":[{"file":"draft","line":1,"column":10,"message":"want deny or allow"},{"message":"no place"}]}`
+	d.api.status[api], d.api.answers[api] = http.StatusUnprocessableEntity,
+		`{"problems":[{"file":"draft","line":1,"column":10,"message":"want deny or allow"},{"message":"no place"}]}`
 	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:9090"+Root+"/policy/replay", &body)
 	r.RemoteAddr = "127.0.0.1:1234"
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	w = httptest.NewRecorder()
 	d.ServeHTTP(w, r)
-	for _, want := range []string{"Line 1: want deny or allow", "<pre>policy: {default: perhaps}\n         ^</pre>", "no place"} {
+	for _, want := range []string{"Line 1: want deny or allow",
+		"<pre>policy: {default: perhaps}\n         ^</pre>", "no place"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %q in\n%s", want, w.Body)
 		}
@@ -141,7 +153,8 @@ func TestTryDraft(t *testing.T) {
 	if w := d.post("/policy/replay", "draft", " "); !strings.Contains(w.Body.String(), "There is no draft") {
 		t.Error("an empty draft")
 	}
-	d.api.status[api], d.api.answers[api] = http.StatusServiceUnavailable, `{"error":{"code":"GH-ADMIN-BUSY","message":"another replay runs"}}`
+	d.api.status[api], d.api.answers[api] = http.StatusServiceUnavailable,
+		`{"error":{"code":"GH-ADMIN-BUSY","message":"another replay runs"}}`
 	if w := d.post("/policy/replay", "draft", "x"); !strings.Contains(w.Body.String(), "Another replay runs.") {
 		t.Error("a busy replay")
 	}

@@ -12,9 +12,10 @@ import (
 )
 
 // replayPage is the form for a draft of the configuration, which is tried on recent calls.
-var replayPage = page{path: "/policy/replay", title: "Try a draft", look: "replay", role: admin.RoleViewer, show: func(v *visit) (any, error) {
-	return replayData{Since: "1h", Times: since("1h")}, nil
-}}
+var replayPage = page{path: "/policy/replay", title: "Try a draft", look: "replay", role: admin.RoleViewer,
+	show: func(v *visit) (any, error) {
+		return replayData{Since: "1h", Times: since("1h")}, nil
+	}}
 
 // tryDraft runs a draft. The answer is the page itself: a draft does not fit into a URL.
 var tryDraft = action{path: "/policy/replay", role: admin.RoleViewer, do: func(v *visit) error {
@@ -53,8 +54,9 @@ type changed struct {
 
 // words say what a draft does, with the class of its colour.
 var words = map[string][2]string{
-	replay.Refused: {"refused, and were not", "bad"}, replay.Asked: {"asked about, and were not", "warn"}, replay.Allowed: {"allowed, and were not", "good"},
-	replay.Rule: {"decided alike, by another rule", ""}, replay.Untold: {"cannot be told", ""},
+	replay.Refused: {"refused, and were not", "bad"}, replay.Asked: {"asked about, and were not", "warn"},
+	replay.Allowed: {"allowed, and were not", "good"},
+	replay.Rule:    {"decided alike, by another rule", ""}, replay.Untold: {"cannot be told", ""},
 }
 
 // upload takes a file in place of the text.
@@ -113,7 +115,8 @@ func (d *replayData) try(v *visit) error {
 
 // since are the periods of a form.
 func since(chosen string) []span {
-	all := []span{{Last: "15m", Text: "15 minutes"}, {Last: "1h", Text: "hour"}, {Last: "6h", Text: "6 hours"}, {Last: "24h", Text: "day"}}
+	all := []span{{Last: "15m", Text: "15 minutes"}, {Last: "1h", Text: "hour"}, {Last: "6h", Text: "6 hours"},
+		{Last: "24h", Text: "day"}}
 	if !slices.ContainsFunc(all, func(s span) bool { return s.Last == chosen }) {
 		chosen = "1h"
 	}

@@ -63,7 +63,8 @@ func showServer(v *visit) (any, error) {
 	if d.Server, err = ask(v, admin.GetUpstream, page); err != nil {
 		return nil, err
 	}
-	hour, err := ask(v, admin.GetSeries, admin.SeriesQuestion{Upstream: page.Upstream, Last: time.Hour, Step: recent.Coarse})
+	hour, err := ask(v, admin.GetSeries, admin.SeriesQuestion{Upstream: page.Upstream, Last: time.Hour,
+		Step: recent.Coarse})
 	if err != nil {
 		return nil, err
 	}

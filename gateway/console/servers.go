@@ -69,7 +69,8 @@ func showServers(v *visit) (any, error) {
 // lineOf judges a server.
 func lineOf(u admin.Upstream, hour admin.UpstreamTotal) serverLine {
 	l := serverLine{Upstream: u, Hour: hour, Mark: stateMark(u.State)}
-	l.Rank = map[string]int{"down": 0, "needs-login": 1, "degraded": 2, "connecting": 4, "disabled": 5, "per user": 6, "ready": 6}[u.State]
+	l.Rank = map[string]int{"down": 0, "needs-login": 1, "degraded": 2, "connecting": 4, "disabled": 5, "per user": 6,
+		"ready": 6}[u.State]
 	if u.State == "ready" && (hour.Errors > 0 || u.UsersNeedLogin > 0) {
 		l.Rank = 3
 	}
@@ -82,7 +83,8 @@ func lineOf(u admin.Upstream, hour admin.UpstreamTotal) serverLine {
 // actOnServer does something to a server.
 var actOnServer = action{path: "/servers/act", role: admin.RoleOperator, do: func(v *visit) error {
 	what, name := v.form("what"), v.form("name")
-	done := map[string]string{admin.Probe: "probed", admin.Reconnect: "reconnected", admin.Disable: "disabled", admin.Enable: "enabled"}[what]
+	done := map[string]string{admin.Probe: "probed", admin.Reconnect: "reconnected", admin.Disable: "disabled",
+		admin.Enable: "enabled"}[what]
 	act, ok := admin.Actions[what]
 	if !ok {
 		return &admin.Refusal{Status: http.StatusNotFound, Message: "nothing of this name can be done to a server"}
@@ -110,11 +112,13 @@ var approvePins = action{path: "/servers/approve", role: admin.RoleOperator, do:
 	wanted := admin.PinApproval{Keep: v.form("keep") != ""}
 	for _, p := range waiting.Pins {
 		if p.Digest == digest {
-			wanted.Pins = append(wanted.Pins, admin.PinDigest{Upstream: p.Upstream, List: p.List, Name: p.Name, Digest: p.Digest})
+			wanted.Pins = append(wanted.Pins, admin.PinDigest{Upstream: p.Upstream, List: p.List, Name: p.Name,
+				Digest: p.Digest})
 		}
 	}
 	if wanted.Pins == nil {
-		return &admin.Refusal{Status: http.StatusConflict, Message: "nothing was approved: this does not wait for approval any more: look at the page again"}
+		return &admin.Refusal{Status: http.StatusConflict,
+			Message: "nothing was approved: this does not wait for approval any more: look at the page again"}
 	}
 	if _, err := ask(v, admin.ApprovePins, wanted); err != nil {
 		return err

@@ -21,7 +21,8 @@ const failed = `,"last_failure":{"at":"2026-11-23T10:00:00Z","error_code":"GH-UP
 func TestServersPage(t *testing.T) {
 	d := newDesk(t, "viewer", map[string]string{
 		"GET /upstreams": `{"upstreams":[` + strings.Join([]string{
-			up(`"alpha"`, "ready", ""), up(`"beta"`, "ready", ""), up(`"gamma"`, "down", failed), up(`"delta"`, "disabled", failed), up(`"eta"`, "degraded", failed), up(hostileJSON, "needs-login", failed),
+			up(`"alpha"`, "ready", ""), up(`"beta"`, "ready", ""), up(`"gamma"`, "down", failed),
+			up(`"delta"`, "disabled", failed), up(`"eta"`, "degraded", failed), up(hostileJSON, "needs-login", failed),
 		}, ",") + `]}`,
 		"GET /series": `{"replica":"r1","upstreams":[{"name":"beta","calls":1200,"errors":7,"p50_ms":12.5,"p99_ms":900}]}`,
 	})
@@ -42,7 +43,8 @@ func TestServersPage(t *testing.T) {
 	}
 	order(worst.Body.String(), "gamma", "eta", "beta", "delta", "alpha")
 	order(byName.Body.String(), "alpha", "beta", "delta", "eta", "gamma")
-	for _, want := range []string{`<span class="state bad">down</span>`, `<span class="state ">disabled</span>`, ">1,200</a>", `class="number bad">7<`, "900 ms", "2 of 6 are ready", "18 tools", "7,200 tokens"} {
+	for _, want := range []string{`<span class="state bad">down</span>`, `<span class="state ">disabled</span>`,
+		">1,200</a>", `class="number bad">7<`, "900 ms", "2 of 6 are ready", "18 tools", "7,200 tokens"} {
 		if !strings.Contains(worst.Body.String(), want) {
 			t.Errorf("the page has no %q:\n%s", want, worst.Body)
 		}
@@ -66,16 +68,21 @@ func TestServerPage(t *testing.T) {
 "tools":{"total":300,"tokens":9000,"tokens_short":800,"next":200,"items":[{"name":` + hostileJSON + `,"public":"a__x","title":` + hostileJSON + `,"tokens":77,"tokens_short":5}]},
 "withheld":[{"list":"tools","name":` + hostileJSON + `,"reason":` + hostileJSON + `}],"withheld_more":4}`
 	answers := map[string]string{
-		"GET /upstreams/a b": one, "GET /series": `{"replica":"r1","points":[{"at":"2026-11-23T11:00:00Z","calls":3}],"total":{"calls":3,"errors":1,"p50_ms":2,"p99_ms":8}}`,
-		"GET /findings": `{"findings":[{"severity":"critical","kind":"server","subject":"a b","what":"The server is down.","cause":"No route.","next":"Start it.","look":""},{"severity":"notice","kind":"server","subject":"other","what":"not here","cause":"","next":"","look":""}]}`,
-		"GET /pins":     `{"pins":[{"upstream":"a b","list":"tools","name":` + hostileJSON + `,"new":false,"deceives":["hidden words"],"hidden":true,"definition":{},"digest":"sha256:ab","diff":"@@ -1 +1 @@\n-old words\n+new words ` + "<U+200B>" + `"}]}`,
+		"GET /upstreams/a b": one,
+		"GET /series":        `{"replica":"r1","points":[{"at":"2026-11-23T11:00:00Z","calls":3}],"total":{"calls":3,"errors":1,"p50_ms":2,"p99_ms":8}}`,
+		"GET /findings":      `{"findings":[{"severity":"critical","kind":"server","subject":"a b","what":"The server is down.","cause":"No route.","next":"Start it.","look":""},{"severity":"notice","kind":"server","subject":"other","what":"not here","cause":"","next":"","look":""}]}`,
+		"GET /pins": `{"pins":[{"upstream":"a b","list":"tools","name":` + hostileJSON +
+			`,"new":false,"deceives":["hidden words"],"hidden":true,"definition":{},"digest":"sha256:ab","diff":"@@ -1 +1 @@\n-old words\n+new words ` + "<U+200B>" + `"}]}`,
 	}
 	d := newDesk(t, "operator", answers)
 	w := d.get("/servers/a%20b?sort=tokens&from=100")
 	page := w.Body.String()
 	for _, want := range []string{
-		"The server is down.", "Start it.", "the server refuses it", "secrets on arguments and results", "101 to 101 of 300", `href="/console/servers/a%20b?from=200&amp;sort=tokens"`, `href="/console/servers/a%20b">by name`,
-		"<rect class=\"bar-bad\"", `name="digest" value="sha256:ab"`, `<span class="good">&#43;new words`, `<span class="bad">-old words`, "hidden words", "And 4 more", `name="what" value="disable"`, "GH-UPSTREAM-DOWN", "2 resource templates",
+		"The server is down.", "Start it.", "the server refuses it", "secrets on arguments and results", "101 to 101 of 300",
+		`href="/console/servers/a%20b?from=200&amp;sort=tokens"`, `href="/console/servers/a%20b">by name`,
+		"<rect class=\"bar-bad\"", `name="digest" value="sha256:ab"`, `<span class="good">&#43;new words`,
+		`<span class="bad">-old words`, "hidden words", "And 4 more", `name="what" value="disable"`, "GH-UPSTREAM-DOWN",
+		"2 resource templates",
 	} {
 		if w.Code != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%d, no %q in it", w.Code, want)
@@ -106,13 +113,16 @@ func TestServerForms(t *testing.T) {
 	done := `{"changed":true,"upstream":` + up(`"crm"`, "ready", "") + `,"probe":[]`
 	d := newDesk(t, "operator", map[string]string{
 		"POST /upstreams/crm/probe":     done + `,"failure":{"error":"x"}}`,
-		"POST /upstreams/crm/reconnect": done + `}`, "POST /upstreams/crm/disable": done + `,"missing":["r2"]}`, "POST /upstreams/crm/enable": done + `}`,
-		"POST /pins/approve": `{"approved":1,"file":"x"}`,
-		"GET /pins":          `{"pins":[{"upstream":"crm","list":"tools","name":"x","digest":"sha256:cd"},{"upstream":"crm","list":"resource templates","name":"file:///{a}","digest":"sha256:ab"}]}`,
+		"POST /upstreams/crm/reconnect": done + `}`, "POST /upstreams/crm/disable": done + `,"missing":["r2"]}`,
+		"POST /upstreams/crm/enable": done + `}`,
+		"POST /pins/approve":         `{"approved":1,"file":"x"}`,
+		"GET /pins":                  `{"pins":[{"upstream":"crm","list":"tools","name":"x","digest":"sha256:cd"},{"upstream":"crm","list":"resource templates","name":"file:///{a}","digest":"sha256:ab"}]}`,
 	})
-	for what, want := range map[string]string{"probe": "probe-failed", "reconnect": "reconnected", "disable": "not-everywhere", "enable": "enabled"} {
+	for what, want := range map[string]string{"probe": "probe-failed", "reconnect": "reconnected",
+		"disable": "not-everywhere", "enable": "enabled"} {
 		w := d.post("/servers/act", "name", "crm", "what", what)
-		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != Root+"/servers/crm?done="+want || notices[want] == "" {
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != Root+"/servers/crm?done="+want ||
+			notices[want] == "" {
 			t.Errorf("%s: %d %v", what, w.Code, w.Header())
 		}
 	}
@@ -143,7 +153,8 @@ func TestStrip(t *testing.T) {
 	at := func(ago time.Duration, state string) admin.Change {
 		return admin.Change{State: state, Since: now.Add(-ago)}
 	}
-	parts, first := stripOf([]admin.Change{at(time.Hour, "ready"), at(6*time.Hour, "down"), at(6*time.Hour+time.Millisecond, "connecting"), at(48*time.Hour, "ready"), at(50*time.Hour, "down")}, now)
+	parts, first := stripOf([]admin.Change{at(time.Hour, "ready"), at(6*time.Hour, "down"),
+		at(6*time.Hour+time.Millisecond, "connecting"), at(48*time.Hour, "ready"), at(50*time.Hour, "down")}, now)
 	end := stripWidth
 	for _, p := range parts {
 		if p.X+p.Width != end || p.Width < 2 {

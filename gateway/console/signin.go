@@ -29,7 +29,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	flow := c.deps.Flow()
 	if flow == nil {
-		v.problem(http.StatusNotFound, "Nobody signs in here.", "admin.console.sign_in in the gateway's configuration says where people sign in.")
+		v.problem(http.StatusNotFound, "Nobody signs in here.",
+			"admin.console.sign_in in the gateway's configuration says where people sign in.")
 		return
 	}
 	start := startPath + "?" + url.Values{"to": {within(r.URL.Query().Get("to"))}}.Encode()
@@ -42,7 +43,8 @@ func (c *Console) startSignIn(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	flow := c.deps.Flow()
 	if flow == nil || !c.deps.Guard.addressed(r) {
-		v.problem(http.StatusNotFound, "Nobody signs in here.", "Open the console by its own URL: admin.url in the gateway's configuration.")
+		v.problem(http.StatusNotFound, "Nobody signs in here.",
+			"Open the console by its own URL: admin.url in the gateway's configuration.")
 		return
 	}
 	to := within(r.URL.Query().Get("to"))
@@ -53,7 +55,8 @@ func (c *Console) startSignIn(w http.ResponseWriter, r *http.Request) {
 	at, err := flow.Begin(w, r, to)
 	if err != nil {
 		c.outage.Warn(r.Context(), c.deps.Log, "console: nobody can sign in", flow.Issuer, err)
-		v.problem(http.StatusBadGateway, "The issuer does not answer as it should.", "Try again. The gateway's log has the cause.")
+		v.problem(http.StatusBadGateway, "The issuer does not answer as it should.",
+			"Try again. The gateway's log has the cause.")
 		return
 	}
 	http.Redirect(w, r, at, http.StatusSeeOther)
@@ -112,7 +115,8 @@ func (c *Console) endOld(r *http.Request) {
 // within returns where to go in the console, its first page for anything else.
 func within(to string) string {
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, Root+"/") || strings.ContainsAny(to, "\\\r\n\t") ||
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, Root+"/") ||
+		strings.ContainsAny(to, "\\\r\n\t") ||
 		strings.HasPrefix(u.Path, Root+signInPage.path) || strings.Contains(u.Path, "..") {
 		return Root + "/"
 	}

@@ -32,7 +32,9 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	case err == nil:
 		return v, true
 	case errors.Is(err, errAway):
-		v.problem(http.StatusServiceUnavailable, "Redis does not answer.", "The sessions of the console are there, so nobody knows whether you have signed in. Try again, or open "+Root+signInPage.path+" to sign in at this replica alone.")
+		v.problem(http.StatusServiceUnavailable, "Redis does not answer.",
+			"The sessions of the console are there, so nobody knows whether you have signed in. Try again, or open "+
+				Root+signInPage.path+" to sign in at this replica alone.")
 	case !errors.Is(err, errNobody):
 		v.problem(http.StatusForbidden, "You may not look at this.", sentence(err.Error()))
 	case r.Method == http.MethodGet && !wantsEvents(r):
@@ -75,7 +77,8 @@ func (c *Console) act(a action, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := c.sites.Check(r); err != nil {
-		v.problem(http.StatusForbidden, "This form is not from the console.", "Open the page in the console, and send it from there.")
+		v.problem(http.StatusForbidden, "This form is not from the console.",
+			"Open the page in the console, and send it from there.")
 		return
 	}
 	if a.role != "" && !v.Can(a.role) {
@@ -137,7 +140,8 @@ func (v *visit) fail(err error) {
 }
 
 func (v *visit) forbidden(role string) {
-	v.problem(http.StatusForbidden, "You need the role "+role+" for this.", "admin.rules in the gateway's configuration say who has it.")
+	v.problem(http.StatusForbidden, "You need the role "+role+" for this.",
+		"admin.rules in the gateway's configuration say who has it.")
 }
 
 // problemLook is the template of a page that says why there is no other one.
@@ -184,12 +188,14 @@ type entry struct {
 
 func (v *visit) frame(p page, data any) frame {
 	f := frame{
-		Title: p.title, Who: v.who, Notice: notices[v.r.URL.Query().Get("done")], Live: p.fresh > 0 || p.stream != nil, Visit: v, Data: data,
+		Title: p.title, Who: v.who, Notice: notices[v.r.URL.Query().Get("done")], Live: p.fresh > 0 || p.stream != nil,
+		Visit: v, Data: data,
 		Version: v.c.deps.Version,
 	}
 	for _, other := range v.c.pages {
 		if other.menu != "" && v.Can(other.role) {
-			here := other.menu == p.menu || p.menu == "" && other.path != "/{$}" && strings.HasPrefix(v.r.URL.Path, Root+other.path+"/")
+			here := other.menu == p.menu || p.menu == "" && other.path != "/{$}" &&
+				strings.HasPrefix(v.r.URL.Path, Root+other.path+"/")
 			f.Menu = append(f.Menu, entry{other.menu, Root + strings.TrimSuffix(other.path, "{$}"), here})
 		}
 	}

@@ -71,7 +71,8 @@ func TestServersSpeakTheirRevision(t *testing.T) {
 func TestNotes(t *testing.T) {
 	d := start(t)
 	s := connect(t, &sdk.StreamableClientTransport{Endpoint: d.urls["notes"]}, "", nil)
-	added := call(t, s, "add", map[string]any{"title": "Tests", "text": "are read more than written", "tags": []string{"design"}})
+	added := call(t, s, "add", map[string]any{"title": "Tests", "text": "are read more than written",
+		"tags": []string{"design"}})
 	if got := string(added); !strings.Contains(got, `"number":4`) {
 		t.Errorf("the fourth note is %s", got)
 	}
@@ -86,7 +87,8 @@ func TestNotes(t *testing.T) {
 	if _, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "note://04"}); err == nil {
 		t.Error("note://04 was read, though it is nobody's URI")
 	}
-	prompt, err := s.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "summarize", Arguments: map[string]string{"tag": "design"}})
+	prompt, err := s.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "summarize",
+		Arguments: map[string]string{"tag": "design"}})
 	if err != nil || len(prompt.Messages) != 4 {
 		t.Errorf("prompt %v, %v: want an instruction and three notes", prompt, err)
 	}
@@ -126,7 +128,8 @@ func TestOpsDeploys(t *testing.T) {
 	if err != nil || result.IsError {
 		t.Fatal(result, err)
 	}
-	for _, want := range []string{"pull image", "run migrations", "start canary", "shift traffic", "drain old version", "done"} {
+	for _, want := range []string{"pull image", "run migrations", "start canary", "shift traffic",
+		"drain old version", "done"} {
 		if got := <-progress; got != want {
 			t.Errorf("progress %q, want %q", got, want)
 		}
@@ -224,7 +227,8 @@ func TestWelcome(t *testing.T) {
 	}
 	for _, want := range []string{
 		"http://127.0.0.1:8080/mcp", "notes__search", "ops__deploy", "handbook__page", "notes+note://{number}",
-		"2026-07-28", "2025-11-25", "2025-06-18", "claude mcp add", ".vscode/mcp.json", ".cursor/mcp.json", "mcp-remote", "inspector",
+		"2026-07-28", "2025-11-25", "2025-06-18", "claude mcp add", ".vscode/mcp.json", ".cursor/mcp.json",
+		"mcp-remote", "inspector",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the welcome does not mention %s", want)

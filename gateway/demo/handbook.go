@@ -104,7 +104,8 @@ type handbookSearchOutput struct {
 	Lines []handbookLine `json:"lines"`
 }
 
-func (h *handbook) search(_ context.Context, _ *sdk.CallToolRequest, in handbookSearchInput) (*sdk.CallToolResult, handbookSearchOutput, error) {
+func (h *handbook) search(_ context.Context, _ *sdk.CallToolRequest, in handbookSearchInput) (*sdk.CallToolResult,
+	handbookSearchOutput, error) {
 	query := strings.ToLower(strings.TrimSpace(in.Query))
 	if query == "" {
 		return nil, handbookSearchOutput{}, fmt.Errorf("the query is empty")

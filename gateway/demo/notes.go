@@ -93,7 +93,8 @@ type searchOutput struct {
 	Notes []note `json:"notes"`
 }
 
-func (n *notes) search(_ context.Context, _ *sdk.CallToolRequest, in searchInput) (*sdk.CallToolResult, searchOutput, error) {
+func (n *notes) search(_ context.Context, _ *sdk.CallToolRequest, in searchInput) (*sdk.CallToolResult,
+	searchOutput, error) {
 	found := n.find(in.Query)
 	content := []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("Notes found: %d", len(found))}}
 	for _, f := range found {

@@ -100,7 +100,8 @@ type deployOutput struct {
 	Steps    []string `json:"steps"`
 }
 
-func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInput) (*sdk.CallToolResult, deployOutput, error) {
+func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInput) (*sdk.CallToolResult,
+	deployOutput, error) {
 	if _, ok := o.get(in.Service); !ok {
 		return nil, deployOutput{}, fmt.Errorf("unknown service %q: there are billing, search and web", in.Service)
 	}

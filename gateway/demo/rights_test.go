@@ -155,7 +155,8 @@ func TestRights(t *testing.T) {
 			}
 			frozen := refusal(t, alice, deploy("billing"))
 			missing := refusal(t, bob, deploy("web"))
-			if !strings.Contains(frozen, "Not allowed with these arguments: ops__deploy") || !strings.Contains(missing, "Unknown tool: ops__deploy") {
+			if !strings.Contains(frozen, "Not allowed with these arguments: ops__deploy") ||
+				!strings.Contains(missing, "Unknown tool: ops__deploy") {
 				t.Errorf("what is frozen: %q; what is not there: %q", frozen, missing)
 			}
 			if _, err := bob.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ops+ops://services"}); err == nil {

@@ -40,7 +40,8 @@ type signIn struct {
 func (d *Demo) startSignIn() error {
 	at, err := netip.ParseAddrPort(d.opts.Listen)
 	if err != nil || !at.Addr().IsLoopback() || at.Port() == 0 {
-		return fmt.Errorf("with sign-in it can only listen on a loopback IP address with a port, which %s is not", d.opts.Listen)
+		return fmt.Errorf("with sign-in it can only listen on a loopback IP address with a port, which %s is not",
+			d.opts.Listen)
 	}
 	listener, err := listenNextTo(at, 1)
 	if err != nil {

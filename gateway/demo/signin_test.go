@@ -28,8 +28,10 @@ func startSignIn(t *testing.T, offline bool) *Demo {
 }
 
 func TestSignInIsForThisMachine(t *testing.T) {
-	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080", "localhost:8080", ":8080", "nothing"} {
-		if _, err := Start(t.Context(), Options{Executable: "x", Listen: listen, SignIn: true}); err == nil || !strings.Contains(err.Error(), listen) {
+	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080", "localhost:8080",
+		":8080", "nothing"} {
+		if _, err := Start(t.Context(), Options{Executable: "x", Listen: listen, SignIn: true}); err == nil ||
+			!strings.Contains(err.Error(), listen) {
 			t.Errorf("%s: %v", listen, err)
 		}
 	}

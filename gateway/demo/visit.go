@@ -124,7 +124,8 @@ type withoutVisitors struct{ slog.Handler }
 func (h withoutVisitors) Handle(ctx context.Context, r slog.Record) error {
 	ours := false
 	r.Attrs(func(a slog.Attr) bool {
-		ours = a.Key == "user" && slices.ContainsFunc(visitors, func(v visitor) bool { return v.user.Subject == a.Value.String() })
+		ours = a.Key == "user" && slices.ContainsFunc(visitors,
+			func(v visitor) bool { return v.user.Subject == a.Value.String() })
 		return !ours
 	})
 	if ours {

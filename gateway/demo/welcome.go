@@ -18,7 +18,8 @@ var textFiles embed.FS
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	p := newPage(endpoint)
 	p.bold = d.opts.Bold
-	p.Admin, p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.opts.Admin, d.offers, d.signIn, d.opts.Command, d.file, d.opts.Progressive
+	p.Admin, p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.opts.Admin, d.offers, d.signIn, d.opts.Command,
+		d.file, d.opts.Progressive
 	return fill(w, "welcome.txt", p)
 }
 

@@ -73,7 +73,8 @@ type Certificate struct {
 
 // checks are the rules. Their order is that of findings that are equally bad.
 var checks = [...]func(Facts) []admin.Finding{
-	stopping, store, upstreams, issuers, sinks, refusedReload, pendingRestart, doubts, hookOutages, certificates, keys, missing, replicas, failing, refusals, turnedAway, signIns, pins, deceiving, broken,
+	stopping, store, upstreams, issuers, sinks, refusedReload, pendingRestart, doubts, hookOutages, certificates, keys,
+	missing, replicas, failing, refusals, turnedAway, signIns, pins, deceiving, broken,
 }
 
 // Of returns what is not well, worst first.

@@ -21,16 +21,20 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 // facts are those of a gateway that is well.
 func facts() Facts {
 	return Facts{
-		Now: noon, Replicas: []admin.Replica{{Name: "a", Self: true, Revision: "1"}, {Name: "b", Address: "10.0.0.2:7000", Revision: "1"}, {Name: "c", Revision: "0", Leaving: true}},
+		Now: noon, Replicas: []admin.Replica{{Name: "a", Self: true, Revision: "1"},
+			{Name: "b", Address: "10.0.0.2:7000", Revision: "1"}, {Name: "c", Revision: "0", Leaving: true}},
 		Upstreams: []admin.Upstream{
-			{Name: "crm", State: "ready", Since: noon.Add(-time.Hour), LastFailure: &admin.Failure{Stage: "connect", Error: "once", At: noon.Add(-2 * time.Hour)}},
+			{Name: "crm", State: "ready", Since: noon.Add(-time.Hour),
+				LastFailure: &admin.Failure{Stage: "connect", Error: "once", At: noon.Add(-2 * time.Hour)}},
 			{Name: "wiki", State: "connecting", Since: noon.Add(-time.Second)},
 		},
-		Issuers:      []auth.Status{{Issuer: "https://login.example.com", State: "ready"}},
-		Sinks:        []audit.Status{{Name: "file", Queued: 3, Lost: 7, LastLost: noon.Add(-2 * time.Hour)}},
-		Certificates: []Certificate{{"sessions.redis", clienttls.End{Key: "cert_file", File: "redis.pem", At: noon.Add(soon + time.Hour)}}},
+		Issuers: []auth.Status{{Issuer: "https://login.example.com", State: "ready"}},
+		Sinks:   []audit.Status{{Name: "file", Queued: 3, Lost: 7, LastLost: noon.Add(-2 * time.Hour)}},
+		Certificates: []Certificate{{"sessions.redis",
+			clienttls.End{Key: "cert_file", File: "redis.pem", At: noon.Add(soon + time.Hour)}}},
 		Keys: []apikey.Entry{
-			{ID: "later", User: "ci", Expires: noon.Add(15 * 24 * time.Hour).Format(time.RFC3339)}, {ID: "past", User: "ci", Expires: "2026-01-01T00:00:00Z"}, {ID: "gone", User: "ci", Revoked: "2026-01-01T00:00:00Z"},
+			{ID: "later", User: "ci", Expires: noon.Add(15 * 24 * time.Hour).Format(time.RFC3339)},
+			{ID: "past", User: "ci", Expires: "2026-01-01T00:00:00Z"}, {ID: "gone", User: "ci", Revoked: "2026-01-01T00:00:00Z"},
 		},
 		Series:  recent.NewSeries(noon.Add(-2 * time.Hour)),
 		Records: func(record.Filter) []*record.Record { return nil },
@@ -47,7 +51,8 @@ func TestWell(t *testing.T) {
 func failedAt(stage, transport string) func(*Facts) {
 	return func(f *Facts) {
 		f.Upstreams[0].State, f.Upstreams[0].Transport = "down", transport
-		f.Upstreams[0].LastFailure = &admin.Failure{Code: "GH-UPSTREAM-DOWN", Stage: stage, Error: "it failed.", Cause: "dial 10.0.0.1:80"}
+		f.Upstreams[0].LastFailure = &admin.Failure{Code: "GH-UPSTREAM-DOWN", Stage: stage, Error: "it failed.",
+			Cause: "dial 10.0.0.1:80"}
 	}
 }
 
@@ -60,13 +65,19 @@ func TestFindings(t *testing.T) {
 		is                string
 		what, cause, next string
 	}{
-		{"server away", failedAt("connect", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "The server crm is down.", "It could not be reached: dial 10.0.0.1:80.", "Start the server"},
-		{"program away", failedAt("connect", "stdio"), "critical server crm GH-UPSTREAM-DOWN", "crm is down", "", "Run its command by hand"},
-		{"name", failedAt("resolve", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "", "Its name could not be resolved", "Correct the host"},
-		{"tls", failedAt("tls", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "", "The TLS handshake failed", "Renew the server's certificate"},
-		{"handshake", failedAt("handshake", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "", "It did not answer as an MCP server", "gatehouse check --connect"},
+		{"server away", failedAt("connect", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "The server crm is down.",
+			"It could not be reached: dial 10.0.0.1:80.", "Start the server"},
+		{"program away", failedAt("connect", "stdio"), "critical server crm GH-UPSTREAM-DOWN", "crm is down", "",
+			"Run its command by hand"},
+		{"name", failedAt("resolve", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "",
+			"Its name could not be resolved", "Correct the host"},
+		{"tls", failedAt("tls", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "", "The TLS handshake failed",
+			"Renew the server's certificate"},
+		{"handshake", failedAt("handshake", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "",
+			"It did not answer as an MCP server", "gatehouse check --connect"},
 		{"calls", failedAt("call", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "", "A call failed", "own log"},
-		{"unknown stage", failedAt("later", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "", "It failed: dial 10.0.0.1:80.", "own log"},
+		{"unknown stage", failedAt("later", "streamable"), "critical server crm GH-UPSTREAM-DOWN", "",
+			"It failed: dial 10.0.0.1:80.", "own log"},
 		{"no details", func(f *Facts) {
 			failedAt("call", "streamable")(f)
 			f.Upstreams[0].LastFailure.Cause = ""
@@ -84,49 +95,75 @@ func TestFindings(t *testing.T) {
 			until := noon.Add(time.Second)
 			f.Upstreams[0].RefusedUntil = &until
 		}, "critical server crm GH-UPSTREAM-DOWN", "", "without asking it", ""},
-		{"disabled", func(f *Facts) { f.Upstreams[0].State = "disabled" }, "notice server crm ", "crm is disabled", "An operator", "Enable it"},
-		{"slow start", func(f *Facts) { f.Upstreams[1].Since = noon.Add(-slowStart) }, "warning server wiki ", "has not answered yet", "Nothing is known", "own log"},
-		{"one user", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 1 }, "warning sign-in crm ", "1 user has to sign in at crm.", "refused the credential", "sign in again"},
+		{"disabled", func(f *Facts) { f.Upstreams[0].State = "disabled" }, "notice server crm ", "crm is disabled",
+			"An operator", "Enable it"},
+		{"slow start", func(f *Facts) { f.Upstreams[1].Since = noon.Add(-slowStart) }, "warning server wiki ",
+			"has not answered yet", "Nothing is known", "own log"},
+		{"one user", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 1 }, "warning sign-in crm ",
+			"1 user has to sign in at crm.", "refused the credential", "sign in again"},
 		{"users", func(f *Facts) { f.Upstreams[0].UsersNeedLogin = 2 }, "warning sign-in crm ", "2 users have", "", ""},
 		{"a doubt", func(f *Facts) {
 			f.State.Warnings = []admin.Problem{{File: "g.yaml", Line: 7, Message: "limits[0]: who: nobody is bob"}}
 		}, "warning doubt g.yaml GH-CONFIG-DOUBTFUL", "not meant", "Limits[0]: who: nobody is bob.", "line 7 of g.yaml"},
-		{"a restart", func(f *Facts) { f.State.Pending = []admin.Problem{{File: "g.yaml", Line: 7, Message: "http: waits"}} }, "warning restart g.yaml ", "wait for a restart: http.", "rest of the file holds", "Restart"},
+		{"a restart", func(f *Facts) { f.State.Pending = []admin.Problem{{File: "g.yaml", Line: 7, Message: "http: waits"}} },
+			"warning restart g.yaml ", "wait for a restart: http.", "rest of the file holds", "Restart"},
 		{"a hook that refuses", func(f *Facts) {
 			f.Hooks = []hooks.Outage{{Hook: "dlp", Since: noon, Refuses: true, Why: "connection refused"}}
 		}, "critical hook dlp GH-HOOK-DOWN", "is refused", "Connection refused.", "Start its service"},
-		{"a hook that lets pass", func(f *Facts) { f.Hooks = []hooks.Outage{{Hook: "dlp", Since: noon}} }, "warning hook dlp GH-HOOK-DOWN", "pass without it", "", "Start its service"},
-		{"redis", func(f *Facts) { f.Store = "the session store is full" }, "critical redis  GH-STORE-DOWN", "Redis cannot be used", "The session store is full.", "Start Redis"},
-		{"issuer down", func(f *Facts) { f.Issuers[0].State, f.Issuers[0].Reason = "down", "404" }, "critical issuer https://login.example.com GH-ISSUER-DOWN", "Nobody can sign in", "404.", "auth.issuers"},
-		{"issuer away", func(f *Facts) { f.Issuers[0].State = "degraded" }, "warning issuer https://login.example.com ", "does not answer", "No cause is known.", "auth.issuers"},
-		{"replica away", func(f *Facts) { f.Replicas[1].Error = "timeout" }, "warning replica b GH-REPLICA-UNREACHABLE", "cannot reach the replica b", "Timeout.", "10.0.0.2:7000"},
-		{"replica gone", func(f *Facts) { f.Missing = []Missing{{Name: "d", Address: "10.0.0.4:7000", Gone: noon}} }, "warning replica d GH-REPLICA-GONE", "d is missing", "10.0.0.4:7000", "Start a replica"},
-		{"another configuration", func(f *Facts) { f.Replicas[1].Revision = "2" }, "warning replica b ", "another configuration", "revision 2, this one has 1", "same file"},
-		{"sink", func(f *Facts) { f.Sinks[0].Failing, f.Sinks[0].Error = noon.Add(-time.Minute), "disk full" }, "warning audit file GH-AUDIT-SINK-DOWN", "3 records wait", "Disk full.", "standard output"},
-		{"sink that holds calls", func(f *Facts) { f.Sinks[0].Failing, f.Sinks[0].Holds = noon, true }, "critical audit file GH-AUDIT-SINK-DOWN", "Calls wait", "", ""},
-		{"slow sink", func(f *Facts) { f.Sinks[0].Holds = true }, "critical audit file GH-AUDIT-SINK-DOWN", "Calls wait", "too slowly", ""},
-		{"lost records", func(f *Facts) { f.Sinks[0].LastLost = noon.Add(-time.Minute) }, "warning audit file ", "Records are missing", "lost 7 records", "on_full: block"},
-		{"certificate", func(f *Facts) { f.Certificates[0].At = noon.Add(50 * time.Hour) }, "warning certificate redis.pem ", "sessions.redis.cert_file ends in 2 days.", "2026-11-25 14:00:00", "redis.pem"},
-		{"certificate of today", func(f *Facts) { f.Certificates[0].At = noon.Add(time.Hour) }, "warning certificate redis.pem ", "ends within a day", "", ""},
-		{"ended certificate", func(f *Facts) { f.Certificates[0].At = noon }, "critical certificate redis.pem ", "has ended", "until 2026-11-23", ""},
-		{"certificate that is none", func(f *Facts) { f.Certificates[0].Problem = "no such file" }, "critical certificate redis.pem ", "cannot be read", "No such file.", "Correct sessions.redis.cert_file"},
-		{"ended authority", func(f *Facts) { f.Certificates[0].Key, f.Certificates[0].At = "ca_file", noon }, "critical certificate redis.pem ", "sessions.redis.ca_file", "", "restart"},
+		{"a hook that lets pass", func(f *Facts) { f.Hooks = []hooks.Outage{{Hook: "dlp", Since: noon}} },
+			"warning hook dlp GH-HOOK-DOWN", "pass without it", "", "Start its service"},
+		{"redis", func(f *Facts) { f.Store = "the session store is full" }, "critical redis  GH-STORE-DOWN",
+			"Redis cannot be used", "The session store is full.", "Start Redis"},
+		{"issuer down", func(f *Facts) { f.Issuers[0].State, f.Issuers[0].Reason = "down", "404" },
+			"critical issuer https://login.example.com GH-ISSUER-DOWN", "Nobody can sign in", "404.", "auth.issuers"},
+		{"issuer away", func(f *Facts) { f.Issuers[0].State = "degraded" }, "warning issuer https://login.example.com ",
+			"does not answer", "No cause is known.", "auth.issuers"},
+		{"replica away", func(f *Facts) { f.Replicas[1].Error = "timeout" }, "warning replica b GH-REPLICA-UNREACHABLE",
+			"cannot reach the replica b", "Timeout.", "10.0.0.2:7000"},
+		{"replica gone", func(f *Facts) { f.Missing = []Missing{{Name: "d", Address: "10.0.0.4:7000", Gone: noon}} },
+			"warning replica d GH-REPLICA-GONE", "d is missing", "10.0.0.4:7000", "Start a replica"},
+		{"another configuration", func(f *Facts) { f.Replicas[1].Revision = "2" }, "warning replica b ",
+			"another configuration", "revision 2, this one has 1", "same file"},
+		{"sink", func(f *Facts) { f.Sinks[0].Failing, f.Sinks[0].Error = noon.Add(-time.Minute), "disk full" },
+			"warning audit file GH-AUDIT-SINK-DOWN", "3 records wait", "Disk full.", "standard output"},
+		{"sink that holds calls", func(f *Facts) { f.Sinks[0].Failing, f.Sinks[0].Holds = noon, true },
+			"critical audit file GH-AUDIT-SINK-DOWN", "Calls wait", "", ""},
+		{"slow sink", func(f *Facts) { f.Sinks[0].Holds = true }, "critical audit file GH-AUDIT-SINK-DOWN", "Calls wait",
+			"too slowly", ""},
+		{"lost records", func(f *Facts) { f.Sinks[0].LastLost = noon.Add(-time.Minute) }, "warning audit file ",
+			"Records are missing", "lost 7 records", "on_full: block"},
+		{"certificate", func(f *Facts) { f.Certificates[0].At = noon.Add(50 * time.Hour) }, "warning certificate redis.pem ",
+			"sessions.redis.cert_file ends in 2 days.", "2026-11-25 14:00:00", "redis.pem"},
+		{"certificate of today", func(f *Facts) { f.Certificates[0].At = noon.Add(time.Hour) },
+			"warning certificate redis.pem ", "ends within a day", "", ""},
+		{"ended certificate", func(f *Facts) { f.Certificates[0].At = noon }, "critical certificate redis.pem ", "has ended",
+			"until 2026-11-23", ""},
+		{"certificate that is none", func(f *Facts) { f.Certificates[0].Problem = "no such file" },
+			"critical certificate redis.pem ", "cannot be read", "No such file.", "Correct sessions.redis.cert_file"},
+		{"ended authority", func(f *Facts) { f.Certificates[0].Key, f.Certificates[0].At = "ca_file", noon },
+			"critical certificate redis.pem ", "sessions.redis.ca_file", "", "restart"},
 		{"reload", func(f *Facts) {
-			f.State.Problems = []admin.Problem{{File: "g.yaml", Line: 3, Column: 3, Message: `unknown key "lisen"`}, {Message: "x"}, {Message: "y"}}
+			f.State.Problems = []admin.Problem{{File: "g.yaml", Line: 3, Column: 3, Message: `unknown key "lisen"`},
+				{Message: "x"}, {Message: "y"}}
 			f.Line = "  lisen: secret"
 		}, "warning reload g.yaml GH-CONFIG-INVALID", "was refused", `Line 3, column 3: Unknown key "lisen". There are 2 more.`, "Correct line 3 of g.yaml"},
-		{"file away", func(f *Facts) { f.State.Problems = []admin.Problem{{File: "g.yaml", Message: "cannot be read"}} }, "warning reload g.yaml GH-CONFIG-INVALID", "", "Cannot be read.", "Correct the file"},
+		{"file away", func(f *Facts) { f.State.Problems = []admin.Problem{{File: "g.yaml", Message: "cannot be read"}} },
+			"warning reload g.yaml GH-CONFIG-INVALID", "", "Cannot be read.", "Correct the file"},
 		{"pins", func(f *Facts) {
-			f.Pins = []admin.Pin{{Upstream: "crm", List: "tools", Name: "a", Hidden: true}, {Upstream: "crm", List: "instructions"}}
+			f.Pins = []admin.Pin{{Upstream: "crm", List: "tools", Name: "a", Hidden: true},
+				{Upstream: "crm", List: "instructions"}}
 		}, "warning pin crm ", "2 things", "tools a, instructions. Clients do not see 1", "gatehouse lock --review"},
 		{"deceiving pin", func(f *Facts) {
 			f.Pins = []admin.Pin{{Upstream: "crm", List: "tools", Name: "a", Deceives: []string{"x"}}}
 		}, "critical pin crm ", "1 thing ", "people cannot see", "before anybody uses"},
-		{"deceit", func(f *Facts) { f.Spoofs = []Spoof{{Upstream: "crm", Text: "tool a: hidden"}} }, "warning deceit crm ", "may deceive", "tool a: hidden.", "deny it in policy"},
+		{"deceit", func(f *Facts) { f.Spoofs = []Spoof{{Upstream: "crm", Text: "tool a: hidden"}} }, "warning deceit crm ",
+			"may deceive", "tool a: hidden.", "deny it in policy"},
 		{"left out", func(f *Facts) {
-			f.Broken = []Broken{{"crm", "tool", "a", "no schema", 0}, {"crm", "tool", "b", "x", 0}, {"crm", "tool", "c", "x", 0}, {"crm", "tool", "d", "x", 0}}
+			f.Broken = []Broken{{"crm", "tool", "a", "no schema", 0}, {"crm", "tool", "b", "x", 0}, {"crm", "tool", "c", "x", 0},
+				{"crm", "tool", "d", "x", 0}}
 		}, "notice left-out crm ", "4 items of crm", "tool a (no schema), tool b (x), tool c (x) and 1 other.", "corrected"},
-		{"beyond a bound", func(f *Facts) { f.Broken = []Broken{{"crm", "tools", "", "the list is too long", 8000}} }, "notice left-out crm ", "8000 items of crm", "the list is too long", ""},
+		{"beyond a bound", func(f *Facts) { f.Broken = []Broken{{"crm", "tools", "", "the list is too long", 8000}} },
+			"notice left-out crm ", "8000 items of crm", "the list is too long", ""},
 		{"stopping", func(f *Facts) { f.Stopping = true }, "notice stopping  ", "stopping", "", "Nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,7 +195,8 @@ func TestFindings(t *testing.T) {
 // TestExcerpt: the line of a refused reload is shown, with a caret and without what may be secret.
 func TestExcerpt(t *testing.T) {
 	f := facts()
-	f.State.Problems, f.Line = []admin.Problem{{File: "g.yaml", Line: 3, Column: 3, Message: "unknown key"}}, "  pasword: hunter2"
+	f.State.Problems, f.Line = []admin.Problem{{File: "g.yaml", Line: 3, Column: 3, Message: "unknown key"}},
+		"  pasword: hunter2"
 	if all := Of(f); len(all) != 1 || all[0].Excerpt != "  pasword: …\n  ^" {
 		t.Errorf("%+v", all)
 	}
@@ -210,14 +248,16 @@ func TestRises(t *testing.T) {
 		{"a small part of calls", func(f *Facts) { put(f, now, 5, fails); put(f, now, 200, ok) }, ""},
 		{"as always", func(f *Facts) { put(f, now, 5, fails); put(f, now, 20, ok); put(f, earlier, 60, fails) }, ""},
 		{"most calls, as always", func(f *Facts) { put(f, now, 5, fails); put(f, earlier, 600, fails) }, "errors crm"},
-		{"more than usual", func(f *Facts) { put(f, now, 20, fails); put(f, now, 80, ok); put(f, earlier, 60, fails) }, "errors crm"},
+		{"more than usual", func(f *Facts) { put(f, now, 20, fails); put(f, now, 80, ok); put(f, earlier, 60, fails) },
+			"errors crm"},
 		{"over", func(f *Facts) { put(f, 3*time.Minute, 50, fails) }, ""},
 		{"the gateway's own", func(f *Facts) { put(f, now, 9, ours) }, "errors "},
 		{"refusals", func(f *Facts) { put(f, now, 10, denied) }, "refusals "},
 		{"few refusals", func(f *Facts) { put(f, now, 9, denied) }, ""},
 		{"refusals as always", func(f *Facts) { put(f, now, 10, denied); put(f, earlier, 120, denied) }, ""},
 		{"tokens", func(f *Facts) { put(f, now, 10, token) }, "turned-away "},
-		{"just started", func(f *Facts) { f.Series = recent.NewSeries(noon.Add(-time.Minute)); put(f, now, 10, denied) }, "refusals "},
+		{"just started", func(f *Facts) { f.Series = recent.NewSeries(noon.Add(-time.Minute)); put(f, now, 10, denied) },
+			"refusals "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := facts()
@@ -241,12 +281,14 @@ func TestMostly(t *testing.T) {
 	f.Records = func(filter record.Filter) (all []*record.Record) {
 		asked = append(asked, filter)
 		for i := range 12 {
-			all = append(all, &record.Record{Decision: "deny", Rule: "no exports", RuleAt: "g.yaml:7", User: fmt.Sprint("user ", i%4)})
+			all = append(all, &record.Record{Decision: "deny", Rule: "no exports", RuleAt: "g.yaml:7",
+				User: fmt.Sprint("user ", i%4)})
 		}
 		return all
 	}
 	all := Of(f)
-	if len(all) != 1 || all[0].Cause != "12 refusals in the last two minutes, 0 in the hour before. Most: the rule no exports at g.yaml:7." {
+	if len(all) != 1 ||
+		all[0].Cause != "12 refusals in the last two minutes, 0 in the hour before. Most: the rule no exports at g.yaml:7." {
 		t.Errorf("%+v", all)
 	}
 	for _, filter := range asked {
@@ -270,7 +312,8 @@ func TestKeys(t *testing.T) {
 	f := facts()
 	at := func(d time.Duration) string { return noon.Add(d).Format(time.RFC3339) }
 	f.Keys = []apikey.Entry{
-		{ID: "a", User: "ci", Name: "nightly", Expires: at(3*24*time.Hour + time.Minute)}, {ID: "b", User: "ci", Expires: at(time.Hour)},
+		{ID: "a", User: "ci", Name: "nightly", Expires: at(3*24*time.Hour + time.Minute)},
+		{ID: "b", User: "ci", Expires: at(time.Hour)},
 		{ID: "c", User: "cron", Expires: at(-time.Hour)}, {ID: "d", User: "ci"}, {ID: "e", User: "cron"},
 	}
 	var got []string

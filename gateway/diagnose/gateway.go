@@ -78,13 +78,15 @@ func sinks(f Facts) (all []admin.Finding) {
 		switch {
 		case !s.Failing.IsZero() || s.Holds:
 			found.Severity, found.Since, found.Code = admin.Warning, since(s.Failing), failure.AuditSinkDown.String()
-			found.What = fmt.Sprintf("The audit cannot write to %s. %s.", s.Name, count(int64(s.Queued), "record waits", "records wait"))
+			found.What = fmt.Sprintf("The audit cannot write to %s. %s.", s.Name,
+				count(int64(s.Queued), "record waits", "records wait"))
 			if s.Holds {
 				found.Severity = admin.Critical
 				found.What = fmt.Sprintf("Calls wait, because the audit cannot write to %s.", s.Name)
 			}
 			found.Cause = strings.TrimSpace(sentence(cmp.Or(s.Error, "it takes records too slowly")) + " " + lost)
-			found.Next = "Make room at the sink, or make it reachable: what waits is written then. It goes to " + orOutput(s.Where) + "."
+			found.Next = "Make room at the sink, or make it reachable: what waits is written then. It goes to " +
+				orOutput(s.Where) + "."
 		case lost != "":
 			found.Severity, found.Since = admin.Warning, since(s.LastLost)
 			found.What, found.Cause = fmt.Sprintf("Records are missing in the audit at %s.", s.Name), lost
@@ -112,7 +114,8 @@ func refusedReload(f Facts) []admin.Finding {
 	}
 	first := problems[0]
 	found := admin.Finding{
-		Severity: admin.Warning, Kind: "reload", Subject: first.File, Since: since(f.State.Tried), Code: failure.ConfigInvalid.String(), Look: "/api/v1/config",
+		Severity: admin.Warning, Kind: "reload", Subject: first.File, Since: since(f.State.Tried),
+		Code: failure.ConfigInvalid.String(), Look: "/api/v1/config",
 		What: "The configuration file was refused. The one before holds.", Cause: sentence(first.Message),
 		Next: "Correct the file: it is read again by itself.",
 	}
@@ -138,7 +141,8 @@ func pendingRestart(f Facts) []admin.Finding {
 		keys = append(keys, key)
 	}
 	return []admin.Finding{{
-		Severity: admin.Warning, Kind: "restart", Subject: f.State.Pending[0].File, Since: since(f.State.Loaded), Look: "/api/v1/config",
+		Severity: admin.Warning, Kind: "restart", Subject: f.State.Pending[0].File, Since: since(f.State.Loaded),
+		Look:  "/api/v1/config",
 		What:  fmt.Sprintf("Changes of the configuration wait for a restart: %s.", strings.Join(keys, ", ")),
 		Cause: "Only a restart can change these keys. The rest of the file holds.",
 		Next:  "Restart this replica, or take the changes back.",
@@ -149,7 +153,8 @@ func pendingRestart(f Facts) []admin.Finding {
 func doubts(f Facts) (all []admin.Finding) {
 	for _, p := range f.State.Warnings {
 		found := admin.Finding{
-			Severity: admin.Warning, Kind: "doubt", Subject: p.File, Code: failure.ConfigDoubtful.String(), Look: "/api/v1/config",
+			Severity: admin.Warning, Kind: "doubt", Subject: p.File, Code: failure.ConfigDoubtful.String(),
+			Look: "/api/v1/config",
 			What: "The configuration says what is probably not meant.", Cause: sentence(p.Message),
 			Next: "Correct it; \"gatehouse check\" says when it is well.",
 		}
@@ -165,7 +170,8 @@ func doubts(f Facts) (all []admin.Finding) {
 func hookOutages(f Facts) (all []admin.Finding) {
 	for _, o := range f.Hooks {
 		found := admin.Finding{
-			Severity: admin.Critical, Kind: "hook", Subject: o.Hook, Since: since(o.Since), Code: failure.HookDown.String(), Look: "/metrics",
+			Severity: admin.Critical, Kind: "hook", Subject: o.Hook, Since: since(o.Since), Code: failure.HookDown.String(),
+			Look: "/metrics",
 			What: fmt.Sprintf("The hook %s fails: every call that it looks at is refused.", o.Hook), Cause: sentence(o.Why),
 			Next: "Start its service, or correct its url. Nothing passes without it, unless on_failure says so.",
 		}
@@ -193,7 +199,8 @@ func certificates(f Facts) (all []admin.Finding) {
 			found.What, found.Cause = fmt.Sprintf("The certificate of %s cannot be read.", key), sentence(c.Problem)
 			found.Next = fmt.Sprintf("Correct %s, or the file.", key)
 		case left <= 0:
-			found.What, found.Cause = fmt.Sprintf("The certificate of %s has ended.", key), fmt.Sprintf("It was good until %s.", c.At.UTC().Format(time.DateTime))
+			found.What, found.Cause = fmt.Sprintf("The certificate of %s has ended.", key),
+				fmt.Sprintf("It was good until %s.", c.At.UTC().Format(time.DateTime))
 			found.Since = since(c.At)
 		case left < soon:
 			found.Severity = admin.Warning
@@ -247,7 +254,8 @@ func replicas(f Facts) (all []admin.Finding) {
 func missing(f Facts) (all []admin.Finding) {
 	for _, m := range f.Missing {
 		all = append(all, admin.Finding{
-			Severity: admin.Warning, Kind: "replica", Subject: m.Name, Since: since(m.Gone), Code: failure.ReplicaGone.String(), Look: "/api/v1/replicas",
+			Severity: admin.Warning, Kind: "replica", Subject: m.Name, Since: since(m.Gone), Code: failure.ReplicaGone.String(),
+			Look:  "/api/v1/replicas",
 			What:  fmt.Sprintf("The replica %s is missing.", m.Name),
 			Cause: fmt.Sprintf("It was at %s, has gone without leaving, and no other one has come since.", m.Address),
 			Next:  "Start a replica in its place. If there are meant to be fewer now, this ends within an hour.",

@@ -53,7 +53,8 @@ func keys(f Facts) (all []admin.Finding) {
 	if endless != nil {
 		all = append(all, admin.Finding{
 			Severity: admin.Notice, Kind: "key", Look: "/api/v1/config",
-			What:  fmt.Sprintf("%s never %s: %s.", count(int64(len(endless)), "API key", "API keys"), verb(len(endless), "ends", "end"), few(endless)),
+			What: fmt.Sprintf("%s never %s: %s.", count(int64(len(endless)), "API key", "API keys"),
+				verb(len(endless), "ends", "end"), few(endless)),
 			Cause: "No end was given. Whoever finds such a key can use it until somebody revokes it.",
 			Next:  "Make new keys with an end (gatehouse key new --expires 90d), and revoke these.",
 		})

@@ -68,7 +68,8 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}{Ready: len(reasons) == 0, Reasons: reasons}
 	if told {
 		answer.Upstreams, answer.Issuers, answer.Replicas = now.Upstreams, shownIssuers(now.Issuers), now.Replicas
-		answer.Store, answer.Configuration = &sessionStore{Kind: r.kind(), Ready: away == "", Reason: away}, newConfiguration(now.Configuration)
+		answer.Store, answer.Configuration = &sessionStore{Kind: r.kind(), Ready: away == "", Reason: away},
+			newConfiguration(now.Configuration)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if !answer.Ready {

@@ -31,7 +31,8 @@ func TestReadiness(t *testing.T) {
 		w := httptest.NewRecorder()
 		d.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil)) // from another machine
 		text := w.Body.String()
-		if want := len(step.want) == 0; (w.Code == http.StatusOK) != want || strings.Contains(text, `"ready":true`) != want || strings.Contains(text, "hidden") {
+		if want := len(step.want) == 0; (w.Code == http.StatusOK) != want || strings.Contains(text, `"ready":true`) != want ||
+			strings.Contains(text, "hidden") {
 			t.Errorf("%s: %d %s", step.name, w.Code, text)
 		}
 		for _, want := range step.want {

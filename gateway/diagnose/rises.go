@@ -80,19 +80,23 @@ func failing(f Facts) (all []admin.Finding) {
 		}
 		all = append(all, admin.Finding{
 			Severity: admin.Warning, Kind: "errors", Subject: u.Name, Since: since(c.ago),
-			What:  fmt.Sprintf("Calls to %s fail: %d of %d in the last two minutes.", u.Name, c.now.Errors, c.now.Calls),
-			Cause: c.compared(c.now.Errors, c.then.Errors, "error", "errors") + f.mostly(record.Filter{Kinds: []string{record.KindCall}, Upstream: u.Name, Outcomes: failed, Since: c.ago}, "the call", (*entry).name),
-			Next:  "Look at one of the failed calls: it says what the server answered.",
-			Look:  "/api/v1/decisions?kind=call&outcome=upstream,unavailable,error,internal&upstream=" + url.QueryEscape(u.Name),
+			What: fmt.Sprintf("Calls to %s fail: %d of %d in the last two minutes.", u.Name, c.now.Errors, c.now.Calls),
+			Cause: c.compared(c.now.Errors, c.then.Errors, "error",
+				"errors") + f.mostly(record.Filter{Kinds: []string{record.KindCall}, Upstream: u.Name, Outcomes: failed,
+				Since: c.ago}, "the call", (*entry).name),
+			Next: "Look at one of the failed calls: it says what the server answered.",
+			Look: "/api/v1/decisions?kind=call&outcome=upstream,unavailable,error,internal&upstream=" + url.QueryEscape(u.Name),
 		})
 	}
 	if c, yes := fails(""); yes && len(all) == 0 {
 		all = append(all, admin.Finding{
 			Severity: admin.Warning, Kind: "errors", Since: since(c.ago),
-			What:  fmt.Sprintf("Calls fail: %d of %d in the last two minutes.", c.now.Errors, c.now.Calls),
-			Cause: c.compared(c.now.Errors, c.then.Errors, "error", "errors") + f.mostly(record.Filter{Kinds: []string{record.KindCall}, Outcomes: failed, Since: c.ago}, "the call", (*entry).name),
-			Next:  "Look at one of the failed calls: it says where it failed.",
-			Look:  "/api/v1/decisions?kind=call&outcome=upstream,unavailable,error,internal",
+			What: fmt.Sprintf("Calls fail: %d of %d in the last two minutes.", c.now.Errors, c.now.Calls),
+			Cause: c.compared(c.now.Errors, c.then.Errors, "error",
+				"errors") + f.mostly(record.Filter{Kinds: []string{record.KindCall}, Outcomes: failed, Since: c.ago},
+				"the call", (*entry).name),
+			Next: "Look at one of the failed calls: it says where it failed.",
+			Look: "/api/v1/decisions?kind=call&outcome=upstream,unavailable,error,internal",
 		})
 	}
 	return all
@@ -109,10 +113,11 @@ func refusals(f Facts) []admin.Finding {
 	filter := record.Filter{Kinds: []string{record.KindCall}, Decisions: []string{"deny", "unknown"}, Since: c.ago}
 	return []admin.Finding{{
 		Severity: admin.Warning, Kind: "refusals", Since: since(c.ago),
-		What:  "More calls are refused than before.",
-		Cause: c.compared(c.now.Refused, c.then.Refused, "refusal", "refusals") + f.mostly(filter, "the rule", (*entry).rule) + f.mostly(filter, "the user", (*entry).user),
-		Next:  "Look at the refused calls: either a rule is too strict, or somebody tries what they may not do.",
-		Look:  "/api/v1/decisions?kind=call&decision=deny,unknown",
+		What: "More calls are refused than before.",
+		Cause: c.compared(c.now.Refused, c.then.Refused, "refusal", "refusals") + f.mostly(filter, "the rule",
+			(*entry).rule) + f.mostly(filter, "the user", (*entry).user),
+		Next: "Look at the refused calls: either a rule is too strict, or somebody tries what they may not do.",
+		Look: "/api/v1/decisions?kind=call&decision=deny,unknown",
 	}}
 }
 
@@ -125,10 +130,11 @@ func turnedAway(f Facts) []admin.Finding {
 	filter := record.Filter{Kinds: []string{record.KindSignIn, record.KindRefused}, Since: c.ago}
 	return []admin.Finding{{
 		Severity: admin.Warning, Kind: "turned-away", Since: since(c.ago),
-		What:  "More requests are turned away than before.",
-		Cause: c.compared(c.now.TurnedAway, c.then.TurnedAway, "request", "requests") + f.mostly(filter, "the reason", (*entry).reason),
-		Next:  "Look at the reasons: tokens that the gateway does not accept come from one client or one issuer.",
-		Look:  "/api/v1/decisions?kind=signin,refused",
+		What: "More requests are turned away than before.",
+		Cause: c.compared(c.now.TurnedAway, c.then.TurnedAway, "request", "requests") + f.mostly(filter, "the reason",
+			(*entry).reason),
+		Next: "Look at the reasons: tokens that the gateway does not accept come from one client or one issuer.",
+		Look: "/api/v1/decisions?kind=signin,refused",
 	}}
 }
 

@@ -35,8 +35,9 @@ func upstreams(f Facts) (all []admin.Finding) {
 		case upstream.StateDisabled:
 			all = append(all, admin.Finding{
 				Severity: admin.Notice, Kind: "server", Subject: u.Name, Since: found.Since, Look: found.Look,
-				What: fmt.Sprintf("The server %s is disabled.", u.Name), Cause: "An operator has disabled it: its calls are refused until it is enabled, or the gateway starts again.",
-				Next: "Enable it when the reason is gone.",
+				What:  fmt.Sprintf("The server %s is disabled.", u.Name),
+				Cause: "An operator has disabled it: its calls are refused until it is enabled, or the gateway starts again.",
+				Next:  "Enable it when the reason is gone.",
 			})
 			continue
 		default:
@@ -119,71 +120,75 @@ func signIns(f Facts) (all []admin.Finding) {
 
 // pins finds what pinned servers offer that nobody has approved.
 func pins(f Facts) []admin.Finding {
-	return byServer(f.Pins, func(p admin.Pin) string { return p.Upstream }, func(server string, found []admin.Pin) admin.Finding {
-		var names []string
-		hidden, deceives := 0, false
-		for _, p := range found {
-			names = append(names, strings.TrimSpace(p.List+" "+p.Name))
-			if p.Hidden {
-				hidden++
+	return byServer(f.Pins, func(p admin.Pin) string { return p.Upstream },
+		func(server string, found []admin.Pin) admin.Finding {
+			var names []string
+			hidden, deceives := 0, false
+			for _, p := range found {
+				names = append(names, strings.TrimSpace(p.List+" "+p.Name))
+				if p.Hidden {
+					hidden++
+				}
+				deceives = deceives || len(p.Deceives) > 0
 			}
-			deceives = deceives || len(p.Deceives) > 0
-		}
-		n := int64(len(found))
-		one := admin.Finding{
-			Severity: admin.Warning, Kind: "pin", Subject: server, Look: "/api/v1/pins",
-			What:  fmt.Sprintf("%s offers %s that nobody has approved.", server, count(n, "thing", "things")),
-			Cause: "New or changed since the lock file was written: " + few(names) + ".",
-			Next:  "Read the differences, and approve of them, there or with gatehouse lock --review, if they are meant.",
-		}
-		if hidden > 0 {
-			one.Cause += fmt.Sprintf(" Clients do not see %d of them.", hidden)
-		}
-		if deceives {
-			one.Severity = admin.Critical
-			one.Cause += " Some have texts that people cannot see."
-			one.Next = "Read the differences before anybody uses this server: models read what people cannot see. gatehouse lock --review shows them."
-		}
-		return one
-	})
+			n := int64(len(found))
+			one := admin.Finding{
+				Severity: admin.Warning, Kind: "pin", Subject: server, Look: "/api/v1/pins",
+				What:  fmt.Sprintf("%s offers %s that nobody has approved.", server, count(n, "thing", "things")),
+				Cause: "New or changed since the lock file was written: " + few(names) + ".",
+				Next:  "Read the differences, and approve of them, there or with gatehouse lock --review, if they are meant.",
+			}
+			if hidden > 0 {
+				one.Cause += fmt.Sprintf(" Clients do not see %d of them.", hidden)
+			}
+			if deceives {
+				one.Severity = admin.Critical
+				one.Cause += " Some have texts that people cannot see."
+				one.Next = "Read the differences before anybody uses this server: models read what people cannot see. gatehouse lock --review shows them."
+			}
+			return one
+		})
 }
 
 // deceiving finds what may deceive people or models.
 func deceiving(f Facts) []admin.Finding {
-	return byServer(f.Spoofs, func(d Spoof) string { return d.Upstream }, func(server string, found []Spoof) admin.Finding {
-		var texts []string
-		for _, d := range found {
-			texts = append(texts, d.Text)
-		}
-		return admin.Finding{
-			Severity: admin.Warning, Kind: "deceit", Subject: server, Look: serverPath(server),
-			What:  fmt.Sprintf("%s offers something that may deceive people or models.", server),
-			Cause: few(texts) + ".",
-			Next:  "Ask who runs the server what this is for, and deny it in policy until you know.",
-		}
-	})
+	return byServer(f.Spoofs, func(d Spoof) string { return d.Upstream },
+		func(server string, found []Spoof) admin.Finding {
+			var texts []string
+			for _, d := range found {
+				texts = append(texts, d.Text)
+			}
+			return admin.Finding{
+				Severity: admin.Warning, Kind: "deceit", Subject: server, Look: serverPath(server),
+				What:  fmt.Sprintf("%s offers something that may deceive people or models.", server),
+				Cause: few(texts) + ".",
+				Next:  "Ask who runs the server what this is for, and deny it in policy until you know.",
+			}
+		})
 }
 
 // broken finds what no client can be shown.
 func broken(f Facts) []admin.Finding {
-	return byServer(f.Broken, func(b Broken) string { return b.Upstream }, func(server string, found []Broken) admin.Finding {
-		var names []string
-		items := 0
-		for _, b := range found {
-			names = append(names, fmt.Sprintf("%s %s (%s)", b.What, b.Name, b.Reason))
-			items += max(b.Behind, 1)
-		}
-		return admin.Finding{
-			Severity: admin.Notice, Kind: "left-out", Subject: server, Look: "/api/v1/upstreams",
-			What:  fmt.Sprintf("%s of %s cannot be offered.", count(int64(items), "item", "items"), server),
-			Cause: few(names) + ".",
-			Next:  "Have the server corrected: the other things that it offers are not affected.",
-		}
-	})
+	return byServer(f.Broken, func(b Broken) string { return b.Upstream },
+		func(server string, found []Broken) admin.Finding {
+			var names []string
+			items := 0
+			for _, b := range found {
+				names = append(names, fmt.Sprintf("%s %s (%s)", b.What, b.Name, b.Reason))
+				items += max(b.Behind, 1)
+			}
+			return admin.Finding{
+				Severity: admin.Notice, Kind: "left-out", Subject: server, Look: "/api/v1/upstreams",
+				What:  fmt.Sprintf("%s of %s cannot be offered.", count(int64(items), "item", "items"), server),
+				Cause: few(names) + ".",
+				Next:  "Have the server corrected: the other things that it offers are not affected.",
+			}
+		})
 }
 
 // byServer makes a finding for each server of what was found, in the order of their names.
-func byServer[T any](all []T, of func(T) string, finding func(server string, found []T) admin.Finding) (findings []admin.Finding) {
+func byServer[T any](all []T, of func(T) string,
+	finding func(server string, found []T) admin.Finding) (findings []admin.Finding) {
 	groups := make(map[string][]T)
 	var names []string
 	for _, one := range all {

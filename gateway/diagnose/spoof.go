@@ -163,6 +163,7 @@ func (l *SpoofLog) Record(all []Spoof) {
 			continue
 		}
 		l.known[d] = true
-		l.journal.Put(&record.Record{Kind: record.KindDeceit, Event: d.event, Upstream: d.Upstream, List: mcp.KindTools, Name: d.Name, Reason: d.Text})
+		l.journal.Put(&record.Record{Kind: record.KindDeceit, Event: d.event, Upstream: d.Upstream, List: mcp.KindTools,
+			Name: d.Name, Reason: d.Text})
 	}
 }

@@ -62,11 +62,12 @@ func TestProxyProtocol(t *testing.T) {
 		status  int
 		seen    string // "" for that of the proxy
 	}{
-		"version 1":                {here, header(t, 1, "192.0.2.7:5000"), 200, "192.0.2.7 192.0.2.7:5000"},
-		"version 2":                {here, header(t, 2, "192.0.2.7:5000"), 200, "192.0.2.7 192.0.2.7:5000"},
-		"version 1, IPv6":          {here, header(t, 1, "[2001:db8::7]:5000"), 200, "2001:db8::7 [2001:db8::7]:5000"},
-		"version 2, IPv6":          {here, header(t, 2, "[2001:db8::7]:5000"), 200, "2001:db8::7 [2001:db8::7]:5000"},
-		"from a further proxy":     {append(elsewhere, here...), header(t, 2, "10.0.0.1:5000"), 200, "192.0.2.99 10.0.0.1:5000"},
+		"version 1":       {here, header(t, 1, "192.0.2.7:5000"), 200, "192.0.2.7 192.0.2.7:5000"},
+		"version 2":       {here, header(t, 2, "192.0.2.7:5000"), 200, "192.0.2.7 192.0.2.7:5000"},
+		"version 1, IPv6": {here, header(t, 1, "[2001:db8::7]:5000"), 200, "2001:db8::7 [2001:db8::7]:5000"},
+		"version 2, IPv6": {here, header(t, 2, "[2001:db8::7]:5000"), 200, "2001:db8::7 [2001:db8::7]:5000"},
+		"from a further proxy": {append(elsewhere, here...), header(t, 2, "10.0.0.1:5000"), 200,
+			"192.0.2.99 10.0.0.1:5000"},
 		"version 1, unknown":       {here, "PROXY UNKNOWN\r\n", 200, ""},
 		"version 2, of the proxy":  {here, local, 200, ""},
 		"none":                     {here, "", 400, ""},

@@ -96,7 +96,8 @@ func (d *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer := addressOf(conn.RemoteAddr().String())
-		v := &visitor{Conn: conn, door: d, peer: peer, name: nameOf(peer), from: clientOf(peer), proxy: isProxy(d.proxies, peer)}
+		v := &visitor{Conn: conn, door: d, peer: peer, name: nameOf(peer), from: clientOf(peer),
+			proxy: isProxy(d.proxies, peer)}
 		if d.headers && v.proxy {
 			validate := proxyproto.ValidateHeader(v.announced)
 			v.Conn = proxyproto.NewConn(conn, proxyproto.SetReadHeaderTimeout(headerTime), validate)

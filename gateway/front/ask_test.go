@@ -17,22 +17,30 @@ func TestStatefulClientIsAsked(t *testing.T) {
 	for _, c := range []struct{ name, caps, tool, method, answer, want string }{
 		{"elicitation", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"accept","content":{"a":1.0}}`,
 			`{"answer":{"action":"accept","content":{"a":1.0}},"state":"st-1","refused":"none"}`},
-		{"sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant","model":"m","content":[]}`,
+		{"sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage,
+			`"result":{"role":"assistant","model":"m","content":[]}`,
 			`{"answer":{"role":"assistant","model":"m","content":[]},"state":"st-1","refused":"none"}`},
-		{"an answer that is none", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant"}`,
+		{"an answer that is none", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage,
+			`"result":{"role":"assistant"}`,
 			`{"answer":null,"state":"st-1","refused":"the client's answer has not the form of one"}`},
-		{"an answer that is none, where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"perhaps"}`,
+		{"an answer that is none, where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit,
+			`"result":{"action":"perhaps"}`,
 			`{"answer":{"action":"cancel"},"state":"st-1","refused":"none"}`},
-		{"_meta, which a server without sessions does not know", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"decline","_meta":{"a":1}}`,
+		{"_meta, which a server without sessions does not know", `{"elicitation":{}}`, "ask", mcp.MethodElicit,
+			`"result":{"action":"decline","_meta":{"a":1}}`,
 			`{"answer":{"action":"decline"},"state":"st-1","refused":"none"}`},
-		{"_meta, of a server that knows it", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit, `"result":{"action":"decline","_meta":{"a":1}}`,
+		{"_meta, of a server that knows it", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit,
+			`"result":{"action":"decline","_meta":{"a":1}}`,
 			`{"answer":{"action":"decline","_meta":{"a":1}},"state":"st-1","refused":"none"}`},
-		{"roots", `{"roots":{}}`, "ask-roots", mcp.MethodRootsList, `"result":{"roots":[]}`, `{"answer":{"roots":[]},"state":"st-1","refused":"none"}`},
+		{"roots", `{"roots":{}}`, "ask-roots", mcp.MethodRootsList, `"result":{"roots":[]}`,
+			`{"answer":{"roots":[]},"state":"st-1","refused":"none"}`},
 		{"refused", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"error":{"code":-1,"message":"no way"}`,
 			`{"answer":null,"state":"st-1","refused":"no way"}`},
-		{"a refused elicitation is cancelled where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"error":{"code":-1,"message":"no way"}`,
+		{"a refused elicitation is cancelled where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit,
+			`"error":{"code":-1,"message":"no way"}`,
 			`{"answer":{"action":"cancel"},"state":"st-1","refused":"none"}`},
-		{"a server that waits is told the error", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit, `"error":{"code":-1,"message":"no way"}`,
+		{"a server that waits is told the error", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit,
+			`"error":{"code":-1,"message":"no way"}`,
 			`{"answer":null,"state":"st-1","refused":"no way"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,7 +95,8 @@ func TestStatefulClientThatCannotBeAsked(t *testing.T) {
 			defer client.Delete(t.Context())
 			client.Header = c.header
 			r, before, err := client.Call(t.Context(), "tools/call", `{"name":"`+c.tool+`"}`)
-			if err != nil || len(before) != 0 || !strings.Contains(r.Text, c.want) || !strings.Contains(r.Text, `"isError":true`) {
+			if err != nil || len(before) != 0 || !strings.Contains(r.Text, c.want) ||
+				!strings.Contains(r.Text, `"isError":true`) {
 				t.Errorf("got %s after %v, %v", r.Text, before, err)
 			}
 		})
@@ -102,7 +111,8 @@ func TestPageForJSONOnly(t *testing.T) {
 		client := b.client(v2511, everything)
 		client.Header = http.Header{"Accept": {"application/json"}}
 		r, before, err := client.Call(t.Context(), "tools/call", `{"name":"`+name+`"}`)
-		told := r.Error != nil && r.Error.Code == mcp.CodeURLElicitation && strings.Contains(string(r.Error.Data), `"elicitationId"`)
+		told := r.Error != nil && r.Error.Code == mcp.CodeURLElicitation &&
+			strings.Contains(string(r.Error.Data), `"elicitationId"`)
 		if err != nil || len(before) != 0 || told != want {
 			t.Errorf("%s: got %s after %v, %v", name, r.Text, before, err)
 		}
@@ -140,7 +150,8 @@ func TestSeveralRounds(t *testing.T) {
 	t.Run("stateless", func(t *testing.T) {
 		c := b.client(v2607, `{"elicitation":{}}`)
 		state := ""
-		for _, answers := range []string{`{}`, `{"a":` + fmt.Sprintf(answer, 1) + `}`, `{"b":` + fmt.Sprintf(answer, 2) + `,"c":` + fmt.Sprintf(answer, 3) + `}`} {
+		for _, answers := range []string{`{}`, `{"a":` + fmt.Sprintf(answer, 1) + `}`,
+			`{"b":` + fmt.Sprintf(answer, 2) + `,"c":` + fmt.Sprintf(answer, 3) + `}`} {
 			m, _, err := c.Call(t.Context(), "tools/call", `{"name":"ask-twice","inputResponses":`+answers+state+`}`)
 			if err != nil {
 				t.Fatal(err)
@@ -161,7 +172,8 @@ func TestSeveralRounds(t *testing.T) {
 func TestAskedWhereItIsNotPossible(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, revision := range []string{v2511, v2607} {
-		m, _, err := b.client(revision, `{"elicitation":{}}`).Call(t.Context(), "completion/complete", `{"ref":{"type":"ref/prompt","name":"ask"}}`)
+		m, _, err := b.client(revision, `{"elicitation":{}}`).Call(t.Context(), "completion/complete",
+			`{"ref":{"type":"ref/prompt","name":"ask"}}`)
 		if err != nil || m.Error == nil || m.Error.Code != mcp.CodeInternal {
 			t.Errorf("%s: %s %v", revision, m.Text, err)
 		}
@@ -175,7 +187,8 @@ func TestAskTimeout(t *testing.T) {
 	if err != nil || !strings.Contains(r.Text, `"refused":"the client did not answer in time"`) {
 		t.Errorf("got %s %v", r.Text, err)
 	}
-	if len(before) != 2 || before[1].Method != mcp.NoteCancelled || !strings.Contains(before[1].Text, string(before[0].ID)) {
+	if len(before) != 2 || before[1].Method != mcp.NoteCancelled ||
+		!strings.Contains(before[1].Text, string(before[0].ID)) {
 		t.Errorf("before it: %v", before)
 	}
 }
@@ -230,7 +243,8 @@ func TestAnswerTooLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := x.Response()
-		if err != nil || !strings.Contains(m.Text, `"code":50401`) || !strings.Contains(m.Text, `"executed":"`+executed+`"`) || strings.Contains(m.Text, "requestState") {
+		if err != nil || !strings.Contains(m.Text, `"code":50401`) ||
+			!strings.Contains(m.Text, `"executed":"`+executed+`"`) || strings.Contains(m.Text, "requestState") {
 			t.Errorf("%s: got %s %v", tool, m.Text, err)
 		}
 	}

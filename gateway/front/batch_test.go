@@ -24,9 +24,11 @@ func TestBatches(t *testing.T) {
 			body:   `[` + ping + `,` + note + `,{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}]`,
 			status: 200, want: []string{`"id":"p","result":{}`, `"id":7,"result":{`}},
 		{name: "nothing but notifications", header: session, body: `[` + note + `,` + note + `]`, status: 202},
-		{name: "responses", header: session, body: `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no"}}]`, status: 202},
+		{name: "responses", header: session,
+			body: `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no"}}]`, status: 202},
 		{name: "initialize among others", header: session,
-			body:   `[` + ping + `,{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}]`,
+			body: `[` + ping +
+				`,{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}]`,
 			status: 200, want: []string{`"id":"p","result":{}`, `"id":"i","error":{"code":-32600`}},
 		{name: "of a later revision", header: later, body: `[` + ping + `]`, status: 400, want: []string{`-32600`}},
 	} {
@@ -68,10 +70,12 @@ func TestMemberWhoseSessionMoves(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(soon(t), http.MethodPost, "/", http.NoBody)
 	r.Header.Set(wire.HeaderSession, c.Session)
-	p := &posted{Request: exchange.Request{R: r, Caller: mcp.NewCaller(mcp.Caller{})}, batch: []wire.Message{m}, errs: []error{nil}}
+	p := &posted{Request: exchange.Request{R: r, Caller: mcp.NewCaller(mcp.Caller{})}, batch: []wire.Message{m},
+		errs: []error{nil}}
 	var w exchange.Collected
 	b.front.answerMember(p, 0, &w)
-	if got := string(w.Body); !strings.Contains(got, `"id":7,"error":{"code":50303`) || !strings.Contains(got, `"executed":"no"`) {
+	if got := string(w.Body); !strings.Contains(got, `"id":7,"error":{"code":50303`) ||
+		!strings.Contains(got, `"executed":"no"`) {
 		t.Errorf("got %s", got)
 	}
 	if a.calls()+b.calls() > 0 {

@@ -27,7 +27,8 @@ func TestBehind(t *testing.T) {
 		})
 	})
 	const app, evil = "https://app.example", "https://evil.example"
-	preflight := http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization, mcp-param-region"}}
+	preflight := http.Header{"Access-Control-Request-Method": {"POST"},
+		"Access-Control-Request-Headers": {"authorization, mcp-param-region"}}
 	for _, tt := range []struct {
 		name, method, origin, host string
 		header                     http.Header
@@ -82,7 +83,8 @@ func TestBehind(t *testing.T) {
 				}
 			}
 			if tt.method == "OPTIONS" {
-				for _, name := range []string{"Authorization", "Content-Type", "mcp-param-region", wire.HeaderSession, wire.HeaderVersion, wire.HeaderLastEventID} {
+				for _, name := range []string{"Authorization", "Content-Type", "mcp-param-region", wire.HeaderSession,
+					wire.HeaderVersion, wire.HeaderLastEventID} {
 					if !listed(h, "Access-Control-Allow-Headers", name) {
 						t.Errorf("%s cannot be sent", name)
 					}

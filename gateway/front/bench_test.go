@@ -36,7 +36,8 @@ func benchFront(b *testing.B, handler mcp.Handler) (*Front, string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	front, err := newFront(Config{}, Deps{Deps: exchange.Deps{Handler: handler, Store: store, Seal: key, Server: exchange.ServerInfo{Name: "g", Version: "1"}}})
+	front, err := newFront(Config{}, Deps{Deps: exchange.Deps{Handler: handler, Store: store, Seal: key,
+		Server: exchange.ServerInfo{Name: "g", Version: "1"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func benchFront(b *testing.B, handler mcp.Handler) (*Front, string) {
 		front.Close(context.Background())
 		store.Close()
 	})
-	record, err := store.Create(context.Background(), session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+	record, err := store.Create(context.Background(),
+		session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -58,7 +60,8 @@ func trivial(context.Context, *mcp.Call) (*mcp.Reply, error) {
 }
 
 func scenario(revision, sid string) (body string, header http.Header) {
-	header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, wire.HeaderVersion: {revision}}
+	header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		wire.HeaderVersion: {revision}}
 	if revision == v2607 {
 		header[wire.HeaderMethod], header[wire.HeaderName] = []string{"tools/call"}, []string{"crm__echo"}
 		return `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"crm__echo","arguments":{"text":"hello, world"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, header

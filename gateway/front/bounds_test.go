@@ -64,7 +64,8 @@ func TestQuestionsOfASession(t *testing.T) {
 		}
 	}
 	m, _, err := c.Call(t.Context(), "tools/call", `{"name":"ask"}`)
-	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeOverloaded || !strings.Contains(m.Text, "let it answer some first") {
+	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeOverloaded ||
+		!strings.Contains(m.Text, "let it answer some first") {
 		t.Errorf("one too many: %s %v", m.Text, err)
 	}
 	wantCount(t, "questions too many", b.front.Metrics.Bounds[refuse.BoundQuestions], 1)
@@ -91,7 +92,8 @@ func TestHeaderFieldsAreCounted(t *testing.T) {
 	for i := range maxHeaderFields {
 		header.Set(fmt.Sprint("X-", i), "1")
 	}
-	if resp, text := b.send("POST", call("1", "echo"), header); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, "header fields") {
+	if resp, text := b.send("POST", call("1", "echo"), header); resp.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(text, "header fields") {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 }

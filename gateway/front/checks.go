@@ -42,11 +42,13 @@ func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refuse.R
 		// length, and what it took for the rest of the body would be read as another request.
 		w.Header().Set("Connection", "close")
 	}
-	if f.deps.Hop != "" && slices.ContainsFunc(r.Header["Via"], func(via string) bool { return strings.Contains(via, f.deps.Hop) }) {
+	if f.deps.Hop != "" && slices.ContainsFunc(r.Header["Via"],
+		func(via string) bool { return strings.Contains(via, f.deps.Hop) }) {
 		return refuse.Loop()
 	}
 	if !f.hosts[hostname(r.Host)] {
-		return refuse.Forbidden(failure.HTTPHost, "this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
+		return refuse.Forbidden(failure.HTTPHost,
+			"this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
 	}
 	if ref := f.checkOrigin(w, r); ref != nil {
 		return ref

@@ -64,7 +64,9 @@ func requestedParams(r *http.Request) string {
 	for _, line := range r.Header["Access-Control-Request-Headers"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.TrimSpace(name)
-			if len(name) > len(wire.HeaderParamPrefix) && strings.EqualFold(name[:len(wire.HeaderParamPrefix)], wire.HeaderParamPrefix) && httpguts.ValidHeaderFieldName(name) {
+			if len(name) > len(wire.HeaderParamPrefix) &&
+				strings.EqualFold(name[:len(wire.HeaderParamPrefix)], wire.HeaderParamPrefix) &&
+				httpguts.ValidHeaderFieldName(name) {
 				list.WriteString(", " + name)
 			}
 		}

@@ -31,7 +31,8 @@ func TestQuestionsAreDropped(t *testing.T) {
 			}
 		}, `"executed":"unknown"`, "the session has ended"},
 		{"the client cannot be asked", v2511, `{}`, nil, nil, "did not declare", "did not declare"},
-		{"there is no stream to ask on", v2511, asks, http.Header{"Accept": {"application/json"}}, nil, "no event stream", "no event stream"},
+		{"there is no stream to ask on", v2511, asks, http.Header{"Accept": {"application/json"}}, nil, "no event stream",
+			"no event stream"},
 		{"a stateless client cannot be asked", v2607, `{}`, nil, nil, "-32021", "Missing required client capability"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

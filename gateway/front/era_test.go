@@ -68,9 +68,11 @@ func TestEra(t *testing.T) {
 	old := strings.ReplaceAll(plain("1", "tools/list"), v2607, v2506)
 	future := strings.ReplaceAll(plain("1", "tools/list"), v2607, "2027-01-01")
 	for _, w := range []wantAnswer{
-		{name: "a session header beside _meta is ignored", header: with(modern("tools/call", "empty"), wire.HeaderSession, "no-such-session"),
-			body: call("1", "empty"), status: 200, want: []string{`"resultType"`}},
-		{name: "header without _meta", header: modern("tools/list", ""), body: `{"jsonrpc":"2.0","id":"a","method":"tools/list"}`,
+		{name: "a session header beside _meta is ignored",
+			header: with(modern("tools/call", "empty"), wire.HeaderSession, "no-such-session"),
+			body:   call("1", "empty"), status: 200, want: []string{`"resultType"`}},
+		{name: "header without _meta", header: modern("tools/list", ""),
+			body:   `{"jsonrpc":"2.0","id":"a","method":"tools/list"}`,
 			status: 400, want: []string{`-32602`, `"id":"a"`}},
 		{name: "no capabilities", header: modern("tools/list", ""),
 			body:   `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
@@ -80,48 +82,74 @@ func TestEra(t *testing.T) {
 			status: 400, want: []string{`-32022`, `"supported":["2026-07-28"]`, `"requested":"2027-01-01"`, `"id":1`}},
 		{name: "a stateful version in _meta", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506), body: old,
 			status: 400, want: []string{`-32022`}},
-		{name: "header and _meta differ", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506), body: plain("1", "tools/list"),
+		{name: "header and _meta differ", header: set(modern("tools/list", ""), wire.HeaderVersion, v2506),
+			body:   plain("1", "tools/list"),
 			status: 400, want: []string{`-32020`}},
-		{name: "a stateless header over a session's body", header: with(session, wire.HeaderVersion, v2607, wire.HeaderMethod, "tools/list"),
-			body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32602`}},
-		{name: "initialize", header: modern("initialize", ""), body: plain("1", "initialize"), status: 404, want: []string{`-32601`}},
+		{name: "a stateless header over a session's body",
+			header: with(session, wire.HeaderVersion, v2607, wire.HeaderMethod, "tools/list"),
+			body:   `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32602`}},
+		{name: "initialize", header: modern("initialize", ""), body: plain("1", "initialize"), status: 404,
+			want: []string{`-32601`}},
 		{name: "ping", header: modern("ping", ""), body: plain("1", "ping"), status: 404, want: []string{`-32601`}},
-		{name: "logging/setLevel", header: modern("logging/setLevel", ""), body: plain("1", "logging/setLevel"), status: 404, want: []string{`-32601`}},
+		{name: "logging/setLevel", header: modern("logging/setLevel", ""), body: plain("1", "logging/setLevel"), status: 404,
+			want: []string{`-32601`}},
 		{name: "resources/subscribe", header: modern("resources/subscribe", ""),
-			body: `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"doc://1",` + meta + `}}`, status: 404, want: []string{`-32601`}},
+			body: `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"doc://1",` + meta +
+				`}}`, status: 404, want: []string{`-32601`}},
 		{name: "resources/unsubscribe", header: modern("resources/unsubscribe", ""),
-			body: `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"doc://1",` + meta + `}}`, status: 404, want: []string{`-32601`}},
-		{name: "resources/subscribe without a uri", header: modern("resources/subscribe", ""), body: plain("1", "resources/subscribe"),
+			body: `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"doc://1",` + meta +
+				`}}`, status: 404, want: []string{`-32601`}},
+		{name: "resources/subscribe without a uri", header: modern("resources/subscribe", ""),
+			body:   plain("1", "resources/subscribe"),
 			status: 404, want: []string{`-32601`, `"id":1`}},
 		{name: "resources/unsubscribe of a number", header: modern("resources/unsubscribe", ""),
-			body: `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":7,` + meta + `}}`, status: 404, want: []string{`-32601`}},
-		{name: "ping without Mcp-Method", header: http.Header{wire.HeaderVersion: {v2607}}, body: plain("1", "ping"), status: 404, want: []string{`-32601`}},
+			body: `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":7,` + meta +
+				`}}`, status: 404, want: []string{`-32601`}},
+		{name: "ping without Mcp-Method", header: http.Header{wire.HeaderVersion: {v2607}}, body: plain("1", "ping"),
+			status: 404, want: []string{`-32601`}},
 		{name: "initialize without capabilities", header: modern("initialize", ""),
 			body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, status: 404, want: []string{`-32601`}},
-		{name: "a method that nobody knows", header: modern("foo/bar", ""), body: plain("1", "foo/bar"), status: 404, want: []string{`-32601`, `"id":1`}},
-		{name: "server/discover before anything else", header: modern("server/discover", ""), body: plain("1", "server/discover"),
-			status: 200, want: []string{`"supportedVersions":["2026-07-28"]`, `"capabilities":{`, `"resultType":"complete"`, `"ttlMs":`, `"cacheScope":`}},
-		{name: "server/discover in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, status: 200, want: []string{`-32601`}},
-		{name: "subscriptions/listen in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`, status: 200, want: []string{`-32601`}},
-		{name: "an unknown version header", header: with(session, wire.HeaderVersion, "1999-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		{name: "a method that nobody knows", header: modern("foo/bar", ""), body: plain("1", "foo/bar"), status: 404,
+			want: []string{`-32601`, `"id":1`}},
+		{name: "server/discover before anything else", header: modern("server/discover", ""),
+			body:   plain("1", "server/discover"),
+			status: 200, want: []string{`"supportedVersions":["2026-07-28"]`, `"capabilities":{`, `"resultType":"complete"`,
+				`"ttlMs":`, `"cacheScope":`}},
+		{name: "server/discover in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`,
+			status: 200, want: []string{`-32601`}},
+		{name: "subscriptions/listen in a session", header: session,
+			body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`, status: 200, want: []string{`-32601`}},
+		{name: "an unknown version header", header: with(session, wire.HeaderVersion, "1999-01-01"),
+			body:   `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
 			status: 400, want: []string{`"id":1`}},
-		{name: "no version header", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
+		{name: "no version header", header: session,
+			body:   `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
 			status: 200, want: []string{`structuredContent`}},
 		// PROTOCOL 2.2 over HAZARDS 107: the negotiated version counts, since the header is a
 		// SHOULD and some clients send the newest version they know.
-		{name: "another known version than negotiated", header: with(session, wire.HeaderVersion, v2511), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200},
+		{name: "another known version than negotiated", header: with(session, wire.HeaderVersion, v2511),
+			body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200},
 		// Without a session, 2025-03-26 also has nothing that could be asked except initialize
 		// and ping.
-		{name: "no session and no version header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
-		{name: "an old version header and no session", header: http.Header{wire.HeaderVersion: {v2506}}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
-		{name: "ping without a session", body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 200, want: []string{`"result":{}`}},
-		{name: "a response in stateless framing", header: http.Header{wire.HeaderVersion: {v2607}}, body: `{"jsonrpc":"2.0","id":1,"result":{}}`,
+		{name: "no session and no version header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400,
+			want: []string{`-32600`, `"id":1`}},
+		{name: "an old version header and no session", header: http.Header{wire.HeaderVersion: {v2506}},
+			body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
+		{name: "ping without a session", body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 200,
+			want: []string{`"result":{}`}},
+		{name: "a response in stateless framing", header: http.Header{wire.HeaderVersion: {v2607}},
+			body:   `{"jsonrpc":"2.0","id":1,"result":{}}`,
 			status: 400, want: []string{`-32600`, `"id":null`}},
-		{name: "a stateless notification", header: http.Header{wire.HeaderVersion: {v2607}}, body: `{"jsonrpc":"2.0","method":"notifications/x"}`, status: 202},
-		{name: "a stateless batch", header: modern("ping", ""), body: `[` + plain("1", "tools/list") + `]`, status: 400, want: []string{`-32600`}},
-		{name: "two version headers", header: with(modern("tools/list", ""), wire.HeaderVersion, v2607), body: plain("1", "tools/list"), status: 400, want: []string{`-32020`}},
-		{name: "two version headers of a session", header: with(session, wire.HeaderVersion, v2506, wire.HeaderVersion, v2506), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
-		{name: "initialize without a version", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, status: 400, want: []string{`-32602`}},
+		{name: "a stateless notification", header: http.Header{wire.HeaderVersion: {v2607}},
+			body: `{"jsonrpc":"2.0","method":"notifications/x"}`, status: 202},
+		{name: "a stateless batch", header: modern("ping", ""), body: `[` + plain("1", "tools/list") + `]`, status: 400,
+			want: []string{`-32600`}},
+		{name: "two version headers", header: with(modern("tools/list", ""), wire.HeaderVersion, v2607),
+			body: plain("1", "tools/list"), status: 400, want: []string{`-32020`}},
+		{name: "two version headers of a session", header: with(session, wire.HeaderVersion, v2506, wire.HeaderVersion,
+			v2506), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
+		{name: "initialize without a version", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`,
+			status: 400, want: []string{`-32602`}},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
 	}
@@ -136,7 +164,8 @@ func TestSessionIDsAreNotTheClients(t *testing.T) {
 	first := c.Session
 	ids := map[string]bool{first: true}
 	for _, proposed := range []string{strings.Repeat("A", 26), first, "x", strings.Repeat("x", 1000)} {
-		x, err := c.Do(t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`,
+		x, err := c.Do(t.Context(), http.MethodPost,
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`,
 			http.Header{wire.HeaderSession: {proposed}})
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +197,8 @@ func TestErasSideBySide(t *testing.T) {
 		if r, _, err := stateful.Call(t.Context(), "tools/call", `{"name":"empty"}`); err != nil || string(r.Result) != `{}` {
 			t.Errorf("stateful: %s %v", r.Text, err)
 		}
-		if r, _, err := stateless.Call(t.Context(), "tools/call", `{"name":"empty"}`); err != nil || !strings.Contains(r.Text, "resultType") {
+		if r, _, err := stateless.Call(t.Context(), "tools/call", `{"name":"empty"}`); err != nil ||
+			!strings.Contains(r.Text, "resultType") {
 			t.Errorf("stateless: %s %v", r.Text, err)
 		}
 	}
@@ -180,7 +210,8 @@ func TestNegotiation(t *testing.T) {
 		{v2024, v2024}, {v2503, v2503}, {v2506, v2506}, {v2511, v2511}, {v2607, v2511}, {"2030-01-01", v2511}, {"", v2511},
 	} {
 		t.Run(c.offered, func(t *testing.T) {
-			resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.offered+`","capabilities":{}}}`, nil)
+			resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.offered+
+				`","capabilities":{}}}`, nil)
 			if !strings.Contains(text, `"protocolVersion":"`+c.want+`"`) {
 				t.Errorf("got %s, want %s", text, c.want)
 			}
@@ -199,8 +230,10 @@ func TestCapabilitiesPerRequest(t *testing.T) {
 		name, want string
 		call       func() error
 	}{
-		{"first", `{"roots":{}}`, func() error { _, _, err := one.Call(t.Context(), "tools/call", `{"name":"empty"}`); return err }},
-		{"second", `{"sampling":{}}`, func() error { _, _, err := two.Call(t.Context(), "tools/call", `{"name":"empty"}`); return err }},
+		{"first", `{"roots":{}}`,
+			func() error { _, _, err := one.Call(t.Context(), "tools/call", `{"name":"empty"}`); return err }},
+		{"second", `{"sampling":{}}`,
+			func() error { _, _, err := two.Call(t.Context(), "tools/call", `{"name":"empty"}`); return err }},
 	} {
 		if err := c.call(); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,8 @@ func goodFor(d time.Duration) mcp.Caller {
 // expiring returns a session of that caller, and headers that name it.
 func expiring(t *testing.T, store *session.Memory, revision, caps string) (session.Record, http.Header) {
 	t.Helper()
-	record, err := store.Create(t.Context(), session.Record{User: goodFor(0).User(), Client: "app", Revision: revision, Caps: mcp.Raw(caps), Initialized: true})
+	record, err := store.Create(t.Context(), session.Record{User: goodFor(0).User(), Client: "app", Revision: revision,
+		Caps: mcp.Raw(caps), Initialized: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,8 @@ func TestANewerTokenKeepsListening(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		newer := goodFor(time.Hour)
 		newer.Groups = []string{"newer"}
-		if w := serveNow(f, newer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`, h); w.Code != 200 {
+		if w := serveNow(f, newer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`,
+			h); w.Code != 200 {
 			t.Fatalf("status %d", w.Code)
 		}
 		time.Sleep(30 * time.Minute)
@@ -198,7 +200,8 @@ func TestANewerTokenKeepsListening(t *testing.T) {
 }
 
 func TestRunningCallsComplete(t *testing.T) {
-	bodies := map[string]string{v2607: call("1", "slow"), v2511: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`}
+	bodies := map[string]string{v2607: call("1", "slow"),
+		v2511: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`}
 	for revision, body := range bodies {
 		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -259,7 +262,8 @@ func TestResumedStreamsEndWithTheToken(t *testing.T) {
 		}
 		// What exists already is not replayed to a token that has expired.
 		own := store.Homes().Known(home.ParseKey(record.Key()))
-		late := &getting{f: f, home: own, rev: wire.Lookup(v2511), session: f.Known(own), caller: mcp.Caller{Expires: time.Now()}}
+		late := &getting{f: f, home: own, rev: wire.Lookup(v2511), session: f.Known(own),
+			caller: mcp.Caller{Expires: time.Now()}}
 		ctx, cancel := f.Lasting.While(t.Context(), &late.caller)
 		defer cancel()
 		if !late.wait(ctx, nil) {
@@ -279,7 +283,8 @@ func TestNoFurtherRoundAfterTheToken(t *testing.T) {
 				w, cancel, done := serveTo(f, caller, "POST", body, h)
 				defer cancel()
 				<-done
-				if !strings.Contains(w.String(), `"code":-32600`) || !strings.Contains(w.String(), "has expired") || !strings.Contains(w.String(), `"executed":"unknown"`) {
+				if !strings.Contains(w.String(), `"code":-32600`) || !strings.Contains(w.String(), "has expired") ||
+					!strings.Contains(w.String(), `"executed":"unknown"`) {
 					t.Errorf("got %q", w)
 				}
 				rounds := 0

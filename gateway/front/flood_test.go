@@ -28,10 +28,13 @@ func TestProgressIsCapped(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, s, store := bubbleFront(t, time.Hour)
 				h := modern("tools/call", "flood")
-				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"steps":` + strconv.Itoa(steps) + `},"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"steps":` +
+					strconv.Itoa(steps) +
+					`},"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 				if revision == v2511 {
 					_, h = expiring(t, store, revision, "{}")
-					body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"steps":` + strconv.Itoa(steps) + `},"_meta":{"progressToken":"p"}}}`
+					body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"steps":` +
+						strconv.Itoa(steps) + `},"_meta":{"progressToken":"p"}}}`
 				}
 				w, cancel, done := serveTo(f, goodFor(10*time.Hour), "POST", body, h)
 				defer cancel()
@@ -57,7 +60,8 @@ func TestProgressIsCapped(t *testing.T) {
 				<-done
 				all := told()
 				if len(all) != 2*progressBurst+2 || all[len(all)-1] != fmt.Sprint(steps+2*progressBurst) {
-					t.Errorf("after a pause %d steps were told in all, the last %s, want the latest before the end", len(all), all[len(all)-1])
+					t.Errorf("after a pause %d steps were told in all, the last %s, want the latest before the end", len(all),
+						all[len(all)-1])
 				}
 				if text := w.String(); strings.LastIndex(text, `"progress":`) > strings.Index(text, `"result"`) {
 					t.Error("progress came after the response")
@@ -74,7 +78,8 @@ func (s fullStore) Log() session.EventLog { return fullLog{s.Store.Log()} }
 
 type fullLog struct{ session.EventLog }
 
-func (l fullLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
+func (l fullLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool,
+	<-chan struct{}, error) {
 	_, ended, more, err := l.EventLog.Read(ctx, h, stream, after)
 	if err == nil {
 		err = session.ErrGap
@@ -114,7 +119,8 @@ func TestAwayForTooLong(t *testing.T) {
 	t.Run("events", func(t *testing.T) {
 		away(t, func(_ *Front, resume func(time.Duration) string) {
 			got := resume(0)
-			if !strings.Contains(got, notice) || strings.Contains(got, dropped) || strings.Count(got, `"id":"mine","result"`) != 1 || strings.Contains(got, `"data":0}`) {
+			if !strings.Contains(got, notice) || strings.Contains(got, dropped) ||
+				strings.Count(got, `"id":"mine","result"`) != 1 || strings.Contains(got, `"data":0}`) {
 				t.Errorf("got %.2000q", got)
 			}
 		})
@@ -122,7 +128,8 @@ func TestAwayForTooLong(t *testing.T) {
 	t.Run("the answer", func(t *testing.T) {
 		away(t, func(f *Front, resume func(time.Duration) string) {
 			f.Store = fullStore{f.Store}
-			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
+			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 ||
+				!strings.Contains(got, `"executed":"unknown"`) {
 				t.Errorf("got %.2000q", got)
 			}
 		})

@@ -49,11 +49,13 @@ func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal
 		r.Header.Set(callHeader, call)
 	}
 	if p.body != nil {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.body)), nil } // what a stopping owner did not accept is sent again
+		// what a stopping owner did not accept is sent again
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.body)), nil }
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(p.body))
 	}
-	w := &relayed{ResponseWriter: p.W, rc: http.NewResponseController(p.W), writer: f.Writer, call: call, key: key.String()}
+	w := &relayed{ResponseWriter: p.W, rc: http.NewResponseController(p.W), writer: f.Writer, call: call,
+		key: key.String()}
 	switch err = f.deps.Cluster.Forward(w, r, replica, key.String(), caller); {
 	case err == nil:
 		return answered
@@ -70,7 +72,8 @@ func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal
 	case p.lasts() && f.Running.Drains():
 		return refuse.Closing()
 	}
-	f.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", replica, "error", err)
+	f.Log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(),
+		"replica", replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
 	case lost && !p.runs() && p.R.Method != http.MethodDelete && len(p.R.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil

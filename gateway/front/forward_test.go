@@ -23,15 +23,23 @@ func TestEndRelayed(t *testing.T) {
 		stops                                       bool
 		want                                        string // what the client gets in addition, "-" for a broken connection
 	}{
-		{name: "a call without a session", written: event, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
-		{name: "before its first event", message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
-		{name: "in the middle of an event", written: event + "data: 2\n", message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: "-"},
-		{name: "a call in a session, which can be gone on with", session: "s", written: event, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: "-"},
-		{name: "an answer that is no stream", contentType: "application/json", written: "\n\n", message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: "-"},
+		{name: "a call without a session", written: event, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")},
+			want: `"id":7,"error":{"code":50205`},
+		{name: "before its first event", message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")},
+			want: `"id":7,"error":{"code":50205`},
+		{name: "in the middle of an event", written: event + "data: 2\n",
+			message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: "-"},
+		{name: "a call in a session, which can be gone on with", session: "s", written: event,
+			message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: "-"},
+		{name: "an answer that is no stream", contentType: "application/json", written: "\n\n",
+			message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, want: "-"},
 		{name: "the stream of a session", method: "GET", session: "s", written: event, want: "-"},
 		{name: "the same, and this replica stops", method: "GET", session: "s", written: event, stops: true, want: ""},
-		{name: "a subscription, and this replica stops", written: event, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7"), Method: mcp.MethodListen}, stops: true, want: `"id":7,"result":{"resultType":"complete"`},
-		{name: "a call, and this replica stops", written: event, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}, stops: true, want: `"id":7,"error":{"code":50205`},
+		{name: "a subscription, and this replica stops", written: event,
+			message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7"),
+				Method: mcp.MethodListen}, stops: true, want: `"id":7,"result":{"resultType":"complete"`},
+		{name: "a call, and this replica stops", written: event, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")},
+			stops: true, want: `"id":7,"error":{"code":50205`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newBench(t, Config{}).front
@@ -39,7 +47,8 @@ func TestEndRelayed(t *testing.T) {
 				f.Drain(t.Context(), false)
 			}
 			recorder := httptest.NewRecorder()
-			p := &posted{Request: exchange.Request{R: httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil), Message: tt.message}}
+			p := &posted{Request: exchange.Request{R: httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil),
+				Message: tt.message}}
 			if tt.session != "" {
 				p.R.Header.Set(wire.HeaderSession, tt.session)
 			}
@@ -54,7 +63,8 @@ func TestEndRelayed(t *testing.T) {
 			}
 			ended := f.endRelayed(p, w)
 			added := strings.TrimPrefix(recorder.Body.String(), tt.written)
-			if ended != (tt.want != "-") || ended && !strings.Contains(added, tt.want) || tt.want == "" && added != "" || !ended && added != "" {
+			if ended != (tt.want != "-") || ended && !strings.Contains(added, tt.want) || tt.want == "" && added != "" ||
+				!ended && added != "" {
 				t.Errorf("ended %t, added %q; want %q", ended, added, tt.want)
 			}
 		})
@@ -69,7 +79,8 @@ func TestEndRelayedOfKnownLength(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Content-Length", "2000")
 		w.WriteHeader(http.StatusOK)
-		if !f.endRelayed(&posted{Request: exchange.Request{R: r, Message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}}, w) {
+		if !f.endRelayed(&posted{Request: exchange.Request{R: r,
+			Message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}}, w) {
 			t.Error("it was not ended")
 		}
 	}))

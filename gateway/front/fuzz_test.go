@@ -36,7 +36,9 @@ func FuzzEndpoint(f *testing.F) {
 			f.Add(method, header, body)
 		}
 	}
-	f.Add("POST", "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: subscriptions/listen", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`)
+	f.Add("POST", "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: subscriptions/listen",
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
+			meta+`}}`)
 	f.Add("OPTIONS", "Origin: https://a.example\nAccess-Control-Request-Method: POST", "")
 	front, sid := fuzzFront(f)
 	f.Fuzz(func(t *testing.T, method, header, body string) {
@@ -85,7 +87,8 @@ func fuzzFront(f *testing.F) (*Front, string) {
 		}
 		return s.Handle(ctx, c)
 	})
-	front, err := newFront(Config{MaxRequestBytes: 1 << 16}, Deps{Deps: exchange.Deps{Handler: quick, Store: store, Seal: key}})
+	front, err := newFront(Config{MaxRequestBytes: 1 << 16},
+		Deps{Deps: exchange.Deps{Handler: quick, Store: store, Seal: key}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -94,7 +97,8 @@ func fuzzFront(f *testing.F) (*Front, string) {
 		cancel()
 		_ = front.Close(ctx) // its listeners end
 	})
-	record, err := store.Create(context.Background(), session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+	record, err := store.Create(context.Background(),
+		session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
 	if err != nil {
 		f.Fatal(err)
 	}

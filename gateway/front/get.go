@@ -93,7 +93,8 @@ func (g *getting) prepare(ctx context.Context) {
 		if errors.Is(g.missing, session.ErrForgotten) { // its answer was kept for the full time
 			why = refuse.DroppedError()
 		}
-		g.f.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call, "error", g.missing)
+		g.f.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call,
+			"error", g.missing)
 		g.stream.Force("", wire.AppendError(nil, id, g.f.Readable(g.rev, "", call, why)))
 	}
 	if session.Of(g.home).Initialized {
@@ -266,5 +267,6 @@ func later() <-chan struct{} {
 // gapNotice says that events are missing.
 func gapNotice() []byte {
 	return wire.AppendNotification(nil, mcp.NoteMessage, mcp.Object("level", mcp.Raw(`"warning"`),
-		"logger", mcp.Raw(`"gatehouse"`), "data", mcp.String("messages of this stream were dropped: it was away for too long")))
+		"logger", mcp.Raw(`"gatehouse"`), "data",
+		mcp.String("messages of this stream were dropped: it was away for too long")))
 }

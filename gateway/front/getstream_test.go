@@ -103,7 +103,8 @@ func TestGETStreamIsResumed(t *testing.T) {
 
 func TestNothingBeforeInitialized(t *testing.T) {
 	b := newBench(t, Config{})
-	resp, _ := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}}`, nil)
+	resp, _ := b.send("POST",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}}`, nil)
 	c := b.client(v2511, `{"elicitation":{}}`)
 	c.Session = resp.Header.Get(wire.HeaderSession)
 	stream := rawStream(t, b, c, "")
@@ -166,10 +167,12 @@ func TestListen(t *testing.T) {
 	c := b.client(v2607)
 	c.Header = http.Header{wire.HeaderMethod: {"subscriptions/listen"}}
 	listen := func(id, filter string) *raw {
-		return rawStream(t, b, c, `{"jsonrpc":"2.0","id":`+id+`,"method":"subscriptions/listen","params":{"notifications":`+filter+`,`+meta+`}}`)
+		return rawStream(t, b, c, `{"jsonrpc":"2.0","id":`+id+`,"method":"subscriptions/listen","params":{"notifications":`+
+			filter+`,`+meta+`}}`)
 	}
 	one := listen(`"s1"`, `{"toolsListChanged":true,"resourceSubscriptions":["doc://1","file:///no"],"other":true}`)
-	if got, want := one.line(t, ""), `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["doc://1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"}}}`; got != want {
+	if got, want := one.line(t,
+		""), `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["doc://1"]},"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"}}}`; got != want {
 		t.Errorf("the first line is\n%s\nwant\n%s", got, want)
 	}
 	two := listen(`2.0`, `{"toolsListChanged":true}`)
@@ -180,11 +183,13 @@ func TestListen(t *testing.T) {
 	b.script.emit(mcp.NoteMessage, `{"level":"error","data":1}`)
 	b.script.emit(mcp.NoteToolsListChanged, `{}`)
 	b.script.emit(mcp.NoteResourceUpdated, `{"uri":"doc://1","_meta":{"a/b":1}}`)
-	if got, want := two.line(t, "data: "), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2.0}}}`; got != want {
+	if got, want := two.line(t,
+		"data: "), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2.0}}}`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	one.line(t, "data: ")
-	if got, want := one.line(t, "data: "), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"doc://1","_meta":{"a/b":1,"io.modelcontextprotocol/subscriptionId":"s1"}}}`; got != want {
+	if got, want := one.line(t,
+		"data: "), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"doc://1","_meta":{"a/b":1,"io.modelcontextprotocol/subscriptionId":"s1"}}}`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	two.close()
@@ -205,8 +210,11 @@ func TestListen(t *testing.T) {
 
 func TestListenRefusals(t *testing.T) {
 	b := newBench(t, Config{})
-	for _, filter := range []string{``, `"notifications":7,`, `"notifications":{"resourceSubscriptions":7},`, `"notifications":{"resourceSubscriptions":[7]},`, `"notifications":{"toolsListChanged":true,"toolslistchanged":true},`} {
-		resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+filter+meta+`}}`, modern("subscriptions/listen", ""))
+	for _, filter := range []string{``, `"notifications":7,`, `"notifications":{"resourceSubscriptions":7},`,
+		`"notifications":{"resourceSubscriptions":[7]},`,
+		`"notifications":{"toolsListChanged":true,"toolslistchanged":true},`} {
+		resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+filter+meta+`}}`,
+			modern("subscriptions/listen", ""))
 		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, `-32602`) {
 			t.Errorf("%s: %d %s", filter, resp.StatusCode, text)
 		}
@@ -224,8 +232,10 @@ func TestClose(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- b.front.Close(context.Background()) }()
 	<-b.front.Running.Draining.Done()
-	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, http.Header{wire.HeaderSession: {c.Session}})
-	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50301`) || !strings.Contains(text, `"id":9`) {
+	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
+		http.Header{wire.HeaderSession: {c.Session}})
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50301`) ||
+		!strings.Contains(text, `"id":9`) {
 		t.Errorf("a new request: %d %s", resp.StatusCode, text)
 	}
 	select {
@@ -255,7 +265,8 @@ func TestCloseGivesUpWaiting(t *testing.T) {
 		t.Errorf("closed with %v, want that a call was cut off", err)
 	}
 	m, err := receive(t, "the answer", done).Response()
-	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeDraining || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
+	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeDraining ||
+		!strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
 		t.Errorf("got %s %v", m.Text, err)
 	}
 }

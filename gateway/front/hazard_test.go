@@ -19,11 +19,16 @@ func TestNotificationsThatAreNotAccepted(t *testing.T) {
 	session := http.Header{wire.HeaderSession: {b.client(v2511).Session}}
 	const note = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 	for _, w := range []wantAnswer{
-		{name: "none of our sessions", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: note, status: 404, want: []string{`"error"`}},
-		{name: "params are an array", header: session, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}`, status: 400, want: []string{`-32602`}},
-		{name: "a member twice", header: session, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{},"_meta":{}}}`, status: 400, want: []string{`-32602`}},
-		{name: "an unknown version", header: with(session, wire.HeaderVersion, "1999-01-01"), body: note, status: 400, want: []string{`"error"`}},
-		{name: "one that says nothing to us", header: session, body: `{"jsonrpc":"2.0","method":"notifications/whatever"}`, status: 202},
+		{name: "none of our sessions", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: note,
+			status: 404, want: []string{`"error"`}},
+		{name: "params are an array", header: session,
+			body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}`, status: 400, want: []string{`-32602`}},
+		{name: "a member twice", header: session,
+			body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{},"_meta":{}}}`, status: 400, want: []string{`-32602`}},
+		{name: "an unknown version", header: with(session, wire.HeaderVersion, "1999-01-01"), body: note, status: 400,
+			want: []string{`"error"`}},
+		{name: "one that says nothing to us", header: session,
+			body: `{"jsonrpc":"2.0","method":"notifications/whatever"}`, status: 202},
 		{name: "one of nothing that runs", header: session, body: note, status: 202},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
@@ -39,7 +44,8 @@ func TestLargeArguments(t *testing.T) {
 		fmt.Fprintf(&members, `"%d":%d,`, i, i%10)
 	}
 	arguments := "{" + members.String() + `"last":1.0}`
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty","arguments":` + arguments + `,` + meta + `}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty","arguments":` + arguments +
+		`,` + meta + `}}`
 	t.Run("unchanged", func(t *testing.T) {
 		ctx := mcp.WithCaller(t.Context(), mcp.NewCaller(mcp.Caller{}))
 		status := 0
@@ -68,14 +74,17 @@ func TestResultsOfOlderServers(t *testing.T) {
 	const want = `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"gate","title":"Gate","version":"1"}},` +
 		`"resultType":"complete","content":[],"structuredContent":{"got":` + odd + `}}}`
 	t.Run("with what is missing", func(t *testing.T) {
-		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":`+odd+`,`+meta+`}}`, modern("tools/call", "echo"))
+		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":`+odd+`,`+
+			meta+`}}`, modern("tools/call", "echo"))
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	})
 	t.Run("nothing is asked by a result that is complete", func(t *testing.T) {
-		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://asks",`+meta+`}}`, modern("resources/read", "doc://asks"))
-		if strings.Contains(got, "inputRequests") || strings.Contains(got, "requestState") || !strings.Contains(got, `"contents":[]`) || !json.Valid([]byte(got)) {
+		_, got := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://asks",`+meta+`}}`,
+			modern("resources/read", "doc://asks"))
+		if strings.Contains(got, "inputRequests") || strings.Contains(got, "requestState") ||
+			!strings.Contains(got, `"contents":[]`) || !json.Valid([]byte(got)) {
 			t.Errorf("got %s", got)
 		}
 	})

@@ -33,7 +33,8 @@ func lastingKinds(t *testing.T, b *bench, version string) map[string]string {
 	return map[string]string{
 		"GET":      "GET /" + head + "Mcp-Session-Id: " + b.client(v2511).Session + "\r\n\r\n",
 		"HTTP+SSE": "GET " + ssePath + head + "\r\n",
-		"listen": "POST /" + head + "Content-Type: application/json\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n" +
+		"listen": "POST /" + head +
+			"Content-Type: application/json\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n" +
 			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(listen), listen),
 	}
 }
@@ -171,7 +172,9 @@ func TestNobodyWaitsForAClientThatReadsNothing(t *testing.T) {
 	b := newBench(t, Config{})
 	b.front.Writer.Timeout = time.Hour
 	request := http.Header{"Mcp-Protocol-Version": {v2607}, "Mcp-Method": {"subscriptions/listen"}}
-	s := b.silent(t, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`, request)
+	s := b.silent(t,
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
+			meta+`}}`, request)
 	s.line(t, "data: ")
 	b.script.emit(mcp.NoteToolsListChanged, `{"x":"`+strings.Repeat("x", stream.MaxUnsent)+`"}`)
 	now, cancel := context.WithCancel(t.Context())

@@ -30,7 +30,8 @@ func (f *Front) initialize(p *posted) *refuse.Refusal {
 }
 
 // handshake makes a call of initialize. opened is called with the session before the answer.
-func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange.Exchange, *refuse.Refusal) {
+func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange.Exchange,
+	*refuse.Refusal) {
 	requested, ok := p.Message.Params.At("protocolVersion").StringValue()
 	if !ok {
 		return nil, refuse.Bad(refuse.InvalidParams("protocolVersion is no string"))
@@ -60,7 +61,8 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 // observed to succeed must not be refused afterwards. If the rest fails, the session ends. It
 // has no owner yet: the replica that gets its first request becomes the owner, and a balancer
 // that goes by session ids sends the other requests there, too.
-func (f *Front) open(ctx context.Context, c *mcp.Call, rev *wire.Revision, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
+func (f *Front) open(ctx context.Context, c *mcp.Call, rev *wire.Revision, r session.Record,
+	opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	r, err := f.Store.Create(ctx, r)
 	if err != nil {
 		return nil, f.RefuseSession(err)

@@ -12,7 +12,8 @@ import (
 func TestRateLimited(t *testing.T) {
 	b := newBench(t, Config{})
 	limited := func(name, arguments, meta string) string {
-		return `{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + `,` + meta + `}}`
+		return `{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments +
+			`,` + meta + `}}`
 	}
 	const old = `"_meta":{"progressToken":1}`
 	token := strings.Replace(meta, "{", `{"progressToken":1,`, 1)
@@ -35,11 +36,15 @@ func TestRateLimited(t *testing.T) {
 		{"not for ever", session, limited("limited", data("999999999"), old), 429, "86400", failed},
 		{"a time that is none", session, limited("limited", data(`"soon"`), old), 429, "1", failed},
 		{"no time", session, limited("limited", `{"retryable":true}`, old), 429, "1", failed},
-		{"to a client that takes no stream", with(session, "Accept", "application/json"), limited("limited", data("17"), old), 429, "17", failed},
-		{"to one that takes nothing else", with(session, "Accept", "text/event-stream"), limited("limited", data("17"), old), 429, "17", failed},
-		{"on a stream, stateless", modern("tools/call", "limited-late"), limited("limited-late", data("17"), token), 200, "", append(failed, "data: ")},
+		{"to a client that takes no stream", with(session, "Accept", "application/json"), limited("limited", data("17"), old),
+			429, "17", failed},
+		{"to one that takes nothing else", with(session, "Accept", "text/event-stream"), limited("limited", data("17"), old),
+			429, "17", failed},
+		{"on a stream, stateless", modern("tools/call", "limited-late"), limited("limited-late", data("17"), token), 200, "",
+			append(failed, "data: ")},
 		{"on a stream, stateful", session, limited("limited-late", data("17"), old), 200, "", append(failed, "data: ")},
-		{"in a batch", batches, "[" + limited("limited", data("17"), old) + `,{"jsonrpc":"2.0","id":8,"method":"ping"}]`, 200, "", append(failed, `"id":8,"result":{}`)},
+		{"in a batch", batches, "[" + limited("limited", data("17"), old) + `,{"jsonrpc":"2.0","id":8,"method":"ping"}]`, 200,
+			"", append(failed, `"id":8,"result":{}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp, text := b.send("POST", tt.body, tt.header)

@@ -29,7 +29,8 @@ func (p *parts) Write(part []byte) (int, error) {
 func TestALargeListEndsWithItsItems(t *testing.T) {
 	const large = 32 << 10
 	b := newBench(t, Config{})
-	b.script.tools.Items[0].Raw = mcp.Object("name", mcp.String("echo"), "description", mcp.String(strings.Repeat("x", large)))
+	b.script.tools.Items[0].Raw = mcp.Object("name", mcp.String("echo"), "description",
+		mcp.String(strings.Repeat("x", large)))
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + wire.MetaVersion + `":"2026-07-28","` +
 		wire.MetaClientInfo + `":{"name":"c","version":"1"},"` + wire.MetaClientCaps + `":{}}}}`
 	r := httptest.NewRequest(http.MethodPost, "http://localhost/", strings.NewReader(body))

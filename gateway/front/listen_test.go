@@ -20,8 +20,10 @@ func TestPanicEndsASubscription(t *testing.T) {
 	})
 	header := modern(mcp.MethodListen, "")
 	header["Accept"] = []string{"text/event-stream"}
-	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{},`+meta+`}}`, header)
-	if resp.StatusCode != http.StatusOK || !strings.HasSuffix(text, "}\n\n") || !strings.Contains(text, `data: {"jsonrpc":"2.0","id":7,"error"`) {
+	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{},`+
+		meta+`}}`, header)
+	if resp.StatusCode != http.StatusOK || !strings.HasSuffix(text, "}\n\n") ||
+		!strings.Contains(text, `data: {"jsonrpc":"2.0","id":7,"error"`) {
 		t.Errorf("%d %q", resp.StatusCode, text)
 	}
 }
@@ -34,7 +36,8 @@ func TestTasksThatNobodyDeclared(t *testing.T) {
 		string(m.Error.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}},"error_code":"GH-MISSING-CAPABILITY"}` {
 		t.Errorf("got %s %v", m.Text, err)
 	}
-	x, err := b.client(v2607, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`).Send(t.Context(), mcp.MethodListen, filter)
+	x, err := b.client(v2607, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`).Send(t.Context(),
+		mcp.MethodListen, filter)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,8 @@ func TestFollowLost(t *testing.T) {
 	c := b.client(v2511)
 	log := b.store.Log()
 	event := lostStream(t, b, c, "c-gone-1")
-	if _, err := log.Append(t.Context(), b.home(c), "c-gone-1", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+	if _, err := log.Append(t.Context(), b.home(c), "c-gone-1",
+		[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	var last string
@@ -131,7 +132,8 @@ func (l *faultyLog) Finish(ctx context.Context, h *home.Home, stream string, dat
 	return l.EventLog.Finish(ctx, h, stream, data)
 }
 
-func (l *faultyLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
+func (l *faultyLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool,
+	<-chan struct{}, error) {
 	select {
 	case err := <-l.reads:
 		if err != nil {
@@ -181,7 +183,8 @@ func TestFollowUnknown(t *testing.T) {
 	}{{session.ErrNotFound, mcp.CodeUpstreamSessionLost}, {session.ErrForgotten, mcp.CodeInternal}} {
 		b.faults.reads <- tt.err
 		m, err := follow(t, c, stream.EventID(name, 7)).Response()
-		if err != nil || m.Error == nil || m.Error.Code != tt.code || string(m.ID) != `"the call"` || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
+		if err != nil || m.Error == nil || m.Error.Code != tt.code || string(m.ID) != `"the call"` ||
+			!strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
 			t.Errorf("%v: %s %v", tt.err, m.Text, err)
 		}
 	}
@@ -202,17 +205,20 @@ func TestFollowWithoutStore(t *testing.T) {
 			t.Errorf("%v: status %d, Retry-After %q", err, x.Status, x.Header.Get("Retry-After"))
 		}
 	}
-	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} { // the first one is for a stream that is found
+	// the first one is for a stream that is found
+	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} {
 		log.reads <- err
 	}
 	x := follow(t, c, event)
-	if _, err := log.EventLog.Append(t.Context(), b.home(c), stream, []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+	if _, err := log.EventLog.Append(t.Context(), b.home(c), stream,
+		[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := x.Until("notifications/progress"); err != nil {
 		t.Errorf("a stream is not gone on with once the store is back: %v", err)
 	}
-	if _, err := log.EventLog.Finish(t.Context(), b.home(c), stream, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
+	if _, err := log.EventLog.Finish(t.Context(), b.home(c), stream,
+		[]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := x.Response(); err != nil || string(m.Result) != "{}" {
@@ -229,7 +235,8 @@ func TestFollowWithoutStore(t *testing.T) {
 func TestFenced(t *testing.T) {
 	hows := map[string]func(b *bench, log *faultyLog, h *home.Home, stream string){
 		"answered as lost": func(b *bench, log *faultyLog, h *home.Home, stream string) {
-			if _, err := log.EventLog.Finish(b.t.Context(), h, stream, []byte(`{"jsonrpc":"2.0","id":7,"error":{"code":50205,"message":"lost"}}`)); err != nil {
+			if _, err := log.EventLog.Finish(b.t.Context(), h, stream,
+				[]byte(`{"jsonrpc":"2.0","id":7,"error":{"code":50205,"message":"lost"}}`)); err != nil {
 				b.t.Fatal(err)
 			}
 		},
@@ -244,7 +251,8 @@ func TestFenced(t *testing.T) {
 			b := newBench(t, Config{StreamAfter: time.Millisecond})
 			c := b.client(v2511)
 			log := b.faults
-			running := rawStream(t, b, c, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`)
+			running := rawStream(t, b, c,
+				`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`)
 			stream, _, _ := strings.Cut(running.id(t), ".")
 			call := receive(t, "the call", b.script.started)
 			taken(b, log, b.home(c), stream)
@@ -327,7 +335,8 @@ func TestTakeover(t *testing.T) {
 		}
 		got[m.Method] = true
 	}
-	for _, want := range []string{mcp.NoteToolsListChanged, mcp.NoteResourcesListChanged, mcp.NotePromptsListChanged, mcp.NoteResourceUpdated} {
+	for _, want := range []string{mcp.NoteToolsListChanged, mcp.NoteResourcesListChanged, mcp.NotePromptsListChanged,
+		mcp.NoteResourceUpdated} {
 		if !got[want] {
 			t.Errorf("nothing of %s: %v", want, got)
 		}

@@ -73,7 +73,8 @@ func (s *script) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	s.mu.Unlock()
 	switch c.Method {
 	case mcp.MethodDiscover:
-		return result(`{"capabilities":` + scriptCaps + `,"instructions":"Be kind.","serverInfo":{"name":"x","version":"0"}}`), nil
+		return result(`{"capabilities":` + scriptCaps +
+			`,"instructions":"Be kind.","serverInfo":{"name":"x","version":"0"}}`), nil
 	case mcp.MethodToolsList:
 		cursor, given := c.Params.Member("cursor")
 		if given && cursor.Text() != "2" {
@@ -202,7 +203,8 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case "down":
 		return nil, mcp.UpstreamError(failure.UpstreamDown, "crm", mcp.ExecutedNo, "crm is down")
 	case "needs-roots":
-		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: "roots", Data: mcp.Raw(`{"requiredCapabilities":{"roots":{}}}`)}
+		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: "roots",
+			Data: mcp.Raw(`{"requiredCapabilities":{"roots":{}}}`)}
 	case "limited", "limited-late":
 		if c.Name == "limited-late" {
 			c.Notify(progress("1"))
@@ -221,7 +223,8 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 func (s *script) ask(c *mcp.Call) (*mcp.Reply, error) {
 	if c.Answers == nil && c.Refused == nil {
-		q := mcp.InputRequest{Key: "q.1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"name?","requestedSchema":{"type":"object"}}`)}
+		q := mcp.InputRequest{Key: "q.1", Method: mcp.MethodElicit,
+			Params: mcp.Raw(`{"message":"name?","requestedSchema":{"type":"object"}}`)}
 		round := mcp.NewRound(mcp.FrameServer, "st-1")
 		switch c.Name {
 		case "ask-url":
@@ -258,9 +261,11 @@ func askTwice(c *mcp.Call) (*mcp.Reply, error) {
 		if c.Answers["a"] == nil {
 			return nil, mcp.Errorf(failure.InvalidParams, "no answer to a")
 		}
-		return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "2"), Requests: []mcp.InputRequest{q("b"), q("c")}}}, nil
+		return &mcp.Reply{Ask: &mcp.Ask{Round: mcp.NewRound(mcp.FrameServer, "2"),
+			Requests: []mcp.InputRequest{q("b"), q("c")}}}, nil
 	}
-	return result(fmt.Sprintf(`{"content":[],"structuredContent":{"b":%s,"c":%s}}`, orNull(c.Answers["b"]), orNull(c.Answers["c"]))), nil
+	return result(fmt.Sprintf(`{"content":[],"structuredContent":{"b":%s,"c":%s}}`, orNull(c.Answers["b"]),
+		orNull(c.Answers["c"]))), nil
 }
 
 // listen agrees to resources that begin with "doc://".
@@ -350,7 +355,8 @@ func (s *script) last(method string) mcp.Call {
 func result(text string) *mcp.Reply { return &mcp.Reply{Result: mcp.Raw(text)} }
 
 func progress(n string) mcp.Event {
-	return mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":"upstream's","progress":` + n + `,"message":"m"}`)}
+	return mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":"upstream's","progress":` + n +
+		`,"message":"m"}`)}
 }
 
 func orNull(r mcp.Raw) string {
@@ -471,7 +477,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // ServeHTTP puts the caller of the test into the context, as auth does.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller := mcp.Caller{Issuer: r.Header.Get("Test-Issuer"), Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
+	caller := mcp.Caller{Issuer: r.Header.Get("Test-Issuer"), Subject: r.Header.Get("Test-User"),
+		ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
 	if life, err := time.ParseDuration(r.Header.Get("Test-Life")); err == nil {
 		caller.Expires = time.Now().Add(life)
 	}

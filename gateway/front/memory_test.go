@@ -42,12 +42,14 @@ func TestLargeRequests(t *testing.T) {
 			for _, name := range []string{"ann", "eve"} {
 				resp, text := send(large("slow", `"mine"`), user(name))
 				if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" ||
-					!strings.HasPrefix(text, `{"jsonrpc":"2.0","id":"mine","error":{"code":50302,`) || !strings.Contains(text, `"retryable":true,"executed":"no"`) {
+					!strings.HasPrefix(text, `{"jsonrpc":"2.0","id":"mine","error":{"code":50302,`) ||
+					!strings.Contains(text, `"retryable":true,"executed":"no"`) {
 					t.Errorf("one too many, of %s: %d %v %s", name, resp.StatusCode, resp.Header, text)
 				}
 			}
 			wantCount(t, "large requests too many", b.front.Metrics.Bounds[refuse.BoundMemory], 2)
-			if resp, text := b.send("POST", call("3", "echo"), set(user("eve"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
+			if resp, text := b.send("POST", call("3", "echo"),
+				set(user("eve"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
 				t.Errorf("a small one: %d %s", resp.StatusCode, text)
 			}
 			for range 2 {
@@ -59,7 +61,8 @@ func TestLargeRequests(t *testing.T) {
 			if held := b.front.Memory.Held(); held != 0 {
 				t.Errorf("%d bytes are held after all was answered", held)
 			}
-			if resp, text := send(large("echo", "4"), set(user("eve"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
+			if resp, text := send(large("echo", "4"), set(user("eve"), wire.HeaderName,
+				"echo")); resp.StatusCode != http.StatusOK {
 				t.Errorf("when there is room again: %d %.200s", resp.StatusCode, text)
 			}
 		})
@@ -72,10 +75,12 @@ func TestLargeRequests(t *testing.T) {
 			b.send("POST", large("slow", "1"), user("ann"))
 		}()
 		receive(t, "the call", b.script.started)
-		if resp, _ := b.send("POST", large("echo", "2"), set(user("ann"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusServiceUnavailable {
+		if resp, _ := b.send("POST", large("echo", "2"),
+			set(user("ann"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("more than half for one user: %d", resp.StatusCode)
 		}
-		if resp, _ := b.send("POST", large("echo", "3"), set(user("bob"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
+		if resp, _ := b.send("POST", large("echo", "3"),
+			set(user("bob"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
 			t.Errorf("another user: %d", resp.StatusCode)
 		}
 		b.script.release <- struct{}{}
@@ -84,7 +89,8 @@ func TestLargeRequests(t *testing.T) {
 	t.Run("HTTP+SSE, whose POST is over before the call", func(t *testing.T) {
 		b := newBench(t, Config{MaxRequestBytes: most, MaxInFlightBytes: 2 * most})
 		c := b.oldSession(t, v2024, "{}")
-		if err := c.Send(t.Context(), "77", "tools/call", `{"name":"slow","arguments":{"x":"`+strings.Repeat("x", most-4096)+`"}}`); err != nil {
+		if err := c.Send(t.Context(), "77", "tools/call",
+			`{"name":"slow","arguments":{"x":"`+strings.Repeat("x", most-4096)+`"}}`); err != nil {
 			t.Fatal(err)
 		}
 		receive(t, "the call", b.script.started)

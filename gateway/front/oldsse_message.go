@@ -33,7 +33,8 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 		p.on = o
 	}
 	f.mu.Unlock()
-	if p.on == nil || p.on.caller.User() != p.Caller.User() || p.on.caller.ClientID != p.Caller.ClientID || p.on.caller.View != p.Caller.View {
+	if p.on == nil || p.on.caller.User() != p.Caller.User() || p.on.caller.ClientID != p.Caller.ClientID ||
+		p.on.caller.View != p.Caller.View {
 		return refuse.NoStream()
 	}
 	p.Accept = exchange.Accept{Stream: true}

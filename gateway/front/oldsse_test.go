@@ -85,7 +85,8 @@ func TestEndpointComesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := resp.Header
-		if h.Get("Content-Type") != "text/event-stream" || h.Get("Cache-Control") != "no-cache" || h.Get("X-Accel-Buffering") != "no" || h.Get(wire.HeaderSession) != "" {
+		if h.Get("Content-Type") != "text/event-stream" || h.Get("Cache-Control") != "no-cache" ||
+			h.Get("X-Accel-Buffering") != "no" || h.Get(wire.HeaderSession) != "" {
 			t.Errorf("headers %v", h)
 		}
 		first, err := bufio.NewReader(resp.Body).ReadString('\n')
@@ -115,18 +116,20 @@ func TestAnswersComeOnTheStream(t *testing.T) {
 		t.Errorf("event %q with id %q: %s, want %s", answer.EventName, answer.EventID, answer.Text, want)
 	}
 	for id, tt := range map[string]struct{ method, params, want string }{
-		`"a"`: {"tools/call", `{"name":"echo","arguments":{"x":1.0}}`, `{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"{\"got\":{\"x\":1.0}}"}]}}`},
+		`"a"`: {"tools/call", `{"name":"echo","arguments":{"x":1.0}}`,
+			`{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"{\"got\":{\"x\":1.0}}"}]}}`},
 		`1.5`: {"ping", `{}`, `{"jsonrpc":"2.0","id":1.5,"result":{}}`},
-		`10`:  {"tools/call", `{"name":"none"}`, `{"jsonrpc":"2.0","id":10,"error":{"code":-32602,"message":"Unknown tool: none","data":{"error_code":"GH-NOT-FOUND"}}}`},
-		`11`:  {"server/discover", `{}`, `-32601`},
-		`12`:  {"subscriptions/listen", `{}`, `-32601`},
-		`13`:  {"no/such", `{}`, `-32601`},
-		`14`:  {"tools/call", `{}`, `-32602`},
-		`15`:  {"logging/setLevel", `{"level":"loud"}`, `-32602`},
-		`16`:  {"tools/call", `{"name":"panic"}`, `-32603`},
-		`17`:  {"tools/call", `{"name":"broken"}`, `"internal error"`},
-		`18`:  {"tools/call", `{"name":"limited"}`, fmt.Sprint(mcp.CodeRateLimited)},
-		`19`:  {"tools/list", `{"cursor":"3"}`, `Invalid cursor`},
+		`10`: {"tools/call", `{"name":"none"}`,
+			`{"jsonrpc":"2.0","id":10,"error":{"code":-32602,"message":"Unknown tool: none","data":{"error_code":"GH-NOT-FOUND"}}}`},
+		`11`: {"server/discover", `{}`, `-32601`},
+		`12`: {"subscriptions/listen", `{}`, `-32601`},
+		`13`: {"no/such", `{}`, `-32601`},
+		`14`: {"tools/call", `{}`, `-32602`},
+		`15`: {"logging/setLevel", `{"level":"loud"}`, `-32602`},
+		`16`: {"tools/call", `{"name":"panic"}`, `-32603`},
+		`17`: {"tools/call", `{"name":"broken"}`, `"internal error"`},
+		`18`: {"tools/call", `{"name":"limited"}`, fmt.Sprint(mcp.CodeRateLimited)},
+		`19`: {"tools/list", `{"cursor":"3"}`, `Invalid cursor`},
 	} {
 		if err := c.Send(t.Context(), id, tt.method, tt.params); err != nil {
 			t.Errorf("%s: %v", tt.method, err)
@@ -294,10 +297,13 @@ func TestOldChecks(t *testing.T) {
 	}{
 		{"a foreign page's stream", "GET", ssePath, "", http.Header{"Origin": {"https://evil.example"}}, 403, nil},
 		{"a foreign page's message", "POST", messages, ping, http.Header{"Origin": {"https://evil.example"}}, 403, nil},
-		{"an allowed page", "POST", messages, ping, http.Header{"Origin": {"https://app.example"}}, 202, []string{"Access-Control-Allow-Origin: https://app.example"}},
+		{"an allowed page", "POST", messages, ping, http.Header{"Origin": {"https://app.example"}}, 202,
+			[]string{"Access-Control-Allow-Origin: https://app.example"}},
 		{"a foreign Host at the stream", "GET", ssePath, "", http.Header{"Host": {"evil.example"}}, 403, nil},
 		{"a foreign Host at the messages", "POST", messages, ping, http.Header{"Host": {"evil.example"}}, 403, nil},
-		{"a preflight", "OPTIONS", messages, "", http.Header{"Origin": {"https://app.example"}, "Access-Control-Request-Method": {"POST"}}, 204, []string{"Access-Control-Allow-Methods: POST", "Allow: POST, OPTIONS"}},
+		{"a preflight", "OPTIONS", messages, "", http.Header{"Origin": {"https://app.example"},
+			"Access-Control-Request-Method": {"POST"}}, 204,
+			[]string{"Access-Control-Allow-Methods: POST", "Allow: POST, OPTIONS"}},
 		{"a foreign page's preflight", "OPTIONS", messages, "", http.Header{"Origin": {"https://evil.example"}}, 403, nil},
 		{"a newer client tries the stream first", "POST", ssePath, ping, nil, 405, []string{"Allow: GET, OPTIONS", "-32600"}},
 		{"GET of messages", "GET", messages, "", nil, 405, []string{"Allow: POST, OPTIONS"}},
@@ -307,13 +313,16 @@ func TestOldChecks(t *testing.T) {
 		{"nor does a version", "POST", messages, ping, http.Header{wire.HeaderVersion: {"1999-01-01"}}, 202, nil},
 		{"not JSON", "POST", messages, ping, http.Header{"Content-Type": {"text/plain"}}, 415, []string{`"id":1`}},
 		{"compressed", "POST", messages, ping, http.Header{"Content-Encoding": {"gzip"}}, 415, nil},
-		{"too large", "POST", messages, `{"jsonrpc":"2.0","id":8,"method":"ping","params":{"x":"` + strings.Repeat("x", 1000) + `"}}`, nil, 413, []string{`"id":8`}},
+		{"too large", "POST", messages, `{"jsonrpc":"2.0","id":8,"method":"ping","params":{"x":"` +
+			strings.Repeat("x", 1000) + `"}}`, nil, 413, []string{`"id":8`}},
 		{"malformed", "POST", messages, `{"jsonrpc":"2.0","id":1`, nil, 400, []string{`-32700`}},
 		{"no request", "POST", messages, `{"id":1}`, nil, 400, []string{`-32600`, `"id":1`}},
-		{"twins", "POST", messages, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}`, nil, 400, []string{`-32602`}},
+		{"twins", "POST", messages, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}`, nil,
+			400, []string{`-32602`}},
 		{"a notification that nobody knows", "POST", messages, `{"jsonrpc":"2.0","method":"no/such"}`, nil, 202, nil},
 		{"an answer to nothing", "POST", messages, `{"jsonrpc":"2.0","id":"gatehouse-x","result":{}}`, nil, 202, nil},
-		{"a cancellation of nothing", "POST", messages, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`, nil, 202, nil},
+		{"a cancellation of nothing", "POST", messages,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`, nil, 202, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp, text := send(tt.method, tt.path, tt.body, tt.header)
@@ -365,7 +374,8 @@ func TestOldLifecycle(t *testing.T) {
 	if answer, err := c.Begin(t.Context(), v2607, `{}`); err != nil || !strings.Contains(answer.Text, v2511) {
 		t.Errorf("a revision that has no sessions: %s %v", answer.Text, err)
 	}
-	if answer := mustCall(t, c, "initialize", `{"protocolVersion":"2024-11-05","capabilities":{}}`); answer.Error == nil || answer.Error.Code != -32600 {
+	if answer := mustCall(t, c, "initialize", `{"protocolVersion":"2024-11-05","capabilities":{}}`); answer.Error == nil ||
+		answer.Error.Code != -32600 {
 		t.Errorf("a second initialize: %s", answer.Text)
 	}
 	if answer := mustCall(t, c, "tools/call", `{"name":"empty"}`); answer.Error != nil {
@@ -382,7 +392,8 @@ func TestOldLifecycle(t *testing.T) {
 			return inner.Handle(ctx, call)
 		})
 		c := b.old(t, nil)
-		if answer, err := c.Begin(t.Context(), v2024, `{}`); err != nil || answer.Error == nil || strings.Contains(answer.Text, "secret") {
+		if answer, err := c.Begin(t.Context(), v2024, `{}`); err != nil || answer.Error == nil ||
+			strings.Contains(answer.Text, "secret") {
 			t.Fatalf("%s %v", answer.Text, err)
 		}
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); { // the answer comes a moment before
@@ -397,7 +408,8 @@ func TestOldLifecycle(t *testing.T) {
 		c := b.old(t, nil)
 		mustCall(t, c, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}}}`)
 		b.script.waitListening(t, 0)
-		if answer := mustCall(t, c, "tools/call", `{"name":"ask"}`); !strings.Contains(answer.Text, "notifications/initialized") || len(c.Before) > 0 {
+		if answer := mustCall(t, c, "tools/call", `{"name":"ask"}`); !strings.Contains(answer.Text,
+			"notifications/initialized") || len(c.Before) > 0 {
 			t.Errorf("%s after %v", answer.Text, c.Before)
 		}
 		if err := c.Notify(t.Context(), mcp.NoteInitialized, `{}`); err != nil {
@@ -453,9 +465,10 @@ func TestOldRevisions(t *testing.T) {
 				}
 			})
 			for tool, q := range map[string]struct{ method, answer, want string }{
-				"ask-sampling": {mcp.MethodCreateMessage, `{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`, `"model":"m"`},
-				"ask-roots":    {mcp.MethodRootsList, `{"roots":[{"uri":"file:///a"}]}`, `file:///a`},
-				"ask":          {mcp.MethodElicit, `{"action":"accept","content":{"a":1}}`, `"action":"accept"`},
+				"ask-sampling": {mcp.MethodCreateMessage, `{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`,
+					`"model":"m"`},
+				"ask-roots": {mcp.MethodRootsList, `{"roots":[{"uri":"file:///a"}]}`, `file:///a`},
+				"ask":       {mcp.MethodElicit, `{"action":"accept","content":{"a":1}}`, `"action":"accept"`},
 			} {
 				t.Run(tool, func(t *testing.T) {
 					if err := c.Send(t.Context(), `"q"`, "tools/call", `{"name":"`+tool+`"}`); err != nil {
@@ -478,7 +491,8 @@ func TestOldRevisions(t *testing.T) {
 					if err := c.Answer(t.Context(), m.ID, q.answer); err != nil {
 						t.Fatal(err)
 					}
-					if answer, err := c.Answered(`"q"`); err != nil || !strings.Contains(strings.ReplaceAll(answer.Text, `\"`, `"`), q.want) {
+					if answer, err := c.Answered(`"q"`); err != nil ||
+						!strings.Contains(strings.ReplaceAll(answer.Text, `\"`, `"`), q.want) {
 						t.Errorf("%s %v", answer.Text, err)
 					}
 				})
@@ -525,7 +539,8 @@ func TestOldRevisions(t *testing.T) {
 					}
 					got[string(m.ID)] = m.Text
 				}
-				for id, want := range map[string]string{`"b1"`: `"result":{}`, `"b2"`: `"result":{}`, `"b3"`: `-32600`, `"b4"`: `-32600`} {
+				for id, want := range map[string]string{`"b1"`: `"result":{}`, `"b2"`: `"result":{}`, `"b3"`: `-32600`,
+					`"b4"`: `-32600`} {
 					if !strings.Contains(got[id], want) {
 						t.Errorf("%s: %s, want %s", id, got[id], want)
 					}

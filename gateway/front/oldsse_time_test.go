@@ -71,7 +71,8 @@ func (s *bubbleStream) post(body string) int {
 func (s *bubbleStream) begin() {
 	s.t.Helper()
 	s.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{"sampling":{}}}}`)
-	if s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); !strings.Contains(s.settled(), `"id":0,"result"`) {
+	if s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); !strings.Contains(s.settled(),
+		`"id":0,"result"`) {
 		s.t.Fatalf("no session: %s", s)
 	}
 }
@@ -104,7 +105,8 @@ func TestOldKeepAlive(t *testing.T) {
 			t.Errorf("while it is idle: %q", text)
 		}
 		s.waitListening(t, 1)
-		if code := o.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`); code != 202 || !strings.HasSuffix(o.settled(), `"id":1,"result":{}}`+"\n\n") {
+		if code := o.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`); code != 202 ||
+			!strings.HasSuffix(o.settled(), `"id":1,"result":{}}`+"\n\n") {
 			t.Errorf("status %d, and then %s", code, o)
 		}
 	})
@@ -145,7 +147,8 @@ func TestOldStreamWithoutASession(t *testing.T) {
 			}
 			refused := openOld(t, f, ann)
 			defer refused.cancel()
-			if !refused.over() || refused.header.Get("Retry-After") == "" || !strings.Contains(refused.String(), fmt.Sprint(mcp.CodeRateLimited)) {
+			if !refused.over() || refused.header.Get("Retry-After") == "" ||
+				!strings.Contains(refused.String(), fmt.Sprint(mcp.CodeRateLimited)) {
 				t.Errorf("one too many: over %v, %s", refused.over(), refused)
 			}
 			other := openOld(t, f, mcp.Caller{Subject: "bob"})
@@ -174,7 +177,8 @@ func TestOldStreamEndsWithTheToken(t *testing.T) {
 		<-s.started
 		time.Sleep(time.Hour - time.Minute)
 		o.caller = goodFor(time.Hour) // the client has a new one, which does not postpone the stream's end
-		if code := o.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); code != 202 || !strings.Contains(o.settled(), `"id":2`) {
+		if code := o.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); code != 202 ||
+			!strings.Contains(o.settled(), `"id":2`) {
 			t.Errorf("status %d: %s", code, o)
 		}
 		notify := s.last(mcp.MethodListen).Notify
@@ -197,7 +201,8 @@ func TestOldStreamEndsWithTheToken(t *testing.T) {
 		s.waitListening(t, 0)
 		if _, id, _ := strings.Cut(s.last(mcp.MethodListen).Session, ":"); id == "" {
 			t.Error("no session")
-		} else if _, err := store.Homes().Use(t.Context(), home.Key{User: goodFor(0).User(), ID: id}); !errors.Is(err, session.ErrNotFound) {
+		} else if _, err := store.Homes().Use(t.Context(), home.Key{User: goodFor(0).User(), ID: id}); !errors.Is(err,
+			session.ErrNotFound) {
 			t.Errorf("the session is still there: %v", err)
 		}
 	})
@@ -245,7 +250,8 @@ func TestOldDrain(t *testing.T) {
 		if err := <-stopped; err != nil || !o.over() || !silent.over() {
 			t.Errorf("closed with %v, streams over: %v, %v", err, o.over(), silent.over())
 		}
-		if text := o.String(); !strings.Contains(text, `"id":1,"result"`) || !strings.HasSuffix(text, ": the gateway is closing\n\n") {
+		if text := o.String(); !strings.Contains(text, `"id":1,"result"`) ||
+			!strings.HasSuffix(text, ": the gateway is closing\n\n") {
 			t.Errorf("the stream: %s", text)
 		}
 	})
@@ -262,7 +268,8 @@ func TestOldDrain(t *testing.T) {
 			if err := <-stop(f, ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("closed with %v, want that a call was cut off", err)
 			}
-			if text := o.String(); !o.over() || !strings.Contains(text, fmt.Sprintf(`"id":1,"error":{"code":%d`, mcp.CodeDraining)) {
+			if text := o.String(); !o.over() || !strings.Contains(text,
+				fmt.Sprintf(`"id":1,"error":{"code":%d`, mcp.CodeDraining)) {
 				t.Errorf("over %v: %s", o.over(), text)
 			}
 		})
@@ -343,7 +350,8 @@ func TestOldBounds(t *testing.T) {
 		slow, other := b.oldSession(t, v2024, `{}`), b.oldSession(t, v2024, `{}`)
 		for n := 0; ; n++ {
 			// Answers of 1 MiB each.
-			x, err := slow.Post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large"}}`, n), nil)
+			x, err := slow.Post(t.Context(),
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large"}}`, n), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -365,10 +373,13 @@ func TestOldBounds(t *testing.T) {
 			<-o.turn        // nothing is read from here on
 			const calls = 5 // of 1 MiB each
 			for n := range calls {
-				go o.f.post(httptest.NewRecorder(), o.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":"late-%d","method":"tools/call","params":{"name":"large"}}`, n)), true)
+				go o.f.post(httptest.NewRecorder(),
+					o.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":"late-%d","method":"tools/call","params":{"name":"large"}}`, n)),
+					true)
 			}
 			synctest.Wait()
-			go o.f.post(httptest.NewRecorder(), o.message(`{"jsonrpc":"2.0","id":"asks","method":"tools/call","params":{"name":"ask-sampling"}}`), true)
+			go o.f.post(httptest.NewRecorder(),
+				o.message(`{"jsonrpc":"2.0","id":"asks","method":"tools/call","params":{"name":"ask-sampling"}}`), true)
 			time.Sleep(time.Minute)
 			o.turn <- struct{}{}
 			text := o.settled()

@@ -59,7 +59,8 @@ func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 		}
 		last = elsewhere.Replica
 	}
-	return f.refuseHomeless(fmt.Errorf("%w: it moves all the time, and was last looked for at replica %s", home.ErrUnavailable, last))
+	return f.refuseHomeless(fmt.Errorf("%w: it moves all the time, and was last looked for at replica %s",
+		home.ErrUnavailable, last))
 }
 
 // homes is the table of the sessions.

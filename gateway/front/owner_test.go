@@ -107,7 +107,8 @@ func TestSessionsOfOthers(t *testing.T) {
 			}
 		}
 		for _, r := range requests {
-			got, never := answer(r.method, r.body, ann.Session, r.header), answer(r.method, r.body, "NEVERWASANYSESSIONOFTHISID", r.header)
+			got, never := answer(r.method, r.body, ann.Session, r.header),
+				answer(r.method, r.body, "NEVERWASANYSESSIONOFTHISID", r.header)
 			if got != never {
 				t.Errorf("%s, after the end:\ngot   %s\nnever %s", r.name, got, never)
 			}
@@ -123,7 +124,8 @@ func TestANewTokenKeepsTheSession(t *testing.T) {
 		return w.Code
 	}
 	caller := mcp.Caller{Issuer: "i", Subject: "ann", ClientID: "app", Expires: time.Now().Add(time.Hour), Token: "one"}
-	w := serveNow(b.front, caller, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, http.Header{})
+	w := serveNow(b.front, caller,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, http.Header{})
 	id := w.Header().Get(wire.HeaderSession)
 	for _, tt := range []struct {
 		name string
@@ -140,7 +142,8 @@ func TestANewTokenKeepsTheSession(t *testing.T) {
 		{"no client", func(c mcp.Caller) mcp.Caller { c.ClientID = ""; return c }, 404},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := serve(tt.next(caller), id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`); got != tt.want {
+			if got := serve(tt.next(caller), id,
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`); got != tt.want {
 				t.Errorf("status %d, want %d", got, tt.want)
 			}
 		})
@@ -188,7 +191,8 @@ func TestAnswersMakeTheNextRound(t *testing.T) {
 			t.Fatalf("%s %v", m.Text, err)
 		}
 		c.Header = http.Header{"Test-Group": {"nobody"}}
-		if _, _, err = c.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"q.1":{"action":"accept"}}}`, state)); err != nil {
+		if _, _, err = c.Call(t.Context(), "tools/call",
+			fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"q.1":{"action":"accept"}}}`, state)); err != nil {
 			t.Fatal(err)
 		}
 		if got := groups(b); len(got) != 1 || got[0] != "nobody" {
@@ -208,7 +212,8 @@ func TestRequestStateOfOthers(t *testing.T) {
 	}
 	retry := func(header http.Header, state string) string {
 		c.Header = header
-		x, err := c.SendID(t.Context(), "1", "tools/call", fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"q.1":{"action":"accept"}}}`, state))
+		x, err := c.SendID(t.Context(), "1", "tools/call",
+			fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"q.1":{"action":"accept"}}}`, state))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,10 +17,12 @@ func TestWithoutASessionID(t *testing.T) {
 	b := newBench(t, Config{})
 	b.client(v2511) // there is a session, but nobody names it
 	for _, w := range []wantAnswer{
-		{name: "a request", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
+		{name: "a request", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400,
+			want: []string{`-32600`, `"id":1`}},
 		{name: "a request that states its version", header: http.Header{wire.HeaderVersion: {v2511}},
 			body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
-		{name: "a notification", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400, want: []string{`-32600`}},
+		{name: "a notification", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400,
+			want: []string{`-32600`}},
 		{name: "an answer", body: `{"jsonrpc":"2.0","id":1,"result":{}}`, status: 400, want: []string{`-32600`, `"id":null`}},
 		{name: "GET", method: "GET", header: http.Header{"Accept": {"text/event-stream"}}, status: 400},
 		{name: "DELETE", method: "DELETE", status: 400},
@@ -57,7 +59,8 @@ func TestEachRequestHasItsOwnCaller(t *testing.T) {
 	for _, w := range []wantAnswer{
 		{name: "a request", body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`, status: 404},
 		{name: "an answer", body: fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, q.ID), status: 404},
-		{name: "a cancellation", body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, status: 404},
+		{name: "a cancellation", body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
+			status: 404},
 		{name: "GET", method: "GET", status: 404},
 		{name: "DELETE", method: "DELETE", status: 404},
 	} {
@@ -79,7 +82,8 @@ func TestQuestionsStayWithTheirCall(t *testing.T) {
 	c := b.client(v2511, `{"elicitation":{},"sampling":{},"roots":{}}`)
 	stream := rawStream(t, b, c, "")
 	b.script.waitListening(t, 1)
-	for tool, method := range map[string]string{"ask": mcp.MethodElicit, "ask-sampling": mcp.MethodCreateMessage, "ask-roots": mcp.MethodRootsList} {
+	for tool, method := range map[string]string{"ask": mcp.MethodElicit, "ask-sampling": mcp.MethodCreateMessage,
+		"ask-roots": mcp.MethodRootsList} {
 		x, err := c.Send(t.Context(), "tools/call", `{"name":"`+tool+`"}`)
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +130,8 @@ func TestAStreamLastsUntilItsResponse(t *testing.T) {
 				s.release <- struct{}{}
 				<-done
 				<-s.ended
-				if got := w.String(); !strings.HasSuffix(got, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`+"\n\n") || strings.Contains(got, "retry:") {
+				if got := w.String(); !strings.HasSuffix(got, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`+"\n\n") ||
+					strings.Contains(got, "retry:") {
 					t.Errorf("the stream is %q", got)
 				}
 			})
@@ -147,7 +152,8 @@ func TestEachRetryReachesTheHandler(t *testing.T) {
 		m, _, err := c.Call(t.Context(), "tools/call",
 			fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"q.1":{"action":%q}}}`, state, answer))
 		got := b.script.last("tools/call")
-		if err != nil || got.Round.Top().Value != "st-1" || !strings.Contains(string(got.Answers["q.1"]), answer) || !strings.Contains(m.Text, answer) {
+		if err != nil || got.Round.Top().Value != "st-1" || !strings.Contains(string(got.Answers["q.1"]), answer) ||
+			!strings.Contains(m.Text, answer) {
 			t.Errorf("%s: the call has %v in %s, the answer is %s, %v", answer, got.Answers, got.Round, m.Text, err)
 		}
 	}

@@ -92,7 +92,8 @@ func readParams(m *wire.Message) (p params, err error) {
 	var meta, cursor, context, caps, info mcp.Raw
 	members := [...]*mcp.Raw{&meta, &p.name, &p.uri, &p.ref, &p.notifications, &p.answers, &p.state, &p.task, &p.taskID,
 		&p.arguments, &cursor, &context, &caps, &info}
-	names := [...]string{"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState", "task", "taskId",
+	names := [...]string{"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState",
+		"task", "taskId",
 		"arguments", "cursor", "context", "capabilities", "clientInfo"}
 	if err = wire.ReadObject(m.Params, members[:], names[:]...); err != nil {
 		return p, err

@@ -71,19 +71,31 @@ func TestQuestionsInTheClientsWords(t *testing.T) {
 		name, revision, question, here string
 		want                           string // the params of the question, or what the server is told without it
 	}{
-		{"a titled choice", v2511, elicitForm(titled), "true", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + titled + `}}`},
-		{"a titled choice", v2506, elicitForm(titled), "true", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":["r"],"enumNames":["Red"]}}}}`},
-		{"several values", v2511, elicitForm(several), "true", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + several + `}}`},
-		{"several values that may be left out", v2506, elicitForm(several), "true", `{"message":"m","requestedSchema":{"type":"object","properties":{}}}`},
-		{"several values, of a server that waits", v2506, elicitForm(needed), "true", `"refused":{"q":{"Code":-32602,"Message":"the client cannot be asked this: a form has no choice of several values in this revision"`},
-		{"several values, of a server that does not", v2506, elicitForm(needed), "false", `"answers":{"q":{"action":"cancel"}}`},
-		{"an array of one", v2511, sample, "true", `{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}`},
-		{"an array of one", v2506, sample, "true", `{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"maxTokens":1}`},
-		{"an array of one", v2503, sample, "true", `{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"maxTokens":1}`},
-		{"audio", v2503, audio, "true", `{"messages":[{"role":"user","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}],"maxTokens":1}`},
+		{"a titled choice", v2511, elicitForm(titled), "true",
+			`{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + titled + `}}`},
+		{"a titled choice", v2506, elicitForm(titled), "true",
+			`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":["r"],"enumNames":["Red"]}}}}`},
+		{"several values", v2511, elicitForm(several), "true",
+			`{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + several + `}}`},
+		{"several values that may be left out", v2506, elicitForm(several), "true",
+			`{"message":"m","requestedSchema":{"type":"object","properties":{}}}`},
+		{"several values, of a server that waits", v2506, elicitForm(needed), "true",
+			`"refused":{"q":{"Code":-32602,"Message":"the client cannot be asked this: a form has no choice of several values in this revision"`},
+		{"several values, of a server that does not", v2506, elicitForm(needed), "false",
+			`"answers":{"q":{"action":"cancel"}}`},
+		{"an array of one", v2511, sample, "true",
+			`{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}`},
+		{"an array of one", v2506, sample, "true",
+			`{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"maxTokens":1}`},
+		{"an array of one", v2503, sample, "true",
+			`{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"maxTokens":1}`},
+		{"audio", v2503, audio, "true",
+			`{"messages":[{"role":"user","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}],"maxTokens":1}`},
 		{"audio", v2024, audio, "true", `sampling knows no audio in this revision`},
-		{"an array of one", v2607, sample, "true", `{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}`},
-		{"several values", v2607, elicitForm(several), "true", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + several + `}}`},
+		{"an array of one", v2607, sample, "true",
+			`{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}`},
+		{"several values", v2607, elicitForm(several), "true",
+			`{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + several + `}}`},
 	} {
 		t.Run(c.name+" to "+c.revision, func(t *testing.T) {
 			client := b.client(c.revision, everything)
@@ -159,7 +171,8 @@ func TestCallsThatAreToBeMadeAnew(t *testing.T) {
 		if err := json.Unmarshal(m.Error.Data, &data); err != nil || len(data.Elicitations) != 1 {
 			t.Fatalf("data %s %v", m.Error.Data, err)
 		}
-		if e := data.Elicitations[0]; e.Mode != "url" || e.URL != "https://a.example/x" || e.Message != "m" || e.ElicitationID == "" {
+		if e := data.Elicitations[0]; e.Mode != "url" || e.URL != "https://a.example/x" || e.Message != "m" ||
+			e.ElicitationID == "" {
 			t.Errorf("data %s", m.Error.Data)
 		}
 	})
@@ -176,7 +189,8 @@ func TestCallsThatAreToBeMadeAnew(t *testing.T) {
 		if err != nil || !m.Value("requestState", &state) || !strings.Contains(m.Text, "a.example") {
 			t.Fatalf("got %s %v", m.Text, err)
 		}
-		again := strings.Replace(params, `{"name"`, fmt.Sprintf(`{"inputResponses":{"q":{"action":"accept"}},"requestState":%q,"name"`, state), 1)
+		again := strings.Replace(params, `{"name"`,
+			fmt.Sprintf(`{"inputResponses":{"q":{"action":"accept"}},"requestState":%q,"name"`, state), 1)
 		m, _, err = client.Call(t.Context(), "tools/call", again)
 		if err != nil || !strings.Contains(m.Text, `"answers":{"q":{"action":"accept"}}`) {
 			t.Errorf("got %s %v", m.Text, err)
@@ -231,7 +245,8 @@ func TestWithdrawnQuestion(t *testing.T) {
 
 func TestAnswersAfterTheServersLimit(t *testing.T) {
 	b := newBench(t, Config{})
-	m, before, err := b.client(v2511, everything).Call(t.Context(), "tools/call", callThis(`"q":`+elicitForm(`{}`), `,"here":true,"soon":true`))
+	m, before, err := b.client(v2511, everything).Call(t.Context(), "tools/call",
+		callThis(`"q":`+elicitForm(`{}`), `,"here":true,"soon":true`))
 	if err != nil || !strings.Contains(m.Text, "did not answer in time") || len(before) != 2 {
 		t.Errorf("got %s after %v, %v", m.Text, before, err)
 	}

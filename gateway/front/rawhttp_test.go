@@ -58,9 +58,12 @@ func TestRawHTTP(t *testing.T) {
 		want       []string // statuses
 		text       []string
 	}{
-		{"a body longer than it says", rawHead + length + "\r\n" + ping + `,{"more":1}` + "\r\n\r\n", []string{"200", "400"}, []string{`"result":{}`}},
-		{"a length beside a chunked body", chunked(rawHead+"Content-Length: 4\r\n", ping) + smuggled, []string{"200"}, []string{"Connection: close", `"result":{}`}},
-		{"a long length beside a chunked body", chunked(rawHead+"Content-Length: 400\r\n", ping) + smuggled, []string{"200"}, []string{"Connection: close"}},
+		{"a body longer than it says", rawHead + length + "\r\n" + ping + `,{"more":1}` + "\r\n\r\n", []string{"200", "400"},
+			[]string{`"result":{}`}},
+		{"a length beside a chunked body", chunked(rawHead+"Content-Length: 4\r\n", ping) + smuggled, []string{"200"},
+			[]string{"Connection: close", `"result":{}`}},
+		{"a long length beside a chunked body", chunked(rawHead+"Content-Length: 400\r\n", ping) + smuggled, []string{"200"},
+			[]string{"Connection: close"}},
 		{"a chunked body alone", chunked(rawHead, ping) + smuggled, []string{"200"}, []string{"Connection: close"}},
 		{"too large without a length", chunked(rawHead, ping+strings.Repeat(" ", 4096)), []string{"413"}, []string{`"id":1`}},
 		{"two lengths", rawHead + length + "Content-Length: 41\r\n\r\n" + ping, []string{"400"}, nil},
@@ -70,7 +73,8 @@ func TestRawHTTP(t *testing.T) {
 		{"another transfer coding", rawHead + "Transfer-Encoding: xchunked\r\n\r\n" + ping, []string{"501"}, nil},
 		{"identity", rawHead + "Transfer-Encoding: identity\r\n\r\n" + ping, []string{"501"}, nil},
 		{"two transfer codings", rawHead + "Transfer-Encoding: gzip, chunked\r\n\r\n" + ping, []string{"501"}, nil},
-		{"a chunk extension with a bare LF", rawHead + "Transfer-Encoding: chunked\r\n\r\n28;a\nb\r\n" + ping + "\r\n0\r\n\r\n" + smuggled, []string{"400"}, nil},
+		{"a chunk extension with a bare LF", rawHead + "Transfer-Encoding: chunked\r\n\r\n28;a\nb\r\n" + ping +
+			"\r\n0\r\n\r\n" + smuggled, []string{"400"}, nil},
 		{"a bare CR in a value", rawCall(rawHead+"X-A: a\rb\r\n", ping), []string{"400"}, nil},
 		{"a NUL in a value", rawCall(rawHead+"X-A: a\x00b\r\n", ping), []string{"400"}, nil},
 		{"a space before the colon", rawCall(rawHead+"X-A : a\r\n", ping), []string{"400"}, nil},
@@ -78,20 +82,32 @@ func TestRawHTTP(t *testing.T) {
 		// A folded value is read as one line, and nobody reads it differently after us:
 		// upstreams get headers that we write.
 		{"a folded value", rawCall(echoHead+"Mcp-Name:\r\n echo\r\n", echo), []string{"200"}, []string{`"got":null`}},
-		{"a value folded in the middle", rawCall(echoHead+"Mcp-Name: ec\r\n ho\r\n", echo), []string{"400"}, []string{`-32020`}},
-		{"lines that end in LF", strings.ReplaceAll(rawCall(rawHead, ping), "\r\n", "\n"), []string{"200"}, []string{`"result":{}`}},
+		{"a value folded in the middle", rawCall(echoHead+"Mcp-Name: ec\r\n ho\r\n", echo), []string{"400"},
+			[]string{`-32020`}},
+		{"lines that end in LF", strings.ReplaceAll(rawCall(rawHead, ping), "\r\n", "\n"), []string{"200"},
+			[]string{`"result":{}`}},
 		{"an odd Expect", rawCall(rawHead+"Expect: 200-ok\r\n", ping), []string{"417"}, nil},
-		{"a large body is not asked for", rawHead + "Expect: 100-continue\r\nContent-Length: 4097\r\n\r\n", []string{"413"}, nil},
-		{"nor one of another type", strings.Replace(rawHead, "json", "xml", 1) + "Expect: 100-continue\r\n" + length + "\r\n", []string{"415"}, nil},
+		{"a large body is not asked for", rawHead + "Expect: 100-continue\r\nContent-Length: 4097\r\n\r\n",
+			[]string{"413"}, nil},
+		{"nor one of another type", strings.Replace(rawHead, "json", "xml", 1) + "Expect: 100-continue\r\n" + length + "\r\n",
+			[]string{"415"}, nil},
 		{"any other is", rawCall(rawHead+"Expect: 100-continue\r\n", ping), []string{"100", "200"}, []string{`"result":{}`}},
-		{"HTTP/1.0", strings.Replace(rawHead, "HTTP/1.1", "HTTP/1.0", 1) + length + "\r\n" + ping, []string{"200"}, []string{`"result":{}`}},
-		{"one after the other, not waiting", rawHead + length + "\r\n" + ping + rawCall(rawHead, strings.Replace(ping, "1,", "2,", 1)), []string{"200", "200"},
+		{"HTTP/1.0", strings.Replace(rawHead, "HTTP/1.1", "HTTP/1.0", 1) + length + "\r\n" + ping, []string{"200"},
+			[]string{`"result":{}`}},
+		{"one after the other, not waiting", rawHead + length + "\r\n" +
+			ping + rawCall(rawHead, strings.Replace(ping, "1,", "2,", 1)), []string{"200", "200"},
 			[]string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":{}}`}},
-		{"a header called hop by hop is read", rawCall(rawHead+"Connection: Mcp-Session-Id\r\nMcp-Session-Id: nobodys\r\n", ping), []string{"404"}, []string{`"id":null`}},
-		{"another Host behind a forwarded one", rawCall(strings.Replace(rawHead, "localhost", "evil.example", 1)+"X-Forwarded-Host: localhost\r\nForwarded: host=localhost\r\n", ping), []string{"403"}, nil},
-		{"a forwarded Host is no Host", rawCall(rawHead+"X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-User: admin\r\n", ping), []string{"200"}, nil},
-		{"a long request id", rawCall(rawHead+"X-Request-Id: "+strings.Repeat("i", 10<<10)+"\r\n", ping), []string{"200"}, nil},
-		{"two panics", strings.Replace(rawCall(echoHead+"Mcp-Name: panic\r\n", call("1", "panic")), last, "", 1) + rawCall(echoHead+"Mcp-Name: panic\r\n", call("1", "panic")),
+		{"a header called hop by hop is read", rawCall(rawHead+"Connection: Mcp-Session-Id\r\nMcp-Session-Id: nobodys\r\n",
+			ping), []string{"404"}, []string{`"id":null`}},
+		{"another Host behind a forwarded one", rawCall(strings.Replace(rawHead, "localhost", "evil.example", 1)+
+			"X-Forwarded-Host: localhost\r\nForwarded: host=localhost\r\n", ping), []string{"403"}, nil},
+		{"a forwarded Host is no Host", rawCall(rawHead+
+			"X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-User: admin\r\n", ping),
+			[]string{"200"}, nil},
+		{"a long request id", rawCall(rawHead+"X-Request-Id: "+strings.Repeat("i", 10<<10)+"\r\n", ping),
+			[]string{"200"}, nil},
+		{"two panics", strings.Replace(rawCall(echoHead+"Mcp-Name: panic\r\n", call("1", "panic")), last, "",
+			1) + rawCall(echoHead+"Mcp-Name: panic\r\n", call("1", "panic")),
 			[]string{"500", "500"}, []string{`-32603`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +145,8 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	}{
 		{"it stops", hasty, func(c net.Conn) { fmt.Fprint(c, head+"{") }, " 408 "},
 		{"it never begins", hasty, func(c net.Conn) { fmt.Fprint(c, head) }, " 408 "},
-		{"of a request that accepts nothing", hasty, func(c net.Conn) { fmt.Fprint(c, rawHead+"Accept: image/png\r\n"+head[len(rawHead):]) }, " 406 "},
+		{"of a request that accepts nothing", hasty,
+			func(c net.Conn) { fmt.Fprint(c, rawHead+"Accept: image/png\r\n"+head[len(rawHead):]) }, " 406 "},
 		{"of a GET", hasty, func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "POST", "GET", 1)) }, " 400 "},
 		{"of a DELETE", hasty, func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "POST", "DELETE", 1)) }, " 400 "},
 		{"of another type", hasty, func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "json", "xml", 1)) }, " 415 "},
@@ -139,7 +156,8 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 		}, " 400 "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if text := exchangeRaw(t, c.b, c.write); !strings.Contains(text, c.want) || !strings.Contains(text, "Connection: close") {
+			if text := exchangeRaw(t, c.b, c.write); !strings.Contains(text, c.want) ||
+				!strings.Contains(text, "Connection: close") {
 				t.Errorf("got %s, want%s", text, c.want)
 			}
 		})

@@ -55,10 +55,13 @@ func TestRefusedRequestsAreReported(t *testing.T) {
 		{func() { send("POST", body, "Content-Type", "text/plain") }, `"alice" "" 415 GH-HTTP-MEDIA`},
 		{func() { send("POST", strings.Repeat(" ", 1<<17)) }, `"alice" "" 413 GH-REQUEST-TOO-LARGE`},
 		{func() { send("POST", body, "Mcp-Method", "tools/list") }, `"alice" "tools/call" 400 GH-HEADER-MISMATCH`},
-		{func() { send("GET", "", "Mcp-Session-Id", "none", "MCP-Protocol-Version", v2511) }, `"alice" "" 404 GH-SESSION-NOT-FOUND`},
-		{func() { send("DELETE", "", "Mcp-Session-Id", "none", "MCP-Protocol-Version", v2511) }, `"alice" "" 404 GH-SESSION-NOT-FOUND`},
+		{func() { send("GET", "", "Mcp-Session-Id", "none", "MCP-Protocol-Version", v2511) },
+			`"alice" "" 404 GH-SESSION-NOT-FOUND`},
+		{func() { send("DELETE", "", "Mcp-Session-Id", "none", "MCP-Protocol-Version", v2511) },
+			`"alice" "" 404 GH-SESSION-NOT-FOUND`},
 		{func() {
-			send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id", "none", "MCP-Protocol-Version", v2511)
+			send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id", "none",
+				"MCP-Protocol-Version", v2511)
 		}, `"alice" "tools/list" 404 GH-SESSION-NOT-FOUND`},
 	} {
 		mu.Lock()

@@ -34,7 +34,8 @@ func TestReplyIsReleasedOnceItIsWritten(t *testing.T) {
 					released++
 				}}, nil
 			})
-			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,` + meta[len(`"_meta":{`):] + `}}`
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,` +
+				meta[len(`"_meta":{`):] + `}}`
 			w := serveNow(b.front, mcp.Caller{}, body, modern("tools/call", "x"))
 			got := w.Body.String()
 			if !strings.Contains(got, `"text":"`+want+`"`) {

@@ -54,7 +54,8 @@ func replicas(t *testing.T, count int) []*replica {
 func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	t.Helper()
 	r := &replica{bench: &bench{t: t, script: newScript(), log: &mcptest.Log{}}}
-	sessions, err := session.NewRedis(session.Config{Store: session.StoreRedis, Key: testKey, Redis: redisdb.Config{URL: mcp.Secret(redis.URL())}}, session.Deps{})
+	sessions, err := session.NewRedis(session.Config{Store: session.StoreRedis, Key: testKey,
+		Redis: redisdb.Config{URL: mcp.Secret(redis.URL())}}, session.Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,8 @@ func TestForwarded(t *testing.T) {
 	}
 	there := b.at(c)
 	echo(t, there)
-	if caller := a.script.last(mcp.MethodToolsCall).Caller; caller.Subject != "ann" || caller.ClientID != "cli" || fmt.Sprint(caller.Groups) != "[staff admin]" {
+	if caller := a.script.last(mcp.MethodToolsCall).Caller; caller.Subject != "ann" || caller.ClientID != "cli" ||
+		fmt.Sprint(caller.Groups) != "[staff admin]" {
 		t.Errorf("the owner takes the caller to be %+v", caller)
 	}
 
@@ -216,7 +218,8 @@ func TestForwarded(t *testing.T) {
 
 	answers, _ := start(t, there, "8", `{"name":"slow"}`)
 	receive(t, "the call", a.script.started)
-	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8,"reason":"enough"}`); status != http.StatusAccepted || err != nil {
+	if status, err := there.Notify(soon(t), mcp.NoteCancelled,
+		`{"requestId":8,"reason":"enough"}`); status != http.StatusAccepted || err != nil {
 		t.Errorf("cancelling: %d %v", status, err)
 	}
 	if err := receive(t, "the call's end", a.script.ended); !errors.Is(err, mcp.CancelReason("enough")) {
@@ -312,7 +315,8 @@ func TestAnswersAreLost(t *testing.T) {
 	there := b.at(a.client(v2511))
 	echo(t, there)
 	a.loses.Store(true)
-	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8}`); status != http.StatusAccepted || err != nil {
+	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8}`); status != http.StatusAccepted ||
+		err != nil {
 		t.Errorf("a notification: %d %v", status, err)
 	}
 	a.loses.Store(true)
@@ -383,7 +387,8 @@ func TestSessionsOfOthersElsewhere(t *testing.T) {
 					method = what
 				}
 				answer := func(session string) string {
-					resp, text := r.send(method, body, with(header, wire.HeaderSession, session, "Accept", "text/event-stream, application/json"))
+					resp, text := r.send(method, body, with(header, wire.HeaderSession, session, "Accept",
+						"text/event-stream, application/json"))
 					resp.Header.Del("Date")
 					return fmt.Sprint(resp.Status, resp.Header, text)
 				}
@@ -415,14 +420,16 @@ func TestSessionGivenUp(t *testing.T) {
 	if m, err := x.Next(); err == nil {
 		t.Errorf("the stream of a session that is given up has %s", m.Text)
 	}
-	if status, err := idle.Notify(soon(t), mcp.NoteInitialized, `{}`); status != http.StatusAccepted || err != nil { // it is here again, and nothing runs
+	// it is here again, and nothing runs
+	if status, err := idle.Notify(soon(t), mcp.NoteInitialized, `{}`); status != http.StatusAccepted || err != nil {
 		t.Errorf("a notification at the replica that stops: %d %v", status, err)
 	}
 	echo(t, b.at(idle))
 	if b.calls() != 1 || a.calls() != before {
 		t.Error("what is given up is served where it was")
 	}
-	if m, _, err := b.at(busy).Call(soon(t), mcp.MethodPing, `{}`); err != nil || m.Error != nil || len(b.script.made()) != 1 {
+	if m, _, err := b.at(busy).Call(soon(t), mcp.MethodPing, `{}`); err != nil || m.Error != nil ||
+		len(b.script.made()) != 1 {
 		t.Errorf("a session with a call: %s %v", m.Text, err)
 	}
 	a.script.release <- struct{}{}
@@ -508,7 +515,8 @@ func TestQuestionAfterATakeover(t *testing.T) {
 	if n := a.front.Running.Calls(); n != 0 {
 		t.Errorf("%d calls count as running", n)
 	}
-	m, _, err = c.Call(soon(t), mcp.MethodToolsCall, fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
+	m, _, err = c.Call(soon(t), mcp.MethodToolsCall,
+		fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
 	if wantLost(t, "the answer", m, err, string(m.ID)); a.calls() != 1 {
 		t.Errorf("%d calls were made", a.calls())
 	}
@@ -535,7 +543,8 @@ func TestQuestionOfAReplicaThatStops(t *testing.T) {
 		return state
 	}
 	answer := func(c *mcptest.Client, state string) (mcptest.Message, error) {
-		m, _, err := b.at(c).Call(soon(t), mcp.MethodToolsCall, fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
+		m, _, err := b.at(c).Call(soon(t), mcp.MethodToolsCall,
+			fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
 		return m, err
 	}
 	ann, bob := client("ann"), client("bob")
@@ -553,7 +562,8 @@ func TestQuestionOfAReplicaThatStops(t *testing.T) {
 		t.Errorf("the answer: %s %v", m.Text, err)
 	}
 	echo(t, b.at(ann))
-	if m, _, err := b.at(bob).Call(soon(t), mcp.MethodToolsCall, `{"name":"echo"}`); err != nil || m.Error == nil || m.Error.Code != mcp.CodeDraining || a.calls() != 3 || b.calls() != 1 {
+	if m, _, err := b.at(bob).Call(soon(t), mcp.MethodToolsCall, `{"name":"echo"}`); err != nil || m.Error == nil ||
+		m.Error.Code != mcp.CodeDraining || a.calls() != 3 || b.calls() != 1 {
 		t.Errorf("another call while one waits: %s %v", m.Text, err)
 	}
 	select {

@@ -28,15 +28,19 @@ func TestGoSDKClient(t *testing.T) {
 			progress := make(chan float64, 16)
 			changed := make(chan struct{}, 16)
 			client := sdk.NewClient(&sdk.Implementation{Name: "c", Version: "1"}, &sdk.ClientOptions{
-				ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { progress <- r.Params.Progress },
-				ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { changed <- struct{}{} },
+				ProgressNotificationHandler: func(_ context.Context,
+					r *sdk.ProgressNotificationClientRequest) {
+					progress <- r.Params.Progress
+				},
+				ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { changed <- struct{}{} },
 				ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 					return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"a": 1.0}}, nil
 				},
 			})
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
-			var via sdk.Transport = &sdk.StreamableClientTransport{Endpoint: b.url, HTTPClient: &http.Client{Transport: transport}}
+			var via sdk.Transport = &sdk.StreamableClientTransport{Endpoint: b.url,
+				HTTPClient: &http.Client{Transport: transport}}
 			if tt.sse {
 				via = &sdk.SSEClientTransport{Endpoint: b.url + ssePath, HTTPClient: &http.Client{Transport: transport}}
 			}
@@ -103,7 +107,8 @@ func TestGoSDKClient(t *testing.T) {
 				if err != nil || r.Contents[0].Text != "one" {
 					t.Errorf("got %v %v", r, err)
 				}
-				if _, err := cs.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "doc://none"}); err == nil || !strings.Contains(err.Error(), "not found") {
+				if _, err := cs.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "doc://none"}); err == nil ||
+					!strings.Contains(err.Error(), "not found") {
 					t.Errorf("a missing one: %v", err)
 				}
 			})
@@ -135,7 +140,8 @@ func TestGoSDKNoticesALostSession(t *testing.T) {
 	client := sdk.NewClient(&sdk.Implementation{Name: "c", Version: "1"}, nil)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	cs, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: b.url, HTTPClient: &http.Client{Transport: transport}},
+	cs, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: b.url,
+		HTTPClient: &http.Client{Transport: transport}},
 		&sdk.ClientSessionOptions{ProtocolVersion: v2511})
 	if err != nil {
 		t.Fatal(err)

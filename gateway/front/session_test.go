@@ -57,12 +57,15 @@ func TestTooManySessions(t *testing.T) {
 	for range 5 {
 		b.client(v2511)
 	}
-	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, nil)
-	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, `42901`) || !strings.Contains(text, `"id":1`) || resp.Header.Get("Retry-After") == "" {
+	resp, text := b.send("POST",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, nil)
+	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, `42901`) ||
+		!strings.Contains(text, `"id":1`) || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 	wantCount(t, "sessions too many", b.front.Metrics.Bounds[refuse.BoundSessions], 1)
-	resp, _ = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, http.Header{"Test-User": {"other"}})
+	resp, _ = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`,
+		http.Header{"Test-User": {"other"}})
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("another user: %d", resp.StatusCode)
 	}
@@ -72,12 +75,15 @@ func TestStoreUnavailable(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	b.store.Close()
-	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.Header{wire.HeaderSession: {c.Session}})
-	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50303`) || resp.Header.Get("Retry-After") == "" {
+	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		http.Header{wire.HeaderSession: {c.Session}})
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50303`) ||
+		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 	before := len(b.script.made())
-	resp, text = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, nil)
+	resp, text = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`,
+		nil)
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50303`) {
 		t.Errorf("initialize: %d %s", resp.StatusCode, text)
 	}
@@ -117,7 +123,8 @@ func TestDeleteEndsWhatRuns(t *testing.T) {
 func TestDisconnectIsNoCancellation(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	c := b.client(v2511)
-	x := rawStream(t, b, c, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)
+	x := rawStream(t, b, c,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)
 	receive(t, "the call", b.script.started)
 	id := x.id(t) // of the priming event
 	x.close()
@@ -162,7 +169,8 @@ func TestDisconnectIsNoCancellation(t *testing.T) {
 func TestResumeFollowsACallThatRuns(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	c := b.client(v2511)
-	x := rawStream(t, b, c, `{"jsonrpc":"2.0","id":"r","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)
+	x := rawStream(t, b, c,
+		`{"jsonrpc":"2.0","id":"r","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"p"}}}`)
 	id := x.id(t)
 	receive(t, "the call", b.script.started)
 	x.close()
@@ -195,7 +203,8 @@ func TestCancelled(t *testing.T) {
 		{c, `{}`},                    // none
 		{other, `{"requestId":"7"}`}, // another session
 	} {
-		if status, err := n.from.Notify(t.Context(), "notifications/cancelled", n.params); status != http.StatusAccepted || err != nil {
+		if status, err := n.from.Notify(t.Context(), "notifications/cancelled", n.params); status != http.StatusAccepted ||
+			err != nil {
 			t.Errorf("%s: %d %v", n.params, status, err)
 		}
 	}
@@ -204,7 +213,8 @@ func TestCancelled(t *testing.T) {
 		t.Fatalf("the call ended: %v", err)
 	default:
 	}
-	if status, err := c.Notify(t.Context(), "notifications/cancelled", `{"requestId":"7"}`); status != http.StatusAccepted || err != nil {
+	if status, err := c.Notify(t.Context(), "notifications/cancelled",
+		`{"requestId":"7"}`); status != http.StatusAccepted || err != nil {
 		t.Errorf("%d %v", status, err)
 	}
 	if err := receive(t, "the call's end", b.script.ended); err == nil {
@@ -348,7 +358,8 @@ func TestSessionLevelReachesTheCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := b.script.last("tools/call")
-	if got.LogLevel != "error" || string(got.Caps) != `{"roots":{"listChanged":true}}` || got.Ephemeral || !strings.HasSuffix(got.Session, ":"+c.Session) {
+	if got.LogLevel != "error" || string(got.Caps) != `{"roots":{"listChanged":true}}` || got.Ephemeral ||
+		!strings.HasSuffix(got.Session, ":"+c.Session) {
 		t.Errorf("the call: %+v", got)
 	}
 	if len(got.ID) < 10 {

@@ -98,7 +98,8 @@ func (f *flood) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	data := strings.Repeat("x", floodSize)
 	if c.Method == mcp.MethodListen {
-		c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["doc://1"]}}`)})
+		c.Notify(mcp.Event{Method: mcp.NoteAcknowledged,
+			Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["doc://1"]}}`)})
 	}
 	for i := range floodEvents {
 		if c.Method == mcp.MethodListen {
@@ -128,7 +129,8 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 		{"stateful", v2511, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`},
 		{"stateless", v2607, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x",` +
 			strings.Replace(meta, "{", `{"io.modelcontextprotocol/logLevel":"debug",`, 1) + `}}`},
-		{"a subscription", v2607, `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["doc://1"]},` + meta + `}}`},
+		{"a subscription", v2607,
+			`{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["doc://1"]},` + meta + `}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, Config{})
@@ -147,7 +149,8 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 			client := b.silent(t, tt.body, header)
 			receive(t, "all that was sent", f.sent)
 			if grown := held() - before; grown > bound {
-				t.Errorf("a client that does not read holds %d bytes of %d that came, want at most %d", grown, floodEvents*floodSize, bound)
+				t.Errorf("a client that does not read holds %d bytes of %d that came, want at most %d", grown,
+					floodEvents*floodSize, bound)
 			}
 			if m := b.front.Metrics; strings.Contains(tt.body, "listen") {
 				wantCount(t, "subscriptions that ended", m.SlowSubscriptions, 1)
@@ -167,7 +170,8 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	b.front.Handler = f
 	b.front.Writer.Timeout = 200 * time.Millisecond
 	c := b.client(v2511)
-	client := b.silent(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`, http.Header{wire.HeaderSession: {c.Session}})
+	client := b.silent(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`,
+		http.Header{wire.HeaderSession: {c.Session}})
 	first := client.line(t, "id: ")
 	receive(t, "all that was sent", f.sent)
 	close(f.finish)
@@ -207,7 +211,8 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 			t.Error("there is no room")
 		}
 		close(began)
-		return &mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`), Release: func() { close(over) }}, nil
+		return &mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`),
+			Release: func() { close(over) }}, nil
 	})
 	client := b.silent(t, call("1", "x"), modern("tools/call", "x"))
 	receive(t, "the call", began)

@@ -32,7 +32,8 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 		return ref
 	}
 	switch p.Message.Method { // what this revision does not have, in any form
-	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
+	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe,
+		mcp.MethodResourcesUnsubscribe,
 		mcp.MethodTasksResult, mcp.MethodTasksList:
 		return refuse.Bad(mcp.ErrMethod(p.Message.Method))
 	}
@@ -61,7 +62,8 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 		}
 	}
 	waited, gone := false, x.WaitsAt != "" && x.WaitsAt != f.Replica
-	if f.deps.Cluster.Shared() && (f.deps.Upstreams.Keeps(&x.Call) || f.deps.Upstreams.Differs(&x.Call) && f.homes().Exists(p.R.Context(), key)) {
+	if f.deps.Cluster.Shared() && (f.deps.Upstreams.Keeps(&x.Call) ||
+		f.deps.Upstreams.Differs(&x.Call) && f.homes().Exists(p.R.Context(), key)) {
 		p.anywhere = len(x.Call.Round) == 0 && x.Call.Answers == nil
 		switch _, _, fromReplica := cluster.Forwarded(p.R); {
 		case x.WaitsAt == "":

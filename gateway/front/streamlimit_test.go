@@ -44,7 +44,8 @@ func (c *crowd) getAgain(client *mcptest.Client) *mcptest.Exchange {
 
 func (c *crowd) listen() *mcptest.Exchange {
 	c.t.Helper()
-	x, err := c.newClient(v2607).SendID(c.t.Context(), `"mine"`, mcp.MethodListen, `{"notifications":{"toolsListChanged":true}}`)
+	x, err := c.newClient(v2607).SendID(c.t.Context(), `"mine"`, mcp.MethodListen,
+		`{"notifications":{"toolsListChanged":true}}`)
 	return c.opened(x, err)
 }
 
@@ -97,7 +98,8 @@ func TestStreamsOfAUser(t *testing.T) {
 			}
 			wantCount(t, "streams too many", b.front.Metrics.Bounds[refuse.BoundStreams], 2)
 			// Calls continue, and other users are not affected.
-			if m, _, err := eve.newClient(v2607).Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil || m.Error != nil {
+			if m, _, err := eve.newClient(v2607).Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil ||
+				m.Error != nil {
 				t.Errorf("a call: %s %v", m.Text, err)
 			}
 			if x := tt.open(newCrowd(t, b, "ann")); x.Status != http.StatusOK {

@@ -88,7 +88,8 @@ func TestSubscriptionThatDoesNotFit(t *testing.T) {
 		t.Fatal("there is room for the second")
 	}
 	b.script.waitListening(t, 1)
-	if params := string(b.script.last(mcp.MethodListen).Params); !strings.Contains(params, "doc://first") || strings.Contains(params, "xxx") {
+	if params := string(b.script.last(mcp.MethodListen).Params); !strings.Contains(params, "doc://first") ||
+		strings.Contains(params, "xxx") {
 		t.Errorf("it is still listened to: %.200s", params)
 	}
 }

@@ -78,12 +78,14 @@ func bubbleFront(t *testing.T, idle time.Duration) (f *Front, s *script, store *
 	return f, s, store
 }
 
-func serve(f *Front, method, body string, header http.Header) (w *recorder, cancel context.CancelFunc, done chan struct{}) {
+func serve(f *Front, method, body string, header http.Header) (w *recorder, cancel context.CancelFunc,
+	done chan struct{}) {
 	return serveTo(f, mcp.Caller{}, method, body, header)
 }
 
 // serveTo serves a request of a caller.
-func serveTo(f *Front, caller mcp.Caller, method, body string, header http.Header) (w *recorder, cancel context.CancelFunc, done chan struct{}) {
+func serveTo(f *Front, caller mcp.Caller, method, body string, header http.Header) (w *recorder,
+	cancel context.CancelFunc, done chan struct{}) {
 	ctx, cancel := context.WithCancel(mcp.WithCaller(context.Background(), mcp.NewCaller(caller)))
 	r := httptest.NewRequestWithContext(ctx, method, "http://localhost/", strings.NewReader(body))
 	for name, values := range header {
@@ -149,7 +151,8 @@ func TestKeepAlive(t *testing.T) {
 func TestKeepAliveCountsFromTheLastEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, store := bubbleFront(t, time.Hour)
-		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511,
+			Initialized: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +178,8 @@ func TestKeepAliveCountsFromTheLastEvent(t *testing.T) {
 func TestAnOpenStreamKeepsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Minute)
-		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511,
+			Initialized: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +239,8 @@ func TestACallEndsWithItsSession(t *testing.T) {
 func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, store := bubbleFront(t, time.Hour)
-		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511,
+			Initialized: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +248,8 @@ func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		w, cancel, done := serve(f, "POST", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"doc://1"}}`,
+		w, cancel, done := serve(f, "POST",
+			`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"doc://1"}}`,
 			http.Header{wire.HeaderSession: {record.ID}})
 		defer cancel()
 		<-done
@@ -259,7 +265,8 @@ func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
 func TestListenerTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, store := bubbleFront(t, time.Hour)
-		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+		record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511,
+			Initialized: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +303,8 @@ func TestPatience(t *testing.T) {
 			http.Header{wire.HeaderSession: {record.ID}})
 		defer cancel()
 		<-done
-		if round := s.last("tools/call").Round; len(round) != 3 || time.Since(begun) != 3500*time.Millisecond || !strings.Contains(w.String(), `"error"`) {
+		if round := s.last("tools/call").Round; len(round) != 3 || time.Since(begun) != 3500*time.Millisecond ||
+			!strings.Contains(w.String(), `"error"`) {
 			t.Errorf("after %s and the round %s: %s", time.Since(begun), round, w)
 		}
 		w, cancel, done = serve(f, "POST", call("1", "patience"), modern("tools/call", "patience"))
@@ -322,7 +330,8 @@ func TestGETStreamsLastAsLongAsCalls(t *testing.T) {
 			_, leave, streamed := serve(f, "GET", "", header)
 			defer leave()
 			synctest.Wait()
-			w, cancel, answered := serve(f, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`, header)
+			w, cancel, answered := serve(f, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`,
+				header)
 			defer cancel()
 			<-s.started
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)

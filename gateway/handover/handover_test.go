@@ -112,7 +112,8 @@ func TestListenersAreHandedOver(t *testing.T) {
 			close(old.over)
 			return w
 		}
-		acked := "notifications/subscriptions/acknowledged " + `{"notifications":{"toolsListChanged":true,"skillsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`
+		acked := "notifications/subscriptions/acknowledged " +
+			`{"notifications":{"toolsListChanged":true,"skillsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`
 		if diff := cmp.Diff(map[string][]string{"ann": {acked}, "bob": {acked}}, take()); diff != "" {
 			t.Fatalf("at first (-want +got):\n%s", diff)
 		}
@@ -157,7 +158,8 @@ func TestListenersComeBack(t *testing.T) {
 	ended := make(chan string, 1)
 	acked := make(chan struct{}, 1)
 	go func() {
-		reply, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Notify: func(mcp.Event) { acked <- struct{}{} }})
+		reply, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen,
+			Notify: func(mcp.Event) { acked <- struct{}{} }})
 		ended <- fmt.Sprintf("%s %v", reply.Result, err)
 	}()
 	<-acked
@@ -229,7 +231,8 @@ func TestSubscribeAtAClosedServer(t *testing.T) {
 		acked, ended := make(chan mcp.Event, 2), make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = s.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{}`), Notify: func(e mcp.Event) { acked <- e }})
+			_, _ = s.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{}`),
+				Notify: func(e mcp.Event) { acked <- e }})
 		}()
 		e := <-acked
 		cancel()

@@ -81,7 +81,8 @@ func (c Config) Validate() error {
 	for i, h := range c {
 		found.At(Path(i, h), h.problems()...)
 		if first, taken := names[h.Name]; taken && h.Name != "" {
-			found.Add("%s: name: hooks[%d] is called %q already: records and metrics tell them apart by their names", Path(i, h), first, h.Name)
+			found.Add("%s: name: hooks[%d] is called %q already: records and metrics tell them apart by their names",
+				Path(i, h), first, h.Name)
 			continue
 		}
 		names[h.Name] = i

@@ -73,7 +73,8 @@ func (c HTTP) problems() (found problems.List) {
 		switch lower := strings.ToLower(name); {
 		case !headerName.MatchString(name):
 			found.Add("headers: %q is not the name of a header", name)
-		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" || lower == "connection":
+		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" ||
+			lower == "connection":
 			found.Add("headers[%s]: the gateway sets it", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			found.Add("headers[%s]: has control characters", name)

@@ -37,7 +37,8 @@ func (r *run) refusal(to side, kind, why string) error {
 // outage is the error for what a hook could not judge.
 func (r *run) outage(to side, kind, name, why string) error {
 	what, ran := r.stopped(to, kind)
-	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it", what).
+	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it",
+		what).
 		WithData(executed(ran, ran == mcp.ExecutedNo))
 	e.Cause = name + ": " + why
 	return e

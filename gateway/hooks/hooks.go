@@ -220,7 +220,8 @@ func (c Config) LooksAt(upstream string) (some []Looking) {
 	for _, h := range c {
 		if h.What != nil {
 			what, err := policy.NewSelection(h.What)
-			if err != nil || !slices.ContainsFunc([]string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills}, func(kind string) bool { return what.About(kind, upstream) }) {
+			if err != nil || !slices.ContainsFunc([]string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills},
+				func(kind string) bool { return what.About(kind, upstream) }) {
 				continue
 			}
 		}

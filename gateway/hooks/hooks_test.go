@@ -80,7 +80,8 @@ func TestPrimitives(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, params, sent, result, left string
 	}{
-		{"tool", mcp.MethodToolsCall, `{"name":"do", "arguments":{"a":"SECRET","n":1.0},"_meta":{"b":"SECRET"}}`, `{"name":"do", "arguments":{"a":"*","n":1.0},"_meta":{"b":"SECRET"}}`,
+		{"tool", mcp.MethodToolsCall, `{"name":"do", "arguments":{"a":"SECRET","n":1.0},"_meta":{"b":"SECRET"}}`,
+			`{"name":"do", "arguments":{"a":"*","n":1.0},"_meta":{"b":"SECRET"}}`,
 			`{ "content":[{"type":"text","text":"a SECRET"}],"structuredContent":{"SECRET":"\u0053ECRET", "n":1.0},"SECRET":"x"}`,
 			`{ "content":[{"type":"text","text":"a *"}],"structuredContent":{"*":"*", "n":1.0},"SECRET":"x"}`},
 		{"task's result", mcp.MethodTasksResult, `{"taskId":"t"}`, `{"taskId":"t"}`,
@@ -89,17 +90,24 @@ func TestPrimitives(t *testing.T) {
 		{"task", mcp.MethodTasksGet, `{"taskId":"SECRET"}`, `{"taskId":"SECRET"}`,
 			`{"taskId":"SECRET","statusMessage":"SECRET","result":{"structuredContent":{"SECRET":1}},"error":{"code":1,"message":"SECRET"},"inputRequests":{"q":{"method":"m","params":{"message":"SECRET","url":"SECRET"}}}}`,
 			`{"taskId":"SECRET","statusMessage":"*","result":{"structuredContent":{"*":1}},"error":{"code":1,"message":"*"},"inputRequests":{"q":{"method":"m","params":{"message":"*","url":"SECRET"}}}}`},
-		{"no objects", mcp.MethodToolsCall, `{}`, `{}`, `{"_meta":"SECRET","content":[{"type":"text","text":"\"\\u0053ECRET\""}]}`, `{"_meta":"*","content":[{"type":"text","text":"\"*\""}]}`},
+		{"no objects", mcp.MethodToolsCall, `{}`, `{}`,
+			`{"_meta":"SECRET","content":[{"type":"text","text":"\"\\u0053ECRET\""}]}`,
+			`{"_meta":"*","content":[{"type":"text","text":"\"*\""}]}`},
 		{"task of no objects", mcp.MethodTasksGet, `{}`, `{}`,
 			`{"result":"SECRET","error":"SECRET","_meta":["SECRET"],"inputRequests":{"q":"SECRET","r":{"params":"SECRET"}}}`,
 			`{"result":"*","error":"*","_meta":["*"],"inputRequests":{"q":"*","r":{"params":"*"}}}`},
-		{"task with a text of questions", mcp.MethodTasksGet, `{}`, `{}`, `{"inputRequests":"SECRET"}`, `{"inputRequests":"*"}`},
+		{"task with a text of questions", mcp.MethodTasksGet, `{}`, `{}`, `{"inputRequests":"SECRET"}`,
+			`{"inputRequests":"*"}`},
 		{"prompt", mcp.MethodPromptsGet, `{"name":"do","arguments":{"a":"SECRET"}}`, `{"name":"do","arguments":{"a":"*"}}`,
-			`{"messages":[{"role":"user","content":{"type":"text","text":"SECRET"}}]}`, `{"messages":[{"role":"user","content":{"type":"text","text":"*"}}]}`},
+			`{"messages":[{"role":"user","content":{"type":"text","text":"SECRET"}}]}`,
+			`{"messages":[{"role":"user","content":{"type":"text","text":"*"}}]}`},
 		{"resource", mcp.MethodResourcesRead, `{"uri":"a:b"}`, `{"uri":"a:b"}`,
-			`{"contents":[{"uri":"a:b","text":"SECRET"},{"uri":"a:c","blob":"AAAA"}]}`, `{"contents":[{"uri":"a:b","text":"*"},{"uri":"a:c","blob":"AAAA"}]}`},
-		{"skill", mcp.MethodSkillsGet, `{"uri":"a:b"}`, `{"uri":"a:b"}`, `{"contents":[{"text":"SECRET"}]}`, `{"contents":[{"text":"*"}]}`},
-		{"completion", mcp.MethodComplete, `{"ref":{"type":"ref/prompt","name":"SECRET"},"argument":{"name":"a","value":"SECRET"},"context":{"arguments":{"b":"SECRET"}}}`,
+			`{"contents":[{"uri":"a:b","text":"SECRET"},{"uri":"a:c","blob":"AAAA"}]}`,
+			`{"contents":[{"uri":"a:b","text":"*"},{"uri":"a:c","blob":"AAAA"}]}`},
+		{"skill", mcp.MethodSkillsGet, `{"uri":"a:b"}`, `{"uri":"a:b"}`, `{"contents":[{"text":"SECRET"}]}`,
+			`{"contents":[{"text":"*"}]}`},
+		{"completion", mcp.MethodComplete,
+			`{"ref":{"type":"ref/prompt","name":"SECRET"},"argument":{"name":"a","value":"SECRET"},"context":{"arguments":{"b":"SECRET"}}}`,
 			`{"ref":{"type":"ref/prompt","name":"SECRET"},"argument":{"name":"a","value":"*"},"context":{"arguments":{"b":"*"}}}`,
 			`{"completion":{"values":["SECRET"]}}`, `{"completion":{"values":["*"]}}`},
 	} {
@@ -122,13 +130,15 @@ func TestPrimitives(t *testing.T) {
 
 			w.hooks = Config{finds("no", Results)}
 			_, err = w.handle(t, call(tt.method, tt.params))
-			if executed := map[string]string{"completion": "unknown", "task": "unknown", "task with a text of questions": "unknown"}[tt.name]; executed != "" {
+			if executed := map[string]string{"completion": "unknown", "task": "unknown",
+				"task with a text of questions": "unknown"}[tt.name]; executed != "" {
 				wantRefused(t, err, executed)
 			} else {
 				wantRefused(t, err, "yes")
 			}
 
-			w.hooks = Config{{Name: "other", What: []string{"tools:up/other", "prompts:*", "tools:down/*"}, Redact: finds("yes").Redact}}
+			w.hooks = Config{{Name: "other", What: []string{"tools:up/other", "prompts:*", "tools:down/*"},
+				Redact: finds("yes").Redact}}
 			reply, err = w.handle(t, call(tt.method, tt.params))
 			if err != nil || string(reply.Result) != tt.result || string(w.got.Params) != tt.params {
 				t.Errorf("a hook of something else changed %s and %s: %v", w.got.Params, reply.Result, err)
@@ -142,7 +152,8 @@ func TestArguments(t *testing.T) {
 	const params = `{"name":"do","arguments":{"a":"SECRET"}}`
 	w := &world{hooks: Config{finds("yes"), finds("no")}, serve: answers(`{}`)}
 	if _, err := w.handle(t, call(mcp.MethodToolsCall, params)); err != nil || w.got.ParamHeaders != nil {
-		t.Errorf("the second hook gets what the first has left, and headers are not compared: %v, %v", err, w.got.ParamHeaders)
+		t.Errorf("the second hook gets what the first has left, and headers are not compared: %v, %v", err,
+			w.got.ParamHeaders)
 	}
 	w.got, w.hooks = nil, Config{finds("no"), finds("yes")}
 	_, err := w.handle(t, call(mcp.MethodToolsCall, params))
@@ -150,7 +161,8 @@ func TestArguments(t *testing.T) {
 		t.Error("the call ran")
 	}
 	w.hooks, w.holds = Config{finds("yes")}, mcp.Errorf(failure.ArgumentsDenied, "no")
-	if _, err = w.handle(t, call(mcp.MethodToolsCall, params)); mcp.FailureOf(err) != failure.ArgumentsDenied || w.got != nil {
+	if _, err = w.handle(t, call(mcp.MethodToolsCall, params)); mcp.FailureOf(err) != failure.ArgumentsDenied ||
+		w.got != nil {
 		t.Errorf("policy was not asked again: %v", err)
 	}
 	if _, err = w.handle(t, call(mcp.MethodToolsCall, `{"name":"do"}`)); err != nil || w.got.ParamHeaders == nil {
@@ -170,15 +182,19 @@ func TestArguments(t *testing.T) {
 // TestMidCall: what is said while a call runs is looked at, too, in both directions.
 func TestMidCall(t *testing.T) {
 	dropped := ""
-	question := &mcp.Ask{Drop: func(reason string) { dropped = reason }, Round: mcp.NewRound(mcp.FrameServer, "s"), Requests: []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"SECRET?","url":"https://a.example/SECRET"}`)}}}
+	question := &mcp.Ask{Drop: func(reason string) { dropped = reason }, Round: mcp.NewRound(mcp.FrameServer, "s"),
+		Requests: []mcp.InputRequest{{Key: "q", Method: mcp.MethodElicit,
+			Params: mcp.Raw(`{"message":"SECRET?","url":"https://a.example/SECRET"}`)}}}
 	w := &world{hooks: Config{finds("yes")}}
 	w.serve = func(c *mcp.Call) (*mcp.Reply, error) {
-		c.Notify(mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":"SECRET","progress":1,"message":"SECRET"}`)})
+		c.Notify(mcp.Event{Method: mcp.NoteProgress,
+			Params: mcp.Raw(`{"progressToken":"SECRET","progress":1,"message":"SECRET"}`)})
 		c.Notify(mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"info","data":{"SECRET":1}}`)})
 		return &mcp.Reply{Ask: question}, nil
 	}
 	reply, err := w.handle(t, call(mcp.MethodToolsCall, `{}`))
-	if err != nil || string(reply.Ask.Requests[0].Params) != `{"message":"*?","url":"https://a.example/SECRET"}` || reply.Ask.Round.Top().Value != "s" {
+	if err != nil || string(reply.Ask.Requests[0].Params) != `{"message":"*?","url":"https://a.example/SECRET"}` ||
+		reply.Ask.Round.Top().Value != "s" {
 		t.Errorf("the question is %v, %v", reply, err)
 	}
 	want := []mcp.Event{
@@ -201,15 +217,18 @@ func TestMidCall(t *testing.T) {
 	}
 	again := call(mcp.MethodToolsCall, `{}`)
 	again.Round = mcp.NewRound(mcp.FrameServer, "s2")
-	again.Answers, again.Refused = map[string]mcp.Raw{"q": mcp.Raw(`{"action":"accept","content":{"a":"SECRET"}}`)}, map[string]*mcp.Error{"r": mcp.Relayed(1, "SECRET", nil)}
+	again.Answers, again.Refused = map[string]mcp.Raw{"q": mcp.Raw(`{"action":"accept","content":{"a":"SECRET"}}`)},
+		map[string]*mcp.Error{"r": mcp.Relayed(1, "SECRET", nil)}
 	_, err = w.handle(t, again)
 	wantRefused(t, err, "unknown")
 	w.hooks = Config{finds("yes")}
 	_, err = w.handle(t, again)
-	if e, _ := errors.AsType[*mcp.Error](err); e == nil || e.Name != failure.Upstream || e.Code != -1 || e.Message != "*" || string(e.Data) != `{"*":"*"}` {
+	if e, _ := errors.AsType[*mcp.Error](err); e == nil || e.Name != failure.Upstream || e.Code != -1 ||
+		e.Message != "*" || string(e.Data) != `{"*":"*"}` {
 		t.Errorf("the error is %v", err)
 	}
-	if string(w.got.Answers["q"]) != `{"action":"accept","content":{"a":"*"}}` || w.got.Refused["r"].Message != "*" || string(again.Answers["q"]) == string(w.got.Answers["q"]) {
+	if string(w.got.Answers["q"]) != `{"action":"accept","content":{"a":"*"}}` || w.got.Refused["r"].Message != "*" ||
+		string(again.Answers["q"]) == string(w.got.Answers["q"]) {
 		t.Errorf("the server got the answers %s and %v", w.got.Answers, w.got.Refused)
 	}
 }
@@ -219,7 +238,8 @@ func TestListen(t *testing.T) {
 	w := &world{hooks: Config{finds("yes")}}
 	w.serve = func(c *mcp.Call) (*mcp.Reply, error) {
 		for _, id := range []string{"t", "unknown"} {
-			c.Notify(mcp.Event{Method: mcp.NoteTask, Params: mcp.Object("taskId", mcp.String(id), "result", mcp.Raw(`{"content":["SECRET"]}`))})
+			c.Notify(mcp.Event{Method: mcp.NoteTask, Params: mcp.Object("taskId", mcp.String(id), "result",
+				mcp.Raw(`{"content":["SECRET"]}`))})
 		}
 		c.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Raw(`{"uri":"a:SECRET"}`)})
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
@@ -229,7 +249,8 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	updated := mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Raw(`{"uri":"a:SECRET"}`)}
-	if diff := cmp.Diff([]mcp.Event{{Method: mcp.NoteTask, Params: mcp.Raw(`{"taskId":"t","result":{"content":["*"]}}`)}, updated}, w.heard); diff != "" {
+	if diff := cmp.Diff([]mcp.Event{{Method: mcp.NoteTask, Params: mcp.Raw(`{"taskId":"t","result":{"content":["*"]}}`)},
+		updated}, w.heard); diff != "" {
 		t.Error(diff)
 	}
 	w.hooks, w.heard = Config{finds("no")}, nil

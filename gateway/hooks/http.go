@@ -36,7 +36,8 @@ type remote struct {
 func newRemote(c HTTP) (*remote, error) {
 	r := &remote{
 		url: c.URL, most: cmp.Or(c.MaxBytes, defaultBytes), open: c.OnFailure == Passed,
-		header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {mcp.UserAgent()}},
+		header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"},
+			"User-Agent": {mcp.UserAgent()}},
 	}
 	for name, value := range c.Headers {
 		r.header.Set(name, string(value))
@@ -104,7 +105,8 @@ func (r *remote) ask(ctx context.Context, c *mcp.Call, p piece) (out mcp.Raw, di
 
 // document is what the service is sent.
 func document(c *mcp.Call, p piece) mcp.Raw {
-	target := mcp.Object("kind", mcp.String(c.Target.Kind), "upstream", mcp.String(c.Target.Upstream), "name", mcp.String(c.Target.Name))
+	target := mcp.Object("kind", mcp.String(c.Target.Kind), "upstream", mcp.String(c.Target.Upstream), "name",
+		mcp.String(c.Target.Name))
 	if c.Target.File != "" {
 		target = target.With("file", mcp.String(c.Target.File))
 	}

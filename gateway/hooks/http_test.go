@@ -24,7 +24,8 @@ func service(t *testing.T, answer func(w http.ResponseWriter, document mcp.Raw))
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("X-Key") != "k" {
+		if err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" ||
+			r.Header.Get("X-Key") != "k" {
 			t.Errorf("%s with %v, %v", r.Method, r.Header, err)
 		}
 		answer(w, body)
@@ -38,7 +39,8 @@ func says(text string) func(http.ResponseWriter, mcp.Raw) {
 }
 
 func asks(url, onFailure string, on ...string) Hook {
-	return Hook{Name: "dlp", On: on, HTTP: &HTTP{URL: url, Headers: map[string]mcp.Secret{"x-key": "k"}, OnFailure: onFailure, MaxBytes: 4096}}
+	return Hook{Name: "dlp", On: on, HTTP: &HTTP{URL: url, Headers: map[string]mcp.Secret{"x-key": "k"},
+		OnFailure: onFailure, MaxBytes: 4096}}
 }
 
 func TestHTTP(t *testing.T) {
@@ -54,10 +56,13 @@ func TestHTTP(t *testing.T) {
 		reason   string
 	}{
 		{"pass", Arguments, says(`{"action":"pass"}`), params, result, ""},
-		{"change of arguments", Arguments, says(`{"action":"change","content":{"b": 2.0}}`), `{"name":"do","arguments":{"b": 2.0}}`, result, ""},
+		{"change of arguments", Arguments, says(`{"action":"change","content":{"b": 2.0}}`),
+			`{"name":"do","arguments":{"b": 2.0}}`, result, ""},
 		{"change of a result", Results, says(`{"action":"change","content":{"content":[] }}`), params, `{"content":[] }`, ""},
-		{"refused arguments", Arguments, says(`{"action":"refuse","reason":"not\u0000this\u202e one\n"}`), "", "", "not this  one"},
-		{"a refused result", Results, says(`{"action":"refuse","reason":"` + strings.Repeat("ä", 200) + `"}`), params, "", strings.Repeat("ä", 150) + "..."},
+		{"refused arguments", Arguments, says(`{"action":"refuse","reason":"not\u0000this\u202e one\n"}`), "", "",
+			"not this  one"},
+		{"a refused result", Results, says(`{"action":"refuse","reason":"` + strings.Repeat("ä", 200) + `"}`), params, "",
+			strings.Repeat("ä", 150) + "..."},
 		{"refused without a reason", Results, says(`{"action":"refuse"}`), params, "", defaultReason},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,7 +121,8 @@ func TestHTTPFails(t *testing.T) {
 					return
 				}
 				e, _ := errors.AsType[*mcp.Error](err)
-				if e == nil || e.Name != failure.HookDown || e.Data.At("executed").Text() != "yes" || c.Verdict.Hooks[0].Action != "fail_closed" {
+				if e == nil || e.Name != failure.HookDown || e.Data.At("executed").Text() != "yes" ||
+					c.Verdict.Hooks[0].Action != "fail_closed" {
 					t.Fatalf("%v, %v", err, c.Verdict.Hooks)
 				}
 				if strings.Contains(e.Cause+e.Message, "127.0.0.1/") || !strings.HasPrefix(e.Cause, "dlp: ") {
@@ -203,10 +209,14 @@ func TestDocument(t *testing.T) {
 
 // TestPrivateAuthority: a service may have a certificate of the operator's own.
 func TestPrivateAuthority(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"action":"pass"}`) }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, `{"action":"pass"}`)
+	}))
 	t.Cleanup(s.Close)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{ca, ""} {

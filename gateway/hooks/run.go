@@ -127,7 +127,8 @@ func (r *run) room(left mcp.Raw, ran mcp.Executed) error {
 	if len(left) <= mcp.CountedBytes || r.call.Room.Take(int64(len(left))) {
 		return nil
 	}
-	return mcp.Errorf(failure.NoRoom, "The gateway has no room for what a guardrail has changed now: try again in a minute").
+	return mcp.Errorf(failure.NoRoom,
+		"The gateway has no room for what a guardrail has changed now: try again in a minute").
 		WithData(executed(ran, ran == mcp.ExecutedNo))
 }
 

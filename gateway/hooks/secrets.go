@@ -26,8 +26,9 @@ func builtin() map[string]secret {
 		"slack_token":  {hints: []string{"xox"}, form: regexp.MustCompile(redact.SlackToken)},
 		"google_key":   {hints: []string{"AIza"}, form: regexp.MustCompile(redact.GoogleKey)},
 		"private_key":  {hints: []string{"PRIVATE KEY"}, form: regexp.MustCompile(redact.PrivateKey)},
-		"jwt":          {hints: []string{"eyJ"}, form: regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)},
-		"credit_card":  {form: regexp.MustCompile(`\b[0-9](?:[ -]?[0-9]){12,}\b`), check: cards},
+		"jwt": {hints: []string{"eyJ"},
+			form: regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)},
+		"credit_card": {form: regexp.MustCompile(`\b[0-9](?:[ -]?[0-9]){12,}\b`), check: cards},
 	}
 }
 
@@ -86,7 +87,8 @@ func (s secret) possible(text []byte) bool {
 	if s.check != nil && !manyDigits(text) {
 		return false
 	}
-	return s.hints == nil || slices.ContainsFunc(s.hints, func(hint string) bool { return bytes.Contains(text, []byte(hint)) })
+	return s.hints == nil || slices.ContainsFunc(s.hints,
+		func(hint string) bool { return bytes.Contains(text, []byte(hint)) })
 }
 
 func (s secret) find(text []byte) (found [][]int) {

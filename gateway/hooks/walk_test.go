@@ -33,7 +33,8 @@ func TestRewrite(t *testing.T) {
 		{"names of messages", `{"SECRET":{"SECRET" :"x"}}`, false, `{"SECRET":{"SECRET" :"x"}}`},
 		{"numbers of data", `{"a":-17770.5,"b":[777e1,12]}`, true, `{"a":"-1*0.5","b":["*e1",12]}`},
 		{"numbers of messages", `{"a":777}`, false, `{"a":777}`},
-		{"JSON in a text", `{"text":"{\"SECRET\": 777, \"a\":\"\\u0053ECRET\", \"n\":1.00}"}`, false, `{"text":"{\"*\": \"*\", \"a\":\"*\", \"n\":1.00}"}`},
+		{"JSON in a text", `{"text":"{\"SECRET\": 777, \"a\":\"\\u0053ECRET\", \"n\":1.00}"}`, false,
+			`{"text":"{\"*\": \"*\", \"a\":\"*\", \"n\":1.00}"}`},
 		{"JSON in JSON in a text", `["[\"[\\\"\\\\u0053ECRET\\\"]\"]"]`, false, `["[\"[\\\"*\\\"]\"]"]`},
 		{"almost JSON in a text", `["[\"SECRET\""]`, false, `["[\"*\""]`},
 	} {
@@ -58,7 +59,8 @@ func TestRewrite(t *testing.T) {
 func FuzzRewrite(f *testing.F) {
 	for _, seed := range []string{
 		`{ "a" : [1.50, -0e3, true, null, "SECRET"], "SECRET":777, "a":"\u0053ECRET" }`,
-		`"{\"SECRET\":[777]}"`, `["\\\"SECRET", "\ud83d", "\ud83d\ude00SECRET"]`, `-777.0e+10`, "\"\xffSECRET\xff\"", `[[[{}]]]`, `"[\"[\\\"SECRET\\\"]\"]"`,
+		`"{\"SECRET\":[777]}"`, `["\\\"SECRET", "\ud83d", "\ud83d\ude00SECRET"]`, `-777.0e+10`, "\"\xffSECRET\xff\"",
+		`[[[{}]]]`, `"[\"[\\\"SECRET\\\"]\"]"`,
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)

@@ -68,7 +68,8 @@ func TestAppendAndRevoke(t *testing.T) {
 // stays as it is.
 func TestChangeKeepsTheRest(t *testing.T) {
 	a, b := entry("a"), entry("b")
-	text := "# ours\nkeys:\n# the first\n- user: a # somebody\n  id: " + a.ID + "\n  hash: " + a.Hash + "\n  expires: 2027-01-01T00:00:00Z\n"
+	text := "# ours\nkeys:\n# the first\n- user: a # somebody\n  id: " + a.ID + "\n  hash: " + a.Hash +
+		"\n  expires: 2027-01-01T00:00:00Z\n"
 	path := write(t, text)
 	if err := Append(path, b); err != nil {
 		t.Fatal(err)
@@ -77,7 +78,8 @@ func TestChangeKeepsTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(path)
-	if err != nil || !strings.HasPrefix(string(got), "# ours\nkeys:\n# the first\n- user: a # somebody\n  id: "+a.ID+"\n  revoked: 2") {
+	if err != nil || !strings.HasPrefix(string(got),
+		"# ours\nkeys:\n# the first\n- user: a # somebody\n  id: "+a.ID+"\n  revoked: 2") {
 		t.Errorf("%s, %v", got, err)
 	}
 	for name, text := range map[string]string{
@@ -112,14 +114,16 @@ func TestLoad(t *testing.T) {
 		got = append(got, strings.TrimPrefix(p.String(), path+":"))
 	}
 	want := []string{
-		"2: keys[0].id: there is another key", "9: keys[1].views: \"nothing\" is none of views", "10: keys[2].id: want", "11: keys[2].hash: ${env:HOME}: ",
+		"2: keys[0].id: there is another key", "9: keys[1].views: \"nothing\" is none of views", "10: keys[2].id: want",
+		"11: keys[2].hash: ${env:HOME}: ",
 		"6: keys[1].expires: the key ghk_" + b.ID + " of b never ends", "10: keys[2].expires: ",
 	}
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 	none := filepath.Join(t.TempDir(), "none")
-	if r := Load(none, apikey.Config{}, nil, false); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Message, "cannot be read") {
+	if r := Load(none, apikey.Config{}, nil, false); len(r.Problems) != 1 ||
+		!strings.Contains(r.Problems[0].Message, "cannot be read") {
 		t.Errorf("no file: %v", r.Problems)
 	}
 	if r := Load(none, apikey.Config{}, nil, true); len(r.Problems) != 0 || len(r.Warnings) != 1 {

@@ -30,7 +30,8 @@ func Load(path string, with apikey.Config, views []string, mayLack bool) Read {
 	data, _, seen, err := strictyaml.SeeFile(path, apikey.MaxFile)
 	switch {
 	case mayLack && errors.Is(err, fs.ErrNotExist):
-		return Read{Seen: seen, Warnings: []strictyaml.Problem{{File: path, Message: "there is no such file yet: gatehouse key new makes it"}}}
+		return Read{Seen: seen, Warnings: []strictyaml.Problem{{File: path,
+			Message: "there is no such file yet: gatehouse key new makes it"}}}
 	case err != nil:
 		return Read{Seen: seen, Problems: []strictyaml.Problem{{File: path, Message: "cannot be read: " + err.Error()}}}
 	}

@@ -43,8 +43,10 @@ func TestManyRefusals(t *testing.T) {
 	at := func(address string) mcp.Caller {
 		return mcp.Caller{From: mcp.Origin{Address: address, Agent: "curl/8"}}
 	}
-	bad := auth.Judgement{Caller: at("192.0.2.1"), Status: http.StatusUnauthorized, Reason: "the token is not a JWT", Name: failure.TokenInvalid}
-	none := auth.Judgement{Caller: at("192.0.2.1"), Status: http.StatusUnauthorized, Reason: "an access token is needed", Name: failure.TokenMissing}
+	bad := auth.Judgement{Caller: at("192.0.2.1"), Status: http.StatusUnauthorized, Reason: "the token is not a JWT",
+		Name: failure.TokenInvalid}
+	none := auth.Judgement{Caller: at("192.0.2.1"), Status: http.StatusUnauthorized, Reason: "an access token is needed",
+		Name: failure.TokenMissing}
 	for range 5000 {
 		e.Judged(bad)
 		e.Judged(none)
@@ -59,7 +61,8 @@ func TestManyRefusals(t *testing.T) {
 	for range 2 * refusalsRecorded { // has none
 		e.Granted(t.Context(), grants.Event{Name: "token given", Reason: "for an identity assertion"})
 	}
-	e.TurnedAway(mcp.Caller{Subject: "bob", From: mcp.Origin{Address: "2001:db8::1"}}, "tools/call", http.StatusBadRequest, failure.HeaderMismatch)
+	e.TurnedAway(mcp.Caller{Subject: "bob", From: mcp.Origin{Address: "2001:db8::1"}}, "tools/call", http.StatusBadRequest,
+		failure.HeaderMismatch)
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,8 @@ func TestManyRefusals(t *testing.T) {
 	requests := recorded(t, path, "refused")
 	if diff := cmp.Diff([]map[string]any{
 		{"code": 403.0, "error_code": "GH-HTTP-HOST", "client_address": "192.0.2.1", "user_agent": "curl/8"},
-		{"user": "bob", "method": "tools/call", "code": 400.0, "error_code": "GH-HEADER-MISMATCH", "client_address": "2001:db8::1"},
+		{"user": "bob", "method": "tools/call", "code": 400.0, "error_code": "GH-HEADER-MISMATCH",
+			"client_address": "2001:db8::1"},
 	}, []map[string]any{requests[0], requests[len(requests)-1]}); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -94,12 +98,14 @@ func TestManyRefusals(t *testing.T) {
 		event := r["event"].(string)
 		signIns[event] = append(signIns[event], r)
 	}
-	if n := len(signIns["token given"]); n != 2*refusalsRecorded || counted(signIns["token given"]) != n || len(signIns["grant ended"]) != 1 {
+	if n := len(signIns["token given"]); n != 2*refusalsRecorded || counted(signIns["token given"]) != n ||
+		len(signIns["grant ended"]) != 1 {
 		t.Errorf("records of the authorization server: %v", signIns)
 	}
 	for event, why := range map[string]string{"refused": bad.Reason, "no token": none.Reason} {
 		all := signIns[event]
-		if len(all) != refusalsRecorded+9+1 || counted(all) != 4096+1 || all[0]["reason"] != why || all[0]["code"] != 401.0 || all[len(all)-1]["client_address"] != "192.0.2.2" {
+		if len(all) != refusalsRecorded+9+1 || counted(all) != 4096+1 || all[0]["reason"] != why || all[0]["code"] != 401.0 ||
+			all[len(all)-1]["client_address"] != "192.0.2.2" {
 			t.Errorf("%s: %d records of %d: %v", event, len(all), counted(all), all[len(all)-1])
 		}
 	}
@@ -141,14 +147,17 @@ func TestPinsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := NewEvents(j)
-	e.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "wipe", New: true})
-	e.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "work", Differ: []string{"description"}, Hidden: []string{"a", "b"}, Blocked: true})
+	e.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools,
+		Name: "wipe", New: true})
+	e.NotApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "work",
+		Differ: []string{"description"}, Hidden: []string{"a", "b"}, Blocked: true})
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []map[string]any{
 		{"event": "warned", "upstream": "crm", "list": "tools", "original": "wipe", "added": []any{"wipe"}},
-		{"event": "hidden", "upstream": "crm", "list": "tools", "original": "work", "changed": []any{"description"}, "reason": "a; b"},
+		{"event": "hidden", "upstream": "crm", "list": "tools", "original": "work", "changed": []any{"description"},
+			"reason": "a; b"},
 	}
 	if diff := cmp.Diff(want, recorded(t, path, "pin")); diff != "" {
 		t.Error(diff)

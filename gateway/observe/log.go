@@ -65,7 +65,8 @@ func NewLogger(w io.Writer, cfg LogConfig, level slog.Leveler, metrics *LogMetri
 	if metrics == nil {
 		metrics = NewLogMetrics(nil)
 	}
-	q := &queue{w: w, own: slog.New(handler(w)), metrics: metrics, wake: make(chan struct{}, 1), much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	q := &queue{w: w, own: slog.New(handler(w)), metrics: metrics, wake: make(chan struct{}, 1),
+		much: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go q.run()
 	return slog.New(&later{q: q, now: handler(q), then: handler(&q.batch)}), q.close, nil
 }

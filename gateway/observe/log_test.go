@@ -38,7 +38,8 @@ func TestNewLogger(t *testing.T) {
 	})
 	t.Run("level and format", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON}, nil, nil)
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON},
+			nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,8 @@ func TestNewLogger(t *testing.T) {
 			changing["n"] = i
 			log.Info("plain", "n", i, "s", "x y")
 			log.Info("any", "m", changing, "e", errors.New("e"), slog.Group("h", "k", true))
-			fmt.Fprintf(&want, "level=INFO msg=plain a=1 g.n=%d g.s=\"x y\"\nlevel=INFO msg=any a=1 g.m=map[n:%d] g.e=e g.h.k=true\n", i, i)
+			fmt.Fprintf(&want,
+				"level=INFO msg=plain a=1 g.n=%d g.s=\"x y\"\nlevel=INFO msg=any a=1 g.m=map[n:%d] g.e=e g.h.k=true\n", i, i)
 		}
 		done()
 		if got := withoutTime(out.String()); got != want.String() {
@@ -169,7 +171,8 @@ func TestNewLoggerCallsAreApart(t *testing.T) {
 	failing := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, errors.New("broken") })
 	const calls = 5000
 	for range calls {
-		_, _ = observer.Observe(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "up__work", Verdict: &mcp.Verdict{}}, failing)
+		_, _ = observer.Observe(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "up__work",
+			Verdict: &mcp.Verdict{}}, failing)
 	}
 	for i := range 100 {
 		log.Info("configuration reloaded", "n", i, "error", errors.New("formatted at once"))
@@ -180,7 +183,8 @@ func TestNewLoggerCallsAreApart(t *testing.T) {
 	if n := strings.Count(text, "configuration reloaded"); n != 100 {
 		t.Errorf("%d of 100 lines are there", n)
 	}
-	if n := strings.Count(text, "msg=call "); n == 0 || n >= calls || !strings.Contains(text, fmt.Sprintf("count=%d\n", calls-n)) {
+	if n := strings.Count(text, "msg=call "); n == 0 || n >= calls ||
+		!strings.Contains(text, fmt.Sprintf("count=%d\n", calls-n)) {
 		t.Errorf("%d of %d calls are there: %q", n, calls, text[len(text)-300:])
 	}
 }

@@ -19,7 +19,8 @@ var methods = map[string]int{
 	mcp.MethodToolsList: 3, mcp.MethodToolsCall: 4,
 	mcp.MethodResourcesList: 5, mcp.MethodResourceTemplatesList: 6, mcp.MethodResourcesRead: 7, mcp.MethodDirectoryRead: 8,
 	mcp.MethodPromptsList: 9, mcp.MethodPromptsGet: 10, mcp.MethodComplete: 11,
-	mcp.MethodTasksGet: 12, mcp.MethodTasksUpdate: 13, mcp.MethodTasksCancel: 14, mcp.MethodTasksResult: 15, mcp.MethodTasksList: 16,
+	mcp.MethodTasksGet: 12, mcp.MethodTasksUpdate: 13, mcp.MethodTasksCancel: 14, mcp.MethodTasksResult: 15,
+	mcp.MethodTasksList:  16,
 	mcp.MethodSkillsList: 17, mcp.MethodSkillsGet: 18, mcp.MethodInitialize: 19,
 }
 

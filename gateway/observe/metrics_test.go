@@ -37,7 +37,8 @@ func series(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 			for _, l := range m.Label {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
-			all[strings.TrimPrefix(f.GetName(), "gatehouse_")+"{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			all[strings.TrimPrefix(f.GetName(), "gatehouse_")+"{"+strings.Join(labels, ",")+
+				"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return all
@@ -64,7 +65,8 @@ func TestOutcomes(t *testing.T) {
 		{"unreachable", t.Context(), nil, fmt.Errorf("wrapped: %w", mcp.Errorf(failure.UpstreamDown, "x")), "upstream"},
 		{"late", t.Context(), nil, mcp.Errorf(failure.UpstreamTimeout, "x"), "upstream"},
 		{"draining", t.Context(), nil, mcp.Errorf(failure.UpstreamClosing, "x"), "unavailable"},
-		{"an account is needed", t.Context(), nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "x"), "sign-in-needed"},
+		{"an account is needed", t.Context(), nil, mcp.UpstreamError(failure.SignInNeeded, "crm", mcp.ExecutedNo, "x"),
+			"sign-in-needed"},
 		{"nobody approved", t.Context(), nil, mcp.Errorf(failure.ApprovalTimeout, "x"), "not-approved"},
 		{"the user declined", t.Context(), nil, mcp.Errorf(failure.ApprovalDeclined, "x"), "not-approved"},
 		{"the server's own", t.Context(), nil, mcp.Relayed(-32000, "x", nil), "error"},
@@ -99,14 +101,16 @@ func TestOutcomes(t *testing.T) {
 func TestCardinality(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
-	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	h := observer(slog.New(slog.DiscardHandler), m,
+		nil)(m.Of(place{"crm", func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}}))
 	attack := func(i int) {
 		evil := fmt.Sprintf("evil-%d", i)
 		_, _ = h.Handle(t.Context(), &mcp.Call{
 			ID: evil, Method: evil, Name: evil, Params: mcp.Raw("{}"), Session: evil + ":" + evil, Ephemeral: i%2 == 0,
-			Caller: mcp.Caller{Issuer: evil, Subject: evil, ClientID: evil}, Target: mcp.Target{Kind: mcp.KindTools, Upstream: evil, Name: evil},
+			Caller: mcp.Caller{Issuer: evil, Subject: evil, ClientID: evil},
+			Target: mcp.Target{Kind: mcp.KindTools, Upstream: evil, Name: evil},
 		})
 	}
 	attack(0)
@@ -133,7 +137,8 @@ func TestCardinality(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
-	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Running(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	h := observer(slog.New(slog.DiscardHandler), m,
+		nil)(m.Running(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		want := 1.0
 		if c.Method == mcp.MethodListen { // which lasts
 			want = 0
@@ -147,7 +152,8 @@ func TestInFlight(t *testing.T) {
 		return &mcp.Reply{}, nil
 	})))
 	for _, c := range []mcp.Call{
-		{Method: mcp.MethodToolsCall, Revision: "x"}, {Method: mcp.MethodListen, Revision: "x"}, {Method: mcp.MethodToolsCall, Revision: "x", Name: "panic"},
+		{Method: mcp.MethodToolsCall, Revision: "x"}, {Method: mcp.MethodListen, Revision: "x"},
+		{Method: mcp.MethodToolsCall, Revision: "x", Name: "panic"},
 	} {
 		func() {
 			defer func() { _ = recover() }()
@@ -211,8 +217,10 @@ func TestWhatTheGatewayAsks(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	reply := &mcp.Reply{Result: mcp.Raw("{}")}
 	m := observe.NewMetrics(prometheus.NewRegistry())
-	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
-	ctx, c := t.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
+	h := observer(slog.New(slog.DiscardHandler), m,
+		nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
+	ctx, c := t.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"),
+		Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = h.Handle(ctx, c) }); n != 0 {
 		t.Errorf("a call that is counted allocates %v times", n)
 	}
@@ -222,8 +230,10 @@ func TestCountingAllocatesNothing(t *testing.T) {
 func BenchmarkCounting(b *testing.B) {
 	reply := &mcp.Reply{Result: mcp.Raw("{}")}
 	m := observe.NewMetrics(prometheus.NewRegistry())
-	h := observer(slog.New(slog.DiscardHandler), m, nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
-	ctx, c := b.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"), Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
+	h := observer(slog.New(slog.DiscardHandler), m,
+		nil)(m.Of(place{"crm", func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }}))
+	ctx, c := b.Context(), &mcp.Call{Method: "tools/call", Name: "x", Params: mcp.Raw("{}"),
+		Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _ = h.Handle(ctx, c)

@@ -100,7 +100,8 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 		text("policy", c.Verdict.Effect)
 		text("rule", c.Verdict.Rule)
 	}
-	attrs = append(attrs, slog.String("outcome", outcomes[how]), slog.Float64("duration_ms", float64(end.took.Microseconds())/1000))
+	attrs = append(attrs, slog.String("outcome", outcomes[how]),
+		slog.Float64("duration_ms", float64(end.took.Microseconds())/1000))
 	switch {
 	case err == nil:
 	case how == outcomeCancelled:

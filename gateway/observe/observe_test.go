@@ -71,21 +71,36 @@ func TestMiddleware(t *testing.T) {
 		err   error
 		want  map[string]any
 	}{
-		{"a result", t.Context(), &mcp.Reply{Result: mcp.Raw(`{"secret":1}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
+		{"a result", t.Context(), &mcp.Reply{Result: mcp.Raw(`{"secret":1}`)}, nil,
+			map[string]any{"level": "INFO", "outcome": "ok"}},
 		{"a list", t.Context(), &mcp.Reply{List: &mcp.List{}}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
 		{"an ask", t.Context(), &mcp.Reply{Ask: &mcp.Ask{}}, nil, map[string]any{"level": "INFO", "outcome": "ask"}},
-		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"), map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0, "error_code": "GH-NOT-FOUND"}},
-		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down), map[string]any{"level": "INFO", "outcome": "upstream", "code": 50201.0, "error_code": "GH-UPSTREAM-DOWN", "upstream": "crm"}},
-		{"an error that claims an upstream", t.Context(), nil, spoofed, map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0, "error_code": "GH-UPSTREAM-ERROR"}},
-		{"a failure of ours", t.Context(), nil, errors.New("disk full"), map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error_code": "GH-INTERNAL", "error": "disk full"}},
-		{"cancelled", cancelled, nil, fmt.Errorf("waiting: %w", context.Canceled), map[string]any{"level": "INFO", "outcome": "cancelled"}},
-		{"answered although cancelled", cancelled, &mcp.Reply{Result: mcp.Raw(`{}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
-		{"somebody else's cancelling", t.Context(), nil, context.Canceled, map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error_code": "GH-INTERNAL", "error": "context canceled"}},
+		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"),
+			map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0, "error_code": "GH-NOT-FOUND"}},
+		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down),
+			map[string]any{"level": "INFO", "outcome": "upstream", "code": 50201.0, "error_code": "GH-UPSTREAM-DOWN",
+				"upstream": "crm"}},
+		{"an error that claims an upstream", t.Context(), nil, spoofed,
+			map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0, "error_code": "GH-UPSTREAM-ERROR"}},
+		{"a failure of ours", t.Context(), nil, errors.New("disk full"),
+			map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error_code": "GH-INTERNAL",
+				"error": "disk full"}},
+		{"cancelled", cancelled, nil, fmt.Errorf("waiting: %w", context.Canceled),
+			map[string]any{"level": "INFO", "outcome": "cancelled"}},
+		{"answered although cancelled", cancelled, &mcp.Reply{Result: mcp.Raw(`{}`)}, nil,
+			map[string]any{"level": "INFO", "outcome": "ok"}},
+		{"somebody else's cancelling", t.Context(), nil, context.Canceled,
+			map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error_code": "GH-INTERNAL",
+				"error": "context canceled"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "crm__export", Params: mcp.Raw(`{"arguments":{"password":"hunter2"}}`)}
-			lines := logged(t, slog.LevelDebug, call, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return tt.reply, tt.err }, tt.ctx)
+			call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "crm__export",
+				Params: mcp.Raw(`{"arguments":{"password":"hunter2"}}`)}
+			lines := logged(t, slog.LevelDebug, call, func(context.Context, *mcp.Call) (*mcp.Reply,
+				error) {
+				return tt.reply, tt.err
+			}, tt.ctx)
 			if len(lines) != 1 {
 				t.Fatalf("got %d lines, want 1: %v", len(lines), lines)
 			}
@@ -145,21 +160,25 @@ func TestMiddlewareVerdict(t *testing.T) {
 		verdict mcp.Verdict
 		want    map[string]any
 	}{
-		{"denied by a rule", mcp.Verdict{Target: git, Effect: "deny", Rule: "no\npushes"}, map[string]any{"upstream": "git", "policy": "deny", "rule": "no\npushes"}},
+		{"denied by a rule", mcp.Verdict{Target: git, Effect: "deny", Rule: "no\npushes"},
+			map[string]any{"upstream": "git", "policy": "deny", "rule": "no\npushes"}},
 		{"denied by default", mcp.Verdict{Target: git, Effect: "deny"}, map[string]any{"upstream": "git", "policy": "deny"}},
-		{"to be approved", mcp.Verdict{Target: git, Effect: "ask", Rule: "yes"}, map[string]any{"upstream": "git", "policy": "ask", "rule": "yes"}},
+		{"to be approved", mcp.Verdict{Target: git, Effect: "ask", Rule: "yes"},
+			map[string]any{"upstream": "git", "policy": "ask", "rule": "yes"}},
 		{"allowed", mcp.Verdict{Target: git, Effect: "allow", Rule: "all"}, map[string]any{"upstream": "git"}},
 		{"unknown", mcp.Verdict{Effect: "unknown"}, map[string]any{"policy": "unknown"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "git__push", Caller: mcp.Caller{Subject: "alice", ClientID: "editor"}}
+			call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "git__push",
+				Caller: mcp.Caller{Subject: "alice", ClientID: "editor"}}
 			lines := logged(t, slog.LevelInfo, call, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 				if c.Verdict != nil {
 					*c.Verdict = tt.verdict
 				}
 				return nil, nil
 			}, t.Context())
-			want := map[string]any{"level": "INFO", "msg": "call", "call": "c1", "method": "tools/call", "name": "git__push", "user": "alice", "client": "editor", "outcome": "ok"}
+			want := map[string]any{"level": "INFO", "msg": "call", "call": "c1", "method": "tools/call", "name": "git__push",
+				"user": "alice", "client": "editor", "outcome": "ok"}
 			for k, v := range tt.want {
 				want[k] = v
 			}
@@ -289,7 +308,8 @@ func TestRecordingNothingCostsNothing(t *testing.T) {
 
 // TestToolError: a tool that fails has an outcome of its own, with the beginning of what it says.
 func TestToolError(t *testing.T) {
-	call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "crm__export", Target: mcp.Target{Upstream: "crm"}, Verdict: &mcp.Verdict{}}
+	call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "crm__export", Target: mcp.Target{Upstream: "crm"},
+		Verdict: &mcp.Verdict{}}
 	reply := &mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"login failed: password=hunter2"}],"isError":true}`)}
 	lines := logged(t, slog.LevelInfo, call, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		c.Reached()

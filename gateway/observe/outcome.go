@@ -27,7 +27,8 @@ const (
 )
 
 // outcomes are the label values.
-var outcomes = [...]string{"ok", "tool-error", "ask", "cancelled", "not-approved", "sign-in-needed", "invalid", "limited", "upstream", "unavailable", "error", "internal"}
+var outcomes = [...]string{"ok", "tool-error", "ask", "cancelled", "not-approved", "sign-in-needed", "invalid",
+	"limited", "upstream", "unavailable", "error", "internal"}
 
 func outcomeOf(ctx context.Context, c *mcp.Call, reply *mcp.Reply, err error) outcome {
 	switch {
@@ -58,10 +59,12 @@ func outcomeOf(ctx context.Context, c *mcp.Call, reply *mcp.Reply, err error) ou
 		return outcomeInvalid
 	case mcp.CodeRateLimited:
 		return outcomeLimited
-	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge, mcp.CodeUpstreamAuthFailed,
+	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge,
+		mcp.CodeUpstreamAuthFailed,
 		mcp.CodeUpstreamSessionLost, mcp.CodeUpstreamTimeout:
 		return outcomeUpstream
-	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeStoreUnavailable, mcp.CodeIssuerUnavailable, mcp.CodeHookUnavailable:
+	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeStoreUnavailable, mcp.CodeIssuerUnavailable,
+		mcp.CodeHookUnavailable:
 		return outcomeUnavailable
 	}
 	return outcomeError

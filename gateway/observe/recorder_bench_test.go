@@ -17,11 +17,13 @@ import (
 func BenchmarkRecording(b *testing.B) {
 	reply := &mcp.Reply{Result: mcp.Raw(`{}`)}
 	h := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil })
-	call := &mcp.Call{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Method: mcp.MethodToolsCall, Name: "crm__export", Session: "alice:~1",
-		Params: mcp.Raw(`{"name":"crm__export","arguments":{"from":"2026-01-01","to":"2026-02-01"}}`)}
+	call := &mcp.Call{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Method: mcp.MethodToolsCall, Name: "crm__export",
+		Session: "alice:~1",
+		Params:  mcp.Raw(`{"name":"crm__export","arguments":{"from":"2026-01-01","to":"2026-02-01"}}`)}
 	for name, cfg := range map[string]audit.Config{
-		"off":  {},
-		"file": {OnFull: audit.OnFullBlock, Sinks: []audit.Sink{{Type: audit.TypeFile, Path: filepath.Join(b.TempDir(), "audit.jsonl"), MaxBytes: 1 << 30}}},
+		"off": {},
+		"file": {OnFull: audit.OnFullBlock, Sinks: []audit.Sink{{Type: audit.TypeFile,
+			Path: filepath.Join(b.TempDir(), "audit.jsonl"), MaxBytes: 1 << 30}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			journal, err := audit.New(cfg, audit.Deps{})

@@ -231,7 +231,8 @@ func disabled(view catalog.UpstreamView) bool {
 
 // StateOf combines what calls have shown with what lists have shown. The failure is the last one;
 // its Error is "" for none.
-func StateOf(view catalog.UpstreamView, status upstream.Status) (state upstream.State, since time.Time, last upstream.Failure) {
+func StateOf(view catalog.UpstreamView, status upstream.Status) (state upstream.State, since time.Time,
+	last upstream.Failure) {
 	if disabled(view) {
 		return upstream.StateDisabled, view.Since, status.Last
 	}
@@ -254,7 +255,8 @@ func StateOf(view catalog.UpstreamView, status upstream.Status) (state upstream.
 		for _, w := range view.Withheld {
 			if w.Behind > 0 {
 				state, since = upstream.StateDegraded, view.Since
-				last = upstream.Failure{At: view.Since, Name: failure.ItemWithheld, Stage: StageBound, Error: w.List + ": " + w.Reason}
+				last = upstream.Failure{At: view.Since, Name: failure.ItemWithheld, Stage: StageBound,
+					Error: w.List + ": " + w.Reason}
 			}
 		}
 	}

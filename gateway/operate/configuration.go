@@ -51,7 +51,8 @@ type ConfigStatus struct {
 func (s Configuration) State() admin.State {
 	now := s.Now()
 	status, state := now.Status, now.Config.Summary().State
-	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried, Problems(status.Err)
+	state.Revision, state.Loaded, state.Tried, state.Problems = status.Revision, status.Loaded, status.Tried,
+		Problems(status.Err)
 	state.Pending = Problems(&config.Error{Problems: status.Pending})
 	state.Warnings = Problems(&config.Error{Problems: status.Warnings})
 	return state
@@ -93,7 +94,8 @@ func (s Configuration) Reload() (admin.Reload, error) {
 		return admin.Reload{}, err
 	}
 	state := s.State()
-	return admin.Reload{Applied: err == nil, Revision: state.Revision, Problems: Problems(err), Pending: state.Pending}, nil
+	return admin.Reload{Applied: err == nil, Revision: state.Revision, Problems: Problems(err), Pending: state.Pending},
+		nil
 }
 
 // Line returns the line of a problem, if it is in the file.
@@ -138,7 +140,8 @@ func (s Configuration) NoteRead(l config.Loaded, changed []string, err error) {
 		return
 	}
 	masked, hidden := maskedText(l.Text)
-	s.History.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: Problems(err), Changed: changed}, masked, hidden)
+	s.History.Add(admin.ConfigChange{At: time.Now(), Revision: l.Revision, Applied: err == nil, Problems: Problems(err),
+		Changed: changed}, masked, hidden)
 }
 
 // Text returns the text of the file, without its secrets.
@@ -198,7 +201,8 @@ func (s Configuration) Check(draft string, blind bool) (c admin.ConfigCheck) {
 		if now := s.InForce(); now.Text != nil {
 			before = now.Config.WithDefaults()
 		} else {
-			c.Notes = append(c.Notes, "The file is not the one that holds, so what the text would change cannot be told where it has references.")
+			c.Notes = append(c.Notes,
+				"The file is not the one that holds, so what the text would change cannot be told where it has references.")
 		}
 		next, err = config.ReadBlindly("", text, nil)
 		if err == nil {
@@ -227,7 +231,9 @@ func MaskProblem(text []byte) []admin.Problem {
 	if line == 0 {
 		return nil
 	}
-	return []admin.Problem{{Line: line, Column: column, Message: configtext.Mask + " stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there; if it is none, end its line with # public, in the file"}}
+	return []admin.Problem{{Line: line, Column: column,
+		Message: configtext.Mask +
+			" stands in place of a secret of the file, which is not shown: write a reference, such as ${env:NAME}, and put the secret there; if it is none, end its line with # public, in the file"}}
 }
 
 // Save writes a text into the file and applies it.
@@ -239,7 +245,8 @@ func (s Configuration) Save(draft, revision string) (admin.Reload, error) {
 	case !s.Now().Config.Admin.Console.Save:
 		return admin.Reload{}, admin.ErrNoSaving
 	case len(text) > config.MaxBytes:
-		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes", config.MaxBytes)}}}
+		return admin.Reload{}, &admin.BadDraft{Problems: []admin.Problem{{Message: fmt.Sprintf("it has more than %d bytes",
+			config.MaxBytes)}}}
 	case MaskProblem(text) != nil:
 		return admin.Reload{}, &admin.BadDraft{Problems: MaskProblem(text)}
 	}
@@ -262,7 +269,8 @@ func (s Configuration) Save(draft, revision string) (admin.Reload, error) {
 func (s Configuration) InForce() *config.Loaded {
 	now := s.Now()
 	if s.File != nil {
-		if data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes); err == nil && config.RevisionOf(data) == now.Status.Revision {
+		if data, _, _, err := strictyaml.SeeFile(s.File.Path, config.MaxBytes); err == nil &&
+			config.RevisionOf(data) == now.Status.Revision {
 			if l, err := config.ReadBlindly(s.File.Path, data, nil); err == nil && config.DecidesBlindly(l) == nil {
 				l.Text = data
 				return &l

@@ -147,7 +147,8 @@ func (s Servers) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, 
 	case errors.Is(err, upstream.ErrPerUser):
 		return nil, nil, admin.NotNow(err.Error())
 	case ok:
-		return steps, &admin.Failure{At: time.Now(), Code: known.Name.String(), Stage: upstream.StageHandshake, Error: known.Message, Cause: known.Cause}, nil
+		return steps, &admin.Failure{At: time.Now(), Code: known.Name.String(), Stage: upstream.StageHandshake,
+			Error: known.Message, Cause: known.Cause}, nil
 	}
 	return steps, nil, err
 }
@@ -192,7 +193,8 @@ func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	now := s.Now()
 	lock, err := config.ReadLock(now.Config)
 	if err != nil {
-		return admin.Approved{}, admin.NotNow("nothing was approved, because the lock file cannot be read: " + err.Error() + ": gatehouse lock writes a new one")
+		return admin.Approved{}, admin.NotNow("nothing was approved, because the lock file cannot be read: " + err.Error() +
+			": gatehouse lock writes a new one")
 	}
 	var seen []pinning.Finding
 	for _, guard := range now.Guards {

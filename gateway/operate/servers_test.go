@@ -34,7 +34,8 @@ func TestTimeline(t *testing.T) {
 	s := b.Of("crm")
 	now := time.Now()
 	called := func(state upstream.State, why string) upstream.Status {
-		return upstream.Status{State: state, Since: now, Last: upstream.Failure{At: now, Name: failure.UpstreamDown, Error: why}}
+		return upstream.Status{State: state, Since: now,
+			Last: upstream.Failure{At: now, Name: failure.UpstreamDown, Error: why}}
 	}
 	listed := func(state catalog.State, name failure.Name, why string) catalog.UpstreamView {
 		return catalog.UpstreamView{State: state, Since: now.Add(time.Second), Failed: name, LastError: why}
@@ -69,7 +70,8 @@ func TestTimeline(t *testing.T) {
 	more.Withheld = []catalog.Withheld{{List: "tools", Reason: "too many", Behind: 8000}}
 	s.Listed(more)
 	want := []string{
-		"connecting", "ready", "degraded: tools/list: slow", "ready", "down: refused", "connecting, reconnected by alice", "ready",
+		"connecting", "ready", "degraded: tools/list: slow", "ready", "down: refused",
+		"connecting, reconnected by alice", "ready",
 		"disabled, disabled by bob", "connecting, enabled by carol", "ready", "degraded: tools: too many",
 	}
 	if got := states(s); !slices.Equal(got, want) {

@@ -99,14 +99,15 @@ func (s Sessions) EndAnywhere(ctx context.Context, digest string) error {
 		return err
 	}
 	ended := false
-	s.Others(ctx, http.MethodDelete, SessionsPath+"/"+url.PathEscape(digest), func(_ string, status int, _ []byte, failed error) {
-		switch {
-		case failed == nil && status == http.StatusNoContent:
-			ended = true
-		case failed != nil || status != http.StatusNotFound:
-			err = admin.ErrNotAsked
-		}
-	})
+	s.Others(ctx, http.MethodDelete, SessionsPath+"/"+url.PathEscape(digest),
+		func(_ string, status int, _ []byte, failed error) {
+			switch {
+			case failed == nil && status == http.StatusNoContent:
+				ended = true
+			case failed != nil || status != http.StatusNotFound:
+				err = admin.ErrNotAsked
+			}
+		})
 	if ended {
 		return nil
 	}

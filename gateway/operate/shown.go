@@ -171,7 +171,8 @@ func (m Member) steps(took []dialect.Step) []admin.ProbeStep {
 
 // credentials says with whose credential the gateway comes, without it.
 func (m Member) credentials(status upstream.Status) admin.Credentials {
-	c := admin.Credentials{Type: cmp.Or(m.Config.Auth.Type, outbound.TypeNone), Whose: "gateway", State: "unknown", Refused: status.UsersNeedLogin}
+	c := admin.Credentials{Type: cmp.Or(m.Config.Auth.Type, outbound.TypeNone), Whose: "gateway", State: "unknown",
+		Refused: status.UsersNeedLogin}
 	switch {
 	case c.Type == outbound.TypeNone:
 		c.Whose, c.State = "nobody", "none"

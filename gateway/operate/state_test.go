@@ -11,7 +11,8 @@ import (
 func TestStateOfPerUser(t *testing.T) {
 	view := catalog.UpstreamView{State: catalog.StatePerUser}
 	for was, want := range map[upstream.State]upstream.State{
-		upstream.StateConnecting: upstream.StatePerUser, upstream.StateReady: upstream.StateReady, upstream.StateDown: upstream.StateDown,
+		upstream.StateConnecting: upstream.StatePerUser, upstream.StateReady: upstream.StateReady,
+		upstream.StateDown: upstream.StateDown,
 	} {
 		if got, _, _ := StateOf(view, upstream.Status{State: was}); got != want {
 			t.Errorf("%s is %s, want %s", was, got, want)

@@ -46,7 +46,8 @@ func TestSwitch(t *testing.T) {
 	s.Disable("bob")
 	refused := func(err error) {
 		t.Helper()
-		if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Name != failure.UpstreamDisabled || e.Data.At("executed").Text() != "no" {
+		if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Name != failure.UpstreamDisabled ||
+			e.Data.At("executed").Text() != "no" {
 			t.Errorf("refused with %v", err)
 		}
 	}

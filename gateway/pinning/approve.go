@@ -22,7 +22,8 @@ type Wanted struct {
 func (f Finding) Diff(lock pin.Lock) string { return f.change(lock).Diff() }
 
 func (f Finding) change(lock pin.Lock) pin.Change {
-	return pin.Change{Kind: f.Kind, Name: f.Name, Was: lock.Approved(f.Upstream, f.Kind, f.Name), Is: []mcp.Raw{f.Definition}}
+	return pin.Change{Kind: f.Kind, Name: f.Name, Was: lock.Approved(f.Upstream, f.Kind, f.Name),
+		Is: []mcp.Raw{f.Definition}}
 }
 
 // Approve approves definitions that were seen, all or none: it changes the lock, and writes it to a
@@ -47,7 +48,8 @@ func Approve(lock pin.Lock, file string, seen []Finding, wanted []Wanted) error 
 		of := thing{w.Upstream, w.Kind, w.Name}
 		f, ok := known[of][w.Digest]
 		if !ok {
-			return fmt.Errorf("nothing was approved: %s of %s, with this digest, does not wait for approval: look at it again", strings.TrimSpace(string(w.Kind)+" "+w.Name), w.Upstream)
+			return fmt.Errorf("nothing was approved: %s of %s, with this digest, does not wait for approval: look at it again",
+				strings.TrimSpace(string(w.Kind)+" "+w.Name), w.Upstream)
 		}
 		if w.Keep || approved[of] {
 			lock.Add(w.Upstream, pin.Definition{Kind: f.Kind, Name: f.Name, Raw: f.Definition})

@@ -32,8 +32,10 @@ func TestApprove(t *testing.T) {
 		{"in place", []Wanted{wanted("new", false)}, "a.lock", []string{"new"}, ""},
 		{"beside", []Wanted{wanted("new", true)}, "a.lock", []string{"new", "old"}, ""},
 		{"several forms", []Wanted{wanted("new", false), wanted("other", false)}, "a.lock", []string{"new", "other"}, ""},
-		{"not seen", []Wanted{wanted("new", false), wanted("gone", false)}, "a.lock", nil, "tools export of crm, with this digest, does not wait"},
-		{"another server", []Wanted{{"wiki", pin.Tools, "export", pin.DigestOf(definition("new")).String(), false}}, "a.lock", nil, "does not wait"},
+		{"not seen", []Wanted{wanted("new", false), wanted("gone", false)}, "a.lock", nil,
+			"tools export of crm, with this digest, does not wait"},
+		{"another server", []Wanted{{"wiki", pin.Tools, "export", pin.DigestOf(definition("new")).String(), false}}, "a.lock",
+			nil, "does not wait"},
 		{"no room for the file", []Wanted{wanted("new", false)}, "none/a.lock", nil, "cannot be written"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,7 +65,8 @@ func TestApprove(t *testing.T) {
 			}
 		})
 	}
-	if diff := finding("new").Diff(pin.Lock{"crm": {{Kind: pin.Tools, Name: "export", Raw: definition("old")}}}); !strings.Contains(diff, "-  old\n+  new") {
+	if diff := finding("new").Diff(pin.Lock{"crm": {{Kind: pin.Tools, Name: "export",
+		Raw: definition("old")}}}); !strings.Contains(diff, "-  old\n+  new") {
 		t.Errorf("the difference reads %s", diff)
 	}
 }

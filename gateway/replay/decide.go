@@ -49,7 +49,8 @@ func (r *Replay) decide(ctx context.Context, c *record.Record) verdict {
 	switch {
 	case c.Decision == "":
 		return untold(untoldUndecided)
-	case slices.ContainsFunc(append([]string{c.User, c.Client, c.Issuer, c.Name, c.Original, c.File}, c.Groups...), record.Cut):
+	case slices.ContainsFunc(append([]string{c.User, c.Client, c.Issuer, c.Name, c.Original, c.File}, c.Groups...),
+		record.Cut):
 		return untold(untoldCut)
 	case r.draft.SignIn && c.Issuer == "":
 		return untold(untoldSignIn)
@@ -77,7 +78,8 @@ func (r *Replay) decide(ctx context.Context, c *record.Record) verdict {
 		}
 		return untold(without(now.Missing))
 	}
-	if now.Effect != policy.Deny && slices.Contains(r.draft.Hides, c.Upstream) && !(r.current != nil && slices.Contains(r.current.Hides, c.Upstream)) {
+	if now.Effect != policy.Deny && slices.Contains(r.draft.Hides, c.Upstream) &&
+		!(r.current != nil && slices.Contains(r.current.Hides, c.Upstream)) {
 		return untold(untoldPin)
 	}
 	v := verdict{Side: Side{Decision: now.Effect.String()}, unclear: !now.RuleCertain, unchecked: now.Unchecked}
@@ -102,7 +104,8 @@ func (r *Replay) past(c *record.Record, s *side) policy.Past {
 		Target:   mcp.Target{Kind: c.Thing, Upstream: c.Upstream, Name: c.Original, File: c.File},
 	}
 	if s.SignIn {
-		p.Caller = mcp.NewCaller(mcp.Caller{Issuer: c.Issuer, Subject: c.User, ClientID: c.Client, Groups: c.Groups, View: c.View})
+		p.Caller = mcp.NewCaller(mcp.Caller{Issuer: c.Issuer, Subject: c.User, ClientID: c.Client,
+			Groups: c.Groups, View: c.View})
 	}
 	p.Arguments, p.ArgumentsKnown = r.arguments(c)
 	return p
@@ -129,7 +132,8 @@ func (r *Replay) arguments(c *record.Record) (arguments mcp.Raw, known bool) {
 // sameRules reports whether the rules that could decide on a call are those in force, and the one
 // that did is among them. What they say is not known then, but it is what they say now.
 func (r *Replay) sameRules(c *record.Record, now, held *policy.Outlook) bool {
-	if held == nil || !r.cfg.SameSignIn || slices.Contains(r.draft.Hides, c.Upstream) != slices.Contains(r.current.Hides, c.Upstream) {
+	if held == nil || !r.cfg.SameSignIn || slices.Contains(r.draft.Hides,
+		c.Upstream) != slices.Contains(r.current.Hides, c.Upstream) {
 		return false
 	}
 	return r.draft.Policy.Default == r.current.Policy.Default && r.draft.SignIn == r.current.SignIn &&

@@ -26,7 +26,8 @@ func draftRules(rules ...policy.Rule) Rules {
 // past is a recorded call of ann, changed by change.
 func past(change func(r *record.Record)) []byte {
 	r := &record.Record{
-		Time: time.Unix(1_800_000_000, 0), Kind: record.KindCall, ID: "1", Issuer: idp, User: "ann", Method: mcp.MethodToolsCall, Name: "crm__x",
+		Time: time.Unix(1_800_000_000, 0), Kind: record.KindCall, ID: "1", Issuer: idp, User: "ann",
+		Method: mcp.MethodToolsCall, Name: "crm__x",
 		Upstream: "crm", Original: "x", Thing: mcp.KindTools, Decision: "allow", Rule: "old", Outcome: "ok",
 	}
 	if change != nil {
@@ -48,16 +49,26 @@ func TestDecide(t *testing.T) {
 		{"allowed by another rule", draftRules(everything), nil, "rule allow all "},
 		{"the same rule", draftRules(policy.Rule{Name: "old", Allow: []string{"tools:*"}}), nil, ""},
 		{"no rule", draftRules(), nil, "refused deny  no rule: the default, or the view"},
-		{"no server", draftRules(everything), func(r *record.Record) { r.Upstream = "gone" }, "refused unknown  the draft has no server gone"},
-		{"no view", draftRules(everything), func(r *record.Record) { r.View = "gone" }, "refused deny  the draft has no view gone"},
-		{"a view that does not show it", draftRules(everything), func(r *record.Record) { r.View, r.Upstream = "sales", "erp" }, "refused deny  no rule: the default, or the view"},
-		{"another issuer", draftRules(everything), func(r *record.Record) { r.Issuer = "https://other.example.com" }, "refused deny  the draft does not trust the issuer"},
-		{"no issuer", draftRules(everything), func(r *record.Record) { r.Issuer, r.User = "", "" }, "untold    " + untoldSignIn},
-		{"an unknown name", draftRules(everything), func(r *record.Record) { r.Decision, r.Upstream = "unknown", "" }, "untold    " + untoldName},
-		{"a limit", draftRules(everything), func(r *record.Record) { r.Decision, r.Outcome, r.Upstream = "", "limited", "" }, "untold    " + untoldUndecided},
-		{"a record without thing", draftRules(everything), func(r *record.Record) { r.Thing = "" }, "untold    " + untoldThing},
-		{"a cut name", draftRules(everything), func(r *record.Record) { r.Name = strings.Repeat("x", 3000) }, "untold    " + untoldCut},
-		{"a cut group", draftRules(everything), func(r *record.Record) { r.Groups = []string{"a", strings.Repeat("x", 3000)} }, "untold    " + untoldCut},
+		{"no server", draftRules(everything), func(r *record.Record) { r.Upstream = "gone" },
+			"refused unknown  the draft has no server gone"},
+		{"no view", draftRules(everything), func(r *record.Record) { r.View = "gone" },
+			"refused deny  the draft has no view gone"},
+		{"a view that does not show it", draftRules(everything),
+			func(r *record.Record) { r.View, r.Upstream = "sales", "erp" }, "refused deny  no rule: the default, or the view"},
+		{"another issuer", draftRules(everything), func(r *record.Record) { r.Issuer = "https://other.example.com" },
+			"refused deny  the draft does not trust the issuer"},
+		{"no issuer", draftRules(everything), func(r *record.Record) { r.Issuer, r.User = "", "" },
+			"untold    " + untoldSignIn},
+		{"an unknown name", draftRules(everything), func(r *record.Record) { r.Decision, r.Upstream = "unknown", "" },
+			"untold    " + untoldName},
+		{"a limit", draftRules(everything), func(r *record.Record) { r.Decision, r.Outcome, r.Upstream = "", "limited", "" },
+			"untold    " + untoldUndecided},
+		{"a record without thing", draftRules(everything), func(r *record.Record) { r.Thing = "" },
+			"untold    " + untoldThing},
+		{"a cut name", draftRules(everything), func(r *record.Record) { r.Name = strings.Repeat("x", 3000) },
+			"untold    " + untoldCut},
+		{"a cut group", draftRules(everything),
+			func(r *record.Record) { r.Groups = []string{"a", strings.Repeat("x", 3000)} }, "untold    " + untoldCut},
 		{"arguments", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"}, When: "args.n > 1"}),
 			func(r *record.Record) { r.ArgumentsDigest = key.Arguments(mcp.Raw(`{"n":2}`)) }, "untold    a rule looks at what is not recorded: arguments"},
 		{"recorded arguments", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"}, When: "args.n > 1"}),
@@ -68,14 +79,18 @@ func TestDecide(t *testing.T) {
 			func(r *record.Record) {
 				r.ArgumentsDigest, r.Arguments = key.Arguments(mcp.Raw(`{"n":2}`)), mcp.Raw(`{"n":"<redacted>"}`)
 			}, "untold    a rule looks at what is not recorded: arguments"},
-		{"no arguments", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"}, When: "has(args.n)"}), nil, "rule allow all "},
-		{"scopes and claims", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"}, Who: policy.Who{Scopes: []string{"a"}, Emails: []string{"a@b"}}}),
+		{"no arguments", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"}, When: "has(args.n)"}), nil,
+			"rule allow all "},
+		{"scopes and claims", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"},
+			Who: policy.Who{Scopes: []string{"a"}, Emails: []string{"a@b"}}}),
 			nil, "untold    a rule looks at what is not recorded: scopes, claims of the token"},
-		{"scopes that do not matter", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"tools:*"}, Who: policy.Who{Scopes: []string{"a"}, Users: []string{"bob"}}}),
+		{"scopes that do not matter", draftRules(everything,
+			policy.Rule{Name: "n", Deny: []string{"tools:*"}, Who: policy.Who{Scopes: []string{"a"}, Users: []string{"bob"}}}),
 			nil, "rule allow all "},
 		{"asked", draftRules(everything, policy.Rule{Name: "n", Ask: []string{"tools:*"}}), nil, "asked ask n "},
 		{"allowed", draftRules(everything), func(r *record.Record) { r.Decision = "ask" }, "allowed allow all "},
-		{"the arguments of load_skill", draftRules(everything, policy.Rule{Name: "n", Deny: []string{"skills:*/git"}, When: "!has(args.n)"}),
+		{"the arguments of load_skill", draftRules(everything,
+			policy.Rule{Name: "n", Deny: []string{"skills:*/git"}, When: "!has(args.n)"}),
 			func(r *record.Record) {
 				r.Thing, r.Original, r.File, r.ArgumentsDigest = mcp.KindSkills, "git", "skill://git/SKILL.md", "sha256:00"
 			}, "refused deny n "},
@@ -110,7 +125,8 @@ func TestDecide(t *testing.T) {
 // with its lines.
 func TestHostileFile(t *testing.T) {
 	var file bytes.Buffer
-	bad := []string{`{`, `null`, `[]`, `"x"`, ``, `{"kind":"call"}`, `{"kind":"call","time":"yesterday"}`, `{"kind":7,"time":"2026-11-20T08:00:00Z"}`, "\xff\x00",
+	bad := []string{`{`, `null`, `[]`, `"x"`, ``, `{"kind":"call"}`, `{"kind":"call","time":"yesterday"}`,
+		`{"kind":7,"time":"2026-11-20T08:00:00Z"}`, "\xff\x00",
 		strings.Repeat(`{"a":`, 20_000), `{"x":"` + strings.Repeat("y", 5<<20) + `"}`, string(past(nil)[:100])}
 	for _, line := range bad {
 		fmt.Fprintf(&file, "%s\n%s\n", past(nil), line)
@@ -141,12 +157,14 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range mostRows + 10 {
-		if err := r.Line(t.Context(), past(func(r *record.Record) { r.ID, r.User = fmt.Sprint(i), fmt.Sprint("u", i) })); err != nil {
+		if err := r.Line(t.Context(),
+			past(func(r *record.Record) { r.ID, r.User = fmt.Sprint(i), fmt.Sprint("u", i) })); err != nil {
 			t.Fatal(err)
 		}
 		r.Problem(Problem{Message: "x"})
 	}
-	if o := r.Report(); len(o.Rows) != mostRows || o.MoreRows != 10 || o.Changed[Refused] != mostRows+10 || len(o.Problems) != mostProblems || o.MoreProblems != mostRows+10-mostProblems {
+	if o := r.Report(); len(o.Rows) != mostRows || o.MoreRows != 10 || o.Changed[Refused] != mostRows+10 ||
+		len(o.Problems) != mostProblems || o.MoreProblems != mostRows+10-mostProblems {
 		t.Errorf("%d rows and %d more, %d problems and %d more", len(o.Rows), o.MoreRows, len(o.Problems), o.MoreProblems)
 	}
 }
@@ -173,19 +191,24 @@ func BenchmarkReplay(b *testing.B) {
 	rules := Rules{Upstreams: []string{"crm"}, SignIn: true, Issuers: []string{idp}}
 	for i := range 20 {
 		rules.Policy.Rules = append(rules.Policy.Rules, policy.Rule{
-			Name: fmt.Sprint("r", i), Who: policy.Who{Groups: []string{fmt.Sprint("g", i)}}, Allow: []string{fmt.Sprintf("tools:crm/t%d*", i%4)},
+			Name: fmt.Sprint("r", i), Who: policy.Who{Groups: []string{fmt.Sprint("g", i)}},
+			Allow: []string{fmt.Sprintf("tools:crm/t%d*", i%4)},
 		})
 	}
-	rules.Policy.Rules = append(rules.Policy.Rules, policy.Rule{Name: "few", Deny: []string{"tools:crm/t1*"}, When: "args.n > 10"})
+	rules.Policy.Rules = append(rules.Policy.Rules,
+		policy.Rule{Name: "few", Deny: []string{"tools:crm/t1*"}, When: "args.n > 10"})
 	chain := record.NewChain("a.file", nil)
 	var file []byte
 	var key *record.Key
 	for i := range 100_000 {
 		arguments := mcp.Raw(fmt.Sprintf(`{"n":%d,"text":"some words of a question"}`, i%20))
 		file = chain.Append(file, &record.Record{
-			Time: time.Unix(1_800_000_000+int64(i), 0), Kind: record.KindCall, ID: fmt.Sprint(i), Issuer: idp, User: fmt.Sprint("u", i%50), Groups: []string{fmt.Sprint("g", i%20), "all"},
-			Client: "agent", Session: record.Digest("s"), Revision: "2025-11-25", Era: "stateful", Method: mcp.MethodToolsCall, Name: fmt.Sprint("crm__t", i%40), Upstream: "crm", Original: fmt.Sprint("t", i%40),
-			Thing: mcp.KindTools, Decision: "allow", Rule: fmt.Sprint("r", i%20), RuleAt: "gatehouse.yaml:12", Outcome: "ok", Executed: "yes", Duration: time.Millisecond, RequestBytes: 100, ReplyBytes: 1000,
+			Time: time.Unix(1_800_000_000+int64(i), 0), Kind: record.KindCall, ID: fmt.Sprint(i), Issuer: idp,
+			User: fmt.Sprint("u", i%50), Groups: []string{fmt.Sprint("g", i%20), "all"},
+			Client: "agent", Session: record.Digest("s"), Revision: "2025-11-25", Era: "stateful", Method: mcp.MethodToolsCall,
+			Name: fmt.Sprint("crm__t", i%40), Upstream: "crm", Original: fmt.Sprint("t", i%40),
+			Thing: mcp.KindTools, Decision: "allow", Rule: fmt.Sprint("r", i%20), RuleAt: "gatehouse.yaml:12", Outcome: "ok",
+			Executed: "yes", Duration: time.Millisecond, RequestBytes: 100, ReplyBytes: 1000,
 			ArgumentsDigest: key.Arguments(arguments), Arguments: arguments,
 		})
 	}

@@ -82,7 +82,8 @@ func (s *Side) compare(other *Side) int {
 	if s == nil || other == nil {
 		return 0
 	}
-	return cmp.Or(strings.Compare(s.Decision, other.Decision), strings.Compare(s.Rule, other.Rule), strings.Compare(s.At, other.At))
+	return cmp.Or(strings.Compare(s.Decision, other.Decision), strings.Compare(s.Rule, other.Rule),
+		strings.Compare(s.At, other.At))
 }
 
 // Unused is a rule that applied to no call.
@@ -127,7 +128,8 @@ func (r *Replay) count(c *record.Record, was Side, now verdict) {
 			r.report.MoreRows++
 			return
 		}
-		row = &Row{Change: change, User: key.user, View: key.view, What: key.what, Reason: key.reason, Was: was, First: c.Time, Last: c.Time}
+		row = &Row{Change: change, User: key.user, View: key.view, What: key.what, Reason: key.reason, Was: was,
+			First: c.Time, Last: c.Time}
 		if now.untold == "" {
 			row.Now = &now.Side
 		}

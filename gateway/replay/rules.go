@@ -50,7 +50,8 @@ func newSide(rules Rules) (*side, error) {
 		return nil, err
 	}
 	n := len(rules.Policy.Rules)
-	s := &side{Rules: rules, policy: p, known: make(map[reviewKey]*policy.Outlook), applied: make([]int64, n), may: make([]int64, n)}
+	s := &side{Rules: rules, policy: p, known: make(map[reviewKey]*policy.Outlook), applied: make([]int64, n),
+		may: make([]int64, n)}
 	for _, r := range rules.Policy.Rules {
 		r.Record = policy.Recording{}
 		text, err := json.Marshal(r)
@@ -77,7 +78,8 @@ func (s *side) review(ctx context.Context, past policy.Past) *policy.Outlook {
 // reviewed decides on a call, as far as possible without looking at its arguments, so that it can
 // be remembered.
 func (s *side) reviewed(ctx context.Context, past policy.Past) *policy.Outlook {
-	key := reviewKey{past.Caller.Issuer, past.Caller.Subject, past.Caller.ClientID, strings.Join(past.Caller.Groups, "\x00"), past.Caller.View, past.Target}
+	key := reviewKey{past.Caller.Issuer, past.Caller.Subject, past.Caller.ClientID,
+		strings.Join(past.Caller.Groups, "\x00"), past.Caller.View, past.Target}
 	o := s.known[key]
 	if o == nil {
 		bare := past

@@ -33,15 +33,19 @@ func Snippets(endpoint string) []Snippet {
 	}
 	servers := func(key string, one any) string { return text(object{key: object{"gatehouse": one}}) }
 	return []Snippet{
-		{"Claude Code", "in a shell; --scope user is for all projects", "claude mcp add --transport http --scope user gatehouse " + endpoint + "\n"},
+		{"Claude Code", "in a shell; --scope user is for all projects",
+			"claude mcp add --transport http --scope user gatehouse " + endpoint + "\n"},
 		{"Claude Desktop", "in claude_desktop_config.json (Settings, Developer, Edit Config); it needs Node.js",
 			servers("mcpServers", remote{"npx", []string{"-y", "mcp-remote", endpoint}})},
-		{"Cursor", "in ~/.cursor/mcp.json, or in .cursor/mcp.json of a project", servers("mcpServers", object{"url": endpoint})},
-		{"VS Code", "in .vscode/mcp.json of a project, or by \"MCP: Open User Configuration\"", servers("servers", object{"type": "http", "url": endpoint})},
+		{"Cursor", "in ~/.cursor/mcp.json, or in .cursor/mcp.json of a project",
+			servers("mcpServers", object{"url": endpoint})},
+		{"VS Code", "in .vscode/mcp.json of a project, or by \"MCP: Open User Configuration\"",
+			servers("servers", object{"type": "http", "url": endpoint})},
 		{"Windsurf", "in ~/.codeium/windsurf/mcp_config.json", servers("mcpServers", object{"serverUrl": endpoint})},
 		{"Gemini CLI", "in a shell", "gemini mcp add --transport http --scope user gatehouse " + endpoint + "\n"},
 		{"Codex", "in a shell", "codex mcp add gatehouse --url " + endpoint + "\n"},
-		{"LM Studio", "in ~/.lmstudio/mcp.json (Program, Install, Edit mcp.json)", servers("mcpServers", object{"url": endpoint})},
+		{"LM Studio", "in ~/.lmstudio/mcp.json (Program, Install, Edit mcp.json)",
+			servers("mcpServers", object{"url": endpoint})},
 		{"Zed", "in settings.json", servers("context_servers", object{"url": endpoint})},
 		{"opencode", "in opencode.json", servers("mcp", object{"type": "remote", "url": endpoint})},
 	}
@@ -73,7 +77,8 @@ func KnownFiles(system, home, config string) []Known {
 		{"LM Studio", at(home, ".lmstudio", "mcp.json"), false},
 	}
 	if system != "windows" {
-		files = append(files, Known{"Zed", at(home, ".config", "zed", "settings.json"), false}, Known{"opencode", at(home, ".config", "opencode", "opencode.json"), false})
+		files = append(files, Known{"Zed", at(home, ".config", "zed", "settings.json"), false},
+			Known{"opencode", at(home, ".config", "opencode", "opencode.json"), false})
 	}
 	return files
 }

@@ -87,7 +87,8 @@ func unique(all []Pair, same func(a, b string) bool) (kept []Pair) {
 
 func isURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && !strings.ContainsAny(text, " \t\r\n")
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
+		!strings.ContainsAny(text, " \t\r\n")
 }
 
 // plainText says what an http URL to another machine means.
@@ -115,14 +116,16 @@ func isGateway(e entry) bool {
 
 // unwrap takes away what runs a command in a shell of Windows.
 func (e *entry) unwrap() {
-	if len(e.command) > 2 && strings.TrimSuffix(strings.ToLower(path.Base(e.command[0])), ".exe") == "cmd" && strings.EqualFold(e.command[1], "/c") {
+	if len(e.command) > 2 && strings.TrimSuffix(strings.ToLower(path.Base(e.command[0])), ".exe") == "cmd" &&
+		strings.EqualFold(e.command[1], "/c") {
 		e.command = e.command[2:]
 	}
 }
 
 // unwrapRemote takes away mcp-remote, with which clients that know only programs reach a URL.
 func (e *entry) unwrapRemote() {
-	at := slices.IndexFunc(e.command, func(arg string) bool { return arg == "mcp-remote" || strings.HasPrefix(arg, "mcp-remote@") })
+	at := slices.IndexFunc(e.command,
+		func(arg string) bool { return arg == "mcp-remote" || strings.HasPrefix(arg, "mcp-remote@") })
 	if at < 0 {
 		return
 	}
@@ -150,7 +153,8 @@ func (e *entry) unwrapRemote() {
 		return
 	}
 	if slices.ContainsFunc(rest, func(arg string) bool { return strings.HasPrefix(arg, "--static-oauth") }) {
-		e.notes = append(e.notes, "mcp-remote stays, since it is registered by hand: auth of type user_oauth takes that as client_id, too")
+		e.notes = append(e.notes,
+			"mcp-remote stays, since it is registered by hand: auth of type user_oauth takes that as client_id, too")
 		return
 	}
 	e.oauth = len(headers) == 0

@@ -23,14 +23,19 @@ type entry struct {
 
 // Members of an entry that mean nothing to a gateway, and those that it has another place for.
 var (
-	silent = []string{"type", "transport", "transportType", "name", "description", "title", "version", "source", "gallery", "icon", "iconUrl", "tags"}
-	told   = map[string]string{
-		"alwaysAllow": "policy decides what needs no question (docs/policy.md)", "autoApprove": "policy decides what needs no question (docs/policy.md)",
-		"trust": "policy decides what needs no question (docs/policy.md)", "autoAllow": "policy decides what needs no question (docs/policy.md)",
-		"disabledTools": "policy and views decide what is shown", "includeTools": "policy and views decide what is shown", "excludeTools": "policy and views decide what is shown",
+	silent = []string{"type", "transport", "transportType", "name", "description", "title", "version", "source", "gallery",
+		"icon", "iconUrl", "tags"}
+	told = map[string]string{
+		"alwaysAllow":   "policy decides what needs no question (docs/policy.md)",
+		"autoApprove":   "policy decides what needs no question (docs/policy.md)",
+		"trust":         "policy decides what needs no question (docs/policy.md)",
+		"autoAllow":     "policy decides what needs no question (docs/policy.md)",
+		"disabledTools": "policy and views decide what is shown", "includeTools": "policy and views decide what is shown",
+		"excludeTools":  "policy and views decide what is shown",
 		"enabled_tools": "policy and views decide what is shown", "disabled_tools": "policy and views decide what is shown",
 		"timeout": "the gateway's own are in timeout", "startup_timeout_sec": "the gateway's own are in timeout",
-		"startup_timeout_ms": "the gateway's own are in timeout", "tool_timeout_sec": "the gateway's own are in timeout", "oauth": "the gateway's own credentials are in auth", "auth": "the gateway's own credentials are in auth",
+		"startup_timeout_ms": "the gateway's own are in timeout", "tool_timeout_sec": "the gateway's own are in timeout",
+		"oauth": "the gateway's own credentials are in auth", "auth": "the gateway's own credentials are in auth",
 		"envFile": "write its variables into env, or set them for the gateway",
 	}
 )

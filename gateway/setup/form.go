@@ -81,5 +81,6 @@ func notALine(line string, words []string) error {
 
 // wrongLine is the error for a line. It does not show the line, which may have a secret.
 func wrongLine(number int, why error) error {
-	return fmt.Errorf("line %d looks like %w: give JSON, the TOML of Codex, or lines with a URL or a command each", number, why)
+	return fmt.Errorf("line %d looks like %w: give JSON, the TOML of Codex, or lines with a URL or a command each",
+		number, why)
 }

@@ -64,14 +64,16 @@ func nameOfURL(raw string) string {
 }
 
 // runners are programs that run what their first argument names.
-var runners = []string{"npx", "bunx", "uvx", "pipx", "pnpm", "pnpx", "yarn", "npm", "uv", "bun", "deno", "node", "python", "python3", "docker", "podman", "dlx", "exec", "run", "x", "cmd", "sh", "bash", "env"}
+var runners = []string{"npx", "bunx", "uvx", "pipx", "pnpm", "pnpx", "yarn", "npm", "uv", "bun", "deno", "node",
+	"python", "python3", "docker", "podman", "dlx", "exec", "run", "x", "cmd", "sh", "bash", "env"}
 
 // nameOfCommand makes a name of the program: npx -y @a/server-files@1 is files.
 func nameOfCommand(command []string) string {
 	program := ""
 	for _, arg := range command {
 		base := strings.TrimSuffix(path.Base(strings.ReplaceAll(arg, `\`, "/")), ".exe")
-		if arg == "" || strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "/c") || slices.Contains(runners, base) || strings.Contains(arg, "=") {
+		if arg == "" || strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "/c") || slices.Contains(runners, base) ||
+			strings.Contains(arg, "=") {
 			continue
 		}
 		program = base
@@ -82,7 +84,8 @@ func nameOfCommand(command []string) string {
 	for _, end := range []string{".js", ".mjs", ".ts", ".py"} {
 		program = strings.TrimSuffix(program, end)
 	}
-	short := strings.Trim(strings.NewReplacer("mcp-server", "", "server-", "", "-server", "", "-mcp", "", "mcp-", "").Replace(program), "-")
+	short := strings.Trim(strings.NewReplacer("mcp-server", "", "server-", "", "-server", "", "-mcp", "", "mcp-",
+		"").Replace(program), "-")
 	if short == "" {
 		short = program
 	}

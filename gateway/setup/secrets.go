@@ -120,7 +120,8 @@ func (c converter) header(h Pair) string {
 	if refers(h.Value) || !configtext.SecretName(h.Name) && !configtext.SecretValue(h.Value) {
 		return c.clean(h.Value, name, why, configtext.SecretName(h.Name))
 	}
-	if scheme, credential, has := strings.Cut(strings.TrimSpace(h.Value), " "); has && len(scheme) <= 10 && strings.EqualFold(h.Name, "Authorization") {
+	if scheme, credential, has := strings.Cut(strings.TrimSpace(h.Value), " "); has && len(scheme) <= 10 &&
+		strings.EqualFold(h.Name, "Authorization") {
 		return escaped(scheme) + " " + c.hide(name, strings.TrimSpace(credential), why)
 	}
 	return c.hide(name, h.Value, why)
@@ -176,7 +177,8 @@ func (c converter) url(raw string) string {
 	}
 	if password, has := u.User.Password(); has || u.User != nil {
 		credential := basic(u.User.Username(), password)
-		c.server.Headers = append(c.server.Headers, Pair{"Authorization", "Basic " + c.hide(c.server.Name+" basic", credential, "header Authorization, user:password in base64")})
+		c.server.Headers = append(c.server.Headers, Pair{"Authorization",
+			"Basic " + c.hide(c.server.Name+" basic", credential, "header Authorization, user:password in base64")})
 		u.User = nil
 	}
 	bare := *u

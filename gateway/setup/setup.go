@@ -132,7 +132,8 @@ func (d *Draft) Merge(other *Draft) {
 	}
 	for _, s := range other.Servers {
 		same := func(known Server) bool {
-			return known.URL == s.URL && slices.Equal(known.Command, s.Command) && slices.Equal(known.Env, s.Env) && slices.Equal(known.Headers, s.Headers)
+			return known.URL == s.URL && slices.Equal(known.Command, s.Command) && slices.Equal(known.Env, s.Env) &&
+				slices.Equal(known.Headers, s.Headers)
 		}
 		if slices.ContainsFunc(d.Servers, same) || len(d.Servers) >= mostServers {
 			continue
@@ -224,7 +225,8 @@ func (d *Draft) Open() *Draft {
 // canSignIn reports whether nothing else proves to a server who asks, and tokens are safe on their way.
 func (s Server) canSignIn() bool {
 	u, err := url.Parse(s.URL)
-	return err == nil && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") && (u.Scheme == "https" || u.Scheme == "http" && isHere(u.Hostname()))
+	return err == nil && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") &&
+		(u.Scheme == "https" || u.Scheme == "http" && isHere(u.Hostname()))
 }
 
 // Values are the variables of which the client's file has the values, for trying the servers. They

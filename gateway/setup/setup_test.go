@@ -134,7 +134,9 @@ func TestRead(t *testing.T) {
   headers:
     Authorization: "Basic ${env:B_BASIC}"
 `, "A_API_KEY A_TOKEN A_ARGUMENT B_BASIC B_API_KEY", nil},
-		{"a secret in a path", `{"mcpServers": {"zap": {"url": "https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp?team=sales"}}}`, "\n- name: zap\n  url: \"${env:ZAP_URL}\"\n", "ZAP_URL", nil},
+		{"a secret in a path",
+			`{"mcpServers": {"zap": {"url": "https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp?team=sales"}}}`,
+			"\n- name: zap\n  url: \"${env:ZAP_URL}\"\n", "ZAP_URL", nil},
 		{"one variable, two values", `{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "1"}}, "b": {"command": "x", "env": {"API_KEY": "2"}}, "c": {"command": "x", "env": {"API_KEY": "1"}}}}`, `
 - name: a
   command: [x]
@@ -161,8 +163,10 @@ func TestRead(t *testing.T) {
 - name: server-2
   command: [x]
 `, "", []string{"was called 1", "was called a", "was called", "gatehouse: is this gateway itself", "was called Gatehouse", "bad: is no object", "none: has neither"}},
-		{"one server", `{"command": "uvx", "args": ["mcp-server-time"]}`, "\n- name: time\n  command: [uvx, mcp-server-time]\n", "", nil},
-		{"servers without what is around them", `"time": {"command": "uvx", "args": ["mcp-server-time"]}`, "\n- name: time\n  command: [uvx, mcp-server-time]\n", "", nil},
+		{"one server", `{"command": "uvx", "args": ["mcp-server-time"]}`,
+			"\n- name: time\n  command: [uvx, mcp-server-time]\n", "", nil},
+		{"servers without what is around them", `"time": {"command": "uvx", "args": ["mcp-server-time"]}`,
+			"\n- name: time\n  command: [uvx, mcp-server-time]\n", "", nil},
 		{"lines", "# mine\nhttps://mcp.notion.com/mcp\nFOO_TOKEN=abc npx -y \"@a/server-b c\"\n$ claude mcp add --transport http --header 'X-Api-Key: abc' crm https://crm.example.com/mcp\nclaude mcp add files -e A=b -- npx -y files /tmp", `
 - name: notion
   url: "https://mcp.notion.com/mcp"
@@ -193,8 +197,10 @@ func TestRead(t *testing.T) {
     DOCS_TOKEN: "${env:DOCS_TOKEN}"
     LANG: "${env:LANG}"
 `, "CRM ORG DOCS_TOKEN LANG", []string{"startup_timeout_sec is not taken over"}},
-		{"a comment before", "// ours\n/* all */ {\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}", "\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
-		{"a fence", "```json\n{\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}\n```\nand more", "\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
+		{"a comment before", "// ours\n/* all */ {\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}",
+			"\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
+		{"a fence", "```json\n{\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}\n```\nand more",
+			"\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
 		{"UTF-16", "\xff\xfen\x00p\x00x\x00 \x00a\x00", "\n- name: a\n  command: [npx, a]\n", "", nil},
 		{"defaults", `{"command": "srv", "args": ["--host", "${HOST:-localhost}", "--token", "${T:-abc123}", "--key=${K:-xyz123}"], "env": {"A_TOKEN": "${A:-abc123}", "LEVEL": "${L:-info}"}}`, `
 - name: srv
@@ -203,7 +209,8 @@ func TestRead(t *testing.T) {
     A_TOKEN: "${env:A}"
     LEVEL: info
 `, "T K A", []string{"the default of HOST", "the default of L "}},
-		{"http elsewhere", "http://192.168.1.5:9/mcp", "\n- name: local-9\n  url: \"http://192.168.1.5:9/mcp\"\n", "", []string{"allow_plaintext: true"}},
+		{"http elsewhere", "http://192.168.1.5:9/mcp", "\n- name: local-9\n  url: \"http://192.168.1.5:9/mcp\"\n", "",
+			[]string{"allow_plaintext: true"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := Read(tt.text, "")
@@ -320,7 +327,8 @@ func TestMergeVariables(t *testing.T) {
 		}
 		all.Merge(d)
 	}
-	if values := all.Values(); len(all.Servers) != 2 || len(values) != 2 || values["API_KEY"] != "first" || values["API_KEY_2"] != "it's $econd" {
+	if values := all.Values(); len(all.Servers) != 2 || len(values) != 2 || values["API_KEY"] != "first" ||
+		values["API_KEY_2"] != "it's $econd" {
 		t.Errorf("%+v", all)
 	}
 	if got := all.Servers[1].Env[0].Value; got != "${env:API_KEY_2}" {

@@ -51,7 +51,8 @@ func (s Service) Probe(ctx context.Context, p admin.Attempt) (admin.Probed, erro
 	}
 	found := admin.Probed{Warnings: operate.Problems(&config.Error{Problems: doubts})}
 	for _, r := range reports {
-		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
+		one := admin.ProbedServer{Name: r.Name, State: r.State, Server: r.Server, Revision: r.Revision, Tools: r.Tools,
+			Prompts: r.Prompts, Resources: r.Resources, Skills: r.Skills, Hint: r.Hint, Error: r.Error}
 		for _, w := range r.Withheld {
 			one.Withheld = append(one.Withheld, fmt.Sprintf("%s %q: %s", w.List, w.Name, w.Reason))
 		}

@@ -19,7 +19,8 @@ import (
 // Text connects to the upstreams of a text, or to the one that only names. Relative paths begin at the
 // directory of file; env has the values of references. Errors: *config.Error for a text that is no
 // valid configuration, and those of Inspect.
-func Text(ctx context.Context, inspect Inspect, file string, text []byte, only string, env func(string) (string, bool)) (reports []Report, doubts []config.Problem, err error) {
+func Text(ctx context.Context, inspect Inspect, file string, text []byte, only string,
+	env func(string) (string, bool)) (reports []Report, doubts []config.Problem, err error) {
 	l, err := config.ReadText(file, text, nil, env)
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +31,8 @@ func Text(ctx context.Context, inspect Inspect, file string, text []byte, only s
 // blindly is Text for the text of somebody who may use neither the environment and the files of
 // this machine, nor its programs, nor the services of the host itself, but for those of a server that is
 // configured.
-func blindly(ctx context.Context, inspect Inspect, text []byte, only string, configured []upstream.Config, env func(string) (string, bool)) (reports []Report, doubts []config.Problem, err error) {
+func blindly(ctx context.Context, inspect Inspect, text []byte, only string, configured []upstream.Config,
+	env func(string) (string, bool)) (reports []Report, doubts []config.Problem, err error) {
 	l, err := config.ReadBlindly("", text, env)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +77,8 @@ func hostService(at string) (host string, ours bool) {
 }
 
 // try connects to upstreams, without anything else that a configuration says.
-func try(ctx context.Context, inspect Inspect, all config.Config, only string) (reports []Report, doubts []config.Problem, err error) {
+func try(ctx context.Context, inspect Inspect, all config.Config, only string) (reports []Report,
+	doubts []config.Problem, err error) {
 	cfg := config.Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
 	cfg.Naming.Instructions = ""
 	no, has := false, false

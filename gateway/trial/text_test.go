@@ -45,15 +45,18 @@ func TestBlindlyReachesNoHostServices(t *testing.T) {
 	unseen := func(context.Context, config.Config, func(string, pin.Definition), func(Seen) error) error { return nil }
 	none := func(string) (string, bool) { return "169.254.169.254", true }
 	try := func(fields string, configured []upstream.Config) error {
-		_, _, err := blindly(t.Context(), unseen, []byte("upstreams: [{name: a, allow_plaintext: true, "+fields+"}]\n"), "", configured, none)
+		_, _, err := blindly(t.Context(), unseen, []byte("upstreams: [{name: a, allow_plaintext: true, "+fields+"}]\n"), "",
+			configured, none)
 		return err
 	}
 	for _, fields := range []string{
-		"url: http://169.254.169.254/latest/meta-data", "url: 'https://[fd00:ec2::254]/'", "url: 'http://[::ffff:169.254.169.254]:8080/mcp'",
+		"url: http://169.254.169.254/latest/meta-data", "url: 'https://[fd00:ec2::254]/'",
+		"url: 'http://[::ffff:169.254.169.254]:8080/mcp'",
 		"url: 'http://[fe80::1%25eth0]/'", "url: 'http://[64:ff9b::a9fe:a9fe]/'", "url: 'http://${env:HOST}/'",
 		"url: https://crm.example.com/mcp, auth: {type: client_credentials, token_url: https://169.254.169.254/token, client_id: a, client_secret: '${env:S}'}",
 	} {
-		if bad, ok := errors.AsType[*config.Error](try(fields, nil)); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Problems[0].Message, "services of the host") {
+		if bad, ok := errors.AsType[*config.Error](try(fields, nil)); !ok || len(bad.Problems) != 1 ||
+			!strings.Contains(bad.Problems[0].Message, "services of the host") {
 			t.Errorf("%s: %v", fields, bad)
 		}
 	}

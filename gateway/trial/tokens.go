@@ -29,7 +29,8 @@ type TokenReport struct {
 // Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
 // in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
 // takes in mode progressive. If a view is named, only its tools count, as it shows them.
-func Tokens(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []TokenReport, own int, err error) {
+func Tokens(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []TokenReport,
+	own int, err error) {
 	if _, err := config.ViewNamed(cfg, view); err != nil {
 		return nil, 0, err
 	}

@@ -24,7 +24,8 @@ import (
 // or failed, or ctx ends, calls look, and closes everything. collect takes all definitions, pinned or
 // not; nil for checking them as a gateway that serves does. Errors: those of making a gateway, of look
 // and of closing.
-type Inspect func(ctx context.Context, cfg config.Config, collect func(upstream string, d pin.Definition), look func(Seen) error) error
+type Inspect func(ctx context.Context, cfg config.Config, collect func(upstream string, d pin.Definition),
+	look func(Seen) error) error
 
 // Seen is what a gateway knows when the upstreams have answered.
 type Seen struct {
@@ -73,7 +74,8 @@ type Report struct {
 // models, each prefixed with the path of its key (see config.Locate).
 //
 // shown is what a view shows, if one is named, to a user who may use all of it.
-func Connect(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []Report, shown []catalog.Shown, doubts []error, err error) {
+func Connect(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []Report,
+	shown []catalog.Shown, doubts []error, err error) {
 	if _, err := config.ViewNamed(cfg, view); err != nil {
 		return nil, nil, nil, err
 	}
@@ -202,7 +204,8 @@ func (s Seen) idleRules() (idle []error) {
 			idle = append(idle, fmt.Errorf("%s: %w", config.ViewKey(i, v), one))
 		}
 		if kept := s.Kept(v.Name); len(kept) > 0 {
-			idle = append(idle, fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", config.ViewKey(i, v), strings.Join(kept, ", ")))
+			idle = append(idle,
+				fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", config.ViewKey(i, v), strings.Join(kept, ", ")))
 		}
 	}
 	return idle

@@ -67,7 +67,8 @@ func (c Config) Validate() error {
 		case policy.CheckTarget(target) != nil:
 			found.Add("%s: %w", key, policy.CheckTarget(target))
 		case strings.HasPrefix(target, mcp.KindSkills+":"):
-			found.Add("%s: clients compare the description of a skill with its %s: change it there, and remove this entry", key, mcp.SkillFile)
+			found.Add("%s: clients compare the description of a skill with its %s: change it there, and remove this entry",
+				key, mcp.SkillFile)
 		case strings.TrimSpace(text) == "":
 			found.Add("%s: is empty", key)
 		case len(text) > maxText:

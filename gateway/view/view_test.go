@@ -14,7 +14,8 @@ func listOf(names ...string) (items []mcp.Item) {
 		up, own, _ := strings.Cut(name, "/")
 		public := prefixOf(up) + own
 		items = append(items, mcp.Item{Name: public, Target: mcp.Target{Kind: mcp.KindTools, Upstream: up, Name: own},
-			Raw: mcp.Object("name", mcp.String(public), "description", mcp.String("of "+name), "_meta", mcp.Raw(`{ "as":"is" }`))})
+			Raw: mcp.Object("name", mcp.String(public), "description", mcp.String("of "+name), "_meta",
+				mcp.Raw(`{ "as":"is" }`))})
 	}
 	return items
 }
@@ -47,21 +48,30 @@ func TestArrange(t *testing.T) {
 	}{
 		{"selects", Config{Show: []string{"tools:a/*"}}, []string{"a/x", "b/x"}, nil, "a__x", ""},
 		{"shortens", Config{Show: []string{"tools:a/*"}, DropPrefixes: true}, []string{"a/x", "a/y", "b/x"}, nil, "x y", ""},
-		{"keeps the prefixes of equal names", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/x", "a/y", "b/x"}, nil, "a__x y b__x", "a__x b__x"},
-		{"an upstream without a prefix has its names", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/x", "p/x", "p/y"}, nil, "a__x x y", "a__x"},
+		{"keeps the prefixes of equal names", Config{Show: []string{"*:*"}, DropPrefixes: true},
+			[]string{"a/x", "a/y", "b/x"}, nil, "a__x y b__x", "a__x b__x"},
+		{"an upstream without a prefix has its names", Config{Show: []string{"*:*"}, DropPrefixes: true},
+			[]string{"a/x", "p/x", "p/y"}, nil, "a__x x y", "a__x"},
 		{"unless it is not shown", Config{Show: []string{"*:a/*"}, DropPrefixes: true}, []string{"a/x", "p/x"}, nil, "x", ""},
-		{"the full name of another", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/b__x", "b/x"}, nil, "a__b__x x", "a__b__x"},
-		{"what could be the full name of another", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/b__y", "b/x"}, nil, "a__b__y x", "a__b__y"},
-		{"the gateway's own", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/own", "b/x"}, nil, "a__own x", "a__own"},
-		{"a server that is away keeps its names", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/x", "a/y"}, []string{"b/x"}, "a__x y", "a__x"},
-		{"but not those that the view hides", Config{Show: []string{"*:a/*"}, DropPrefixes: true}, []string{"a/x"}, []string{"b/x"}, "x", ""},
-		{"orders", Config{Show: []string{"*:*"}, Order: []string{"tools:b/*", "tools:*/z"}}, []string{"a/x", "a/z", "b/x", "b/y"}, nil, "b__x b__y a__z a__x", ""},
+		{"the full name of another", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/b__x", "b/x"}, nil,
+			"a__b__x x", "a__b__x"},
+		{"what could be the full name of another", Config{Show: []string{"*:*"}, DropPrefixes: true},
+			[]string{"a/b__y", "b/x"}, nil, "a__b__y x", "a__b__y"},
+		{"the gateway's own", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/own", "b/x"}, nil,
+			"a__own x", "a__own"},
+		{"a server that is away keeps its names", Config{Show: []string{"*:*"}, DropPrefixes: true}, []string{"a/x", "a/y"},
+			[]string{"b/x"}, "a__x y", "a__x"},
+		{"but not those that the view hides", Config{Show: []string{"*:a/*"}, DropPrefixes: true}, []string{"a/x"},
+			[]string{"b/x"}, "x", ""},
+		{"orders", Config{Show: []string{"*:*"}, Order: []string{"tools:b/*", "tools:*/z"}},
+			[]string{"a/x", "a/z", "b/x", "b/y"}, nil, "b__x b__y a__z a__x", ""},
 	} {
 		v, err := New(tt.cfg, "own")
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := List{Items: listOf(tt.items...), Gone: listOf(tt.gone...), Prefix: prefixOf, Prefixes: []string{"a__", "b__", ""}, NameIn: "name"}
+		l := List{Items: listOf(tt.items...), Gone: listOf(tt.gone...), Prefix: prefixOf,
+			Prefixes: []string{"a__", "b__", ""}, NameIn: "name"}
 		before := namesOf(l.Items)
 		a := v.Arrange(l)
 		if got := namesOf(a.Items); got != tt.want || strings.Join(a.Kept, " ") != tt.kept {
@@ -81,7 +91,8 @@ func TestArrange(t *testing.T) {
 // TestArrangeRewritesLittle: everything but names and overridden descriptions stays byte for
 // byte.
 func TestArrangeRewritesLittle(t *testing.T) {
-	v, err := New(Config{Show: []string{"*:*"}, DropPrefixes: true, Descriptions: map[string]string{"tools:a/x": "Finds \"it\"."}})
+	v, err := New(Config{Show: []string{"*:*"}, DropPrefixes: true,
+		Descriptions: map[string]string{"tools:a/x": "Finds \"it\"."}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +113,18 @@ func TestArrangeRewritesLittle(t *testing.T) {
 // description.
 func TestFilesOfSkillsAreDescribed(t *testing.T) {
 	file := func(key, uri string, template bool) mcp.Item {
-		return mcp.Item{Name: uri, Raw: mcp.Object("uri", mcp.String(uri)), Target: mcp.Target{Kind: mcp.KindSkills, Upstream: "a", Name: key, File: uri, Template: template}}
+		return mcp.Item{Name: uri, Raw: mcp.Object("uri", mcp.String(uri)),
+			Target: mcp.Target{Kind: mcp.KindSkills, Upstream: "a", Name: key, File: uri, Template: template}}
 	}
-	v, err := New(Config{Show: []string{"*:*"}, Descriptions: map[string]string{"resources:a/skill://x/b.md": "B.", "resources:a/skill://x/SKILL.md": "X.", "resources:a/skill://x/{f}": "Any."}})
+	v, err := New(Config{Show: []string{"*:*"}, Descriptions: map[string]string{"resources:a/skill://x/b.md": "B.",
+		"resources:a/skill://x/SKILL.md": "X.", "resources:a/skill://x/{f}": "Any."}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	items := []mcp.Item{file("x", "skill://x/SKILL.md", false), file("x", "skill://x/b.md", false), file("x", "skill://x/{f}", true), file("x", "skill://x/c.md", false)}
-	for nameIn, want := range map[string][]string{"uri": {"X.", "B.", "Any.", ""}, "uriTemplate": {"X.", "B.", "Any.", ""}, "name": {"", "", "", ""}} {
+	items := []mcp.Item{file("x", "skill://x/SKILL.md", false), file("x", "skill://x/b.md", false),
+		file("x", "skill://x/{f}", true), file("x", "skill://x/c.md", false)}
+	for nameIn, want := range map[string][]string{"uri": {"X.", "B.", "Any.", ""}, "uriTemplate": {"X.", "B.", "Any.", ""},
+		"name": {"", "", "", ""}} {
 		for i, item := range v.Arrange(List{Items: items, NameIn: nameIn}).Items {
 			if got := item.Raw.At("description").Text(); got != want[i] {
 				t.Errorf("%s in a list by %s is described as %q, want %q", item.Name, nameIn, got, want[i])
@@ -132,7 +147,8 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.Order = []string{"tools"} }, "order[0]: "},
 		{func(c *Config) { c.Descriptions = map[string]string{"tools:a/*": "x"} }, "descriptions[tools:a/*]: "},
 		{func(c *Config) { c.Descriptions = map[string]string{"a__x": "x"} }, "descriptions[a__x]: "},
-		{func(c *Config) { c.Descriptions = map[string]string{"skills:a/x": "x"} }, "descriptions[skills:a/x]: clients compare the description of a skill with its SKILL.md: change it there"},
+		{func(c *Config) { c.Descriptions = map[string]string{"skills:a/x": "x"} },
+			"descriptions[skills:a/x]: clients compare the description of a skill with its SKILL.md: change it there"},
 		{func(c *Config) { c.Descriptions = map[string]string{"tools:a/x": " "} }, "descriptions[tools:a/x]: is empty"},
 		{func(c *Config) { c.Descriptions = map[string]string{"resources:a/f:///*": "x", "prompts:a/y": "x"} }, ""},
 	} {

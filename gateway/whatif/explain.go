@@ -115,7 +115,8 @@ func Known(cfg config.Config, user string) KnownUser {
 		}
 	}
 	for _, r := range cfg.Policy.Rules {
-		if slices.ContainsFunc(r.Who.Users, func(name string) bool { return name == user || strings.HasSuffix(name, " "+user) }) {
+		if slices.ContainsFunc(r.Who.Users,
+			func(name string) bool { return name == user || strings.HasSuffix(name, " "+user) }) {
 			add(r.Name)
 		}
 	}
@@ -123,7 +124,8 @@ func Known(cfg config.Config, user string) KnownUser {
 		if e.User == user {
 			e.Hash = ""
 			k.Keys = append(k.Keys, e)
-			add(rulesFor(cfg, mcp.Caller{Issuer: mcp.KeyIssuer, Subject: e.User, ClientID: apikey.Prefix + e.ID, Groups: e.Groups, Scopes: e.Scopes})...)
+			add(rulesFor(cfg, mcp.Caller{Issuer: mcp.KeyIssuer, Subject: e.User, ClientID: apikey.Prefix + e.ID,
+				Groups: e.Groups, Scopes: e.Scopes})...)
 		}
 	}
 	return k
@@ -154,13 +156,15 @@ func Caller(c config.Config, q admin.Question) (mcp.Caller, error) {
 		}
 	}
 	return mcp.NewCaller(mcp.Caller{
-		Issuer: q.Issuer, Subject: q.User, ClientID: q.Client, Groups: q.Groups, Scopes: q.Scopes, Claims: q.Claims, View: q.View,
+		Issuer: q.Issuer, Subject: q.User, ClientID: q.Client, Groups: q.Groups, Scopes: q.Scopes,
+		Claims: q.Claims, View: q.View,
 	}), nil
 }
 
 // targetOf finds out what a name refers to, as far as the configuration tells.
 func targetOf(c config.Config, q admin.Question) (t mcp.Target, notes []string, err error) {
-	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
+	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts,
+		mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
 	kind, known := kinds[q.Method]
 	if !known {
 		return t, nil, fmt.Errorf("method %q: want tools/call, prompts/get, resources/read or skills/get", q.Method)
@@ -179,7 +183,8 @@ func targetOf(c config.Config, q admin.Question) (t mcp.Target, notes []string, 
 		return withSkillFile(c, mcp.Target{Kind: kind, Upstream: up, Name: own}), nil, nil
 	}
 	if name != q.Name {
-		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.UpstreamNames(), ", "))
+		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name,
+			strings.Join(c.UpstreamNames(), ", "))
 	}
 	if kind == mcp.KindResources {
 		t, notes, err = resourceTarget(c, name)
@@ -239,8 +244,9 @@ func namedTarget(c config.Config, kind, name string) (t mcp.Target, notes []stri
 		return t, nil, fmt.Errorf("%q has no upstream's prefix: whoever calls it is told that it does not exist", name)
 	}
 	if closedName.MatchString(name) {
-		notes = append(notes, fmt.Sprintf("%s ends like a name that was shortened, or had characters replaced. If it was, its own name is not known without upstream %s: "+
-			"give it as %s:%s/NAME, as the upstream has it.", name, t.Upstream, kind, t.Upstream))
+		notes = append(notes,
+			fmt.Sprintf("%s ends like a name that was shortened, or had characters replaced. If it was, its own name is not known without upstream %s: "+
+				"give it as %s:%s/NAME, as the upstream has it.", name, t.Upstream, kind, t.Upstream))
 	}
 	return t, notes, nil
 }
@@ -263,7 +269,8 @@ func resourceTarget(c config.Config, uri string) (t mcp.Target, notes []string, 
 			plain = append(plain, u.Name)
 		case found && strings.EqualFold(u.Name, tag):
 			if strings.HasPrefix(uri, "skill://") {
-				notes = append(notes, "A file of a skill is decided on as that skill, and by what is denied as a resource: ask for skills/get with the skill's name, too.")
+				notes = append(notes,
+					"A file of a skill is decided on as that skill, and by what is denied as a resource: ask for skills/get with the skill's name, too.")
 			}
 			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, notes, nil
 		}

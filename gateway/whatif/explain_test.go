@@ -36,7 +36,8 @@ upstreams:
 		{"resources/read", "skill://crm/a/b", "resources:crm/skill://a/b", "decided on as that skill"},
 		{"skills/get", "crm__refunds", "skills:crm/refunds", ""},
 		{"skills/get", "crm/acme/refunds", "skills:crm/acme/refunds", ""},
-		{"skills/get", "skill://crm/acme/refunds/SKILL.md", "skills:crm/acme/refunds (its file skill://acme/refunds/SKILL.md)", ""},
+		{"skills/get", "skill://crm/acme/refunds/SKILL.md",
+			"skills:crm/acme/refunds (its file skill://acme/refunds/SKILL.md)", ""},
 		{"resources/read", "ui://other/a", "resources:files/ui://other/a", ""},
 		{"resources/read", "file:///a+b", "resources:files/file:///a+b", ""},
 		{"resources/read", "resources:crm/file:///a", "resources:crm/file:///a", ""},
@@ -51,7 +52,8 @@ upstreams:
 			t.Errorf("%s %s: noted %q", tt.method, tt.name, note)
 		}
 	}
-	for _, q := range []admin.Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"}, {Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
+	for _, q := range []admin.Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"},
+		{Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
 		if target, _, err := targetOf(cfg, q); err == nil {
 			t.Errorf("%+v: got %s", q, target)
 		}

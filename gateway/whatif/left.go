@@ -41,7 +41,8 @@ func unknown(now operate.Now) (notes []string) {
 		switch view.State {
 		case catalog.StateUp:
 		case catalog.StatePerUser:
-			notes = append(notes, view.Name+" is asked with each user's own credential: what it shows to this caller is not known here.")
+			notes = append(notes,
+				view.Name+" is asked with each user's own credential: what it shows to this caller is not known here.")
 		case catalog.StateConnecting:
 			notes = append(notes, view.Name+" has not answered yet.")
 		default:

@@ -68,7 +68,8 @@ func (s Service) Lists(ctx context.Context, q admin.ListQuestion) (a admin.ListA
 	if l.caller, err = listCaller(l.now.Config, q); err != nil {
 		return bad("%s", err)
 	}
-	call := &mcp.Call{ID: "catalog", Method: kind.method, Caller: l.caller, Caps: caps, Aside: true, Notify: func(mcp.Event) {}}
+	call := &mcp.Call{ID: "catalog", Method: kind.method, Caller: l.caller, Caps: caps, Aside: true,
+		Notify: func(mcp.Event) {}}
 	var shown []mcp.Item
 	if l.refused = l.now.ViewUsers.Refuse(&l.caller); !l.refused {
 		if shown, err = mcp.ItemsOf(ctx, l.now.Lists, call, mostPages); err != nil {
@@ -121,8 +122,10 @@ func listCaller(cfg config.Config, q admin.ListQuestion) (mcp.Caller, error) {
 
 // notes say what is not as it seems.
 func (l *lister) notes(q admin.ListQuestion) (notes []string) {
-	if !l.now.Config.Auth.Identifies() && (q.User != "" || q.Client != "" || len(q.Groups)+len(q.Scopes)+len(q.Claims) > 0) {
-		notes = append(notes, "Everybody is the same caller here, since auth.mode is none: users, groups, clients and claims do not count.")
+	if !l.now.Config.Auth.Identifies() && (q.User != "" || q.Client != "" ||
+		len(q.Groups)+len(q.Scopes)+len(q.Claims) > 0) {
+		notes = append(notes,
+			"Everybody is the same caller here, since auth.mode is none: users, groups, clients and claims do not count.")
 	}
 	if l.refused {
 		notes = append(notes, "This view is for others: the caller gets HTTP status 403 there, and no list.")
@@ -162,12 +165,14 @@ func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row
 			behind = append(behind, left.upstream+": "+left.reason)
 		default:
 			told[name{left.upstream, left.name}] = true
-			rows = append(rows, row{item: mcp.Item{Target: mcp.Target{Upstream: left.upstream, Name: left.name}}, by: left.by, reason: left.reason})
+			rows = append(rows, row{item: mcp.Item{Target: mcp.Target{Upstream: left.upstream, Name: left.name}}, by: left.by,
+				reason: left.reason})
 		}
 	}
 	for _, item := range l.now.Catalog.Everything(call.Method) {
 		if t := item.Target; !known[t] && !told[name{t.Upstream, t.Name}] {
-			rows = append(rows, row{item: item, full: item.Raw, by: "client", reason: "The server does not show it to clients that declare these capabilities."})
+			rows = append(rows, row{item: item, full: item.Raw, by: "client",
+				reason: "The server does not show it to clients that declare these capabilities."})
 		}
 	}
 	return rows, behind

@@ -83,7 +83,8 @@ func NewReplay(cfg replay.Config, draft config.Loaded, current *config.Loaded) (
 		now := replayed(*current)
 		cfg.Current = &now
 		cfg.SameSignIn = reflect.DeepEqual(draft.Config.Auth, current.Config.Auth)
-		cfg.SameServers = reflect.DeepEqual(draft.Config.Upstreams, current.Config.Upstreams) && draft.Config.Naming == current.Config.Naming
+		cfg.SameServers = reflect.DeepEqual(draft.Config.Upstreams, current.Config.Upstreams) &&
+			draft.Config.Naming == current.Config.Naming
 	}
 	r, err := replay.New(cfg)
 	switch {
@@ -100,7 +101,8 @@ func NewReplay(cfg replay.Config, draft config.Loaded, current *config.Loaded) (
 // replayed returns what decides in a configuration.
 func replayed(l config.Loaded) replay.Rules {
 	cfg := l.Config.WithDefaults()
-	r := replay.Rules{Policy: cfg.Rules(), Views: config.ViewRules(cfg), SignIn: cfg.Auth.Identifies(), Issuers: cfg.CallerIssuers(), Places: l.Places}
+	r := replay.Rules{Policy: cfg.Rules(), Views: config.ViewRules(cfg), SignIn: cfg.Auth.Identifies(),
+		Issuers: cfg.CallerIssuers(), Places: l.Places}
 	for _, u := range cfg.Upstreams {
 		if !config.Enabled(u) {
 			continue

@@ -57,7 +57,8 @@ func (s Service) Replay(ctx context.Context, d admin.Draft) (*replay.Report, err
 		err = config.DecidesBlindly(draft)
 	}
 	if n := len(draft.Config.Policy.Rules); err == nil && n > mostDraftRules {
-		err = fmt.Errorf("policy.rules: %d are more than %d: let gatehouse policy replay try them, with files of records", n, mostDraftRules)
+		err = fmt.Errorf("policy.rules: %d are more than %d: let gatehouse policy replay try them, with files of records",
+			n, mostDraftRules)
 	}
 	if err != nil {
 		return nil, &admin.BadDraft{Problems: operate.Problems(err)}

@@ -61,7 +61,8 @@ func (s Service) Try(ctx context.Context, as *mcp.Caller, t admin.Trial) (done a
 	done.Took = float64(time.Since(began).Microseconds()) / 1000
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		done.Error = &admin.TriedError{Code: mcp.CodeUpstreamTimeout, Message: "The console waits no longer: the call was cancelled, and may have run."}
+		done.Error = &admin.TriedError{Code: mcp.CodeUpstreamTimeout,
+			Message: "The console waits no longer: the call was cancelled, and may have run."}
 	case err != nil:
 		done.Error = told(err, call.ID)
 	case reply == nil:
@@ -71,7 +72,8 @@ func (s Service) Try(ctx context.Context, as *mcp.Caller, t admin.Trial) (done a
 		done.Note = "The call asked its user, and the console cannot answer. The call has ended: call the tool with a client that can."
 		reply.Ask.Dropped("the console cannot answer questions")
 	case len(reply.Result) > mostTried:
-		done.Note = fmt.Sprintf("The result has %d bytes, which are too many to be shown: a client gets them.", len(reply.Result))
+		done.Note = fmt.Sprintf("The result has %d bytes, which are too many to be shown: a client gets them.",
+			len(reply.Result))
 	default:
 		done.Result = slices.Clone(reply.Result)
 	}
@@ -91,7 +93,8 @@ func trial(caller mcp.Caller, t admin.Trial, self string) (*mcp.Call, error) {
 		caps = mcp.Raw(asksAll)
 	}
 	params := mcp.Object("name", mcp.String(t.Name), "arguments", arguments)
-	_, err := wire.Scan(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("1"), "method", mcp.String(mcp.MethodToolsCall), "params", params))
+	_, err := wire.Scan(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("1"), "method",
+		mcp.String(mcp.MethodToolsCall), "params", params))
 	switch {
 	case t.Name == "":
 		return nil, errors.New("name: which tool?")
@@ -106,8 +109,10 @@ func trial(caller mcp.Caller, t admin.Trial, self string) (*mcp.Call, error) {
 	// Like a program that reaches this replica alone: no other one keeps anything for it.
 	program := sha256.Sum256([]byte("console\x00" + self + "\x00" + caller.View))
 	return &mcp.Call{
-		ID: "try-" + strings.ToLower(rand.Text()[:12]), Method: mcp.MethodToolsCall, Name: t.Name, Params: params, Caller: caller, Revision: wire.Stateless().Name,
-		Session: caller.User() + ":~" + hex.EncodeToString(program[:8]), Ephemeral: true, Caps: caps, Notify: func(mcp.Event) {}, Verdict: &mcp.Verdict{},
+		ID: "try-" + strings.ToLower(rand.Text()[:12]), Method: mcp.MethodToolsCall, Name: t.Name, Params: params,
+		Caller: caller, Revision: wire.Stateless().Name,
+		Session: caller.User() + ":~" + hex.EncodeToString(program[:8]), Ephemeral: true, Caps: caps,
+		Notify: func(mcp.Event) {}, Verdict: &mcp.Verdict{},
 	}, nil
 }
 
@@ -116,7 +121,8 @@ func told(err error, id string) *admin.TriedError {
 	known, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case !ok:
-		return &admin.TriedError{Code: mcp.CodeInternal, Name: failure.Internal.String(), Message: "internal error: the log has the cause, at call " + id}
+		return &admin.TriedError{Code: mcp.CodeInternal, Name: failure.Internal.String(),
+			Message: "internal error: the log has the cause, at call " + id}
 	case known.Name == failure.Upstream:
 		return &admin.TriedError{Code: known.Code, Message: known.Message}
 	}

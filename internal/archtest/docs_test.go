@@ -68,8 +68,10 @@ func literals(m *module) (all []string) {
 func TestCheckQuotes(t *testing.T) {
 	code := "package auth\n\nvar x = \"upstream %s is gone: %v\"\n"
 	runRule(t, checkQuotes, []ruleTest{
-		{"allowed", map[string]string{"auth/a.go": code, "docs/translation.md": "a `{\"b\":1}` \"upstream … is\ngone: …\" \"…\"", "docs/other.md": `"what"`}, nil},
-		{"found", map[string]string{"auth/a.go": code, "auth/a_test.go": "package auth\n\nvar y = \"upstream is gone\"\n", "docs/translation.md": `"upstream is gone" "upstream …"`},
+		{"allowed", map[string]string{"auth/a.go": code,
+			"docs/translation.md": "a `{\"b\":1}` \"upstream … is\ngone: …\" \"…\"", "docs/other.md": `"what"`}, nil},
+		{"found", map[string]string{"auth/a.go": code, "auth/a_test.go": "package auth\n\nvar y = \"upstream is gone\"\n",
+			"docs/translation.md": `"upstream is gone" "upstream …"`},
 			[]string{`docs/translation.md: quotes "upstream is gone"`}},
 	})
 }

@@ -16,7 +16,8 @@ func checkErrorsNamed(m *module) (problems []string) {
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.CompositeLit); ok && isSelector(lit.Type, "mcp", "Error") {
-				problems = append(problems, m.problem(m.at(lit.Pos()), "an mcp.Error without a name: make it with mcp.Errorf or mcp.UpstreamError, or with mcp.Relayed if it is a server's"))
+				problems = append(problems, m.problem(m.at(lit.Pos()),
+					"an mcp.Error without a name: make it with mcp.Errorf or mcp.UpstreamError, or with mcp.Relayed if it is a server's"))
 			}
 			return true
 		})
@@ -70,7 +71,8 @@ func checkWarningsNamed(m *module) (problems []string) {
 					}
 				}
 			}
-			problems = append(problems, m.problem(m.at(call.Pos()), "a warning without the name of a failure: add failure.X.Attr(), with a row in internal/failure/table.go and a section in docs/errors.md if none fits"))
+			problems = append(problems, m.problem(m.at(call.Pos()),
+				"a warning without the name of a failure: add failure.X.Attr(), with a row in internal/failure/table.go and a section in docs/errors.md if none fits"))
 			return true
 		})
 	})

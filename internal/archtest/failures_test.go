@@ -44,8 +44,10 @@ func checkProofs(m *module) (problems []string) {
 func TestCheckProofs(t *testing.T) {
 	code := "package auth\n\nfunc TestA(t *testing.T) {}\n\nfunc (x y) TestMethod() {}\n"
 	runRule(t, checkProofs, []ruleTest{
-		{"allowed", map[string]string{"auth/a_test.go": code, "docs/failure-modes.md": "| x | `TestA`, `TestA/sub` |", "docs/other.md": "`TestB`"}, nil},
-		{"found", map[string]string{"auth/a_test.go": code, "auth/b.go": "package auth\n\nfunc TestC() {}\n", "docs/failure-modes.md": "`TestB/sub`, `TestC`\n`TestMethod`"},
+		{"allowed", map[string]string{"auth/a_test.go": code, "docs/failure-modes.md": "| x | `TestA`, `TestA/sub` |",
+			"docs/other.md": "`TestB`"}, nil},
+		{"found", map[string]string{"auth/a_test.go": code, "auth/b.go": "package auth\n\nfunc TestC() {}\n",
+			"docs/failure-modes.md": "`TestB/sub`, `TestC`\n`TestMethod`"},
 			[]string{"docs/failure-modes.md: names TestB", "names TestC", "names TestMethod"}},
 	})
 }

@@ -28,7 +28,8 @@ func checkFunctions(m *module) (problems []string) {
 			if s, ok := spec.Type.(*ast.StructType); ok {
 				name, found := p.dir+"."+spec.Name.Name, functionFields(s)
 				if most := max(mostFunctions, manyFunctions[name]); found > most {
-					problems = append(problems, m.problem(m.at(spec.Pos()), "%s: %d functions, more than %d: take an interface or a value", name, found, most))
+					problems = append(problems, m.problem(m.at(spec.Pos()),
+						"%s: %d functions, more than %d: take an interface or a value", name, found, most))
 				} else if found < manyFunctions[name] {
 					problems = append(problems, m.problem(m.at(spec.Pos()), "%s: %d functions: lower its exception", name, found))
 				}

@@ -19,7 +19,8 @@ func checkDecided(m *module) (problems []string) {
 			return
 		}
 		say := func(pos token.Pos, member string) {
-			problems = append(problems, m.problem(m.at(pos), "%s of a call is what policy decided: leave it to package policy", member))
+			problems = append(problems, m.problem(m.at(pos),
+				"%s of a call is what policy decided: leave it to package policy", member))
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -61,7 +62,8 @@ const pipelineFile = "gateway/pipeline.go"
 // of a policy.NewGuard. Only the hooks may stand below it, which have policy decide again, and what
 // asks users to sign in at servers (asksSignIn), which only makes the same call again.
 func checkPipeline(m *module) (problems []string) {
-	if slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "gateway" }) && !slices.Contains(m.files, pipelineFile) {
+	if slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "gateway" }) &&
+		!slices.Contains(m.files, pipelineFile) {
 		return []string{m.problem(pipelineFile, "is not there: this rule has to be told where the pipeline is assembled")}
 	}
 	m.each(func(_ *pkg, f *file) {
@@ -74,7 +76,8 @@ func checkPipeline(m *module) (problems []string) {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				for _, field := range n.Type.Params.List {
-					if star, ok := field.Type.(*ast.StarExpr); ok && isSelector(star.X, "catalog", "Catalog") && len(field.Names) == 1 {
+					if star, ok := field.Type.(*ast.StarExpr); ok && isSelector(star.X, "catalog", "Catalog") &&
+						len(field.Names) == 1 {
 						catalog = field.Names[0].Name
 					}
 				}
@@ -96,7 +99,8 @@ func checkPipeline(m *module) (problems []string) {
 			return true
 		})
 		if len(chains) != 1 || catalog == "" || guard == "" {
-			problems = append(problems, m.problem(f.name, "want one mcp.Chain around the *catalog.Catalog that is passed in, with a policy.NewGuard: where it is assembled otherwise, this rule has to be told how the guard stays directly above the catalog"))
+			problems = append(problems, m.problem(f.name,
+				"want one mcp.Chain around the *catalog.Catalog that is passed in, with a policy.NewGuard: where it is assembled otherwise, this rule has to be told how the guard stays directly above the catalog"))
 			return
 		}
 		args := chains[0].Args
@@ -112,7 +116,8 @@ func checkPipeline(m *module) (problems []string) {
 			args = args[:len(args)-1]
 		}
 		if !isSelector(args[len(args)-1], guard, "Middleware") {
-			problems = append(problems, m.problem(m.at(args[len(args)-1].Pos()), "%s.Middleware has to be the last middleware: what stands below it gets around policy", guard))
+			problems = append(problems, m.problem(m.at(args[len(args)-1].Pos()),
+				"%s.Middleware has to be the last middleware: what stands below it gets around policy", guard))
 		}
 	})
 	return problems
@@ -134,14 +139,16 @@ func checkHandles(m *module) (problems []string) {
 		}
 		handed := func(e ast.Expr) {
 			if s, ok := e.(*ast.SelectorExpr); ok && s.Sel.Name == "catalog" {
-				problems = append(problems, m.problem(m.at(e.Pos()), "the catalog is a handler for pipeline alone, which puts policy above it"))
+				problems = append(problems, m.problem(m.at(e.Pos()),
+					"the catalog is a handler for pipeline alone, which puts policy above it"))
 			}
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
 				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Handle" && len(n.Args) == 2 && isContext(n.Args[0]) {
-					problems = append(problems, m.problem(m.at(n.Pos()), "calls go through the pipeline, or policy does not see them: an upstream is called by the catalog alone, and the catalog by the guard"))
+					problems = append(problems, m.problem(m.at(n.Pos()),
+						"calls go through the pipeline, or policy does not see them: an upstream is called by the catalog alone, and the catalog by the guard"))
 				}
 				if id, ok := n.Fun.(*ast.Ident); !ok || id.Name != "pipeline" {
 					for _, arg := range n.Args {
@@ -202,8 +209,10 @@ func TestCheckDecided(t *testing.T) {
 			"upstream/upstreamtest/a.go": "package upstreamtest\nvar c = mcp.Call{Target: t}\n",
 		}, nil},
 		{"set", map[string]string{"gateway/feature/skills/a.go": "package skills\nfunc f(c *mcp.Call) {\n\tc.Target = t\n\tc.Visible = nil\n\tg(&c.Target)\n}\n"},
-			[]string{"gateway/feature/skills/a.go:3: Target of a call is what policy decided", "a.go:4: Visible", "a.go:5: Target"}},
-		{"written out", map[string]string{"gateway/front/a.go": "package front\nvar c = &mcp.Call{Method: m, Target: t}\nvar d = mcp.Call{\"1\", m}\n"},
+			[]string{"gateway/feature/skills/a.go:3: Target of a call is what policy decided", "a.go:4: Visible",
+				"a.go:5: Target"}},
+		{"written out",
+			map[string]string{"gateway/front/a.go": "package front\nvar c = &mcp.Call{Method: m, Target: t}\nvar d = mcp.Call{\"1\", m}\n"},
 			[]string{"a.go:2: Target of a call", "a.go:3: without names"}},
 	})
 }
@@ -215,14 +224,21 @@ func TestCheckPipeline(t *testing.T) {
 	const guard = "guard, err := policy.NewGuard(rules, deps)\n"
 	runRule(t, checkPipeline, []ruleTest{
 		{"allowed", pipeline(guard + "return mcp.Chain(last, observe.Middleware(log), guard.Middleware)"), nil},
-		{"hooks below the guard", pipeline(guard + "looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware)"), nil},
-		{"what asks below the hooks", pipeline(guard + "looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware, asksSignIn(cfg))"), nil},
-		{"something below the guard", pipeline(guard + "return mcp.Chain(last, guard.Middleware, other.Middleware)"), []string{"pipeline.go:4: guard.Middleware has to be the last middleware"}},
+		{"hooks below the guard",
+			pipeline(guard +
+				"looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware)"), nil},
+		{"what asks below the hooks", pipeline(guard +
+			"looks, err := hooks.New(cfg.Hooks, deps)\nreturn mcp.Chain(last, guard.Middleware, looks.Middleware, asksSignIn(cfg))"), nil},
+		{"something below the guard", pipeline(guard + "return mcp.Chain(last, guard.Middleware, other.Middleware)"),
+			[]string{"pipeline.go:4: guard.Middleware has to be the last middleware"}},
 		{"no guard in it", pipeline(guard + "return mcp.Chain(last)"), []string{"guard.Middleware has to be the last"}},
-		{"around something else", pipeline(guard + "return mcp.Chain(wrap(last), guard.Middleware)"), []string{"the catalog has to be the last handler"}},
+		{"around something else", pipeline(guard + "return mcp.Chain(wrap(last), guard.Middleware)"),
+			[]string{"the catalog has to be the last handler"}},
 		{"no guard", pipeline("return mcp.Chain(last, observe.Middleware(log))"), []string{"want one mcp.Chain"}},
-		{"elsewhere", map[string]string{"gateway/graph.go": "package gateway\n"}, []string{"gateway/pipeline.go: is not there"}},
-		{"two chains", pipeline(guard + "_ = mcp.Chain(last)\nreturn mcp.Chain(last, guard.Middleware)"), []string{"want one mcp.Chain"}},
+		{"elsewhere", map[string]string{"gateway/graph.go": "package gateway\n"},
+			[]string{"gateway/pipeline.go: is not there"}},
+		{"two chains", pipeline(guard + "_ = mcp.Chain(last)\nreturn mcp.Chain(last, guard.Middleware)"),
+			[]string{"want one mcp.Chain"}},
 	})
 }
 
@@ -236,11 +252,14 @@ func TestCheckHandles(t *testing.T) {
 			"gateway/front/a.go":   "package front\nfunc f() { f.handler.Handle(ctx, call) }\n",
 			"gateway/a_test.go":    "package gateway\nfunc f() { u.Handle(ctx, call) }\n",
 		}, nil},
-		{"an upstream called", map[string]string{"gateway/a.go": "package gateway\nfunc f() {\n\tu.Handle(ctx, call)\n\tg.catalog.Handle(r.Context(), call)\n\tu.Handle(context.Background(), call)\n}\n"},
+		{"an upstream called",
+			map[string]string{"gateway/a.go": "package gateway\nfunc f() {\n\tu.Handle(ctx, call)\n\tg.catalog.Handle(r.Context(), call)\n\tu.Handle(context.Background(), call)\n}\n"},
 			[]string{"gateway/a.go:3: calls go through the pipeline", "gateway/a.go:4: calls go", "gateway/a.go:5: calls go"}},
-		{"by the console", map[string]string{"gateway/admin/a.go": "package admin\nimport \"" + modulePath + "/gateway/catalog\"\nfunc f(c *catalog.Catalog) { c.Handle(ctx, call) }\n"},
+		{"by the console", map[string]string{"gateway/admin/a.go": "package admin\nimport \"" + modulePath +
+			"/gateway/catalog\"\nfunc f(c *catalog.Catalog) { c.Handle(ctx, call) }\n"},
 			[]string{"gateway/admin/a.go:3: calls go"}},
-		{"the catalog handed on", map[string]string{"gateway/graph.go": "package gateway\nfunc f() mcp.Handler {\n\tfront.New(g.catalog)\n\t_ = front.Deps{Handler: g.catalog}\n\tg.handler = g.catalog\n\treturn g.catalog\n}\n"},
+		{"the catalog handed on",
+			map[string]string{"gateway/graph.go": "package gateway\nfunc f() mcp.Handler {\n\tfront.New(g.catalog)\n\t_ = front.Deps{Handler: g.catalog}\n\tg.handler = g.catalog\n\treturn g.catalog\n}\n"},
 			[]string{"graph.go:3: the catalog is a handler for pipeline alone", "graph.go:4", "graph.go:5", "graph.go:6"}},
 	})
 }

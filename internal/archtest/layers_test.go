@@ -33,108 +33,186 @@ var layers = []layer{
 	{level: 0, dir: "internal/problems"},
 	{level: 0, dir: "internal/redact"},
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
-	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}}, // cpu for which instructions the processor has
+	// cpu for which instructions the processor has
+	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}},
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 1, dir: "internal/safehttp", ours: []string{"internal/loopback", "internal/mcp"}},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
 	{level: 1, dir: "internal/webpage"},
 	{level: 1, dir: "internal/http1"},
-	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
+	// for frontmatter
+	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/seal"},
-	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact", "internal/trail"}}, // the record of a call has its trail
+	// the record of a call has its trail
+	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact", "internal/trail"}},
 	{level: 1, dir: "internal/clienttls"},
-	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/retryafter", "internal/seal"}}, // seal for what a good secret is
-	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems", "internal/record", "internal/trail"}, // record for the digest of a session
+	// seal for what a good secret is
+	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems",
+		"internal/record", "internal/retryafter", "internal/seal"}},
+	// record for the digest of a session
+	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems",
+		"internal/record", "internal/trail"},
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
-	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
+	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"},
+		third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
-	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"}, third: []string{"github.com/redis/go-redis/v9"}},
-	{level: 2, dir: "internal/expiring", ours: []string{"internal/redisdb", "internal/seal"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
+	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"},
+		third: []string{"github.com/redis/go-redis/v9"}},
+	{level: 2, dir: "internal/expiring", ours: []string{"internal/redisdb", "internal/seal"},
+		third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 2, dir: "internal/recent", // redisdb and seal for what replicas share
 		ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal", "internal/trail"}},
 	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
-	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/expiring", "internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"}, // clientele for its part of the section, kept for proofs that were used
-		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/expiring", "internal/loopback", "internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
+	// clientele for its part of the section, kept for proofs that were used
+	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/expiring", "internal/loopback",
+		"internal/mcp", "internal/problems", "internal/safehttp"},
+		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2",
+			"golang.org/x/sync"}},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/expiring", "internal/loopback",
+		"internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
-	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/problems", "internal/retryafter", "internal/safehttp", "auth/vault"},
-		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/expiring", "internal/mcp", "internal/redisdb", "internal/seal"}, third: []string{"golang.org/x/oauth2"}},
-	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/expiring", "internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/problems",
+		"internal/retryafter", "internal/safehttp", "auth/vault"},
+		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4",
+			"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
+	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/expiring", "internal/mcp", "internal/redisdb",
+		"internal/seal"}, third: []string{"golang.org/x/oauth2"}},
+	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/expiring",
+		"internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
-	{level: 2, dir: "auth/clientele", ours: []string{"internal/expiring", "internal/mcp", "internal/problems", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/clientele", ours: []string{"internal/expiring", "internal/mcp", "internal/problems",
+		"internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
-	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/expiring", "internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
-		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}}, // publicsuffix for whose site an endpoint is at
-	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
+	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/expiring", "internal/mcp",
+		"internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
+		// publicsuffix for whose site an endpoint is at
+		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}},
+	// seal for leases and what forwards carry; http1 for small ones
+	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal",
+		"internal/http1"},
 		third: []string{"golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 3, dir: "internal/home", ours: []string{"internal/cluster"}, third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/errgroup"}},
-	{level: 2, dir: "internal/largeresults", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}},
-	{level: 3, dir: "session", ours: []string{"internal/home", "internal/largeresults", "internal/mcp", "internal/problems", "internal/redisdb", "internal/seal"}, // largeresults for their section, seal for what stands in Redis
+	{level: 3, dir: "internal/home", ours: []string{"internal/cluster"},
+		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/errgroup"}},
+	{level: 2, dir: "internal/largeresults", ours: []string{"internal/mcp", "internal/problems", "internal/redisdb",
+		"internal/seal"}},
+	// largeresults for their section, seal for what stands in Redis
+	{level: 3, dir: "session", ours: []string{"internal/home", "internal/largeresults", "internal/mcp",
+		"internal/problems", "internal/redisdb", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
-	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/record", "internal/redisdb", "internal/seal", "policy/foureyes"}, // record for what a rule lets records have, redisdb for limits and approvals of replicas, seal for the latter
+	// record for what a rule lets records have, redisdb for limits and approvals of replicas, seal for the latter
+	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/record", "internal/redisdb",
+		"internal/seal", "policy/foureyes"},
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
 	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
-	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"}, third: []string{"golang.org/x/time/rate"}},
-	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}},                                                                      // safehttp for addresses, and which are refused
-	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}, third: []string{"golang.org/x/sys/unix"}},                             // unix for what programs may not gain
-	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/retryafter", "internal/trail", "upstream/transport"}},       // http1 for requests that were not sent
-	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp", "internal/trail", "upstream/transport", "upstream/transport/streamable"}}, // safehttp for the origin of a URL
-	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
+	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"},
+		third: []string{"golang.org/x/time/rate"}},
+	// safehttp for addresses, and which are refused
+	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp",
+		"upstream/transport"}},
+	// unix for what programs may not gain
+	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"},
+		third: []string{"golang.org/x/sys/unix"}},
+	// http1 for requests that were not sent
+	{level: 3, dir: "upstream/transport/streamable",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/retryafter", "internal/trail",
+			"upstream/transport"}},
+	// safehttp for the origin of a URL
+	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safehttp",
+		"internal/trail", "upstream/transport", "upstream/transport/streamable"}},
+	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd",
+		"upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}}, // safelink for pages that users are sent to
-	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/transport"}},
-	{level: 4, dir: "upstream/stateful", ours: []string{"internal/home", "internal/mcp", "internal/mcp/wire", "internal/trail", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful/restore", "upstream/transport"}},
-	{level: 3, dir: "upstream", // auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems", "internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
-			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
+	// safelink for pages that users are sent to
+	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink",
+		"internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}},
+	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit",
+		"upstream/dialect", "upstream/pool", "upstream/transport"}},
+	{level: 4, dir: "upstream/stateful", ours: []string{"internal/home", "internal/mcp", "internal/mcp/wire",
+		"internal/trail", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful/restore",
+		"upstream/transport"}},
+	// auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
+	{level: 3, dir: "upstream",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems",
+			"internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool",
+			"upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio",
+			"upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
-	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
+	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"},
+		third: []string{"github.com/fsnotify/fsnotify"}},
 	{level: 3, dir: "gateway/replay", ours: []string{"internal/mcp", "internal/record", "policy"}},
 	{level: 1, dir: "gateway/clients", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "gateway/catalog/fit", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal", "internal/skillmd", "gateway/catalog/fit", "gateway/clients", "gateway/view"},
+	// wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
+	{level: 4, dir: "gateway/catalog",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/pin", "internal/problems", "internal/seal",
+			"internal/skillmd", "gateway/catalog/fit", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
-	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}}, // policy for patterns and callers
+	// policy for patterns and callers
+	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}},
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
-	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls", "internal/problems", "internal/redact", "internal/tracing", "policy"}},
-	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}}, // clients for how much of a description is read
-	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}},      // session for the errors of its store
+	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls",
+		"internal/problems", "internal/redact", "internal/tracing", "policy"}},
+	// clients for how much of a description is read
+	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}},
+	// session for the errors of its store
+	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}},
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/home", "session", "gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
+	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/home", "session",
+		"gateway/front/refuse", "gateway/front/stream"}, third: []string{"golang.org/x/sync/semaphore"}},
 	{level: 4, dir: "gateway/front/exchange", // seal for request state
 		ours: []string{"internal/mcp", "internal/mcp/wire", "session", "internal/home", "internal/seal", "internal/tracing",
 			"internal/trail", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/time/rate"}},
 	{level: 5, dir: "gateway/front",
-		ours: []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/home", "internal/problems",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/home",
+			"internal/problems",
 			"gateway/front/refuse", "gateway/front/stream", "gateway/front/live", "gateway/front/exchange"},
 		third: []string{"golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
-	{level: 2, dir: "gateway/configtext", ours: []string{"internal/redact", "internal/strictyaml"}, third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
+	{level: 2, dir: "gateway/configtext", ours: []string{"internal/redact", "internal/strictyaml"},
+		third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
-	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"}, third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}}, // pin for what people cannot see
-	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"}, third: []string{"github.com/pires/go-proxyproto"}},
+	// pin for what people cannot see
+	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"},
+		third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}},
+	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"},
+		third: []string{"github.com/pires/go-proxyproto"}},
 	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
-	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front", "gateway/observe"}}, // for their sections
+	// for their sections
+	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front",
+		"gateway/observe"}},
 	{level: 1, dir: "gateway/lifecycle"},
-	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config", "gateway/operate"}},                           // admin for the form of questions and answers
-	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose", "gateway/pinning/review", "gateway/operate"}}, // admin for the form of what operators try
-	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin", "gateway/config", "gateway/pinning"}},             // admin for the form of what a gateway has seen
+	// admin for the form of questions and answers
+	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config",
+		"gateway/operate"}},
+	// admin for the form of what operators try
+	{level: 5, dir: "gateway/trial", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/diagnose",
+		"gateway/pinning/review", "gateway/operate"}},
+	// admin for the form of what a gateway has seen
+	{level: 5, dir: "gateway/pinning/review", ours: []string{"internal/mcp", "internal/pin", "gateway/admin",
+		"gateway/config", "gateway/pinning"}},
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/console", ours: []string{"0-4", "gateway/admin"}},
-	{level: 5, dir: "gateway/operate", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/configtext", "gateway/front/live"}}, // admin for the form of answers
-	{level: 5, dir: "gateway/diagnose", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/operate"}},                         // admin for the form of failures, servers, pins and findings
+	// admin for the form of answers
+	{level: 5, dir: "gateway/operate", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/configtext",
+		"gateway/front/live"}},
+	// admin for the form of failures, servers, pins and findings
+	{level: 5, dir: "gateway/diagnose", ours: []string{"0-4", "gateway/admin", "gateway/config", "gateway/operate"}},
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4"},
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
-		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record", "gateway/config", "gateway/whatif", "gateway/pinning/review"}, third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}}, // unix for what other programs may not read
+		// netutil bounds connections
+		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}},
+	// unix for what other programs may not read
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile",
+		"gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record",
+		"gateway/config", "gateway/whatif", "gateway/pinning/review"},
+		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},
@@ -147,7 +225,8 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/faultproxy"},
 	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
 	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/home", "internal/mcp"}},
-	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest"}, third: []string{"*"}},
+	{level: testLevel, dir: "upstream/upstreamtest",
+		ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest"}, third: []string{"*"}},
 }
 
 // metricsClient may be imported wherever metrics are defined.
@@ -176,7 +255,8 @@ func (l layer) mayImport(dir string) bool {
 		return true
 	}
 	for _, allowed := range l.ours {
-		if allowed == "*" || allowed == dir || allowed == "0-4" && target.level <= 4 || path.Base(allowed) == "*" && target.dir == allowed {
+		if allowed == "*" || allowed == dir || allowed == "0-4" && target.level <= 4 ||
+			path.Base(allowed) == "*" && target.dir == allowed {
 			return true
 		}
 	}
@@ -203,7 +283,9 @@ func checkLayers(m *module) (problems []string) {
 	for _, p := range m.packages {
 		l, ok := layerOf(p.dir)
 		if !ok {
-			problems = append(problems, m.problem(p.dir, "this package is not in the table of layers: put its code into a package that is, or add a row to internal/archtest/layers_test.go saying what it may import"))
+			problems = append(problems,
+				m.problem(p.dir,
+					"this package is not in the table of layers: put its code into a package that is, or add a row to internal/archtest/layers_test.go saying what it may import"))
 			continue
 		}
 		for _, f := range p.files {
@@ -212,8 +294,9 @@ func checkLayers(m *module) (problems []string) {
 			}
 			m.imports(f, func(at, imported, ours string) {
 				if imported == modulePath || ours != "" && !l.mayImport(ours) {
-					problems = append(problems, m.problem(at, "%s must not import %s, only %s: move what it needs down, or let the caller pass it in",
-						p.dir, imported, orNothing(l.ours)))
+					problems = append(problems,
+						m.problem(at, "%s must not import %s, only %s: move what it needs down, or let the caller pass it in",
+							p.dir, imported, orNothing(l.ours)))
 				}
 			})
 		}
@@ -233,8 +316,9 @@ func checkThirdParty(m *module) (problems []string) {
 				return
 			}
 			if !slices.ContainsFunc(l.third, func(allowed string) bool { return allowed == "*" || under(imported, allowed) }) {
-				problems = append(problems, m.problem(at, "%s must not import %s, only %s: use the standard library, or leave it to the package that has it",
-					p.dir, imported, orNothing(l.third)))
+				problems = append(problems,
+					m.problem(at, "%s must not import %s, only %s: use the standard library, or leave it to the package that has it",
+						p.dir, imported, orNothing(l.third)))
 			}
 		})
 	})
@@ -248,7 +332,8 @@ func checkMetricsFiles(m *module) (problems []string) {
 		}
 		m.imports(f, func(at, imported, _ string) {
 			if under(imported, metricsClient) {
-				problems = append(problems, m.problem(at, "%s is for files named metrics.go: define the numbers there and give them names that say what they count", imported))
+				problems = append(problems,
+					m.problem(at, "%s is for files named metrics.go: define the numbers there and give them names that say what they count", imported))
 			}
 		})
 	})
@@ -277,29 +362,35 @@ func TestCheckLayers(t *testing.T) {
 	}
 	runRule(t, checkLayers, []ruleTest{
 		{"allowed", map[string]string{
-			"internal/mcp/a.go":            importing("mcp", "context"),
-			"internal/mcp/wire/a.go":       importing("wire", modulePath+"/internal/mcp"),
-			"gateway/catalog/a.go":         importing("catalog", modulePath+"/internal/seal", modulePath+"/internal/mcp/wire"),
-			"gateway/feature/skills/a.go":  importing("skills", modulePath+"/internal/mcp"),
-			"gateway/demo/a.go":            importing("demo", modulePath+"/upstream", modulePath+"/gateway/catalog"),
-			"gateway/a.go":                 importing("gateway", modulePath+"/gateway/front", modulePath+"/gateway/feature/skills"),
+			"internal/mcp/a.go":           importing("mcp", "context"),
+			"internal/mcp/wire/a.go":      importing("wire", modulePath+"/internal/mcp"),
+			"gateway/catalog/a.go":        importing("catalog", modulePath+"/internal/seal", modulePath+"/internal/mcp/wire"),
+			"gateway/feature/skills/a.go": importing("skills", modulePath+"/internal/mcp"),
+			"gateway/demo/a.go":           importing("demo", modulePath+"/upstream", modulePath+"/gateway/catalog"),
+			"gateway/a.go": importing("gateway", modulePath+"/gateway/front",
+				modulePath+"/gateway/feature/skills"),
 			"cmd/gatehouse/main.go":        importing("main", modulePath+"/gateway"),
 			"internal/e2e/a.go":            importing("e2e", modulePath+"/internal/mcptest", modulePath+"/gateway"),
 			"internal/interop/server/a.go": importing("main", modulePath+"/internal/interop"),
 			"upstream/a_test.go":           importing("upstream_test", modulePath+"/internal/mcptest"),
 		}, nil},
 		{"up", map[string]string{"internal/mcp/a.go": importing("mcp", modulePath+"/internal/mcp/wire")},
-			[]string{"internal/mcp/a.go:2: internal/mcp must not import " + modulePath + "/internal/mcp/wire, only internal/trail: move"}},
+			[]string{"internal/mcp/a.go:2: internal/mcp must not import " + modulePath +
+				"/internal/mcp/wire, only internal/trail: move"}},
 		{"sideways", map[string]string{"upstream/a.go": importing("upstream", modulePath+"/session")},
 			[]string{"upstream must not import " + modulePath + "/session, only internal/mcp, internal/mcp/wire"}},
-		{"the demo is not below the gateway", map[string]string{"gateway/demo/a.go": importing("demo", modulePath+"/gateway")},
+		{"the demo is not below the gateway", map[string]string{"gateway/demo/a.go": importing("demo",
+			modulePath+"/gateway")},
 			[]string{"gateway/demo must not import"}},
 		{"a command past the gateway", map[string]string{"cmd/gatehouse/a.go": importing("main", modulePath+"/upstream")},
 			[]string{"only gateway, gateway/admin, gateway/demo"}},
-		{"test packages in what is shipped", map[string]string{"gateway/a.go": importing("gateway", modulePath+"/internal/mcptest", modulePath+"/session/sessiontest")},
+		{"test packages in what is shipped", map[string]string{"gateway/a.go": importing("gateway",
+			modulePath+"/internal/mcptest", modulePath+"/session/sessiontest")},
 			[]string{"internal/mcptest", "session/sessiontest"}},
-		{"the module's root", map[string]string{"gateway/a.go": importing("gateway", modulePath)}, []string{"gateway must not import"}},
-		{"a package without a row", map[string]string{"gateway/extra/a.go": "package extra\n", "gateway/feature/a/b/c.go": "package b\n"},
+		{"the module's root", map[string]string{"gateway/a.go": importing("gateway", modulePath)},
+			[]string{"gateway must not import"}},
+		{"a package without a row", map[string]string{"gateway/extra/a.go": "package extra\n",
+			"gateway/feature/a/b/c.go": "package b\n"},
 			[]string{"gateway/extra: this package is not in the table", "gateway/feature/a/b: this package"}},
 	})
 }
@@ -314,11 +405,15 @@ func TestCheckThirdParty(t *testing.T) {
 			"session/metrics.go":    `package session; import "github.com/prometheus/client_golang/prometheus"`,
 			"internal/bench/a.go":   `package bench; import "example.com/anything"`,
 		}, nil},
-		{"the SDK on the data path", map[string]string{"upstream/a.go": `package upstream; import "github.com/modelcontextprotocol/go-sdk/mcp"`},
+		{"the SDK on the data path",
+			map[string]string{"upstream/a.go": `package upstream; import "github.com/modelcontextprotocol/go-sdk/mcp"`},
 			[]string{"upstream/a.go:1: upstream must not import github.com/modelcontextprotocol/go-sdk/mcp, only golang.org/x/sync"}},
-		{"YAML past strictyaml", map[string]string{"session/a.go": `package session; import "gopkg.in/yaml.v3"`}, []string{"session must not import gopkg.in/yaml.v3"}},
-		{"a longer name", map[string]string{"internal/strictyaml/a.go": `package strictyaml; import "gopkg.in/yaml.v3x"`}, []string{"yaml.v3x"}},
-		{"anything in the inner language", map[string]string{"internal/mcp/a.go": `package mcp; import "golang.org/x/sync/errgroup"`},
+		{"YAML past strictyaml", map[string]string{"session/a.go": `package session; import "gopkg.in/yaml.v3"`},
+			[]string{"session must not import gopkg.in/yaml.v3"}},
+		{"a longer name", map[string]string{"internal/strictyaml/a.go": `package strictyaml; import "gopkg.in/yaml.v3x"`},
+			[]string{"yaml.v3x"}},
+		{"anything in the inner language",
+			map[string]string{"internal/mcp/a.go": `package mcp; import "golang.org/x/sync/errgroup"`},
 			[]string{"only the standard library"}},
 	})
 }

@@ -40,9 +40,12 @@ type exception struct {
 
 // exceptions are all exceptions. Code that moves to another package takes its rows along.
 var exceptions = []exception{
-	{"files of a package", "policy", 34, "the guard, the limits and what explains a rule read the same patterns, spellings and conditions: a room for one of them would export most of those"},
-	{"files of a circle", "gateway/front", 14, "a request goes from its dialect to the owner of its session and back, and HTTP+SSE is one more way in: their files refer to the endpoint and it to them"},
-	{"files with methods of a type", "gateway/front Front", 14, "each kind of request is a method of the endpoint in a file of its own; what it holds is in types of their own: exchange.Endpoint, live.Running, live.Sessions"},
+	{"files of a package", "policy", 34,
+		"the guard, the limits and what explains a rule read the same patterns, spellings and conditions: a room for one of them would export most of those"},
+	{"files of a circle", "gateway/front", 14,
+		"a request goes from its dialect to the owner of its session and back, and HTTP+SSE is one more way in: their files refer to the endpoint and it to them"},
+	{"files with methods of a type", "gateway/front Front", 14,
+		"each kind of request is a method of the endpoint in a file of its own; what it holds is in types of their own: exchange.Endpoint, live.Running, live.Sessions"},
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
 }
 
@@ -70,14 +73,17 @@ func (b bound) against(m *module, exceptions []exception) (problems []string) {
 			delete(allowed, where)
 			switch {
 			case !excepted:
-				problems = append(problems, m.problem(where, "%s: %d, want at most %d: %s (exceptions, with their reasons: internal/archtest/rooms_test.go)", b.name, n, b.most, b.advice))
+				problems = append(problems,
+					m.problem(where, "%s: %d, want at most %d: %s (exceptions, with their reasons: internal/archtest/rooms_test.go)",
+						b.name, n, b.most, b.advice))
 			case n > e.n:
 				problems = append(problems, m.problem(where, "%s: %d, and the exception is for %d: %s", b.name, n, e.n, b.advice))
 			}
 		}
 	}
 	for _, where := range slices.Sorted(maps.Keys(allowed)) {
-		problems = append(problems, m.problem(where, "%s: the bound holds here: take the exception out of internal/archtest/rooms_test.go", b.name))
+		problems = append(problems,
+			m.problem(where, "%s: the bound holds here: take the exception out of internal/archtest/rooms_test.go", b.name))
 	}
 	return problems
 }
@@ -210,7 +216,8 @@ func sizes[V comparable](sets map[string]map[V]bool) map[string]int {
 // reserved are packages that few may import, whatever the table of layers allows: only the
 // table of homes asks for the owner of a session and the front forwards to it, the gateway constructs what it asks, the configuration has its
 // section, and a trial says which replicas can be reached.
-var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front", "gateway/config", "gateway/trial", "internal/home"}}
+var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front", "gateway/config", "gateway/trial",
+	"internal/home"}}
 
 func checkReserved(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
@@ -219,7 +226,8 @@ func checkReserved(m *module) (problems []string) {
 		}
 		m.imports(f, func(at, _, ours string) {
 			if allowed, ok := reserved[ours]; ok && p.dir != ours && !slices.Contains(allowed, p.dir) {
-				problems = append(problems, m.problem(at, "%s is for %s alone: let them pass in what is needed", ours, strings.Join(allowed, " and ")))
+				problems = append(problems, m.problem(at, "%s is for %s alone: let them pass in what is needed", ours,
+					strings.Join(allowed, " and ")))
 			}
 		})
 	})
@@ -235,16 +243,19 @@ func TestBounds(t *testing.T) {
 		}
 		return files
 	}
-	ring := []string{"func f() { g() }", "func g() { var x T; x.h() }", "type T struct{}\nfunc (T) h() { U{}.i() }", "type U struct{}\nfunc (U) i() { f() }", "func j() { f() }"}
+	ring := []string{"func f() { g() }", "func g() { var x T; x.h() }", "type T struct{}\nfunc (T) h() { U{}.i() }",
+		"type U struct{}\nfunc (U) i() { f() }", "func j() { f() }"}
 	for _, tt := range []struct {
 		bound
 		files map[string]string
 		want  map[string]int
 	}{
-		{packageSize, map[string]string{"auth/a.go": "package auth\n", "auth/a_test.go": "package auth\n"}, map[string]int{"": 1}},
+		{packageSize, map[string]string{"auth/a.go": "package auth\n", "auth/a_test.go": "package auth\n"},
+			map[string]int{"": 1}},
 		{circleSize, of(ring...), map[string]int{"": 4}},
 		{circleSize, of(ring[1:]...), map[string]int{"": 1}},
-		{typeSpread, of("type T struct{}\nfunc (T) a() {}\nfunc (T) b() {}", "func (t *T) c() {}", "func (l *list[K]) d() {}"), map[string]int{"T": 2, "list": 1}},
+		{typeSpread, of("type T struct{}\nfunc (T) a() {}\nfunc (T) b() {}", "func (t *T) c() {}",
+			"func (l *list[K]) d() {}"), map[string]int{"T": 2, "list": 1}},
 		{interfaceSize, of("type I interface{ a(); b(); error }"), map[string]int{"I": 3}},
 	} {
 		runRule(t, func(m *module) (problems []string) {
@@ -291,7 +302,8 @@ func TestCheckReserved(t *testing.T) {
 		return "package " + pkg + "\nimport \"" + modulePath + "/internal/cluster\"\n"
 	}
 	runRule(t, checkReserved, []ruleTest{
-		{"allowed", map[string]string{"gateway/front/a.go": src("front"), "gateway/a.go": src("gateway"), "upstream/a_test.go": src("upstream"), "internal/e2e/a.go": src("e2e")}, nil},
+		{"allowed", map[string]string{"gateway/front/a.go": src("front"), "gateway/a.go": src("gateway"),
+			"upstream/a_test.go": src("upstream"), "internal/e2e/a.go": src("e2e")}, nil},
 		{"elsewhere", map[string]string{"upstream/pool/a.go": src("pool"), "gateway/front/live/a.go": src("live")},
 			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front and gateway/config and gateway/trial and internal/home alone", "upstream/pool/a.go:2"}},
 	})

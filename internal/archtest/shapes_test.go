@@ -19,7 +19,8 @@ func checkSessionMaps(m *module) (problems []string) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if of, ok := n.(*ast.MapType); ok {
 				if key, ok := of.Key.(*ast.SelectorExpr); ok && selects(key, "home", "Key") {
-					problems = append(problems, m.problem(m.at(n.Pos()), "a map by sessions: attach what it holds to the session's home (internal/home)"))
+					problems = append(problems, m.problem(m.at(n.Pos()),
+						"a map by sessions: attach what it holds to the session's home (internal/home)"))
 				}
 			}
 			return true
@@ -53,7 +54,8 @@ func checkDeadContext(m *module) (problems []string) {
 				ast.Inspect(first.Init, look)
 			}
 			if ast.Inspect(first.Cond, look); found {
-				problems = append(problems, m.problem(m.at(first.Pos()), "a stage does not look at its context before it works: the handler that it calls does"))
+				problems = append(problems, m.problem(m.at(first.Pos()),
+					"a stage does not look at its context before it works: the handler that it calls does"))
 			}
 		}
 	})
@@ -88,8 +90,10 @@ func selects(sel *ast.SelectorExpr, from, name string) bool {
 // beginsOrEnds are other words for the verbs of the glossary, with the verb for each.
 var beginsOrEnds = map[string]string{
 	"launch": "start", "initiate": "start", "terminate": "stop", "shutdown": "stop", "halt": "stop", "quit": "stop",
-	"bury": "end", "conclude": "end", "dismiss": "drop", "discard": "drop", "abandon": "drop", "letgo": "drop", "giveup": "release or drop",
-	"leave": "release", "resign": "release", "destroy": "close", "dispose": "close", "abort": "cancel", "retire": "stop", "evict": "drop",
+	"bury": "end", "conclude": "end", "dismiss": "drop", "discard": "drop", "abandon": "drop", "letgo": "drop",
+	"giveup": "release or drop",
+	"leave":  "release", "resign": "release", "destroy": "close", "dispose": "close", "abort": "cancel", "retire": "stop",
+	"evict": "drop",
 }
 
 // checkVerbs refuses a function that begins or ends something with another word than those of the
@@ -99,7 +103,8 @@ func checkVerbs(m *module) (problems []string) {
 	if err != nil {
 		return nil
 	}
-	for _, verb := range []string{"open", "close", "start", "stop", "acquire", "release", "begin", "end", "drop", "cancel", "keep", "forget"} {
+	for _, verb := range []string{"open", "close", "start", "stop", "acquire", "release", "begin", "end", "drop", "cancel",
+		"keep", "forget"} {
 		if !regexp.MustCompile(`(?m)^\|.*\b` + verb + `\b.*\|.*\|$`).Match(page) {
 			problems = append(problems, "docs/architecture.md: the glossary lacks "+verb)
 		}
@@ -116,7 +121,8 @@ func checkVerbs(m *module) (problems []string) {
 			name := strings.ToLower(fn.Name.Name)
 			for word, verb := range beginsOrEnds {
 				if rest, ok := strings.CutPrefix(name, word); ok && (rest == "" || unicode.IsUpper(rune(fn.Name.Name[len(word)]))) {
-					problems = append(problems, m.problem(m.at(fn.Pos()), "%s: %s is the verb for that (docs/architecture.md)", fn.Name.Name, verb))
+					problems = append(problems, m.problem(m.at(fn.Pos()), "%s: %s is the verb for that (docs/architecture.md)",
+						fn.Name.Name, verb))
 				}
 			}
 		}
@@ -130,26 +136,34 @@ var imposed = []string{"Shutdown"} // of OpenTelemetry's exporters
 func TestCheckSessionMaps(t *testing.T) {
 	runRule(t, checkSessionMaps, []ruleTest{
 		{"allowed", map[string]string{
-			"internal/home/a.go": "package home\nvar m map[Key]int\n", "auth/a.go": "package auth\nvar m map[string]int\n", "auth/a_test.go": "package auth\nvar m map[home.Key]int\n",
+			"internal/home/a.go": "package home\nvar m map[Key]int\n", "auth/a.go": "package auth\nvar m map[string]int\n",
+			"auth/a_test.go": "package auth\nvar m map[home.Key]int\n",
 		}, nil},
-		{"found", map[string]string{"auth/a.go": "package auth\nvar m = make(map[home.Key]*int)\n"}, []string{"auth/a.go:2: a map by sessions"}},
+		{"found", map[string]string{"auth/a.go": "package auth\nvar m = make(map[home.Key]*int)\n"},
+			[]string{"auth/a.go:2: a map by sessions"}},
 	})
 }
 
 func TestCheckDeadContext(t *testing.T) {
 	const stage = "package auth\nfunc f(ctx context.Context, c *mcp.Call) error {\n"
 	runRule(t, checkDeadContext, []ruleTest{
-		{"allowed", map[string]string{"auth/a.go": stage + "\twork()\n\tif ctx.Err() != nil {\n\t\treturn nil\n\t}\n\treturn nil\n}\n",
+		{"allowed", map[string]string{"auth/a.go": stage +
+			"\twork()\n\tif ctx.Err() != nil {\n\t\treturn nil\n\t}\n\treturn nil\n}\n",
 			"auth/b.go": "package auth\nfunc g(ctx context.Context) {\n\tif ctx.Err() != nil {\n\t}\n}\n"}, nil},
-		{"found", map[string]string{"auth/a.go": stage + "\tif err := ctx.Err(); err != nil {\n\t\treturn err\n\t}\n\treturn nil\n}\n"}, []string{"auth/a.go:3: a stage does not look"}},
+		{"found", map[string]string{"auth/a.go": stage +
+			"\tif err := ctx.Err(); err != nil {\n\t\treturn err\n\t}\n\treturn nil\n}\n"},
+			[]string{"auth/a.go:3: a stage does not look"}},
 	})
 }
 
 func TestCheckVerbs(t *testing.T) {
 	const glossary = "| open, close | x |\n| start, stop | x |\n| acquire, release | x |\n| begin, end | x |\n| drop, cancel | x |\n| keep | x |\n"
 	runRule(t, checkVerbs, []ruleTest{
-		{"allowed", map[string]string{"docs/architecture.md": glossary + "| forget | x |\n", "auth/a.go": "package auth\nfunc leaves() {}\nfunc Shutdown() {}\nfunc end() {}\n"}, nil},
-		{"found", map[string]string{"docs/architecture.md": glossary, "auth/a.go": "package auth\nfunc (t T) buryAll() {}\nfunc Leave() {}\n"},
-			[]string{"the glossary lacks forget", "auth/a.go:2: buryAll: end is the verb", "auth/a.go:3: Leave: release is the verb"}},
+		{"allowed", map[string]string{"docs/architecture.md": glossary + "| forget | x |\n",
+			"auth/a.go": "package auth\nfunc leaves() {}\nfunc Shutdown() {}\nfunc end() {}\n"}, nil},
+		{"found", map[string]string{"docs/architecture.md": glossary,
+			"auth/a.go": "package auth\nfunc (t T) buryAll() {}\nfunc Leave() {}\n"},
+			[]string{"the glossary lacks forget", "auth/a.go:2: buryAll: end is the verb",
+				"auth/a.go:3: Leave: release is the verb"}},
 	})
 }

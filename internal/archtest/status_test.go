@@ -23,8 +23,10 @@ func checkStatuses(m *module) (problems []string) {
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			s, ok := n.(*ast.SelectorExpr)
-			if ok && strings.HasPrefix(s.Sel.Name, "Status") && isSelector(s, "http", s.Sel.Name) && !slices.Contains(fineStatuses, s.Sel.Name) {
-				problems = append(problems, m.problem(m.at(s.Pos()), "http.%s: the status of an error is for %s alone to know", s.Sel.Name, statusPackage))
+			if ok && strings.HasPrefix(s.Sel.Name, "Status") && isSelector(s, "http", s.Sel.Name) &&
+				!slices.Contains(fineStatuses, s.Sel.Name) {
+				problems = append(problems, m.problem(m.at(s.Pos()), "http.%s: the status of an error is for %s alone to know",
+					s.Sel.Name, statusPackage))
 			}
 			return true
 		})
@@ -40,7 +42,8 @@ func TestCheckStatuses(t *testing.T) {
 			"gateway/front/a_test.go":   "package front\nvar s = http.StatusNotFound\n",
 			"gateway/a.go":              "package gateway\nvar s = http.StatusNotFound\n",
 		}, nil},
-		{"elsewhere", map[string]string{"gateway/front/a.go": "package front\nvar s = http.StatusNotFound\n", "gateway/front/live/a.go": "package live\nvar s = http.StatusConflict\n"},
+		{"elsewhere", map[string]string{"gateway/front/a.go": "package front\nvar s = http.StatusNotFound\n",
+			"gateway/front/live/a.go": "package live\nvar s = http.StatusConflict\n"},
 			[]string{"gateway/front/a.go:2: http.StatusNotFound", "gateway/front/live/a.go:2"}},
 	})
 }

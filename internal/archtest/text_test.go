@@ -17,7 +17,8 @@ var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25",
 
 // speakRevisions are the packages that may contain these names: wire, which has the table,
 // and packages that play the peer in tests.
-var speakRevisions = []string{"internal/mcp/wire", "internal/archtest", "internal/bench", "internal/conformance", "internal/e2e", "internal/interop", "internal/mcptest"}
+var speakRevisions = []string{"internal/mcp/wire", "internal/archtest", "internal/bench", "internal/conformance",
+	"internal/e2e", "internal/interop", "internal/mcptest"}
 
 func checkRevisions(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
@@ -31,7 +32,8 @@ func checkRevisions(m *module) (problems []string) {
 			}
 			for _, r := range revisions {
 				if strings.Contains(lit.Value, r) {
-					problems = append(problems, m.problem(m.at(lit.Pos()), "%s is spelled out: ask the *wire.Revision, or give it a member that says what differs", r))
+					problems = append(problems, m.problem(m.at(lit.Pos()),
+						"%s is spelled out: ask the *wire.Revision, or give it a member that says what differs", r))
 				}
 			}
 			return true
@@ -56,7 +58,8 @@ func checkSleep(m *module) (problems []string) {
 				return false
 			}
 			if isCall(n, "time", "Sleep") {
-				problems = append(problems, m.problem(m.at(n.Pos()), "a test must not sleep: wait on a channel, or run in a bubble of testing/synctest"))
+				problems = append(problems, m.problem(m.at(n.Pos()),
+					"a test must not sleep: wait on a channel, or run in a bubble of testing/synctest"))
 			}
 			return true
 		})
@@ -99,7 +102,8 @@ func checkSkip(m *module) (problems []string) {
 				return true
 			}
 			if line := m.fset.Position(call.Pos()).Line; !commented[line] && !commented[line-1] {
-				problems = append(problems, m.problem(m.at(call.Pos()), "a test that does not run shows nothing: make it run, or say in a comment here why it cannot and where it does"))
+				problems = append(problems, m.problem(m.at(call.Pos()),
+					"a test that does not run shows nothing: make it run, or say in a comment here why it cannot and where it does"))
 			}
 			return true
 		})
@@ -109,7 +113,8 @@ func checkSkip(m *module) (problems []string) {
 
 // topLevel is everything that the root of the repository may hold.
 var topLevel = []string{
-	".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "auth", "cmd",
+	".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
+	"auth", "cmd",
 	"config.example.yaml", "deploy", "docs", "gateway", "go.mod", "go.sum", "internal", "policy", "session", "upstream",
 }
 
@@ -121,7 +126,8 @@ func checkTopLevel(m *module) (problems []string) {
 			continue
 		}
 		seen = append(seen, first)
-		problems = append(problems, m.problem(name, "%s has no place at the top level: put it into one of %s", first, strings.Join(topLevel, " ")))
+		problems = append(problems, m.problem(name, "%s has no place at the top level: put it into one of %s", first,
+			strings.Join(topLevel, " ")))
 	}
 	return problems
 }
@@ -146,7 +152,9 @@ func checkPaths(m *module) (problems []string) {
 			}
 			for _, workplace := range workplaces {
 				if holdsPath(string(line), workplace) {
-					problems = append(problems, m.problem(name, "line %d has a path under %s, which nobody else has: name the document or leave it out", i+1, workplace))
+					problems = append(problems,
+						m.problem(name, "line %d has a path under %s, which nobody else has: name the document or leave it out",
+							i+1, workplace))
 				}
 			}
 		}
@@ -163,7 +171,8 @@ func holdsPath(line, dir string) bool {
 			return false
 		}
 		at := from + i
-		if at == 0 || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~}", rune(line[at-1])) {
+		if at == 0 || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~}",
+			rune(line[at-1])) {
 			return true
 		}
 		from = at + len(dir)
@@ -179,8 +188,10 @@ func TestCheckRevisions(t *testing.T) {
 			"gateway/front/a.go":         "package front\n// As 2025-06-18 says.\nconst date = \"2025-06-19\"\n",
 			"gateway/front/testdata/x.t": "2025-06-18",
 		}, nil},
-		{"spelled out", map[string]string{"gateway/front/a.go": "package front\nvar new = r == \"2026-07-28\"\n", "gateway/demo/a.go": "package demo\nconst help = `curl -H 'x: 2025-11-25'`\n"},
-			[]string{"gateway/demo/a.go:2: 2025-11-25 is spelled out", "gateway/front/a.go:2: 2026-07-28 is spelled out: ask the *wire.Revision"}},
+		{"spelled out", map[string]string{"gateway/front/a.go": "package front\nvar new = r == \"2026-07-28\"\n",
+			"gateway/demo/a.go": "package demo\nconst help = `curl -H 'x: 2025-11-25'`\n"},
+			[]string{"gateway/demo/a.go:2: 2025-11-25 is spelled out",
+				"gateway/front/a.go:2: 2026-07-28 is spelled out: ask the *wire.Revision"}},
 	})
 }
 
@@ -214,8 +225,11 @@ func TestCheckTopLevel(t *testing.T) {
 func TestCheckPaths(t *testing.T) {
 	path := path.Join("/", "work") + "/"
 	runRule(t, checkPaths, []ruleTest{
-		{"allowed", map[string]string{"docs/a.md": "https://example.com" + path + "a, network" + path + "b, ${HOME}" + path + "c\nwork/ /worker/\n"}, nil},
-		{"found", map[string]string{"docs/a.md": "fine\nsee " + path + "shared/x\n", "docs/b.md": "as X/" + "12 says\n", "Makefile": path + "bin\n", "auth/a.go": "package auth\n\n// (" + path + "a)\n"},
-			[]string{"Makefile: line 1", "auth/a.go: line 3", "docs/a.md: line 2 has a path under " + path, "docs/b.md: line 1 has a label"}},
+		{"allowed", map[string]string{"docs/a.md": "https://example.com" + path + "a, network" + path + "b, ${HOME}" + path +
+			"c\nwork/ /worker/\n"}, nil},
+		{"found", map[string]string{"docs/a.md": "fine\nsee " + path + "shared/x\n", "docs/b.md": "as X/" + "12 says\n",
+			"Makefile": path + "bin\n", "auth/a.go": "package auth\n\n// (" + path + "a)\n"},
+			[]string{"Makefile: line 1", "auth/a.go: line 3", "docs/a.md: line 2 has a path under " + path,
+				"docs/b.md: line 1 has a label"}},
 	})
 }

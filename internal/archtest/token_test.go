@@ -22,7 +22,8 @@ func checkCallerToken(m *module) (problems []string) {
 			return
 		}
 		say := func(at token.Pos) {
-			problems = append(problems, m.problem(m.at(at), "a caller's token is for the gateway alone: auth sets it, auth/outbound reads it to exchange it, and nobody else does"))
+			problems = append(problems, m.problem(m.at(at),
+				"a caller's token is for the gateway alone: auth sets it, auth/outbound reads it to exchange it, and nobody else does"))
 		}
 		fine := map[ast.Node]bool{} // selectors that are no field, or that are emptied
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -105,7 +106,8 @@ func TestCheckCallerToken(t *testing.T) {
 			"upstream/a.go":         "package upstream\nfunc f(c *mcp.Call, h http.Header) {\n\th.Set(\"Authorization\", string(c.Caller.Token))\n}\n",
 			"gateway/observe/a.go":  "package observe\nfunc f(who mcp.Caller) {\n\tlog(who.Token)\n}\n",
 			"gateway/front/stay.go": "package front\nfunc f(r *record, c mcp.Caller) { r.token = c.Token }\n",
-		}, []string{"gateway/front/stay.go:2: a caller's token is for the gateway alone", "gateway/observe/a.go:3", "upstream/a.go:3"}},
+		}, []string{"gateway/front/stay.go:2: a caller's token is for the gateway alone", "gateway/observe/a.go:3",
+			"upstream/a.go:3"}},
 		{"set", map[string]string{
 			"policy/a.go":   "package policy\nvar c = mcp.Caller{Subject: \"x\", Token: stored}\n",
 			"session/a.go":  "package session\nfunc f(c *mcp.Caller) { c.Token = stored }\n",

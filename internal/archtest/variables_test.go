@@ -54,11 +54,13 @@ func checkVariables(m *module) (problems []string) {
 				switch obj := uses[id].(type) {
 				case *types.Var:
 					if writtenOut, ok := vars[obj]; ok && !(w.address && writtenOut) {
-						problems = append(problems, m.problem(at, "package variable %s is changed here: make it a field of a value that somebody owns", id.Name))
+						problems = append(problems,
+							m.problem(at, "package variable %s is changed here: make it a field of a value that somebody owns", id.Name))
 					}
 				case *types.PkgName:
 					if !w.address && strings.HasPrefix(obj.Imported().Path(), modulePath+"/") {
-						problems = append(problems, m.problem(at, "a variable of package %s is changed here: pass the value to its constructor", id.Name))
+						problems = append(problems,
+							m.problem(at, "a variable of package %s is changed here: pass the value to its constructor", id.Name))
 					}
 				}
 			}
@@ -70,7 +72,8 @@ func checkVariables(m *module) (problems []string) {
 // embedded reports whether a variable is filled in by a go:embed line.
 func embedded(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	for _, doc := range []*ast.CommentGroup{decl.Doc, spec.Doc} {
-		if doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") }) {
+		if doc != nil && slices.ContainsFunc(doc.List,
+			func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") }) {
 			return true
 		}
 	}
@@ -257,23 +260,30 @@ func one() {
 			"auth/a_test.go": "package auth\nvar update int\nfunc set() { update = 1 }\n",
 		}, nil},
 		{"without a value", one("var current int"), []string{"auth/a.go:2: package variable current has no value"}},
-		{"a lock", one("import \"sync\"\nvar mu sync.Mutex\nvar mu2 = &sync.RWMutex{}"), []string{"mu is a lock", "mu2 is a lock"}},
-		{"an atomic", one("import \"sync/atomic\"\nvar n atomic.Int64\nvar p atomic.Pointer[int]"), []string{"n is a lock or holds state", "p is a lock or holds state"}},
+		{"a lock", one("import \"sync\"\nvar mu sync.Mutex\nvar mu2 = &sync.RWMutex{}"),
+			[]string{"mu is a lock", "mu2 is a lock"}},
+		{"an atomic", one("import \"sync/atomic\"\nvar n atomic.Int64\nvar p atomic.Pointer[int]"),
+			[]string{"n is a lock or holds state", "p is a lock or holds state"}},
 		{"a registry", one("var table = map[string]int{}\nvar other = make(map[string]int)\nvar queue chan int"),
 			[]string{"table is an empty map", "other is made empty", "queue is a lock or holds state"}},
 		{"assigned", one("var now = 1\nfunc f() { now = 2 }"), []string{"auth/a.go:3: package variable now is changed here"}},
 		{"counted", one("var now = 1\nfunc f() { now++ }"), []string{"package variable now is changed here"}},
 		{"an element set", one("var table = []int{1}\nfunc f() { table[0] = 2 }"), []string{"table is changed here"}},
-		{"an element deleted", one("var table = map[int]int{1: 1}\nfunc f() { delete(table, 1); clear(table) }"), []string{"table is changed", "table is changed"}},
-		{"a member set", one("var rev = &revision{}\ntype revision struct{ a struct{ n int } }\nfunc f() { (*rev).a.n = 2 }"), []string{"rev is changed here"}},
+		{"an element deleted", one("var table = map[int]int{1: 1}\nfunc f() { delete(table, 1); clear(table) }"),
+			[]string{"table is changed", "table is changed"}},
+		{"a member set", one("var rev = &revision{}\ntype revision struct{ a struct{ n int } }\nfunc f() { (*rev).a.n = 2 }"),
+			[]string{"rev is changed here"}},
 		{"an address taken", one("var n = 1\nfunc f() *int { return &n }"), []string{"n is changed here"}},
 		{"set by range", one("var n = 1\nfunc f() { for n = range 3 {} }"), []string{"n is changed here"}},
-		{"changed in another file", map[string]string{"auth/a.go": "package auth\nvar n = 1\n", "auth/b.go": "package auth\nfunc f() { n = 2 }\n"},
+		{"changed in another file", map[string]string{"auth/a.go": "package auth\nvar n = 1\n",
+			"auth/b.go": "package auth\nfunc f() { n = 2 }\n"},
 			[]string{"auth/b.go:2: package variable n is changed here"}},
-		{"changed by a test", map[string]string{"auth/a.go": "package auth\nimport \"time\"\nvar now = time.Now\n", "auth/a_test.go": "package auth\nfunc f() { now = nil }\n"},
+		{"changed by a test", map[string]string{"auth/a.go": "package auth\nimport \"time\"\nvar now = time.Now\n",
+			"auth/a_test.go": "package auth\nfunc f() { now = nil }\n"},
 			[]string{"auth/a_test.go:2: package variable now is changed here"}},
 		{"changed by another package", map[string]string{
-			"auth/a.go": "package auth\nvar Now = 1\n", "policy/a.go": "package policy\nimport \"" + modulePath + "/auth\"\nfunc f() { auth.Now = 2 }\n"},
+			"auth/a.go": "package auth\nvar Now = 1\n", "policy/a.go": "package policy\nimport \"" + modulePath +
+				"/auth\"\nfunc f() { auth.Now = 2 }\n"},
 			[]string{"policy/a.go:3: a variable of package auth is changed here"}},
 	})
 }

@@ -157,7 +157,8 @@ func TestJournal(t *testing.T) {
 	closed(t, j)
 	j.Put(call("too late"))
 	all := rows(t, out.String())
-	if len(all) != 2003 || all[0] != "anchor start" || all[1] != "0" || all[1001] != "anchor records" || all[2002] != "anchor stop" {
+	if len(all) != 2003 || all[0] != "anchor start" || all[1] != "0" || all[1001] != "anchor records" ||
+		all[2002] != "anchor stop" {
 		t.Errorf("%d records: %q ... %q", len(all), all[:2], all[1000:1002])
 	}
 }
@@ -402,7 +403,8 @@ func TestReload(t *testing.T) {
 			t.Errorf("%d of %d records are in sink %d", len(all), n, i)
 		}
 	}
-	if _, err := j.Plan(Config{Sinks: []Sink{{Type: TypeFile, Path: t.TempDir() + "/none/audit.jsonl"}}}); err == nil || !strings.Contains(err.Error(), "audit: sinks[0]: path: ") {
+	if _, err := j.Plan(Config{Sinks: []Sink{{Type: TypeFile, Path: t.TempDir() + "/none/audit.jsonl"}}}); err == nil ||
+		!strings.Contains(err.Error(), "audit: sinks[0]: path: ") {
 		t.Error(err)
 	}
 }

@@ -89,7 +89,8 @@ func (w *worker) try(batch []*record.Record, event string, begun time.Time) erro
 	w.metrics.records.Add(float64(len(w.entries)))
 	if at.fresh || event == record.EventStop {
 		// The log is another place: what it says of a chain shows if its end is cut off later.
-		w.deps.Log.Info("audit: anchor", "sink", w.sink.Name, "chain", chain.Name, "record", chain.Seq, "hash", chain.Last.String())
+		w.deps.Log.Info("audit: anchor", "sink", w.sink.Name, "chain", chain.Name, "record", chain.Seq, "hash",
+			chain.Last.String())
 	}
 	if cap(w.text) > keptText {
 		w.text = nil
@@ -108,7 +109,8 @@ func (w *worker) note(err error) {
 			if no, ok := errors.AsType[*refusal](err); ok && (no.taken || no.final && !w.block) {
 				message = "audit: a receiver refuses records: they are lost"
 			}
-			w.deps.Log.Error(message, failure.AuditSinkDown.Attr(), "sink", w.sink.Name, "on_full", onFull(w.block), "error", err)
+			w.deps.Log.Error(message, failure.AuditSinkDown.Attr(), "sink", w.sink.Name, "on_full", onFull(w.block),
+				"error", err)
 		}
 	case w.failing:
 		w.deps.Log.Info("audit: a sink goes on", "sink", w.sink.Name)

@@ -151,7 +151,8 @@ func (f *file) resume(chain *record.Chain) (torn int64, err error) {
 	if chain.Resume(rest) == nil { // only the line feed was missing
 		torn = 0
 	} else if chain.Resume(last) != nil && before.Seq == 0 {
-		f.log.Warn("audit: the file does not end with a record: it is renamed, and a new one begins", failure.AuditTorn.Attr(), "path", f.cfg.Path)
+		f.log.Warn("audit: the file does not end with a record: it is renamed, and a new one begins",
+			failure.AuditTorn.Attr(), "path", f.cfg.Path)
 		if err := f.rotate(time.Now()); err != nil {
 			return 0, err
 		}
@@ -268,7 +269,8 @@ func (f *file) write(_ context.Context, entries []entry) error {
 func (f *file) sync() error {
 	f.synced = time.Now()
 	if err := f.open.Sync(); err != nil {
-		f.log.Error("audit: what was written may not be on the disk", failure.AuditSinkDown.Attr(), "path", f.cfg.Path, "error", err)
+		f.log.Error("audit: what was written may not be on the disk", failure.AuditSinkDown.Attr(), "path",
+			f.cfg.Path, "error", err)
 		return nil
 	}
 	f.last.save()

@@ -187,7 +187,8 @@ func TestFileIsMoved(t *testing.T) {
 		}
 		j.Put(call("3"))
 		closed(t, j)
-		wantRows(t, rows(t, first, second, textOf(t, path)), "anchor file", "1", "anchor file", "2", "anchor file", "3", "anchor stop")
+		wantRows(t, rows(t, first, second, textOf(t, path)), "anchor file", "1", "anchor file", "2", "anchor file",
+			"3", "anchor stop")
 	})
 }
 

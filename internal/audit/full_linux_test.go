@@ -58,13 +58,15 @@ func fillDisk(t *testing.T, place string) {
 		t.Fatal(err)
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
-	j := started(t, Config{OnFull: onFull, Queue: 10, Sinks: []Sink{{Type: TypeFile, Path: path}}}, Deps{Metrics: metrics, retry: short})
+	j := started(t, Config{OnFull: onFull, Queue: 10, Sinks: []Sink{{Type: TypeFile, Path: path}}},
+		Deps{Metrics: metrics, retry: short})
 	for i := 0; value(t, metrics.failures) == 0; i++ {
 		if err := j.Admit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		j.Put(call(fmt.Sprint(i)))
-		until(t, "it is written, or fails", func() bool { return value(t, metrics.queued) == 0 || value(t, metrics.failures) > 0 })
+		until(t, "it is written, or fails",
+			func() bool { return value(t, metrics.queued) == 0 || value(t, metrics.failures) > 0 })
 	}
 	for range 100 {
 		j.Put(call("waits"))

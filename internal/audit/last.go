@@ -27,7 +27,8 @@ func (l *lastFile) save() {
 	}
 	err := l.replace()
 	if err != nil && !l.failing {
-		l.log.Error("audit: the file with the last anchor cannot be written: verify will miss it", failure.AuditSinkDown.Attr(), "path", l.path, "error", err)
+		l.log.Error("audit: the file with the last anchor cannot be written: verify will miss it",
+			failure.AuditSinkDown.Attr(), "path", l.path, "error", err)
 	}
 	l.failing = err != nil
 	l.line = l.line[:0]
@@ -59,9 +60,11 @@ func (l *lastFile) resume(chain *record.Chain) {
 	}
 	switch {
 	case err != nil:
-		l.log.Warn("audit: nothing tells whether the end of the records was cut off", failure.AuditTorn.Attr(), "path", l.path, "error", err)
+		l.log.Warn("audit: nothing tells whether the end of the records was cut off", failure.AuditTorn.Attr(), "path",
+			l.path, "error", err)
 	case last.Name != chain.Name || last.Seq > chain.Seq:
-		l.log.Warn("audit: the file does not go as far as the last anchor: the chain goes on behind that", failure.AuditTorn.Attr(), "path", l.path, "chain", last.Name, "record", last.Seq)
+		l.log.Warn("audit: the file does not go as far as the last anchor: the chain goes on behind that",
+			failure.AuditTorn.Attr(), "path", l.path, "chain", last.Name, "record", last.Seq)
 		*chain = last
 	}
 }

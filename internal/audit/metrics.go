@@ -47,14 +47,16 @@ type sinkMetrics struct {
 
 func (m *Metrics) of(sink string) sinkMetrics {
 	return sinkMetrics{
-		records: m.records.WithLabelValues(sink), dropped: m.dropped.WithLabelValues(sink), failures: m.failures.WithLabelValues(sink),
-		waits: m.waits.WithLabelValues(sink), queued: m.queued.WithLabelValues(sink),
+		records: m.records.WithLabelValues(sink), dropped: m.dropped.WithLabelValues(sink),
+		failures: m.failures.WithLabelValues(sink),
+		waits:    m.waits.WithLabelValues(sink), queued: m.queued.WithLabelValues(sink),
 	}
 }
 
 // forget drops the series of a sink that no longer exists.
 func (m *Metrics) forget(sink string) {
-	for _, vec := range []interface{ DeleteLabelValues(...string) bool }{m.records, m.dropped, m.failures, m.waits, m.queued} {
+	for _, vec := range []interface{ DeleteLabelValues(...string) bool }{m.records, m.dropped, m.failures,
+		m.waits, m.queued} {
 		vec.DeleteLabelValues(sink)
 	}
 }

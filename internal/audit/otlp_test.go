@@ -65,9 +65,11 @@ func TestOTLP(t *testing.T) {
 	w := newWeb(t, "", "", status(503), cut)
 	j := started(t, remoteConfig("", 0, Sink{Type: TypeOTLP, URL: w.URL}), Deps{Version: "v1", retry: short})
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	j.Put(&record.Record{Time: at, Kind: record.KindCall, ID: "c1", User: "alice", Revision: "r", Method: mcp.MethodToolsCall, Name: "crm__x", Upstream: "crm",
+	j.Put(&record.Record{Time: at, Kind: record.KindCall, ID: "c1", User: "alice", Revision: "r",
+		Method: mcp.MethodToolsCall, Name: "crm__x", Upstream: "crm",
 		Decision: "deny", Rule: "a \"rule\"", Outcome: "invalid", Error: "GH-NOT-FOUND", Trace: "0af7651916cd43dd8448eb211c80319c"})
-	j.Put(&record.Record{Time: at, Kind: record.KindCall, Method: mcp.MethodResourcesRead, Name: "crm+x:///y", Outcome: "ok"})
+	j.Put(&record.Record{Time: at, Kind: record.KindCall, Method: mcp.MethodResourcesRead,
+		Name: "crm+x:///y", Outcome: "ok"})
 	j.Put(&record.Record{Time: at, Kind: record.KindReload, Event: "refused"})
 	j.Put(&record.Record{Time: at, Kind: record.KindRefused, Error: "GH-PARSE"})
 	closed(t, j)
@@ -78,7 +80,8 @@ func TestOTLP(t *testing.T) {
 			t.Errorf("%s %v", r.URL, r.Header)
 		}
 		r := decodeOTLP(t, body).ResourceLogs[0]
-		if got := byKey(r.Resource.Attributes); !cmp.Equal(got, map[string]string{"service.name": "gatehouse", "service.version": "v1", "service.instance.id": "alpha"}) {
+		if got := byKey(r.Resource.Attributes); !cmp.Equal(got,
+			map[string]string{"service.name": "gatehouse", "service.version": "v1", "service.instance.id": "alpha"}) {
 			t.Errorf("the process is %v", got)
 		}
 		for _, l := range r.ScopeLogs[0].LogRecords {
@@ -94,21 +97,26 @@ func TestOTLP(t *testing.T) {
 	}{
 		{"anchor", "info", "", 9, map[string]string{"gatehouse.event": "start"}},
 		{"call", "notice", "0af7651916cd43dd8448eb211c80319c", 10, map[string]string{
-			"user.id": "alice", "mcp.method.name": "tools/call", "mcp.protocol.version": "r", "gen_ai.tool.name": "crm__x", "error.type": "GH-NOT-FOUND",
-			"gatehouse.call.id": "c1", "gatehouse.upstream": "crm", "gatehouse.decision": "deny", "gatehouse.rule": `a "rule"`, "gatehouse.outcome": "invalid"}},
-		{"call", "info", "", 9, map[string]string{"mcp.method.name": "resources/read", "mcp.resource.uri": "crm+x:///y", "gatehouse.outcome": "ok"}},
+			"user.id": "alice", "mcp.method.name": "tools/call", "mcp.protocol.version": "r", "gen_ai.tool.name": "crm__x",
+			"error.type":        "GH-NOT-FOUND",
+			"gatehouse.call.id": "c1", "gatehouse.upstream": "crm", "gatehouse.decision": "deny", "gatehouse.rule": `a "rule"`,
+			"gatehouse.outcome": "invalid"}},
+		{"call", "info", "", 9, map[string]string{"mcp.method.name": "resources/read", "mcp.resource.uri": "crm+x:///y",
+			"gatehouse.outcome": "ok"}},
 		{"reload", "warning", "", 13, map[string]string{"gatehouse.event": "refused"}},
 		{"refused", "notice", "", 10, map[string]string{"error.type": "GH-PARSE"}},
 		{"anchor", "info", "", 9, map[string]string{"gatehouse.event": "stop"}},
 	} {
 		got := all[i]
-		if got.EventName != "gatehouse.audit."+want.event || got.SeverityText != want.severity || got.SeverityNumber != want.number || got.TraceID != want.trace {
+		if got.EventName != "gatehouse.audit."+want.event || got.SeverityText != want.severity ||
+			got.SeverityNumber != want.number || got.TraceID != want.trace {
 			t.Errorf("record %d: %+v", i, got)
 		}
 		if diff := cmp.Diff(want.attributes, byKey(got.Attributes)); diff != "" {
 			t.Errorf("record %d: (-want +got)\n%s", i, diff)
 		}
-		if got.TimeUnixNano != got.ObservedTimeUnixNano || want.event == "call" && got.TimeUnixNano != fmt.Sprint(at.UnixNano()) {
+		if got.TimeUnixNano != got.ObservedTimeUnixNano ||
+			want.event == "call" && got.TimeUnixNano != fmt.Sprint(at.UnixNano()) {
 			t.Errorf("record %d: its time is %s", i, got.TimeUnixNano)
 		}
 	}
@@ -119,7 +127,8 @@ func TestOTLP(t *testing.T) {
 func TestOTLPPartialSuccess(t *testing.T) {
 	t.Parallel()
 	for _, onFull := range []string{OnFullDrop, OnFullBlock} {
-		for _, answer := range []string{`{"partialSuccess":{"rejectedLogRecords":"1","errorMessage":"too old"}}`, `{"partialSuccess":{"rejectedLogRecords":1}}`} {
+		for _, answer := range []string{`{"partialSuccess":{"rejectedLogRecords":"1","errorMessage":"too old"}}`,
+			`{"partialSuccess":{"rejectedLogRecords":1}}`} {
 			some := takes(func(w http.ResponseWriter) { fmt.Fprint(w, answer) })
 			none := takes(func(w http.ResponseWriter) {
 				fmt.Fprint(w, `{"partialSuccess":{"rejectedLogRecords":"0","errorMessage":"a warning"}}`)
@@ -132,7 +141,8 @@ func TestOTLPPartialSuccess(t *testing.T) {
 				return text
 			}
 			metrics := NewMetrics(prometheus.NewRegistry())
-			j := started(t, remoteConfig(onFull, 0, Sink{Type: TypeOTLP, URL: w.URL + "/v1/logs"}), Deps{Metrics: metrics, retry: short})
+			j := started(t, remoteConfig(onFull, 0, Sink{Type: TypeOTLP, URL: w.URL + "/v1/logs"}),
+				Deps{Metrics: metrics, retry: short})
 			until(t, "the start", func() bool { return value(t, metrics.records) == 1 })
 			j.Put(call("1"))
 			closed(t, j)

@@ -156,7 +156,8 @@ func (p *poster) post(ctx context.Context, part []entry) error {
 // again cannot help.
 func unacceptable(status int) bool {
 	switch status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
 		return true
 	}
 	return false
@@ -178,7 +179,8 @@ func (s Sink) headerProblems() (found problems.List) {
 		switch lower := strings.ToLower(name); {
 		case !headerName.MatchString(name):
 			found.Add("headers: %q is not the name of a header", name)
-		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" || lower == "connection" || strings.HasPrefix(lower, "webhook-"):
+		case lower == "host" || lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" ||
+			lower == "connection" || strings.HasPrefix(lower, "webhook-"):
 			found.Add("headers[%s]: the gateway sets it", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			found.Add("headers[%s]: has control characters", name)

@@ -123,7 +123,8 @@ func TestWebhookTriesAgain(t *testing.T) {
 			t.Parallel()
 			w := newWeb(t, "", "", script...)
 			metrics := NewMetrics(prometheus.NewRegistry())
-			j := started(t, remoteConfig(OnFullBlock, 0, Sink{Type: TypeWebhook, URL: w.URL + "/in"}), Deps{Metrics: metrics, retry: short})
+			j := started(t, remoteConfig(OnFullBlock, 0, Sink{Type: TypeWebhook, URL: w.URL + "/in"}),
+				Deps{Metrics: metrics, retry: short})
 			j.Put(call("1"))
 			j.Put(call("2"))
 			closed(t, j)
@@ -174,7 +175,8 @@ func TestWebhookRequests(t *testing.T) {
 		Headers: map[string]mcp.Secret{"authorization": "Bearer s3cret"}, Sign: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
 	j := started(t, remoteConfig("", 0, sink), Deps{retry: short})
 	for i := range 20 {
-		j.Put(&record.Record{Kind: record.KindCall, ID: fmt.Sprint(i), Arguments: []byte(`"` + strings.Repeat("x", 100<<10) + `"`)})
+		j.Put(&record.Record{Kind: record.KindCall, ID: fmt.Sprint(i),
+			Arguments: []byte(`"` + strings.Repeat("x", 100<<10) + `"`)})
 	}
 	closed(t, j)
 	if n := len(rows(t, w.text())); n != 22 {
@@ -189,11 +191,13 @@ func TestWebhookRequests(t *testing.T) {
 			t.Errorf("a request has %d bytes", len(body))
 		}
 		h := r.Header
-		if r.Method != "POST" || r.RequestURI != "/in?x=y" || h.Get("Content-Type") != "application/x-ndjson" || h.Get("Authorization") != "Bearer s3cret" {
+		if r.Method != "POST" || r.RequestURI != "/in?x=y" || h.Get("Content-Type") != "application/x-ndjson" ||
+			h.Get("Authorization") != "Bearer s3cret" {
 			t.Errorf("%s %s %v", r.Method, r.RequestURI, h)
 		}
 		id, at := h.Get("webhook-id"), h.Get("webhook-timestamp")
-		if !strings.HasSuffix(body, `"hash":"`+id+"\"}\n") || h.Get("webhook-signature") != webhookSignature([]byte(exampleKey), id, at, []byte(body)) {
+		if !strings.HasSuffix(body, `"hash":"`+id+"\"}\n") ||
+			h.Get("webhook-signature") != webhookSignature([]byte(exampleKey), id, at, []byte(body)) {
 			t.Errorf("%v", h)
 		}
 	}
@@ -208,7 +212,8 @@ func TestWebhookSignature(t *testing.T) {
 	if err != nil || string(key) != exampleKey {
 		t.Fatal(key, err)
 	}
-	if got := webhookSignature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+	if got := webhookSignature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330",
+		[]byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Error(got)
 	}
 	for _, bad := range []mcp.Secret{"MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_MfKQ9r8G", "whsec_!"} {
@@ -236,7 +241,8 @@ func TestWebhookLeavesDeadConnections(t *testing.T) {
 	server.TLS, server.EnableHTTP2 = serverTLS(t, certFile, keyFile), true
 	server.StartTLS()
 	defer server.Close()
-	sink := Sink{Type: TypeWebhook, URL: server.URL, Timeout: time.Second, CAFile: certFile, CertFile: certFile, KeyFile: keyFile}
+	sink := Sink{Type: TypeWebhook, URL: server.URL, Timeout: time.Second, CAFile: certFile, CertFile: certFile,
+		KeyFile: keyFile}
 	j := started(t, remoteConfig("", 0, sink), Deps{retry: short})
 	closed(t, j)
 	mu.Lock()
@@ -288,10 +294,12 @@ func TestHTTPLogsNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWeb(t, "", "", cut)
 	var log pipe
-	j := started(t, remoteConfig("", 0, Sink{Type: TypeWebhook, URL: w.URL + "/s3cret?s3cret", Headers: map[string]mcp.Secret{"X-Key": "s3cret"}}),
+	j := started(t, remoteConfig("", 0, Sink{Type: TypeWebhook, URL: w.URL + "/s3cret?s3cret",
+		Headers: map[string]mcp.Secret{"X-Key": "s3cret"}}),
 		Deps{retry: short, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	closed(t, j)
-	if text := log.String(); !strings.Contains(text, "error_code=GH-AUDIT-SINK-DOWN sink=webhook on_full=drop") || strings.Contains(text, "s3cret") {
+	if text := log.String(); !strings.Contains(text, "error_code=GH-AUDIT-SINK-DOWN sink=webhook on_full=drop") ||
+		strings.Contains(text, "s3cret") {
 		t.Error(text)
 	}
 }

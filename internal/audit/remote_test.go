@@ -54,7 +54,8 @@ func certificates(t *testing.T) (certFile, keyFile string) {
 	}
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -178,28 +179,38 @@ func TestSinkProblems(t *testing.T) {
 		{Sink{Type: "kafka"}, []string{`type: "kafka": want one of file, stdout, syslog, webhook, otlp`}},
 		{Sink{Type: TypeStdout, Path: "x", URL: "https://a.example", Sign: "x"}, []string{
 			"path: is for the type file", "url: is for the type syslog, webhook, otlp", "sign: is for the type webhook"}},
-		{Sink{Type: TypeWebhook, URL: "https://a.example", Sign: "s3cret"}, []string{"sign: want whsec_ and 24 to 64 random bytes in base64, such as whsec_$(openssl rand -base64 32)"}},
+		{Sink{Type: TypeWebhook, URL: "https://a.example", Sign: "s3cret"},
+			[]string{"sign: want whsec_ and 24 to 64 random bytes in base64, such as whsec_$(openssl rand -base64 32)"}},
 		{Sink{Type: TypeFile, Path: "x", Facility: "auth"}, []string{"facility: is for the type syslog"}},
 		{Sink{Type: TypeSyslog}, []string{"url: want tls://, tcp://, udp://, unix:// and the receiver"}},
 		{Sink{Type: TypeWebhook, URL: "ftp://s3cret@a.example"}, []string{"url: want https://, http:// and the receiver"}},
-		{Sink{Type: TypeWebhook, URL: "https://s3cret@a.example"}, []string{"url: a user does not belong in it; put credentials into headers"}},
-		{Sink{Type: TypeWebhook, URL: "http://a.example"}, []string{"url: http is only for loopback addresses; use https, or set allow_plaintext: true"}},
+		{Sink{Type: TypeWebhook, URL: "https://s3cret@a.example"},
+			[]string{"url: a user does not belong in it; put credentials into headers"}},
+		{Sink{Type: TypeWebhook, URL: "http://a.example"},
+			[]string{"url: http is only for loopback addresses; use https, or set allow_plaintext: true"}},
 		{Sink{Type: TypeWebhook, URL: "http://a.example", AllowPlaintext: true}, nil},
 		{Sink{Type: TypeWebhook, URL: "http://[::1]:80/x?y=z"}, nil},
 		{Sink{Type: TypeOTLP, URL: "https://a.example", CAFile: cert, CertFile: cert, KeyFile: key}, nil},
-		{Sink{Type: TypeOTLP, URL: "http://localhost:4318", CAFile: cert}, []string{"ca_file, cert_file and key_file: they are for https, with which the URL does not begin"}},
-		{Sink{Type: TypeOTLP, URL: "https://a.example", CertFile: cert}, []string{"cert_file and key_file: one needs the other"}},
-		{Sink{Type: TypeSyslog, URL: "tcp://a.example:601"}, []string{"url: tcp is only for loopback addresses; use tls, or set allow_plaintext: true"}},
+		{Sink{Type: TypeOTLP, URL: "http://localhost:4318", CAFile: cert},
+			[]string{"ca_file, cert_file and key_file: they are for https, with which the URL does not begin"}},
+		{Sink{Type: TypeOTLP, URL: "https://a.example", CertFile: cert},
+			[]string{"cert_file and key_file: one needs the other"}},
+		{Sink{Type: TypeSyslog, URL: "tcp://a.example:601"},
+			[]string{"url: tcp is only for loopback addresses; use tls, or set allow_plaintext: true"}},
 		{Sink{Type: TypeSyslog, URL: "tls://a.example"}, []string{"url: it names no port, such as :6514"}},
 		{Sink{Type: TypeSyslog, URL: "tls://a.example:6514/x"}, []string{"url: a path does not belong in it"}},
 		{Sink{Type: TypeSyslog, URL: "tls://:6514"}, []string{"url: it names no host"}},
-		{Sink{Type: TypeSyslog, URL: "unix://dev/log"}, []string{"url: want unix:// and an absolute path, such as unix:///dev/log"}},
+		{Sink{Type: TypeSyslog, URL: "unix://dev/log"},
+			[]string{"url: want unix:// and an absolute path, such as unix:///dev/log"}},
 		{Sink{Type: TypeSyslog, URL: "unix:///dev/log", Facility: "mail", AppName: "a b", Timeout: -1}, []string{
 			"timeout: -1ns: want at most 5m", `facility: "mail": want user, daemon, auth, authpriv, audit, or local0 to local7`,
 			"app_name: want at most 48 printable ASCII characters without spaces"}},
-		{Sink{Type: TypeWebhook, URL: "https://a.example", Headers: map[string]mcp.Secret{"Content-Type": "x"}}, []string{"headers[Content-Type]: the gateway sets it"}},
-		{Sink{Type: TypeWebhook, URL: "https://a.example", Headers: map[string]mcp.Secret{"a b": "x"}}, []string{`headers: "a b" is not the name of a header`}},
-		{Sink{Type: TypeWebhook, URL: "https://a.example", Headers: map[string]mcp.Secret{"X-A": "s3cret\n"}}, []string{"headers[X-A]: has control characters"}},
+		{Sink{Type: TypeWebhook, URL: "https://a.example", Headers: map[string]mcp.Secret{"Content-Type": "x"}},
+			[]string{"headers[Content-Type]: the gateway sets it"}},
+		{Sink{Type: TypeWebhook, URL: "https://a.example", Headers: map[string]mcp.Secret{"a b": "x"}},
+			[]string{`headers: "a b" is not the name of a header`}},
+		{Sink{Type: TypeWebhook, URL: "https://a.example", Headers: map[string]mcp.Secret{"X-A": "s3cret\n"}},
+			[]string{"headers[X-A]: has control characters"}},
 	} {
 		var got []string
 		for _, err := range tt.sink.problems() {

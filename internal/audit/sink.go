@@ -145,7 +145,8 @@ func (s Sink) problems() (found problems.List) {
 	if slices.Contains(all, s.Type) {
 		found.Join(s.misplaced()...)
 	}
-	found.When(s.Name != "" && !sinkName.MatchString(s.Name), "name: %q: want at most 32 letters a-z, digits and -", s.Name)
+	found.When(s.Name != "" && !sinkName.MatchString(s.Name),
+		"name: %q: want at most 32 letters a-z, digits and -", s.Name)
 	found.When(s.MaxBytes != 0 && s.MaxBytes < leastBytes, "max_bytes: %d: want at least 64KiB", s.MaxBytes)
 	found.When(s.MaxAge != 0 && s.MaxAge < time.Minute, "max_age: %s: want at least 1m", s.MaxAge)
 	found.At("keep", problems.Negative(s.Keep))
@@ -175,7 +176,8 @@ func (s Sink) misplaced() (found problems.List) {
 		{"facility", s.Facility != "", syslog}, {"app_name", s.AppName != "", syslog},
 		{"headers", s.Headers != nil, byHTTP}, {"sign", s.Sign != "", types{TypeWebhook}},
 	} {
-		found.When(key.set && !slices.Contains(key.of, s.Type), "%s: is for the type %s", key.name, strings.Join(key.of, ", "))
+		found.When(key.set && !slices.Contains(key.of, s.Type), "%s: is for the type %s", key.name,
+			strings.Join(key.of, ", "))
 	}
 	return found
 }

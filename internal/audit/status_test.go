@@ -20,7 +20,8 @@ func TestStatus(t *testing.T) {
 			}
 			s := j.Status()[0]
 			blocks := onFull == OnFullBlock
-			if s.Name != "stdout" || s.Failing.IsZero() || s.Error != "no space left" || s.Queued < 2 || s.Holds != blocks || (s.Lost == 2) == blocks || s.LastLost.IsZero() != blocks {
+			if s.Name != "stdout" || s.Failing.IsZero() || s.Error != "no space left" || s.Queued < 2 || s.Holds != blocks ||
+				(s.Lost == 2) == blocks || s.LastLost.IsZero() != blocks {
 				t.Errorf("%s: %+v", onFull, s)
 			}
 			out.set(nil, nil)

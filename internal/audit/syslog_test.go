@@ -134,7 +134,8 @@ func TestSyslog(t *testing.T) {
 		}, 13, "gatehouse"},
 		"tls": {func(t *testing.T) (Sink, *collector) {
 			c := listen(t, serverTLS(t, certFile, keyFile))
-			return Sink{URL: "tls://" + c.Addr().String(), CAFile: certFile, CertFile: certFile, KeyFile: keyFile, Facility: "local3", AppName: "door"}, c
+			return Sink{URL: "tls://" + c.Addr().String(), CAFile: certFile, CertFile: certFile, KeyFile: keyFile,
+				Facility: "local3", AppName: "door"}, c
 		}, 19, "door"},
 		"udp": {func(t *testing.T) (Sink, *collector) {
 			addr, c := datagrams(t, "udp", "127.0.0.1:0")
@@ -199,7 +200,8 @@ func datagrams(t *testing.T, network, address string) (addr string, c *collector
 func TestSyslogReconnects(t *testing.T) {
 	t.Parallel()
 	c := listen(t, nil)
-	j := started(t, remoteConfig(OnFullBlock, 0, Sink{Type: TypeSyslog, URL: "tcp://" + c.Addr().String()}), Deps{retry: short})
+	j := started(t, remoteConfig(OnFullBlock, 0, Sink{Type: TypeSyslog, URL: "tcp://" + c.Addr().String()}),
+		Deps{retry: short})
 	w := j.workers[0]
 	for i := range 5 {
 		id := fmt.Sprint(i)
@@ -234,7 +236,8 @@ func TestSyslogRepeats(t *testing.T) {
 			b.Close() // in the middle
 			read <- string(part)
 		}()
-		if err := w.try([]*record.Record{{Kind: record.KindCall, ID: "1", Time: time.Unix(1, 0)}}, record.EventStart, time.Unix(1, 0)); err == nil {
+		if err := w.try([]*record.Record{{Kind: record.KindCall, ID: "1", Time: time.Unix(1, 0)}}, record.EventStart,
+			time.Unix(1, 0)); err == nil {
 			t.Error("a broken connection is no error")
 		}
 		texts = append(texts, <-read)
@@ -266,7 +269,8 @@ func TestSyslogRefused(t *testing.T) {
 	}}
 	c := listen(t, config)
 	metrics := NewMetrics(prometheus.NewRegistry())
-	j := started(t, remoteConfig("", 0, Sink{Type: TypeSyslog, URL: "tls://" + c.Addr().String(), CAFile: certFile, CertFile: certFile, KeyFile: keyFile}), Deps{Metrics: metrics, retry: short})
+	j := started(t, remoteConfig("", 0, Sink{Type: TypeSyslog, URL: "tls://" + c.Addr().String(), CAFile: certFile,
+		CertFile: certFile, KeyFile: keyFile}), Deps{Metrics: metrics, retry: short})
 	j.Put(call("1"))
 	until(t, "a failure", func() bool { return value(t, metrics.failures) > 1 })
 	if text := c.text(); text != "" {

@@ -275,7 +275,8 @@ func (w *worker) run() {
 	for w.next() {
 	}
 	if err := w.out.close(); err != nil {
-		w.deps.Log.Warn("audit: a sink was not closed in good order", failure.StopUnclean.Attr(), "sink", w.sink.Name, "error", err)
+		w.deps.Log.Warn("audit: a sink was not closed in good order", failure.StopUnclean.Attr(), "sink",
+			w.sink.Name, "error", err)
 	}
 }
 

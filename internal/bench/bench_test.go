@@ -124,7 +124,8 @@ func TestCheckCounts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.scenario.checkCounts(slice{requests: 1000, posts: tt.posts, upstream: tt.upstream}, target{gateway: tt.gateway}, background)
+			err := tt.scenario.checkCounts(slice{requests: 1000, posts: tt.posts, upstream: tt.upstream},
+				target{gateway: tt.gateway}, background)
 			if (err != nil) != tt.wantErr {
 				t.Errorf("checkCounts() = %v, want error: %v", err, tt.wantErr)
 			}
@@ -134,7 +135,8 @@ func TestCheckCounts(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	of := func(cpu time.Duration) slice {
-		return slice{requests: 1000, elapsed: time.Second, cpu: cpu, latency: []time.Duration{1e6, 2e6, 3e6, 4e6}, upstream: counts{Calls: 1000}}
+		return slice{requests: 1000, elapsed: time.Second, cpu: cpu, latency: []time.Duration{1e6, 2e6, 3e6, 4e6},
+			upstream: counts{Calls: 1000}}
 	}
 	r := result{slices: map[string][]slice{
 		"bare":      {of(100 * time.Millisecond), of(200 * time.Millisecond), of(400 * time.Millisecond)},

@@ -79,7 +79,8 @@ func (c *client) close() error {
 }
 
 func (c *client) initialize() error {
-	params := mcp.Object("protocolVersion", mcp.String(stateful().Name), "capabilities", mcp.Raw("{}"), "clientInfo", info())
+	params := mcp.Object("protocolVersion", mcp.String(stateful().Name), "capabilities", mcp.Raw("{}"),
+		"clientInfo", info())
 	c.id++
 	resp, err := c.post(mcp.MethodInitialize, "", wire.AppendRequest(nil, c.rawID(), mcp.MethodInitialize, params))
 	if err != nil {

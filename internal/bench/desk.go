@@ -31,7 +31,8 @@ const (
 
 // deskPages are the pages of the console that have the most to show.
 var deskPages = []string{
-	"/console/", "/console/servers", "/console/servers/list0", "/console/catalog", "/console/catalog?kind=tools&from=5000", "/console/calls", "/console/calls?user=nobody",
+	"/console/", "/console/servers", "/console/servers/list0", "/console/catalog", "/console/catalog?kind=tools&from=5000",
+	"/console/calls", "/console/calls?user=nobody",
 	"/console/policy", "/console/sessions", "/console/sign-ins", "/console/approvals", "/console/configuration",
 }
 
@@ -60,13 +61,17 @@ func measureDesk(ctx context.Context, o options) (err error) {
 		return err
 	}
 	o.upstreams = deskServers
-	g, err := r.startGateway(ctx, binary, server.url, "policy: {rules: [{name: all, allow: [\"*:*\"]}]}\nadmin: {listen: "+admin+", console: {loopback: auditor}}\n", o, rig.GatewayConfig{})
+	g, err := r.startGateway(ctx, binary, server.url,
+		"policy: {rules: [{name: all, allow: [\"*:*\"]}]}\nadmin: {listen: "+admin+", console: {loopback: auditor}}\n", o,
+		rig.GatewayConfig{})
 	if err != nil {
 		return err
 	}
 	d := desk{at: "http://" + admin, gateway: named("gatehouse", g), call: scenarios()[3]}
-	fmt.Printf("%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d servers with %d tools, %d calls recorded\n\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), runtime.Version(), revision(ctx), deskServers, deskServers*perList, deskCalls)
+	fmt.Printf("%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d servers with %d tools, %d calls recorded\n\n",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), runtime.Version(), revision(ctx), deskServers,
+		deskServers*perList, deskCalls)
 	if _, err := d.load(ctx, deskCalls, 0); err != nil {
 		return err
 	}
@@ -143,7 +148,8 @@ func (d desk) pages(ctx context.Context) (missed int, err error) {
 			missed++
 			verdict += " missed"
 		}
-		fmt.Fprintf(table, "%s\t%.0f\t%.1f\t%.1f\t%s\t\n", page, float64(size)/1024, ms(percentile(took, 50)), ms(took[len(took)-1]), verdict)
+		fmt.Fprintf(table, "%s\t%.0f\t%.1f\t%.1f\t%s\t\n", page, float64(size)/1024, ms(percentile(took, 50)),
+			ms(took[len(took)-1]), verdict)
 	}
 	return missed, table.Flush()
 }
@@ -195,7 +201,8 @@ func (d desk) viewers(ctx context.Context, admin string, slice time.Duration) er
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%d\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.1f\t\n", viewers, float64(len(took))/(5*slice).Seconds(), ms(percentile(took, 50)), ms(percentile(took, 99)),
+		fmt.Fprintf(table, "%d\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.1f\t\n", viewers, float64(len(took))/(5*slice).Seconds(),
+			ms(percentile(took, 50)), ms(percentile(took, 99)),
 			f.heap/(1<<20), f.rss/(1<<20), float64(seen.Load())/(1<<20))
 	}
 	return table.Flush()

@@ -56,7 +56,8 @@ const audience = "https://bench.example/mcp"
 
 // addChain starts what a gateway with everything on has around it.
 func (r *rigged) addChain(o options) {
-	c := &chain{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{Audience: audience}), collector: mcptest.NewCollector(), upstreams: o.upstreams}
+	c := &chain{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{Audience: audience}), collector: mcptest.NewCollector(),
+		upstreams: o.upstreams}
 	for user := range users {
 		claims := map[string]any{"sub": fmt.Sprint("user", user), "exp": time.Now().Add(limit).Unix()}
 		if few(user) {

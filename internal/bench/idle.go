@@ -62,7 +62,8 @@ func measureIdle(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d of each, at a gateway of its own; KiB\n\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+	fmt.Printf("%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d of each, at a gateway of its own; KiB\n\n",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"),
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), runtime.Version(), revision(ctx), o.idle)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "idle\theap\tstacks\tboth\tRSS\ttarget\t\n")
@@ -80,7 +81,8 @@ func measureIdle(ctx context.Context, o options) error {
 				missed = append(missed, kind.name)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t\n", kind.name, each.heap/1024, each.stacks/1024, both/1024, each.rss/1024, target)
+		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t\n", kind.name, each.heap/1024, each.stacks/1024, both/1024,
+			each.rss/1024, target)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -110,14 +112,16 @@ func measureOneIdle(ctx context.Context, o options, binary string, kind idle) (e
 		// Collect often, so that the heap holds little garbage.
 		Env: []string{"GOGC=5"},
 		Sections: fmt.Sprintf("upstreams: [{name: %s, url: %q}, {name: %s, url: %q}]\nadmin: {listen: %s}\nsessions: {max_per_user: %d, max: %d}\nconnections: {max: %d, per_address: %d}\nhttp: {sse_path: %s}\n",
-			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, n, n, 2*n, 2*n, oldPath)})
+			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, n, n, 2*n,
+			2*n, oldPath)})
 	if err != nil {
 		return each, err
 	}
 	r.started = append(r.started, g.Process)
 	ready, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := g.WaitTools(ready, publicName(upstreamStateful, "small"), publicName(upstreamStateless, "small")); err != nil {
+	if err := g.WaitTools(ready, publicName(upstreamStateful, "small"),
+		publicName(upstreamStateless, "small")); err != nil {
 		return each, err
 	}
 	open := &opened{address: strings.TrimSuffix(strings.TrimPrefix(g.URL, "http://"), "/mcp")}

@@ -94,7 +94,8 @@ const accept = "Host: localhost\r\nAccept: application/json, text/event-stream\r
 
 // posted returns the text of a POST; header consists of whole lines.
 func posted(path, header string, body []byte) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\n%s%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, accept, header, len(body), body)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\n%s%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path,
+		accept, header, len(body), body)
 }
 
 func initialize(rev *wire.Revision) []byte {
@@ -139,7 +140,8 @@ func (o *opener) get() error {
 func (o *opener) listen() error {
 	params := mcp.Object("notifications", mcp.Object("toolsListChanged", mcp.Raw("true")), "_meta",
 		mcp.Object(wire.MetaVersion, mcp.String(wire.Stateless().Name), wire.MetaClientCaps, mcp.Raw("{}")))
-	header := fmt.Sprintf("%s: %s\r\n%s: %s\r\n", wire.HeaderVersion, wire.Stateless().Name, wire.HeaderMethod, mcp.MethodListen)
+	header := fmt.Sprintf("%s: %s\r\n%s: %s\r\n", wire.HeaderVersion, wire.Stateless().Name, wire.HeaderMethod,
+		mcp.MethodListen)
 	if err := o.dial(posted("/mcp", header, wire.AppendRequest(nil, mcp.Int(1), mcp.MethodListen, params))); err != nil {
 		return err
 	}

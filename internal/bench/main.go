@@ -41,9 +41,12 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.StringVar(&o.client, "client", "own", "the gateway's http_client: own or standard")
 	flags.BoolVar(&o.gate, "gate", false, "fail when a target is missed")
 	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
-	flags.BoolVar(&o.replicas, "replicas", false, "instead, measure what Redis and the way to a session's owner cost, beside a gateway alone")
-	flags.BoolVar(&o.full, "full", false, "instead, measure a gateway with sign-in of 1,000 users, policy, an audit file and traces of 1 %")
-	flags.BoolVar(&o.desk, "console", false, "instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
+	flags.BoolVar(&o.replicas, "replicas", false,
+		"instead, measure what Redis and the way to a session's owner cost, beside a gateway alone")
+	flags.BoolVar(&o.full, "full", false,
+		"instead, measure a gateway with sign-in of 1,000 users, policy, an audit file and traces of 1 %")
+	flags.BoolVar(&o.desk, "console", false,
+		"instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
 	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")
 	flags.StringVar(&o.against, "against", "", "also measure this gatehouse binary, such as an older one")
 	if err := flags.Parse(args); err != nil {

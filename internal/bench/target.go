@@ -60,7 +60,8 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		return nil, err
 	}
 	err = func() error {
-		upstream, err := r.startRole(ctx, roleUpstream, "-lists", strconv.Itoa(o.upstreams), "-classes="+strconv.FormatBool(o.full))
+		upstream, err := r.startRole(ctx, roleUpstream, "-lists", strconv.Itoa(o.upstreams),
+			"-classes="+strconv.FormatBool(o.full))
 		if err != nil {
 			return err
 		}
@@ -140,12 +141,14 @@ func (r *rigged) addGateway(ctx context.Context, name, binary, upstream string, 
 		return nil
 	}
 	list := scenario{stateless: true, method: mcp.MethodToolsList}
-	return g.WaitFor(ctx, func(context.Context) error { return r.chain.meet(list, t) }) // it looks at its upstreams for each class
+	// it looks at its upstreams for each class
+	return g.WaitFor(ctx, func(context.Context) error { return r.chain.meet(list, t) })
 }
 
 // startGateway starts a gateway with additional configuration sections, and waits until it
 // has all tools. with may have its address, and how users sign in.
-func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections string, o options, with rig.GatewayConfig) (rig.Gateway, error) {
+func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections string, o options,
+	with rig.GatewayConfig) (rig.Gateway, error) {
 	dir, err := os.MkdirTemp(r.dir, "gateway-")
 	if err != nil {
 		return rig.Gateway{}, err

@@ -77,9 +77,10 @@ func newServer(t *testing.T, tools map[string]string) string {
 	t.Helper()
 	server := sdk.NewServer(&sdk.Implementation{Name: "server", Version: "1"}, nil)
 	for name, description := range tools {
-		sdk.AddTool(server, &sdk.Tool{Name: name, Description: description}, func(_ context.Context, _ *sdk.CallToolRequest, args map[string]any) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: hostile}}}, nil, nil
-		})
+		sdk.AddTool(server, &sdk.Tool{Name: name, Description: description},
+			func(_ context.Context, _ *sdk.CallToolRequest, args map[string]any) (*sdk.CallToolResult, any, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: hostile}}}, nil, nil
+			})
 	}
 	l := listen(t)
 	serve(t, l, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
@@ -126,7 +127,8 @@ func look(t *testing.T, script string, order map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order["chromium"], order["modules"], order["out"] = chromium, filepath.Join(cache, "browser"), filepath.Join(cache, "console")
+	order["chromium"], order["modules"], order["out"] = chromium, filepath.Join(cache, "browser"),
+		filepath.Join(cache, "console")
 	text, err := json.Marshal(order)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +148,8 @@ func TestConsole(t *testing.T) {
 	endpoint, desk := listen(t), listen(t)
 	resource := url(endpoint) + "/mcp"
 	issuer := newIssuer(t, resource, map[string]any{"scope": "mcp", "groups": "engineering"})
-	crm := newServer(t, map[string]string{"find": "Finds customers.", "drop": "Drops a customer.", "close": "Closes an account."})
+	crm := newServer(t, map[string]string{"find": "Finds customers.", "drop": "Drops a customer.",
+		"close": "Closes an account."})
 	odd := newServer(t, map[string]string{"odd": strings.Repeat(hostile, 1<<20/len(hostile)), "plain": "A plain tool."})
 	dir := t.TempDir()
 	lock := filepath.Join(dir, "gatehouse.lock")
@@ -158,23 +161,31 @@ func TestConsole(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, gateway.Options{ConfigFile: file, Version: "test", Listener: endpoint, Admin: desk, Log: slog.New(slog.DiscardHandler)})
+	run(t, gateway.Options{ConfigFile: file, Version: "test", Listener: endpoint, Admin: desk,
+		Log: slog.New(slog.DiscardHandler)})
 	bob := issuer.Token(map[string]any{
 		"sub": "bob", "scope": "mcp", "groups": "support", "exp": time.Now().Add(time.Hour).Unix(),
 	})
 	traffic(t, resource, bob)
 	// What a page says comes from the traffic and the configuration of this test, but for replay.
 	pages := []map[string]string{
-		{"name": "now", "path": "/console/", "says": "gone"}, {"name": "calls", "path": "/console/calls", "says": "crm__find"},
-		{"name": "calls-denied", "path": "/console/calls?decision=deny", "says": "crm__drop"}, {"name": "calls-none", "path": "/console/calls?user=nobody", "says": "Nothing fits"},
-		{"name": "policy", "path": "/console/policy", "says": "nobody-drops"}, {"name": "replay", "path": "/console/policy/replay", "says": "Try a draft"},
-		{"name": "servers", "path": "/console/servers", "says": "odd"}, {"name": "server", "path": "/console/servers/odd", "says": "plain"},
+		{"name": "now", "path": "/console/", "says": "gone"},
+		{"name": "calls", "path": "/console/calls", "says": "crm__find"},
+		{"name": "calls-denied", "path": "/console/calls?decision=deny", "says": "crm__drop"},
+		{"name": "calls-none", "path": "/console/calls?user=nobody", "says": "Nothing fits"},
+		{"name": "policy", "path": "/console/policy", "says": "nobody-drops"},
+		{"name": "replay", "path": "/console/policy/replay", "says": "Try a draft"},
+		{"name": "servers", "path": "/console/servers", "says": "odd"},
+		{"name": "server", "path": "/console/servers/odd", "says": "plain"},
 		{"name": "server-down", "path": "/console/servers/gone", "says": "refused"},
-		{"name": "catalog", "path": "/console/catalog", "says": "crm__find"}, {"name": "catalog-bob", "path": "/console/catalog?user=bob&groups=support", "says": "nobody-drops"},
+		{"name": "catalog", "path": "/console/catalog", "says": "crm__find"},
+		{"name": "catalog-bob", "path": "/console/catalog?user=bob&groups=support", "says": "nobody-drops"},
 		{"name": "tool", "path": "/console/catalog/tool?name=crm__find", "says": "Finds customers."},
-		{"name": "sessions", "path": "/console/sessions", "says": "bob"}, {"name": "approvals", "path": "/console/approvals", "says": "crm__close"},
+		{"name": "sessions", "path": "/console/sessions", "says": "bob"},
+		{"name": "approvals", "path": "/console/approvals", "says": "crm__close"},
 		{"name": "sign-ins", "path": "/console/sign-ins", "says": "the token is not a JWT"},
-		{"name": "configuration", "path": "/console/configuration", "says": "nobody-drops"}, {"name": "edit", "path": "/console/configuration/edit", "says": "nobody-drops"},
+		{"name": "configuration", "path": "/console/configuration", "says": "nobody-drops"},
+		{"name": "edit", "path": "/console/configuration/edit", "says": "nobody-drops"},
 		{"name": "first-run", "path": "/console/first-run", "says": resource},
 	}
 	look(t, "look.mjs", map[string]any{
@@ -200,11 +211,13 @@ func traffic(t *testing.T, endpoint, token string) {
 	ended := make(chan struct{})
 	go func() { // waits for an approval until the test ends
 		defer close(ended)
-		_, _ = session.CallTool(waiting, &sdk.CallToolParams{Name: "crm__close", Arguments: map[string]any{"account": hostile}})
+		_, _ = session.CallTool(waiting, &sdk.CallToolParams{Name: "crm__close",
+			Arguments: map[string]any{"account": hostile}})
 	}()
 	t.Cleanup(func() { stop(); <-ended })
 	name, _ := json.Marshal(hostile)
-	post(t, endpoint, token, http.StatusOK, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":`+string(name)+`,"version":"1"}}}`)
+	post(t, endpoint, token, http.StatusOK,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":`+string(name)+`,"version":"1"}}}`)
 	post(t, endpoint, "not-a-token", http.StatusUnauthorized, "{}")
 }
 

@@ -61,7 +61,8 @@ func TestUsers(t *testing.T) {
 	look(t, "users.mjs", map[string]any{
 		"base": url(endpoint), "issuer": issuer.URL,
 		"local": ask(url(client) + "/callback"), "far": ask("https://client.example/callback"),
-		"odd": url(endpoint) + "/oauth/authorize?client_id=nobody", "statuses": []int{http.StatusBadGateway}, "others": []string{url(client), origin(t, crm.URL), origin(t, odd.URL), "https://client.example/"},
+		"odd": url(endpoint) + "/oauth/authorize?client_id=nobody", "statuses": []int{http.StatusBadGateway},
+		"others": []string{url(client), origin(t, crm.URL), origin(t, odd.URL), "https://client.example/"},
 	})
 }
 

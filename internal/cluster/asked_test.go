@@ -19,7 +19,8 @@ func TestAsk(t *testing.T) {
 			})
 		}
 	}
-	a, b, silent := startHouse(t, redis, sayWho, saying("a")), startHouse(t, redis, sayWho, saying("b")), startHouse(t, redis, sayWho)
+	a, b, silent := startHouse(t, redis, sayWho, saying("a")), startHouse(t, redis, sayWho, saying("b")),
+		startHouse(t, redis, sayWho)
 	eventually(t, "they know each other", func() bool { return len(a.Peers()) == 2 })
 	wants := map[string]Answer{
 		b.Self():      {Status: http.StatusOK, Body: []byte("b DELETE /sessions/1")},

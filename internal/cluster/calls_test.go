@@ -29,7 +29,8 @@ func post(body string) *http.Request {
 func TestWays(t *testing.T) {
 	serve := func(w http.ResponseWriter, r *http.Request, _ Owner) {
 		body, err := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %d %v %s", r.Proto, len(body), err, r.Header.Get("Upgrade")+r.Header.Get("Te")+r.Header.Get("Expect"))
+		fmt.Fprintf(w, "%s %d %v %s", r.Proto, len(body), err,
+			r.Header.Get("Upgrade")+r.Header.Get("Te")+r.Header.Get("Expect"))
 	}
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
@@ -122,7 +123,8 @@ func TestCallsEnd(t *testing.T) {
 		want error
 	}{
 		{"the client goes", func(_ *house, _ *peer, leave func()) { leave() }, context.Canceled},
-		{"the owner is not reached any more", func(b *house, p *peer, _ func()) { b.members.reached(p, ErrUnreachable) }, ErrLost},
+		{"the owner is not reached any more", func(b *house, p *peer, _ func()) { b.members.reached(p, ErrUnreachable) },
+			ErrLost},
 		{"the lease of the owner ends", func(_ *house, p *peer, _ func()) { p.gone() }, ErrLost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -177,7 +179,8 @@ func TestIdleCallsOfAGoneOwner(t *testing.T) {
 	waits.Header.Set("Wait", "1")
 	go func() { result <- b.Forward(httptest.NewRecorder(), waits, o.Replica, "u1:x", nil) }()
 	<-began
-	if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); err != nil { // leaves a second connection idle
+	// leaves a second connection idle
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o.Replica, "u1:x", nil); err != nil {
 		t.Fatal(err)
 	}
 	a.crash()

@@ -41,7 +41,8 @@ func TestCarried(t *testing.T) {
 		{"another query", testKey, "sender", "receiver", func(r *http.Request) { r.RequestURI = "/mcp?x=2" }, false},
 		{"another length", testKey, "sender", "receiver", func(r *http.Request) { r.ContentLength++ }, false},
 		{"nothing", testKey, "sender", "receiver", func(r *http.Request) { r.Header.Del(carriedHeader) }, false},
-		{"two", testKey, "sender", "receiver", func(r *http.Request) { r.Header.Add(carriedHeader, r.Header.Get(carriedHeader)) }, false},
+		{"two", testKey, "sender", "receiver",
+			func(r *http.Request) { r.Header.Add(carriedHeader, r.Header.Get(carriedHeader)) }, false},
 		{"changed", testKey, "sender", "receiver", func(r *http.Request) { r.Header[carriedHeader][0] += "A" }, false},
 	}
 	for _, tt := range tests {

@@ -32,7 +32,8 @@ func TestValidate(t *testing.T) {
 		{"in brackets", Config{Listen: ":8082", Advertise: "[fd00::1]"}, nil},
 		{"with a port", Config{Listen: ":8082", Advertise: "[fd00::1]:9000"}, nil},
 		{"a name alone", Config{Listen: ":0", Advertise: "replica-1"}, nil},
-		{"a port without brackets", Config{Listen: ":8082", Advertise: "fd00::1:8082"}, []string{"advertise: \"fd00::1:8082\": is its end a port? Put an IPv6 address in brackets"}},
+		{"a port without brackets", Config{Listen: ":8082", Advertise: "fd00::1:8082"},
+			[]string{"advertise: \"fd00::1:8082\": is its end a port? Put an IPv6 address in brackets"}},
 		{"everybody's address alone", Config{Listen: ":8082", Advertise: "::"}, []string{"advertise: "}},
 		{"nobody listens", Config{Advertise: "10.0.0.1:8082"}, []string{"advertise: "}},
 		{"all of it", Config{Listen: "x", Advertise: "y:z"}, []string{"listen: ", "advertise: "}},
@@ -86,7 +87,8 @@ func TestNewRefuses(t *testing.T) {
 func TestMetricsTwice(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	prometheus.WrapRegistererWith(nil, reg).MustRegister(prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "gatehouse_replicas_gone_total", Help: "Other replicas that have gone without a word: they refused connections, or their leases ended.",
+		Name: "gatehouse_replicas_gone_total",
+		Help: "Other replicas that have gone without a word: they refused connections, or their leases ended.",
 	}))
 	NewMetrics(reg).replicasGone.Inc()
 	families, err := reg.Gather()
@@ -104,7 +106,8 @@ func TestMetricsTwice(t *testing.T) {
 // TestAdvertised: an address without a port gets the one at which the replica listens.
 func TestAdvertised(t *testing.T) {
 	for given, want := range map[string]string{
-		"10.0.0.1": "10.0.0.1:8082", "fd00::1": "[fd00::1]:8082", "[fd00::1]": "[fd00::1]:8082", "replica-1": "replica-1:8082",
+		"10.0.0.1": "10.0.0.1:8082", "fd00::1": "[fd00::1]:8082", "[fd00::1]": "[fd00::1]:8082",
+		"replica-1":     "replica-1:8082",
 		"10.0.0.1:9000": "10.0.0.1:9000", "[fd00::1]:9000": "[fd00::1]:9000", "replica-1:9000": "replica-1:9000",
 	} {
 		if got := (Config{Advertise: given}).advertised(8082); got != want {

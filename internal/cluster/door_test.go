@@ -136,7 +136,8 @@ type house struct {
 }
 
 // startHouse runs a house until the test ends.
-func startHouse(t testing.TB, redis *redistest.Server, serve func(http.ResponseWriter, *http.Request, Owner), change ...func(*Config, *Deps, *times)) *house {
+func startHouse(t testing.TB, redis *redistest.Server, serve func(http.ResponseWriter, *http.Request, Owner),
+	change ...func(*Config, *Deps, *times)) *house {
 	t.Helper()
 	d := &door{serve: serve, caller: "somebody", held: make(map[string]Owner)}
 	h := &house{door: d}

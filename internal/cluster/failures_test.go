@@ -128,7 +128,8 @@ func TestCutOff(t *testing.T) {
 func TestOneOwner(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	replicas := []*process{startProcess(t, redis, processLease), startProcess(t, redis, processLease), startProcess(t, redis, processLease)}
+	replicas := []*process{startProcess(t, redis, processLease), startProcess(t, redis, processLease),
+		startProcess(t, redis, processLease)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup

@@ -40,22 +40,26 @@ func TestForward(t *testing.T) {
 	a.own(t, Home{User: "u1", ID: "x"})
 	body := strings.Repeat("b", 3<<20)
 	resp := b.do(t, "POST", "/u1/x/y?q=a%20b", strings.NewReader(body), "Authorization", "Bearer secret", "Cookie", "a=b",
-		"X-Forwarded-For", "192.0.2.1", "X-Forwarded-Port", "1", "Gatehouse-Forward", "mine", "Mcp-Session-Id", "x", "Connection", "X-Hop", "X-Hop", "1")
+		"X-Forwarded-For", "192.0.2.1", "X-Forwarded-Port", "1", "Gatehouse-Forward", "mine", "Mcp-Session-Id", "x",
+		"Connection", "X-Hop", "X-Hop", "1")
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusAccepted || string(text) != "answer" || resp.Header.Get("Mcp-Session-Id") != "id" {
+	if err != nil || resp.StatusCode != http.StatusAccepted || string(text) != "answer" ||
+		resp.Header.Get("Mcp-Session-Id") != "id" {
 		t.Errorf("%s %q %v %v", resp.Status, text, resp.Header, err)
 	}
 	if len(resp.Trailer) > 0 || resp.Header.Get("X-Hop") != "" || resp.Header.Get("Keep-Alive") != "" {
 		t.Errorf("headers %v, trailers %v", resp.Header, resp.Trailer)
 	}
 	s := <-got
-	if s.body != body || s.caller != "somebody" || s.request.URL.RequestURI() != "/u1/x/y?q=a%20b" || s.request.Method != "POST" {
+	if s.body != body || s.caller != "somebody" || s.request.URL.RequestURI() != "/u1/x/y?q=a%20b" ||
+		s.request.Method != "POST" {
 		t.Errorf("%s %s, %d bytes, caller %q", s.request.Method, s.request.URL, len(s.body), s.caller)
 	}
 	if "http://"+s.request.Host != b.public.URL || s.request.Header.Get("Mcp-Session-Id") != "x" {
 		t.Errorf("host %s, headers %v", s.request.Host, s.request.Header)
 	}
-	for _, name := range []string{"Authorization", "Cookie", "X-Forwarded-For", "X-Forwarded-Port", "Gatehouse-Forward", "X-Hop"} {
+	for _, name := range []string{"Authorization", "Cookie", "X-Forwarded-For", "X-Forwarded-Port",
+		"Gatehouse-Forward", "X-Hop"} {
 		if s.request.Header.Get(name) != "" {
 			t.Errorf("%s came to the owner", name)
 		}
@@ -72,7 +76,8 @@ func TestForwardedFromOutside(t *testing.T) {
 		_, _, ok := Forwarded(r)
 		fmt.Fprint(w, ok)
 	})
-	resp := a.do(t, "GET", "/u1/x", nil, carriedHeader, a.link.carried.write(a.Self(), httptest.NewRequest("GET", "/u1/x", nil), "u1:x", nil))
+	resp := a.do(t, "GET", "/u1/x", nil, carriedHeader,
+		a.link.carried.write(a.Self(), httptest.NewRequest("GET", "/u1/x", nil), "u1:x", nil))
 	if text, _ := io.ReadAll(resp.Body); string(text) != "false" {
 		t.Errorf("%s", text)
 	}
@@ -99,7 +104,8 @@ func TestStreams(t *testing.T) {
 	}
 	patient := func(_ *Config, _ *Deps, t *times) {
 		*t = usualTimes()
-		t.dial, t.look, t.greet, t.idle, t.ping = time.Minute, time.Minute, time.Minute, time.Minute, time.Minute // a thousand clients are a load
+		// a thousand clients are a load
+		t.dial, t.look, t.greet, t.idle, t.ping = time.Minute, time.Minute, time.Minute, time.Minute, time.Minute
 	}
 	a, b := startHouse(t, redis, serve, patient), startHouse(t, redis, serve, patient)
 	a.own(t, some("x"))
@@ -174,7 +180,8 @@ func TestForwardCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		result <- b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx), o.Replica, "u1:x", nil)
+		result <- b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx),
+			o.Replica, "u1:x", nil)
 	}()
 	<-began
 	cancel()
@@ -201,7 +208,8 @@ func TestMoved(t *testing.T) {
 	}
 	c := startHouse(t, redis, sayWho)
 	c.own(t, some("x"))
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrMoved) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x",
+		nil); !errors.Is(err, ErrMoved) {
 		t.Errorf("Forward to one that does not have it: %v", err)
 	}
 	if who := b.get(t, "/u1/x"); who != c.Self() {
@@ -217,7 +225,8 @@ func TestGone(t *testing.T) {
 	a.own(t, some("x"))
 	o := b.own(t, some("x"))
 	a.crash()
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrGone) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x",
+		nil); !errors.Is(err, ErrGone) {
 		t.Fatalf("Forward: %v", err)
 	}
 	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {

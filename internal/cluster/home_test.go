@@ -68,7 +68,8 @@ func TestOwn(t *testing.T) {
 		t.Errorf("again: %+v: want the same", again)
 	}
 	there := b.own(t, some("x"))
-	if there.Here() || there.Replica != a.Self() || there.Epoch != first.Epoch || b.Certain(there) || !b.Present(there.Replica) {
+	if there.Here() || there.Replica != a.Self() || there.Epoch != first.Epoch || b.Certain(there) ||
+		!b.Present(there.Replica) {
 		t.Errorf("elsewhere: %+v", there)
 	}
 	client := redis.Client()
@@ -80,7 +81,8 @@ func TestOwn(t *testing.T) {
 	if !b.Exists(t.Context(), some("x")) {
 		t.Error("it has no owner")
 	}
-	if err := b.Release(t.Context(), some("x"), Owner{Epoch: b.Self() + ".1"}); err != nil || !a.Exists(t.Context(), some("x")) {
+	if err := b.Release(t.Context(), some("x"), Owner{Epoch: b.Self() + ".1"}); err != nil ||
+		!a.Exists(t.Context(), some("x")) {
 		t.Errorf("another replica gave the home up: %v", err)
 	}
 	if err := a.Release(t.Context(), some("x"), first); err != nil || a.Exists(t.Context(), some("x")) {

@@ -113,7 +113,8 @@ func TestPinned(t *testing.T) {
 	o := b.own(t, some("x"))
 	p := b.members.peer(a.Self())
 	p.digest = digestOf([]byte("another certificate"))
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrUnreachable) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil), o.Replica, "u1:x",
+		nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("Forward: %v", err)
 	}
 	if o := b.own(t, some("x")); o.Here() {
@@ -147,7 +148,8 @@ func TestPeers(t *testing.T) {
 	a := startHouse(t, redis, sayWho)
 	b := startHouse(t, redis, sayWho, func(_ *Config, deps *Deps, _ *times) { deps.Revision = "r2" })
 	eventually(t, "they know each other", func() bool { return len(a.Peers()) == 1 && len(b.Peers()) == 1 })
-	if p := a.Peers()[0]; p.Name != b.Self() || p.Revision != "r2" || p.Leaving || p.Err != nil || p.Address != b.link.listener.Addr().String() {
+	if p := a.Peers()[0]; p.Name != b.Self() || p.Revision != "r2" || p.Leaving || p.Err != nil ||
+		p.Address != b.link.listener.Addr().String() {
 		t.Errorf("%+v", p)
 	}
 	b.Leaving(t.Context())
@@ -286,7 +288,8 @@ func TestCloseCutsOff(t *testing.T) {
 // and all answers arrive.
 func TestCloseLosesNothing(t *testing.T) {
 	redis := redistest.Start(t)
-	calm := func(_ *Config, _ *Deps, t *times) { *t = usualTimes() } // on a busy machine, nobody is to count as unreachable
+	// on a busy machine, nobody is to count as unreachable
+	calm := func(_ *Config, _ *Deps, t *times) { *t = usualTimes() }
 	b := startHouse(t, redis, sayWho, calm)
 	for range 20 {
 		a := startHouse(t, redis, sayWho, calm)

@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 
 // shortTimes are the times for tests that wait for leases.
 func shortTimes() times {
-	return times{lease: 2 * time.Second, beat: 300 * time.Millisecond, look: 500 * time.Millisecond, dial: 500 * time.Millisecond, patience: time.Second, greet: 5 * time.Second,
+	return times{lease: 2 * time.Second, beat: 300 * time.Millisecond, look: 500 * time.Millisecond,
+		dial: 500 * time.Millisecond, patience: time.Second, greet: 5 * time.Second,
 		again: 50 * time.Millisecond, idle: time.Second, ping: time.Second}
 }
 
@@ -55,7 +56,8 @@ func openDB(t testing.TB, address string) *redisdb.DB {
 type replica struct{ *Cluster }
 
 // startReplica runs a replica until the test ends. forwarded may be nil.
-func startReplica(t testing.TB, redis *redistest.Server, forwarded Receiver, change ...func(*Config, *Deps, *times)) *replica {
+func startReplica(t testing.TB, redis *redistest.Server, forwarded Receiver,
+	change ...func(*Config, *Deps, *times)) *replica {
 	t.Helper()
 	cfg, short := Config{Listen: "127.0.0.1:0"}, shortTimes()
 	deps := Deps{DB: openDB(t, redis.Addr), Key: []byte(testKey), Idle: testIdle, Revision: "r1", Log: testLog(t)}

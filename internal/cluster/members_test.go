@@ -211,12 +211,17 @@ func TestSettled(t *testing.T) {
 		beats []beat
 	}{
 		{"it settles", []beat{first, ok(3, false), ok(5, false), ok(9, false), ok(11, true), ok(13, true)}},
-		{"one that fails is a break", []beat{first, ok(6, false), {asked: 8, failed: true, heldThen: 16}, ok(11, false), ok(20, false), ok(21, true)}},
-		{"it was deleted", []beat{first, ok(6, false), ok(11, true), {asked: 13, anew: true, lapsed: true, heldThen: 23}, ok(22, false), ok(23, true)}},
-		{"it lapsed here", []beat{first, ok(6, false), ok(11, true), {asked: 21, lapsed: true, heldThen: 31}, ok(30, false), ok(31, true)}},
-		{"Redis was away", []beat{first, ok(9, false), {asked: 11, failed: true, heldThen: 19}, {asked: 19, failed: true, heldThen: 19},
+		{"one that fails is a break", []beat{first, ok(6, false), {asked: 8, failed: true, heldThen: 16}, ok(11, false),
+			ok(20, false), ok(21, true)}},
+		{"it was deleted", []beat{first, ok(6, false), ok(11, true), {asked: 13, anew: true, lapsed: true, heldThen: 23},
+			ok(22, false), ok(23, true)}},
+		{"it lapsed here", []beat{first, ok(6, false), ok(11, true), {asked: 21, lapsed: true, heldThen: 31},
+			ok(30, false), ok(31, true)}},
+		{"Redis was away", []beat{first, ok(9, false), {asked: 11, failed: true, heldThen: 19},
+			{asked: 19, failed: true, heldThen: 19},
 			{asked: 21, anew: true, lapsed: true, heldThen: 31}, ok(30, false), ok(31, true)}},
-		{"Redis was not there at first", []beat{{asked: 1, failed: true}, {asked: 3, anew: true, heldThen: 13}, ok(12, false), ok(13, true)}},
+		{"Redis was not there at first", []beat{{asked: 1, failed: true}, {asked: 3, anew: true, heldThen: 13},
+			ok(12, false), ok(13, true)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -234,7 +239,8 @@ func TestSettled(t *testing.T) {
 				}
 				lapsed, held := m.generation.Load() > lapses, time.Duration(m.sure.Load())
 				if lapsed != b.lapsed || m.settled() != b.settled || held != time.Duration(b.heldThen)*time.Second {
-					t.Errorf("beat %d at %d s: lapsed %t, settled %t, held until %s; want %+v", i, b.asked, lapsed, m.settled(), held, b)
+					t.Errorf("beat %d at %d s: lapsed %t, settled %t, held until %s; want %+v", i, b.asked, lapsed, m.settled(),
+						held, b)
 				}
 			}
 		})

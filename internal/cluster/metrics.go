@@ -41,7 +41,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Requests forwarded to the replica that owns their session: answered; broken, where the answer ended early; left by the client; gone, moved or unreachable, where nothing was done and this replica asks again whose the session is or answers 503; lost, where the owner went before it answered.",
 	}, []string{"outcome"})
 	m := &Metrics{
-		leaseRenewed: lease.WithLabelValues("ok"), leaseLate: lease.WithLabelValues("late"), leaseFailed: lease.WithLabelValues("failed"),
+		leaseRenewed: lease.WithLabelValues("ok"), leaseLate: lease.WithLabelValues("late"),
+		leaseFailed: lease.WithLabelValues("failed"),
 		replicasGone: registered(reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_replicas_gone_total",
 			Help: "Other replicas that have gone without a word: they refused connections, or their leases ended.",
@@ -56,7 +57,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Requests on the link between replicas that were refused: no replica with the same key had sealed them for this one, or they had come before.",
 		}),
 	}
-	for _, outcome := range []string{outcomeAnswered, outcomeBroken, outcomeLeft, outcomeGone, outcomeMoved, outcomeUnreachable, outcomeLost} {
+	for _, outcome := range []string{outcomeAnswered, outcomeBroken, outcomeLeft, outcomeGone, outcomeMoved,
+		outcomeUnreachable, outcomeLost} {
 		m.forwards[outcome] = forwards.WithLabelValues(outcome)
 	}
 	return m

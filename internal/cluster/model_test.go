@@ -69,7 +69,8 @@ func (m *model) start() {
 	m.started++
 	m.say("start %s", name)
 	r := &modelled{name: name, db: m.memory.db(m.t, name), held: make(map[Home]*holding)}
-	cfg, deps := Config{Listen: "10.0.0.1:1"}, Deps{DB: r.db, Key: []byte(testKey), Idle: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	cfg, deps := Config{Listen: "10.0.0.1:1"}, Deps{DB: r.db, Key: []byte(testKey), Idle: time.Hour,
+		Log: slog.New(slog.DiscardHandler)}
 	c, err := newCluster(cfg, deps, usualTimes(), &host{memory: m.memory, name: name})
 	if err != nil {
 		m.fatalf("%v", err)
@@ -142,7 +143,8 @@ func (m *model) use(r *modelled, h Home) {
 
 // forward sends a request to the owner, as far as it can be reached.
 func (m *model) forward(r *modelled, to string, h Home) error {
-	err := r.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(m.t.Context(), "GET", "/", nil), to, h.Key(), nil)
+	err := r.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(m.t.Context(), "GET", "/", nil), to,
+		h.Key(), nil)
 	m.say("%s forwards to %s: %v", r.name, to, err)
 	return err
 }

@@ -109,7 +109,8 @@ func TestOwnerIsSilent(t *testing.T) {
 	defer leave()
 	results := make(chan error, waiting)
 	send := func(ctx context.Context) {
-		results <- b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/u1/x", nil), o.Replica, "u1:x", nil)
+		results <- b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/u1/x", nil),
+			o.Replica, "u1:x", nil)
 	}
 	for range waiting {
 		go send(ctx)

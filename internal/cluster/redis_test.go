@@ -67,7 +67,8 @@ func TestRedisUser(t *testing.T) {
 	client := redis.Client()
 	defer client.Close()
 	as := func(_ *Config, deps *Deps, _ *times) {
-		db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(redis.URL()), Username: redistest.Username, Password: redistest.Password}, nil, nil)
+		db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(redis.URL()), Username: redistest.Username,
+			Password: redistest.Password}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

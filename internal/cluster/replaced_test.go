@@ -33,7 +33,8 @@ func TestReplaced(t *testing.T) {
 			end(t, a, redis)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx), o.Replica, "u1:x", nil)
+			err := b.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/u1/x", nil).WithContext(ctx),
+				o.Replica, "u1:x", nil)
 			if !errors.Is(err, ErrGone) {
 				t.Fatalf("Forward: %v", err)
 			}
@@ -72,7 +73,8 @@ func TestEnding(t *testing.T) {
 	}
 	o := b.own(t, some("x"))
 	a.link.drain(t.Context())
-	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/u1/x", nil), o.Replica, "u1:x", nil); !errors.Is(err, ErrMoved) {
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/u1/x", nil),
+		o.Replica, "u1:x", nil); !errors.Is(err, ErrMoved) {
 		t.Fatalf("Forward: %v", err)
 	}
 	if o := b.own(t, some("x")); !o.Here() {

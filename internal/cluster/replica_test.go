@@ -133,7 +133,8 @@ func runReplica() error {
 	if err != nil {
 		return err
 	}
-	homes := &counters{db: db, count: redisdb.NewScript(countSource), read: redisdb.NewScript(readCountSource), homes: make(map[string]*tally)}
+	homes := &counters{db: db, count: redisdb.NewScript(countSource), read: redisdb.NewScript(readCountSource),
+		homes: make(map[string]*tally)}
 	t := shortTimes()
 	t.lease = told.Lease
 	cluster, err := newCluster(Config{Listen: "127.0.0.1:0", Advertise: told.Advertise}, Deps{
@@ -164,7 +165,8 @@ func runReplica() error {
 	server := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(public) }()
-	err = json.NewEncoder(os.Stdout).Encode(report{cluster.Self(), cluster.link.listener.Addr().String(), public.Addr().String()})
+	err = json.NewEncoder(os.Stdout).Encode(report{cluster.Self(), cluster.link.listener.Addr().String(),
+		public.Addr().String()})
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,8 @@ import (
 
 func TestCompare(t *testing.T) {
 	good := []check{{ID: "a", Name: "A", Status: statusSuccess}, {ID: "b", Name: "B", Status: statusSuccess}}
-	bad := []check{{ID: "a", Name: "A", Status: statusSuccess}, {ID: "b", Name: "B", Status: statusFailure, ErrorMessage: "no b"}}
+	bad := []check{{ID: "a", Name: "A", Status: statusSuccess},
+		{ID: "b", Name: "B", Status: statusFailure, ErrorMessage: "no b"}}
 	warned := []check{{ID: "a", Name: "A", Status: statusSuccess}, {ID: "b", Name: "B", Status: statusWarning}}
 	short := good[:1]
 	note := []check{{ID: "c", Name: "C", Status: statusInfo}}

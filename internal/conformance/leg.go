@@ -21,7 +21,8 @@ const crossed = "-crossed"
 // only for the other era.
 func standIns(stateful bool) []string {
 	if stateful {
-		return []string{"tools-call-sampling", "tools-call-elicitation", "elicitation-sep1034-defaults", "elicitation-sep1330-enums"}
+		return []string{"tools-call-sampling", "tools-call-elicitation", "elicitation-sep1034-defaults",
+			"elicitation-sep1330-enums"}
 	}
 	return []string{"input-required-result-multi-round"}
 }
@@ -38,8 +39,10 @@ func faces() []face {
 
 // taskScenarios are the scenarios of the tasks extension, which "all" leaves out.
 var taskScenarios = [...]string{
-	"tasks-lifecycle", "tasks-capability-negotiation", "tasks-wire-fields", "tasks-request-state-removal", "tasks-mrtr-input",
-	"tasks-request-headers", "tasks-dispatch-and-envelope", "tasks-status-notifications", "tasks-required-task-error", "tasks-mrtr-composition",
+	"tasks-lifecycle", "tasks-capability-negotiation", "tasks-wire-fields", "tasks-request-state-removal",
+	"tasks-mrtr-input",
+	"tasks-request-headers", "tasks-dispatch-and-envelope", "tasks-status-notifications", "tasks-required-task-error",
+	"tasks-mrtr-composition",
 }
 
 // legs returns the names of the legs of a face: its own era and the other one.

@@ -41,14 +41,16 @@ func newTasker(stateful bool) *tasker {
 	if stateful {
 		rev = wire.NewestStateful()
 	}
-	t := &tasker{Server: mcptest.NewServer(rev), stateful: stateful, over: make(chan struct{}), jobs: make(map[string]*job)}
+	t := &tasker{Server: mcptest.NewServer(rev), stateful: stateful, over: make(chan struct{}),
+		jobs: make(map[string]*job)}
 	t.Offers(extension)
 	if stateful {
 		t.Offers(`{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`)
 	}
 	t.On("tools/list", func(c *mcptest.Call) {
 		list := `{"name":"greet","inputSchema":{"type":"object"}}`
-		for _, name := range []string{"slow_compute", "failing_job", "protocol_error_job", "confirm_delete", "multi_input", "test_tool_with_task"} {
+		for _, name := range []string{"slow_compute", "failing_job", "protocol_error_job", "confirm_delete", "multi_input",
+			"test_tool_with_task"} {
 			list += fmt.Sprintf(`,{"name":%q,"inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`, name)
 		}
 		c.Result(`{"tools":[` + list + `]}`)
@@ -93,7 +95,8 @@ func (t *tasker) call(c *mcptest.Call) {
 		return
 	case !knows:
 		c.Status(400, "application/json", fmt.Sprintf(
-			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":%s}}}`, c.ID, extension))
+			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":%s}}}`,
+			c.ID, extension))
 		return
 	}
 	if name == "test_tool_with_task" {
@@ -104,7 +107,8 @@ func (t *tasker) call(c *mcptest.Call) {
 			}
 			m.Value("content|name", &who)
 			m.Value("content|user_name", &who)
-		} else if !c.Param("inputResponses|user_name|content|name", &who) && !c.Param("inputResponses|user_name|content|user_name", &who) {
+		} else if !c.Param("inputResponses|user_name|content|name", &who) &&
+			!c.Param("inputResponses|user_name|content|user_name", &who) {
 			c.Result(`{"resultType":"input_required","requestState":"round 1","inputRequests":{"user_name":{"method":"elicitation/create","params":` + form("name") + `}}}`)
 			return
 		}
@@ -233,9 +237,11 @@ func (t *tasker) show(j *job) string {
 func (t *tasker) about(do func(*mcptest.Call, *job)) func(*mcptest.Call) {
 	return func(c *mcptest.Call) {
 		var wish json.RawMessage
-		if !t.stateful && !c.Param("_meta|io.modelcontextprotocol/clientCapabilities|extensions|io.modelcontextprotocol/tasks", &wish) {
+		if !t.stateful &&
+			!c.Param("_meta|io.modelcontextprotocol/clientCapabilities|extensions|io.modelcontextprotocol/tasks", &wish) {
 			c.Status(400, "application/json", fmt.Sprintf(
-				`{"jsonrpc":"2.0","id":%s,"error":{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":%s}}}`, c.ID, extension))
+				`{"jsonrpc":"2.0","id":%s,"error":{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":%s}}}`,
+				c.ID, extension))
 			return
 		}
 		var id string

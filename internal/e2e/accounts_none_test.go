@@ -40,7 +40,8 @@ func TestAccountOfOnlyUser(t *testing.T) {
 		Upstreams: []upstream.Config{{Name: "up", URL: p.remote.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
 	}
 	start := func(listener net.Listener) *gateway.Gateway {
-		g, err := gateway.New(gateway.Options{Config: cfg, Version: "test", Listener: listener, Log: slog.New(slog.DiscardHandler)})
+		g, err := gateway.New(gateway.Options{Config: cfg, Version: "test", Listener: listener,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			listener.Close()
 			t.Fatal(err)

@@ -58,7 +58,8 @@ func newPersonal(t *testing.T, server string, replicas int) *personal {
 		}
 		p.urls = append(p.urls, "http://"+listener.Addr().String()+"/mcp")
 		cfg.Listen, cfg.PublicURL, p.issuer.Audience = listener.Addr().String(), p.urls[0], p.urls[0]
-		g, err := gateway.New(gateway.Options{Config: cfg, Version: "test", Listener: listener, Log: slog.New(slog.DiscardHandler)})
+		g, err := gateway.New(gateway.Options{Config: cfg, Version: "test", Listener: listener,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			listener.Close()
 			t.Fatal(err)
@@ -132,7 +133,9 @@ func (p *personal) signOut(t *testing.T) {
 	if proof == nil {
 		t.Fatalf("there is no form: %s", page)
 	}
-	if status, page := visited(t, browser, home+"/sign-out", url.Values{"proof": {html.UnescapeString(proof[1])}, "server": {"up"}}); status != http.StatusOK || !strings.Contains(page, "You are signed out.") {
+	if status, page := visited(t, browser, home+"/sign-out",
+		url.Values{"proof": {html.UnescapeString(proof[1])}, "server": {"up"}}); status != http.StatusOK ||
+		!strings.Contains(page, "You are signed out.") {
 		t.Fatalf("%d %s", status, page)
 	}
 }
@@ -140,7 +143,8 @@ func (p *personal) signOut(t *testing.T) {
 // wantSignedIn signs alice in.
 func (p *personal) wantSignedIn(t *testing.T, link string) {
 	t.Helper()
-	if status, page := p.signIn(t, "alice", link); status != http.StatusOK || !strings.Contains(page, "You are signed in at up") {
+	if status, page := p.signIn(t, "alice", link); status != http.StatusOK ||
+		!strings.Contains(page, "You are signed in at up") {
 		t.Fatalf("%d %s", status, page)
 	}
 }
@@ -175,7 +179,8 @@ func TestAccountAskedStateless(t *testing.T) {
 	wantTool(t, c, false)
 	m, _, err := c.Call(deadline(t), "server/discover", `{}`)
 	var instructions string
-	if err != nil || !m.Value("instructions", &instructions) || !strings.Contains(instructions, strings.TrimSuffix(p.urls[0], "/mcp")+"/account in a browser") {
+	if err != nil || !m.Value("instructions", &instructions) ||
+		!strings.Contains(instructions, strings.TrimSuffix(p.urls[0], "/mcp")+"/account in a browser") {
 		t.Errorf("instructions %q %v", instructions, err)
 	}
 	m, _, err = c.Call(deadline(t), "tools/call", callA)
@@ -189,10 +194,12 @@ func TestAccountAskedStateless(t *testing.T) {
 	}
 	answers := map[string]json.RawMessage{}
 	for key, q := range asked {
-		if q.Method != "elicitation/create" || q.Params.Mode != "url" || !strings.Contains(q.Params.Message, "Sign in at up") || strings.Contains(m.Text, "elicitationId") {
+		if q.Method != "elicitation/create" || q.Params.Mode != "url" ||
+			!strings.Contains(q.Params.Message, "Sign in at up") || strings.Contains(m.Text, "elicitationId") {
 			t.Errorf("asked %s", m.Text)
 		}
-		if status, page := p.signIn(t, "mallory", q.Params.URL); status != http.StatusForbidden || strings.Contains(page, "alice") {
+		if status, page := p.signIn(t, "mallory", q.Params.URL); status != http.StatusForbidden ||
+			strings.Contains(page, "alice") {
 			t.Errorf("another user: %d %s", status, page)
 		}
 		p.wantSignedIn(t, q.Params.URL)
@@ -202,7 +209,8 @@ func TestAccountAskedStateless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _, err = c.Call(deadline(t), "tools/call", fmt.Sprintf(`{"name":"up__a","arguments":{},"inputResponses":%s,"requestState":%q}`, text, state))
+	m, _, err = c.Call(deadline(t), "tools/call",
+		fmt.Sprintf(`{"name":"up__a","arguments":{},"inputResponses":%s,"requestState":%q}`, text, state))
 	if err != nil || !strings.Contains(m.Text, done) {
 		t.Errorf("went on with %s %v", m.Text, err)
 	}
@@ -230,7 +238,8 @@ func TestAccountAskedStateful(t *testing.T) {
 	}
 	p.wantSignedIn(t, link)
 	var told string
-	if m, err := x.Until("notifications/elicitation/complete"); err != nil || !m.Param("elicitationId", &told) || told != id {
+	if m, err := x.Until("notifications/elicitation/complete"); err != nil ||
+		!m.Param("elicitationId", &told) || told != id {
 		t.Errorf("told %s %v, want %s", m.Text, err, id)
 	}
 	if m, err := x.Response(); err != nil || !strings.Contains(m.Text, done) {
@@ -246,7 +255,8 @@ func TestAccountAskedByText(t *testing.T) {
 	p := newPersonal(t, stateless, 1)
 	c := p.client(t, p.urls[0], statefulClient, opens)
 	c.Header.Set("Accept", "application/json")
-	if m, _, err := c.Call(deadline(t), "tools/call", callA); err != nil || m.Error == nil || m.Error.Code != mcp.CodeURLElicitation || !strings.Contains(string(m.Error.Data), "/account/sign-in/") {
+	if m, _, err := c.Call(deadline(t), "tools/call", callA); err != nil || m.Error == nil ||
+		m.Error.Code != mcp.CodeURLElicitation || !strings.Contains(string(m.Error.Data), "/account/sign-in/") {
 		t.Errorf("JSON only: %s %v", m.Text, err)
 	}
 	for _, revision := range []string{"2024-11-05", statefulClient, stateless} {
@@ -301,7 +311,8 @@ func TestReplicasHearOfAccounts(t *testing.T) {
 	}
 	p.signOut(t)
 	for _, c := range clients {
-		if m := mustCall(t, c, "tools/call", callA); strings.Contains(m.Text, done) || !strings.Contains(m.Text, "/account/sign-in/") {
+		if m := mustCall(t, c, "tools/call", callA); strings.Contains(m.Text, done) ||
+			!strings.Contains(m.Text, "/account/sign-in/") {
 			t.Errorf("after the sign-out: %s", m.Text)
 		}
 	}

@@ -25,7 +25,8 @@ var badHeaders = map[string]string{
 }
 
 // answerHeaders are all headers of the gateway's answers to these calls.
-var answerHeaders = []string{"Cache-Control", "Content-Length", "Content-Type", "Date", "Mcp-Session-Id", "X-Accel-Buffering", "X-Content-Type-Options"}
+var answerHeaders = []string{"Cache-Control", "Content-Length", "Content-Type", "Date", "Mcp-Session-Id",
+	"X-Accel-Buffering", "X-Content-Type-Options"}
 
 // TestHeadersAndIDsOfTheServer: no header of a server's answer reaches a client,
 // nor does any id that the gateway uses with the server.
@@ -64,7 +65,8 @@ func TestHeadersAndIDsOfTheServer(t *testing.T) {
 				t.Cleanup(server.Close)
 				c := raw(t, start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "a", URL: server.URL}}}), revision)
 				for _, tool := range []string{"json", "stream", "refuse"} {
-					x, err := c.SendID(deadline(t), `"mine"`, "tools/call", fmt.Sprintf(`{"name":"a__%s","arguments":{},"_meta":{"progressToken":"my token"}}`, tool))
+					x, err := c.SendID(deadline(t), `"mine"`, "tools/call",
+						fmt.Sprintf(`{"name":"a__%s","arguments":{},"_meta":{"progressToken":"my token"}}`, tool))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -23,7 +23,8 @@ func eachAskedPair(t *testing.T, test func(t *testing.T, g *guarded, s *inquirer
 		g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 		for _, client := range eras {
 			for _, method := range askMethods {
-				t.Run(fmt.Sprintf("client %s server %s %s", client, server, method), func(t *testing.T) { test(t, g, s, client, method) })
+				t.Run(fmt.Sprintf("client %s server %s %s", client, server, method),
+					func(t *testing.T) { test(t, g, s, client, method) })
 			}
 		}
 	}
@@ -45,7 +46,8 @@ func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown 
 	}
 	for q.key = range requests {
 	}
-	q.retry = strings.TrimSuffix(params, "}") + fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:%s}}`, q.state, q.key, answer)
+	q.retry = strings.TrimSuffix(params, "}") + fmt.Sprintf(`,"requestState":%q,"inputResponses":{%q:%s}}`, q.state,
+		q.key, answer)
 	return q
 }
 
@@ -114,7 +116,8 @@ func TestAnswersTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			late = q.ID
-			for _, answer := range []string{sampled, `{"role":"assistant","model":"late","content":{"type":"text","text":"late"}}`} {
+			for _, answer := range []string{sampled,
+				`{"role":"assistant","model":"late","content":{"type":"text","text":"late"}}`} {
 				if err := c.Answer(deadline(t), late, answer); err != nil {
 					t.Errorf("an answer that comes twice: %v", err)
 				}
@@ -180,7 +183,8 @@ func TestNobodyAnswers(t *testing.T) {
 					if _, err := s.Await(deadline(t), "the cancellation", isMethod("notifications/cancelled")); err != nil {
 						t.Fatal(err)
 					}
-					if m, _, err := c.Call(deadline(t), "tools/call", q.retry); err != nil || m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Text, "expired") {
+					if m, _, err := c.Call(deadline(t), "tools/call", q.retry); err != nil || m.Error == nil ||
+						m.Error.Code != -32602 || !strings.Contains(m.Text, "expired") {
 						t.Errorf("a late answer: %s %v", m.Text, err)
 					}
 					answered := 0
@@ -263,7 +267,8 @@ func TestStatesOfServers(t *testing.T) {
 	if m, _, err := c.Call(deadline(t), "tools/call", q.retry); err != nil || outcome(m) != "ok" {
 		t.Errorf("%s %v", m.Text, err)
 	}
-	if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do","inputResponses":{"k":{"roots":[]},"other":{"x":1}}}`); err != nil || outcome(m) != "ok" {
+	if m, _, err := c.Call(deadline(t), "tools/call",
+		`{"name":"up__do","inputResponses":{"k":{"roots":[]},"other":{"x":1}}}`); err != nil || outcome(m) != "ok" {
 		t.Errorf("%s %v", m.Text, err)
 	}
 	want := []string{"false  ", `true ` + state + ` {"k-é.1":` + rooted + `}`, `false  {"k":{"roots":[]},"other":{"x":1}}`}

@@ -44,8 +44,10 @@ func cautious(t *testing.T, revision string) (*guarded, *mcptest.Server) {
 	payers := policy.Who{Groups: []string{"payers"}}
 	return guard(t, gateway.Config{
 		Policy: policy.Config{Rules: []policy.Rule{
-			{Name: "each", Who: payers, Allow: []string{"tools:up/do", "tools:up/confirm"}, Ask: []string{"tools:up/do", "tools:up/confirm"}},
-			{Name: "for a while", Who: payers, Allow: []string{"tools:up/keep"}, Ask: []string{"tools:up/keep"}, ApproveFor: time.Hour},
+			{Name: "each", Who: payers, Allow: []string{"tools:up/do", "tools:up/confirm"},
+				Ask: []string{"tools:up/do", "tools:up/confirm"}},
+			{Name: "for a while", Who: payers, Allow: []string{"tools:up/keep"}, Ask: []string{"tools:up/keep"},
+				ApproveFor: time.Hour},
 		}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	}), s
@@ -84,7 +86,8 @@ func TestApproval(t *testing.T) {
 						t.Errorf("%s: %+v, %v", no.Action, result, err)
 					}
 					question := receive(t, "the question", c.asked)
-					for _, want := range []string{"    • server: up\n", "    • tool: do\n", "    • argument amount: 7\n", "    • argument to: Bob\n", "good for this call, once"} {
+					for _, want := range []string{"    • server: up\n", "    • tool: do\n", "    • argument amount: 7\n",
+						"    • argument to: Bob\n", "good for this call, once"} {
 						if !strings.Contains(strings.ReplaceAll(question, `"`, ""), want) {
 							t.Errorf("the question lacks %q:\n%s", want, question)
 						}
@@ -98,7 +101,8 @@ func TestApproval(t *testing.T) {
 				if len(calls) != 1 || len(c.asked) != 1 {
 					t.Fatalf("%d calls after %d questions, want one of each", len(calls), len(c.asked))
 				}
-				if text := calls[0].Text; !strings.Contains(text, `"amount":7`) || strings.Contains(text, "approv") || strings.Contains(text, "requestState") {
+				if text := calls[0].Text; !strings.Contains(text, `"amount":7`) || strings.Contains(text, "approv") ||
+					strings.Contains(text, "requestState") {
 					t.Errorf("the server got %s", text)
 				}
 			})
@@ -135,7 +139,8 @@ func TestAQuestionWithinAnApprovedCall(t *testing.T) {
 					t.Fatalf("%d requests, want %d", len(calls), rounds)
 				}
 				var state string
-				if calls[rounds-1].Param("requestState", &state); server == stateless && state != "mine" || strings.Contains(calls[0].Text, "approv") {
+				if calls[rounds-1].Param("requestState", &state); server == stateless && state != "mine" ||
+					strings.Contains(calls[0].Text, "approv") {
 					t.Errorf("the server got %s, then the state %q", calls[0].Text, state)
 				}
 			})
@@ -160,13 +165,15 @@ func TestWhoCannotBeAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if revision == stateless {
-				if x.Status != 400 || m.Error == nil || m.Error.Code != -32021 || string(m.Error.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}},"error_code":"GH-APPROVAL-IMPOSSIBLE"}` {
+				if x.Status != 400 || m.Error == nil || m.Error.Code != -32021 ||
+					string(m.Error.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}},"error_code":"GH-APPROVAL-IMPOSSIBLE"}` {
 					t.Errorf("%s: %d %s", caps, x.Status, m.Text)
 				}
 				continue
 			}
 			var failed bool
-			if m.Value("isError", &failed); x.Status != 200 || !failed || !strings.Contains(said(m), "needs the user's approval") || len(x.Before) > 0 {
+			if m.Value("isError", &failed); x.Status != 200 || !failed ||
+				!strings.Contains(said(m), "needs the user's approval") || len(x.Before) > 0 {
 				t.Errorf("%s: %d %s", caps, x.Status, m.Text)
 			}
 		}
@@ -186,7 +193,8 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 	asked := mustCall(t, alice, "tools/call", params)
 	var kind string
 	var questions map[string]struct{ Method string }
-	if asked.Value("resultType", &kind); kind != "input_required" || !asked.Value("inputRequests", &questions) || questions["gatehouse-approval"].Method != "elicitation/create" {
+	if asked.Value("resultType", &kind); kind != "input_required" || !asked.Value("inputRequests", &questions) ||
+		questions["gatehouse-approval"].Method != "elicitation/create" {
 		t.Fatalf("got %s", asked.Text)
 	}
 	yes := retryOf(t, asked, params, approve)
@@ -202,8 +210,10 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 		{"another user", as(t, alice, g.payer(claims{"sub": "bob"})), yes, false},
 		{"another client", as(t, alice, g.payer(claims{"client_id": "other"})), yes, false},
 		{"the user without the group", as(t, alice, g.issuer.Token(nil)), yes, false},
-		{"an answer without a question", alice, `{"name":"up__do","inputResponses":{"gatehouse-approval":` + approve + `}}`, true},
-		{"an answer to something else", alice, retryOf(t, mustCall(t, alice, "tools/call", params), params, `{"action":"accept","content":{"approve":"true"}}`), false},
+		{"an answer without a question", alice, `{"name":"up__do","inputResponses":{"gatehouse-approval":` + approve + `}}`,
+			true},
+		{"an answer to something else", alice, retryOf(t, mustCall(t, alice, "tools/call", params), params,
+			`{"action":"accept","content":{"approve":"true"}}`), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, _, err := c.client.Call(deadline(t), "tools/call", c.params)
@@ -235,7 +245,8 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 		}
 		all.Wait()
 		if n := len(s.Received("tools/call")); n != 1 || ran.Load() != 1 || asked.Load() != 7 {
-			t.Errorf("the server got %d calls, %d ran and %d were asked about anew; want 1, 1 and 7", n, ran.Load(), asked.Load())
+			t.Errorf("the server got %d calls, %d ran and %d were asked about anew; want 1, 1 and 7", n,
+				ran.Load(), asked.Load())
 		}
 	})
 }
@@ -244,11 +255,13 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 func TestApprovalOfWhatIsNoTool(t *testing.T) {
 	s := secretive(t, stateless)
 	g := guard(t, gateway.Config{
-		Policy:    policy.Config{Rules: []policy.Rule{{Name: "all", Allow: []string{"prompts:up/*", "resources:up/*"}, Ask: []string{"prompts:up/*", "resources:up/*"}}}},
+		Policy: policy.Config{Rules: []policy.Rule{{Name: "all", Allow: []string{"prompts:up/*", "resources:up/*"},
+			Ask: []string{"prompts:up/*", "resources:up/*"}}}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	})
 	c := g.rawWith(t, stateless, g.issuer.Token(nil), `{"elicitation":{}}`)
-	for method, params := range map[string]string{"prompts/get": `{"name":"up__open"}`, "resources/read": `{"uri":"up+file:///docs/open"}`} {
+	for method, params := range map[string]string{"prompts/get": `{"name":"up__open"}`,
+		"resources/read": `{"uri":"up+file:///docs/open"}`} {
 		asked := mustCall(t, c, method, params)
 		yes := retryOf(t, asked, params, approve)
 		if n := len(s.Received(method)); n > 0 {
@@ -282,7 +295,8 @@ func TestAnApprovalThatHolds(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if question := receive(t, "the question", c.asked); len(c.asked) > 0 || !strings.Contains(question, "in the next 1h0m0s") {
+	if question := receive(t, "the question", c.asked); len(c.asked) > 0 ||
+		!strings.Contains(question, "in the next 1h0m0s") {
 		t.Errorf("%d more questions after %s", len(c.asked), question)
 	}
 	same := newClient(stateless)
@@ -301,7 +315,8 @@ func TestAnApprovalThatHolds(t *testing.T) {
 		{"one more argument", `{"name":"up__keep","arguments":{"a":1,"b":1}}`, raw, false},
 		{"another tool", `{"name":"up__do","arguments":{"a":1}}`, raw, false},
 		{"another user", `{"name":"up__keep","arguments":{"a":1}}`, as(t, raw, g.payer(claims{"sub": "bob"})), false},
-		{"another client of the user", `{"name":"up__keep","arguments":{"a":1}}`, as(t, raw, g.payer(claims{"client_id": "other"})), false},
+		{"another client of the user", `{"name":"up__keep","arguments":{"a":1}}`,
+			as(t, raw, g.payer(claims{"client_id": "other"})), false},
 	} {
 		if m := mustCall(t, call.client, "tools/call", call.params); (said(m) == "ran keep") != call.runs {
 			t.Errorf("%s: %s", call.what, m.Text)
@@ -340,7 +355,8 @@ func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, err := x.Response()
-			if err != nil || (said(m) == "ran do") != c.runs || !c.runs && (m.Error == nil || m.Error.Message != "Unknown tool: up__do") {
+			if err != nil || (said(m) == "ran do") != c.runs ||
+				!c.runs && (m.Error == nil || m.Error.Message != "Unknown tool: up__do") {
 				t.Errorf("%s, %v", m.Text, err)
 			}
 			if n := len(s.Received("tools/call")); (n == 1) != c.runs {
@@ -354,13 +370,15 @@ func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 func TestTheQuestionShowsTheCall(t *testing.T) {
 	g, _ := cautious(t, stateless)
 	alice := g.rawWith(t, stateless, g.payer(nil), `{"elicitation":{}}`)
-	m := mustCall(t, alice, "tools/call", fmt.Sprintf(`{"name":"up__do","arguments":{"to":"Bob\n\nAll is well.\u202e","more":%q}}`, strings.Repeat("x", 5000)))
+	m := mustCall(t, alice, "tools/call",
+		fmt.Sprintf(`{"name":"up__do","arguments":{"to":"Bob\n\nAll is well.\u202e","more":%q}}`, strings.Repeat("x", 5000)))
 	var questions map[string]struct{ Params struct{ Message string } }
 	if !m.Value("inputRequests", &questions) {
 		t.Fatal(m.Text)
 	}
 	question := questions["gatehouse-approval"].Params.Message
-	if strings.Contains(question, "\nAll") || strings.Contains(question, "\u202e") || !strings.Contains(question, "NOT ALL OF IT IS SHOWN") {
+	if strings.Contains(question, "\nAll") || strings.Contains(question, "\u202e") ||
+		!strings.Contains(question, "NOT ALL OF IT IS SHOWN") {
 		t.Errorf("the question is:\n%s", question)
 	}
 }
@@ -376,7 +394,8 @@ func TestAskGrantsNothing(t *testing.T) {
 		}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	})
-	uses := map[string]string{"tools/call": `{"name":"up__open"}`, "prompts/get": `{"name":"up__open"}`, "resources/read": `{"uri":"up+file:///docs/open"}`}
+	uses := map[string]string{"tools/call": `{"name":"up__open"}`, "prompts/get": `{"name":"up__open"}`,
+		"resources/read": `{"uri":"up+file:///docs/open"}`}
 	for _, revision := range eras {
 		c := g.rawWith(t, revision, g.issuer.Token(nil), `{"elicitation":{}}`)
 		for _, list := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
@@ -385,7 +404,8 @@ func TestAskGrantsNothing(t *testing.T) {
 			}
 		}
 		for method, params := range uses {
-			if m, _, err := c.Call(deadline(t), method, params); err != nil || m.Error == nil || m.Error.Code != -32602 && m.Error.Code != -32002 {
+			if m, _, err := c.Call(deadline(t), method, params); err != nil || m.Error == nil ||
+				m.Error.Code != -32602 && m.Error.Code != -32002 {
 				t.Errorf("client %s: %s: %s, %v", revision, method, m.Text, err)
 			}
 		}
@@ -397,7 +417,8 @@ func TestAskGrantsNothing(t *testing.T) {
 	}
 	c := g.rawWith(t, stateless, g.issuer.Token(claims{"groups": "sales"}), `{"elicitation":{}}`)
 	params := uses["tools/call"]
-	if got := said(mustCall(t, c, "tools/call", retryOf(t, mustCall(t, c, "tools/call", params), params, approve))); got != "ran open" {
+	if got := said(mustCall(t, c, "tools/call", retryOf(t, mustCall(t, c, "tools/call", params), params,
+		approve))); got != "ran open" {
 		t.Errorf("whoever is allowed and approves gets %s", got)
 	}
 }

@@ -32,7 +32,8 @@ type inquirer struct {
 // test://do.
 func newInquirer(t *testing.T, revision string) *inquirer {
 	t.Helper()
-	s := &inquirer{Server: scripted(t, revision), revision: wire.Lookup(revision), name: "s" + strings.ReplaceAll(revision, "-", "")}
+	s := &inquirer{Server: scripted(t, revision), revision: wire.Lookup(revision),
+		name: "s" + strings.ReplaceAll(revision, "-", "")}
 	s.Tools("do")
 	s.On("prompts/list", func(c *mcptest.Call) { c.Result(`{"prompts":[{"name":"do"}]}`) })
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"do","uri":"test://do"}]}`) })
@@ -131,7 +132,8 @@ func askStateless(c *mcptest.Call, rounds [][]inquiry) {
 	}
 	text, _ := json.Marshal(known) // strings always marshal
 	quoted, _ := json.Marshal(string(text))
-	c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":%s}`, strings.Join(requests, ","), quoted))
+	c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":%s}`,
+		strings.Join(requests, ","), quoted))
 }
 
 // finish returns the answers.
@@ -175,7 +177,8 @@ func outcome(m mcptest.Message) string {
 
 // converse makes a call and answers the questions in the way of the client's revision.
 // answer returns a result, or "" for an error, which only stateful clients can send.
-func converse(t *testing.T, c *mcptest.Client, method, params string, answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {
+func converse(t *testing.T, c *mcptest.Client, method, params string, answer func(inquiry) string) (m mcptest.Message,
+	asked []inquiry) {
 	t.Helper()
 	if !c.Revision.Stateful {
 		return converseStateless(t, c, method, params, answer)
@@ -215,7 +218,8 @@ func answerTo(q mcptest.Message, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
 }
 
-func converseStateless(t *testing.T, c *mcptest.Client, method, params string, answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {
+func converseStateless(t *testing.T, c *mcptest.Client, method, params string,
+	answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {
 	t.Helper()
 	next := params
 	for range 20 {

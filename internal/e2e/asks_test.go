@@ -41,7 +41,8 @@ func asker(t *testing.T) *mcptest.Server {
 		var key string
 		c.Param("arguments|key", &key)
 		c.Progress(1)
-		answer, err := c.Ask("elicitation/create", fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{}}}`, key))
+		answer, err := c.Ask("elicitation/create",
+			fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{}}}`, key))
 		if err != nil {
 			return
 		}
@@ -95,7 +96,8 @@ func TestQuestionsDoNotCross(t *testing.T) {
 			t.Errorf("%s got %s, %v", key, answer.Text, err)
 		}
 		if n := len(s.exchange.Before); n != 2 {
-			t.Errorf("%s saw %d progress notifications, want one before and one after the question: %s", key, n, s.exchange.Before)
+			t.Errorf("%s saw %d progress notifications, want one before and one after the question: %s", key, n,
+				s.exchange.Before)
 		}
 	}
 }
@@ -111,7 +113,8 @@ func TestAClientRefusesToAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusal, err := c.Post(deadline(t), fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"not now"}}`, question.ID))
+	refusal, err := c.Post(deadline(t), fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"not now"}}`,
+		question.ID))
 	if err != nil || refusal.Status != 202 {
 		t.Fatalf("refusing: %+v, %v", refusal, err)
 	}
@@ -128,7 +131,8 @@ func TestARetryIsBoundToItsCall(t *testing.T) {
 	c := rawWith(t, url, stateless, `{"elicitation":{"form":{}}}`)
 	asked, _, err := c.Call(deadline(t), "tools/call", `{"name":"new-http__confirm","arguments":{}}`)
 	var state, kind string
-	if err != nil || !asked.Value("resultType", &kind) || kind != "input_required" || !asked.Value("requestState", &state) {
+	if err != nil || !asked.Value("resultType", &kind) || kind != "input_required" ||
+		!asked.Value("requestState", &state) {
 		t.Fatalf("%s, %v", asked.Text, err)
 	}
 	var questions map[string]json.RawMessage
@@ -139,7 +143,8 @@ func TestARetryIsBoundToItsCall(t *testing.T) {
 	retry := func(tool, state string) mcptest.Message {
 		t.Helper()
 		answer, _, err := c.Call(deadline(t), "tools/call", fmt.Sprintf(
-			`{"name":%q,"arguments":{},"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"reason":"r"}}}}`, tool, state, key))
+			`{"name":%q,"arguments":{},"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"reason":"r"}}}}`,
+			tool, state, key))
 		if err != nil {
 			t.Fatal(err)
 		}

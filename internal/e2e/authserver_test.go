@@ -46,7 +46,8 @@ func provide(issuer *mcptest.Issuer) {
 	})
 	issuer.Handle("/token", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":300,"refresh_token":"r"}`, issuer.Token(claims{"scope": "mcp", "groups": []string{"sales"}}))
+		fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":300,"refresh_token":"r"}`,
+			issuer.Token(claims{"scope": "mcp", "groups": []string{"sales"}}))
 	})
 }
 
@@ -61,7 +62,8 @@ func authServed(s *mcptest.Server, issuer *mcptest.Issuer) gateway.Config {
 				Registration: clientele.Registration{DCR: clientele.DCR{Enabled: true}},
 			},
 		},
-		Policy:    policy.Config{Default: policy.DefaultDeny, Rules: []policy.Rule{{Name: "sales", Who: policy.Who{Groups: []string{"sales"}}, Allow: []string{"tools:*"}}}},
+		Policy: policy.Config{Default: policy.DefaultDeny,
+			Rules: []policy.Rule{{Name: "sales", Who: policy.Who{Groups: []string{"sales"}}, Allow: []string{"tools:*"}}}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	}
 }
@@ -98,7 +100,8 @@ func consents(t *testing.T) sdkauth.AuthorizationCodeFetcher {
 			return nil, fmt.Errorf("no page that asks for consent, but %s: %s %w", resp.Status, page, err)
 		}
 		form := url.Values{"id": {string(id[1])}, "decision": {"allow"}}
-		req, err = http.NewRequestWithContext(ctx, http.MethodPost, resp.Request.URL.ResolveReference(&url.URL{Path: "/oauth/consent"}).String(), strings.NewReader(form.Encode()))
+		req, err = http.NewRequestWithContext(ctx, http.MethodPost,
+			resp.Request.URL.ResolveReference(&url.URL{Path: "/oauth/consent"}).String(), strings.NewReader(form.Encode()))
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +124,8 @@ func registers(t *testing.T, url, revision string) *client {
 	t.Helper()
 	handler, err := sdkauth.NewAuthorizationCodeHandler(&sdkauth.AuthorizationCodeHandlerConfig{
 		DynamicClientRegistrationConfig: &sdkauth.DynamicClientRegistrationConfig{
-			Metadata: &oauthex.ClientRegistrationMetadata{ClientName: "e2e", RedirectURIs: []string{redirectURI}, TokenEndpointAuthMethod: "none"},
+			Metadata: &oauthex.ClientRegistrationMetadata{ClientName: "e2e", RedirectURIs: []string{redirectURI},
+				TokenEndpointAuthMethod: "none"},
 		},
 		RedirectURL: redirectURI, AuthorizationCodeFetcher: consents(t),
 	})
@@ -131,7 +135,8 @@ func registers(t *testing.T, url, revision string) *client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	c := newClient(revision)
-	c.open(t, &sdk.StreamableClientTransport{Endpoint: url, OAuthHandler: handler, HTTPClient: &http.Client{Transport: transport}})
+	c.open(t, &sdk.StreamableClientTransport{Endpoint: url, OAuthHandler: handler,
+		HTTPClient: &http.Client{Transport: transport}})
 	return c
 }
 
@@ -190,7 +195,8 @@ func TestReplicasAuthServer(t *testing.T) {
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
 		target := &url.URL{Scheme: "http", Host: g.Addr().String()}
-		replicas = append(replicas, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1, Transport: transport})
+		replicas = append(replicas, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			FlushInterval: -1, Transport: transport})
 	}
 	c := registers(t, cfg.PublicURL, stateless)
 	if got := c.text(t, "up__do", nil); got != "done" {

@@ -101,20 +101,26 @@ func TestBadRequests(t *testing.T) {
 		{"not JSON-RPC", session, `{"id":1,"method":"ping"}`, nil, 400, -32600, ""},
 		{"the same member twice", session, `{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}`, nil, 400, -32700, ""},
 		{"a batch where there are none", session, "[" + list + "]", nil, 400, -32600, ""},
-		{"Mcp-Method is another", modern, modernCall, http.Header{"Mcp-Method": {"tools/list"}, "Mcp-Name": {"new-http__echo"}}, 400, -32020, `"x"`},
-		{"Mcp-Name is another", modern, modernCall, http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {"new-http__fail"}}, 400, -32020, `"x"`},
+		{"Mcp-Method is another", modern, modernCall,
+			http.Header{"Mcp-Method": {"tools/list"}, "Mcp-Name": {"new-http__echo"}}, 400, -32020, `"x"`},
+		{"Mcp-Name is another", modern, modernCall, http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {"new-http__fail"}},
+			400, -32020, `"x"`},
 		{"Mcp-Name is missing", modern, modernCall, http.Header{"Mcp-Method": {"tools/call"}}, 400, -32020, `"x"`},
 		{"an older header with a stateless body", modern, modernCall, http.Header{"Mcp-Protocol-Version": {"2025-06-18"},
 			"Mcp-Method": {"tools/call"}, "Mcp-Name": {"new-http__echo"}}, 400, -32020, `"x"`},
-		{"a stateless header in a session", session, list, http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, 400, -32602, "5"},
+		{"a stateless header in a session", session, list, http.Header{"Mcp-Protocol-Version": {"2026-07-28"}}, 400,
+			-32602, "5"},
 		{"an unknown version", session, list, http.Header{"Mcp-Protocol-Version": {"1999-01-01"}}, 400, -32022, "5"},
 		{"another content type", session, list, http.Header{"Content-Type": {"text/plain"}}, 415, 0, ""},
 		{"an origin that is not ours", session, list, http.Header{"Origin": {"https://evil.example"}}, 403, 0, ""},
-		{"oversize", session, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 5<<20) + `"}}`, nil, 413, 0, ""},
+		{"oversize", session, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 5<<20) + `"}}`,
+			nil, 413, 0, ""},
 		{"no session", session, list, http.Header{"Mcp-Session-Id": {""}}, 400, 0, "5"},
 		{"unknown session", session, list, http.Header{"Mcp-Session-Id": {"AAAAAAAAAAAAAAAAAAAAAAAAAA"}}, 404, 0, "null"},
-		{"unknown tool", session, `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"nobody__nothing"}}`, nil, 200, -32602, "6"},
-		{"unknown cursor", session, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"made up"}}`, nil, 200, -32602, "7"},
+		{"unknown tool", session, `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"nobody__nothing"}}`, nil,
+			200, -32602, "6"},
+		{"unknown cursor", session, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"made up"}}`, nil,
+			200, -32602, "7"},
 		{"unknown method", session, `{"jsonrpc":"2.0","id":8,"method":"tools/steal"}`, nil, 200, -32601, "8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -245,7 +251,8 @@ func TestUpstreamDiesInMidCall(t *testing.T) {
 			{Name: "frail", Command: []string{os.Args[0], stdioCommand, statefulServer, e.server.URL}},
 		}})
 		c, other := raw(t, url, statefulClient), raw(t, url, statefulClient)
-		if ok, _, err := other.Call(deadline(t), "tools/call", `{"name":"frail__echo","arguments":{"text":"a"}}`); err != nil || ok.Error != nil {
+		if ok, _, err := other.Call(deadline(t), "tools/call",
+			`{"name":"frail__echo","arguments":{"text":"a"}}`); err != nil || ok.Error != nil {
 			t.Fatalf("before: %s, %v", ok.Text, err)
 		}
 		answer, _, err := c.Call(deadline(t), "tools/call", `{"name":"frail__exit"}`)

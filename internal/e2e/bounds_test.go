@@ -37,7 +37,8 @@ func TestASlowServerAlone(t *testing.T) {
 	g := guard(t, gateway.Config{Upstreams: []upstream.Config{
 		{Name: "slow", URL: slow.URL, Limits: upstream.Limits{Concurrent: 4}}, {Name: "fast", URL: fast.URL},
 	}})
-	ann, bob := g.raw(t, stateless, g.issuer.Token(claims{"sub": "ann"})), g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "bob"}))
+	ann, bob := g.raw(t, stateless, g.issuer.Token(claims{"sub": "ann"})),
+		g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "bob"}))
 	outcomes := make(chan mcptest.Message, 60)
 	for range cap(outcomes) {
 		go func() {
@@ -85,10 +86,12 @@ func TestHomesOfOneUser(t *testing.T) {
 	up.Tools("do")
 	up.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
 	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: up.URL}}}
-	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef", mcp.Secret(redis.URL())
+	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef",
+		mcp.Secret(redis.URL())
 	cfg.Sessions.MaxPerUser, cfg.Replicas.Listen = 5, "127.0.0.1:0"
 	g := guard(t, cfg)
-	bobs := []*mcptest.Client{g.raw(t, stateless, g.issuer.Token(claims{"sub": "bob"})), g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "bob"}))}
+	bobs := []*mcptest.Client{g.raw(t, stateless, g.issuer.Token(claims{"sub": "bob"})),
+		g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "bob"}))}
 	bobCalls := func() {
 		for _, bob := range bobs {
 			if got := said(mustCall(t, bob, "tools/call", `{"name":"up__do"}`)); got != "done" {
@@ -131,7 +134,8 @@ func TestHomesOfOneUser(t *testing.T) {
 	defer client.Close()
 	homes, err := client.Keys(deadline(t), "*h:{*").Result()
 	if err != nil || len(homes) != 2+5+1 || refused != 15 {
-		t.Errorf("%d homes, %d calls refused, %v: want those of bob's clients, five of eve's and that of her session", len(homes), refused, err)
+		t.Errorf("%d homes, %d calls refused, %v: want those of bob's clients, five of eve's and that of her session",
+			len(homes), refused, err)
 	}
 }
 
@@ -145,7 +149,8 @@ func serveWithFewFiles(server string) error {
 		return err
 	}
 	g, err := gateway.New(gateway.Options{Config: gateway.Config{
-		Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: server}},
+		Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0"},
+		Upstreams: []upstream.Config{{Name: "up", URL: server}},
 	}})
 	if err != nil {
 		return err

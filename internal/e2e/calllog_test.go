@@ -47,7 +47,8 @@ func TestACancelledCallIsNoFailure(t *testing.T) {
 				"session ended": func(c *mcptest.Client, _ *mcptest.Exchange, ctx context.Context) { _, _ = c.Delete(ctx) },
 				"disconnected":  func(_ *mcptest.Client, x *mcptest.Exchange, _ context.Context) { x.Close() },
 			}
-			for how, client := range map[string]string{"cancelled": statefulClient, "session ended": statefulClient, "disconnected": stateless} {
+			for how, client := range map[string]string{"cancelled": statefulClient, "session ended": statefulClient,
+				"disconnected": stateless} {
 				c := raw(t, g.URL(), client)
 				x, err := c.SendID(deadline(t), `"x"`, "tools/call", `{"name":"up__do","_meta":{"progressToken":1}}`)
 				if err != nil {

@@ -114,12 +114,14 @@ func TestTheCanary(t *testing.T) {
 		url, r := recorded(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return peer },
 			&sdk.StreamableHTTPOptions{Stateless: revision == stateless, PropagateRequestCancellation: true}))
 		left[name] = r
-		upstreams = append(upstreams, upstream.Config{Name: name, URL: url, Auth: outbound.Config{Type: "bearer", Token: "the-gateways-own"}})
+		upstreams = append(upstreams, upstream.Config{Name: name, URL: url,
+			Auth: outbound.Config{Type: "bearer", Token: "the-gateways-own"}})
 	}
 	for name, revision := range map[string]string{"old-stdio": statefulServer, "new-stdio": stateless} {
 		file := writtenTo(filepath.Join(t.TempDir(), name))
 		left[name] = file
-		upstreams = append(upstreams, upstream.Config{Name: name, Command: []string{os.Args[0], recordedCommand, revision, string(file)}})
+		upstreams = append(upstreams, upstream.Config{Name: name,
+			Command: []string{os.Args[0], recordedCommand, revision, string(file)}})
 	}
 	behind := scripted(t, stateless)
 	behind.Tools("echo")
@@ -164,7 +166,8 @@ func TestTheCanary(t *testing.T) {
 		secrets = append(secrets, cookie)
 		// A client could try to have an undeclared Mcp-Param forwarded. The gateway
 		// derives these headers from the arguments and drops all others.
-		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie, "X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
+		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie,
+			"X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
 			raw.Header[name] = []string{value}
 		}
 		for _, u := range upstreams {
@@ -182,7 +185,8 @@ func TestTheCanary(t *testing.T) {
 			}
 		}
 		// Refused tokens leave no trace either.
-		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}), token(claims{"nbf": int64(1 << 33)}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
+		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}),
+			token(claims{"nbf": int64(1 << 33)}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
 			c := unopened(t, g.url, revision)
 			present(c, bad)
 			if got := wholeAnswer(t, c, "POST", `{}`, nil); !strings.HasPrefix(got, "401\n") {
@@ -210,7 +214,8 @@ func TestTheCanary(t *testing.T) {
 	secrets = append(secrets, canary, argument)
 	wantNowhere(t, "the log", g.log.String(), secrets...)
 	withoutGroups := strings.NewReplacer(`"groups":["`+canary+`"]`, "") // whose calls they are is recorded
-	for _, path := range []string{"/metrics", "/readyz", "/api/v1/decisions?limit=1000", "/api/v1/sessions", "/api/v1/upstreams", "/api/v1/pins", "/api/v1/replicas", "/api/v1/config"} {
+	for _, path := range []string{"/metrics", "/readyz", "/api/v1/decisions?limit=1000", "/api/v1/sessions",
+		"/api/v1/upstreams", "/api/v1/pins", "/api/v1/replicas", "/api/v1/config"} {
 		resp, err := ownClient(t).Get("http://" + g.served.AdminAddr().String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +284,8 @@ func useEverything(t *testing.T, c *mcptest.Client, name string) {
 		{"prompts/get", `{"name":"` + name + `__greet","arguments":{"name":"` + argument + `"}}`},
 		{"resources/read", `{"uri":"` + name + `+test://static"}`},
 		{"resources/read", `{"uri":"` + name + `+test://item/none"}`},
-		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + name + `__greet"},"argument":{"name":"name","value":"A"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + name +
+			`__greet"},"argument":{"name":"name","value":"A"}}`},
 	}
 	if c.Revision.Stateful {
 		calls = append(calls, []struct{ method, params string }{

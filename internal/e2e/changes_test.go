@@ -29,7 +29,8 @@ func TestListChangesReachEveryClient(t *testing.T) {
 					t.Fatalf("%q", got)
 				}
 			}
-			sdk.AddTool(server, &sdk.Tool{Name: "new"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+			sdk.AddTool(server, &sdk.Tool{Name: "new"}, func(context.Context, *sdk.CallToolRequest,
+				struct{}) (*sdk.CallToolResult, any, error) {
 				return says("brand new"), nil, nil
 			})
 			for _, c := range clients {

@@ -84,8 +84,11 @@ func (c *client) open(t *testing.T, via sdk.Transport) {
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			c.progress <- r.Params
 		},
-		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.logs <- r.Params },
-		ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { c.updated <- r.Params.URI },
+		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { c.logs <- r.Params },
+		ResourceUpdatedHandler: func(_ context.Context,
+			r *sdk.ResourceUpdatedNotificationRequest) {
+			c.updated <- r.Params.URI
+		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.changed <- struct{}{} },
 	})
 	impl.AddRoots(&sdk.Root{URI: "file:///work", Name: "work"})

@@ -40,19 +40,22 @@ var hosted = map[string]string{
 func TestKnownClientsSignIn(t *testing.T) {
 	t.Parallel()
 	s := scripted(t, stateless)
-	server := auth.ServerConfig{Enabled: true, ClientID: "gatehouse", Registration: clientele.Registration{DCR: clientele.DCR{Enabled: true, Redirects: []string{"*", "cursor:"}}}}
+	server := auth.ServerConfig{Enabled: true, ClientID: "gatehouse",
+		Registration: clientele.Registration{DCR: clientele.DCR{Enabled: true, Redirects: []string{"*", "cursor:"}}}}
 	dir := t.TempDir()
 	for i, one := range clients.SignIns {
 		if one.Document == "" {
 			continue
 		}
 		file := filepath.Join(dir, fmt.Sprint(i))
-		if err := os.WriteFile(file, []byte(metadataOf(t, one, fmt.Sprintf(`"client_id":%q,`, one.Document))), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(metadataOf(t, one, fmt.Sprintf(`"client_id":%q,`, one.Document))),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		server.Clients = append(server.Clients, clientele.Fixed{ID: one.Document, Document: file})
 	}
-	g := guard(t, gateway.Config{Auth: auth.Config{Server: server}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
+	g := guard(t, gateway.Config{Auth: auth.Config{Server: server},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	g.issuer.LetSignIn(nil)
 	signIn := func(app *mcptest.OAuthApp, name string) {
 		t.Helper()
@@ -76,7 +79,8 @@ func TestKnownClientsSignIn(t *testing.T) {
 	for _, one := range clients.SignIns {
 		redirect := "http://localhost:4711/own"
 		if len(one.Redirects) > 0 {
-			redirect = strings.Replace(strings.Replace(one.Redirects[0], "http://localhost/", "http://localhost:4711/", 1), "http://127.0.0.1/", "http://127.0.0.1:4711/", 1)
+			redirect = strings.Replace(strings.Replace(one.Redirects[0], "http://localhost/", "http://localhost:4711/", 1),
+				"http://127.0.0.1/", "http://127.0.0.1:4711/", 1)
 		}
 		if one.Path != "" {
 			redirect = "https://chat.example" + one.Path
@@ -99,7 +103,9 @@ func TestKnownClientsSignIn(t *testing.T) {
 	} {
 		app.Endpoint = g.url
 		app.Discover(t.Context(), t)
-		if p := mcptest.NewTab(t, "alice").Open(t.Context(), app.AuthorizationURL(), app.Redirect); p.Status != http.StatusBadRequest && p.Status != http.StatusUnauthorized && p.Status != http.StatusForbidden {
+		if p := mcptest.NewTab(t, "alice").Open(t.Context(), app.AuthorizationURL(),
+			app.Redirect); p.Status != http.StatusBadRequest && p.Status != http.StatusUnauthorized &&
+			p.Status != http.StatusForbidden {
 			t.Errorf("%s: %s", app, p)
 		}
 	}

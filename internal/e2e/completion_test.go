@@ -16,7 +16,8 @@ func TestCompletionKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	rules := policy.Config{Rules: []policy.Rule{
 		{Name: "all", Allow: []string{"resources:up/*", "skills:up/*"}},
-		{Name: "not these", Who: policy.Who{Groups: []string{"guests"}}, Deny: []string{"resources:up/doc:///secret/*", "resources:up/doc:///open/plan", "skills:up/payroll"}},
+		{Name: "not these", Who: policy.Who{Groups: []string{"guests"}},
+			Deny: []string{"resources:up/doc:///secret/*", "resources:up/doc:///open/plan", "skills:up/payroll"}},
 	}}
 	for _, server := range []string{statefulServer, stateless} {
 		up := secretive(t, server)
@@ -27,7 +28,8 @@ func TestCompletionKeepsSecrets(t *testing.T) {
 			var uri string
 			c.Param("uri", &uri)
 			name := map[string]string{"skill://refunds/SKILL.md": "refunds", "skill://payroll/SKILL.md": "payroll"}[uri]
-			c.Result(`{"contents":[{"uri":"` + uri + `","text":"---\nname: ` + name + `\ndescription: What it is about.\n---\n# It\n"}]}`)
+			c.Result(`{"contents":[{"uri":"` + uri + `","text":"---\nname: ` + name +
+				`\ndescription: What it is about.\n---\n# It\n"}]}`)
 		})
 		up.On("resources/templates/list", func(c *mcptest.Call) {
 			c.Result(`{"resourceTemplates":[{"uriTemplate":"doc:///{dir}/{name}","name":"d"},{"uriTemplate":"skill://{skill}/{+file}","name":"s"}]}`)
@@ -52,10 +54,14 @@ func TestCompletionKeepsSecrets(t *testing.T) {
 					total                       int
 					more                        bool
 				}{
-					{"a directory", "up+doc:///{dir}/{name}", "dir", `{}`, []string{"open"}, []string{"open", "secret", "%73ecret"}, 1, false},
-					{"in it", "up+doc:///{dir}/{name}", "name", `{"dir":"open"}`, []string{"other"}, []string{"plan", "other"}, 0, true},
-					{"in one that is denied", "up+doc:///{dir}/{name}", "name", `{"dir":"secret"}`, nil, []string{"plan", "other"}, 0, true},
-					{"a skill", "skill://up/{skill}/{+file}", "skill", `{}`, []string{"refunds"}, []string{"refunds", "payroll"}, 0, false},
+					{"a directory", "up+doc:///{dir}/{name}", "dir", `{}`, []string{"open"}, []string{"open", "secret", "%73ecret"},
+						1, false},
+					{"in it", "up+doc:///{dir}/{name}", "name", `{"dir":"open"}`, []string{"other"}, []string{"plan", "other"},
+						0, true},
+					{"in one that is denied", "up+doc:///{dir}/{name}", "name", `{"dir":"secret"}`, nil, []string{"plan", "other"},
+						0, true},
+					{"a skill", "skill://up/{skill}/{+file}", "skill", `{}`, []string{"refunds"}, []string{"refunds", "payroll"},
+						0, false},
 				} {
 					for _, as := range []struct {
 						who  string
@@ -63,7 +69,8 @@ func TestCompletionKeepsSecrets(t *testing.T) {
 						want []string
 					}{{"guest", guest, tt.guest}, {"other", other, tt.other}} {
 						m, _, err := as.c.Call(deadline(t), "completion/complete",
-							`{"ref":{"type":"ref/resource","uri":"`+tt.template+`"},"argument":{"name":"`+tt.of+`","value":""},"context":{"arguments":`+tt.context+`}}`)
+							`{"ref":{"type":"ref/resource","uri":"`+tt.template+`"},"argument":{"name":"`+tt.of+
+								`","value":""},"context":{"arguments":`+tt.context+`}}`)
 						var got []string
 						if err != nil || !m.Value("completion|values", &got) || !slices.Equal(got, as.want) {
 							t.Errorf("%s for %s: %s, %v; want %q", tt.name, as.who, m.Text, err, as.want)

@@ -18,11 +18,14 @@ var conditional = map[string]struct {
 	needs []string // members of the client's capabilities, each within the one before
 	inquiry
 }{
-	"form":   {[]string{"elicitation", "form"}, inquiry{"elicitation/create", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`}},
-	"page":   {[]string{"elicitation", "url"}, inquiry{"elicitation/create", `{"mode":"url","elicitationId":"e","message":"m","url":"https://a.example/x"}`}},
+	"form": {[]string{"elicitation", "form"}, inquiry{"elicitation/create",
+		`{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`}},
+	"page": {[]string{"elicitation", "url"}, inquiry{"elicitation/create",
+		`{"mode":"url","elicitationId":"e","message":"m","url":"https://a.example/x"}`}},
 	"sample": {[]string{"sampling"}, inquiry{"sampling/createMessage", `{"messages":[],"maxTokens":1}`}},
-	"use":    {[]string{"sampling", "tools"}, inquiry{"sampling/createMessage", `{"messages":[],"maxTokens":1,"tools":[]}`}},
-	"roots":  {[]string{"roots"}, inquiry{"roots/list", `{}`}},
+	"use": {[]string{"sampling", "tools"}, inquiry{"sampling/createMessage",
+		`{"messages":[],"maxTokens":1,"tools":[]}`}},
+	"roots": {[]string{"roots"}, inquiry{"roots/list", `{}`}},
 }
 
 // picky is a server that lists tools by the capabilities that its client declares. Before
@@ -122,7 +125,9 @@ func TestToolsForClientsThatCanBeAsked(t *testing.T) {
 			})
 		}
 		p.mu.Lock()
-		for name, want := range map[string]string{"form": `"result":{"action":"cancel"}`, "page": `"result":{"action":"cancel"}`, "sample": `"code":-1,`, "use": `"code":-1,`, "roots": `"result":{"roots":[]}`} {
+		for name, want := range map[string]string{"form": `"result":{"action":"cancel"}`,
+			"page": `"result":{"action":"cancel"}`, "sample": `"code":-1,`, "use": `"code":-1,`,
+			"roots": `"result":{"roots":[]}`} {
 			if got := p.answers[name]; revision != stateless && !strings.Contains(got, want) {
 				t.Errorf("asked for %s where there is no user, the gateway answers %s, want %s", name, got, want)
 			}

@@ -88,7 +88,8 @@ func TestDemoThroughTheGateway(t *testing.T) {
 				checkEntry(t, s)
 				tools[s["name"].(string)] = fmt.Sprint(s["dependencies"].(object)["tools"])
 			}
-			if want := []string{"playbooks__incident", "playbooks__release"}; !slices.Equal(skills, want) || tools[want[0]] != "[ops__services notes__search notes__add]" {
+			if want := []string{"playbooks__incident", "playbooks__release"}; !slices.Equal(skills, want) ||
+				tools[want[0]] != "[ops__services notes__search notes__add]" {
 				t.Errorf("skills %q that depend on %v", skills, tools)
 			}
 			uri := "ops+ops://services/billing"

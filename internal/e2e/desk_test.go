@@ -49,7 +49,8 @@ func (d *desk) url() string { return d.issuer.URL + "/token" }
 func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	all, err := d.judge(r)
-	if kind := r.Header.Get("Content-Type"); err == nil && (r.Method != http.MethodPost || kind != "application/x-www-form-urlencoded" || r.URL.RawQuery != "") {
+	if kind := r.Header.Get("Content-Type"); err == nil &&
+		(r.Method != http.MethodPost || kind != "application/x-www-form-urlencoded" || r.URL.RawQuery != "") {
 		err = fmt.Errorf("%s %s, query %q", r.Method, kind, r.URL.RawQuery)
 	}
 	d.mu.Lock()
@@ -192,7 +193,8 @@ func (d *door) shown() []string {
 
 // subjectOf reads the subject of a bearer token that the door has accepted.
 func subjectOf(r mcptest.Received) string {
-	token, err := jwt.ParseSigned(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.ES256})
+	token, err := jwt.ParseSigned(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "),
+		[]jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		return ""
 	}
@@ -217,11 +219,13 @@ func wantUpstreamError(t *testing.T, what string, x *mcptest.Exchange, text stri
 	t.Helper()
 	m, err := x.Response()
 	var data struct{ Upstream, Executed string }
-	if err != nil || x.Status != 200 || m.Error == nil || m.Error.Code != 50204 || !strings.Contains(m.Error.Message, text) ||
+	if err != nil || x.Status != 200 || m.Error == nil || m.Error.Code != 50204 ||
+		!strings.Contains(m.Error.Message, text) ||
 		json.Unmarshal(m.Error.Data, &data) != nil || data.Upstream != "up" || data.Executed != "no" {
 		t.Errorf("%s: %d %s, %v; want 50204 with %q", what, x.Status, m.Text, err, text)
 	}
-	if x.Header.Get("Www-Authenticate") != "" || strings.Contains(m.Text, "door") || strings.Contains(m.Text, "evil") || strings.Contains(m.Text, "127.0.0.1") {
+	if x.Header.Get("Www-Authenticate") != "" || strings.Contains(m.Text, "door") || strings.Contains(m.Text, "evil") ||
+		strings.Contains(m.Text, "127.0.0.1") {
 		t.Errorf("%s: relayed: %v %s", what, x.Header, m.Text)
 	}
 }

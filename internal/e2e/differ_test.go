@@ -21,7 +21,8 @@ func TestReplicasDiffer(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
-		"sessions: {store: redis, key: %s, redis: {url: %q}}\nreplicas: {listen: \"127.0.0.1:0\"}\n", s.URL, "0123456789abcdef0123456789abcdef", redistest.Start(t).URL())
+		"sessions: {store: redis, key: %s, redis: {url: %q}}\nreplicas: {listen: \"127.0.0.1:0\"}\n", s.URL,
+		"0123456789abcdef0123456789abcdef", redistest.Start(t).URL())
 	first, same := fromFile(t, text), fromFile(t, text)
 	other := fromFile(t, text+"policy: {default: deny}\n")
 	revision := revisionOf(t, first)
@@ -75,7 +76,8 @@ func revisionOf(t *testing.T, g *gateway.Gateway) string {
 		t.Fatal(err)
 	}
 	revision := ready.Configuration.Revision
-	if line := fmt.Sprintf("\ngatehouse_config_info{revision=%q} 1\n", revision); !strings.Contains(scraped(t, client, admin+"/metrics"), line) {
+	if line := fmt.Sprintf("\ngatehouse_config_info{revision=%q} 1\n",
+		revision); !strings.Contains(scraped(t, client, admin+"/metrics"), line) {
 		t.Errorf("/readyz tells of revision %q, and /metrics does not", revision)
 	}
 	return revision

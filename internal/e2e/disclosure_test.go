@@ -67,7 +67,8 @@ func TestDisclosureWorkflow(t *testing.T) {
 	eachPeerInShort(t, func(t *testing.T, url, revision string) {
 		c := connect(t, url, revision)
 		offered := c.InitializeResult()
-		if offered.Capabilities.Resources == nil || offered.Capabilities.Completions == nil || !strings.Contains(offered.Instructions, "TOOL_DESCRIPTION_REQUIRED") {
+		if offered.Capabilities.Resources == nil || offered.Capabilities.Completions == nil ||
+			!strings.Contains(offered.Instructions, "TOOL_DESCRIPTION_REQUIRED") {
 			t.Errorf("offered are %+v with %q", offered.Capabilities, offered.Instructions)
 		}
 		listed := map[string]*sdk.Tool{}
@@ -78,7 +79,8 @@ func TestDisclosureWorkflow(t *testing.T) {
 			listed[tool.Name] = tool
 		}
 		schema, err := json.Marshal(listed["up__echo"].InputSchema)
-		if string(schema) != `{"additionalProperties":true,"type":"object"}` || err != nil || listed["up__echo"].OutputSchema != nil || listed["up__echo"].Title != "Echo" {
+		if string(schema) != `{"additionalProperties":true,"type":"object"}` || err != nil ||
+			listed["up__echo"].OutputSchema != nil || listed["up__echo"].Title != "Echo" {
 			t.Errorf("listed is %+v", listed["up__echo"])
 		}
 		if listed["describe_tools"] == nil {
@@ -94,11 +96,13 @@ func TestDisclosureWorkflow(t *testing.T) {
 		if !found {
 			t.Error("the resource is not listed")
 		}
-		refused, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo", Arguments: map[string]any{"text": "hi"}})
+		refused, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo",
+			Arguments: map[string]any{"text": "hi"}})
 		if err != nil || !refused.IsError || refused.StructuredContent != nil {
 			t.Fatalf("before fetching: %+v, %v", refused, err)
 		}
-		if got := descriptions(t, textOf(t, refused))["error"]; got["code"] != "TOOL_DESCRIPTION_REQUIRED" || got["resource_uri"] != describedAt+"?tools=up__echo" {
+		if got := descriptions(t, textOf(t, refused))["error"]; got["code"] != "TOOL_DESCRIPTION_REQUIRED" ||
+			got["resource_uri"] != describedAt+"?tools=up__echo" {
 			t.Errorf("%v", got)
 		}
 		completed, err := c.Complete(deadline(t), &sdk.CompleteParams{
@@ -136,7 +140,8 @@ func TestDisclosureByTool(t *testing.T) {
 			t.Errorf("a call that asks: %s", got)
 		}
 		receive(t, "the question", c.asked)
-		missing, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "describe_tools", Arguments: map[string]any{"names": []string{}}})
+		missing, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "describe_tools",
+			Arguments: map[string]any{"names": []string{}}})
 		if err != nil || !missing.IsError || !strings.Contains(textOf(t, missing), "MISSING_TOOL_SELECTION") {
 			t.Errorf("%+v, %v", missing, err)
 		}
@@ -191,7 +196,8 @@ func TestWithoutSessions(t *testing.T) {
 	}
 	before := mustCall(t, alice, "tools/list", "")
 	read := mustCall(t, alice, "resources/read", `{"uri":"`+describedAt+`"}`)
-	if ttl, scope := -1, ""; !read.Value("ttlMs", &ttl) || ttl != 0 || !read.Value("cacheScope", &scope) || scope != "private" {
+	if ttl, scope := -1, ""; !read.Value("ttlMs", &ttl) || ttl != 0 || !read.Value("cacheScope", &scope) ||
+		scope != "private" {
 		t.Errorf("read is %s", read.Text)
 	}
 	call := func(c *mcptest.Client) string { return mustCall(t, c, "tools/call", `{"name":"up__do"}`).Text }
@@ -231,7 +237,8 @@ func TestDisclosureGivesNoAccess(t *testing.T) {
 						{"resources/read", `{"uri":"` + describedAt + `?tools=%s"}`},
 						{"tools/call", `{"name":"describe_tools","arguments":{"names":["%s"]}}`},
 						{"tools/call", `{"name":"%s","arguments":{}}`},
-						{"completion/complete", `{"ref":{"type":"ref/resource","uri":"` + describedAt + `{?tools}"},"argument":{"name":"tools","value":"%s"}}`},
+						{"completion/complete", `{"ref":{"type":"ref/resource","uri":"` + describedAt +
+							`{?tools}"},"argument":{"name":"tools","value":"%s"}}`},
 					} {
 						got := wholeCall(t, c, q.method, fmt.Sprintf(q.params, name))
 						want := wholeCall(t, c, q.method, fmt.Sprintf(q.params, none))
@@ -303,7 +310,8 @@ func TestHiddenHeaders(t *testing.T) {
 			c := raw(t, url, revision)
 			mustCall(t, c, "resources/read", `{"uri":"`+describedAt+`?tools=up__do"}`)
 			before := len(s.Received("tools/call"))
-			if m := mustCall(t, c, "tools/call", `{"name":"up__do","arguments":{"region":"eu"}}`); !strings.Contains(m.Text, "done") {
+			if m := mustCall(t, c, "tools/call", `{"name":"up__do","arguments":{"region":"eu"}}`); !strings.Contains(m.Text,
+				"done") {
 				t.Fatal(m.Text)
 			}
 			if got := s.Received("tools/call")[before].Header.Get("Mcp-Param-Region"); got != "eu" {
@@ -326,7 +334,8 @@ func TestDisclosureByClient(t *testing.T) {
 	for _, revision := range eras {
 		short := g.raw(t, revision, g.issuer.Token(claims{"client_id": "small"}))
 		full := g.raw(t, revision, g.issuer.Token(claims{"client_id": "large"}))
-		if got := names(t, mustCall(t, short, "tools/list", ""), "tools"); !slices.Equal(got, []string{"describe_tools", "up__do"}) {
+		if got := names(t, mustCall(t, short, "tools/list", ""), "tools"); !slices.Equal(got,
+			[]string{"describe_tools", "up__do"}) {
 			t.Errorf("%s: listed in short are %q", revision, got)
 		}
 		if got := names(t, mustCall(t, full, "tools/list", ""), "tools"); !slices.Equal(got, []string{"up__do"}) {
@@ -335,7 +344,8 @@ func TestDisclosureByClient(t *testing.T) {
 		if m := mustCall(t, full, "tools/call", `{"name":"up__do"}`); !strings.Contains(m.Text, "done") {
 			t.Errorf("%s: in full: %s", revision, m.Text)
 		}
-		if m := mustCall(t, short, "tools/call", `{"name":"up__do"}`); !strings.Contains(m.Text, "TOOL_DESCRIPTION_REQUIRED") {
+		if m := mustCall(t, short, "tools/call", `{"name":"up__do"}`); !strings.Contains(m.Text,
+			"TOOL_DESCRIPTION_REQUIRED") {
 			t.Errorf("%s: in short: %s", revision, m.Text)
 		}
 	}

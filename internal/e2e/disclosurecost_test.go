@@ -54,7 +54,9 @@ func TestDescribedToolsCostLittle(t *testing.T) {
 		}
 		full := len(tool["name"]) + len(tool["description"]) + len(tool["inputSchema"])
 		var result struct{ Content []struct{ Text string } }
-		if err := json.Unmarshal(mustCall(t, c, "tools/call", fmt.Sprintf(`{"name":"describe_tools","arguments":{"names":[%q]}}`, name)).Result, &result); err != nil || len(result.Content) != 1 {
+		if err := json.Unmarshal(mustCall(t, c, "tools/call",
+			fmt.Sprintf(`{"name":"describe_tools","arguments":{"names":[%q]}}`, name)).Result, &result); err != nil ||
+			len(result.Content) != 1 {
 			t.Fatalf("%s: %v", name, err)
 		}
 		cost := len(result.Content[0].Text)
@@ -79,13 +81,16 @@ func TestLimitsDoNotCountWhatDisclosureRefuses(t *testing.T) {
 			s.Tools("do", "other")
 			s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
 			cfg := inShort(upstream.Config{Name: "up", URL: s.URL})
-			cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:*"}, Rate: policy.Rate{Count: 1, Per: time.Hour}, Burst: 1}}
+			cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:*"},
+				Rate: policy.Rate{Count: 1, Per: time.Hour}, Burst: 1}}
 			g := guard(t, cfg)
 			refusals := g.raw(t, revision, g.issuer.Token(claims{"sub": "refused", "client_id": "a"}))
-			if got := mustCall(t, refusals, "tools/call", `{"name":"up__do"}`).Text; !strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") {
+			if got := mustCall(t, refusals, "tools/call", `{"name":"up__do"}`).Text; !strings.Contains(got,
+				"TOOL_DESCRIPTION_REQUIRED") {
 				t.Fatalf("the first call: %s", got)
 			}
-			if got := mustCall(t, refusals, "tools/call", `{"name":"up__other"}`).Text; !strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") {
+			if got := mustCall(t, refusals, "tools/call", `{"name":"up__other"}`).Text; !strings.Contains(got,
+				"TOOL_DESCRIPTION_REQUIRED") {
 				t.Fatalf("the first call of another tool: %s", got)
 			}
 			for range 3 {

@@ -23,8 +23,9 @@ func TestErrorCodes(t *testing.T) {
 	const own = `"error":{"code":-32000,"message":"no","data":{"a": [1], "upstream":"x"}}`
 	s.Tool("bad", func(c *mcptest.Call) { c.Garbage(`{"jsonrpc":"2.0","id":` + string(c.ID) + `,` + own + `}`) })
 	g := guard(t, gateway.Config{
-		Admin:  config.Admin{Listen: "127.0.0.1:0"},
-		Policy: policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "secrets", Deny: []string{"tools:*/secret"}}}},
+		Admin: config.Admin{Listen: "127.0.0.1:0"},
+		Policy: policy.Config{Default: policy.DefaultAllow,
+			Rules: []policy.Rule{{Name: "secrets", Deny: []string{"tools:*/secret"}}}},
 		Upstreams: []upstream.Config{
 			{Name: "up", URL: s.URL},
 			{Name: "dead", URL: "http://127.0.0.1:1/mcp"},
@@ -32,14 +33,16 @@ func TestErrorCodes(t *testing.T) {
 	})
 	for _, revision := range []string{statefulClient, stateless} {
 		c := g.raw(t, revision, g.issuer.Token(nil))
-		for tool, want := range map[string]string{"dead__any": "GH-UPSTREAM-DOWN", "up__secret": "GH-NOT-FOUND", "up__nothing": "GH-NOT-FOUND"} {
+		for tool, want := range map[string]string{"dead__any": "GH-UPSTREAM-DOWN", "up__secret": "GH-NOT-FOUND",
+			"up__nothing": "GH-NOT-FOUND"} {
 			m, _, err := c.Call(deadline(t), "tools/call", `{"name":"`+tool+`"}`)
 			if err != nil || m.Error == nil || codeOf(m.Error.Data) != want {
 				t.Errorf("%s: %s: %s, %v; want %s", revision, tool, m.Text, err, want)
 			}
 		}
 		m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__bad"}`)
-		if err != nil || m.Error == nil || strings.Contains(m.Text, "GH-") || revision == statefulClient && !strings.Contains(m.Text, own) {
+		if err != nil || m.Error == nil || strings.Contains(m.Text, "GH-") ||
+			revision == statefulClient && !strings.Contains(m.Text, own) {
 			t.Errorf("%s: %s, %v; want the server's own error", revision, m.Text, err)
 		}
 	}
@@ -79,10 +82,12 @@ func TestErrorCodes(t *testing.T) {
 	})
 	ready := g.operator(t, http.MethodGet, "/readyz", nil)
 	defer ready.Body.Close()
-	if state, err := io.ReadAll(ready.Body); err != nil || !strings.Contains(string(state), `"error_code":"GH-UPSTREAM-DOWN"`) {
+	if state, err := io.ReadAll(ready.Body); err != nil ||
+		!strings.Contains(string(state), `"error_code":"GH-UPSTREAM-DOWN"`) {
 		t.Errorf("/readyz: %s, %v", state, err)
 	}
-	for want, n := range map[string]int{"code=50201 error_code=GH-UPSTREAM-DOWN": 2, "code=-32602 error_code=GH-NOT-FOUND": 4, "code=-32000 error_code=GH-UPSTREAM-ERROR": 2,
+	for want, n := range map[string]int{"code=50201 error_code=GH-UPSTREAM-DOWN": 2,
+		"code=-32602 error_code=GH-NOT-FOUND": 4, "code=-32000 error_code=GH-UPSTREAM-ERROR": 2,
 		`level=WARN msg="upstream is down" upstream=dead error_code=GH-UPSTREAM-DOWN`: 1} {
 		if got := g.log.Count(want); got != n {
 			t.Errorf("the log has %q %d times, want %d", want, got, n)

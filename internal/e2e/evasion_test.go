@@ -24,9 +24,12 @@ func TestRequestsThatSayTwoThings(t *testing.T) {
 			{"a name twice", "tools/call", "up__open", `"name":"up__open","name":"up__secret"`},
 			{"a name twice, once escaped", "tools/call", "up__open", `"name":"up__open","n\u0061me":"up__secret"`},
 			{"a name in another case too", "tools/call", "up__open", `"name":"up__open","Name":"up__secret"`},
-			{"a URI twice, once escaped", "resources/read", "up+file:///docs/open", `"uri":"up+file:///docs/open","ur\u0069":"up+file:///docs/secret"`},
-			{"a reference of two types", "completion/complete", "", `"ref":{"type":"ref/prompt","type":"ref/resource","name":"up__open","uri":"up+doc:///secret/{id}"},"argument":{"name":"a","value":"b"}`},
-			{"a reference twice", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"up__open"},"ref":{"type":"ref/prompt","name":"up__secret"},"argument":{"name":"a","value":"b"}`},
+			{"a URI twice, once escaped", "resources/read", "up+file:///docs/open",
+				`"uri":"up+file:///docs/open","ur\u0069":"up+file:///docs/secret"`},
+			{"a reference of two types", "completion/complete", "",
+				`"ref":{"type":"ref/prompt","type":"ref/resource","name":"up__open","uri":"up+doc:///secret/{id}"},"argument":{"name":"a","value":"b"}`},
+			{"a reference twice", "completion/complete", "",
+				`"ref":{"type":"ref/prompt","name":"up__open"},"ref":{"type":"ref/prompt","name":"up__secret"},"argument":{"name":"a","value":"b"}`},
 			{"another name in the header", "tools/call", "up__open", `"name":"up__secret"`},
 			{"another method in the header", "tools/list", "", `"name":"up__secret"`},
 		} {
@@ -42,7 +45,8 @@ func TestRequestsThatSayTwoThings(t *testing.T) {
 					header.Set("Mcp-Name", a.header)
 				}
 			}
-			got := wholeAnswer(t, c, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, params), header)
+			got := wholeAnswer(t, c, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, params),
+				header)
 			if !strings.Contains(got, `"error":{"code":-32`) {
 				t.Errorf("%s: %s", a.row, got)
 			}
@@ -84,7 +88,8 @@ func TestABatchIsJudgedByItsMembers(t *testing.T) {
 		t.Errorf("%d calls reached servers", calls)
 	}
 	present(c, "")
-	if got := wholeAnswer(t, c, "POST", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, nil); !strings.HasPrefix(got, "401\n") {
+	if got := wholeAnswer(t, c, "POST", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`,
+		nil); !strings.HasPrefix(got, "401\n") {
 		t.Errorf("without a token: %s", got)
 	}
 }

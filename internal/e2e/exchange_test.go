@@ -113,7 +113,8 @@ func TestTokenExchange(t *testing.T) {
 						}
 						stranger := map[string]string{"alice": "bob", "bob": "alice"}[user]
 						missing := "up__of-" + strings.Repeat("x", len(stranger))
-						want := strings.ReplaceAll(wholeCall(t, c, "tools/call", fmt.Sprintf(`{"name":%q}`, missing)), missing, "up__of-"+stranger)
+						want := strings.ReplaceAll(wholeCall(t, c, "tools/call", fmt.Sprintf(`{"name":%q}`, missing)), missing,
+							"up__of-"+stranger)
 						if got := wholeCall(t, c, "tools/call", fmt.Sprintf(`{"name":"up__of-%s"}`, stranger)); got != want {
 							t.Errorf("what another one is shown: %s\nmissing: %s", got, want)
 						}
@@ -159,7 +160,8 @@ func TestTokenExchangeRefused(t *testing.T) {
 			foreign := e.other.Token(claims{"sub": "alice"})
 			for _, revision := range eras {
 				for _, u := range []struct{ who, token, text string }{
-					{"a user for whom the issuer has nothing", e.issuer.Token(claims{"sub": "carol"}), "your token could not be exchanged for one (access_denied)"},
+					{"a user for whom the issuer has nothing", e.issuer.Token(claims{"sub": "carol"}),
+						"your token could not be exchanged for one (access_denied)"},
 					{"a user of another issuer", foreign, "your sign-in is from another issuer"},
 				} {
 					c := e.raw(t, revision, u.token)
@@ -184,7 +186,8 @@ func TestTokenExchangeRefused(t *testing.T) {
 			}
 
 			// One user's problem with the server does not affect another.
-			alice, bob := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"})), e.raw(t, stateless, e.issuer.Token(claims{"sub": "bob"}))
+			alice, bob := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"})),
+				e.raw(t, stateless, e.issuer.Token(claims{"sub": "bob"}))
 			for _, c := range []*mcptest.Client{alice, bob} {
 				mustCall(t, c, "tools/call", `{"name":"up__all"}`)
 			}

@@ -62,7 +62,8 @@ func serveFaulty(address, file string) error {
 			ID     json.RawMessage
 			Method string
 		}
-		if now := fault(); now != "" && json.Unmarshal(line, &m) == nil && m.Method == "tools/call" && playFault(now, m.ID, say) {
+		if now := fault(); now != "" && json.Unmarshal(line, &m) == nil && m.Method == "tools/call" &&
+			playFault(now, m.ID, say) {
 			continue
 		}
 		if _, err := conn.Write(line); err != nil {
@@ -184,7 +185,8 @@ func newProcesses(t *testing.T) (s *scene, broken func(fault string)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, Command: []string{os.Args[0], faultyCommand, address, file}})
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name,
+			Command: []string{os.Args[0], faultyCommand, address, file}})
 	}
 	s = &scene{}
 	s.open(t, cfg)

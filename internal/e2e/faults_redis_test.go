@@ -102,9 +102,12 @@ func newOutageBy(t *testing.T, server *redistest.Server, way func(replica int) s
 			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: plain.URL})
 		}
 		cfg.Upstreams[len(cfg.Upstreams)-1].Disclosure.Mode = disclosure.ModeProgressive
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL}) // no session: any replica serves it
-		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:few/*"}, Rate: policy.Rate{Count: 2, Per: 24 * time.Hour}}}
-		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:guarded/*"}}}}
+		// no session: any replica serves it
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL})
+		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:few/*"},
+			Rate: policy.Rate{Count: 2, Per: 24 * time.Hour}}}
+		cfg.Policy = policy.Config{Default: policy.DefaultAllow,
+			Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:guarded/*"}}}}
 	})
 	s.known, s.free = rawWith(t, s.urls[0], statefulClient, askable), rawWith(t, s.url, stateless, askable)
 	return s
@@ -146,7 +149,8 @@ func (s *outage) prepare(t *testing.T) {
 	}
 	s.here, s.there = s.ask(t), s.ask(t)
 	at0 := s.at(s.free, 0)
-	s.freeHere, s.freeThere = show(t, at0, "tools/call", asker.params("tools/call"), yes), show(t, at0, "tools/call", asker.params("tools/call"), yes)
+	s.freeHere, s.freeThere = show(t, at0, "tools/call", asker.params("tools/call"), yes),
+		show(t, at0, "tools/call", asker.params("tools/call"), yes)
 	s.approval = show(t, at0, "tools/call", `{"name":"guarded__do"}`, `{"action":"accept","content":{"approve":true}}`)
 	s.called(t, "within the limit", at0, "few")
 	mustCall(t, s.at(s.known, 0), "resources/read", `{"uri":"`+describedAt+`?tools=short__do"}`)
@@ -181,7 +185,9 @@ func unavailable(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	defer x.Close()
 	m, err := x.Response()
-	if err != nil || m.Error == nil || m.Error.Code != 50303 || !strings.Contains(string(m.Error.Data), `"executed":"no"`) || !strings.Contains(string(m.Error.Data), `"retryable":true`) {
+	if err != nil || m.Error == nil || m.Error.Code != 50303 ||
+		!strings.Contains(string(m.Error.Data), `"executed":"no"`) ||
+		!strings.Contains(string(m.Error.Data), `"retryable":true`) {
 		t.Errorf("%s: status %d: %s, %v", what, x.Status, m.Text, err)
 	}
 	if x.Status == http.StatusServiceUnavailable && x.Header.Get("Retry-After") == "" {
@@ -317,7 +323,8 @@ func (s *outage) afterLoss(t *testing.T) {
 			return x.Status == http.StatusNotFound
 		})
 	}
-	if m, err := s.there.Response(); err != nil || m.Error == nil || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
+	if m, err := s.there.Response(); err != nil || m.Error == nil ||
+		!strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
 		t.Errorf("a call of a lost session: %s, %v", m.Text, err)
 	}
 	s.known = rawWith(t, s.url, statefulClient, askable)

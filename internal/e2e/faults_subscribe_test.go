@@ -45,13 +45,15 @@ func TestSubscribeWhileDown(t *testing.T) {
 			m.Kill()
 			down.check(t, subscribe(fresh)) // it has no session there
 			down.check(t, subscribe(known))
-			x, err := raw(t, url, stateless).Send(deadline(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["up+test://do"]}}`)
+			x, err := raw(t, url, stateless).Send(deadline(t), "subscriptions/listen",
+				`{"notifications":{"resourceSubscriptions":["up+test://do"]}}`)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer x.Close()
 			var granted []string
-			if ack, err := x.Until("notifications/subscriptions/acknowledged"); err != nil || ack.Param("notifications|resourceSubscriptions", &granted) {
+			if ack, err := x.Until("notifications/subscriptions/acknowledged"); err != nil ||
+				ack.Param("notifications|resourceSubscriptions", &granted) {
 				t.Errorf("acknowledged to a client of %s: %s %v", stateless, ack.Text, err)
 			}
 			revive(t, m)
@@ -60,7 +62,8 @@ func TestSubscribeWhileDown(t *testing.T) {
 					t.Errorf("once it is back: %s %v", o.Text, o.err)
 				}
 			}
-			if none, _, err := known.Call(deadline(t), "resources/subscribe", `{"uri":"else+test://do"}`); err != nil || none.Error == nil || none.Error.Code != -32002 {
+			if none, _, err := known.Call(deadline(t), "resources/subscribe", `{"uri":"else+test://do"}`); err != nil ||
+				none.Error == nil || none.Error.Code != -32002 {
 				t.Errorf("a resource that does not exist: %s %v", none.Text, err)
 			}
 		})

@@ -118,7 +118,8 @@ func newScene(t *testing.T, timeout upstream.Timeout, limits upstream.Limits) *s
 	s := &scene{faulty: []*faulty{newFaulty(t, "older", statefulServer), newFaulty(t, "newer", stateless)}}
 	var cfg gateway.Config
 	for _, f := range s.faulty {
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: f.name, URL: "http://" + f.Address + "/mcp", Timeout: timeout, Limits: limits})
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: f.name, URL: "http://" + f.Address + "/mcp",
+			Timeout: timeout, Limits: limits})
 	}
 	s.open(t, cfg)
 	for _, f := range s.faulty {
@@ -282,7 +283,8 @@ func (s *scene) is(t *testing.T, name string, state upstream.State, stage string
 		failed = h.LastFailure.Stage
 	}
 	if h.State != state || failed != stage {
-		t.Errorf("upstream %s is %s after a failure at %q, want %s after one at %q: %+v", name, h.State, failed, state, stage, h.LastFailure)
+		t.Errorf("upstream %s is %s after a failure at %q, want %s after one at %q: %+v", name, h.State, failed, state,
+			stage, h.LastFailure)
 	}
 }
 
@@ -335,7 +337,8 @@ func (want verdict) check(t *testing.T, o faultOutcome) {
 	}
 	if o.status != want.status || o.Error.Code != want.code || data.Executed != want.executed ||
 		!strings.Contains(o.Error.Message, o.upstream) || !strings.Contains(o.Error.Message, want.says) ||
-		data.Upstream != o.upstream || data.RequestID == "" || data.Retryable == nil || *data.Retryable && data.Executed != "no" {
+		data.Upstream != o.upstream || data.RequestID == "" || data.Retryable == nil ||
+		*data.Retryable && data.Executed != "no" {
 		t.Errorf("client %s, upstream %s: %d %s; want %+v", o.client, o.upstream, o.status, o.Text, want)
 	}
 	if all := fmt.Sprint(o.header, o.Text); strings.Contains(all, "127.0.0.") || strings.Contains(all, "secret") {

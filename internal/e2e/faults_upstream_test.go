@@ -104,35 +104,60 @@ func TestUpstreamFaults(t *testing.T) {
 		state  upstream.State
 		stages [2]string // of the older and the newer upstream; "" for no failure
 	}{
-		{name: "no headers come", strike: hangs(0, ""), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
-		{name: "no body comes", strike: hangs(200, asJSON), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
-		{name: "no event comes", strike: hangs(200, asEvents), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
-		{name: "a body that drips", strike: drips(asJSON, `{"jsonrpc":"2.0","id":$ID,"result":{"content":"`, "x"), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
-		{name: "events without an answer for ever", strike: drips(asEvents, "", "data: "+chatter+"\n\n"), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
-		{name: "events without end after the answer", strike: drips(asEvents, "data: "+fine+"\n\n", "data: "+chatter+"\n\n"), state: upstream.StateReady},
+		{name: "no headers come", strike: hangs(0, ""), short: true, want: silent, state: upstream.StateDegraded,
+			stages: atCall},
+		{name: "no body comes", strike: hangs(200, asJSON), short: true, want: silent, state: upstream.StateDegraded,
+			stages: atCall},
+		{name: "no event comes", strike: hangs(200, asEvents), short: true, want: silent, state: upstream.StateDegraded,
+			stages: atCall},
+		{name: "a body that drips", strike: drips(asJSON, `{"jsonrpc":"2.0","id":$ID,"result":{"content":"`, "x"),
+			short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "events without an answer for ever", strike: drips(asEvents, "", "data: "+chatter+"\n\n"), short: true,
+			want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "events without end after the answer", strike: drips(asEvents, "data: "+fine+"\n\n", "data: "+chatter+"\n\n"),
+			state: upstream.StateReady},
 
 		{name: "garbage", strike: sends(asJSON, "\x00\xff{"), want: garbled, state: upstream.StateDegraded, stages: atCall},
 		{name: "nothing", strike: sends(asJSON, ""), want: garbled, state: upstream.StateDegraded, stages: atCall},
-		{name: "the page of a proxy", strike: sends("text/html", "<html>secret"), want: garbled, state: upstream.StateDegraded, stages: atCall},
-		{name: "half an event", strike: sends(asEvents, "data: "+fine), want: lost, state: upstream.StateDegraded, stages: atCall},
-		{name: "10 MiB too much", strike: sends(asJSON, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 11*mebi)+`"}`), limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
-		{name: "10 MiB too much, as an event", strike: sends(asEvents, `data: "`+strings.Repeat("x", 11*mebi)+"\"\n\n"), limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
-		{name: "the id of another request", strike: sends(asJSON, stray), want: garbled, state: upstream.StateDegraded, stages: atCall},
-		{name: "the id of another request, then the right one", strike: sends(asEvents, "data: "+stray+"\n\ndata: "+fine+"\n\n"), state: upstream.StateReady},
+		{name: "the page of a proxy", strike: sends("text/html", "<html>secret"), want: garbled,
+			state: upstream.StateDegraded, stages: atCall},
+		{name: "half an event", strike: sends(asEvents, "data: "+fine), want: lost, state: upstream.StateDegraded,
+			stages: atCall},
+		{name: "10 MiB too much", strike: sends(asJSON,
+			`{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 11*mebi)+`"}`),
+			limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
+		{name: "10 MiB too much, as an event", strike: sends(asEvents, `data: "`+strings.Repeat("x", 11*mebi)+"\"\n\n"),
+			limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
+		{name: "the id of another request", strike: sends(asJSON, stray), want: garbled, state: upstream.StateDegraded,
+			stages: atCall},
+		{name: "the id of another request, then the right one",
+			strike: sends(asEvents, "data: "+stray+"\n\ndata: "+fine+"\n\n"), state: upstream.StateReady},
 		{name: "two answers", strike: sends(asEvents, "data: "+fine+"\n\ndata: "+again+"\n\n"), state: upstream.StateReady},
 
-		{name: "a hundred questions that nobody declared", strike: sends(asEvents, strings.Repeat("data: "+question+"\n\n", 100)+"data: "+fine+"\n\n"), state: upstream.StateReady},
+		{name: "a hundred questions that nobody declared",
+			strike: sends(asEvents, strings.Repeat("data: "+question+"\n\n", 100)+"data: "+fine+
+				"\n\n"), state: upstream.StateReady},
 
-		{name: "401", strike: saysStatus(401, "WWW-Authenticate", `Bearer realm="secret"`), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
-		{name: "403", strike: saysStatus(403), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
-		{name: "404", strike: saysStatus(404), want: verdict{200, 50205, "no", "try again later"}, newer: verdict{200, 50202, "no", address}, state: upstream.StateDown, stages: [2]string{"call", "handshake"}},
-		{name: "429", strike: saysStatus(429, "Retry-After", "1"), want: verdict{429, 42901, "no", "try again later"}, state: upstream.StateReady},
-		{name: "418", strike: saysStatus(418), want: verdict{200, 50202, "no", blamed}, state: upstream.StateDown, stages: atCall},
-		{name: "500", strike: saysStatus(500), want: verdict{200, 50202, "unknown", anyhow}, state: upstream.StateDegraded, stages: atCall},
-		{name: "502", strike: saysStatus(502), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
-		{name: "503", strike: saysStatus(503), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
-		{name: "504", strike: saysStatus(504), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
-		{name: "307", strike: saysStatus(307, "Location", "http://127.0.0.1:1/"), want: verdict{200, 50202, "no", "its address has to be corrected"}, state: upstream.StateDown, stages: atCall},
+		{name: "401", strike: saysStatus(401, "WWW-Authenticate", `Bearer realm="secret"`),
+			want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
+		{name: "403", strike: saysStatus(403), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin,
+			stages: [2]string{"login", "login"}},
+		{name: "404", strike: saysStatus(404), want: verdict{200, 50205, "no", "try again later"},
+			newer: verdict{200, 50202, "no", address}, state: upstream.StateDown, stages: [2]string{"call", "handshake"}},
+		{name: "429", strike: saysStatus(429, "Retry-After", "1"), want: verdict{429, 42901, "no", "try again later"},
+			state: upstream.StateReady},
+		{name: "418", strike: saysStatus(418), want: verdict{200, 50202, "no", blamed}, state: upstream.StateDown,
+			stages: atCall},
+		{name: "500", strike: saysStatus(500), want: verdict{200, 50202, "unknown", anyhow}, state: upstream.StateDegraded,
+			stages: atCall},
+		{name: "502", strike: saysStatus(502), want: verdict{200, 50201, "unknown", "try again later"},
+			state: upstream.StateDown, stages: atCall},
+		{name: "503", strike: saysStatus(503), want: verdict{200, 50201, "unknown", "try again later"},
+			state: upstream.StateDown, stages: atCall},
+		{name: "504", strike: saysStatus(504), want: verdict{200, 50201, "unknown", "try again later"},
+			state: upstream.StateDown, stages: atCall},
+		{name: "307", strike: saysStatus(307, "Location", "http://127.0.0.1:1/"),
+			want: verdict{200, 50202, "no", "its address has to be corrected"}, state: upstream.StateDown, stages: atCall},
 		{name: "a reset", strike: resets, want: lost, state: upstream.StateDegraded, stages: atCall},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -216,7 +241,8 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 			}
 		}
 		h := s.health(t, f.name)
-		if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "connect" || h.RefusedUntil.IsZero() || !held {
+		if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "connect" ||
+			h.RefusedUntil.IsZero() || !held {
 			t.Errorf("upstream %s is %+v after %+v; refused without trying: %v", f.name, h, h.LastFailure, held)
 		}
 	}

@@ -122,7 +122,8 @@ func (g *guarded) transport(t *testing.T, token string) *sdk.StreamableClientTra
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &sdk.StreamableClientTransport{Endpoint: g.url, HTTPClient: &http.Client{Transport: bearer{token, watchSkills(t, transport)}}}
+	return &sdk.StreamableClientTransport{Endpoint: g.url,
+		HTTPClient: &http.Client{Transport: bearer{token, watchSkills(t, transport)}}}
 }
 
 // bearer sends a token with every request.

@@ -59,7 +59,8 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.target, func(t *testing.T) {
 			conn := dial(t)
-			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", c.method, c.target)
+			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+				c.method, c.target)
 			got, err := io.ReadAll(conn)
 			if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 404 ") {
 				t.Errorf("%v: %s", err, got)
@@ -83,10 +84,12 @@ func TestConnections(t *testing.T) {
 	t.Run("no upgrade to HTTP/2", func(t *testing.T) {
 		conn := dial(t)
 		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: Upgrade, HTTP2-Settings, close\r\n"+
-			"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nContent-Length: %d\r\n\r\n%s", len(ping), ping)
+		fmt.Fprintf(conn,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: Upgrade, HTTP2-Settings, close\r\n"+
+				"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nContent-Length: %d\r\n\r\n%s", len(ping), ping)
 		got, err := io.ReadAll(conn)
-		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 ") || !strings.HasSuffix(string(got), `{"jsonrpc":"2.0","id":1,"result":{}}`) {
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 ") ||
+			!strings.HasSuffix(string(got), `{"jsonrpc":"2.0","id":1,"result":{}}`) {
 			t.Errorf("%v: %q", err, got)
 		}
 	})
@@ -100,8 +103,10 @@ func TestHeadersStayOnTheirSide(t *testing.T) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
 		c := raw(t, inFrontOf(t, s), revision)
 		c.Header = http.Header{
-			"X-Forwarded-For": {"10.0.0.1"}, "X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Proto": {"gopher"}, "X-Forwarded-User": {"admin"},
-			"Forwarded": {"for=10.0.0.1"}, "X-Request-Id": {strings.Repeat("i", 10<<10)}, "Authorization": {"Bearer secret"}, "Cookie": {"a=b"},
+			"X-Forwarded-For": {"10.0.0.1"}, "X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Proto": {"gopher"},
+			"X-Forwarded-User": {"admin"},
+			"Forwarded":        {"for=10.0.0.1"}, "X-Request-Id": {strings.Repeat("i", 10<<10)},
+			"Authorization": {"Bearer secret"}, "Cookie": {"a=b"},
 			"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Connection": {"Mcp-Session-Id"},
 		}
 		if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`); err != nil || m.Error != nil {
@@ -130,9 +135,10 @@ func TestReservedMetaIsOurs(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
 		c := raw(t, inFrontOf(t, s), revision)
-		m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"forged","version":"1"},`+
-			`"io.modelcontextprotocol/subscriptionId":"forged","io.modelcontextprotocol/related-task":{"taskId":"forged"},`+
-			`"io.modelcontextprotocol/whatever":"forged","traceparent":"forged","tracestate":"forged"}}`)
+		m, _, err := c.Call(deadline(t), "tools/call",
+			`{"name":"up__do","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"forged","version":"1"},`+
+				`"io.modelcontextprotocol/subscriptionId":"forged","io.modelcontextprotocol/related-task":{"taskId":"forged"},`+
+				`"io.modelcontextprotocol/whatever":"forged","traceparent":"forged","tracestate":"forged"}}`)
 		if err != nil || m.Error != nil {
 			t.Fatalf("%s, %v", m.Text, err)
 		}
@@ -179,14 +185,16 @@ func TestAnOldServerAndANewClient(t *testing.T) {
 		asked, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
 		var state string
 		var questions map[string]struct{ Method string }
-		if err != nil || !asked.Value("requestState", &state) || !asked.Value("inputRequests", &questions) || len(questions) != 1 {
+		if err != nil || !asked.Value("requestState", &state) || !asked.Value("inputRequests", &questions) ||
+			len(questions) != 1 {
 			t.Fatalf("%s, %v", asked.Text, err)
 		}
 		for key, q := range questions {
 			if q.Method != "sampling/createMessage" {
 				t.Errorf("asked for %s", q.Method)
 			}
-			m, _, err := c.Call(deadline(t), "tools/call", fmt.Sprintf(`{"name":"up__do","requestState":%q,"inputResponses":{%q:%s}}`, state, key, answer))
+			m, _, err := c.Call(deadline(t), "tools/call",
+				fmt.Sprintf(`{"name":"up__do","requestState":%q,"inputResponses":{%q:%s}}`, state, key, answer))
 			if err != nil || said(m) != "parrot" {
 				t.Errorf("%s, %v", m.Text, err)
 			}
@@ -198,7 +206,8 @@ func TestAnOldServerAndANewClient(t *testing.T) {
 		s.Tool("do", func(c *mcptest.Call) {
 			var model string
 			if !c.Param("inputResponses|q|model", &model) {
-				c.Result(`{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":` + question + `}}}`)
+				c.Result(`{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":` +
+					question + `}}}`)
 				return
 			}
 			c.Text(model)

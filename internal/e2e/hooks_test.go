@@ -35,9 +35,11 @@ const leak = "AKIAIOSFODNN7EXAMPLE"
 func newLeaky(t *testing.T, revision string) (url string) {
 	t.Helper()
 	server := newPeer(revision, func(string) {})
-	sdk.AddTool(server, &sdk.Tool{Name: "leak"}, func(ctx context.Context, req *sdk.CallToolRequest, in countInput) (*sdk.CallToolResult, map[string]string, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "leak"}, func(ctx context.Context, req *sdk.CallToolRequest,
+		in countInput) (*sdk.CallToolResult, map[string]string, error) {
 		if token := req.Params.GetProgressToken(); token != nil {
-			if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: 1, Message: "found " + leak}); err != nil {
+			if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: 1,
+				Message: "found " + leak}); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -45,10 +47,13 @@ func newLeaky(t *testing.T, revision string) (url string) {
 		return says(text), map[string]string{"key": leak, leak: "key"}, nil
 	})
 	sdk.AddTool(server, &sdk.Tool{Name: "ask"}, asking("elicitation", &sdk.ElicitParams{
-		Message: "Use " + leak + "?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"reason":{"type":"string"}}}`),
+		Message:         "Use " + leak + "?",
+		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"reason":{"type":"string"}}}`),
 	}))
-	server.AddPrompt(&sdk.Prompt{Name: "leak"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
-		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: leak}}}}, nil
+	server.AddPrompt(&sdk.Prompt{Name: "leak"}, func(context.Context,
+		*sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: leak}}}},
+			nil
 	})
 	server.AddResource(&sdk.Resource{Name: "leak", URI: "test://leak"}, fixed("is "+leak))
 	url, stop := serve(server, revision == stateless)
@@ -102,7 +107,8 @@ func TestHooks(t *testing.T) {
 			t.Parallel()
 			keys := []string{"aws_key"}
 			asks := func(name, on, onFailure string, what ...string) hooks.Hook {
-				return hooks.Hook{Name: name, On: []string{on}, What: what, HTTP: &hooks.HTTP{URL: guardrail(t), OnFailure: onFailure}}
+				return hooks.Hook{Name: name, On: []string{on}, What: what,
+					HTTP: &hooks.HTTP{URL: guardrail(t), OnFailure: onFailure}}
 			}
 			hangs := func(h hooks.Hook) hooks.Hook {
 				h.HTTP.Timeout = 50 * time.Millisecond
@@ -115,10 +121,12 @@ func TestHooks(t *testing.T) {
 				return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"reason": reason.Load()}}
 			}
 			url := start(t, gateway.Config{
-				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]), Results: largeresults.Settings{Inline: inline}}},
+				Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, pair[1]),
+					Results: largeresults.Settings{Inline: inline}}},
 				Hooks: hooks.Config{
 					{Name: "in", On: []string{hooks.Arguments}, Redact: &hooks.Redact{Patterns: []string{"apple"}, With: "pear"}},
-					{Name: "no", What: []string{"tools:up/echo", "tools:up/ask"}, Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},
+					{Name: "no", What: []string{"tools:up/echo", "tools:up/ask"},
+						Refuse: &hooks.Refuse{Patterns: []string{"forbidden"}, Reason: "it is forbidden"}},
 					{Name: "out", On: []string{hooks.Results}, Redact: &hooks.Redact{Secrets: keys, With: "<key>"}},
 					asks("doubles", hooks.Arguments, "", "tools:up/count"),
 					asks("no-links", hooks.Results, "", "tools:up/links"),
@@ -131,7 +139,8 @@ func TestHooks(t *testing.T) {
 			if got := c.text(t, "up__echo", map[string]any{"text": "an apple"}); got != "an pear" {
 				t.Errorf("the server got %q", got)
 			}
-			_, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo", Arguments: map[string]any{"text": "forbidden"}})
+			_, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__echo",
+				Arguments: map[string]any{"text": "forbidden"}})
 			wantHook(t, err, "GH-HOOK-REFUSED", "it is forbidden", "no")
 
 			if got := c.text(t, "up__count", map[string]any{"to": 2}); got != "counted to 4" {
@@ -151,7 +160,8 @@ func TestHooks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := json.Marshal(result); strings.Contains(string(got), leak) || strings.Count(string(got), `\u003ckey\u003e`) != 3 {
+			if got, _ := json.Marshal(result); strings.Contains(string(got), leak) ||
+				strings.Count(string(got), `\u003ckey\u003e`) != 3 {
 				t.Errorf("the result is %s", got)
 			}
 			if got := <-c.progress; got.Message != "found <key>" {
@@ -183,7 +193,8 @@ func TestHooks(t *testing.T) {
 			if !ok {
 				t.Fatalf("a large result ends with a %T", result.Content[len(result.Content)-1])
 			}
-			if read, err = c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: link.URI}); err != nil || !strings.HasSuffix(read.Contents[0].Text, "\nkey <key>") {
+			if read, err = c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: link.URI}); err != nil ||
+				!strings.HasSuffix(read.Contents[0].Text, "\nkey <key>") {
 				t.Errorf("what was kept of it is not redacted, or not read: %v", err)
 			}
 		})
@@ -198,16 +209,17 @@ func TestHookTrail(t *testing.T) {
 	t.Cleanup(at.Close)
 	records := writtenTo(filepath.Join(t.TempDir(), "audit.jsonl"))
 	var log mcptest.Log
-	served, err := gateway.New(gateway.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Version: "test", Config: gateway.Config{
-		Listen:    "127.0.0.1:0",
-		Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, stateless)}},
-		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
-		Tracing:   tracing.Config{Endpoint: at.URL},
-		Hooks: hooks.Config{
-			{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"aws_key"}}},
-			{Name: "dlp", On: []string{hooks.Results}, HTTP: &hooks.HTTP{URL: guardrail(t), Timeout: 50 * time.Millisecond}},
-		},
-	}})
+	served, err := gateway.New(gateway.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Version: "test",
+		Config: gateway.Config{
+			Listen:    "127.0.0.1:0",
+			Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, stateless)}},
+			Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
+			Tracing:   tracing.Config{Endpoint: at.URL},
+			Hooks: hooks.Config{
+				{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"aws_key"}}},
+				{Name: "dlp", On: []string{hooks.Results}, HTTP: &hooks.HTTP{URL: guardrail(t), Timeout: 50 * time.Millisecond}},
+			},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,8 +236,10 @@ func TestHookTrail(t *testing.T) {
 	wantHook(t, err, "GH-HOOK-DOWN", "", "yes")
 	stop()
 
-	for _, want := range []string{`"executed":"yes"`, `"hooks":[{"name":"keys","on":"arguments","action":"change","duration_ms":`,
-		`{"name":"keys","on":"results","action":"pass","duration_ms":`, `{"name":"dlp","on":"results","action":"fail_closed","duration_ms":`} {
+	for _, want := range []string{`"executed":"yes"`,
+		`"hooks":[{"name":"keys","on":"arguments","action":"change","duration_ms":`,
+		`{"name":"keys","on":"results","action":"pass","duration_ms":`,
+		`{"name":"dlp","on":"results","action":"fail_closed","duration_ms":`} {
 		if !strings.Contains(records.String(), want) {
 			t.Errorf("the records lack %s:\n%s", want, records)
 		}
@@ -240,7 +254,8 @@ func TestHookTrail(t *testing.T) {
 	if log.Count(`msg="a hook fails" error_code=GH-HOOK-DOWN hook=dlp action=fail_closed`) != 1 {
 		t.Errorf("the log is\n%s", log.String())
 	}
-	for where, what := range map[string]string{"records": records.String(), "spans": at.String(), "the log": log.String()} {
+	for where, what := range map[string]string{"records": records.String(), "spans": at.String(),
+		"the log": log.String()} {
 		wantNowhere(t, where, what, leak)
 	}
 }

@@ -46,7 +46,8 @@ func TestIdleStreams(t *testing.T) {
 		begin   func(t *testing.T, address, path string) // a session, where that line says at which path; nil for none
 	}{
 		{"of sessions", func(i int) string {
-			return "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + sessions[i].Session + "\r\n\r\n"
+			return "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: " +
+				sessions[i].Session + "\r\n\r\n"
 		}, "id: ", nil},
 		{"of subscriptions", func(int) string {
 			return "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n" +

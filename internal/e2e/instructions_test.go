@@ -44,7 +44,8 @@ func TestInstructionsThatAreCut(t *testing.T) {
 			t.Run("client "+revision+" mode "+mode, func(t *testing.T) {
 				about := connect(t, url, revision).InitializeResult().Instructions
 				read := about[:min(len(about), 2000)]
-				if !strings.HasPrefix(read, "Ask crm first.\n\n") || strings.Contains(read, "TOOL_DESCRIPTION_REQUIRED") != (mode == disclosure.ModeProgressive) {
+				if !strings.HasPrefix(read, "Ask crm first.\n\n") ||
+					strings.Contains(read, "TOOL_DESCRIPTION_REQUIRED") != (mode == disclosure.ModeProgressive) {
 					t.Errorf("the first 2,000 bytes are %q", read)
 				}
 				for _, server := range []string{"crm", "wiki"} {

@@ -155,7 +155,8 @@ func (c *call) tookRound(m mcptest.Message) {
 
 // send makes the call, or makes it again with answers.
 func (c *call) send(more string) {
-	params := fmt.Sprintf(`{"name":"%s__do","arguments":{"tag":%q},"_meta":{"progressToken":%q}%s}`, c.at.name, c.tag, c.token(), more)
+	params := fmt.Sprintf(`{"name":"%s__do","arguments":{"tag":%q},"_meta":{"progressToken":%q}%s}`, c.at.name, c.tag,
+		c.token(), more)
 	as := c.by.Client
 	c.read(func(ctx context.Context) (*mcptest.Exchange, error) {
 		return as.SendID(ctx, c.id, "tools/call", params)

@@ -62,7 +62,8 @@ func (c *call) open() bool { return !c.over && !c.left && !c.away && !c.deaf }
 
 func (w *interleaving) call(p *player, at *stage) {
 	p.calls++
-	c := &call{w: w, by: p, at: at, name: p.name + strconv.Itoa(p.calls), id: strconv.Itoa(p.calls + 100), got: map[string]json.RawMessage{}}
+	c := &call{w: w, by: p, at: at, name: p.name + strconv.Itoa(p.calls), id: strconv.Itoa(p.calls + 100),
+		got: map[string]json.RawMessage{}}
 	c.tag = fmt.Sprintf("r%d-%s", w.run, c.name)
 	c.turns = at.expect(c.tag)
 	w.mu.Lock()
@@ -138,7 +139,8 @@ func (c *call) ask(count int) {
 	if !c.at.stateful {
 		c.rounds++
 		at.step(true, func() {
-			at.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":%q}`, strings.Join(requests, ","), c.state()))
+			at.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":%q}`,
+				strings.Join(requests, ","), c.state()))
 		})
 		c.now = nil
 	}
@@ -228,7 +230,8 @@ func (p *player) reply(q query) {
 func (p *player) sayCancelled(id string) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, inPatience)
 	defer cancel()
-	if status, err := p.Notify(ctx, "notifications/cancelled", `{"requestId":`+id+`}`); err != nil || status != http.StatusAccepted {
+	if status, err := p.Notify(ctx, "notifications/cancelled", `{"requestId":`+id+`}`); err != nil ||
+		status != http.StatusAccepted {
 		p.w.fail("the cancellation of %s: %d, %v", id, status, err)
 	}
 }

@@ -43,7 +43,8 @@ const maxTurns = 64
 // newStage starts a stage and returns its configuration as an upstream.
 func newStage(t *testing.T, name, revision, transport string) (*stage, upstream.Config) {
 	t.Helper()
-	s := &stage{name: name, stateful: revision != stateless, piped: transport != "streamable", entries: map[string]chan *turn{}}
+	s := &stage{name: name, stateful: revision != stateless, piped: transport != "streamable",
+		entries: map[string]chan *turn{}}
 	t.Cleanup(s.asking.Wait)
 	cfg := upstream.Config{Name: name, Limits: upstream.Limits{AsksPerUser: 10000}}
 	if transport == "sse" {
@@ -126,7 +127,8 @@ func (at *turn) step(last bool, do func()) bool {
 func (at *turn) report(kind, tag string, n int) bool {
 	return at.step(false, func() {
 		if kind == "progress" {
-			at.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"%s:%d"}`, at.token, n, tag, n))
+			at.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"%s:%d"}`, at.token,
+				n, tag, n))
 			return
 		}
 		at.Notify("notifications/message", fmt.Sprintf(`{"level":"info","logger":"l","data":"%s:%d"}`, tag, n))

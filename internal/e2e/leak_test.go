@@ -194,7 +194,8 @@ func (l *leakGround) rest(t *testing.T) leakCount {
 			running, sessions = running+at, sessions+kept
 		}
 		// The gateway itself has a session at the first server and a subscription at each.
-		if text := fmt.Sprintf("%+v, at the servers %d exchanges and %d sessions", load, running, sessions); busy == 0 && running == 2 && sessions == 1 {
+		if text := fmt.Sprintf("%+v, at the servers %d exchanges and %d sessions", load, running, sessions); busy == 0 &&
+			running == 2 && sessions == 1 {
 			l.clients.CloseIdleConnections()
 			fewest, since := runtime.NumGoroutine(), time.Now()
 			for time.Since(since) < leakSettled && ctx.Err() == nil {

@@ -100,7 +100,8 @@ func (l *leaver) leave(ctx context.Context, w way, server int) error {
 	var x *mcptest.Exchange
 	switch {
 	case w.what == "listen" && w.revision == stateless:
-		x, err = c.SendID(ctx, id, "subscriptions/listen", fmt.Sprintf(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["%s+test://x"]}}`, name))
+		x, err = c.SendID(ctx, id, "subscriptions/listen",
+			fmt.Sprintf(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["%s+test://x"]}}`, name))
 	case w.what == "listen":
 		if x, err = c.Get(ctx, ""); err == nil {
 			x.Close()
@@ -109,7 +110,8 @@ func (l *leaver) leave(ctx context.Context, w way, server int) error {
 	case w.what == "subscribe":
 		x, err = c.SendID(ctx, id, "resources/subscribe", fmt.Sprintf(`{"uri":"%s+test://%s"}`, name, id))
 	default:
-		x, err = c.SendID(ctx, id, "tools/call", fmt.Sprintf(`{"name":"%s__do","arguments":{"what":%q},"_meta":{"progressToken":1}}`, name, w.what))
+		x, err = c.SendID(ctx, id, "tools/call",
+			fmt.Sprintf(`{"name":"%s__do","arguments":{"what":%q},"_meta":{"progressToken":1}}`, name, w.what))
 	}
 	if err != nil {
 		return err

@@ -61,7 +61,8 @@ func wasCancelled(t *testing.T, s *mcptest.Server) {
 	}
 	calls := s.Received("tools/call")
 	var id json.RawMessage
-	if told.Param("requestId", &id); len(calls) != 1 || string(id) != string(calls[0].ID) || told.Session != calls[0].Session {
+	if told.Param("requestId", &id); len(calls) != 1 || string(id) != string(calls[0].ID) ||
+		told.Session != calls[0].Session {
 		t.Errorf("cancelled %s in %q; the calls: %+v", id, told.Session, calls)
 	}
 }

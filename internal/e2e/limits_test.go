@@ -22,7 +22,8 @@ func TestConditions(t *testing.T) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
 		g := guard(t, gateway.Config{
 			Policy: policy.Config{Rules: []policy.Rule{{
-				Name: "our organisation", Allow: []string{"tools:up/do"}, When: `args.owner == "acme" && args.count < 10 && caller.claims.verified`,
+				Name: "our organisation", Allow: []string{"tools:up/do"},
+				When: `args.owner == "acme" && args.count < 10 && caller.claims.verified`,
 			}}},
 			Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 		})
@@ -53,7 +54,8 @@ func TestConditions(t *testing.T) {
 			{"arguments in another case too", `"arguments":{"owner":"acme","count":9},"Arguments":{"owner":"evil"}`},
 		} {
 			got := askRaw(t, c, "tools/call", `{"name":%q,`+a.params+`}`, "up__do")
-			if strings.Contains(a.row, "no object") || strings.Contains(a.row, "arguments twice") || strings.Contains(a.row, "another case too") {
+			if strings.Contains(a.row, "no object") || strings.Contains(a.row, "arguments twice") ||
+				strings.Contains(a.row, "another case too") {
 				if !strings.Contains(got, `"error":{"code":-32`) { // refused before policy reads it
 					t.Errorf("%s: %s", a.row, got)
 				}
@@ -63,7 +65,8 @@ func TestConditions(t *testing.T) {
 				t.Errorf("%s: %s", a.row, got)
 			}
 		}
-		if m, _, err := g.raw(t, revision, g.issuer.Token(nil)).Call(deadline(t), "tools/call", `{"name":"up__do","arguments":{"owner":"acme","count":9}}`); err != nil || m.Error == nil {
+		if m, _, err := g.raw(t, revision, g.issuer.Token(nil)).Call(deadline(t), "tools/call",
+			`{"name":"up__do","arguments":{"owner":"acme","count":9}}`); err != nil || m.Error == nil {
 			t.Errorf("without the claim: %s, %v", m.Text, err)
 		}
 		if got := len(s.Received("tools/call")); got != want {
@@ -106,12 +109,14 @@ func TestLimits(t *testing.T) {
 					Executed  string
 					Limit     string
 				}
-				if err != nil || x.Status != 429 || seconds < 7*3600 || seconds > 8*3600 || string(m.ID) != `"mine"` || m.Error == nil || m.Error.Code != 42901 ||
+				if err != nil || x.Status != 429 || seconds < 7*3600 || seconds > 8*3600 || string(m.ID) != `"mine"` ||
+					m.Error == nil || m.Error.Code != 42901 ||
 					!dataOf(m, &data) || !data.Retryable || data.Executed != "no" || data.Limit != "per day" {
 					t.Errorf("the fourth: %d, Retry-After %d, %s, %v", x.Status, seconds, m.Text, err)
 				}
 			}
-			if _, err := client.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__do"}); err == nil || !strings.Contains(err.Error(), "Too Many Requests") {
+			if _, err := client.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__do"}); err == nil ||
+				!strings.Contains(err.Error(), "Too Many Requests") {
 				t.Errorf("go-sdk: %v", err)
 			}
 			// Nothing else is limited, and the connection stays open.
@@ -194,7 +199,8 @@ func TestAThousandRules(t *testing.T) {
 			rules = append(rules, r)
 		}
 	}
-	g := guard(t, gateway.Config{Policy: policy.Config{Rules: rules}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
+	g := guard(t, gateway.Config{Policy: policy.Config{Rules: rules},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	done := make(chan int, users)
 	for u := range users {
 		c := g.raw(t, eras[u%2], g.issuer.Token(claims{"sub": fmt.Sprint("user-", u)}))

@@ -70,7 +70,8 @@ func TestTheFirstSkill(t *testing.T) {
 					}},
 					Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 				})
-				skilled, other := g.raw(t, revision, g.issuer.Token(claims{"sub": "skilled", "groups": "skilled"})), g.raw(t, revision, g.issuer.Token(nil))
+				skilled, other := g.raw(t, revision, g.issuer.Token(claims{"sub": "skilled", "groups": "skilled"})),
+					g.raw(t, revision, g.issuer.Token(nil))
 				if caps := capabilities(t, skilled); caps["skills"] == nil || caps["extensions"] == nil {
 					t.Errorf("who may see skills is told of %v", caps)
 				}
@@ -84,7 +85,8 @@ func TestTheFirstSkill(t *testing.T) {
 				s.On("resources/read", func(c *mcptest.Call) {
 					c.Result(`{"contents":[{"uri":"skill://a/SKILL.md","text":"---\nname: a\ndescription: d\n---\nDo it."}]}`)
 				})
-				s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"a","uri":"skill://a/SKILL.md"}]}`) })
+				s.On("resources/list",
+					func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"a","uri":"skill://a/SKILL.md"}]}`) })
 				s.Push("notifications/resources/list_changed", "{}")
 				if _, err := hears.Until(changed); err != nil {
 					t.Fatal(err)
@@ -134,7 +136,8 @@ func TestRootsChange(t *testing.T) {
 			if len(asked) != 1 || outcome(m) != roots {
 				t.Errorf("asked %v: %s", asked, m.Text)
 			}
-			if m, asked := converse(t, other, "tools/call", s.params("tools/call"), answer); len(asked) != 0 || outcome(m) != rooted {
+			if m, asked := converse(t, other, "tools/call", s.params("tools/call"), answer); len(asked) != 0 ||
+				outcome(m) != rooted {
 				t.Errorf("the other session was asked %v: %s", asked, m.Text)
 			}
 			if !s.revision.Stateful {
@@ -161,7 +164,8 @@ func hearing(t *testing.T, c *mcptest.Client) (x *mcptest.Exchange) {
 	var err error
 	if c.Revision.Stateful {
 		x, err = c.Get(deadline(t), "")
-	} else if x, err = c.Send(deadline(t), "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"skillsListChanged":true}}`); err == nil {
+	} else if x, err = c.Send(deadline(t), "subscriptions/listen",
+		`{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"skillsListChanged":true}}`); err == nil {
 		_, err = x.Next() // the acknowledgement
 	}
 	if err != nil {

@@ -27,7 +27,8 @@ func loading(t *testing.T, dir string) *guarded {
 		Skills: offersLoading,
 		Policy: policy.Config{Rules: []policy.Rule{
 			{Name: "all", Who: policy.Who{Groups: []string{"all"}}, Allow: []string{"*:*"}},
-			{Name: "some", Who: policy.Who{Groups: []string{"some"}}, Allow: []string{"skills:pb/refunds"}, Deny: []string{"resources:pb/*.png"}},
+			{Name: "some", Who: policy.Who{Groups: []string{"some"}}, Allow: []string{"skills:pb/refunds"},
+				Deny: []string{"resources:pb/*.png"}},
 			{Name: "careful", Who: policy.Who{Groups: []string{"careful"}}, Ask: []string{"skills:*"}},
 			{Name: "careful too", Who: policy.Who{Groups: []string{"careful"}}, Allow: []string{"skills:*"}},
 		}},
@@ -81,23 +82,29 @@ func TestLoadSkill(t *testing.T) {
 				return all
 			}
 			const about = "load_skill: Loads a skill: instructions for a kind of task, to be read before you begin one. Skills:"
-			if got, want := described(c), about+"\n- pb__acme/ops/restart: How to restart.\n- pb__refunds: When and how to give money back."; len(got) != 1 || got[0] != want {
+			if got, want := described(c), about+
+				"\n- pb__acme/ops/restart: How to restart.\n- pb__refunds: When and how to give money back."; len(got) != 1 ||
+				got[0] != want {
 				t.Errorf("listed are %q, want %q", got, want)
 			}
-			if got, want := described(some), about+"\n- pb__refunds: When and how to give money back."; len(got) != 1 || got[0] != want {
+			if got, want := described(some), about+"\n- pb__refunds: When and how to give money back."; len(got) != 1 ||
+				got[0] != want {
 				t.Errorf("listed are %q, want %q", got, want)
 			}
 			refused(t, none, "tools/call", `{"name":"load_skill","arguments":{}}`, -32601)
 			for arguments, want := range map[string]string{
-				`{"name":"pb__refunds"}`:                                    refundsSkill + "\nFiles of this skill, for the argument file: assets/stamp.png, references/rules.md",
-				`{"name":"pb__refunds","file":"SKILL.md"}`:                  refundsSkill + "\nFiles of this skill, for the argument file: assets/stamp.png, references/rules.md",
-				`{"name":"pb__refunds","file":"./references/rules.md"}`:     skillFiles["refunds/references/rules.md"],
-				`{"name":"pb__refunds","file":"assets/stamp.png"}`:          "skill://pb/refunds/assets/stamp.png" + skillFiles["refunds/assets/stamp.png"],
-				`{"name":"pb__refunds","file":"../acme/ops/restart/x"}`:     "-32602 Resource not found",
-				`{"name":"pb__refunds","file":"none"}`:                      "-32602 Resource not found",
-				`{"name":"pb__none"}`:                                       "-32602 Unknown skill: pb__none",
-				`{"name":7}`:                                                "-32602 Invalid params: name and file of load_skill are texts",
-				`{}`:                                                        "- pb__acme/ops/restart: How to restart.\n- pb__refunds: When and how to give money back.\n",
+				`{"name":"pb__refunds"}`: refundsSkill +
+					"\nFiles of this skill, for the argument file: assets/stamp.png, references/rules.md",
+				`{"name":"pb__refunds","file":"SKILL.md"}`: refundsSkill +
+					"\nFiles of this skill, for the argument file: assets/stamp.png, references/rules.md",
+				`{"name":"pb__refunds","file":"./references/rules.md"}`: skillFiles["refunds/references/rules.md"],
+				`{"name":"pb__refunds","file":"assets/stamp.png"}`: "skill://pb/refunds/assets/stamp.png" +
+					skillFiles["refunds/assets/stamp.png"],
+				`{"name":"pb__refunds","file":"../acme/ops/restart/x"}`: "-32602 Resource not found",
+				`{"name":"pb__refunds","file":"none"}`:                  "-32602 Resource not found",
+				`{"name":"pb__none"}`:                                   "-32602 Unknown skill: pb__none",
+				`{"name":7}`:                                            "-32602 Invalid params: name and file of load_skill are texts",
+				`{}`:                                                    "- pb__acme/ops/restart: How to restart.\n- pb__refunds: When and how to give money back.\n",
 				`{"name":"pb__refunds","file":"skill://pb/refunds/none"}`:   "-32602 Resource not found",
 				`{"name":"pb__refunds","file":"skill://pb/acme/ops/x.txt"}`: "-32602 Resource not found",
 			} {
@@ -108,7 +115,8 @@ func TestLoadSkill(t *testing.T) {
 			for arguments, want := range map[string]string{
 				`{"name":"pb__acme/ops/restart"}`:                  "-32602 Unknown skill: pb__acme/ops/restart",
 				`{"name":"pb__refunds","file":"assets/stamp.png"}`: "-32602 Resource not found",
-				`{"name":"pb__refunds"}`:                           refundsSkill + "\nFiles of this skill, for the argument file: references/rules.md",
+				`{"name":"pb__refunds"}`: refundsSkill +
+					"\nFiles of this skill, for the argument file: references/rules.md",
 			} {
 				if got := strings.Replace(loaded(t, some, arguments), "-32002", "-32602", 1); got != want {
 					t.Errorf("who may not see all, %s: got %q, want %q", arguments, got, want)
@@ -164,13 +172,15 @@ func TestChangedSkillsChangeTheTool(t *testing.T) {
 	if ack, err := stream.Next(); err != nil || !strings.Contains(ack.Text, `"notifications":{"toolsListChanged":true}`) {
 		t.Fatalf("acknowledged %s, %v", ack.Text, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "refunds/SKILL.md"), []byte(strings.Replace(refundsSkill, "When and how", "How", 1)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "refunds/SKILL.md"),
+		[]byte(strings.Replace(refundsSkill, "When and how", "How", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := stream.Until("notifications/tools/list_changed"); err != nil {
 		t.Fatal(err)
 	}
-	if text := string(mustCall(t, c, "tools/list", "{}").Result); !strings.Contains(text, "pb__refunds: How to give money back.") {
+	if text := string(mustCall(t, c, "tools/list", "{}").Result); !strings.Contains(text,
+		"pb__refunds: How to give money back.") {
 		t.Errorf("the tool is %s", text)
 	}
 	for _, m := range stream.Before {
@@ -187,7 +197,8 @@ func TestLoadSkillIsOffered(t *testing.T) {
 		up := scripted(t, stateless)
 		up.Tools("load_skill", "other")
 		plain := ""
-		cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: up.URL, Prefix: &plain}, {Name: "pb", Skills: skillsDir(t, skillFiles)}}}
+		cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: up.URL, Prefix: &plain},
+			{Name: "pb", Skills: skillsDir(t, skillFiles)}}}
 		if offered {
 			cfg.Skills = offersLoading
 		}

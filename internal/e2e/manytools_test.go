@@ -21,7 +21,8 @@ func TestManyTools(t *testing.T) {
 	const many = 20_000
 	server := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, &sdk.ServerOptions{PageSize: 1000})
 	for i := range many {
-		server.AddTool(&sdk.Tool{Name: fmt.Sprintf("t%05d", i), Description: "Does one thing of many.", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		server.AddTool(&sdk.Tool{Name: fmt.Sprintf("t%05d", i), Description: "Does one thing of many.",
+			InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return says(r.Params.Name), nil
 		})
 	}

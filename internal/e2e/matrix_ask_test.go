@@ -105,7 +105,8 @@ func askedWithTools(t *testing.T, p *pair) {
 	if !since(p.server, "2025-11-25") {
 		cannot(t, "the server's revision has no tools in sampling")
 	}
-	question := inquiry{aSample.Method, strings.TrimSuffix(aSample.Params, "}") + `,"tools":[{"name":"t","inputSchema":{"type":"object"}}],"toolChoice":{"mode":"auto"}}`}
+	question := inquiry{aSample.Method, strings.TrimSuffix(aSample.Params, "}") +
+		`,"tools":[{"name":"t","inputSchema":{"type":"object"}}],"toolChoice":{"mode":"auto"}}`}
 	const use = `{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"c","name":"t","input":{"n":1.0}}],"stopReason":"toolUse"}`
 	key := p.rounds(t, []inquiry{question})
 	m, asked := p.wire.converse(t, "tools/call", p.actor.params("tools/call", key), func(inquiry) string { return use })

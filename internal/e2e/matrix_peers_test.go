@@ -137,7 +137,8 @@ func newActor(t *testing.T, p party) *actor {
 	if p.over == overSSE {
 		start = mcptest.NewSSEServer
 	}
-	s := &actor{Server: start(wire.Lookup(p.revision)), name: p.name("wire"), party: p, revision: wire.Lookup(p.revision), acts: map[string]*act{}}
+	s := &actor{Server: start(wire.Lookup(p.revision)), name: p.name("wire"), party: p, revision: wire.Lookup(p.revision),
+		acts: map[string]*act{}}
 	t.Cleanup(s.Close)
 	s.grow("do")
 	s.On("prompts/list", func(c *mcptest.Call) { c.Result(`{"prompts":[` + promptParts.in(stateless, "do") + `]}`) })
@@ -421,7 +422,8 @@ func (c *speaker) hear(t *testing.T, filter string) *flow {
 }
 
 // converse is converse for either transport.
-func (c *speaker) converse(t *testing.T, method, params string, answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {
+func (c *speaker) converse(t *testing.T, method, params string, answer func(inquiry) string) (m mcptest.Message,
+	asked []inquiry) {
 	t.Helper()
 	if !c.Revision.Stateful {
 		return converseStateless(t, c.Client, method, params, answer)

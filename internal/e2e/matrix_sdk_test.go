@@ -181,7 +181,8 @@ func tryProgress(t *testing.T, p *pair) {
 			if !since(p.client, "2025-03-26") {
 				want = ""
 			}
-			if fmt.Sprint(got.ProgressToken) != fmt.Sprint(token) || got.Progress != float64(i) || got.Total != 3 || got.Message != want {
+			if fmt.Sprint(got.ProgressToken) != fmt.Sprint(token) || got.Progress != float64(i) || got.Total != 3 ||
+				got.Message != want {
 				t.Errorf("progress %d is %+v", i, got)
 			}
 			if _, isText := got.ProgressToken.(string); isText != (token == "a token") {

@@ -33,7 +33,8 @@ func unchanged(t *testing.T, p *pair) {
 		if method == "tools/call" && strings.Contains(m.Text, structured) != since(p.client, "2025-06-18") {
 			t.Errorf("structured content in %s", m.Text)
 		}
-		if text, _ := json.Marshal(odd); method == "tools/call" && strings.Contains(m.Text, string(text)) == since(p.client, "2025-06-18") {
+		if text, _ := json.Marshal(odd); method == "tools/call" &&
+			strings.Contains(m.Text, string(text)) == since(p.client, "2025-06-18") {
 			t.Errorf("the text of the structured content in %s", m.Text)
 		}
 		call := p.actor.calls(key)[0]
@@ -68,7 +69,8 @@ func failing(t *testing.T, p *pair) {
 			if c.Param("uri", &uri) {
 				data = `{"uri":` + string(uri) + `}`
 			}
-			c.Garbage(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"it broke","data":%s}}`, c.ID, e.code, data))
+			c.Garbage(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"it broke","data":%s}}`, c.ID,
+				e.code, data))
 		})
 		m, want := p.wire.request(t, e.method, p.actor.params(e.method, key)), e.own
 		if !p.client.Stateful {
@@ -98,7 +100,8 @@ func during(t *testing.T, p *pair) {
 		var token json.RawMessage
 		c.Param("_meta|progressToken", &token)
 		for i := range 3 {
-			c.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d.0,"total":3.50,"message":"at %d"}`, token, i+1, i+1))
+			c.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d.0,"total":3.50,"message":"at %d"}`,
+				token, i+1, i+1))
 			for _, level := range []string{"info", "error"} {
 				c.Notify("notifications/message", fmt.Sprintf(`{"level":%q,"logger":"l","data":{"i":%d,"odd":%s}}`, level, i, odd))
 			}
@@ -179,7 +182,8 @@ func together(t *testing.T, p *pair) {
 	if call := p.actor.calls(cancelled)[0]; p.server.Stateful || p.over == overStdio {
 		_, err := p.actor.Await(deadline(t), "the cancellation", func(r mcptest.Received) bool {
 			var id json.RawMessage
-			return r.Method == "notifications/cancelled" && r.Param("requestId", &id) && string(id) == string(call.ID) && r.Session == call.Session
+			return r.Method == "notifications/cancelled" && r.Param("requestId", &id) && string(id) == string(call.ID) &&
+				r.Session == call.Session
 		})
 		if err != nil {
 			t.Errorf("%v", err)

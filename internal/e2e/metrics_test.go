@@ -143,8 +143,9 @@ func TestMetrics(t *testing.T) {
 			{Name: "secrets", Deny: []string{"tools:*/secret"}},
 			{Name: "care", Ask: []string{"tools:*/careful"}},
 		}},
-		Hooks:  hooks.Config{{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"jwt"}}}},
-		Limits: policy.Limits{{Name: "once", What: []string{"tools:old/rare"}, Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}},
+		Hooks: hooks.Config{{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"jwt"}}}},
+		Limits: policy.Limits{{Name: "once", What: []string{"tools:old/rare"},
+			Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}},
 		Upstreams: []upstream.Config{
 			{Name: "old", URL: everyWay(t, statefulServer).URL, Results: largeresults.Settings{Inline: 1024}},
 			{Name: "new", URL: everyWay(t, stateless).URL},
@@ -294,7 +295,8 @@ func signInNumbers(t *testing.T) numbers {
 		Admin:     config.Admin{Listen: "127.0.0.1:0"},
 		Upstreams: []upstream.Config{{Name: "up", URL: remote.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
 	}
-	cfg.Auth.Server = auth.ServerConfig{Enabled: true, ClientID: "gatehouse", Clients: []clientele.Fixed{{ID: "web", RedirectURIs: []string{"https://app.example/cb"}}}}
+	cfg.Auth.Server = auth.ServerConfig{Enabled: true, ClientID: "gatehouse",
+		Clients: []clientele.Fixed{{ID: "web", RedirectURIs: []string{"https://app.example/cb"}}}}
 	cfg.Accounts.SignIn.ClientID = "pages"
 	g := guard(t, cfg)
 	g.issuer.LetSignIn(nil)
@@ -304,7 +306,8 @@ func signInNumbers(t *testing.T) numbers {
 		t.Fatal(err)
 	}
 	p.wantSignedIn(t, regexp.MustCompile(`http://[^ "]+/account/sign-in/[^ "]+`).FindString(m.Text))
-	r, err := http.NewRequestWithContext(deadline(t), http.MethodPost, strings.TrimSuffix(g.url, "/mcp")+"/oauth/token", nil)
+	r, err := http.NewRequestWithContext(deadline(t), http.MethodPost,
+		strings.TrimSuffix(g.url, "/mcp")+"/oauth/token", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +333,8 @@ func refusedRequests(t *testing.T, g *guarded) {
 	}{
 		{http.Header{}, http.StatusUnauthorized},
 		{http.Header{"Authorization": {"Bearer no.good.token"}}, http.StatusUnauthorized},
-		{http.Header{"Authorization": {"Bearer " + g.issuer.Token(nil)}, "Content-Type": {"text/plain"}}, http.StatusUnsupportedMediaType},
+		{http.Header{"Authorization": {"Bearer " + g.issuer.Token(nil)}, "Content-Type": {"text/plain"}},
+			http.StatusUnsupportedMediaType},
 	} {
 		c := unopened(t, g.url, stateless)
 		c.Header = r.header
@@ -440,7 +444,8 @@ func checkMetricsPage(t *testing.T, n numbers) {
 // to pages in a browser there. It serves nothing else, and no profiles.
 func TestOperatorsOnly(t *testing.T) {
 	s := doing(t)
-	g := guard(t, gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
+	g := guard(t, gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	for _, a := range []struct {
 		what, method, path string
 		change             func(*http.Request)

@@ -69,43 +69,59 @@ func TestRefusals(t *testing.T) {
 		{"the token alone", []string{good}, "", 401, "", none, ""},
 		{"two spaces", []string{"Bearer  " + good}, "", 400, "invalid_request", spaced, ""},
 		{"two headers", []string{"Bearer " + good, "Bearer " + good}, "", 400, "invalid_request", twice, ""},
-		{"two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + good}, "", 400, "invalid_request", twice, ""},
+		{"two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + good}, "", 400, "invalid_request",
+			twice, ""},
 		{"a token in the query", nil, "?access_token=" + good, 401, "", none, ""},
 		{"one in the query too", hello(good), "?access_token=" + good, 400, "invalid_request",
 			"there is a token in the query too: send it in the Authorization header only", ""},
 
-		{"another audience", hello(token(claims{"aud": "https://other.example/mcp"})), "", 401, "invalid_token", audience, ""},
+		{"another audience", hello(token(claims{"aud": "https://other.example/mcp"})), "", 401, "invalid_token",
+			audience, ""},
 		{"another profile", hello(token(claims{"aud": g.url + "/finance"})), "", 401, "invalid_token", audience, ""},
 		{"several other audiences", hello(token(claims{"aud": []string{"a", "b"}})), "", 401, "invalid_token", audience, ""},
 		{"a slash behind the audience", hello(token(claims{"aud": g.url + "/"})), "", 401, "invalid_token", audience, ""},
-		{"the origin alone", hello(token(claims{"aud": strings.TrimSuffix(g.url, "/mcp")})), "", 401, "invalid_token", audience, ""},
+		{"the origin alone", hello(token(claims{"aud": strings.TrimSuffix(g.url, "/mcp")})), "", 401,
+			"invalid_token", audience, ""},
 		{"no audience", hello(token(claims{"aud": nil})), "", 401, "invalid_token", noAudience, ""},
 		{"an empty list of audiences", hello(token(claims{"aud": []string{}})), "", 401, "invalid_token", audience, ""},
-		{"another issuer, by its own key", hello(stranger.Token(claims{"scope": "mcp"})), "", 401, "invalid_token", foreign, ""},
-		{"our issuer, by another's key", hello(stranger.Token(claims{"scope": "mcp", "iss": issuer.URL})), "", 401, "invalid_token", signature, ""},
+		{"another issuer, by its own key", hello(stranger.Token(claims{"scope": "mcp"})), "", 401, "invalid_token",
+			foreign, ""},
+		{"our issuer, by another's key", hello(stranger.Token(claims{"scope": "mcp", "iss": issuer.URL})), "", 401,
+			"invalid_token", signature, ""},
 		{"a path behind the issuer", hello(token(claims{"iss": issuer.URL + "/a"})), "", 401, "invalid_token", foreign, ""},
 		{"expired", hello(token(claims{"exp": in(-time.Minute)})), "", 401, "invalid_token", "the token has expired", ""},
-		{"without an end", hello(token(claims{"exp": nil})), "", 401, "invalid_token", "the token does not say when it expires", ""},
+		{"without an end", hello(token(claims{"exp": nil})), "", 401, "invalid_token",
+			"the token does not say when it expires", ""},
 		{"not yet", hello(token(claims{"nbf": in(time.Hour)})), "", 401, "invalid_token", "the token is not good yet", ""},
-		{"issued later than now", hello(token(claims{"iat": in(time.Hour), "exp": in(2 * time.Hour)})), "", 401, "invalid_token", "the token was issued in the future", ""},
-		{"nobody's", hello(token(claims{"sub": nil})), "", 401, "invalid_token", "the token does not say who its user is", ""},
+		{"issued later than now", hello(token(claims{"iat": in(time.Hour), "exp": in(2 * time.Hour)})), "", 401,
+			"invalid_token", "the token was issued in the future", ""},
+		{"nobody's", hello(token(claims{"sub": nil})), "", 401, "invalid_token",
+			"the token does not say who its user is", ""},
 
-		{"alg none", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "."), "", 401, "invalid_token", noCompact, ""},
-		{"alg none with a signature", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "." + parts[2]), "", 401, "invalid_token", algorithm, ""},
+		{"alg none", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "."), "", 401, "invalid_token",
+			noCompact, ""},
+		{"alg none with a signature", hello(part(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + "." + parts[2]), "", 401,
+			"invalid_token", algorithm, ""},
 		{"HS256 with the public key", hello(hs256(t, issuer, parts[1])), "", 401, "invalid_token", algorithm, ""},
-		{"a signature of another token", hello(parts[0] + "." + parts[1] + "." + strings.Split(token(nil), ".")[2]), "", 401, "invalid_token", signature, ""},
-		{"an ID token by its nonce", hello(signed(claims{"typ": "JWT"}, claims{"nonce": "n"})), "", 401, "invalid_token", noID, ""},
-		{"an ID token by its at_hash", hello(signed(claims{"typ": nil}, claims{"at_hash": "h"})), "", 401, "invalid_token", noID, ""},
+		{"a signature of another token", hello(parts[0] + "." + parts[1] + "." + strings.Split(token(nil), ".")[2]), "", 401,
+			"invalid_token", signature, ""},
+		{"an ID token by its nonce", hello(signed(claims{"typ": "JWT"}, claims{"nonce": "n"})), "", 401,
+			"invalid_token", noID, ""},
+		{"an ID token by its at_hash", hello(signed(claims{"typ": nil}, claims{"at_hash": "h"})), "", 401,
+			"invalid_token", noID, ""},
 		{"a logout token", hello(signed(claims{"typ": "logout+jwt"}, nil)), "", 401, "invalid_token", noAccess, ""},
-		{"an ID token is for its client", hello(signed(claims{"typ": "JWT"}, claims{"aud": "client"})), "", 401, "invalid_token", audience, ""},
+		{"an ID token is for its client", hello(signed(claims{"typ": "JWT"}, claims{"aud": "client"})), "", 401,
+			"invalid_token", audience, ""},
 		{"an opaque token that nobody introspects", hello("2YotnFZFEjr1zCsicMWpAA"), "", 401, "invalid_token", noJWT, ""},
 		{"malformed", hello(good + "."), "", 401, "invalid_token", noCompact, ""},
 		{"a long one", hello(strings.Repeat("a", 17<<10)), "", 401, "invalid_token", "the token is too long", ""},
 
-		{"no scope", hello(issuer.Token(nil)), "", 403, "insufficient_scope", "the token lacks a scope that every call needs: mcp", "mcp"},
+		{"no scope", hello(issuer.Token(nil)), "", 403, "insufficient_scope",
+			"the token lacks a scope that every call needs: mcp", "mcp"},
 		{"another scope", hello(token(claims{"scope": "files offline_access"})), "", 403, "insufficient_scope",
 			"the token lacks a scope that every call needs: mcp", "mcp files"},
-		{"groups that are left out", hello(token(claims{"_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": stranger.URL}}})), "", 403, "",
+		{"groups that are left out", hello(token(claims{"_claim_names": claims{"groups": "src1"},
+			"_claim_sources": claims{"src1": claims{"endpoint": stranger.URL}}})), "", 403, "",
 			"the token leaves out the groups, since there are too many: have the issuer put fewer into it", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,11 +129,13 @@ func TestRefusals(t *testing.T) {
 			if c.scope != "" {
 				scope = c.scope
 			}
-			challenge := fmt.Sprintf(`resource_metadata=%q, scope=%q`, strings.TrimSuffix(g.url, "/mcp")+"/.well-known/oauth-protected-resource/mcp", scope)
+			challenge := fmt.Sprintf(`resource_metadata=%q, scope=%q`,
+				strings.TrimSuffix(g.url, "/mcp")+"/.well-known/oauth-protected-resource/mcp", scope)
 			if c.code != "" {
 				challenge = fmt.Sprintf(`error=%q, error_description=%q, `, c.code, c.text) + challenge
 			}
-			name := map[string]string{"invalid_request": "GH-TOKEN-MALFORMED", "invalid_token": "GH-TOKEN-INVALID", "insufficient_scope": "GH-SCOPE-MISSING"}[c.code]
+			name := map[string]string{"invalid_request": "GH-TOKEN-MALFORMED", "invalid_token": "GH-TOKEN-INVALID",
+				"insufficient_scope": "GH-SCOPE-MISSING"}[c.code]
 			switch {
 			case c.text == "the token has expired":
 				name = "GH-TOKEN-EXPIRED"
@@ -126,7 +144,8 @@ func TestRefusals(t *testing.T) {
 			case name == "":
 				name = "GH-TOKEN-MISSING"
 			}
-			want := fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%q,"data":{"error_code":%q}}}`, c.text, name)
+			want := fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%q,"data":{"error_code":%q}}}`,
+				c.text, name)
 			for _, r := range waysIn {
 				client := unopened(t, g.url+c.query, r.revision)
 				client.Session = r.session
@@ -136,7 +155,8 @@ func TestRefusals(t *testing.T) {
 				}
 				body := x.Text()
 				x.Close()
-				if got := x.Header.Values("Www-Authenticate"); x.Status != c.status || len(got) != 1 || got[0] != "Bearer "+challenge {
+				if got := x.Header.Values("Www-Authenticate"); x.Status != c.status || len(got) != 1 ||
+					got[0] != "Bearer "+challenge {
 					t.Errorf("%s: %d %q, want %d %s", r.name, x.Status, got, c.status, challenge)
 				}
 				if body != want || x.Header.Get("Content-Type") != "application/json" {
@@ -159,7 +179,9 @@ var waysIn = []struct {
 	name, revision, session, verb, body string
 	header                              http.Header
 }{
-	{"a stateless call", stateless, "", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__do"}}`, http.Header{"Mcp-Method": {"tools/call"}}},
+	{"a stateless call", stateless, "", "POST",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__do"}}`,
+		http.Header{"Mcp-Method": {"tools/call"}}},
 	{"initialize", statefulClient, "", "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, nil},
 	{"a request of a session", statefulServer, "ABC", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil},
 	{"half a body", stateless, "", "POST", `{"jsonrpc":`, nil},
@@ -232,7 +254,8 @@ func TestResourceMetadata(t *testing.T) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != c.status || err != nil || c.status == 200 && (string(body) != want || resp.Header.Get("Content-Type") != "application/json") {
+		if resp.StatusCode != c.status || err != nil ||
+			c.status == 200 && (string(body) != want || resp.Header.Get("Content-Type") != "application/json") {
 			t.Errorf("%s: %d %s, %v; want %d %s", c.path, resp.StatusCode, body, err, c.status, want)
 		}
 	}

@@ -35,7 +35,8 @@ func TestTheFirstRevision(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := 1; i <= 2; i++ {
-				if got := receive(t, "progress", c.progress); got.Progress != float64(i) || got.ProgressToken != "a token" || got.Message != "" {
+				if got := receive(t, "progress", c.progress); got.Progress != float64(i) || got.ProgressToken != "a token" ||
+					got.Message != "" {
 					t.Errorf("progress %+v", got)
 				}
 			}
@@ -94,12 +95,14 @@ func TestAClosedStreamEndsAll(t *testing.T) {
 	for range server.Sessions() {
 		sessions++
 	}
-	if sessions != 2 && sessions != 3 { // the client's, the catalog's and, for a while, another of it that declares nothing
+	// the client's, the catalog's and, for a while, another of it that declares nothing
+	if sessions != 2 && sessions != 3 {
 		t.Errorf("%d sessions at the server, want 2 or 3", sessions)
 	}
 	c.Close()
 	e.await(t, "cancelled k")
-	if _, err := up.Await(deadline(t), "the end of the session", func(r mcptest.Received) bool { return r.HTTP == "DELETE" }); err != nil {
+	if _, err := up.Await(deadline(t), "the end of the session",
+		func(r mcptest.Received) bool { return r.HTTP == "DELETE" }); err != nil {
 		t.Error(err)
 	}
 }

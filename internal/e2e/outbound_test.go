@@ -40,7 +40,8 @@ func TestFixedCredentials(t *testing.T) {
 				s, other := scripted(t, server), scripted(t, server)
 				s.Tools("do")
 				s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
-				g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Auth: c.auth}, {Name: "other", URL: other.URL}}})
+				g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Auth: c.auth},
+					{Name: "other", URL: other.URL}}})
 				for _, revision := range eras {
 					client := g.raw(t, revision, g.issuer.Token(nil))
 					client.Header["X-Api-Key"] = []string{"the client's"}
@@ -90,20 +91,22 @@ func TestClientCredentials(t *testing.T) {
 			}
 			return nil
 		}},
-		{"client_secret_post", func(c *outbound.Config) { c.ClientAuth = "client_secret_post" }, func(_ *http.Request, form map[string]string, _ *desk) error {
-			form["client_id"], form["client_secret"] = "gatehouse", deskSecret
-			return nil
-		}},
-		{"private_key_jwt", func(c *outbound.Config) { c.ClientSecret, c.PrivateKey = "", private }, func(r *http.Request, form map[string]string, d *desk) error {
-			assertion := r.PostFormValue("client_assertion")
-			form["client_id"], form["client_assertion"] = "gatehouse", assertion
-			form["client_assertion_type"] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-			all, err := verified(assertion, jose.ES256, key.Public(), d.url())
-			if err != nil || all["iss"] != "gatehouse" || all["sub"] != "gatehouse" || all["jti"] == "" || all["exp"] == nil {
-				return fmt.Errorf("the assertion says %v: %w", all, err)
-			}
-			return nil
-		}},
+		{"client_secret_post", func(c *outbound.Config) { c.ClientAuth = "client_secret_post" },
+			func(_ *http.Request, form map[string]string, _ *desk) error {
+				form["client_id"], form["client_secret"] = "gatehouse", deskSecret
+				return nil
+			}},
+		{"private_key_jwt", func(c *outbound.Config) { c.ClientSecret, c.PrivateKey = "", private },
+			func(r *http.Request, form map[string]string, d *desk) error {
+				assertion := r.PostFormValue("client_assertion")
+				form["client_id"], form["client_assertion"] = "gatehouse", assertion
+				form["client_assertion_type"] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+				all, err := verified(assertion, jose.ES256, key.Public(), d.url())
+				if err != nil || all["iss"] != "gatehouse" || all["sub"] != "gatehouse" || all["jti"] == "" || all["exp"] == nil {
+					return fmt.Errorf("the assertion says %v: %w", all, err)
+				}
+				return nil
+			}},
 	} {
 		for _, server := range []string{statefulServer, stateless} {
 			t.Run(c.name+", server "+server, func(t *testing.T) {
@@ -163,7 +166,8 @@ func TestClientCredentials(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						wantUpstreamError(t, "when nothing helps", x, fmt.Sprintf("Upstream up refused the gateway's credentials (HTTP %d)", status))
+						wantUpstreamError(t, "when nothing helps", x,
+							fmt.Sprintf("Upstream up refused the gateway's credentials (HTTP %d)", status))
 						x.Close()
 					}
 				}
@@ -192,7 +196,8 @@ func TestTheDeskRefuses(t *testing.T) {
 			// There is no list yet, and the error can say only that.
 			m, err := x.Response()
 			x.Close()
-			if err != nil || x.Status != 200 || m.Error == nil || m.Error.Code/100 != 502 || strings.Contains(m.Text, "desk") || strings.Contains(m.Text, "127.0.0.1") {
+			if err != nil || x.Status != 200 || m.Error == nil || m.Error.Code/100 != 502 || strings.Contains(m.Text, "desk") ||
+				strings.Contains(m.Text, "127.0.0.1") {
 				t.Errorf("%s: %d %s, %v", c.code, x.Status, m.Text, err)
 			}
 		}

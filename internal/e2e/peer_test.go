@@ -34,19 +34,22 @@ func newPeer(revision string, tell func(event string)) *sdk.Server {
 	sdk.AddTool(server, &sdk.Tool{Name: "fail"}, fail)
 	sdk.AddTool(server, &sdk.Tool{Name: "count"}, count)
 	sdk.AddTool(server, &sdk.Tool{Name: "links"}, links)
-	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(ctx context.Context, _ *sdk.CallToolRequest, in waitInput) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(ctx context.Context, _ *sdk.CallToolRequest,
+		in waitInput) (*sdk.CallToolResult, any, error) {
 		tell("started " + in.Key)
 		<-ctx.Done()
 		tell("cancelled " + in.Key)
 		return nil, nil, ctx.Err()
 	})
-	sdk.AddTool(server, &sdk.Tool{Name: "exit"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "exit"}, func(context.Context, *sdk.CallToolRequest,
+		struct{}) (*sdk.CallToolResult, any, error) {
 		os.Exit(3) // only in a process of its own
 		return nil, nil, nil
 	})
-	sdk.AddTool(server, &sdk.Tool{Name: "touch"}, func(ctx context.Context, _ *sdk.CallToolRequest, in touchInput) (*sdk.CallToolResult, any, error) {
-		return says("touched"), nil, server.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: in.URI})
-	})
+	sdk.AddTool(server, &sdk.Tool{Name: "touch"},
+		func(ctx context.Context, _ *sdk.CallToolRequest, in touchInput) (*sdk.CallToolResult, any, error) {
+			return says("touched"), nil, server.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: in.URI})
+		})
 	sdk.AddTool(server, &sdk.Tool{Name: "confirm"}, asking("elicitation", &sdk.ElicitParams{
 		Message:         "Really?",
 		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"reason":{"type":"string"}}}`),

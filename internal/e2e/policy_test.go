@@ -50,9 +50,11 @@ func secretiveWith(t *testing.T, revision, tools string) *mcptest.Server {
 		c.Result(fmt.Sprintf(`{"contents":[{"uri":%q,"text":"read"}]}`, uri))
 	})
 	s.On("completion/complete", func(c *mcptest.Call) { c.Result(`{"completion":{"values":["completed"]}}`) })
-	caps := `"capabilities":{"tools":` + tools + `,"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{}}`
+	caps := `"capabilities":{"tools":` + tools +
+		`,"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{}}`
 	s.On("initialize", func(c *mcptest.Call) {
-		c.Result(`{"protocolVersion":"` + revision + `",` + caps + `,"serverInfo":{"name":"s","version":"1"},"instructions":"How to use it."}`)
+		c.Result(`{"protocolVersion":"` + revision + `",` + caps +
+			`,"serverInfo":{"name":"s","version":"1"},"instructions":"How to use it."}`)
 	})
 	if revision == stateless {
 		s.On("initialize", func(c *mcptest.Call) { c.Error(-32601, "Method not found") })
@@ -91,7 +93,8 @@ func eachSecretPair(t *testing.T, test func(t *testing.T, c *mcptest.Client, up,
 						t.Errorf("the server was asked for its secret: %s", r.Text)
 					}
 				}
-				for _, method := range []string{"tools/call", "prompts/get", "resources/read", "completion/complete", "resources/subscribe"} {
+				for _, method := range []string{"tools/call", "prompts/get", "resources/read", "completion/complete",
+					"resources/subscribe"} {
 					if n := len(hidden.Received(method)); n > 0 {
 						t.Errorf("the hidden server got %d %s", n, method)
 					}
@@ -102,7 +105,8 @@ func eachSecretPair(t *testing.T, test func(t *testing.T, c *mcptest.Client, up,
 }
 
 // absent replaces a denied name by one of the same length that does not exist.
-var absent = strings.NewReplacer("secret", "absent", "SECRET", "ABSENT", "Secret", "Absent", "ѕecret", "аbsent", "%73ecret", "%61bsent",
+var absent = strings.NewReplacer("secret", "absent", "SECRET", "ABSENT", "Secret", "Absent", "ѕecret", "аbsent",
+	"%73ecret", "%61bsent",
 	"hidden", "nobody", "file:///", "none:///", "https://docs", "absent://docs")
 
 // TestDeniedIsMissing requests denied names on every path and in every spelling. The answer
@@ -211,8 +215,10 @@ func TestAllowedIsThere(t *testing.T) {
 			{"resources/read", `{"uri":"up+file:///docs/open"}`, `up+file:///docs/open`},
 			{"resources/read", `{"uri":"up+FILE:///docs//%6fpen"}`, `up+FILE:///docs//%6fpen`},
 			{"resources/read", `{"uri":"up+doc:///open/7"}`, `up+doc:///open/7`},
-			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"up__open"},"argument":{"name":"a","value":"b"}}`, `completed`},
-			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"up+doc:///open/{id}"},"argument":{"name":"id","value":"b"}}`, `completed`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"up__open"},"argument":{"name":"a","value":"b"}}`,
+				`completed`},
+			{"completion/complete",
+				`{"ref":{"type":"ref/resource","uri":"up+doc:///open/{id}"},"argument":{"name":"id","value":"b"}}`, `completed`},
 		} {
 			if m := mustCall(t, c, a.method, a.params); !strings.Contains(string(m.Result), a.want) {
 				t.Errorf("%s %s: %s, want %s in it", a.method, a.params, m.Result, a.want)
@@ -225,7 +231,8 @@ func TestAllowedIsThere(t *testing.T) {
 func TestRenamingMovesNoPermission(t *testing.T) {
 	for _, prefix := range []string{"x_", ""} {
 		s := secretive(t, stateless)
-		g := guard(t, gateway.Config{Policy: secrecy(), Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Prefix: &prefix}}})
+		g := guard(t, gateway.Config{Policy: secrecy(),
+			Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Prefix: &prefix}}})
 		for _, revision := range eras {
 			c := g.raw(t, revision, g.issuer.Token(nil))
 			if got := said(mustCall(t, c, "tools/call", `{"name":"`+prefix+`open"}`)); got != "ran open" {
@@ -236,7 +243,8 @@ func TestRenamingMovesNoPermission(t *testing.T) {
 				"prompts/get": {prefix + "secret", "up__open"},
 			} {
 				for _, name := range names {
-					if m, _, err := c.Call(deadline(t), method, fmt.Sprintf(`{"name":%q}`, name)); err != nil || m.Error == nil || m.Error.Code != -32602 {
+					if m, _, err := c.Call(deadline(t), method, fmt.Sprintf(`{"name":%q}`, name)); err != nil || m.Error == nil ||
+						m.Error.Code != -32602 {
 						t.Errorf("prefix %q: %s: %s, %v", prefix, name, m.Text, err)
 					}
 				}
@@ -278,7 +286,8 @@ func TestWhatAPromptNames(t *testing.T) {
 			switch {
 			case err != nil, i == 0 && (m.Error == nil || len(read) > 0):
 				t.Errorf("%s: %s, %v, %d reads", uri, m.Text, err, len(read))
-			case i == 1 && (m.Error != nil || len(read) != 1 || !strings.Contains(read[0].Text, `"uri":"hidden+file:///docs/open"`)):
+			case i == 1 && (m.Error != nil || len(read) != 1 ||
+				!strings.Contains(read[0].Text, `"uri":"hidden+file:///docs/open"`)):
 				t.Errorf("%s: %s, and the server that has the prompt got %d reads", uri, m.Text, len(read))
 			}
 			if n := len(hidden.Received("resources/read")); n > 0 {
@@ -304,7 +313,8 @@ func askRaw(t *testing.T, c *mcptest.Client, method, params, name string) string
 			header.Set("Mcp-Name", wire.EncodeHeader(name))
 		}
 	}
-	return wholeAnswer(t, c, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params), header)
+	return wholeAnswer(t, c, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params),
+		header)
 }
 
 // jsonText returns a text as it appears between quotes.

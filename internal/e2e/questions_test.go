@@ -17,9 +17,11 @@ const (
 )
 
 var (
-	aForm   = inquiry{"elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string"},"n":{"type":"number"},"b":{"type":"boolean","default":true}},"required":["a"]}}`}
-	aSample = inquiry{"sampling/createMessage", `{"messages":[{"role":"user","content":{"type":"text","text":"q"}}],"maxTokens":10}`}
-	theirs  = inquiry{"roots/list", `{}`}
+	aForm = inquiry{"elicitation/create",
+		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string"},"n":{"type":"number"},"b":{"type":"boolean","default":true}},"required":["a"]}}`}
+	aSample = inquiry{"sampling/createMessage",
+		`{"messages":[{"role":"user","content":{"type":"text","text":"q"}}],"maxTokens":10}`}
+	theirs = inquiry{"roots/list", `{}`}
 )
 
 // usual answers a question as requested.
@@ -50,7 +52,8 @@ func TestFormsOfEachRevision(t *testing.T) {
 				continue
 			}
 			t.Run("client "+revision+" server "+s.revision.Name, func(t *testing.T) {
-				const chosen, chosenSeveral = `{"action":"accept","content":{"c":"g"}}`, `{"action":"accept","content":{"c":["r","g"]}}`
+				const chosen, chosenSeveral = `{"action":"accept","content":{"c":"g"}}`,
+					`{"action":"accept","content":{"c":["r","g"]}}`
 				s.asks([]inquiry{{"elicitation/create", one}})
 				m, asked := converse(t, c, "tools/call", s.params("tools/call"), func(inquiry) string { return chosen })
 				want := one
@@ -78,7 +81,8 @@ func TestFormsOfEachRevision(t *testing.T) {
 					}
 				case len(asked) > 0:
 					t.Errorf("the client was asked %v, which it does not know", asked)
-				case s.revision.Stateful && outcome(m) != `{"error":-32602}`, !s.revision.Stateful && outcome(m) != `{"action":"cancel"}`:
+				case s.revision.Stateful && outcome(m) != `{"error":-32602}`,
+					!s.revision.Stateful && outcome(m) != `{"action":"cancel"}`:
 					t.Errorf("the server was answered %s", outcome(m))
 				}
 			})

@@ -44,8 +44,10 @@ func TestReadyWithoutRoom(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("good")
 	s.Tool("good", func(c *mcptest.Call) { c.Text("done") })
-	cfg := gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
-	cfg.Sessions.Store, cfg.Sessions.Redis.URL, cfg.Sessions.Key = "redis", mcp.Secret(server.URL()), mcp.Secret("0123456789abcdef0123456789abcdef")
+	cfg := gateway.Config{Admin: config.Admin{Listen: "127.0.0.1:0"},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
+	cfg.Sessions.Store, cfg.Sessions.Redis.URL, cfg.Sessions.Key = "redis", mcp.Secret(server.URL()),
+		mcp.Secret("0123456789abcdef0123456789abcdef")
 	cfg.Replicas.Alone = true
 	g := guard(t, cfg)
 	known := g.raw(t, statefulClient, g.issuer.Token(nil))
@@ -55,10 +57,12 @@ func TestReadyWithoutRoom(t *testing.T) {
 		reason     string
 	}{
 		{"full", func() { set("1") }, func() { set("0") }, "the session store is full"},
-		{"read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) }, "the session store does not answer, or takes no changes"},
+		{"read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) },
+			"the session store does not answer, or takes no changes"},
 	} {
 		tt.begin()
-		if status, reasons := g.ready(t, ""); status != http.StatusServiceUnavailable || !slices.Equal(reasons, []string{tt.reason}) {
+		if status, reasons := g.ready(t, ""); status != http.StatusServiceUnavailable ||
+			!slices.Equal(reasons, []string{tt.reason}) {
 			t.Errorf("%s: %d %q", tt.name, status, reasons)
 		}
 		if status, reasons := g.ready(t, "?exclude=store"); status != http.StatusOK || reasons != nil {

@@ -210,7 +210,8 @@ func TestRecordsAreTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened := rawWith(t, g.URL(), statefulClient, `{"elicitation":{}}`)
-	if m, _, err := opened.Call(deadline(t), "tools/list", "{}"); err != nil || !strings.Contains(string(m.Result), "gone__do") {
+	if m, _, err := opened.Call(deadline(t), "tools/list", "{}"); err != nil ||
+		!strings.Contains(string(m.Result), "gone__do") {
 		t.Fatalf("the lists: %s %v", m.Text, err)
 	}
 	gone.Kill()
@@ -267,7 +268,8 @@ func (b *ledger) make(t *testing.T, url, id, revision, server, plan string) {
 		name = server + "__rare"
 		b.send(t, c, id+" before", fmt.Sprintf(`{"name":%q,"arguments":{"id":%q,"plan":"plain"}}`, name, id+" before"), "")
 	}
-	b.send(t, c, id, fmt.Sprintf(`{"name":%q,"arguments":{"id":%q,"plan":%q},"_meta":{"progressToken":1}}`, name, id, plan), plan)
+	b.send(t, c, id, fmt.Sprintf(`{"name":%q,"arguments":{"id":%q,"plan":%q},"_meta":{"progressToken":1}}`, name,
+		id, plan), plan)
 }
 
 // ofTool stands in the log's line of each call of a tool.
@@ -346,7 +348,8 @@ func (b *ledger) send(t *testing.T, c *mcptest.Client, id, params, plan string) 
 		for key := range asked {
 			given = append(given, fmt.Sprintf("%q:%s", key, answer))
 		}
-		retry := strings.TrimSuffix(params, "}") + fmt.Sprintf(`,"requestState":%q,"inputResponses":{%s}}`, state, strings.Join(given, ","))
+		retry := strings.TrimSuffix(params, "}") + fmt.Sprintf(`,"requestState":%q,"inputResponses":{%s}}`, state,
+			strings.Join(given, ","))
 		b.send(t, c, id, retry, plan)
 		if plan == "ask again" {
 			b.send(t, c, id, retry, plan)
@@ -428,7 +431,8 @@ func (b *ledger) compare(t *testing.T, file string) {
 		if cancelled := last["outcome"] == "cancelled"; cancelled != (last["reason"] != nil) {
 			t.Errorf("%s: the reason is %v", id, last["reason"])
 		}
-		if said := last["server_error"]; d.answered == "isError" && said != "disk full" || d.answered == "error" && said != "row locked" {
+		if said := last["server_error"]; d.answered == "isError" && said != "disk full" ||
+			d.answered == "error" && said != "row locked" {
 			t.Errorf("%s: the server's error is %v", id, said)
 		}
 	}

@@ -28,7 +28,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := dial(t)
-			go fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n%s\r\n", c.line, c.headers[:strings.LastIndex(c.headers, "\n")+1])
+			go fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n%s\r\n", c.line,
+				c.headers[:strings.LastIndex(c.headers, "\n")+1])
 			got, _ := io.ReadAll(conn) // bytes that we send after the close may reset it
 			if !strings.HasPrefix(string(got), "HTTP/1.1 "+c.want+" ") {
 				t.Errorf("got %.300s, want %s", got, c.want)

@@ -74,7 +74,8 @@ func TestAFailingUpstreamFailsNoList(t *testing.T) {
 	bad, good := scripted(t, statefulServer), scripted(t, statefulServer)
 	bad.On("tools/list", func(c *mcptest.Call) { c.Error(-32603, "out of order") })
 	good.Tools("fine")
-	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "bad", URL: bad.URL}, {Name: "good", URL: good.URL}}})
+	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "bad", URL: bad.URL},
+		{Name: "good", URL: good.URL}}})
 	c := raw(t, url, stateless)
 	list, _, err := c.Call(deadline(t), "tools/list", "")
 	if got := names(t, list, "tools"); err != nil || !slices.Equal(got, []string{"good__fine"}) {
@@ -134,7 +135,8 @@ func TestCancellationInBothDialects(t *testing.T) {
 		call := receive(t, "the call", started)
 		if revision == stateless {
 			x.Close()
-		} else if status, err := c.Notify(deadline(t), "notifications/cancelled", `{"requestId":"mine","reason":"enough"}`); err != nil || status != 202 {
+		} else if status, err := c.Notify(deadline(t), "notifications/cancelled",
+			`{"requestId":"mine","reason":"enough"}`); err != nil || status != 202 {
 			t.Fatalf("cancelling: status %d, %v", status, err)
 		}
 		receive(t, "the end of the call at the server", ended)
@@ -364,7 +366,8 @@ func TestTraceContext(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
 		c := raw(t, inFrontOf(t, s), revision)
-		answer, _, err := c.Call(deadline(t), "tools/call", fmt.Sprintf(`{"name":"up__do","_meta":{"traceparent":%q}}`, parent))
+		answer, _, err := c.Call(deadline(t), "tools/call",
+			fmt.Sprintf(`{"name":"up__do","_meta":{"traceparent":%q}}`, parent))
 		if err != nil || answer.Error != nil {
 			t.Fatalf("%s, %v", answer.Text, err)
 		}

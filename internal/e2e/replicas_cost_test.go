@@ -61,6 +61,7 @@ func withoutStreams(cfg *gateway.Config) { cfg.HTTP.StreamAfter = time.Minute }
 func commands(t *testing.T, r *several, do func()) []string {
 	t.Helper()
 	return slices.DeleteFunc(r.redis.Commands(t, do), func(command string) bool {
-		return strings.Contains(command, "{replicas}") || strings.HasPrefix(command, `"hello"`) || strings.HasPrefix(command, `"client"`)
+		return strings.Contains(command, "{replicas}") || strings.HasPrefix(command, `"hello"`) ||
+			strings.HasPrefix(command, `"client"`)
 	})
 }

@@ -67,7 +67,8 @@ func TestReplicasOldSSE(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Answer(deadline(t), question.ID, `{"role":"assistant","model":"m","content":{"type":"text","text":"yes"}}`); err != nil {
+	if err := c.Answer(deadline(t), question.ID,
+		`{"role":"assistant","model":"m","content":{"type":"text","text":"yes"}}`); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := c.Answered(`"q"`); err != nil || !strings.Contains(answer.Text, `"text":"yes"`) {

@@ -44,7 +44,8 @@ func TestReplicasOperators(t *testing.T) {
 		replicas, stops = append(replicas, g), append(stops, stop)
 	}
 	ask := func(at int, method, path string) (int, []byte) {
-		req, err := http.NewRequestWithContext(deadline(t), method, "http://"+replicas[at].AdminAddr().String()+"/api/v1"+path, nil)
+		req, err := http.NewRequestWithContext(deadline(t), method,
+			"http://"+replicas[at].AdminAddr().String()+"/api/v1"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,8 @@ func TestReplicasOperators(t *testing.T) {
 			Sessions []admin.Session
 			Missing  []string
 		}
-		if status, text := ask(at, http.MethodGet, "/sessions"); status != http.StatusOK || json.Unmarshal(text, &answer) != nil {
+		if status, text := ask(at, http.MethodGet, "/sessions"); status != http.StatusOK ||
+			json.Unmarshal(text, &answer) != nil {
 			t.Fatalf("%d %s", status, text)
 		}
 		owners = make(map[string]string)
@@ -89,7 +91,8 @@ func TestReplicasOperators(t *testing.T) {
 	}
 	for at := range replicas {
 		owners, missing := list(at)
-		if owners[sessions[0]] == "" || owners[sessions[1]] == "" || owners[sessions[0]] == owners[sessions[1]] || len(missing) > 0 {
+		if owners[sessions[0]] == "" || owners[sessions[1]] == "" || owners[sessions[0]] == owners[sessions[1]] ||
+			len(missing) > 0 {
 			t.Errorf("replica %d shows the owners %v, missing %v", at, owners, missing)
 		}
 	}
@@ -103,12 +106,14 @@ func TestReplicasOperators(t *testing.T) {
 		t.Errorf("ending it once more: %d %s", status, text)
 	}
 	for _, what := range []string{"disable", "enable"} {
-		if status, text := ask(0, http.MethodPost, "/upstreams/up/"+what); status != http.StatusOK || bytes.Contains(text, []byte("missing")) {
+		if status, text := ask(0, http.MethodPost, "/upstreams/up/"+what); status != http.StatusOK ||
+			bytes.Contains(text, []byte("missing")) {
 			t.Errorf("%s: %d %s", what, status, text)
 		}
 		_, text := ask(1, http.MethodGet, "/upstreams/up")
 		var up admin.Server
-		if err := json.Unmarshal(text, &up); err != nil || (up.Disabled != nil) != (what == "disable") || !slices.ContainsFunc(up.Timeline, func(c admin.Change) bool { return c.By == "loopback" && c.Did == what+"d" }) {
+		if err := json.Unmarshal(text, &up); err != nil || (up.Disabled != nil) != (what == "disable") ||
+			!slices.ContainsFunc(up.Timeline, func(c admin.Change) bool { return c.By == "loopback" && c.Did == what+"d" }) {
 			t.Errorf("after %s, the other replica says %s", what, text)
 		}
 	}

@@ -33,7 +33,8 @@ type desktop struct {
 func desktops(t *testing.T, test func(t *testing.T, d *desktop)) {
 	for kind, start := range map[string]func(*wire.Revision) *mcptest.Server{"stdio": mcptest.NewServer, "HTTP+SSE": mcptest.NewSSEServer} {
 		t.Run(kind, func(t *testing.T) {
-			d := &desktop{Server: start(wire.Lookup(statefulServer)), counts: make(map[string]int), began: make(chan string, 100), ended: make(chan string, 100)}
+			d := &desktop{Server: start(wire.Lookup(statefulServer)), counts: make(map[string]int),
+				began: make(chan string, 100), ended: make(chan string, 100)}
 			t.Cleanup(d.Close)
 			d.config = upstream.Config{Name: "up", URL: d.URL}
 			if kind == "stdio" {
@@ -197,7 +198,8 @@ func asksFromOneProcess(t *testing.T, d *desktop, r *several) {
 		t.Fatalf("no question: %s", m.Text)
 	}
 	for key := range requests {
-		retry := strings.TrimSuffix(toAsk, "}") + fmt.Sprintf(`,"inputResponses":{%q:{"action":"decline"}},"requestState":%q}`, key, state)
+		retry := strings.TrimSuffix(toAsk,
+			"}") + fmt.Sprintf(`,"inputResponses":{%q:{"action":"decline"}},"requestState":%q}`, key, state)
 		if m := mustCall(t, r.at(c, 2), "tools/call", retry); !strings.HasPrefix(outcome(m), "decline") {
 			t.Errorf("the answer at a third replica: %s", m.Text)
 		}
@@ -221,7 +223,8 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 		if m, err := x.Until("notifications/progress"); err != nil {
 			t.Errorf("progress: %s %v", m.Text, err)
 		}
-		if status, err := r.at(c, (here+1)%3).Notify(deadline(t), "notifications/cancelled", `{"requestId":"it"}`); status != http.StatusAccepted || err != nil {
+		if status, err := r.at(c, (here+1)%3).Notify(deadline(t), "notifications/cancelled",
+			`{"requestId":"it"}`); status != http.StatusAccepted || err != nil {
 			t.Fatalf("cancelling: %d %v", status, err)
 		}
 		if got := receive(t, "the call's end", d.ended); got != session {
@@ -250,7 +253,8 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 	if m, err := y.Until("elicitation/create"); err != nil {
 		t.Fatalf("%s %v", m.Text, err)
 	}
-	if status, err := r.at(asking, 2).Notify(deadline(t), "notifications/cancelled", `{"requestId":"asked"}`); status != http.StatusAccepted || err != nil {
+	if status, err := r.at(asking, 2).Notify(deadline(t), "notifications/cancelled",
+		`{"requestId":"asked"}`); status != http.StatusAccepted || err != nil {
 		t.Fatalf("cancelling: %d %v", status, err)
 	}
 	cancelled, err := d.Await(deadline(t), "the end of the question", func(m mcptest.Received) bool {
@@ -303,12 +307,14 @@ func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 	}
 	fresh := raw(t, r.url, stateless)
 	countAt(t, r.at(fresh, 0))
-	x, err := r.at(fresh, 2).Send(deadline(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["up+test://r"]}}`)
+	x, err := r.at(fresh, 2).Send(deadline(t), "subscriptions/listen",
+		`{"notifications":{"resourceSubscriptions":["up+test://r"]}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	if m, err := x.Until("notifications/subscriptions/acknowledged"); err != nil || !strings.Contains(m.Text, "up+test://r") {
+	if m, err := x.Until("notifications/subscriptions/acknowledged"); err != nil ||
+		!strings.Contains(m.Text, "up+test://r") {
 		t.Fatalf("%s %v", m.Text, err)
 	}
 	d.Update("test://r")

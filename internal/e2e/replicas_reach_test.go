@@ -24,7 +24,8 @@ func TestReplicasThatCannotReachEachOther(t *testing.T) {
 	t.Parallel()
 	s, redis := doing(t), redistest.Start(t)
 	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
-	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef", mcp.Secret(redis.URL())
+	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef",
+		mcp.Secret(redis.URL())
 	cfg.Admin.Listen = "127.0.0.1:0"
 	wall, err := faultproxy.Start("127.0.0.1:1") // nobody listens there
 	if err != nil {

@@ -77,7 +77,8 @@ type split struct {
 
 func newSplit(t *testing.T) *split {
 	t.Helper()
-	s := &split{several: &several{redis: redistest.Start(t)}, books: books{ran: map[string]int{}, answers: map[string][]string{}}}
+	s := &split{several: &several{redis: redistest.Start(t)},
+		books: books{ran: map[string]int{}, answers: map[string][]string{}}}
 	server := scripted(t, statefulServer)
 	server.Tools("work")
 	server.Tool("work", func(c *mcptest.Call) {
@@ -218,13 +219,15 @@ func TestReplicasSplit(t *testing.T) {
 	var clients sync.WaitGroup
 	var mu sync.Mutex
 	var made, recent []*errand
-	for i, revision := range []string{statefulClient, statefulClient, statefulClient, statefulClient, statefulClient, stateless} {
+	for i, revision := range []string{statefulClient, statefulClient, statefulClient, statefulClient,
+		statefulClient, stateless} {
 		c := raw(t, s.urls[i%3], revision)
 		clients.Go(func() {
 			all := s.work(ctx, t, c, fmt.Sprint("c", i))
 			mu.Lock()
 			defer mu.Unlock()
-			made, recent = append(made, all...), append(recent, all[max(0, len(all)-20):]...) // the streams of the recent calls are still stored
+			// the streams of the recent calls are still stored
+			made, recent = append(made, all...), append(recent, all[max(0, len(all)-20):]...)
 		})
 	}
 	wait := func(d time.Duration) {

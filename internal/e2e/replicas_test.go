@@ -40,7 +40,8 @@ func replicated(t *testing.T, change func(*gateway.Config)) *several {
 }
 
 // replicatedBy is replicated where each replica has its own link to Redis.
-func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) string, change func(*gateway.Config)) *several {
+func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) string,
+	change func(*gateway.Config)) *several {
 	t.Helper()
 	s := &several{redis: server}
 	var cfg gateway.Config
@@ -146,7 +147,8 @@ func TestReplicasClients(t *testing.T) {
 			for i := range 10 {
 				all.Go(func() {
 					text := fmt.Sprint("hello ", i)
-					result, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "peer__echo", Arguments: map[string]any{"text": text}})
+					result, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "peer__echo",
+						Arguments: map[string]any{"text": text}})
 					if err != nil || textOf(t, result) != text {
 						t.Errorf("%v %v", result, err)
 					}
@@ -185,7 +187,8 @@ func TestReplicasCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		receive(t, "the call's start", began)
-		if status, err := r.at(c, (here+1)%3).Notify(deadline(t), "notifications/cancelled", `{"requestId":"it"}`); status != http.StatusAccepted || err != nil {
+		if status, err := r.at(c, (here+1)%3).Notify(deadline(t), "notifications/cancelled",
+			`{"requestId":"it"}`); status != http.StatusAccepted || err != nil {
 			t.Fatalf("cancelling: %d %v", status, err)
 		}
 		if m, err := x.Response(); err == nil {
@@ -282,7 +285,8 @@ func TestReplicasLimits(t *testing.T) {
 	t.Parallel()
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:*"}, Rate: policy.Rate{Count: 5, Per: 24 * time.Hour}}}
-		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*/confirm"}}}}
+		cfg.Policy = policy.Config{Default: policy.DefaultAllow,
+			Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*/confirm"}}}}
 	})
 	c := rawWith(t, r.url, statefulClient, askable)
 	s := r.servers[0]
@@ -307,7 +311,8 @@ func TestReplicasLimits(t *testing.T) {
 func TestReplicasApproval(t *testing.T) {
 	t.Parallel()
 	r := replicated(t, func(cfg *gateway.Config) {
-		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*"}}}}
+		cfg.Policy = policy.Config{Default: policy.DefaultAllow,
+			Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*"}}}}
 	})
 	for _, revision := range []string{statefulClient, stateless} {
 		c := rawWith(t, r.url, revision, askable)
@@ -343,7 +348,8 @@ func TestReplicasStand(t *testing.T) {
 	}
 	touch := func(replica int) {
 		t.Helper()
-		m, _, err := r.at(c, replica).Call(deadline(t), "tools/call", `{"name":"peer__touch","arguments":{"uri":"test://static"}}`)
+		m, _, err := r.at(c, replica).Call(deadline(t), "tools/call",
+			`{"name":"peer__touch","arguments":{"uri":"test://static"}}`)
 		if err != nil || outcome(m) != "touched" {
 			t.Fatalf("touching: %s %v", m.Text, err)
 		}
@@ -396,7 +402,8 @@ func TestReplicasWithoutRedis(t *testing.T) {
 	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // calls without a session continue
 	fresh := unopened(t, r.url, statefulClient)
 	begin := func() *mcptest.Exchange {
-		x, err := fresh.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		x, err := fresh.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+			statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 		if err != nil {
 			t.Fatal(err)
 		}

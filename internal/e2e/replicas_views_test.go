@@ -40,7 +40,8 @@ func TestReplicasViews(t *testing.T) {
 				if path == "" {
 					continue
 				}
-				if m, _, err := there.Call(deadline(t), "tools/call", `{"name":"up__hidden","arguments":{}}`); err != nil || m.Error == nil {
+				if m, _, err := there.Call(deadline(t), "tools/call", `{"name":"up__hidden","arguments":{}}`); err != nil ||
+					m.Error == nil {
 					t.Errorf("client %s at replica %d%s calls what the view hides: %s, %v", revision, n%3, path, m.Text, err)
 				}
 			}

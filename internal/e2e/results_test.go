@@ -53,7 +53,8 @@ func shortened(t *testing.T, c *mcptest.Client, m mcptest.Message) (uri string) 
 	if !m.Value("content", &blocks) || len(blocks) != 4 || len(m.Result) > 2*inline {
 		t.Fatalf("%d bytes: %.2000s", len(m.Result), m.Text)
 	}
-	if blocks[0].Text != "first" || len(blocks[1].Text) < inline/2 || !strings.HasPrefix(largeText, blocks[1].Text) || !strings.HasSuffix(blocks[1].Text, "\n") {
+	if blocks[0].Text != "first" || len(blocks[1].Text) < inline/2 || !strings.HasPrefix(largeText, blocks[1].Text) ||
+		!strings.HasSuffix(blocks[1].Text, "\n") {
 		t.Errorf("the content is %.2000s", m.Text)
 	}
 	_, rest, _ := strings.Cut(blocks[2].Text, "can be read as the resource ")
@@ -77,7 +78,8 @@ func wantWhole(t *testing.T, c *mcptest.Client, uri string) {
 	t.Helper()
 	var contents []struct{ URI, MimeType, Text, Blob string }
 	m := request(t, c, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
-	if !m.Value("contents", &contents) || len(contents) != 3 || contents[0].Text != "first" || contents[1].Text != largeText || contents[1].URI != uri ||
+	if !m.Value("contents", &contents) || len(contents) != 3 || contents[0].Text != "first" ||
+		contents[1].Text != largeText || contents[1].URI != uri ||
 		contents[1].MimeType != "text/plain" || contents[2].Blob != "AAEC" || contents[2].MimeType != "image/png" {
 		t.Errorf("the whole: %.500s", m.Text)
 	}
@@ -89,7 +91,8 @@ func wantNothing(t *testing.T, why string, c *mcptest.Client, uri string) {
 	const other = "gatehouse-result:ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	got := request(t, c, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
 	unknown := request(t, c, "resources/read", fmt.Sprintf(`{"uri":%q}`, other))
-	if got.Error == nil || unknown.Error == nil || got.Error.Code != unknown.Error.Code || strings.ReplaceAll(got.Error.Message, uri, other) != unknown.Error.Message {
+	if got.Error == nil || unknown.Error == nil || got.Error.Code != unknown.Error.Code ||
+		strings.ReplaceAll(got.Error.Message, uri, other) != unknown.Error.Message {
 		t.Errorf("%s: %.500s, and one that nobody has: %s", why, got.Text, unknown.Text)
 	}
 }
@@ -121,7 +124,8 @@ func TestLargeResults(t *testing.T) {
 					continue
 				}
 				t.Run("client "+revision+" server "+server+" "+how, func(t *testing.T) {
-					m, _ := converse(t, c, "tools/call", fmt.Sprintf(`{"name":"up__do","arguments":{"how":%q},"_meta":{"progressToken":1}}`, how),
+					m, _ := converse(t, c, "tools/call",
+						fmt.Sprintf(`{"name":"up__do","arguments":{"how":%q},"_meta":{"progressToken":1}}`, how),
 						func(inquiry) string { return `{"action":"accept","content":{}}` })
 					wantWhole(t, c, shortened(t, c, m))
 					var kept bool
@@ -154,7 +158,8 @@ func TestLargeResultsOfTasks(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{statefulClient, stateless} {
 		d := newTaskDesk(t, revision)
-		url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: d.URL, Results: largeresults.Settings{Inline: inline}}}})
+		url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: d.URL,
+			Results: largeresults.Settings{Inline: inline}}}})
 		caps := `{}`
 		if revision == stateless {
 			caps = taskExtension
@@ -168,7 +173,8 @@ func TestLargeResultsOfTasks(t *testing.T) {
 				m, path = request(t, c, "tasks/result", about(id)), "content"
 			}
 			var blocks []struct{ Type, Text, URI string }
-			if !m.Value(path, &blocks) || len(blocks) != 3 || blocks[2].Type != "resource_link" || !strings.HasPrefix(largeText, blocks[0].Text) {
+			if !m.Value(path, &blocks) || len(blocks) != 3 || blocks[2].Type != "resource_link" ||
+				!strings.HasPrefix(largeText, blocks[0].Text) {
 				t.Fatalf("%s: %.2000s", revision, m.Text)
 			}
 			return blocks[2].URI
@@ -178,7 +184,8 @@ func TestLargeResultsOfTasks(t *testing.T) {
 			t.Errorf("%s: asked again, it is %s, before %s", revision, again, uri)
 		}
 		var contents []struct{ Text string }
-		if m := request(t, c, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)); !m.Value("contents", &contents) || len(contents) != 1 || contents[0].Text != largeText {
+		if m := request(t, c, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)); !m.Value("contents", &contents) ||
+			len(contents) != 1 || contents[0].Text != largeText {
 			t.Errorf("%s: the whole: %.500s", revision, m.Text)
 		}
 	}
@@ -191,7 +198,8 @@ func TestLargeResultsBelongToTheirUser(t *testing.T) {
 	s := scripted(t, stateless)
 	largeTool(s, stateless)
 	g := guard(t, gateway.Config{
-		Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Results: largeresults.Settings{Tools: []largeresults.ToolSettings{{Names: []string{"d*"}, Inline: inline}}}}},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL,
+			Results: largeresults.Settings{Tools: []largeresults.ToolSettings{{Names: []string{"d*"}, Inline: inline}}}}},
 		Policy: policy.Config{Default: policy.DefaultDeny, Rules: []policy.Rule{
 			{Name: "all", Who: policy.Who{Groups: []string{"staff"}}, Allow: []string{"tools:up/*"}},
 		}},
@@ -214,7 +222,8 @@ func TestLargeResultsBelongToTheirUser(t *testing.T) {
 		uri := shortened(t, alice, request(t, alice, "tools/call", `{"name":"up__do"}`))
 		wantWhole(t, alice, uri)
 		wantWhole(t, g.raw(t, revision, g.issuer.Token(claims{"sub": "alice", "groups": []string{"staff"}})), uri)
-		wantNothing(t, revision+": bob", g.raw(t, revision, g.issuer.Token(claims{"sub": "bob", "groups": []string{"staff"}})), uri)
+		wantNothing(t, revision+": bob", g.raw(t, revision,
+			g.issuer.Token(claims{"sub": "bob", "groups": []string{"staff"}})), uri)
 		same, less := at(revision, "/same"), at(revision, "/less")
 		wantWhole(t, same, uri)
 		wantWhole(t, alice, shortened(t, same, request(t, same, "tools/call", `{"name":"do"}`)))
@@ -229,7 +238,8 @@ func TestReplicasLargeResults(t *testing.T) {
 	s := scripted(t, stateless)
 	largeTool(s, stateless)
 	r := replicated(t, func(cfg *gateway.Config) {
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "up", URL: s.URL, Results: largeresults.Settings{Inline: inline}})
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "up", URL: s.URL,
+			Results: largeresults.Settings{Inline: inline}})
 	})
 	for _, revision := range eras {
 		c := raw(t, r.url, revision)

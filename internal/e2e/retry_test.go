@@ -65,7 +65,8 @@ func TestASessionsLevelAtAStatelessServer(t *testing.T) {
 	}
 	for i, want := range []string{"error", "error", ""} {
 		var level string
-		if s.Received("tools/call")[i].Param("_meta|io.modelcontextprotocol/logLevel", &level); want != "" && level != want || want == "" && level == "error" {
+		if s.Received("tools/call")[i].Param("_meta|io.modelcontextprotocol/logLevel", &level); want != "" && level != want ||
+			want == "" && level == "error" {
 			t.Errorf("call %d has the level %q, want %q", i, level, want)
 		}
 	}

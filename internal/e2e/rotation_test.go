@@ -39,7 +39,8 @@ func wantStatus(t *testing.T, what string, x *mcptest.Exchange, want int) {
 func wantLater(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	m, err := x.Response()
-	if err != nil || x.Status != 503 || m.Error == nil || m.Error.Code != 50304 || x.Header.Get("Retry-After") == "" || x.Header.Get("Www-Authenticate") != "" ||
+	if err != nil || x.Status != 503 || m.Error == nil || m.Error.Code != 50304 || x.Header.Get("Retry-After") == "" ||
+		x.Header.Get("Www-Authenticate") != "" ||
 		string(m.Error.Data) != `{"retryable":true,"executed":"no","error_code":"GH-ISSUER-DOWN"}` {
 		t.Errorf("%s: %d %v %s, %v; want 503 with Retry-After and without a challenge", what, x.Status, x.Header, m.Text, err)
 	}
@@ -102,7 +103,8 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	// Another new key so soon: there is at most one fetch on demand in 30 s, so that
 	// invented keys cannot cause more requests to the issuer.
 	for i := range 20 {
-		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
+		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil,
+			claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
 		wantStatus(t, "a key of which the issuer cannot be asked yet", x, 503)
 	}
 	if got := g.issuer.Fetches(mcptest.EndpointJWKS); got > flood+1 {
@@ -110,7 +112,8 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	}
 	close(stop)
 	running.Wait()
-	wantStatus(t, "the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
+	wantStatus(t, "the key of before that", try(t, g,
+		second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
 }
 
 // TestAWithdrawnKeyDies: after the first fetch without the key, its tokens are refused,
@@ -163,7 +166,8 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 			t.Errorf("%s: the challenge is %s", what, got)
 		}
 	}
-	if got := wholeAnswer(t, session, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, nil); !strings.HasPrefix(got, "401\n") {
+	if got := wholeAnswer(t, session, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		nil); !strings.HasPrefix(got, "401\n") {
 		t.Errorf("in the session: %s", got)
 	}
 	close(release)
@@ -179,7 +183,8 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 func TestTheIssuerIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
-	for name, fault := range map[string]http.HandlerFunc{"it fails": mcptest.Status(500), "a page of a proxy": mcptest.HTML} {
+	for name, fault := range map[string]http.HandlerFunc{"it fails": mcptest.Status(500),
+		"a page of a proxy": mcptest.HTML} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			issuer := newIssuer(t)
@@ -187,7 +192,9 @@ func TestTheIssuerIsDownAtStart(t *testing.T) {
 			g := guardWith(t, issuer, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 			token := issuer.Token(nil)
 			wantLater(t, "a token", try(t, g, token))
-			wantLater(t, "a token of a key that nobody has", try(t, g, mcptest.NewKey("x", "ES256", 0).Sign(nil, claims{"iss": issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)})))
+			wantLater(t, "a token of a key that nobody has",
+				try(t, g, mcptest.NewKey("x", "ES256", 0).Sign(nil,
+					claims{"iss": issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)})))
 			wantStatus(t, "no token", try(t, g, ""), 401)
 			wantStatus(t, "a token that is wrong whoever signed it", try(t, g, issuer.Token(claims{"aud": "other"})), 401)
 			issuer.Mend()
@@ -242,10 +249,12 @@ func TestOpaqueTokens(t *testing.T) {
 		{"active", good, 200, ""},
 		{"not active", revoked, 401, "the token is not active"},
 		{"of nobody", "made-up", 401, "the token is not active"},
-		{"for another audience", issuer.Opaque(claims{"aud": "https://other.example"}), 401, "the token is for another audience"},
+		{"for another audience", issuer.Opaque(claims{"aud": "https://other.example"}), 401,
+			"the token is for another audience"},
 		{"for no audience", issuer.Opaque(claims{"aud": nil}), 401, "the token does not say whom it is for"},
 		{"expired", issuer.Opaque(claims{"exp": 1}), 401, "the token has expired"},
-		{"of another issuer", issuer.Opaque(claims{"iss": other.URL}), 401, "the token is from an issuer that is not accepted"},
+		{"of another issuer", issuer.Opaque(claims{"iss": other.URL}), 401,
+			"the token is from an issuer that is not accepted"},
 	} {
 		x := try(t, g, c.token)
 		if challenge := x.Header.Get("Www-Authenticate"); x.Status != c.want || !strings.Contains(challenge, c.text) {
@@ -256,7 +265,8 @@ func TestOpaqueTokens(t *testing.T) {
 	jwt := issuer.Token(nil)
 	wantStatus(t, "a JWT of the same issuer", try(t, g, jwt), 200)
 	for name, fault := range map[string]http.HandlerFunc{
-		"fails": mcptest.Status(500), "refuses us": mcptest.Status(401), "says nothing": mcptest.Status(200), "says too much": mcptest.Huge(10 << 20),
+		"fails": mcptest.Status(500), "refuses us": mcptest.Status(401), "says nothing": mcptest.Status(200),
+		"says too much": mcptest.Huge(10 << 20),
 	} {
 		issuer.Break(mcptest.EndpointIntrospect, fault)
 		wantLater(t, "the issuer "+name, try(t, g, issuer.Opaque(nil)))

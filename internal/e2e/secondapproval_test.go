@@ -144,7 +144,9 @@ func TestSecondApprover(t *testing.T) {
 				t.Errorf("an auditor sees %+v", all)
 			}
 			all := f.waiting(bob)
-			if len(all) != 1 || !all[0].Mine || all[0].User != "alice" || string(all[0].Arguments) != fmt.Sprintf(`{"amount":%d}`, 7+i) || all[0].Upstream != "up" || all[0].Original != "do" {
+			if len(all) != 1 || !all[0].Mine || all[0].User != "alice" ||
+				string(all[0].Arguments) != fmt.Sprintf(`{"amount":%d}`, 7+i) || all[0].Upstream != "up" ||
+				all[0].Original != "do" {
 				t.Fatalf("bob sees %+v", all)
 			}
 			yes := admin.Choice{Decision: admin.Approve, Digest: all[0].Digest}
@@ -156,9 +158,11 @@ func TestSecondApprover(t *testing.T) {
 				{"her own call", alice, yes, http.StatusForbidden},
 				{"not in the group", eve, yes, http.StatusNotFound},
 				{"no token", "", yes, http.StatusForbidden},
-				{"another digest", bob, admin.Choice{Decision: admin.Approve, Digest: strings.Repeat("0", 64)}, http.StatusConflict},
+				{"another digest", bob, admin.Choice{Decision: admin.Approve, Digest: strings.Repeat("0", 64)},
+					http.StatusConflict},
 				{"no decision", bob, admin.Choice{Decision: "maybe", Digest: yes.Digest}, http.StatusBadRequest},
-				{"a long reason", bob, admin.Choice{Decision: admin.Refuse, Digest: yes.Digest, Reason: strings.Repeat("x", 501)}, http.StatusBadRequest},
+				{"a long reason", bob, admin.Choice{Decision: admin.Refuse, Digest: yes.Digest, Reason: strings.Repeat("x", 501)},
+					http.StatusBadRequest},
 			} {
 				if got := f.decide(try.token, all[0], try.choice); got != try.want {
 					t.Errorf("%s: %d, want %d", try.name, got, try.want)
@@ -170,7 +174,8 @@ func TestSecondApprover(t *testing.T) {
 			if got := f.decide(bob, all[0], yes); got != http.StatusOK {
 				t.Fatalf("bob approves: %d", got)
 			}
-			if got := receive(t, "the result", said); !strings.HasPrefix(got, "false ") || !strings.Contains(got, "done") || ran()-before != 1 {
+			if got := receive(t, "the result", said); !strings.HasPrefix(got, "false ") || !strings.Contains(got, "done") ||
+				ran()-before != 1 {
 				t.Errorf("approved: %s, ran %d times", got, ran()-before)
 			}
 			if got := f.decide(bob, all[0], yes); got != http.StatusNotFound {
@@ -179,10 +184,12 @@ func TestSecondApprover(t *testing.T) {
 
 			said = f.begin(deadline(t), c, 8)
 			no := f.waiting(bob)[0]
-			if got := f.decide(bob, no, admin.Choice{Decision: admin.Refuse, Digest: no.Digest, Reason: "not today"}); got != http.StatusOK {
+			if got := f.decide(bob, no, admin.Choice{Decision: admin.Refuse, Digest: no.Digest,
+				Reason: "not today"}); got != http.StatusOK {
 				t.Fatalf("bob refuses: %d", got)
 			}
-			if got := receive(t, "the refusal", said); !strings.HasPrefix(got, "true ") || !strings.Contains(got, "The reason given: not today (GH-APPROVAL-REFUSED)") {
+			if got := receive(t, "the refusal", said); !strings.HasPrefix(got, "true ") ||
+				!strings.Contains(got, "The reason given: not today (GH-APPROVAL-REFUSED)") {
 				t.Errorf("refused: %s", got)
 			}
 
@@ -233,12 +240,14 @@ func TestSecondApprover(t *testing.T) {
 		}
 		switch {
 		case r["kind"] == "approval":
-			decisions = append(decisions, fmt.Sprint(r["user"], " ", r["event"], " ", r["original"], " ", r["rule"], " ", r["id"] != nil))
+			decisions = append(decisions, fmt.Sprint(r["user"], " ", r["event"], " ", r["original"], " ", r["rule"], " ",
+				r["id"] != nil))
 		case r["kind"] == "call" && r["name"] == "up__do":
 			calls[fmt.Sprint(r["approval"], " by ", r["approver"], " ", r["executed"])]++
 		}
 	}
-	if got := strings.Join(decisions, ", "); got != "bob approved do second true, bob refused do second true, bob approved do second true, bob refused do second true, alice approved do second true" {
+	if got := strings.Join(decisions,
+		", "); got != "bob approved do second true, bob refused do second true, bob approved do second true, bob refused do second true, alice approved do second true" {
 		t.Errorf("decisions: %s", got)
 	}
 	if fmt.Sprint(calls) != "map[approved by alice yes:1 approved by bob yes:2 refused by bob no:2 waiting by <nil> no:2]" {
@@ -250,7 +259,8 @@ func TestSecondApprover(t *testing.T) {
 func TestSecondApproverAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	server := doer(t)
-	shared := session.Config{Store: session.StoreRedis, Key: "0123456789abcdef0123456789abcdef", Redis: redisdb.Config{URL: mcp.Secret(redistest.Start(t).URL())}}
+	shared := session.Config{Store: session.StoreRedis, Key: "0123456789abcdef0123456789abcdef",
+		Redis: redisdb.Config{URL: mcp.Secret(redistest.Start(t).URL())}}
 	here := newFourEyed(t, server, shared, cluster.Config{Listen: "127.0.0.1:0"})
 	there := newFourEyed(t, server, shared, cluster.Config{Listen: "127.0.0.1:0"})
 	c := here.connect(t, stateless, here.token("alice"))
@@ -260,7 +270,8 @@ func TestSecondApproverAtAnotherReplica(t *testing.T) {
 	if len(all) != 1 || string(all[0].Arguments) != `{"amount":7}` {
 		t.Fatalf("bob sees %+v", all)
 	}
-	if got := there.decide(bob, all[0], admin.Choice{Decision: admin.Approve, Digest: all[0].Digest}); got != http.StatusOK {
+	if got := there.decide(bob, all[0], admin.Choice{Decision: admin.Approve,
+		Digest: all[0].Digest}); got != http.StatusOK {
 		t.Fatalf("bob approves: %d", got)
 	}
 	if got := receive(t, "the result", said); !strings.Contains(got, "done") {

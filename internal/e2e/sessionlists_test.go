@@ -35,19 +35,21 @@ func newWorkshop(t *testing.T, silent bool) *workshop {
 	if silent {
 		options.Capabilities = &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}
 	}
-	url, stop := serveBy(sdk.NewServer(&sdk.Implementation{Name: "none", Version: "1"}, nil), sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
-		server := sdk.NewServer(&sdk.Implementation{Name: "workshop", Version: "1"}, options)
-		sdk.AddTool(server, &sdk.Tool{Name: "enable"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
-			for _, name := range []string{"extra", "secret"} {
-				sdk.AddTool(server, &sdk.Tool{Name: name}, echo)
-			}
-			return says("enabled"), nil, nil
-		})
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.servers = append(w.servers, server)
-		return server
-	}, nil))
+	url, stop := serveBy(sdk.NewServer(&sdk.Implementation{Name: "none", Version: "1"}, nil),
+		sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+			server := sdk.NewServer(&sdk.Implementation{Name: "workshop", Version: "1"}, options)
+			sdk.AddTool(server, &sdk.Tool{Name: "enable"},
+				func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+					for _, name := range []string{"extra", "secret"} {
+						sdk.AddTool(server, &sdk.Tool{Name: name}, echo)
+					}
+					return says("enabled"), nil, nil
+				})
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.servers = append(w.servers, server)
+			return server
+		}, nil))
 	w.url = url
 	t.Cleanup(stop)
 	t.Cleanup(w.forget)
@@ -215,7 +217,8 @@ func TestSessionListsInShort(t *testing.T) {
 			if extra == nil {
 				t.Fatal("the tool is not listed")
 			}
-			if schema, err := json.Marshal(extra.InputSchema); err != nil || string(schema) != `{"additionalProperties":true,"type":"object"}` {
+			if schema, err := json.Marshal(extra.InputSchema); err != nil ||
+				string(schema) != `{"additionalProperties":true,"type":"object"}` {
 				t.Errorf("in short it takes %s, %v", schema, err)
 			}
 			hello := func() *sdk.CallToolParams { // go-sdk writes into them who the client is

@@ -23,24 +23,28 @@ func library(t *testing.T) (url string) {
 	t.Helper()
 	add := func(server *sdk.Server, name string) {
 		uri := "skill://" + name + "/SKILL.md"
-		server.AddResource(&sdk.Resource{Name: name, URI: uri}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-			text := "---\nname: " + name + "\ndescription: About " + name + ".\n---\nDo it."
-			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, Text: text}}}, nil
-		})
+		server.AddResource(&sdk.Resource{Name: name, URI: uri},
+			func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+				text := "---\nname: " + name + "\ndescription: About " + name + ".\n---\nDo it."
+				return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, Text: text}}}, nil
+			})
 	}
-	url, stop := serveBy(sdk.NewServer(&sdk.Implementation{Name: "none", Version: "1"}, nil), sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
-		server := sdk.NewServer(&sdk.Implementation{Name: "library", Version: "1"}, &sdk.ServerOptions{
-			SupportedProtocolVersions: []string{statefulServer},
-			Capabilities:              &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}}, // it tells of no changes
-		})
-		add(server, "common")
-		sdk.AddTool(server, &sdk.Tool{Name: "lend"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
-			add(server, "rare")
-			add(server, "secret")
-			return says("lent"), nil, nil
-		})
-		return server
-	}, nil))
+	url, stop := serveBy(sdk.NewServer(&sdk.Implementation{Name: "none", Version: "1"}, nil),
+		sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+			server := sdk.NewServer(&sdk.Implementation{Name: "library", Version: "1"}, &sdk.ServerOptions{
+				SupportedProtocolVersions: []string{statefulServer},
+				// it tells of no changes
+				Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+			})
+			add(server, "common")
+			sdk.AddTool(server, &sdk.Tool{Name: "lend"}, func(context.Context, *sdk.CallToolRequest,
+				struct{}) (*sdk.CallToolResult, any, error) {
+				add(server, "rare")
+				add(server, "secret")
+				return says("lent"), nil, nil
+			})
+			return server
+		}, nil))
 	t.Cleanup(stop)
 	return url
 }
@@ -55,7 +59,8 @@ func TestSkillsOfSessions(t *testing.T) {
 			g := start(t, gateway.Config{
 				Upstreams: []upstream.Config{{Name: "up", URL: library(t)}},
 				Skills:    loadskill.Config{LoadTool: true},
-				Policy:    policy.Config{Rules: []policy.Rule{{Name: "r", Allow: []string{"tools:*", "resources:*", "skills:up/common", "skills:up/rare"}}}},
+				Policy: policy.Config{Rules: []policy.Rule{{Name: "r",
+					Allow: []string{"tools:*", "resources:*", "skills:up/common", "skills:up/rare"}}}},
 			})
 			open := func(name string) *mcptest.Client {
 				c := unopened(t, g, revision)
@@ -80,7 +85,8 @@ func TestSkillsOfSessions(t *testing.T) {
 					t.Errorf("%s has the skills %q, want %q", c.Name, names, want)
 				}
 				tools := string(mustCall(t, c, "tools/list", "{}").Result)
-				if loads := strings.Contains(tools, "About rare."); loads != slices.Contains(want, "up__rare") || strings.Contains(tools, "secret") {
+				if loads := strings.Contains(tools, "About rare."); loads != slices.Contains(want, "up__rare") ||
+					strings.Contains(tools, "secret") {
 					t.Errorf("%s has the tools %s", c.Name, tools)
 				}
 			}
@@ -99,7 +105,8 @@ func TestSkillsOfSessions(t *testing.T) {
 			}
 			refused(t, bob, "skills/get", `{"name":"up__rare"}`, -32602)
 			refused(t, ann, "skills/get", `{"name":"up__secret"}`, -32602)
-			if m, _, err := ann.Call(deadline(t), "resources/read", `{"uri":"skill://up/secret/SKILL.md"}`); err != nil || m.Error == nil {
+			if m, _, err := ann.Call(deadline(t), "resources/read", `{"uri":"skill://up/secret/SKILL.md"}`); err != nil ||
+				m.Error == nil {
 				t.Errorf("a denied skill is read as a resource: %s, %v", m.Result, err)
 			}
 			if list := mustCall(t, ann, "resources/list", "{}"); strings.Contains(string(list.Result), "secret") {

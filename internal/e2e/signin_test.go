@@ -40,7 +40,8 @@ type authorizer struct {
 }
 
 func newAuthorizer(g *guarded) *authorizer {
-	a := &authorizer{issuer: g.issuer, resource: g.url, lifetime: 300, codes: map[string]url.Values{}, refresh: map[string]string{}}
+	a := &authorizer{issuer: g.issuer, resource: g.url, lifetime: 300, codes: map[string]url.Values{},
+		refresh: map[string]string{}}
 	a.issuer.SetMetadata("token_endpoint_auth_methods_supported", []string{"none"})
 	a.issuer.SetMetadata("authorization_response_iss_parameter_supported", true)
 	a.issuer.Handle("/authorize", a.authorize)
@@ -54,7 +55,8 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	want := map[string]string{"response_type": "code", "client_id": "client", "redirect_uri": redirectURI, "code_challenge_method": "S256", "resource": a.resource}
+	want := map[string]string{"response_type": "code", "client_id": "client", "redirect_uri": redirectURI,
+		"code_challenge_method": "S256", "resource": a.resource}
 	for name, value := range want {
 		if q.Get(name) != value {
 			a.refuse(w, "authorize: %s is %q, want %q", name, q.Get(name), value)
@@ -154,7 +156,8 @@ func (g *guarded) signIn(t *testing.T, revision string, first oauth2.TokenSource
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	c := newClient(revision)
-	c.open(t, &sdk.StreamableClientTransport{Endpoint: g.url, OAuthHandler: handler, HTTPClient: &http.Client{Transport: transport}})
+	c.open(t, &sdk.StreamableClientTransport{Endpoint: g.url, OAuthHandler: handler,
+		HTTPClient: &http.Client{Transport: transport}})
 	return c
 }
 
@@ -190,9 +193,11 @@ func TestSignIn(t *testing.T) {
 		t.Run("a token without the scope is stepped up, "+revision, func(t *testing.T) {
 			g := guard(t, cfg)
 			a := newAuthorizer(g)
-			use(t, g.signIn(t, revision, oauth2.StaticTokenSource(&oauth2.Token{AccessToken: g.issuer.Token(claims{"scope": "files"})})))
+			use(t, g.signIn(t, revision,
+				oauth2.StaticTokenSource(&oauth2.Token{AccessToken: g.issuer.Token(claims{"scope": "files"})})))
 			grants, scopes := a.check(t)
-			if len(grants) != 1 || len(scopes) != 1 || strings.Join(slices.Sorted(strings.FieldsSeq(scopes[0])), " ") != "files mcp" {
+			if len(grants) != 1 || len(scopes) != 1 || strings.Join(slices.Sorted(strings.FieldsSeq(scopes[0])),
+				" ") != "files mcp" {
 				t.Errorf("grants %q, scopes %q; want one code, for what was granted and what is missing", grants, scopes)
 			}
 		})

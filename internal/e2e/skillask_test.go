@@ -17,7 +17,8 @@ import (
 func TestApprovalOfASkillByItsName(t *testing.T) {
 	t.Parallel()
 	g := guard(t, gateway.Config{
-		Policy:    policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "r", Ask: []string{"skills:pb/refunds"}}}},
+		Policy: policy.Config{Default: policy.DefaultAllow,
+			Rules: []policy.Rule{{Name: "r", Ask: []string{"skills:pb/refunds"}}}},
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, skillFiles)}},
 	})
 	const params = `{"name":"pb__refunds"}`
@@ -44,14 +45,16 @@ func TestApprovalOfASkillByItsName(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			c := g.rawWith(t, revision, g.issuer.Token(nil), `{"elicitation":{}}`)
-			if m := get(t, c, `{"action":"accept","content":{"approve":true}}`); !strings.Contains(string(m.Result), `"instructions":"# Refunds`) {
+			if m := get(t, c, `{"action":"accept","content":{"approve":true}}`); !strings.Contains(string(m.Result),
+				`"instructions":"# Refunds`) {
 				t.Errorf("approved: %s", m.Text)
 			}
 			if m := get(t, c, `{"action":"decline"}`); m.Error == nil || strings.Contains(m.Text, "# Refunds") {
 				t.Errorf("declined: %s", m.Text)
 			}
 			mute := g.raw(t, revision, g.issuer.Token(nil))
-			if m, _, err := mute.Call(deadline(t), "skills/get", params); err != nil || m.Error == nil || strings.Contains(m.Text, "# Refunds") {
+			if m, _, err := mute.Call(deadline(t), "skills/get", params); err != nil || m.Error == nil ||
+				strings.Contains(m.Text, "# Refunds") {
 				t.Errorf("a client that cannot be asked: %s, %v", m.Text, err)
 			}
 		})

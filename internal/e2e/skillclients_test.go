@@ -77,7 +77,8 @@ func TestSkillsWithTheGoSDK(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				session, err := impl.Connect(deadline(t), g.transport(t, g.issuer.Token(nil)), &sdk.ClientSessionOptions{ProtocolVersion: revision})
+				session, err := impl.Connect(deadline(t), g.transport(t, g.issuer.Token(nil)),
+					&sdk.ClientSessionOptions{ProtocolVersion: revision})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -107,22 +108,29 @@ func TestSkillsWithTheGoSDK(t *testing.T) {
 							t.Errorf("%s has %d bytes and another digest", f.URI, len(content))
 						}
 					}
-					one, err := sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get", &skillParams{URI: skill.URI})
-					if err != nil || one.Skill.URI != skill.URI || !slices.Equal(one.Skill.Resources, skill.Resources) || one.Skill.Frontmatter["name"] != skill.Frontmatter["name"] {
+					one, err := sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get",
+						&skillParams{URI: skill.URI})
+					if err != nil || one.Skill.URI != skill.URI || !slices.Equal(one.Skill.Resources, skill.Resources) ||
+						one.Skill.Frontmatter["name"] != skill.Frontmatter["name"] {
 						t.Errorf("by URI: %+v, %v", one, err)
 					}
 				}
-				one, err := sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get", &skillParams{Name: "pb__refunds"})
-				if err != nil || !strings.HasPrefix(one.Instructions, "# Refunds") || len(one.Files) != 2 || one.Files[0].MIMEType != "image/png" {
+				one, err := sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get",
+					&skillParams{Name: "pb__refunds"})
+				if err != nil || !strings.HasPrefix(one.Instructions, "# Refunds") || len(one.Files) != 2 ||
+					one.Files[0].MIMEType != "image/png" {
 					t.Errorf("by name: %+v, %v", one, err)
 				}
-				children, err := sdk.CallCustomMethod[*skillParams, *childrenResult](deadline(t), session, "resources/directory/read", &skillParams{URI: "skill://pb/refunds"})
+				children, err := sdk.CallCustomMethod[*skillParams, *childrenResult](deadline(t), session,
+					"resources/directory/read", &skillParams{URI: "skill://pb/refunds"})
 				if err != nil || len(children.Resources) != 3 || children.Resources[1].MIMEType != "inode/directory" {
 					t.Errorf("%+v, %v", children, err)
 				}
-				_, err = sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get", &skillParams{Name: "pb__nothing"})
+				_, err = sdk.CallCustomMethod[*skillParams, *skillResult](deadline(t), session, "skills/get",
+					&skillParams{Name: "pb__nothing"})
 				wantCode(t, "an unknown skill", err, -32602)
-				_, err = sdk.CallCustomMethod[*skillParams, *childrenResult](deadline(t), session, "resources/directory/read", &skillParams{URI: "skill://pb/refunds/SKILL.md"})
+				_, err = sdk.CallCustomMethod[*skillParams, *childrenResult](deadline(t), session, "resources/directory/read",
+					&skillParams{URI: "skill://pb/refunds/SKILL.md"})
 				wantCode(t, "a file", err, -32602)
 			})
 		}
@@ -163,7 +171,8 @@ func TestSkillsOfEachUser(t *testing.T) {
 						if !strings.Contains(text, "The plan of "+user) || !strings.HasSuffix(text, "What "+user+" does.") {
 							t.Errorf("%s reads %s", user, text)
 						}
-						if get := result(t, c, "skills/get", fmt.Sprintf(`{"name":%q}`, skills[0]["name"])); get["instructions"] != "What "+user+" does." {
+						if get := result(t, c, "skills/get", fmt.Sprintf(`{"name":%q}`,
+							skills[0]["name"])); get["instructions"] != "What "+user+" does." {
 							t.Errorf("by its name %s is told %v", user, get)
 						}
 					}
@@ -179,7 +188,8 @@ func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 	t.Parallel()
 	up := scripted(t, stateless)
 	serveSkill(t, up, "primitive")
-	files := map[string]string{"refunds/inner/SKILL.md": "---\nname: inner\ndescription: d\n---\nInner.\n", "other/SKILL.md": "---\nname: other\ndescription: d\n---\nOther.\n"}
+	files := map[string]string{"refunds/inner/SKILL.md": "---\nname: inner\ndescription: d\n---\nInner.\n",
+		"other/SKILL.md": "---\nname: other\ndescription: d\n---\nOther.\n"}
 	for name, text := range skillFiles {
 		files[name] = text
 	}
@@ -204,7 +214,8 @@ func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 			}
 			for group, want := range map[string]struct{ names, files, children, linked []string }{
 				"all": {
-					[]string{"pb__acme/ops/restart", "pb__other", "pb__refunds", "pb__refunds/inner", "up__With_Arguments", "up__refunds"},
+					[]string{"pb__acme/ops/restart", "pb__other", "pb__refunds", "pb__refunds/inner",
+						"up__With_Arguments", "up__refunds"},
 					[]string{"refunds/SKILL.md", "refunds/assets/stamp.png", "refunds/inner/SKILL.md", "refunds/references/rules.md"},
 					[]string{"refunds/assets/stamp.png"}, []string{"up+file:///rules"},
 				},
@@ -241,7 +252,8 @@ func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 				const assets = `{"uri":"skill://pb/refunds/assets"}`
 				if want.children == nil { // of no file in it the user may know
 					refused(t, d, "resources/directory/read", assets, -32602)
-				} else if got := uris(result(t, d, "resources/directory/read", assets), "resources"); !slices.Equal(got, want.children) {
+				} else if got := uris(result(t, d, "resources/directory/read", assets), "resources"); !slices.Equal(got,
+					want.children) {
 					t.Errorf("%s: in the directory are %q, want %q", group, got, want.children)
 				}
 				if got := uris(result(t, c, "skills/get", `{"name":"up__refunds"}`), "files"); !slices.Equal(got, want.linked) {

@@ -33,7 +33,8 @@ func TestRulesForSkillsWithinSkills(t *testing.T) {
 	g := guard(t, gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},
 		Policy: policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{
-			{Name: "not these", Who: policy.Who{Groups: []string{"guests"}}, Deny: []string{"skills:pb/outer/inner", "skills:pb/outer/template"}},
+			{Name: "not these", Who: policy.Who{Groups: []string{"guests"}},
+				Deny: []string{"skills:pb/outer/inner", "skills:pb/outer/template"}},
 			{Name: "only these", Who: policy.Who{Groups: []string{"inner"}}, Deny: []string{"skills:pb/outer"}},
 		}},
 	})
@@ -62,7 +63,9 @@ func TestRulesForSkillsWithinSkills(t *testing.T) {
 				c            *mcptest.Client
 				names, files []string
 			}{
-				{all, []string{"pb__outer", "pb__outer/inner"}, []string{"outer/SKILL.md", "outer/a.md", "outer/inner/SKILL.md", "outer/inner/b.md", "outer/template/SKILL.md", "outer/template/c.md", "outer/inner/SKILL.md", "outer/inner/b.md"}},
+				{all, []string{"pb__outer", "pb__outer/inner"},
+					[]string{"outer/SKILL.md", "outer/a.md", "outer/inner/SKILL.md", "outer/inner/b.md", "outer/template/SKILL.md",
+						"outer/template/c.md", "outer/inner/SKILL.md", "outer/inner/b.md"}},
 				{guest, []string{"pb__outer"}, []string{"outer/SKILL.md", "outer/a.md"}},
 				{within, []string{"pb__outer/inner"}, []string{"outer/inner/SKILL.md", "outer/inner/b.md"}},
 			} {
@@ -111,7 +114,8 @@ func TestRulesForSkillsWithinSkills(t *testing.T) {
 func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 	cfg := gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},
-		Policy:    policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "r", Deny: []string{"skills:pb/outer/inner"}}}},
+		Policy: policy.Config{Default: policy.DefaultAllow,
+			Rules: []policy.Rule{{Name: "r", Deny: []string{"skills:pb/outer/inner"}}}},
 	}
 	for _, q := range []admin.Question{
 		{Method: "skills/get", Name: "pb__outer/inner"},
@@ -123,7 +127,8 @@ func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 			t.Errorf("%s %s: %s, %v, want deny", q.Method, q.Name, a.Effect, err)
 		}
 	}
-	if a, err := whatif.Explain(context.Background(), cfg, admin.Question{Method: "resources/read", Name: "skill://pb/outer/SKILL.md"}); err != nil || a.Effect != "allow" {
+	if a, err := whatif.Explain(context.Background(), cfg,
+		admin.Question{Method: "resources/read", Name: "skill://pb/outer/SKILL.md"}); err != nil || a.Effect != "allow" {
 		t.Errorf("%s, %v, want allow", a.Effect, err)
 	}
 }

@@ -25,7 +25,8 @@ func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 			dir := skillsDir(t, skillFiles)
 			g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "pb", Skills: dir}}})
 			c := g.raw(t, revision.Name, g.issuer.Token(nil))
-			x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision.Name+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+				revision.Name+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +46,8 @@ func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 			}
 			for _, s := range all {
 				checkSkill(t, s)
-				typed(t, "GetSkillResult", result(t, c, "skills/get", fmt.Sprintf(`{"name":%q}`, s["name"])), map[string]string{"instructions": "string!", "description": "string"})
+				typed(t, "GetSkillResult", result(t, c, "skills/get", fmt.Sprintf(`{"name":%q}`, s["name"])),
+					map[string]string{"instructions": "string!", "description": "string"})
 			}
 			if got := string(readFile(t, c, "skill://pb/refunds/SKILL.md")); got != refundsSkill {
 				t.Errorf("SKILL.md is %q", got)
@@ -68,7 +70,8 @@ func TestChangesBeforeTheFirstStream(t *testing.T) {
 	dir := skillsDir(t, skillFiles)
 	up := secretive(t, stateless)
 	g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "pb", Skills: dir}}})
-	late, never, other := g.raw(t, statefulClient, g.issuer.Token(nil)), g.raw(t, statefulClient, g.issuer.Token(nil)), g.raw(t, statefulClient, g.issuer.Token(nil))
+	late, never, other := g.raw(t, statefulClient, g.issuer.Token(nil)), g.raw(t, statefulClient, g.issuer.Token(nil)),
+		g.raw(t, statefulClient, g.issuer.Token(nil))
 	for _, method := range []string{"skills/list", "tools/list", "resources/list"} {
 		mustCall(t, late, method, "{}")
 	}

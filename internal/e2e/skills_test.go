@@ -164,9 +164,11 @@ func checkDependencies(t *testing.T, of object) {
 // checkSkill checks an entry against Skill of SEP-2076.
 func checkSkill(t *testing.T, s object) {
 	t.Helper()
-	typed(t, "Skill", s, map[string]string{"name": "string!", "title": "string", "description": "string", "version": "string", "tags": "[]string", "_meta": "object"})
+	typed(t, "Skill", s, map[string]string{"name": "string!", "title": "string", "description": "string",
+		"version": "string", "tags": "[]string", "_meta": "object"})
 	for _, a := range objects(s, "arguments") {
-		typed(t, "SkillArgument", a, map[string]string{"name": "string!", "title": "string", "description": "string", "required": "boolean"})
+		typed(t, "SkillArgument", a, map[string]string{"name": "string!", "title": "string", "description": "string",
+			"required": "boolean"})
 	}
 	checkDependencies(t, s)
 }
@@ -253,7 +255,8 @@ func TestSkills(t *testing.T) {
 				typed(t, "GetSkillResult", get, map[string]string{"instructions": "string!", "description": "string"})
 				checkDependencies(t, get)
 				for _, f := range objects(get, "files") {
-					typed(t, "SkillFile", f, map[string]string{"name": "string!", "uri": "string!", "title": "string", "description": "string", "mimeType": "string", "required": "boolean"})
+					typed(t, "SkillFile", f, map[string]string{"name": "string!", "uri": "string!", "title": "string",
+						"description": "string", "mimeType": "string", "required": "boolean"})
 					readFile(t, c, f["uri"].(string))
 				}
 				byURI := result(t, c, "skills/get", fmt.Sprintf(`{"uri":%q}`, s["uri"]))
@@ -276,8 +279,10 @@ func TestSkills(t *testing.T) {
 				page := result(t, c, "skills/list", "{}")
 				typed(t, "skills", page, map[string]string{"ttlMs": "number!", "cacheScope": "string!", "resultType": "string!"})
 			}
-			for _, params := range []string{`{"name":"pb__nothing"}`, `{"name":"refunds"}`, `{"uri":"skill://pb/nothing/SKILL.md"}`, `{"uri":"skill://pb/Refunds/SKILL.md"}`,
-				`{"uri":"skill://pb/refunds"}`, `{"uri":"skill://pb/refunds/references/rules.md"}`, `{"uri":"skill://up/refunds/SKILL.md"}`, `{}`,
+			for _, params := range []string{`{"name":"pb__nothing"}`, `{"name":"refunds"}`,
+				`{"uri":"skill://pb/nothing/SKILL.md"}`, `{"uri":"skill://pb/Refunds/SKILL.md"}`,
+				`{"uri":"skill://pb/refunds"}`, `{"uri":"skill://pb/refunds/references/rules.md"}`,
+				`{"uri":"skill://up/refunds/SKILL.md"}`, `{}`,
 				`{"name":"pb__refunds","uri":"skill://pb/refunds/SKILL.md"}`, `{"name":7}`, `{"uri":null}`} {
 				refused(t, c, "skills/get", params, -32602)
 			}
@@ -313,7 +318,8 @@ func TestSkillsInCapabilitiesAndResources(t *testing.T) {
 	for _, revision := range eras {
 		c := g.raw(t, revision, g.issuer.Token(nil))
 		caps := capabilities(t, c)
-		if got := fmt.Sprint(caps["skills"], caps["extensions"]); got != "map[listChanged:true] map[io.modelcontextprotocol/skills:map[directoryRead:true]]" {
+		if got := fmt.Sprint(caps["skills"],
+			caps["extensions"]); got != "map[listChanged:true] map[io.modelcontextprotocol/skills:map[directoryRead:true]]" {
 			t.Errorf("%s: capabilities %v", revision, caps)
 		}
 		var listed []string
@@ -322,7 +328,8 @@ func TestSkillsInCapabilitiesAndResources(t *testing.T) {
 				listed = append(listed, fmt.Sprint(uri, " ", r["name"], " ", r["mimeType"]))
 			}
 		}
-		if want := []string{"skill://pb/acme/ops/restart/SKILL.md restart text/markdown", "skill://pb/refunds/SKILL.md refunds text/markdown"}; !slices.Equal(listed, want) {
+		if want := []string{"skill://pb/acme/ops/restart/SKILL.md restart text/markdown",
+			"skill://pb/refunds/SKILL.md refunds text/markdown"}; !slices.Equal(listed, want) {
 			t.Errorf("%s: resources %q, want %q", revision, listed, want)
 		}
 	}
@@ -334,7 +341,8 @@ func capabilities(t *testing.T, c *mcptest.Client) (caps object) {
 	if !c.Revision.Stateful {
 		return result(t, c, "server/discover", "{}")["capabilities"].(object)
 	}
-	x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.Revision.Name+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+		c.Revision.Name+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,13 +366,15 @@ func TestDirectoriesOfSkills(t *testing.T) {
 			return all
 		}
 		if got, want := children("skill://pb/refunds"), []string{"skill://pb/refunds/SKILL.md SKILL.md text/markdown",
-			"skill://pb/refunds/assets assets inode/directory", "skill://pb/refunds/references references inode/directory"}; !slices.Equal(got, want) {
+			"skill://pb/refunds/assets assets inode/directory",
+			"skill://pb/refunds/references references inode/directory"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", revision, got, want)
 		}
 		if got, want := children("skill://pb/refunds/references"), []string{"skill://pb/refunds/references/rules.md rules.md text/markdown"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", revision, got, want)
 		}
-		for _, uri := range []string{"skill://pb/refunds/SKILL.md", "skill://pb/refunds/", "skill://pb/refunds/none", "skill://pb", "skill://pb/acme", "skill://pb/acme/ops", "up+file:///docs", "skill://nobody/x"} {
+		for _, uri := range []string{"skill://pb/refunds/SKILL.md", "skill://pb/refunds/", "skill://pb/refunds/none",
+			"skill://pb", "skill://pb/acme", "skill://pb/acme/ops", "up+file:///docs", "skill://nobody/x"} {
 			refused(t, c, "resources/directory/read", fmt.Sprintf(`{"uri":%q}`, uri), -32602)
 		}
 	}
@@ -386,7 +396,8 @@ func TestSkillsObeyPolicy(t *testing.T) {
 	t.Parallel()
 	g := playbooks(t, policy.Config{Rules: []policy.Rule{
 		{Name: "all", Who: policy.Who{Groups: []string{"admin"}}, Allow: []string{"*:*"}},
-		{Name: "some", Who: policy.Who{Groups: []string{"some"}}, Allow: []string{"skills:pb/refunds", "tools:up/open", "resources:*"}},
+		{Name: "some", Who: policy.Who{Groups: []string{"some"}},
+			Allow: []string{"skills:pb/refunds", "tools:up/open", "resources:*"}},
 		{Name: "but not", Who: policy.Who{Groups: []string{"some"}}, Deny: []string{"resources:pb/skill://refunds/assets/*"}},
 		{Name: "files only", Who: policy.Who{Groups: []string{"files"}}, Allow: []string{"resources:*", "tools:*"}},
 	}})
@@ -400,7 +411,8 @@ func TestSkillsObeyPolicy(t *testing.T) {
 			}
 			deps := func(c *mcptest.Client) string {
 				var out []string
-				for _, of := range []object{allSkills(t, c)[0], result(t, c, "skills/get", `{"name":"pb__refunds"}`), result(t, c, "skills/get", `{"uri":"skill://pb/refunds/SKILL.md"}`)["skill"].(object)} {
+				for _, of := range []object{allSkills(t, c)[0], result(t, c, "skills/get", `{"name":"pb__refunds"}`),
+					result(t, c, "skills/get", `{"uri":"skill://pb/refunds/SKILL.md"}`)["skill"].(object)} {
 					if of["name"] == "pb__acme/ops/restart" {
 						of = allSkills(t, c)[1]
 					}
@@ -426,17 +438,22 @@ func TestSkillsObeyPolicy(t *testing.T) {
 				got := wholeCall(t, c, method, denied)
 				want := wholeCall(t, c, method, missing)
 				plain := func(s string) string {
-					return strings.NewReplacer("acme/ops/restart", "X", "no/such/one", "X", "stamp.png", "Y", "nothing.p", "Y", "refunds", "Z", "nothing", "Z", "Content-Length", "").Replace(s)
+					return strings.NewReplacer("acme/ops/restart", "X", "no/such/one", "X", "stamp.png", "Y", "nothing.p", "Y",
+						"refunds", "Z", "nothing", "Z", "Content-Length", "").Replace(s)
 				}
-				if a, b := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(plain(got), ""), regexp.MustCompile(`\[\d+\]`).ReplaceAllString(plain(want), ""); a != b {
+				if a, b := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(plain(got),
+					""), regexp.MustCompile(`\[\d+\]`).ReplaceAllString(plain(want), ""); a != b {
 					t.Errorf("%s %s answers\n%s\nand %s\n%s", method, denied, got, missing, want)
 				}
 			}
 			same(some, "skills/get", `{"name":"pb__acme/ops/restart"}`, `{"name":"pb__no/such/one"}`)
-			same(some, "skills/get", `{"uri":"skill://pb/acme/ops/restart/SKILL.md"}`, `{"uri":"skill://pb/no/such/one/SKILL.md"}`)
-			same(some, "resources/read", `{"uri":"skill://pb/acme/ops/restart/SKILL.md"}`, `{"uri":"skill://pb/no/such/one/SKILL.md"}`)
+			same(some, "skills/get", `{"uri":"skill://pb/acme/ops/restart/SKILL.md"}`,
+				`{"uri":"skill://pb/no/such/one/SKILL.md"}`)
+			same(some, "resources/read", `{"uri":"skill://pb/acme/ops/restart/SKILL.md"}`,
+				`{"uri":"skill://pb/no/such/one/SKILL.md"}`)
 			same(some, "resources/directory/read", `{"uri":"skill://pb/acme/ops/restart"}`, `{"uri":"skill://pb/no/such/one"}`)
-			same(some, "resources/read", `{"uri":"skill://pb/refunds/assets/stamp.png"}`, `{"uri":"skill://pb/refunds/assets/nothing.p"}`)
+			same(some, "resources/read", `{"uri":"skill://pb/refunds/assets/stamp.png"}`,
+				`{"uri":"skill://pb/refunds/assets/nothing.p"}`)
 			same(files, "resources/read", `{"uri":"skill://pb/refunds/SKILL.md"}`, `{"uri":"skill://pb/nothing/SKILL.md"}`)
 			if got := allSkills(t, files); len(got) != 0 {
 				t.Errorf("who may use resources alone sees skills: %v", got)
@@ -449,8 +466,10 @@ func TestSkillsObeyPolicy(t *testing.T) {
 					}
 				}
 			}
-			for _, uri := range []string{"skill://pb/acme/ops/%72estart/SKILL.md", "skill://pb/acme//ops/restart/SKILL.md", "skill://pb/ACME/ops/restart/SKILL.md", "skill://pb/acme/ops/restart/SKILL.md#x",
-				"SKILL://pb/acme/ops/restart/SKILL.md", "skill://pb/refunds/../acme/ops/restart/SKILL.md", "pb+skill://acme/ops/restart/SKILL.md", "skill://acme/ops/restart/SKILL.md"} {
+			for _, uri := range []string{"skill://pb/acme/ops/%72estart/SKILL.md", "skill://pb/acme//ops/restart/SKILL.md",
+				"skill://pb/ACME/ops/restart/SKILL.md", "skill://pb/acme/ops/restart/SKILL.md#x",
+				"SKILL://pb/acme/ops/restart/SKILL.md", "skill://pb/refunds/../acme/ops/restart/SKILL.md",
+				"pb+skill://acme/ops/restart/SKILL.md", "skill://acme/ops/restart/SKILL.md"} {
 				m, _, err := some.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
 				if err != nil || m.Error == nil {
 					t.Errorf("%s is read: %s, %v", uri, m.Text, err)
@@ -516,8 +535,10 @@ func TestDependenciesThatCome(t *testing.T) {
 			t.Parallel()
 			up := secretive(t, revision)
 			up.Tools("other")
-			dir := skillsDir(t, map[string]string{"a/SKILL.md": "---\nname: a\ndescription: A.\nmetadata:\n  gatehouse.tools: up/open, up/secret\n---\n"})
-			g := guard(t, gateway.Config{Policy: rules, Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "pb", Skills: dir}}})
+			dir := skillsDir(t,
+				map[string]string{"a/SKILL.md": "---\nname: a\ndescription: A.\nmetadata:\n  gatehouse.tools: up/open, up/secret\n---\n"})
+			g := guard(t, gateway.Config{Policy: rules, Upstreams: []upstream.Config{{Name: "up", URL: up.URL},
+				{Name: "pb", Skills: dir}}})
 			hear := func(c *mcptest.Client) (x *mcptest.Exchange) {
 				var err error
 				if revision != stateless {
@@ -534,7 +555,8 @@ func TestDependenciesThatCome(t *testing.T) {
 				}
 				return x
 			}
-			some, guest := g.raw(t, revision, g.issuer.Token(nil)), g.raw(t, revision, g.issuer.Token(claims{"groups": "guests"}))
+			some, guest := g.raw(t, revision, g.issuer.Token(nil)),
+				g.raw(t, revision, g.issuer.Token(claims{"groups": "guests"}))
 			heardSome, heardGuest := hear(some), hear(guest)
 			if err := up.AwaitGETStreams(deadline(t), 1); err != nil {
 				t.Fatal(err)

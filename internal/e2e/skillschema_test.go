@@ -128,13 +128,15 @@ func (w *skillWatch) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp.Body = &watchedBody{ReadCloser: resp.Body, watch: w, stream: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
+	resp.Body = &watchedBody{ReadCloser: resp.Body, watch: w,
+		stream: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
 	return resp, nil
 }
 
 // sent handles a message of the client.
 func (w *skillWatch) sent(text []byte) {
-	if !bytes.Contains(text, []byte("skills/")) && !bytes.Contains(text, []byte(`"resources/directory/read"`)) && !bytes.Contains(text, []byte(`"initialize"`)) {
+	if !bytes.Contains(text, []byte("skills/")) && !bytes.Contains(text, []byte(`"resources/directory/read"`)) &&
+		!bytes.Contains(text, []byte(`"initialize"`)) {
 		return
 	}
 	var m struct {
@@ -294,7 +296,8 @@ func (b *watchedBody) events() {
 
 // checkAsked validates the requests about skills to a scripted server.
 func checkAsked(t *testing.T, s *mcptest.Server) {
-	for method, definition := range map[string]string{"skills/list": "ListSkillsRequest", "skills/get": "GetSkillRequest", "resources/directory/read": "ReadDirectoryRequest"} {
+	for method, definition := range map[string]string{"skills/list": "ListSkillsRequest", "skills/get": "GetSkillRequest",
+		"resources/directory/read": "ReadDirectoryRequest"} {
 		for _, r := range s.Received(method) {
 			document := extension
 			if method == "skills/get" && hasMember(r.Params, "name") {

@@ -95,7 +95,8 @@ func serveSkill(t *testing.T, s *mcptest.Server, form string) {
 				c.Error(-32602, "country is missing")
 				return
 			}
-			c.Result(`{"instructions":"Refund it.\n` + country + `","dependencies":{"tools":["refund"]},"files":[{"name":"rules","uri":"file:///rules"}]}`)
+			c.Result(`{"instructions":"Refund it.\n` + country +
+				`","dependencies":{"tools":["refund"]},"files":[{"name":"rules","uri":"file:///rules"}]}`)
 		})
 	}
 }
@@ -135,7 +136,8 @@ func TestSkillsOfServers(t *testing.T) {
 							skill = one
 						}
 					}
-					if skill == nil || skill["uri"] != "skill://up/refunds/SKILL.md" || skill["version"] != "3" || skill["description"] != "Give money back." {
+					if skill == nil || skill["uri"] != "skill://up/refunds/SKILL.md" || skill["version"] != "3" ||
+						skill["description"] != "Give money back." {
 						t.Fatalf("the skill is %v", skill)
 					}
 					get := result(t, c, "skills/get", `{"name":"up__refunds"}`)
@@ -167,25 +169,29 @@ func TestSkillsOfServers(t *testing.T) {
 					if form != "primitive" {
 						children = append(children, "skill://up/refunds/a.md")
 					}
-					for i, child := range objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`), "resources") {
+					for i, child := range objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`),
+						"resources") {
 						if i >= len(children) || child["uri"] != children[i] {
 							t.Errorf("child %v, want %q", child, children)
 						}
 						readFile(t, c, child["uri"].(string))
 					}
 					refused(t, c, "resources/directory/read", `{"uri":"skill://up/refunds/none"}`, -32602)
-					if names := fmt.Sprint(get["files"]); form == "plain" && names != "[map[mimeType:text/markdown name:a.md uri:skill://up/refunds/a.md]]" {
+					if names := fmt.Sprint(get["files"]); form == "plain" &&
+						names != "[map[mimeType:text/markdown name:a.md uri:skill://up/refunds/a.md]]" {
 						t.Errorf("the files that the server lists are %s", names)
 					}
 					if form == "primitive" {
-						if text := string(readFile(t, c, needy["uri"].(string))); !strings.Contains(text, "- `country` (required): where\n") {
+						if text := string(readFile(t, c, needy["uri"].(string))); !strings.Contains(text,
+							"- `country` (required): where\n") {
 							t.Errorf("the SKILL.md of a skill that needs arguments is %q", text)
 						}
 						if got := fmt.Sprint(skill["dependencies"]); got != "map[tools:[up__refund]]" {
 							t.Errorf("dependencies %s", got)
 						}
 						refused(t, c, "skills/get", `{"name":"up__With_Arguments"}`, -32602)
-						if got := result(t, c, "skills/get", `{"name":"up__refunds","arguments":{"country":"NZ"}}`)["instructions"]; got != "Refund it.\nNZ" {
+						if got := result(t, c, "skills/get",
+							`{"name":"up__refunds","arguments":{"country":"NZ"}}`)["instructions"]; got != "Refund it.\nNZ" {
 							t.Errorf("instructions with arguments: %q", got)
 						}
 					}
@@ -196,7 +202,8 @@ func TestSkillsOfServers(t *testing.T) {
 						t.Errorf("it is shown: %v", got)
 					}
 					readFile(t, other, "up+file:///rules")
-					for _, uri := range []string{"skill://up/refunds/SKILL.md", "skill://up/refunds/a.md", "skill://up/Refunds/SKILL.md", "skill://up/%72efunds/SKILL.md",
+					for _, uri := range []string{"skill://up/refunds/SKILL.md", "skill://up/refunds/a.md",
+						"skill://up/Refunds/SKILL.md", "skill://up/%72efunds/SKILL.md",
 						"skill://up/refunds/_manifest", "skill://up/index.json", "skill://up/INDEX.json"} {
 						m, _, err := other.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
 						if err != nil || m.Error == nil {

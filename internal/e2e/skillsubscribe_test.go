@@ -24,13 +24,15 @@ func TestFilesOfSkillsAreSubscribedTo(t *testing.T) {
 			dir := skillsDir(t, skillFiles)
 			g := guard(t, gateway.Config{
 				Upstreams: []upstream.Config{{Name: "pb", Skills: dir}},
-				Policy:    policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "r", Deny: []string{"resources:pb/skill://refunds/assets/*"}}}},
+				Policy: policy.Config{Default: policy.DefaultAllow,
+					Rules: []policy.Rule{{Name: "r", Deny: []string{"resources:pb/skill://refunds/assets/*"}}}},
 			})
 			c := g.raw(t, revision, g.issuer.Token(nil))
 			var stream *mcptest.Exchange
 			var err error
 			if revision == stateless {
-				stream, err = c.Send(deadline(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["`+rules+`","`+stamp+`"]}}`)
+				stream, err = c.Send(deadline(t), "subscriptions/listen",
+					`{"notifications":{"resourceSubscriptions":["`+rules+`","`+stamp+`"]}}`)
 			} else {
 				stream, err = c.Get(deadline(t), "")
 			}

@@ -39,11 +39,13 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 	answer := request(t, c, "tools/call", `{"name":"up__slow"}`)
 	j := receive(t, "a job", d.began)
 	id := value(t, answer, "taskId")
-	if value(t, answer, "resultType") != "task" || !strings.Contains(answer.Text, `"ttlMs":60000`) || !strings.Contains(answer.Text, `"pollIntervalMs":1`) ||
+	if value(t, answer, "resultType") != "task" || !strings.Contains(answer.Text, `"ttlMs":60000`) ||
+		!strings.Contains(answer.Text, `"pollIntervalMs":1`) ||
 		strings.Contains(answer.Text, `"ttl"`) || strings.Contains(answer.Text, `"task":{`) {
 		t.Errorf("created: %s", answer.Text)
 	}
-	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "working" || value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id {
+	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "working" ||
+		value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id {
 		t.Errorf("%s", got.Text)
 	}
 	keys := map[string]bool{}
@@ -58,7 +60,8 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 		if j.now() != "input_required" {
 			t.Error("an answer to nothing was one")
 		}
-		ack := request(t, c, "tasks/update", fmt.Sprintf(`{"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{}}}}`, id, key))
+		ack := request(t, c, "tasks/update",
+			fmt.Sprintf(`{"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{}}}}`, id, key))
 		if value(t, ack, "resultType") != "complete" || receive(t, "the answer", j.answer) != "accept" {
 			t.Errorf("updated: %s", ack.Text)
 		}
@@ -66,7 +69,8 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 	j.finish("42")
 	got := request(t, c, "tasks/get", about(id))
 	var result struct{ Content []struct{ Text string } }
-	if value(t, got, "status") != "completed" || !got.Value("result", &result) || len(result.Content) != 1 || result.Content[0].Text != "42" || strings.Contains(got.Text, "related-task") {
+	if value(t, got, "status") != "completed" || !got.Value("result", &result) || len(result.Content) != 1 ||
+		result.Content[0].Text != "42" || strings.Contains(got.Text, "related-task") {
 		t.Errorf("the result: %s", got.Text)
 	}
 	if n := len(d.Received("tools/call")); n != 1 {
@@ -75,20 +79,23 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 
 	id, j = d.create(t, c)
 	j.set("failed", `"result":{"content":[],"isError":true}`)
-	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "completed" || !strings.Contains(got.Text, `"isError":true`) {
+	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "completed" ||
+		!strings.Contains(got.Text, `"isError":true`) {
 		t.Errorf("a tool that failed: %s", got.Text)
 	}
 	id, j = d.create(t, c)
 	j.breaks()
 	var code int
-	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "failed" || !got.Value("error|code", &code) || code != -32603 {
+	if got := request(t, c, "tasks/get", about(id)); value(t, got, "status") != "failed" ||
+		!got.Value("error|code", &code) || code != -32603 {
 		t.Errorf("a call that failed: %s", got.Text)
 	}
 	id, j = d.create(t, c)
 	j.ask("Which?")
 	questionOf(t, c, id)
 	for range 2 { // the second time it has already ended, which is as good
-		if ack := request(t, c, "tasks/cancel", about(id)); value(t, ack, "resultType") != "complete" || strings.Contains(ack.Text, "taskId") {
+		if ack := request(t, c, "tasks/cancel", about(id)); value(t, ack, "resultType") != "complete" ||
+			strings.Contains(ack.Text, "taskId") {
 			t.Errorf("cancelled: %s", ack.Text)
 		}
 	}
@@ -136,7 +143,8 @@ func TestListeningToTasksOf20251125(t *testing.T) {
 	j.set("working", "")
 	j.finish("42")
 	tell(j)
-	if m, err = x.Until("notifications/tasks"); err != nil || !strings.Contains(m.Text, `"text":"42"`) || !strings.Contains(m.Text, `"status":"completed"`) || len(x.Before) > 0 {
+	if m, err = x.Until("notifications/tasks"); err != nil || !strings.Contains(m.Text, `"text":"42"`) ||
+		!strings.Contains(m.Text, `"status":"completed"`) || len(x.Before) > 0 {
 		t.Errorf("told %s, %v, before it %v", m.Text, err, x.Before)
 	}
 }

@@ -51,7 +51,8 @@ type job struct {
 
 func newTaskDesk(t *testing.T, revision string) *taskDesk {
 	t.Helper()
-	d := &taskDesk{Server: scripted(t, revision), stateful: revision != stateless, began: make(chan *job, 100), jobs: map[string]*job{}}
+	d := &taskDesk{Server: scripted(t, revision), stateful: revision != stateless, began: make(chan *job, 100),
+		jobs: map[string]*job{}}
 	if d.stateful {
 		d.Offers(coreTasks)
 	} else {
@@ -137,11 +138,13 @@ func (d *taskDesk) call(c *mcptest.Call) {
 		return
 	case !wanted:
 		c.Status(400, "application/json", fmt.Sprintf(
-			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":%s}}}`, c.ID, taskExtension))
+			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":%s}}}`,
+			c.ID, taskExtension))
 		return
 	}
 	d.mu.Lock()
-	j := &job{id: fmt.Sprintf("job-%d", len(d.jobs)+1), call: c, status: "working", changed: make(chan struct{}), answer: make(chan string, 10)}
+	j := &job{id: fmt.Sprintf("job-%d", len(d.jobs)+1), call: c, status: "working", changed: make(chan struct{}),
+		answer: make(chan string, 10)}
 	d.jobs[j.id] = j
 	d.mu.Unlock()
 	if d.stateful {

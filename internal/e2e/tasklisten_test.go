@@ -26,7 +26,8 @@ func TestTaskIDsWithoutTheExtension(t *testing.T) {
 		defer x.Close()
 		m, err := x.Response()
 		if err != nil || x.Status != 400 || m.Error == nil || m.Error.Code != -32021 ||
-			!strings.Contains(string(m.Error.Data), `"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
+			!strings.Contains(string(m.Error.Data),
+				`"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
 			t.Errorf("status %d, %s, %v", x.Status, m.Text, err)
 		}
 	}
@@ -46,7 +47,8 @@ func TestListeningToTasks(t *testing.T) {
 	d.create(t, ann)
 	his, hisJob := d.create(t, bob)
 
-	x, err := ann.SendID(deadline(t), `"L"`, "subscriptions/listen", fmt.Sprintf(`{"notifications":{"taskIds":[%q,%q,"nobody's",%q]}}`, mine, his, mine))
+	x, err := ann.SendID(deadline(t), `"L"`, "subscriptions/listen",
+		fmt.Sprintf(`{"notifications":{"taskIds":[%q,%q,"nobody's",%q]}}`, mine, his, mine))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,8 @@ func TestListeningToTasks(t *testing.T) {
 		if m.Method != "notifications/tasks" || id != mine || status != want || of != "L" {
 			t.Errorf("told %s", m.Text)
 		}
-		if want == "completed" && !strings.Contains(m.Text, `"text":"42"`) || want != "completed" && !strings.Contains(m.Text, "Which?") {
+		if want == "completed" && !strings.Contains(m.Text, `"text":"42"`) ||
+			want != "completed" && !strings.Contains(m.Text, "Which?") {
 			t.Errorf("the task is not complete: %s", m.Text)
 		}
 	}
@@ -84,7 +87,8 @@ func TestListeningToTasks(t *testing.T) {
 		t.Errorf("the server was asked for %s", last.Text)
 	}
 	var declared json.RawMessage
-	if !last.Param("_meta|io.modelcontextprotocol/clientCapabilities|extensions|io.modelcontextprotocol/tasks", &declared) {
+	if !last.Param("_meta|io.modelcontextprotocol/clientCapabilities|extensions|io.modelcontextprotocol/tasks",
+		&declared) {
 		t.Errorf("the server was not told of the extension: %s", last.Text)
 	}
 }

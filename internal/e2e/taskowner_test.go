@@ -49,7 +49,9 @@ func TestTasksAreTheirOwners(t *testing.T) {
 			}
 			wantSame("another user", g.rawWith(t, revision, g.issuer.Token(staff("bob", "cli")), caps))
 			wantSame("the same user with another client", g.rawWith(t, revision, g.issuer.Token(staff("ann", "cli2")), caps))
-			wantSame("the owner, who has lost the right", g.rawWith(t, revision, g.issuer.Token(claims{"sub": "ann", "client_id": "cli", "groups": []string{"guests"}}), caps))
+			wantSame("the owner, who has lost the right",
+				g.rawWith(t, revision, g.issuer.Token(claims{"sub": "ann", "client_id": "cli", "groups": []string{"guests"}}),
+					caps))
 			if j.now() != "working" {
 				t.Errorf("the job is %s", j.now())
 			}

@@ -146,13 +146,15 @@ func TestTasksOfTheExtension(t *testing.T) {
 	answer := request(t, c, "tools/call", `{"name":"up__slow"}`)
 	j := receive(t, "a job", d.began)
 	id := value(t, answer, "taskId")
-	if value(t, answer, "resultType") != "task" || value(t, answer, "status") != "working" || !strings.Contains(answer.Text, `"ttlMs":null`) ||
+	if value(t, answer, "resultType") != "task" || value(t, answer, "status") != "working" ||
+		!strings.Contains(answer.Text, `"ttlMs":null`) ||
 		!strings.Contains(answer.Text, `"pollIntervalMs":1`) || strings.Contains(answer.Text, j.id) {
 		t.Errorf("created: %s", answer.Text)
 	}
 
 	got := request(t, c, "tasks/get", about(id)) // nothing has changed in between
-	if value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id || value(t, got, "status") != "working" ||
+	if value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id ||
+		value(t, got, "status") != "working" ||
 		!strings.Contains(got.Text, `"ttlMs":null`) || strings.Contains(got.Text, "cacheScope") {
 		t.Errorf("%s", got.Text)
 	}
@@ -162,16 +164,19 @@ func TestTasksOfTheExtension(t *testing.T) {
 	}
 	j.ask("Which?")
 	got = request(t, c, "tasks/get", about(id))
-	if value(t, got, "status") != "input_required" || value(t, got, "inputRequests|q|params|message") != "up asks: Which?" || value(t, got, "resultType") != "complete" {
+	if value(t, got, "status") != "input_required" ||
+		value(t, got, "inputRequests|q|params|message") != "up asks: Which?" || value(t, got, "resultType") != "complete" {
 		t.Errorf("a question: %s", got.Text)
 	}
-	update := request(t, c, "tasks/update", fmt.Sprintf(`{"taskId":%q,"inputResponses":{"q":{"action":"accept","content":{}}}}`, id))
+	update := request(t, c, "tasks/update",
+		fmt.Sprintf(`{"taskId":%q,"inputResponses":{"q":{"action":"accept","content":{}}}}`, id))
 	if value(t, update, "resultType") != "complete" || receive(t, "the answer", j.answer) != "accept" {
 		t.Errorf("tasks/update: %s", update.Text)
 	}
 	j.finish("42")
 	got = request(t, c, "tasks/get", about(id))
-	if value(t, got, "status") != "completed" || !strings.Contains(got.Text, `"text":"42"`) || value(t, got, "resultType") != "complete" {
+	if value(t, got, "status") != "completed" || !strings.Contains(got.Text, `"text":"42"`) ||
+		value(t, got, "resultType") != "complete" {
 		t.Errorf("the result: %s", got.Text)
 	}
 	id, broken := d.create(t, c)
@@ -182,7 +187,8 @@ func TestTasksOfTheExtension(t *testing.T) {
 		t.Errorf("an error: %s", got.Text)
 	}
 	id, j = d.create(t, c)
-	if ack := request(t, c, "tasks/cancel", about(id)); value(t, ack, "resultType") != "complete" || j.now() != "cancelled" {
+	if ack := request(t, c, "tasks/cancel", about(id)); value(t, ack, "resultType") != "complete" ||
+		j.now() != "cancelled" {
 		t.Errorf("tasks/cancel: %s", ack.Text)
 	}
 	if got := said(request(t, c, "tools/call", `{"name":"up__quick"}`)); got != "done at once" {
@@ -214,7 +220,8 @@ func TestTasksOfTheExtension(t *testing.T) {
 		}
 		m, _ := x.Response()
 		wantError(t, "undeclared "+params.method, m, -32021)
-		if x.Status != 400 || m.Error == nil || !strings.Contains(string(m.Error.Data), `"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
+		if x.Status != 400 || m.Error == nil || !strings.Contains(string(m.Error.Data),
+			`"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
 			t.Errorf("status %d, %s", x.Status, m.Text)
 		}
 		x.Close()
@@ -267,7 +274,9 @@ func TestTasksAreOfferedWhereTheyWork(t *testing.T) {
 			c := unopened(t, d.gateway(t), tt.client)
 			var told mcptest.Message
 			if c.Revision.Stateful {
-				told = request(t, c, "initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"x","version":"1"}}`, tt.client, taskExtension))
+				told = request(t, c, "initialize",
+					fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"x","version":"1"}}`,
+						tt.client, taskExtension))
 				if err := c.Open(deadline(t)); err != nil {
 					t.Fatal(err)
 				}
@@ -463,13 +472,15 @@ func TestQuestionsOfATaskThatIsWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				var questions map[string]json.RawMessage
-				if value(t, asked, "resultType") != "input_required" || !asked.Value("inputRequests", &questions) || len(questions) != 1 {
+				if value(t, asked, "resultType") != "input_required" || !asked.Value("inputRequests", &questions) ||
+					len(questions) != 1 {
 					t.Fatalf("asked: %s", asked.Text)
 				}
 				for key := range questions {
 					x.Close()
-					if x, err = c.Send(deadline(t), "tools/call", fmt.Sprintf(`{"name":"up__slow","requestState":%q,"inputResponses":{%q:{"action":"accept"}}}`,
-						value(t, asked, "requestState"), key)); err != nil {
+					if x, err = c.Send(deadline(t), "tools/call",
+						fmt.Sprintf(`{"name":"up__slow","requestState":%q,"inputResponses":{%q:{"action":"accept"}}}`,
+							value(t, asked, "requestState"), key)); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -37,7 +37,9 @@ type toldOfTrace struct{ header, meta, state, baggage string }
 func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 	t.Helper()
 	g := &traced{records: writtenTo(filepath.Join(t.TempDir(), "audit.jsonl")), heard: map[string]chan toldOfTrace{}}
-	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
+	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: config.Admin{Listen: "127.0.0.1:0",
+		API: admin.Config{Loopback: admin.RoleViewer}}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile,
+		Path: string(g.records)}}}}
 	if at != nil {
 		cfg.Tracing = tracing.Config{Endpoint: at.URL, Sample: sample}
 	}
@@ -55,7 +57,8 @@ func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 		g.heard[name] = heard
 		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: s.URL})
 	}
-	served, err := gateway.New(gateway.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&g.log, nil)), Version: "test"})
+	served, err := gateway.New(gateway.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&g.log, nil)),
+		Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func TestTraces(t *testing.T) {
 		for _, server := range []string{"old", "new"} {
 			for _, where := range []string{"_meta", "header", "both", "nowhere"} {
 				n++
-				s := sent{pair: revision + " to " + server + ", context in " + where, trace: fmt.Sprintf("%032x", n), parent: fmt.Sprintf("%016x", n)}
+				s := sent{pair: revision + " to " + server + ", context in " + where, trace: fmt.Sprintf("%032x", n),
+					parent: fmt.Sprintf("%016x", n)}
 				parent := "00-" + s.trace + "-" + s.parent + "-00"
 				meta := `"baggage":"k=v"`
 				c.Header = map[string][]string{}
@@ -128,7 +132,8 @@ func TestTraces(t *testing.T) {
 				}
 				switch where {
 				case "header":
-					c.Header["Traceparent"], c.Header["Tracestate"], c.Header["Baggage"] = []string{parent}, []string{"a=b"}, []string{"other=1"}
+					c.Header["Traceparent"], c.Header["Tracestate"], c.Header["Baggage"] = []string{parent}, []string{"a=b"},
+						[]string{"other=1"}
 				case "both": // that of a proxy, for example
 					c.Header["Traceparent"] = []string{"00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-01"}
 				case "nowhere":
@@ -144,11 +149,13 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	scrape := g.scrape(t)
-	for _, name := range []string{"gatehouse_call_duration_seconds", "gatehouse_upstream_call_duration_seconds", "mcp_server_operation_duration_seconds", "mcp_client_operation_duration_seconds"} {
+	for _, name := range []string{"gatehouse_call_duration_seconds", "gatehouse_upstream_call_duration_seconds",
+		"mcp_server_operation_duration_seconds", "mcp_client_operation_duration_seconds"} {
 		led := false
 		for line := range strings.Lines(scrape) {
 			_, trace, ok := strings.Cut(line, `# {trace_id="`)
-			led = led || ok && strings.HasPrefix(line, name+"_bucket{") && slices.ContainsFunc(all, func(s sent) bool { return strings.HasPrefix(trace, s.trace) })
+			led = led || ok && strings.HasPrefix(line, name+"_bucket{") &&
+				slices.ContainsFunc(all, func(s sent) bool { return strings.HasPrefix(trace, s.trace) })
 		}
 		if !led {
 			t.Errorf("no bucket of %s leads to a trace", name)
@@ -177,10 +184,12 @@ func TestTraces(t *testing.T) {
 		}
 		client, server := spans[0], spans[1]
 		parent := "00-" + s.trace + "-" + client.ID + "-01"
-		if server.Parent != s.parent || client.Parent != server.ID || server.Kind.String() != "SPAN_KIND_SERVER" || client.Kind.String() != "SPAN_KIND_CLIENT" {
+		if server.Parent != s.parent || client.Parent != server.ID || server.Kind.String() != "SPAN_KIND_SERVER" ||
+			client.Kind.String() != "SPAN_KIND_CLIENT" {
 			t.Errorf("%s: the spans do not follow each other: %+v", s.pair, spans)
 		}
-		if s.told.header != parent || s.told.meta != parent || s.told.baggage != "k=v" || (s.told.state != "a=b" && s.parent != "") {
+		if s.told.header != parent || s.told.meta != parent || s.told.baggage != "k=v" ||
+			(s.told.state != "a=b" && s.parent != "") {
 			t.Errorf("%s: the server was told %+v, want %s", s.pair, s.told, parent)
 		}
 		if n := g.log.Count("trace=" + s.trace + " "); n != 1 {
@@ -206,17 +215,21 @@ func TestTraceOfAQuestion(t *testing.T) {
 		}
 		c.Text("x")
 	})
-	g, stop, err := run(gateway.Config{Tracing: tracing.Config{Endpoint: at.URL}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
+	g, stop, err := run(gateway.Config{Tracing: tracing.Config{Endpoint: at.URL},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := rawWith(t, g.URL(), statefulClient, askable)
-	if _, asked := converse(t, c, "tools/call", `{"name":"up__do","_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`, usual); len(asked) != 1 {
+	if _, asked := converse(t, c, "tools/call",
+		`{"name":"up__do","_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`,
+		usual); len(asked) != 1 {
 		t.Errorf("asked %v", asked)
 	}
 	stop()
 	spans := at.Spans("0af7651916cd43dd8448eb211c80319c")
-	if len(spans) != 3 || spans[0].Parent != spans[2].ID || spans[1].Parent != spans[2].ID || spans[2].Parent != "b7ad6b7169203331" {
+	if len(spans) != 3 || spans[0].Parent != spans[2].ID || spans[1].Parent != spans[2].ID ||
+		spans[2].Parent != "b7ad6b7169203331" {
 		t.Errorf("the spans are %+v, want one of the call around two of its rounds", spans)
 	}
 }
@@ -264,7 +277,8 @@ func TestUntraced(t *testing.T) {
 			c := raw(t, g.url, revision)
 			for server, heard := range g.heard {
 				c.Header = map[string][]string{"Traceparent": {parent}}
-				mustCall(t, c, "tools/call", `{"name":"`+server+`__do","_meta":{"traceparent":"`+parent+`","tracestate":"a=b","baggage":"k=v"}}`)
+				mustCall(t, c, "tools/call", `{"name":"`+server+`__do","_meta":{"traceparent":"`+parent+
+					`","tracestate":"a=b","baggage":"k=v"}}`)
 				if got := receive(t, "a call", heard); got != (toldOfTrace{parent, parent, "a=b", "k=v"}) {
 					t.Errorf("%s: client %s: server %s was told %+v", name, revision, server, got)
 				}

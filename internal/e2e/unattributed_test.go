@@ -80,7 +80,8 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					asked := make(chan string)
 					x := busy(t, asked)
 					asking := s.put(t, func(call *mcptest.Call) { ask(call, "which?", asked) })
-					if m, questions := converse(t, c, "tools/call", do(asking), echo); !strings.Contains(m.Text, `"which?"`) || len(questions) != 1 {
+					if m, questions := converse(t, c, "tools/call", do(asking), echo); !strings.Contains(m.Text, `"which?"`) ||
+						len(questions) != 1 {
 						t.Errorf("after %v: %s", questions, m.Text)
 					}
 					if m, err := x.Response(); err != nil || !strings.Contains(m.Text, "worked") || len(x.Before) > 0 {
@@ -101,7 +102,8 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 						all.Go(func() {
 							// It is not known which call gets which question; each answer
 							// reaches its own question.
-							if m, questions := converse(t, c, "tools/call", do(key), echo); !strings.Contains(m.Text, `"text":"`+message+`"`) {
+							if m, questions := converse(t, c, "tools/call", do(key), echo); !strings.Contains(m.Text,
+								`"text":"`+message+`"`) {
 								t.Errorf("%s: after %v: %s", message, questions, m.Text)
 							}
 						})

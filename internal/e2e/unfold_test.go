@@ -63,7 +63,8 @@ func newDiscloser(t *testing.T, revision string, refuse func(c *mcptest.Call, bo
 		known := d.read[c.Session+name] || name == "plain"
 		d.mu.Unlock()
 		if !known {
-			refuse(c, `{"error":{"code":"TOOL_DESCRIPTION_REQUIRED","message":"Tool '`+name+`' requires fetching its description before use.","resource_uri":"resource:///tool_descriptions?tools=`+name+`"}}`)
+			refuse(c, `{"error":{"code":"TOOL_DESCRIPTION_REQUIRED","message":"Tool '`+name+
+				`' requires fetching its description before use.","resource_uri":"resource:///tool_descriptions?tools=`+name+`"}}`)
 			return
 		}
 		c.Text("ran " + name)
@@ -100,10 +101,12 @@ func TestServerThatDiscloses(t *testing.T) {
 				for _, revision := range eras {
 					c := raw(t, full, revision)
 					tools := mustCall(t, c, "tools/list", "")
-					if !strings.Contains(tools.Text, "Slowly") || !strings.Contains(tools.Text, `"what"`) || !strings.Contains(tools.Text, "Look elsewhere") {
+					if !strings.Contains(tools.Text, "Slowly") || !strings.Contains(tools.Text, `"what"`) ||
+						!strings.Contains(tools.Text, "Look elsewhere") {
 						t.Errorf("in full: %s", tools.Text)
 					}
-					if list := mustCall(t, c, "resources/list", ""); strings.Contains(list.Text, "tool_descriptions") || !strings.Contains(list.Text, "file:///a") {
+					if list := mustCall(t, c, "resources/list", ""); strings.Contains(list.Text, "tool_descriptions") ||
+						!strings.Contains(list.Text, "file:///a") {
 						t.Errorf("the server's own descriptions are listed: %s", list.Text)
 					}
 					d.forget()
@@ -117,7 +120,8 @@ func TestServerThatDiscloses(t *testing.T) {
 					// It refuses a tool without a description for good: the gateway tries
 					// once more and stops.
 					before = len(d.Received("tools/call"))
-					if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__gone","arguments":{}}`); err != nil || !strings.Contains(m.Text, "TOOL_DESCRIPTION_REQUIRED") {
+					if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__gone","arguments":{}}`); err != nil ||
+						!strings.Contains(m.Text, "TOOL_DESCRIPTION_REQUIRED") {
 						t.Errorf("called: %s, %v", m.Text, err)
 					}
 					if n := len(d.Received("tools/call")) - before; n != 2 {
@@ -140,14 +144,17 @@ func TestServerThatDisclosesInShort(t *testing.T) {
 	if strings.Contains(tools.Text, "Slowly") || !strings.Contains(tools.Text, `"description":"Finds things."`) {
 		t.Errorf("listed: %s", tools.Text)
 	}
-	if got := names(t, tools, "tools"); !slices.Equal(got, []string{"describe_tools", "up__find", "up__gone", "up__plain"}) {
+	if got := names(t, tools, "tools"); !slices.Equal(got,
+		[]string{"describe_tools", "up__find", "up__gone", "up__plain"}) {
 		t.Errorf("listed: %q", got)
 	}
-	if m := mustCall(t, c, "resources/read", `{"uri":"`+describedAt+`?tools=up__find"}`); !strings.Contains(m.Text, "Slowly") ||
+	if m := mustCall(t, c, "resources/read", `{"uri":"`+describedAt+`?tools=up__find"}`); !strings.Contains(m.Text,
+		"Slowly") ||
 		!strings.Contains(m.Text, `{\"input\":{\"what\":\"keys\"}}`) || !strings.Contains(m.Text, "Look elsewhere") {
 		t.Errorf("described: %s", m.Text)
 	}
-	if m := mustCall(t, c, "tools/call", `{"name":"up__find","arguments":{"what":"keys"}}`); !strings.Contains(m.Text, "ran find") {
+	if m := mustCall(t, c, "tools/call", `{"name":"up__find","arguments":{"what":"keys"}}`); !strings.Contains(m.Text,
+		"ran find") {
 		t.Errorf("called: %s", m.Text)
 	}
 	calls := d.Received("tools/call")

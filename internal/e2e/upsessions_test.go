@@ -63,8 +63,10 @@ func (c *cart) end() {
 
 // restart makes it forget all sessions.
 func (c *cart) restart() {
-	server := sdk.NewServer(&sdk.Implementation{Name: "cart", Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: []string{statefulServer}})
-	sdk.AddTool(server, &sdk.Tool{Name: "add"}, func(_ context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "cart", Version: "1"},
+		&sdk.ServerOptions{SupportedProtocolVersions: []string{statefulServer}})
+	sdk.AddTool(server, &sdk.Tool{Name: "add"}, func(_ context.Context, r *sdk.CallToolRequest,
+		_ struct{}) (*sdk.CallToolResult, any, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.counts[r.Session.ID()]++
@@ -178,7 +180,8 @@ func TestReplicasAndAServerThatRestarts(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 9 {
 			all.Go(func() {
-				if m, _, err := r.at(c, n%3).Call(deadline(t), "tools/call", `{"name":"cart__add","arguments":{}}`); err != nil || m.Error != nil {
+				if m, _, err := r.at(c, n%3).Call(deadline(t), "tools/call", `{"name":"cart__add","arguments":{}}`); err != nil ||
+					m.Error != nil {
 					t.Errorf("%s %v", m.Text, err)
 				}
 			})

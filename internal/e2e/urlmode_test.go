@@ -37,7 +37,8 @@ func TestQuestionsWithURLs(t *testing.T) {
 				t.Fatalf("asked %v; the server was answered %s", asked, outcome(m))
 			}
 			var params struct{ Mode, URL, Message, ElicitationID string }
-			if err := json.Unmarshal([]byte(asked[0].Params), &params); err != nil || params.URL != "https://a.example/x" || params.Message != "up asks: m" || params.Mode != "url" {
+			if err := json.Unmarshal([]byte(asked[0].Params), &params); err != nil || params.URL != "https://a.example/x" ||
+				params.Message != "up asks: m" || params.Mode != "url" {
 				t.Errorf("asked %s", asked[0].Params)
 			}
 			if revision == stateless {
@@ -55,7 +56,8 @@ func TestQuestionsWithURLs(t *testing.T) {
 			s.Push("notifications/elicitation/complete", `{"elicitationId":"made up"}`)
 			s.Push("notifications/elicitation/complete", pageDone)
 			note, err := streams[0].Next()
-			if want := fmt.Sprintf(`{"elicitationId":%q}`, params.ElicitationID); err != nil || note.Method != "notifications/elicitation/complete" || string(note.Params) != want {
+			if want := fmt.Sprintf(`{"elicitationId":%q}`, params.ElicitationID); err != nil ||
+				note.Method != "notifications/elicitation/complete" || string(note.Params) != want {
 				t.Errorf("heard %s %v, want %s", note.Text, err, want)
 			}
 			// The other session gets what comes after, and nothing before it.
@@ -74,7 +76,8 @@ func TestQuestionsWithURLs(t *testing.T) {
 						return
 					}
 					c.Status(200, "application/json", fmt.Sprintf(
-						`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"go there","data":{"elicitations":[%s]}}}`, c.ID, page))
+						`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"go there","data":{"elicitations":[%s]}}}`,
+						c.ID, page))
 				})
 			}
 			url := inFrontOf(t, s.Server)
@@ -89,18 +92,21 @@ func TestQuestionsWithURLs(t *testing.T) {
 				})
 				switch {
 				case revision == stateless:
-					if len(asked) != 1 || outcome(m) != "done" || strings.Contains(asked[0].Params, "elicitationId") || !strings.Contains(asked[0].Params, "https://a.example/x") {
+					if len(asked) != 1 || outcome(m) != "done" || strings.Contains(asked[0].Params, "elicitationId") ||
+						!strings.Contains(asked[0].Params, "https://a.example/x") {
 						t.Errorf("%s: asked %v: %s", method, asked, m.Text)
 					}
 				case revision == "2025-11-25":
 					var data struct {
 						Elicitations []struct{ Mode, URL, Message, ElicitationID string }
 					}
-					if m.Error == nil || m.Error.Code != -32042 || json.Unmarshal(m.Error.Data, &data) != nil || len(data.Elicitations) != 1 {
+					if m.Error == nil || m.Error.Code != -32042 || json.Unmarshal(m.Error.Data, &data) != nil ||
+						len(data.Elicitations) != 1 {
 						t.Errorf("%s: %s", method, m.Text)
 						continue
 					}
-					if e := data.Elicitations[0]; e.URL != "https://a.example/x" || e.ElicitationID == "" || e.ElicitationID == "theirs" {
+					if e := data.Elicitations[0]; e.URL != "https://a.example/x" || e.ElicitationID == "" ||
+						e.ElicitationID == "theirs" {
 						t.Errorf("%s: %s", method, m.Text)
 					}
 				default:
@@ -168,7 +174,8 @@ func TestURLsOfAStatelessServer(t *testing.T) {
 			if err != nil || outcome(m) != "done" {
 				t.Errorf("%s %v", m.Text, err)
 			}
-			if len(x.Before) != 1 || x.Before[0].Method != "notifications/elicitation/complete" || !strings.Contains(x.Before[0].Text, id) {
+			if len(x.Before) != 1 || x.Before[0].Method != "notifications/elicitation/complete" ||
+				!strings.Contains(x.Before[0].Text, id) {
 				t.Errorf("before it came %v, want just that the user is done", x.Before)
 			}
 		})

@@ -274,7 +274,8 @@ func TestGroupsOfAnotherIssuer(t *testing.T) {
 		Auth: auth.Config{Issuers: []auth.Issuer{{URL: issuer.URL}, {URL: elsewhere.URL}}},
 		Policy: policy.Config{Rules: []policy.Rule{
 			{Name: "ours", Who: policy.Who{Groups: []string{issuer.URL + " engineering"}}, Allow: []string{"tools:*"}},
-			{Name: "mail", Who: policy.Who{Issuers: []string{elsewhere.URL}, Emails: []string{"ann@example.com"}}, Allow: []string{"tools:*"}},
+			{Name: "mail", Who: policy.Who{Issuers: []string{elsewhere.URL}, Emails: []string{"ann@example.com"}},
+				Allow: []string{"tools:*"}},
 			{Name: "not them", Who: policy.Who{Groups: []string{"contractors"}}, Deny: []string{"tools:*"}},
 		}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
@@ -290,7 +291,8 @@ func TestGroupsOfAnotherIssuer(t *testing.T) {
 		{"a Cyrillic letter", issuer.Token(claims{"groups": "еngineering"}), false},
 		{"two groups, one of them denied", issuer.Token(claims{"groups": []string{"engineering", "contractors"}}), false},
 		{"a verified address", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": true}), true},
-		{"an address that is not verified", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": false}), false},
+		{"an address that is not verified", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": false}),
+			false},
 		{"as a text", elsewhere.Token(claims{"email": "ann@example.com", "email_verified": "true"}), false},
 		{"two @", elsewhere.Token(claims{"email": "ann@example.com@evil.example", "email_verified": true}), false},
 	} {

@@ -27,7 +27,8 @@ func shop(t *testing.T, more func(*gateway.Config)) *guarded {
 	for _, name := range []string{"crm", "erp"} {
 		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: secretive(t, statefulServer).URL})
 	}
-	cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "no", Deny: []string{"tools:*/secret"}}}}
+	cfg.Policy = policy.Config{Default: policy.DefaultAllow,
+		Rules: []policy.Rule{{Name: "no", Deny: []string{"tools:*/secret"}}}}
 	cfg.Views = []view.Config{
 		{Name: "sales", Show: []string{"tools:crm/*", "prompts:crm/open"}},
 		{Name: "desk", Path: "/desk", Who: policy.Who{Groups: []string{"desk"}}, Show: []string{"*:erp/*"}},
@@ -92,7 +93,8 @@ func TestViews(t *testing.T) {
 					}
 				}
 				if v.path == "/mcp/sales" {
-					if about := c.InitializeResult().Instructions; !strings.Contains(about, "## crm") || strings.Contains(about, "## erp") {
+					if about := c.InitializeResult().Instructions; !strings.Contains(about, "## crm") ||
+						strings.Contains(about, "## erp") {
 						t.Errorf("the instructions are about other servers: %s", about)
 					}
 				}
@@ -102,7 +104,8 @@ func TestViews(t *testing.T) {
 			for _, call := range []struct{ method, params, hidden, none string }{
 				{"tools/call", `{"name":%q,"arguments":{}}`, "erp__open", "nil__open"},
 				{"prompts/get", `{"name":%q}`, "crm__secret", "crm__nothin"},
-				{"completion/complete", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`, "erp__open", "nil__open"},
+				{"completion/complete", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`,
+					"erp__open", "nil__open"},
 				{"resources/read", `{"uri":%q}`, "crm+file:///docs/open", "nil+file:///docs/open"},
 				{"resources/subscribe", `{"uri":%q}`, "crm+file:///docs/open", "nil+file:///docs/open"},
 			} {
@@ -114,7 +117,8 @@ func TestViews(t *testing.T) {
 			}
 			stranger := unopened(t, g.at("/desk").url, revision)
 			present(stranger, g.issuer.Token(claims{"scope": "mcp"}))
-			if err := stranger.Open(deadline(t)); revision == statefulClient && (err == nil || !strings.Contains(err.Error(), "for other users")) {
+			if err := stranger.Open(deadline(t)); revision == statefulClient &&
+				(err == nil || !strings.Contains(err.Error(), "for other users")) {
 				t.Errorf("a view for others is opened: %v", err)
 			}
 			if got := wholeCall(t, stranger, "tools/list", ""); !strings.HasPrefix(got, "403") {
@@ -134,11 +138,13 @@ func TestViewChanges(t *testing.T) {
 			t.Cleanup(stop)
 			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: url})
 		}
-		cfg.Views = []view.Config{{Name: "v", Show: []string{"tools:shown/new*"}}, {Name: "other", Show: []string{"tools:hidden/*"}}}
+		cfg.Views = []view.Config{{Name: "v", Show: []string{"tools:shown/new*"}},
+			{Name: "other", Show: []string{"tools:hidden/*"}}}
 	})
 	token := g.issuer.Token(claims{"scope": "mcp"})
 	add := func(server *sdk.Server, name string) {
-		sdk.AddTool(server, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+		sdk.AddTool(server, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest,
+			struct{}) (*sdk.CallToolResult, any, error) {
 			return says(name), nil, nil
 		})
 	}
@@ -188,7 +194,8 @@ func TestViewShape(t *testing.T) {
 			if got := c.InitializeResult().Instructions; got != "Only sell." {
 				t.Errorf("instructions %q", got)
 			}
-			for name, shown := range map[string]bool{"open": true, "crm__open": true, "secret": true, "erp__open": false, "none": false} {
+			for name, shown := range map[string]bool{"open": true, "crm__open": true, "secret": true, "erp__open": false,
+				"none": false} {
 				if _, err := c.GetPrompt(deadline(t), &sdk.GetPromptParams{Name: name}); (err == nil) != shown {
 					t.Errorf("prompt %s: %v", name, err)
 				}
@@ -211,7 +218,8 @@ func TestViewShape(t *testing.T) {
 // hide removes a name and what depends on its call from an answer.
 func hide(answer, name string) string {
 	lines := strings.Split(strings.ReplaceAll(answer, name, "NAME"), "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "Content-Length") }), "\n")
+	return strings.Join(slices.DeleteFunc(lines,
+		func(line string) bool { return strings.HasPrefix(line, "Content-Length") }), "\n")
 }
 
 // TestViewSessions: a session exists only at the endpoint where it began, and so do the state of
@@ -247,7 +255,8 @@ func TestViewSessions(t *testing.T) {
 				continue
 			}
 			for _, verb := range []string{"GET", "DELETE"} {
-				if got := wholeAnswer(t, other, verb, "", http.Header{"Accept": {"text/event-stream"}}); !strings.HasPrefix(got, "404") {
+				if got := wholeAnswer(t, other, verb, "", http.Header{"Accept": {"text/event-stream"}}); !strings.HasPrefix(got,
+					"404") {
 					t.Errorf("%s of a session of %s at %s: %s", verb, from, to, got)
 				}
 			}
@@ -267,7 +276,8 @@ func TestViewSessions(t *testing.T) {
 	retry := fmt.Sprintf(`{"name":"asks__ask","arguments":{},"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{}}}}`, state, key)
 	elsewhere := as(t, c, token)
 	elsewhere.URL = g.url
-	if got := wholeCall(t, elsewhere, "tools/call", retry); !strings.Contains(got, "not one that was given to this client") {
+	if got := wholeCall(t, elsewhere, "tools/call", retry); !strings.Contains(got,
+		"not one that was given to this client") {
 		t.Errorf("the state of a question at another endpoint: %s", got)
 	}
 	if got := said(mustCall(t, c, "tools/call", retry)); got != "done" {
@@ -322,7 +332,8 @@ func TestViewTokens(t *testing.T) {
 				t.Errorf("a token %s at %s: %d, want %d", tt.name, path, x.Status, want)
 			}
 			metadata := strings.TrimSuffix(g.url, "/mcp") + "/.well-known/oauth-protected-resource" + path
-			if challenge := x.Header.Get("WWW-Authenticate"); want == http.StatusUnauthorized && !strings.Contains(challenge, `resource_metadata="`+metadata+`"`) {
+			if challenge := x.Header.Get("WWW-Authenticate"); want == http.StatusUnauthorized &&
+				!strings.Contains(challenge, `resource_metadata="`+metadata+`"`) {
 				t.Errorf("the challenge of %s: %s", path, challenge)
 			}
 			x.Close()

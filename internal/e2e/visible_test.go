@@ -38,7 +38,8 @@ func TestWhatIsDeniedIsNotListed(t *testing.T) {
 					t.Errorf("resources: %+v, %v", resources, err)
 				}
 				templates, err := c.ListResourceTemplates(deadline(t), nil)
-				if err != nil || len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "up+doc:///open/{id}" {
+				if err != nil || len(templates.ResourceTemplates) != 1 ||
+					templates.ResourceTemplates[0].URITemplate != "up+doc:///open/{id}" {
 					t.Errorf("templates: %+v, %v", templates, err)
 				}
 				about := c.InitializeResult().Instructions

@@ -33,16 +33,19 @@ func TestSubscriptionsInEachPair(t *testing.T) {
 					if x, err = c.Get(deadline(t), ""); err != nil {
 						t.Fatal(err)
 					}
-					if m, _, err := c.Call(deadline(t), "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || string(m.Result) != "{}" {
+					if m, _, err := c.Call(deadline(t), "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil ||
+						string(m.Result) != "{}" {
 						t.Fatalf("%s %v", m.Text, err)
 					}
 				} else {
-					if x, err = c.Send(deadline(t), "subscriptions/listen", fmt.Sprintf(`{"notifications":{"resourceSubscriptions":[%q]}}`, uri)); err != nil {
+					if x, err = c.Send(deadline(t), "subscriptions/listen",
+						fmt.Sprintf(`{"notifications":{"resourceSubscriptions":[%q]}}`, uri)); err != nil {
 						t.Fatal(err)
 					}
 					ack, err := x.Next()
 					var granted []string
-					if err != nil || !ack.Param("notifications|resourceSubscriptions", &granted) || len(granted) != 1 || granted[0] != uri {
+					if err != nil || !ack.Param("notifications|resourceSubscriptions", &granted) || len(granted) != 1 ||
+						granted[0] != uri {
 						t.Fatalf("acknowledged %s %v", ack.Text, err)
 					}
 				}
@@ -66,7 +69,8 @@ func TestSubscriptionsInEachPair(t *testing.T) {
 
 				// The end of the subscription reaches the server.
 				if revision.Stateful {
-					if m, _, err := c.Call(deadline(t), "resources/unsubscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || string(m.Result) != "{}" {
+					if m, _, err := c.Call(deadline(t), "resources/unsubscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil ||
+						string(m.Result) != "{}" {
 						t.Errorf("%s %v", m.Text, err)
 					}
 				} else {
@@ -131,12 +135,14 @@ func TestPrivateResults(t *testing.T) {
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"test://do","name":"do"}]}`) })
 	var reads atomic.Int32
 	s.On("resources/read", func(c *mcptest.Call) {
-		c.Result(fmt.Sprintf(`{"contents":[{"uri":"test://do","text":"%d"}],"ttlMs":600000,"cacheScope":"private"}`, reads.Add(1)))
+		c.Result(fmt.Sprintf(`{"contents":[{"uri":"test://do","text":"%d"}],"ttlMs":600000,"cacheScope":"private"}`,
+			reads.Add(1)))
 	})
 	g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	for i, who := range []string{"alice", "bob", "alice"} {
 		for _, revision := range eras {
-			m, _, err := g.raw(t, revision, g.issuer.Token(claims{"sub": who})).Call(deadline(t), "resources/read", `{"uri":"up+test://do"}`)
+			m, _, err := g.raw(t, revision, g.issuer.Token(claims{"sub": who})).Call(deadline(t), "resources/read",
+				`{"uri":"up+test://do"}`)
 			if err != nil || m.Error != nil || revision == stateless && !strings.Contains(m.Text, `"cacheScope":"private"`) {
 				t.Errorf("%d %s: %s %v", i, who, m.Text, err)
 			}
@@ -152,7 +158,8 @@ func TestReferencesAreLeftAlone(t *testing.T) {
 	var fetched atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))
 	defer elsewhere.Close()
-	schema := fmt.Sprintf(`{"type":"object","properties":{"a":{"$ref":"%s/in"}},"$defs":{"b":{"$ref":"%[1]s/defs"}}}`, elsewhere.URL)
+	schema := fmt.Sprintf(`{"type":"object","properties":{"a":{"$ref":"%s/in"}},"$defs":{"b":{"$ref":"%[1]s/defs"}}}`,
+		elsewhere.URL)
 	for _, server := range []string{statefulServer, stateless} {
 		s := scripted(t, server)
 		s.On("tools/list", func(c *mcptest.Call) {
@@ -166,7 +173,8 @@ func TestReferencesAreLeftAlone(t *testing.T) {
 			if err != nil || !strings.Contains(m.Text, schema) {
 				t.Errorf("%s %v", m.Text, err)
 			}
-			if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do","arguments":{"a":{"b":1}}}`); err != nil || said(m) != "ok" {
+			if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do","arguments":{"a":{"b":1}}}`); err != nil ||
+				said(m) != "ok" {
 				t.Errorf("%s %v", m.Text, err)
 			}
 		}
@@ -194,7 +202,8 @@ func TestMembersOfABatch(t *testing.T) {
 	}
 	defer x.Close()
 	text := x.Text()
-	for _, want := range []string{`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`, `"id":2,"error":{"code":-32602`, `{"jsonrpc":"2.0","id":3,"result":{}}`} {
+	for _, want := range []string{`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`,
+		`"id":2,"error":{"code":-32602`, `{"jsonrpc":"2.0","id":3,"result":{}}`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in %s", want, text)
 		}

@@ -77,7 +77,8 @@ func (s replicated) swap(ctx context.Context, name string, old, value []byte, li
 	return swapped == int64(1), err
 }
 
-func (s replicated) claim(ctx context.Context, owner, name string, each int, life time.Duration) (gone []string, err error) {
+func (s replicated) claim(ctx context.Context, owner, name string, each int,
+	life time.Duration) (gone []string, err error) {
 	found, err := s.run(ctx, claimScript, "of:"+owner, name, each, millis(life))
 	list, _ := found.([]any)
 	for _, one := range list {

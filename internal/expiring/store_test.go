@@ -254,7 +254,8 @@ func TestShare(t *testing.T) {
 		}
 		put("alice", fmt.Sprint("alice's ", most-1)) // is the newest now, and no further one
 		put("alice", "alice's last")
-		for name, want := range map[string]bool{"bob's": true, "alice's 99": true, "alice's last": true, "alice's 98": false, "alice's 100": false} {
+		for name, want := range map[string]bool{"bob's": true, "alice's 99": true, "alice's last": true, "alice's 98": false,
+			"alice's 100": false} {
 			if got, err := s.Get(ctx, name); want != (err == nil && string(got) == name) {
 				t.Errorf("%s: %s is there: %q %v, want %t", where, name, got, err, want)
 			}

@@ -61,7 +61,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("%d is called %q: want GH-SOMETHING, and every name once", n, n)
 		}
 		seen[n.String()] = true
-		if cause := n.Cause(); cause == "" || len(cause) > 120 || strings.HasSuffix(cause, ".") || strings.Contains(cause, "\n") {
+		if cause := n.Cause(); cause == "" || len(cause) > 120 || strings.HasSuffix(cause, ".") ||
+			strings.Contains(cause, "\n") {
 			t.Errorf("%s: %q: want one short line without a full stop", n, cause)
 		}
 		if n.Attr().Key != Key || n.Attr().Value.String() != n.String() || n.Anchor() != strings.ToLower(n.String()) {

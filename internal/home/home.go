@@ -46,7 +46,8 @@ func (k Key) valid() bool { return k.User != "" && (k.Derived() || ValidID(k.ID)
 
 // ValidID reports whether an id has the form of a session's id: 26 characters of base32.
 func ValidID(id string) bool {
-	return len(id) == 26 && !strings.ContainsFunc(id, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') })
+	return len(id) == 26 && !strings.ContainsFunc(id,
+		func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') })
 }
 
 // Why is the reason for which a home is over.

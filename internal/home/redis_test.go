@@ -280,7 +280,8 @@ func TestTooManyHomes(t *testing.T) {
 func TestHomesAfterALapse(t *testing.T) {
 	server := redistest.Start(t)
 	r, redis := newReplica(t, server, false), client(t, server)
-	dropped, taken, recorded := r.visit(t, Key{"u", Derived("1")}), r.visit(t, Key{"u", Derived("2")}), r.visit(t, session("u", 0))
+	dropped, taken, recorded := r.visit(t, Key{"u", Derived("1")}), r.visit(t, Key{"u", Derived("2")}),
+		r.visit(t, session("u", 0))
 	before := dropped.Fence()
 	redis.FlushAll(t.Context())
 	redis.Set(t.Context(), owner(taken.Key()), "another.1", 0)

@@ -101,7 +101,8 @@ func (t *Table) keep(ctx context.Context, h *Home) {
 	used := h.used.Load()
 	renewed, err := t.cluster.Confirmed(owner), error(nil) // the store compares the token of a session
 	if h.key.Derived() {
-		if renewed, err = t.cluster.Renew(ctx, t.clusterHome(h), owner); errors.Is(err, cluster.ErrMoved) || err == nil && !renewed.Here() {
+		if renewed, err = t.cluster.Renew(ctx, t.clusterHome(h), owner); errors.Is(err, cluster.ErrMoved) ||
+			err == nil && !renewed.Here() {
 			err = ErrMoved
 		}
 	}

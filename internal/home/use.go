@@ -72,7 +72,8 @@ func (h *Home) enter() bool {
 	now := t.clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state != open || !t.cluster.Certain(h.owner) || h.owner.Epoch != "" && now-time.Duration(h.told.Load()) >= t.cfg.Kept/2 ||
+	if h.state != open || !t.cluster.Certain(h.owner) ||
+		h.owner.Epoch != "" && now-time.Duration(h.told.Load()) >= t.cfg.Kept/2 ||
 		!h.touch(int64(now)) {
 		return false
 	}

@@ -75,18 +75,22 @@ func TestAnswers(t *testing.T) {
 	}{
 		{name: "with a length", in: head + "Content-Length: 5\r\n\r\nhello", body: "hello", again: true},
 		{name: "empty", in: head + "Content-Length: 0\r\n\r\n", again: true},
-		{name: "length with zeros and blanks", in: head + "content-length: \t 005 \t\r\n\r\nhello", body: "hello", again: true},
+		{name: "length with zeros and blanks", in: head + "content-length: \t 005 \t\r\n\r\nhello",
+			body: "hello", again: true},
 		{name: "no reason", in: "HTTP/1.1 202 \r\nContent-Length: 0\r\n\r\n", status: 202, again: true},
 		{name: "no reason and no blank", in: "HTTP/1.1 202\r\nContent-Length: 0\r\n\r\n", status: 202, again: true},
 		{name: "an unknown status", in: "HTTP/1.1 799 What\r\nContent-Length: 0\r\n\r\n", status: 799, again: true},
-		{name: "bytes beyond ASCII in reason and value", in: "HTTP/1.1 200 \xc3\xa4\r\nX: \xff\r\nContent-Length: 0\r\n\r\n", again: true},
+		{name: "bytes beyond ASCII in reason and value",
+			in: "HTTP/1.1 200 \xc3\xa4\r\nX: \xff\r\nContent-Length: 0\r\n\r\n", again: true},
 		{name: "an empty value", in: head + "X:\r\nContent-Length: 0\r\n\r\n", again: true},
 		{name: "until the end", in: head + "\r\nhello", body: "hello"},
 		{name: "until the end, nothing", in: head + "\r\n"},
 		{name: "HTTP/1.0", in: "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", body: "hello"},
-		{name: "HTTP/1.0 keep-alive", in: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", body: "hello"},
+		{name: "HTTP/1.0 keep-alive", in: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",
+			body: "hello"},
 		{name: "connection close", in: head + "Connection: close\r\nContent-Length: 5\r\n\r\nhello", body: "hello"},
-		{name: "connection close in a list", in: head + "Connection: x-other\r\nConnection: foo , CLOSE\r\nContent-Length: 5\r\n\r\nhello", body: "hello"},
+		{name: "connection close in a list", in: head +
+			"Connection: x-other\r\nConnection: foo , CLOSE\r\nContent-Length: 5\r\n\r\nhello", body: "hello"},
 		{name: "204", in: "HTTP/1.1 204 No Content\r\n\r\n", status: 204, again: true},
 		{name: "204 with a length", in: "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", status: 204},
 		{name: "204 in chunks", in: "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", status: 204},
@@ -94,16 +98,22 @@ func TestAnswers(t *testing.T) {
 		{name: "HEAD", method: "HEAD", in: head + "Content-Length: 5\r\n\r\n", again: true},
 		{name: "HEAD in chunks", method: "HEAD", in: chunks, again: true},
 
-		{name: "interim answers", in: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, body: "ok", again: true},
-		{name: "interim with a length", in: "HTTP/1.1 102 Processing\r\nContent-Length: 9\r\n\r\n" + ok, body: "ok", again: true},
-		{name: "too many interim answers", in: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim) + ok, err: errInterim},
-		{name: "interim answers that are too large", in: strings.Repeat("HTTP/1.1 103 E\r\nX: "+strings.Repeat("x", 900)+"\r\n\r\n", 6) + ok, err: errLineTooLong},
+		{name: "interim answers", in: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok,
+			body: "ok", again: true},
+		{name: "interim with a length", in: "HTTP/1.1 102 Processing\r\nContent-Length: 9\r\n\r\n" + ok,
+			body: "ok", again: true},
+		{name: "too many interim answers", in: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim) + ok,
+			err: errInterim},
+		{name: "interim answers that are too large", in: strings.Repeat("HTTP/1.1 103 E\r\nX: "+strings.Repeat("x", 900)+
+			"\r\n\r\n", 6) + ok, err: errLineTooLong},
 		{name: "switching protocols", in: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", err: errSwitched},
 
 		{name: "chunks", in: chunks + "5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", body: "hello!", again: true},
-		{name: "chunks, other spelling", in: head + "transfer-encoding: CHUNKED\r\n\r\n5\r\nhello\r\n0\r\n\r\n", body: "hello", again: true},
+		{name: "chunks, other spelling", in: head + "transfer-encoding: CHUNKED\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+			body: "hello", again: true},
 		{name: "no chunks but the last", in: chunks + "0\r\n\r\n", again: true},
-		{name: "chunk sizes in hex", in: chunks + "0A\r\n0123456789\r\n00b\r\nhello world\r\n000\r\n\r\n", body: "0123456789hello world", again: true},
+		{name: "chunk sizes in hex", in: chunks + "0A\r\n0123456789\r\n00b\r\nhello world\r\n000\r\n\r\n",
+			body: "0123456789hello world", again: true},
 		{name: "padded chunk size", in: chunks + "5 \t\r\nhello\r\n0\r\n\r\n", body: "hello", again: true},
 		{name: "chunk extensions", in: chunks + "5;a=b;c=\"d\"\r\nhello\r\n0 ;x\r\n\r\n", body: "hello", again: true},
 		{name: "trailer", in: chunks + "5\r\nhello\r\n0\r\nX: y\r\nContent-Length: 7\r\n\r\n", body: "hello", again: true},
@@ -159,12 +169,16 @@ func TestAnswers(t *testing.T) {
 		{name: "a length with underscores", in: head + "Content-Length: 1_0\r\n\r\n0123456789", err: errLength},
 		{name: "an empty length", in: head + "Content-Length:\r\n\r\n", err: errLength},
 		{name: "a length above 63 bits", in: head + "Content-Length: 9223372036854775808\r\n\r\n", err: errLength},
-		{name: "HEAD with two lengths", method: "HEAD", in: head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n", err: errLength},
+		{name: "HEAD with two lengths", method: "HEAD", in: head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+			err: errLength},
 
-		{name: "length and chunks", in: head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", err: errFraming},
-		{name: "chunks and length", in: head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", err: errFraming},
+		{name: "length and chunks", in: head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			err: errFraming},
+		{name: "chunks and length", in: head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+			err: errFraming},
 		{name: "chunks in HTTP/1.0", in: "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", err: errFraming},
-		{name: "chunked twice", in: head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", err: errEncoding},
+		{name: "chunked twice", in: head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			err: errEncoding},
 		{name: "gzip, chunked", in: head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", err: errEncoding},
 		{name: "identity", in: head + "Transfer-Encoding: identity\r\n\r\n", err: errEncoding},
 		{name: "chunked and more", in: head + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", err: errEncoding},
@@ -186,10 +200,14 @@ func TestAnswers(t *testing.T) {
 		{name: "CR in an extension", in: chunks + "5;a\rb\r\nhello\r\n0\r\n\r\n", err: errChunk},
 		{name: "a chunk that is too long", in: chunks + "4\r\nhello\r\n0\r\n\r\n", body: "hell", err: errChunk},
 		{name: "a chunk that is too short", in: chunks + "6\r\nhello\r\n0\r\n\r\n", body: "hello\r", err: errLineEnd},
-		{name: "a chunk line that is too long", in: chunks + "5;" + strings.Repeat("x", 2000) + "\r\nhello\r\n0\r\n\r\n", err: errLineTooLong},
-		{name: "extensions without end", in: chunks + strings.Repeat("1;"+strings.Repeat("x", 1000)+"\r\n!\r\n", 20) + "0\r\n\r\n", body: strings.Repeat("!", 16), err: errChunk},
-		{name: "a trailer that is none", in: chunks + "5\r\nhello\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n", body: "hello", err: errField},
-		{name: "a trailer without end", in: chunks + "0\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 20) + "\r\n", err: errChunk},
+		{name: "a chunk line that is too long", in: chunks + "5;" + strings.Repeat("x", 2000) + "\r\nhello\r\n0\r\n\r\n",
+			err: errLineTooLong},
+		{name: "extensions without end", in: chunks + strings.Repeat("1;"+strings.Repeat("x", 1000)+"\r\n!\r\n", 20) +
+			"0\r\n\r\n", body: strings.Repeat("!", 16), err: errChunk},
+		{name: "a trailer that is none", in: chunks + "5\r\nhello\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n",
+			body: "hello", err: errField},
+		{name: "a trailer without end", in: chunks + "0\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 20) +
+			"\r\n", err: errChunk},
 
 		{name: "a second answer", in: ok + ok, body: "ok"},
 		{name: "a second answer after chunks", in: chunks + "2\r\nok\r\n0\r\n\r\n" + ok, body: "ok"},
@@ -237,10 +255,12 @@ func TestAnswerFields(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	r := got.response
-	if r.Status != "404 Not Found" || r.Proto != "HTTP/1.1" || r.ProtoMinor != 1 || r.ContentLength != -1 || len(r.TransferEncoding) != 1 {
+	if r.Status != "404 Not Found" || r.Proto != "HTTP/1.1" || r.ProtoMinor != 1 || r.ContentLength != -1 ||
+		len(r.TransferEncoding) != 1 {
 		t.Errorf("response %+v", r)
 	}
-	if len(r.Header) != 2 || strings.Join(r.Header["X-One"], "|") != "a b|c" || r.Header.Get("Content-Type") != "text/plain" {
+	if len(r.Header) != 2 || strings.Join(r.Header["X-One"], "|") != "a b|c" ||
+		r.Header.Get("Content-Type") != "text/plain" {
 		t.Errorf("header %q", r.Header)
 	}
 }

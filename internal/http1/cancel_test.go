@@ -179,7 +179,8 @@ func TestCloseWhileReading(t *testing.T) {
 
 // A server that never stops its head is given up.
 func TestHeadWithoutEnd(t *testing.T) {
-	for name, line := range map[string]string{"one line": strings.Repeat("x", 1000), "many lines": "X: " + strings.Repeat("x", 1000) + "\r\n"} {
+	for name, line := range map[string]string{"one line": strings.Repeat("x", 1000),
+		"many lines": "X: " + strings.Repeat("x", 1000) + "\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, func(_ int, p *peer) {
 				p.request()

@@ -40,7 +40,8 @@ func FuzzAnswer(f *testing.F) {
 		for _, step := range []int{1, 3} {
 			cut := parse(in, method, step, limit)
 			if (cut.err == nil) != (ours.err == nil) || cut.body != ours.body {
-				t.Fatalf("in pieces of %d: error %v, body %q\nat once: error %v, body %q", step, cut.err, cut.body, ours.err, ours.body)
+				t.Fatalf("in pieces of %d: error %v, body %q\nat once: error %v, body %q", step, cut.err, cut.body,
+					ours.err, ours.body)
 			}
 		}
 		if ours.err != nil {
@@ -136,7 +137,8 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%q: %s %q on %q", out, got.Method, got.RequestURI, got.Host)
 		}
 		got.Header.Del("Content-Length")
-		if len(got.Header) > 1 || strings.TrimSpace(got.Header.Get(name)) != strings.Trim(value, " \t") && got.Header.Get(name) != strings.Trim(value, " \t") {
+		if len(got.Header) > 1 || strings.TrimSpace(got.Header.Get(name)) != strings.Trim(value, " \t") &&
+			got.Header.Get(name) != strings.Trim(value, " \t") {
 			t.Fatalf("%q: header %q", out, got.Header)
 		}
 	})

@@ -21,9 +21,11 @@ func TestAppendRequest(t *testing.T) {
 		wantLine                string
 		wantLength              string // "" for no such header
 	}{
-		{"POST", "http://example.com:81/mcp?a=b%20c", "", "hello", http.Header{"Accept": {"a, b"}, "X": {"1", "2"}}, "POST /mcp?a=b%20c HTTP/1.1", "5"},
+		{"POST", "http://example.com:81/mcp?a=b%20c", "", "hello", http.Header{"Accept": {"a, b"}, "X": {"1", "2"}},
+			"POST /mcp?a=b%20c HTTP/1.1", "5"},
 		{"POST", "http://example.com", "", "", nil, "POST / HTTP/1.1", "0"},
-		{"GET", "http://example.com/a%2fb/%C3%A4", "other.example", "", http.Header{"Authorization": {"Bearer x"}}, "GET /a%2fb/%C3%A4 HTTP/1.1", ""},
+		{"GET", "http://example.com/a%2fb/%C3%A4", "other.example", "", http.Header{"Authorization": {"Bearer x"}},
+			"GET /a%2fb/%C3%A4 HTTP/1.1", ""},
 		{"", "http://[::1]:80/ä", "", "", nil, "GET /%C3%A4 HTTP/1.1", ""},
 		{"DELETE", "http://example.com/", "", "x", http.Header{"Mcp-Session-Id": {"1"}}, "DELETE / HTTP/1.1", "1"},
 		{"POST", "http://example.com/", "", strings.Repeat("x", MaxRequest), nil, "POST / HTTP/1.1", "32768"},

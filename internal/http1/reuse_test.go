@@ -49,7 +49,8 @@ func TestNothingIsReadThatWasNotAskedFor(t *testing.T) {
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 	for _, tt := range []struct{ name, answer, later string }{
 		{"a second answer at once", ok + evil, ""},
-		{"a second answer after chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + evil, ""},
+		{"a second answer after chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + evil,
+			""},
 		{"a second answer later", ok, evil},
 		{"half an answer later", ok, evil[:10]},
 		{"one byte later", ok, "\n"},
@@ -198,16 +199,18 @@ func TestConnectionIsNotUsedAgain(t *testing.T) {
 				t.Errorf("read after close: %v", err)
 			}
 		}},
-		{"a malformed answer", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!", func(t *testing.T, tr *Transport, url string) {
-			if _, _, err := do(tr, post(t, url, "1")); err == nil {
-				t.Error("no error")
-			}
-		}},
-		{"malformed chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nx\r\n", func(t *testing.T, tr *Transport, url string) {
-			if _, body, err := do(tr, post(t, url, "1")); err == nil || body != "ok" {
-				t.Errorf("body %q, error %v", body, err)
-			}
-		}},
+		{"a malformed answer", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
+			func(t *testing.T, tr *Transport, url string) {
+				if _, _, err := do(tr, post(t, url, "1")); err == nil {
+					t.Error("no error")
+				}
+			}},
+		{"malformed chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nx\r\n",
+			func(t *testing.T, tr *Transport, url string) {
+				if _, body, err := do(tr, post(t, url, "1")); err == nil || body != "ok" {
+					t.Errorf("body %q, error %v", body, err)
+				}
+			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, func(n int, p *peer) {

@@ -48,7 +48,8 @@ func TestServer(t *testing.T) {
 	}{
 		{"a request", func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			fmt.Fprint(w, r.Method, " ", r.RequestURI, " ", r.URL.Path, " ", r.Header["X"], " ", r.ContentLength, " ", string(body), " ", err)
+			fmt.Fprint(w, r.Method, " ", r.RequestURI, " ", r.URL.Path, " ", r.Header["X"], " ", r.ContentLength, " ",
+				string(body), " ", err)
 		}, 200, 42, "POST /a%20b?c /a b [1] 5 hello <nil>"},
 		{"nothing", func(http.ResponseWriter, *http.Request) {}, 200, 0, ""},
 		{"a status", func(w http.ResponseWriter, _ *http.Request) {
@@ -85,8 +86,10 @@ func TestServer(t *testing.T) {
 					t.Fatal(err)
 				}
 				body, err := io.ReadAll(resp.Body)
-				if err != nil || resp.StatusCode != tt.status || string(body) != tt.want || tt.name != "a request" && resp.ContentLength != tt.length {
-					t.Errorf("status %d, length %d, %d bytes %.80q, error %v", resp.StatusCode, resp.ContentLength, len(body), body, err)
+				if err != nil || resp.StatusCode != tt.status || string(body) != tt.want ||
+					tt.name != "a request" && resp.ContentLength != tt.length {
+					t.Errorf("status %d, length %d, %d bytes %.80q, error %v", resp.StatusCode, resp.ContentLength, len(body),
+						body, err)
 				}
 			}
 			if n := s.in.connections(); n != 1 {
@@ -257,8 +260,10 @@ func FuzzServe(f *testing.F) {
 		}
 		a, errA := io.ReadAll(ours.Body)
 		b, errB := io.ReadAll(theirs.Body)
-		if errA != nil || errB != nil || !bytes.Equal(a, b) || ours.Method != theirs.Method || ours.URL.String() != theirs.URL.String() ||
-			ours.Host != theirs.Host || ours.ContentLength != theirs.ContentLength || fmt.Sprint(ours.Header["X"]) != fmt.Sprint(theirs.Header["X"]) {
+		if errA != nil || errB != nil || !bytes.Equal(a, b) || ours.Method != theirs.Method ||
+			ours.URL.String() != theirs.URL.String() ||
+			ours.Host != theirs.Host || ours.ContentLength != theirs.ContentLength ||
+			fmt.Sprint(ours.Header["X"]) != fmt.Sprint(theirs.Header["X"]) {
 			t.Errorf("ours: %+v %q %v\nnet/http's: %+v %q %v", ours, a, errA, theirs, b, errB)
 		}
 	})

@@ -52,14 +52,16 @@ func newDesktop(t *testing.T, node string) desktop {
 
 // run runs a command to its end, and returns its standard output. Meanwhile, the user looks at each
 // page that it opens.
-func (d desktop) run(t *testing.T, look func(*mcptest.Tab, string), dir string, env []string, input []byte, command ...string) []byte {
+func (d desktop) run(t *testing.T, look func(*mcptest.Tab, string), dir string, env []string, input []byte,
+	command ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(input)
 	// xdg-open looks at BROWSER where there is no desktop.
-	cmd.Env = append(os.Environ(), append(env, "BROWSER="+d.browser, "XDG_CURRENT_DESKTOP=X-Generic", "DISPLAY=", "WAYLAND_DISPLAY=")...)
+	cmd.Env = append(os.Environ(), append(env, "BROWSER="+d.browser, "XDG_CURRENT_DESKTOP=X-Generic", "DISPLAY=",
+		"WAYLAND_DISPLAY=")...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	p, err := rig.Start(cmd)

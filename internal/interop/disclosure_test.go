@@ -20,7 +20,8 @@ func (l *lab) tryDisclosure(t *testing.T, upstreams []upstream) {
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{
-		Binary: l.gateway, Dir: t.TempDir(), Sections: "disclosure: {mode: progressive}\n" + upstreamsSection(t, upstreams[i:i+1]),
+		Binary: l.gateway, Dir: t.TempDir(), Sections: "disclosure: {mode: progressive}\n" +
+			upstreamsSection(t, upstreams[i:i+1]),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +43,10 @@ func (l *lab) tryDisclosure(t *testing.T, upstreams []upstream) {
 // answer with their own schemas.
 func (l *lab) tryWorkflow(t *testing.T, c client, url string, u upstream) {
 	const descriptions = "resource:///tool_descriptions"
-	echo := step{Method: "tools/call", Params: map[string]any{"name": u.tool("echo"), "arguments": map[string]any{"message": "hi"}}}
-	sum := step{Method: "tools/call", Params: map[string]any{"name": u.tool("get-sum"), "arguments": map[string]any{"a": 2, "b": 3}}}
+	echo := step{Method: "tools/call", Params: map[string]any{"name": u.tool("echo"),
+		"arguments": map[string]any{"message": "hi"}}}
+	sum := step{Method: "tools/call", Params: map[string]any{"name": u.tool("get-sum"),
+		"arguments": map[string]any{"a": 2, "b": 3}}}
 	steps := []struct {
 		title string
 		step
@@ -59,7 +62,8 @@ func (l *lab) tryWorkflow(t *testing.T, c client, url string, u upstream) {
 				if err := json.Unmarshal(raw, &tool); err != nil {
 					t.Fatal(err)
 				}
-				if tool.Name != "describe_tools" && (tool.InputSchema.Properties != nil || tool.OutputSchema != nil || tool.Description == "") {
+				if tool.Name != "describe_tools" && (tool.InputSchema.Properties != nil || tool.OutputSchema != nil ||
+					tool.Description == "") {
 					t.Errorf("listed is %s", raw)
 				}
 			}
@@ -70,7 +74,8 @@ func (l *lab) tryWorkflow(t *testing.T, c client, url string, u upstream) {
 			}
 		}},
 		{"too early", echo, func(t *testing.T, o outcome) {
-			if !o.Result.IsError || len(o.Result.Content) != 1 || !strings.Contains(o.Result.Content[0].Text, `"TOOL_DESCRIPTION_REQUIRED"`) {
+			if !o.Result.IsError || len(o.Result.Content) != 1 ||
+				!strings.Contains(o.Result.Content[0].Text, `"TOOL_DESCRIPTION_REQUIRED"`) {
 				t.Errorf("got %+v", o.Result)
 			}
 		}},
@@ -82,22 +87,25 @@ func (l *lab) tryWorkflow(t *testing.T, c client, url string, u upstream) {
 				t.Errorf("got %q", o.Result.Completion.Values)
 			}
 		}},
-		{"nothing selected", step{Method: "resources/read", Params: map[string]any{"uri": descriptions}}, func(t *testing.T, o outcome) {
-			if len(o.Result.Contents) != 1 || !strings.Contains(o.Result.Contents[0].Text, `"MISSING_TOOL_SELECTION"`) {
-				t.Errorf("got %+v", o.Result.Contents)
-			}
-		}},
-		{"read", step{Method: "resources/read", Params: map[string]any{"uri": descriptions + "?tools=" + u.tool("echo")}}, func(t *testing.T, o outcome) {
-			if len(o.Result.Contents) != 1 || !strings.Contains(o.Result.Contents[0].Text, `"message"`) {
-				t.Errorf("got %+v", o.Result.Contents)
-			}
-		}},
+		{"nothing selected", step{Method: "resources/read", Params: map[string]any{"uri": descriptions}},
+			func(t *testing.T, o outcome) {
+				if len(o.Result.Contents) != 1 || !strings.Contains(o.Result.Contents[0].Text, `"MISSING_TOOL_SELECTION"`) {
+					t.Errorf("got %+v", o.Result.Contents)
+				}
+			}},
+		{"read", step{Method: "resources/read", Params: map[string]any{"uri": descriptions + "?tools=" + u.tool("echo")}},
+			func(t *testing.T, o outcome) {
+				if len(o.Result.Contents) != 1 || !strings.Contains(o.Result.Contents[0].Text, `"message"`) {
+					t.Errorf("got %+v", o.Result.Contents)
+				}
+			}},
 		{"call", echo, func(t *testing.T, o outcome) {
 			if o.Result.IsError || len(o.Result.Content) == 0 || !strings.Contains(o.Result.Content[0].Text, "hi") {
 				t.Errorf("got %+v", o.Result)
 			}
 		}},
-		{"describe_tools", step{Method: "tools/call", Params: map[string]any{"name": "describe_tools", "arguments": map[string]any{"names": []string{u.tool("get-sum")}}}},
+		{"describe_tools", step{Method: "tools/call",
+			Params: map[string]any{"name": "describe_tools", "arguments": map[string]any{"names": []string{u.tool("get-sum")}}}},
 			func(t *testing.T, o outcome) {
 				if o.Result.IsError || len(o.Result.Content) != 1 || !strings.Contains(o.Result.Content[0].Text, `"inputSchema"`) {
 					t.Errorf("got %+v", o.Result)

@@ -36,9 +36,11 @@ type product struct {
 }
 
 var products = []product{
-	{"entra", "/11111111-2222-3333-4444-555555555555/v2.0", "audiences: [66666666-7777-8888-9999-000000000000], claims: {groups: roles}",
+	{"entra", "/11111111-2222-3333-4444-555555555555/v2.0",
+		"audiences: [66666666-7777-8888-9999-000000000000], claims: {groups: roles}",
 		`required_scopes: [access], scopes_supported: ["%s/access"]`, "ada"},
-	{"okta", "/oauth2/aus1a2b3c4d5e6f7g8h9", "claims: {user: uid, groups: groups}, require_typ: [okta-internal-at+jwt]", "required_scopes: [mcp]", "00u-ada"},
+	{"okta", "/oauth2/aus1a2b3c4d5e6f7g8h9", "claims: {user: uid, groups: groups}, require_typ: [okta-internal-at+jwt]",
+		"required_scopes: [mcp]", "00u-ada"},
 	{"keycloak", "/realms/acme", "claims: {groups: groups}", "required_scopes: [mcp]", "ada"},
 }
 
@@ -90,7 +92,8 @@ func (l *lab) startEverybody(t *testing.T, p product) *everybody {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &everybody{lab: l, desk: newDesktop(t, l.node.Binary), front: newFront(t, addrs[0], key), issuer: "http://" + addrs[1] + p.path}
+	e := &everybody{lab: l, desk: newDesktop(t, l.node.Binary), front: newFront(t, addrs[0], key),
+		issuer: "http://" + addrs[1] + p.path}
 	e.upstream = mcptest.NewServer(wire.Lookup(stateless))
 	t.Cleanup(e.upstream.Close)
 	e.upstream.Tools("add", "remove")

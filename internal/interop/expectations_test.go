@@ -26,7 +26,8 @@ func (u upstream) everything(c client) []expectation {
 	}
 	return []expectation{
 		// Soon after a session begins, the server asks for the client's roots.
-		{"asks for roots in mid-call", callTool(u.tool("trigger-long-running-operation"), object{"duration": 0.8, "steps": 1}),
+		{"asks for roots in mid-call", callTool(u.tool("trigger-long-running-operation"),
+			object{"duration": 0.8, "steps": 1}),
 			wantText("Long running operation completed. Duration: 0.8 seconds, Steps: 1.")},
 		{"call", callTool(u.tool("get-sum"), object{"a": 2, "b": 3}), wantText("The sum of 2 and 3 is 5.")},
 		{"structured content", callTool(u.tool("get-structured-content"), object{"location": "Chicago"}),
@@ -67,12 +68,17 @@ func (u upstream) everything(c client) []expectation {
 			}},
 		{"progress", progress(callTool(u.tool("trigger-long-running-operation"), object{"duration": 0.4, "steps": 4})),
 			wantProgress(c, 4, "Long running operation completed. Duration: 0.4 seconds, Steps: 4.")},
-		{"asks for a form", callTool(u.tool("trigger-elicitation-request"), nil), wantTextWith("User provided the requested information", "Ada")},
-		{"asks to open a page", callTool(u.tool("trigger-url-elicitation"), object{"url": "https://example.com/page"}), wantTextWith("User completed the URL elicitation flow")},
-		{"asks to open a page of no good", callTool(u.tool("trigger-url-elicitation"), object{"url": "http://169.254.169.254/"}), wantTextWith("the user is not sent there")},
-		{"asks to sample", callTool(u.tool("trigger-sampling-request"), object{"prompt": "hello"}), wantTextWith("LLM sampling result", "sampled")},
+		{"asks for a form", callTool(u.tool("trigger-elicitation-request"), nil),
+			wantTextWith("User provided the requested information", "Ada")},
+		{"asks to open a page", callTool(u.tool("trigger-url-elicitation"), object{"url": "https://example.com/page"}),
+			wantTextWith("User completed the URL elicitation flow")},
+		{"asks to open a page of no good", callTool(u.tool("trigger-url-elicitation"),
+			object{"url": "http://169.254.169.254/"}), wantTextWith("the user is not sent there")},
+		{"asks to sample", callTool(u.tool("trigger-sampling-request"), object{"prompt": "hello"}),
+			wantTextWith("LLM sampling result", "sampled")},
 		{"asks for roots", callTool(u.tool("get-roots-list"), nil), wantTextWith(roots...)},
-		{"cancel", cancelled(callTool(u.tool("trigger-long-running-operation"), object{"duration": 30, "steps": 300})), wantCancelled},
+		{"cancel", cancelled(callTool(u.tool("trigger-long-running-operation"), object{"duration": 30, "steps": 300})),
+			wantCancelled},
 		{"read", readResource(u.uri("demo://resource/static/document/features.md")), func(t *testing.T, o outcome) {
 			o.wantContents(t, u.uri("demo://resource/static/document/features.md"), "# Everything Server - Features")
 		}},
@@ -187,7 +193,8 @@ func (o outcome) wantError(t *testing.T, code int) {
 func (o outcome) wantContents(t *testing.T, uri, text string) {
 	t.Helper()
 	o.noError(t)
-	if len(o.Result.Contents) != 1 || o.Result.Contents[0].URI != uri || !strings.Contains(o.Result.Contents[0].Text, text) {
+	if len(o.Result.Contents) != 1 || o.Result.Contents[0].URI != uri ||
+		!strings.Contains(o.Result.Contents[0].Text, text) {
 		t.Errorf("contents are %+v, want %s with %q", o.Result.Contents, uri, text)
 	}
 }

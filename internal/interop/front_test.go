@@ -49,8 +49,12 @@ func newFront(t *testing.T, address string, key *ecdsa.PrivateKey) *front {
 	f := &front{key: key, first: map[string]bool{}, aged: map[string]string{}}
 	target := &url.URL{Scheme: "http", Host: address}
 	transport := &http.Transport{}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1, Transport: transport}
-	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.pass(t, proxy, w, r) }))
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1,
+		Transport: transport}
+	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		f.pass(t, proxy, w, r)
+	}))
 	t.Cleanup(func() {
 		f.server.CloseClientConnections()
 		f.server.Close()
@@ -106,7 +110,8 @@ func (f *front) pass(t *testing.T, proxy http.Handler, w http.ResponseWriter, r 
 		f.first[got.Token] = one.query.Get("grant_type") == "authorization_code"
 	}
 	var message struct{ Method string }
-	if f.first[token] && answer.status == http.StatusOK && json.Unmarshal(body, &message) == nil && message.Method == "tools/call" {
+	if f.first[token] && answer.status == http.StatusOK && json.Unmarshal(body, &message) == nil &&
+		message.Method == "tools/call" {
 		f.aged[token] = older(t, token, f.key)
 	}
 }
@@ -167,7 +172,8 @@ func older(t *testing.T, token string, key *ecdsa.PrivateKey) string {
 	}
 	if text, err = json.Marshal(claims); err == nil {
 		var signer jose.Signer
-		signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: parsed.Signatures[0].Header.KeyID}},
+		signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256,
+			Key: jose.JSONWebKey{Key: key, KeyID: parsed.Signatures[0].Header.KeyID}},
 			(&jose.SignerOptions{}).WithType("at+jwt"))
 		if err == nil {
 			if parsed, err = signer.Sign(text); err == nil {

@@ -30,7 +30,8 @@ func TestIdentityProviders(t *testing.T) {
 			}
 		})
 	}
-	if want := []string{"The same for all", "With the gateway's own authorization server", "Keycloak", "Microsoft Entra ID", "Okta", "Auth0", "Workloads", "Workloads"}; !slices.Equal(titles, want) {
+	if want := []string{"The same for all", "With the gateway's own authorization server", "Keycloak",
+		"Microsoft Entra ID", "Okta", "Auth0", "Workloads", "Workloads"}; !slices.Equal(titles, want) {
 		t.Errorf("there is YAML under %q, want %q", titles, want)
 	}
 }

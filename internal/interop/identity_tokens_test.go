@@ -40,18 +40,24 @@ const (
 var documentedTokens = map[string]documented{
 	"Keycloak": {
 		typ: "JWT",
-		claims: claims{"typ": "Bearer", "aud": publicURL, "azp": "vscode", "client_id": nil, "sub": "f3c9c2b1-5b0e-4a3a-9f0f-0c4d3d2a1b00",
-			"sid": "s", "acr": "1", "allowed-origins": []string{"http://localhost"}, "realm_access": claims{"roles": []string{"staff"}},
-			"scope": "openid mcp profile", "groups": []string{"engineering"}, "email_verified": true, "preferred_username": "ada"},
+		claims: claims{"typ": "Bearer", "aud": publicURL, "azp": "vscode", "client_id": nil,
+			"sub": "f3c9c2b1-5b0e-4a3a-9f0f-0c4d3d2a1b00",
+			"sid": "s", "acr": "1", "allowed-origins": []string{"http://localhost"},
+			"realm_access": claims{"roles": []string{"staff"}},
+			"scope":        "openid mcp profile", "groups": []string{"engineering"}, "email_verified": true,
+			"preferred_username": "ada"},
 		user: "f3c9c2b1-5b0e-4a3a-9f0f-0c4d3d2a1b00", client: "vscode",
 		idToken: claims{"typ": "ID", "aud": "vscode", "nonce": "n", "at_hash": "h"},
 		noScope: claims{"scope": "openid profile"},
 	},
 	"Microsoft Entra ID": {
 		typ: "JWT",
-		claims: claims{"aud": entraAPI, "azp": "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb", "azpacr": "0", "client_id": nil, "jti": nil,
-			"aio": "opaque", "rh": "opaque", "uti": "opaque", "oid": "cccccccc-0000-1111-2222-bbbbbbbbbbbb", "tid": "11111111-2222-3333-4444-555555555555",
-			"sub": "3OBtLXUC2ZrN_ADLNjW9X4o0lcd61py7lgHw3Skh77s", "ver": "2.0", "scp": "access", "roles": []string{"engineering"}},
+		claims: claims{"aud": entraAPI, "azp": "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb", "azpacr": "0",
+			"client_id": nil, "jti": nil,
+			"aio": "opaque", "rh": "opaque", "uti": "opaque", "oid": "cccccccc-0000-1111-2222-bbbbbbbbbbbb",
+			"tid": "11111111-2222-3333-4444-555555555555",
+			"sub": "3OBtLXUC2ZrN_ADLNjW9X4o0lcd61py7lgHw3Skh77s", "ver": "2.0", "scp": "access",
+			"roles": []string{"engineering"}},
 		user: "3OBtLXUC2ZrN_ADLNjW9X4o0lcd61py7lgHw3Skh77s", client: "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb",
 		idToken: claims{"aud": "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb", "nonce": "n"},
 		noScope: claims{"scp": nil}, // as for an application that acts for itself
@@ -65,8 +71,10 @@ var documentedTokens = map[string]documented{
 	},
 	"Auth0": {
 		typ: "at+jwt",
-		claims: claims{"aud": []string{publicURL, "https://acme.eu.auth0.com/userinfo"}, "client_id": "K1AUPhZq8mRi0Q0pjhkfu1D7y6KjDQja",
-			"sub": "auth0|6553da60a54af58e29493993", "scope": "openid mcp", "https://mcp.example.com/groups": []string{"engineering"}},
+		claims: claims{"aud": []string{publicURL, "https://acme.eu.auth0.com/userinfo"},
+			"client_id": "K1AUPhZq8mRi0Q0pjhkfu1D7y6KjDQja",
+			"sub":       "auth0|6553da60a54af58e29493993", "scope": "openid mcp",
+			"https://mcp.example.com/groups": []string{"engineering"}},
 		user: "auth0|6553da60a54af58e29493993", client: "K1AUPhZq8mRi0Q0pjhkfu1D7y6KjDQja",
 		idToken: claims{"aud": "K1AUPhZq8mRi0Q0pjhkfu1D7y6KjDQja", "nonce": "n"},
 		noScope: claims{"scope": "openid"},
@@ -98,7 +106,8 @@ func TestDocumentedTokens(t *testing.T) {
 			}
 
 			status, caller := show(d.typ, nil)
-			if status != http.StatusOK || caller.Subject != d.user || caller.ClientID != d.client || !slices.Equal(caller.Groups, []string{"engineering"}) {
+			if status != http.StatusOK || caller.Subject != d.user || caller.ClientID != d.client ||
+				!slices.Equal(caller.Groups, []string{"engineering"}) {
 				t.Errorf("status %d, user %q, client %q, groups %q; want 200, %q, %q, engineering",
 					status, caller.Subject, caller.ClientID, caller.Groups, d.user, d.client)
 			}
@@ -141,7 +150,10 @@ func startGate(t *testing.T, cfg gateway.Config) (*mcptest.Issuer, func(token st
 	t.Cleanup(cancel)
 	return issuer, func(token string) (int, mcp.Caller) {
 		var caller mcp.Caller
-		h := a.Require(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { caller, _ = mcp.CallerFrom(r.Context()) }))
+		h := a.Require(http.HandlerFunc(func(_ http.ResponseWriter,
+			r *http.Request) {
+			caller, _ = mcp.CallerFrom(r.Context())
+		}))
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, publicURL, nil)
 		req.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()

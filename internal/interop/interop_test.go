@@ -46,7 +46,8 @@ func (l *lab) startGateway(t *testing.T, upstreams []upstream) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
-	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: l.gateway, Dir: t.TempDir(), Sections: upstreamsSection(t, upstreams)})
+	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: l.gateway, Dir: t.TempDir(),
+		Sections: upstreamsSection(t, upstreams)})
 	if err != nil {
 		t.Fatal(err)
 	}

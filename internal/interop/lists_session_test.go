@@ -28,9 +28,11 @@ func TestListsOfASession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := []string{l.node.Binary, l.node.Module("@modelcontextprotocol", "server-everything", "dist", "index.js"), "stdio"}
+	program := []string{l.node.Binary, l.node.Module("@modelcontextprotocol", "server-everything", "dist", "index.js"),
+		"stdio"}
 	upstreams := []upstream{
-		{name: "github", kind: github, command: []string{binary, "stdio", "--dynamic-toolsets"}, env: map[string]string{"GITHUB_PERSONAL_ACCESS_TOKEN": "unused"}},
+		{name: "github", kind: github, command: []string{binary, "stdio", "--dynamic-toolsets"},
+			env: map[string]string{"GITHUB_PERSONAL_ACCESS_TOKEN": "unused"}},
 		{name: "everything", kind: everything, command: program},
 	}
 	url := l.startGateway(t, upstreams)
@@ -38,7 +40,8 @@ func TestListsOfASession(t *testing.T) {
 	// such clients may see more.
 	const ofOthers = "everything__trigger-elicitation-request"
 	first := at(t, url, stateless, "first")
-	for end := time.Now().Add(readyLimit); slices.Contains(first.names(t, "tools/list", "name"), ofOthers); <-time.After(100 * time.Millisecond) {
+	for end := time.Now().Add(readyLimit); slices.Contains(first.names(t, "tools/list", "name"),
+		ofOthers); <-time.After(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a client that declares nothing sees " + ofOthers)
 		}
@@ -51,7 +54,8 @@ func TestListsOfASession(t *testing.T) {
 				t.Fatalf("the tools are %q", before)
 			}
 			one.call(t, "github__enable_toolset", `{"toolset":"gists"}`)
-			one.call(t, "everything__gzip-file-as-resource", `{"name":"a.gz","data":"data:text/plain;base64,aGVsbG8=","outputType":"resourceLink"}`)
+			one.call(t, "everything__gzip-file-as-resource",
+				`{"name":"a.gz","data":"data:text/plain;base64,aGVsbG8=","outputType":"resourceLink"}`)
 			if !slices.Contains(one.names(t, "tools/list", "name"), "github__create_gist") {
 				t.Error("the client does not see the tools that it has enabled")
 			}

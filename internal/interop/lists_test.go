@@ -36,7 +36,8 @@ type listed map[string][]any
 
 // listMethods maps the methods to the members of their results that hold the list.
 var listMethods = map[string]string{
-	"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates",
+	"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources",
+	"resources/templates/list": "resourceTemplates",
 }
 
 // TestListsAreThoseOfTheClient compares all lists of a server as a client sees them through
@@ -189,7 +190,9 @@ func overStdio(t *testing.T, program []string, caps string) listed {
 			}
 		}
 	}
-	if _, err := call("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"mcptest","version":"1"}}`, stateful, caps)); err != nil {
+	if _, err := call("initialize",
+		fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"mcptest","version":"1"}}`, stateful,
+			caps)); err != nil {
 		t.Fatal(err)
 	}
 	write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

@@ -54,7 +54,8 @@ func (l *lab) startMatrix(t *testing.T) (upstreams []upstream) {
 	}
 	v1, v2 := at("server-v1.mjs", ""), at("server-v2.mjs", "/mcp")
 	add := func(revision, over, script, url string) {
-		u := upstream{name: "ts-" + strings.ReplaceAll(revision, "-", "") + "-" + over, kind: typescript, revision: revision, url: url}
+		u := upstream{name: "ts-" + strings.ReplaceAll(revision, "-", "") + "-" + over, kind: typescript,
+			revision: revision, url: url}
 		if over == "stdio" {
 			u.command = []string{l.node.Binary, l.node.File(script), "stdio"}
 		}
@@ -120,7 +121,8 @@ func (u upstream) typescript(c client) []expectation {
 				return
 			}
 			o.noError(t) // without structured content a text has it
-			if c := o.Result.Content; len(c) != 2 || c[0].Text != "grüße" || c[1].Text != `{"length":5}` || o.Result.StructuredContent != nil {
+			if c := o.Result.Content; len(c) != 2 || c[0].Text != "grüße" || c[1].Text != `{"length":5}` ||
+				o.Result.StructuredContent != nil {
 				t.Errorf("the answer is %+v", o.Result)
 			}
 		}},

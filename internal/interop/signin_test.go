@@ -27,7 +27,8 @@ func (l *lab) trySignIn(t *testing.T, upstreams []upstream) {
 	for _, mode := range []string{"legacy", "modern"} {
 		t.Run("Inspector "+mode, func(t *testing.T) {
 			token := s.token(t, 0, s.url, "mcp")
-			o := l.inspect(t, s.url, mode, "tools/call", "--tool-name", s.everything.tool("get-sum"), "--tool-arg", "a=2", "--tool-arg", "b=3",
+			o := l.inspect(t, s.url, mode, "tools/call", "--tool-name", s.everything.tool("get-sum"), "--tool-arg", "a=2",
+				"--tool-arg", "b=3",
 				"--header", "Authorization: Bearer "+token)
 			wantText("The sum of 2 and 3 is 5.")(t, o)
 		})
@@ -50,9 +51,12 @@ func (l *lab) tryAda(t *testing.T, c client, s site) {
 			o.wantExactly(t, want, s)
 		}},
 		{"call", sum, wantText("The sum of 2 and 3 is 5.")},
-		{"call what policy denies", callTool(s.everything.tool("get-env"), nil), func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
-		{"call what policy does not allow", callTool(s.python.tool("fail"), nil), func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
-		{"expire", step{Method: "account/age", Params: object{"seconds": 3600}}, func(t *testing.T, o outcome) { o.noError(t) }},
+		{"call what policy denies", callTool(s.everything.tool("get-env"), nil),
+			func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
+		{"call what policy does not allow", callTool(s.python.tool("fail"), nil),
+			func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
+		{"expire", step{Method: "account/age", Params: object{"seconds": 3600}},
+			func(t *testing.T, o outcome) { o.noError(t) }},
 		{"call after expiry", sum, wantText("The sum of 2 and 3 is 5.")},
 	}
 	r := l.tryAs(t, c, s, expectations)
@@ -71,7 +75,8 @@ func (l *lab) tryBob(t *testing.T, c client, s site) {
 			o.wantExactly(t, want, s)
 		}},
 		{"call", callTool(s.python.tool("add"), object{"a": 2, "b": 3}), func(t *testing.T, o outcome) { o.noError(t) }},
-		{"call the other group's tool", callTool(s.everything.tool("get-sum"), object{"a": 2, "b": 3}), func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
+		{"call the other group's tool", callTool(s.everything.tool("get-sum"), object{"a": 2, "b": 3}),
+			func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
 	})
 }
 
@@ -124,7 +129,8 @@ func (s site) checkSignIn(t *testing.T, r report) {
 // checkRefresh checks that one request was refused, that a new token for the gateway
 // followed, and that a stateful client kept its session.
 func (s site) checkRefresh(t *testing.T, r report) {
-	refused := slices.IndexFunc(r.Trace, func(e exchange) bool { return e.Authorized && e.Status == http.StatusUnauthorized })
+	refused := slices.IndexFunc(r.Trace,
+		func(e exchange) bool { return e.Authorized && e.Status == http.StatusUnauthorized })
 	if refused < 0 || len(r.Trace) < refused+3 {
 		t.Fatalf("no token was refused and renewed in %+v", r.Trace)
 	}

@@ -55,7 +55,8 @@ func (e *everybody) byGo(id string) func(*testing.T, func(*mcptest.Tab, string))
 
 // goSignIn is how a program on the Go SDK has its user sign in: it opens a browser, and waits at a
 // loopback address until that comes back.
-func goSignIn(t *testing.T, id string, look func(*mcptest.Tab, string), clock *aging, web *http.Client) *sdkauth.AuthorizationCodeHandlerConfig {
+func goSignIn(t *testing.T, id string, look func(*mcptest.Tab, string), clock *aging,
+	web *http.Client) *sdkauth.AuthorizationCodeHandlerConfig {
 	back := make(chan *sdkauth.AuthorizationResult, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -69,7 +70,8 @@ func goSignIn(t *testing.T, id string, look func(*mcptest.Tab, string), clock *a
 	t.Cleanup(server.Close)
 	c := &sdkauth.AuthorizationCodeHandlerConfig{
 		RedirectURL: server.URL + "/callback", Client: web, RequestRefreshToken: true, NewTokenSource: clock.source,
-		AuthorizationCodeFetcher: func(ctx context.Context, args *sdkauth.AuthorizationArgs) (*sdkauth.AuthorizationResult, error) {
+		AuthorizationCodeFetcher: func(ctx context.Context,
+			args *sdkauth.AuthorizationArgs) (*sdkauth.AuthorizationResult, error) {
 			look(mcptest.NewTab(t, "ada"), args.URL)
 			select {
 			case answer := <-back:
@@ -82,7 +84,8 @@ func goSignIn(t *testing.T, id string, look func(*mcptest.Tab, string), clock *a
 	switch id {
 	case registers:
 		c.DynamicClientRegistrationConfig = &sdkauth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
-			ClientName: "interop", RedirectURIs: []string{c.RedirectURL}, TokenEndpointAuthMethod: "none", GrantTypes: []string{"authorization_code", "refresh_token"},
+			ClientName: "interop", RedirectURIs: []string{c.RedirectURL}, TokenEndpointAuthMethod: "none",
+			GrantTypes: []string{"authorization_code", "refresh_token"},
 		}}
 	case document:
 		c.ClientIDMetadataDocumentConfig = &sdkauth.ClientIDMetadataDocumentConfig{URL: id}

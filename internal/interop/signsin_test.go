@@ -33,7 +33,8 @@ const registers = "dcr_"
 // clients returns the clients that are tried at a provider.
 func (e *everybody) clients(t *testing.T, provider string) []signer {
 	all := []signer{
-		{"TypeScript SDK v2 with a document", "interop", document, true, false, e.byScript("v2", "auto", "browser", document)},
+		{"TypeScript SDK v2 with a document", "interop", document, true, false,
+			e.byScript("v2", "auto", "browser", document)},
 		{"Python SDK v2", "interop", registers, false, false, e.byPython(e.python2)},
 		{"Go SDK", "interop", registers, false, false, e.byGo(registers)},
 		{"Go SDK with a document", "interop", document, false, false, e.byGo(document)},
@@ -41,11 +42,13 @@ func (e *everybody) clients(t *testing.T, provider string) []signer {
 	}
 	switch provider {
 	case "okta":
-		return append(all, signer{"Inspector with a document", "interop", document, true, false, e.byInspector("--client-metadata-url", document)})
+		return append(all, signer{"Inspector with a document", "interop", document, true, false,
+			e.byInspector("--client-metadata-url", document)})
 	case "keycloak":
 		return append(all,
 			signer{"Inspector after a restart", "MCP Inspector", registers, true, true, e.byInspector()},
-			signer{"mcp-remote with a document", "interop", document, true, false, e.byScript("remote", "--client-metadata-url "+document)},
+			signer{"mcp-remote with a document", "interop", document, true, false,
+				e.byScript("remote", "--client-metadata-url "+document)},
 		)
 	}
 	return append(all,
@@ -128,7 +131,8 @@ func (e *everybody) checkWay(t *testing.T, c signer, all []*passed) {
 		"GET /.well-known/oauth-protected-resource/mcp 200",
 		"GET /.well-known/oauth-authorization-server/mcp 200",
 	}
-	signIn := []string{"GET /oauth/authorize 303", "GET /oauth/callback 200", "POST /oauth/consent 303", "POST /oauth/token authorization_code 200", "POST /mcp with a token 200"}
+	signIn := []string{"GET /oauth/authorize 303", "GET /oauth/callback 200", "POST /oauth/consent 303",
+		"POST /oauth/token authorization_code 200", "POST /mcp with a token 200"}
 	if c.id == registers {
 		signIn = slices.Insert(signIn, 0, "POST /oauth/register 201")
 	}
@@ -191,7 +195,8 @@ func (e *everybody) byScript(args ...string) func(*testing.T, func(*mcptest.Tab,
 		args := slices.Insert(slices.Clone(args), 2, e.front.URL)
 		steps := slices.DeleteFunc(theSteps(), func(s step) bool { return s.Method == "account/age" }) // the front does that
 		env := []string{"MCP_REMOTE_CONFIG_DIR=" + t.TempDir()}
-		return e.report(t, steps, e.desk.run(t, look, e.node.Dir, env, marshal(t, steps), append([]string{e.node.Binary, "client.mjs"}, args...)...))
+		return e.report(t, steps, e.desk.run(t, look, e.node.Dir, env, marshal(t, steps),
+			append([]string{e.node.Binary, "client.mjs"}, args...)...))
 	}
 }
 
@@ -215,8 +220,10 @@ func (e *everybody) byInspector(args ...string) func(*testing.T, func(*mcptest.T
 		env := []string{"HOME=" + t.TempDir(), "MCP_AUTO_OPEN_ENABLED=true", "MCP_INSPECTOR_SECRET_STORE=file"}
 		call := []string{"tools/call", "--tool-name", "up__add"}
 		for _, method := range [][]string{{"tools/list"}, call, call} {
-			command := append([]string{e.node.Binary, e.node.Module(".bin", "mcp-inspector"), "--cli", "--server-url", e.front.URL, "--transport", "http",
-				"--callback-url", "http://" + addr + "/oauth/callback", "--connect-timeout", "0", "--format", "json", "--quiet", "--method"}, append(method, args...)...)
+			command := append([]string{e.node.Binary, e.node.Module(".bin", "mcp-inspector"), "--cli", "--server-url",
+				e.front.URL, "--transport", "http",
+				"--callback-url", "http://" + addr + "/oauth/callback", "--connect-timeout", "0", "--format", "json", "--quiet",
+				"--method"}, append(method, args...)...)
 			var o outcome
 			if out := e.desk.run(t, look, e.node.Dir, env, nil, command...); json.Unmarshal(out, &o) != nil {
 				t.Fatalf("the Inspector wrote %q", out)

@@ -93,10 +93,14 @@ func (s site) tryRefusals(t *testing.T) {
 	}{
 		{"a good token", s.token(t, 0, s.url, "mcp"), "", http.StatusOK, nil},
 		{"no token", "", "", http.StatusUnauthorized, []string{"resource_metadata=", `scope="mcp"`}},
-		{"a token in the query", "", "?access_token=" + s.token(t, 0, s.url, "mcp"), http.StatusUnauthorized, []string{"resource_metadata="}},
-		{"an expired one", s.token(t, time.Hour, s.url, "mcp"), "", http.StatusUnauthorized, []string{`error="invalid_token"`, "resource_metadata="}},
-		{"one for another audience", s.token(t, 0, elsewhere, "mcp"), "", http.StatusUnauthorized, []string{`error="invalid_token"`, "resource_metadata="}},
-		{"one without the scope", s.token(t, 0, s.url, ""), "", http.StatusForbidden, []string{`error="insufficient_scope"`, `scope="mcp"`, "resource_metadata="}},
+		{"a token in the query", "", "?access_token=" + s.token(t, 0, s.url, "mcp"), http.StatusUnauthorized,
+			[]string{"resource_metadata="}},
+		{"an expired one", s.token(t, time.Hour, s.url, "mcp"), "", http.StatusUnauthorized,
+			[]string{`error="invalid_token"`, "resource_metadata="}},
+		{"one for another audience", s.token(t, 0, elsewhere, "mcp"), "", http.StatusUnauthorized,
+			[]string{`error="invalid_token"`, "resource_metadata="}},
+		{"one without the scope", s.token(t, 0, s.url, ""), "", http.StatusForbidden,
+			[]string{`error="insufficient_scope"`, `scope="mcp"`, "resource_metadata="}},
 	} {
 		t.Run(tt.title, func(t *testing.T) {
 			const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + stateful +
@@ -129,7 +133,8 @@ func (s site) token(t *testing.T, age time.Duration, resource, scope string) str
 	if scope != "" {
 		form.Set("scope", scope)
 	}
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Age": {strconv.Itoa(int(age.Seconds()))},
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"},
+		"X-Age":         {strconv.Itoa(int(age.Seconds()))},
 		"Authorization": {"Basic cm9ib3Q6cm9ib3Q="}} // robot:robot
 	status, _, body := post(t, s.issuer+"/token", header, form.Encode())
 	var answer struct {

@@ -60,7 +60,8 @@ func (l *lab) trySkills(t *testing.T, upstreams []upstream) {
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{
-		Binary: l.gateway, Dir: t.TempDir(), Sections: upstreamsSection(t, upstreams[i:i+1]) + fmt.Sprintf("  - {name: playbooks, skills: %q}\n", dir),
+		Binary: l.gateway, Dir: t.TempDir(), Sections: upstreamsSection(t,
+			upstreams[i:i+1]) + fmt.Sprintf("  - {name: playbooks, skills: %q}\n", dir),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,8 @@ func (l *lab) checkSkills(t *testing.T, r report) {
 		t.Fatalf("listed are %+v", list.Skills)
 	}
 	skill := list.Skills[0]
-	if skill.URI != triage+"/SKILL.md" || skill.Name != "playbooks__mail/triage" || skill.Frontmatter["name"] != "triage" || skill.Frontmatter["license"] != "MIT" ||
+	if skill.URI != triage+"/SKILL.md" || skill.Name != "playbooks__mail/triage" ||
+		skill.Frontmatter["name"] != "triage" || skill.Frontmatter["license"] != "MIT" ||
 		!slices.Equal(skill.Dependencies.Tools, []string{"everything__echo"}) {
 		t.Errorf("the skill is %+v", skill)
 	}
@@ -144,7 +146,8 @@ func (l *lab) checkSkills(t *testing.T, r report) {
 	if got := r.Outcomes[2].Result; !strings.HasPrefix(got.Instructions, "# Triage\n") || len(got.Files) != len(bundle)-1 {
 		t.Errorf("by its name it is %+v", got)
 	}
-	if got := r.Outcomes[3].Result.Resources; len(got) != 4 || got[1].Name != "assets" || got[1].MimeType != "inode/directory" {
+	if got := r.Outcomes[3].Result.Resources; len(got) != 4 || got[1].Name != "assets" ||
+		got[1].MimeType != "inode/directory" {
 		t.Errorf("the directory has %+v", got)
 	}
 	r.Outcomes[4].wantError(t, -32602)

@@ -42,7 +42,8 @@ func badEntries() string {
 		entry("skill://Upper", fine("Upper"), files("skill://Upper")),
 		entry("skill://size", fine("size"), fmt.Sprintf(`[{"uri":"skill://size/SKILL.md","digest":%q}]`, someDigest)),
 		entry("skill://spaced", fine("spaced"), files("skill://spaced", file("skill://spaced/a?b"))),
-		entry("skill://twice", fine("twice"), files("skill://twice", file("skill://twice/Q&A.md"), file("skill://twice/Q%26A.md"))),
+		entry("skill://twice", fine("twice"), files("skill://twice", file("skill://twice/Q&A.md"),
+			file("skill://twice/Q%26A.md"))),
 		entry("skill://meta", `{"name":"meta","description":"d","metadata":{"version":1.0}}`, files("skill://meta")),
 		entry("skill://static", fine("static"), `"static"`),
 		`{"uri":"skill://none/SKILL.md","frontmatter":` + fine("none") + `}`,
@@ -95,13 +96,16 @@ func TestSkillsClient(t *testing.T) {
 	for name, text := range bundle {
 		write(t, filepath.Join(dir, "mail", "triage", filepath.FromSlash(name)), text)
 	}
-	write(t, filepath.Join(dir, "numbers", "SKILL.md"), "---\nname: numbers\ndescription: Odd.\nversion: 1.5\nflag: yes\nmetadata:\n  version: \"2.0\"\n---\n")
-	write(t, filepath.Join(dir, "null", "SKILL.md"), "---\nname: \"null\"\ndescription: Breaks the format.\nmetadata:\n---\n")
+	write(t, filepath.Join(dir, "numbers", "SKILL.md"),
+		"---\nname: numbers\ndescription: Odd.\nversion: 1.5\nflag: yes\nmetadata:\n  version: \"2.0\"\n---\n")
+	write(t, filepath.Join(dir, "null", "SKILL.md"),
+		"---\nname: \"null\"\ndescription: Breaks the format.\nmetadata:\n---\n")
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: l.gateway, Dir: t.TempDir(), Sections: fmt.Sprintf(
 		"skills: {load_tool: true}\nupstreams:\n  - {name: playbooks, skills: %q}\n  - {name: inspector, skills: %q}\n  - {name: router, skills: %q}\n  - {name: bad, url: %q}\n  - {name: old, url: %q}\n",
-		dir, l.node.Module("@modelcontextprotocol", "inspector", "skills"), l.node.Module("@tanstack", "router-core", "skills"), badServer(t).URL, oldServer(t).URL)})
+		dir, l.node.Module("@modelcontextprotocol", "inspector", "skills"),
+		l.node.Module("@tanstack", "router-core", "skills"), badServer(t).URL, oldServer(t).URL)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +146,8 @@ func TestSkillsClient(t *testing.T) {
 				}
 			}
 			slices.Sort(uris)
-			want := []string{"skill://bad/good/SKILL.md", "skill://inspector/mcpdo/SKILL.md", "skill://old/needs/SKILL.md", "skill://old/plain/SKILL.md", "skill://router/router-core/SKILL.md"}
+			want := []string{"skill://bad/good/SKILL.md", "skill://inspector/mcpdo/SKILL.md", "skill://old/needs/SKILL.md",
+				"skill://old/plain/SKILL.md", "skill://router/router-core/SKILL.md"}
 			for _, uri := range want {
 				if !slices.Contains(uris, uri) {
 					t.Errorf("%s is not listed", uri)

@@ -56,7 +56,8 @@ func (u upstream) tools() []string {
 			"toggle-simulated-logging", "toggle-subscriber-updates", "trigger-long-running-operation",
 			// It has the former for clients that can be asked, and the latter for clients
 			// that run tasks for servers, which the gateway does not support.
-			"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request", "simulate-research-query"}
+			"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request",
+			"simulate-research-query"}
 	case filesystem:
 		return []string{"read_text_file", "list_directory", "write_file", "search_files", "list_allowed_directories"}
 	case github:

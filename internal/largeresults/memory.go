@@ -45,7 +45,8 @@ func (m *Memory) Keep(_ context.Context, user, id string, value []byte, ttl time
 	if was != nil {
 		count, size = 0, size-int64(len(was.value))
 	}
-	if !m.users[user].plus(count, size).within(m.most.of(user)) || !m.all.plus(count, size).within(usage{m.most.Max, m.most.MaxBytes}) {
+	if !m.users[user].plus(count, size).within(m.most.of(user)) ||
+		!m.all.plus(count, size).within(usage{m.most.Max, m.most.MaxBytes}) {
 		return false, nil
 	}
 	if was != nil {

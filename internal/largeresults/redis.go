@@ -89,8 +89,10 @@ func (r *Redis) Keep(ctx context.Context, user, id string, value []byte, ttl tim
 	sealed := r.key.SealBytes(value, user, id)
 	index := func(kind string) string { return r.db.Key(kind + ":{results}") }
 	own := r.most.of(user)
-	got, err := r.run(ctx, enterScript, []string{index("ri"), index("rb"), index("ri") + ":" + tag, index("rb") + ":" + tag},
-		fmt.Sprintf("%s/%s %d", tag, name, len(sealed)), len(sealed), ttl.Milliseconds(), r.most.Max, r.most.MaxBytes, own.count, own.bytes)
+	got, err := r.run(ctx, enterScript, []string{index("ri"), index("rb"), index("ri") + ":" + tag,
+		index("rb") + ":" + tag},
+		fmt.Sprintf("%s/%s %d", tag, name, len(sealed)), len(sealed), ttl.Milliseconds(), r.most.Max, r.most.MaxBytes,
+		own.count, own.bytes)
 	if err != nil || got != int64(1) {
 		return false, err
 	}

@@ -139,7 +139,8 @@ func checkToolPattern(pattern string) error {
 	case pattern == "":
 		return errors.New("one is empty; * is every tool")
 	case at >= 0:
-		return fmt.Errorf("%q: %q: only * is special, and nothing else that is in other pattern languages can be in one", pattern, pattern[at])
+		return fmt.Errorf("%q: %q: only * is special, and nothing else that is in other pattern languages can be in one",
+			pattern, pattern[at])
 	case strings.ContainsFunc(pattern, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return fmt.Errorf("%q: names of tools have no spaces, control characters or letters outside of ASCII", pattern)
 	}

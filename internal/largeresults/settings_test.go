@@ -17,8 +17,10 @@ func TestSettingsOf(t *testing.T) {
 		inline int64
 		keep   time.Duration
 	}{
-		{"get", 1000, defaultKeep}, {"export_csv", 5000, time.Hour}, {"export_all", 5000, time.Hour}, {"dump", 5000, time.Hour}, {"dumps", 1000, defaultKeep},
-		{"get_all", 0, defaultKeep}, {"list_rows_of_x", 1000, time.Minute}, {"list_of_x", 1000, defaultKeep}, {"", 1000, defaultKeep},
+		{"get", 1000, defaultKeep}, {"export_csv", 5000, time.Hour}, {"export_all", 5000, time.Hour},
+		{"dump", 5000, time.Hour}, {"dumps", 1000, defaultKeep},
+		{"get_all", 0, defaultKeep}, {"list_rows_of_x", 1000, time.Minute}, {"list_of_x", 1000, defaultKeep},
+		{"", 1000, defaultKeep},
 	} {
 		if inline, keep := s.Of(tt.tool); inline != tt.inline || keep != tt.keep {
 			t.Errorf("%s: %d %s, want %d %s", tt.tool, inline, keep, tt.inline, tt.keep)
@@ -36,7 +38,8 @@ func TestInline(t *testing.T) {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
-	for text, want := range map[string]string{"0": "100KiB", "-1": "100KiB", "100KB": "100KiB", "": "100KiB", "99999999999999GiB": "too large", "none": "or off"} {
+	for text, want := range map[string]string{"0": "100KiB", "-1": "100KiB", "100KB": "100KiB", "": "100KiB",
+		"99999999999999GiB": "too large", "none": "or off"} {
 		var got Inline
 		if err := got.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
@@ -51,14 +54,17 @@ func TestSettingsAreChecked(t *testing.T) {
 		want     []string
 	}{
 		{"nothing", Settings{}, nil},
-		{"all", Settings{Inline: 4096, Keep: time.Hour, Tools: []ToolSettings{{Names: []string{"*"}, Inline: InlineOff, Keep: time.Minute}}}, nil},
+		{"all", Settings{Inline: 4096, Keep: time.Hour,
+			Tools: []ToolSettings{{Names: []string{"*"}, Inline: InlineOff, Keep: time.Minute}}}, nil},
 		{"only for a tool", Settings{Keep: time.Hour, Tools: []ToolSettings{{Names: []string{"a"}, Inline: 4096}}}, nil},
 		{"too little", Settings{Inline: 100}, []string{"inline: 100 bytes are too few"}},
-		{"no time that is", Settings{Inline: 4096, Keep: -1, Tools: []ToolSettings{{Names: []string{"a"}, Keep: 25 * time.Hour}}},
+		{"no time that is", Settings{Inline: 4096, Keep: -1,
+			Tools: []ToolSettings{{Names: []string{"a"}, Keep: 25 * time.Hour}}},
 			[]string{"keep: -1ns is negative", "tools[0]: keep: 25h0m0s is longer than 24h0m0s"}},
 		{"nothing to keep", Settings{Inline: InlineOff, Keep: time.Hour}, []string{"keep: nothing is kept without inline"}},
 		{"names", Settings{Inline: 4096, Tools: []ToolSettings{{}, {Names: []string{"", "a?", "a b"}}}},
-			[]string{"tools[0]: names: at least one", "tools[1]: names: one is empty", `tools[1]: names: "a?": '?': only * is special`, `tools[1]: names: "a b": names of tools have no spaces`}},
+			[]string{"tools[0]: names: at least one", "tools[1]: names: one is empty",
+				`tools[1]: names: "a?": '?': only * is special`, `tools[1]: names: "a b": names of tools have no spaces`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.settings.Validate()

@@ -7,8 +7,10 @@ import (
 
 func TestHost(t *testing.T) {
 	for host, want := range map[string]bool{
-		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.8.8": true, "::1": true, "[::1]": true, "::ffff:127.0.0.1": true,
-		"": false, "localhost.example.com": false, "127.0.0.1.example.com": false, "10.0.0.1": false, "0.0.0.0": false, "::ffff:10.0.0.1": false,
+		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.8.8": true, "::1": true, "[::1]": true,
+		"::ffff:127.0.0.1": true,
+		"":                 false, "localhost.example.com": false, "127.0.0.1.example.com": false, "10.0.0.1": false,
+		"0.0.0.0": false, "::ffff:10.0.0.1": false,
 	} {
 		if Host(host) != want {
 			t.Errorf("%q: want %t", host, want)

@@ -143,7 +143,8 @@ func (l *Lasting) While(ctx context.Context, c *Caller) (_ context.Context, end 
 }
 
 // WhileIt is While for what is no Caller's.
-func (l *Lasting) WhileIt(ctx context.Context, holds func(context.Context) bool) (_ context.Context, end context.CancelFunc) {
+func (l *Lasting) WhileIt(ctx context.Context, holds func(context.Context) bool) (_ context.Context,
+	end context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	one := &lasting{holds, cancel}
 	l.mu.Lock()

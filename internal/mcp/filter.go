@@ -44,7 +44,8 @@ func listRows() [4]listRow {
 	return [...]listRow{
 		{ToolLists, "toolsListChanged", NoteToolsListChanged, [2]string{MethodToolsList}},
 		{PromptLists, "promptsListChanged", NotePromptsListChanged, [2]string{MethodPromptsList}},
-		{ResourceLists, "resourcesListChanged", NoteResourcesListChanged, [2]string{MethodResourcesList, MethodResourceTemplatesList}},
+		{ResourceLists, "resourcesListChanged", NoteResourcesListChanged,
+			[2]string{MethodResourcesList, MethodResourceTemplatesList}},
 		{SkillLists, "skillsListChanged", NoteSkillsListChanged, [2]string{MethodSkillsList}},
 	}
 }

@@ -12,13 +12,16 @@ import (
 
 func TestParamsFor(t *testing.T) {
 	tests := []struct{ name, method, in, key, want string }{
-		{"another name", MethodToolsCall, `{"name":"crm__a","arguments":{"name":"x"}}`, "a", `{"name":"a","arguments":{"name":"x"}}`},
+		{"another name", MethodToolsCall, `{"name":"crm__a","arguments":{"name":"x"}}`, "a",
+			`{"name":"a","arguments":{"name":"x"}}`},
 		{"the same name", MethodToolsCall, `{ "name":"a"}`, "a", `{ "name":"a"}`},
 		{"the same name, escaped", MethodToolsCall, `{"name":"\u0061"}`, "a", `{"name":"\u0061"}`},
 		{"no name", MethodPromptsGet, `{}`, "p", `{"name":"p"}`},
 		{"no params", MethodResourcesRead, ``, "file:///a", `{"uri":"file:///a"}`},
-		{"a prompt's completion", MethodComplete, `{"ref":{"type":"ref/prompt","name":"x__p"},"argument":{}}`, "p", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{}}`},
-		{"a template's completion", MethodComplete, `{"ref":{"type":"ref/resource","uri":"x+a:{b}"}}`, "a:{b}", `{"ref":{"type":"ref/resource","uri":"a:{b}"}}`},
+		{"a prompt's completion", MethodComplete, `{"ref":{"type":"ref/prompt","name":"x__p"},"argument":{}}`, "p",
+			`{"ref":{"type":"ref/prompt","name":"p"},"argument":{}}`},
+		{"a template's completion", MethodComplete, `{"ref":{"type":"ref/resource","uri":"x+a:{b}"}}`, "a:{b}",
+			`{"ref":{"type":"ref/resource","uri":"a:{b}"}}`},
 		{"a completion without ref", MethodComplete, `{"argument":{}}`, "p", `{"argument":{}}`},
 		{"a method without names", MethodToolsList, `{"cursor":"c"}`, "a", `{"cursor":"c"}`},
 	}
@@ -41,7 +44,8 @@ func TestCallerUser(t *testing.T) {
 	if caller.User() != (Caller{Issuer: "https://a", Subject: "1"}).User() || len(caller.User()) != 32 {
 		t.Errorf("got %q", caller.User())
 	}
-	others := []Caller{{}, {Issuer: "https://b", Subject: "1"}, {Issuer: "https://a", Subject: "2"}, {Issuer: "https://a1", Subject: ""}, {Subject: "https://a1"}}
+	others := []Caller{{}, {Issuer: "https://b", Subject: "1"}, {Issuer: "https://a", Subject: "2"},
+		{Issuer: "https://a1", Subject: ""}, {Subject: "https://a1"}}
 	for _, other := range others {
 		if other.User() == caller.User() {
 			t.Errorf("%+v is the same user", other)
@@ -57,7 +61,8 @@ func TestCallerUser(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	e := UpstreamError(failure.UpstreamTimeout, "crm", ExecutedUnknown, "%s did not answer", "crm")
-	if want := `{"upstream":"crm","retryable":false,"executed":"unknown"}`; string(e.Data) != want || e.Message != "crm did not answer" {
+	if want := `{"upstream":"crm","retryable":false,"executed":"unknown"}`; string(e.Data) != want ||
+		e.Message != "crm did not answer" {
 		t.Errorf("got %s, %q", e.Data, e.Message)
 	}
 	wrapped := fmt.Errorf("calling: %w", e)
@@ -89,7 +94,11 @@ func TestChainOrder(t *testing.T) {
 			})
 		}
 	}
-	last := HandlerFunc(func(context.Context, *Call) (*Reply, error) { order = append(order, "last"); return &Reply{}, nil })
+	last := HandlerFunc(func(context.Context, *Call) (*Reply,
+		error) {
+		order = append(order, "last")
+		return &Reply{}, nil
+	})
 	if _, err := Chain(last, mark("outer"), mark("inner")).Handle(t.Context(), &Call{}); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ const (
 func KnownMethod(method string) bool {
 	switch method {
 	case MethodInitialize, MethodDiscover, MethodPing, MethodToolsList, MethodToolsCall,
-		MethodResourcesList, MethodResourceTemplatesList, MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe,
+		MethodResourcesList, MethodResourceTemplatesList, MethodResourcesRead, MethodResourcesSubscribe,
+		MethodResourcesUnsubscribe,
 		MethodPromptsList, MethodPromptsGet, MethodComplete, MethodSetLevel, MethodListen,
 		MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult, MethodTasksList,
 		MethodSkillsList, MethodSkillsGet, MethodDirectoryRead:
@@ -146,7 +147,8 @@ func ParamsFor(method string, params Raw, name string) Raw {
 // basic/patterns/mrtr#supported-requests). It includes tasks/result, which only stateful
 // clients have (2025-11-25 basic/utilities/tasks).
 func CanAsk(method string) bool {
-	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead || method == MethodTasksResult
+	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead ||
+		method == MethodTasksResult
 }
 
 // CanAskInSession says whether a method of a client with a session may be answered with an

@@ -26,7 +26,8 @@ func TestArrays(t *testing.T) {
 
 func TestUnescape(t *testing.T) {
 	for uri, want := range map[string]string{
-		"": "", "a/b": "a/b", "%41%6a%6A": "Ajj", "a%2Fb": "a/b", "%25%34%31": "%41", "100%": "100%", "%4": "%4", "%zz%41": "%zzA", "%%41": "%A", "%": "%", "+": "+",
+		"": "", "a/b": "a/b", "%41%6a%6A": "Ajj", "a%2Fb": "a/b", "%25%34%31": "%41", "100%": "100%", "%4": "%4",
+		"%zz%41": "%zzA", "%%41": "%A", "%": "%", "+": "+",
 	} {
 		if got := Unescape(uri); got != want {
 			t.Errorf("%q becomes %q, want %q", uri, got, want)

@@ -34,7 +34,8 @@ func TestRawWith(t *testing.T) {
 
 func TestRawAt(t *testing.T) {
 	r := Raw(`{"a":{"b":{"c":1}},"d":null}`)
-	for path, want := range map[string]string{"a b c": "1", "a b": `{"c":1}`, "d": "null", "d e": "", "a x c": "", "a b c d": "", "x": ""} {
+	for path, want := range map[string]string{"a b c": "1", "a b": `{"c":1}`, "d": "null", "d e": "", "a x c": "",
+		"a b c d": "", "x": ""} {
 		if got := r.At(strings.Fields(path)...); string(got) != want || (got == nil) != (want == "") {
 			t.Errorf("%s is %s, want %s", path, got, want)
 		}
@@ -75,7 +76,8 @@ func TestRawEdit(t *testing.T) {
 			[]Edit{set("name", `"a"`), {Name: "_meta"}, set("more", `1`)}, `{"name":"a","arguments":{"a":1.0},"more":1}`},
 		{"remove all", `{"a":1,"b":2}`, []Edit{{Name: "a"}, {Name: "b"}}, `{}`},
 		{"twins go too", `{"a":1,"b":2,"a":3}`, []Edit{set("a", `4`)}, `{"a":4,"b":2}`},
-		{"the last edit of a name decides", `{"a":1}`, []Edit{set("a", `2`), {Name: "a"}, set("b", "1"), set("b", "2")}, `{"b":2}`},
+		{"the last edit of a name decides", `{"a":1}`,
+			[]Edit{set("a", `2`), {Name: "a"}, set("b", "1"), set("b", "2")}, `{"b":2}`},
 		{"nothing to start with", ``, []Edit{set("a", `1`)}, `{"a":1}`},
 		{"nothing to remove from", ``, []Edit{{Name: "a"}}, ``},
 		{"null counts as empty", `null`, []Edit{set("a", `1`)}, `{"a":1}`},
@@ -134,7 +136,8 @@ func hasEscapedName(r Raw) bool {
 // FuzzRaw compares reading and changing by position with encoding/json.
 func FuzzRaw(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `{"a":1}`, ` { "a" : { "b" : [ 1 , "]" ] } , "c":"\"}" } `, `[1,"a,b",{"x":[]},[[]],null]`, `"é\u00e9\ud83d\ude00\n"`, `"\ud800x"`,
+		`{}`, `{"a":1}`, ` { "a" : { "b" : [ 1 , "]" ] } , "c":"\"}" } `, `[1,"a,b",{"x":[]},[[]],null]`,
+		`"é\u00e9\ud83d\ude00\n"`, `"\ud800x"`,
 		`{"a\\":1,"b\"":2}`, `{"a":1,"a":2}`, `"\\"`, `{"":0}`, `-1.5e+10`, `{"a":"\\\\\"","b":[]}`,
 	} {
 		f.Add([]byte(seed), "a", "v")
@@ -229,7 +232,8 @@ func FuzzAppendString(f *testing.F) {
 			t.Fatalf("%q: %v", got, err)
 		}
 		want := strings.ToValidUTF8(s, "\x00")
-		if utf8.ValidString(s) && back != s || !utf8.ValidString(s) && utf8.RuneCountInString(back) < utf8.RuneCountInString(want) {
+		if utf8.ValidString(s) && back != s || !utf8.ValidString(s) &&
+			utf8.RuneCountInString(back) < utf8.RuneCountInString(want) {
 			t.Fatalf("%q came back as %q", s, back)
 		}
 		if again, ok := got.StringValue(); !ok || again != back {
@@ -240,9 +244,12 @@ func FuzzAppendString(f *testing.F) {
 
 func BenchmarkMembers(b *testing.B) {
 	bodies := []struct{ name, body string }{
-		{"text", `{"content":[{"type":"text","text":"` + strings.Repeat("The quick brown fox jumps over the lazy dog. ", 1<<20/45) + `"}]}`},
-		{"escapes", `{"content":[{"type":"text","text":"` + strings.Repeat(`2026-11-01 12:00:00 INFO \"something\" happened\n`, 1<<20/48) + `"}]}`},
-		{"dense", `{"structuredContent":[` + strings.Repeat(`{"id":12345,"name":"item","tags":["a","b"],"ok":true,"v":12.5},`, 1<<20/63) + `0]}`},
+		{"text", `{"content":[{"type":"text","text":"` +
+			strings.Repeat("The quick brown fox jumps over the lazy dog. ", 1<<20/45) + `"}]}`},
+		{"escapes", `{"content":[{"type":"text","text":"` +
+			strings.Repeat(`2026-11-01 12:00:00 INFO \"something\" happened\n`, 1<<20/48) + `"}]}`},
+		{"dense", `{"structuredContent":[` + strings.Repeat(`{"id":12345,"name":"item","tags":["a","b"],"ok":true,"v":12.5},`,
+			1<<20/63) + `0]}`},
 	}
 	for _, body := range bodies {
 		r := Raw(body.body)

@@ -70,7 +70,8 @@ func (r *Room) Take(n int64) bool {
 	if r.freed { // its request is over, and nobody would give them back
 		return true
 	}
-	if m.held+n > m.max || r.user != "" && m.users[r.user]+n > m.max/2 || r.server != "" && m.servers[r.server]+n > m.max/2 {
+	if m.held+n > m.max || r.user != "" && m.users[r.user]+n > m.max/2 ||
+		r.server != "" && m.servers[r.server]+n > m.max/2 {
 		return false
 	}
 	r.change(n)

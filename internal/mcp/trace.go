@@ -47,7 +47,8 @@ func (t *Trace) Members() string {
 // ValidTraceparent reports whether s is a traceparent of W3C Trace Context, of version 00 or
 // of a version that extends it.
 func ValidTraceparent(s string) bool {
-	if len(s) < traceparentLength || len(s) > traceparentLength && (s[:2] == "00" || s[traceparentLength] != '-') || s[:2] == "ff" {
+	if len(s) < traceparentLength || len(s) > traceparentLength && (s[:2] == "00" || s[traceparentLength] != '-') ||
+		s[:2] == "ff" {
 		return false
 	}
 	for i, c := range []byte(s[:traceparentLength]) {

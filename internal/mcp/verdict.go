@@ -50,7 +50,8 @@ type Verdict struct {
 // stays.
 func (v *Verdict) Decided(d Verdict) {
 	if v != nil {
-		d.Hooks, d.Reached, d.Executed, d.Waiting, d.Waited, d.Reason = v.Hooks, v.Reached, v.Executed, v.Waiting, v.Waited, v.Reason
+		d.Hooks, d.Reached, d.Executed, d.Waiting, d.Waited, d.Reason = v.Hooks, v.Reached, v.Executed, v.Waiting,
+			v.Waited, v.Reason
 		*v = d
 	}
 }

@@ -138,12 +138,15 @@ func (a *Accounts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/mcp":
 		a.serveMCP(w, r)
 	case "/.well-known/oauth-protected-resource/mcp":
-		a.describe(w, map[string]any{"resource": a.URL, "authorization_servers": []string{a.Issuer}, "scopes_supported": []string{"read", "write"}}, a.resource)
+		a.describe(w, map[string]any{"resource": a.URL, "authorization_servers": []string{a.Issuer},
+			"scopes_supported": []string{"read", "write"}}, a.resource)
 	case "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration":
 		a.describe(w, map[string]any{
-			"issuer": a.Issuer, "authorization_endpoint": a.Issuer + "/authorize", "token_endpoint": a.Issuer + "/token", "registration_endpoint": a.Issuer + "/register",
-			"revocation_endpoint": a.Issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
-			"token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
+			"issuer": a.Issuer, "authorization_endpoint": a.Issuer + "/authorize", "token_endpoint": a.Issuer + "/token",
+			"registration_endpoint": a.Issuer + "/register",
+			"revocation_endpoint":   a.Issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"},
+			"authorization_response_iss_parameter_supported": true,
+			"token_endpoint_auth_methods_supported":          []string{"none", "client_secret_basic"},
 		}, a.metadata)
 	case "/authorize":
 		a.authorize(w, r)
@@ -192,7 +195,8 @@ func (a *Accounts) authorize(w http.ResponseWriter, r *http.Request) {
 	a.authorized = append(a.authorized, q)
 	a.made++
 	answer := url.Values{"code": {fmt.Sprintf("code-%d", a.made)}, "state": {q.Get("state")}, "iss": {a.Issuer}}
-	a.codes[answer.Get("code")] = accountCode{q.Get("code_challenge"), q.Get("client_id"), q.Get("redirect_uri"), q.Get("resource")}
+	a.codes[answer.Get("code")] = accountCode{q.Get("code_challenge"), q.Get("client_id"), q.Get("redirect_uri"),
+		q.Get("resource")}
 	for name, value := range a.answer {
 		answer.Set(name, value)
 		if value == "" {
@@ -227,7 +231,8 @@ func (a *Accounts) token(w http.ResponseWriter, r *http.Request) {
 		code, there := a.codes[form.Get("code")]
 		delete(a.codes, form.Get("code"))
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if !there || base64.RawURLEncoding.EncodeToString(sum[:]) != code.challenge || code.client != id || code.redirect != form.Get("redirect_uri") || code.resource != form.Get("resource") {
+		if !there || base64.RawURLEncoding.EncodeToString(sum[:]) != code.challenge || code.client != id ||
+			code.redirect != form.Get("redirect_uri") || code.resource != form.Get("resource") {
 			refuse("invalid_grant")
 			return
 		}
@@ -235,7 +240,8 @@ func (a *Accounts) token(w http.ResponseWriter, r *http.Request) {
 	a.made++
 	token := fmt.Sprintf("account-%d", a.made)
 	a.tokens[token] = true
-	writeJSON(w, map[string]any{"access_token": token, "refresh_token": "refresh-" + token, "token_type": "Bearer", "expires_in": 3600})
+	writeJSON(w, map[string]any{"access_token": token, "refresh_token": "refresh-" + token, "token_type": "Bearer",
+		"expires_in": 3600})
 }
 
 func (a *Accounts) register(w http.ResponseWriter, r *http.Request) {

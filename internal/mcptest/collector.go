@@ -99,7 +99,8 @@ func (c *Collector) take(h http.Header, m *collector.ExportTraceServiceRequest) 
 			for _, s := range scope.Spans {
 				span := TracedSpan{
 					Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
-					Name: s.Name, State: s.TraceState, Kind: s.Kind, Failed: s.Status.GetCode() == v1.Status_STATUS_CODE_ERROR, Attributes: map[string]string{},
+					Name: s.Name, State: s.TraceState, Kind: s.Kind, Failed: s.Status.GetCode() == v1.Status_STATUS_CODE_ERROR,
+					Attributes: map[string]string{},
 				}
 				for _, a := range s.Attributes {
 					text := a.Value.GetStringValue()

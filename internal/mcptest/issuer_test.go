@@ -48,7 +48,8 @@ func TestIssuerSigns(t *testing.T) {
 					JWKSURI string `json:"jwks_uri"`
 				}
 				status, body := get(t, at)
-				if err := json.Unmarshal(body, &doc); err != nil || status != 200 || doc.Issuer != issuer.URL || doc.JWKSURI != issuer.URLOf(mcptest.EndpointJWKS) {
+				if err := json.Unmarshal(body, &doc); err != nil || status != 200 || doc.Issuer != issuer.URL ||
+					doc.JWKSURI != issuer.URLOf(mcptest.EndpointJWKS) {
 					t.Fatalf("%s: got %d %s", at, status, body)
 				}
 			}
@@ -87,7 +88,8 @@ func TestIssuerIntrospects(t *testing.T) {
 	defer issuer.Close()
 	ask := func(token, secret string) (int, map[string]any) {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodPost, issuer.URLOf(mcptest.EndpointIntrospect), strings.NewReader(url.Values{"token": {token}}.Encode()))
+		req, err := http.NewRequest(http.MethodPost, issuer.URLOf(mcptest.EndpointIntrospect),
+			strings.NewReader(url.Values{"token": {token}}.Encode()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +109,8 @@ func TestIssuerIntrospects(t *testing.T) {
 		return resp.StatusCode, claims
 	}
 	token := issuer.Opaque(map[string]any{"scope": "mcp"})
-	if status, claims := ask(token, issuer.ClientSecret); status != 200 || claims["active"] != true || claims["scope"] != "mcp" || claims["iss"] != issuer.URL {
+	if status, claims := ask(token, issuer.ClientSecret); status != 200 || claims["active"] != true ||
+		claims["scope"] != "mcp" || claims["iss"] != issuer.URL {
 		t.Errorf("got %d %v", status, claims)
 	}
 	if status, _ := ask(token, "wrong"); status != 401 {
@@ -154,7 +157,8 @@ func TestIssuerBreaks(t *testing.T) {
 	}
 	issuer.Mend()
 	issuer.SetMetadata("issuer", "https://other.example")
-	if _, body := get(t, issuer.URLOf(mcptest.EndpointOpenID)); !strings.Contains(string(body), `"issuer":"https://other.example"`) {
+	if _, body := get(t, issuer.URLOf(mcptest.EndpointOpenID)); !strings.Contains(string(body),
+		`"issuer":"https://other.example"`) {
 		t.Errorf("got %s", body)
 	}
 	issuer.Close() // ends requests that hang

@@ -104,7 +104,8 @@ func (a *OAuthApp) Discover(ctx context.Context, t testing.TB) {
 		t.Fatal(err)
 	}
 	origin, path := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.Path, "/")
-	if !a.read(ctx, origin+"/.well-known/oauth-authorization-server"+path, &a.server) && !a.read(ctx, origin+"/.well-known/openid-configuration"+path, &a.server) {
+	if !a.read(ctx, origin+"/.well-known/oauth-authorization-server"+path, &a.server) &&
+		!a.read(ctx, origin+"/.well-known/openid-configuration"+path, &a.server) {
 		a.read(ctx, origin+path+"/.well-known/openid-configuration", &a.server)
 	}
 	if a.server.Issuer != protected.Servers[0] || !strings.Contains(strings.Join(a.server.PKCE, " "), "S256") {
@@ -162,7 +163,8 @@ func (a *OAuthApp) Register(ctx context.Context) (status int, answer map[string]
 		a.t.Fatalf("registration: %s %s", resp.Status, body)
 	}
 	text := func(name string) string { s, _ := answer[name].(string); return s }
-	a.ID, a.Secret, a.method = text("client_id"), text("client_secret"), cmp.Or(text("token_endpoint_auth_method"), "client_secret_basic")
+	a.ID, a.Secret, a.method = text("client_id"), text("client_secret"),
+		cmp.Or(text("token_endpoint_auth_method"), "client_secret_basic")
 	return resp.StatusCode, answer
 }
 
@@ -171,7 +173,8 @@ func (a *OAuthApp) AuthorizationURL() string {
 	a.verifier, a.state = rand.Text()+rand.Text(), rand.Text()
 	sum := sha256.Sum256([]byte(a.verifier))
 	query := url.Values{
-		"response_type": {"code"}, "client_id": {a.ID}, "redirect_uri": {a.Redirect}, "state": {a.state}, "resource": {a.resource},
+		"response_type": {"code"}, "client_id": {a.ID}, "redirect_uri": {a.Redirect}, "state": {a.state},
+		"resource":       {a.resource},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	if a.Scope != "" {
@@ -191,14 +194,16 @@ func (a *OAuthApp) Redeem(ctx context.Context, back *url.URL) OAuthTokens {
 		a.t.Fatalf("no code: %s", back)
 	}
 	return a.ask(ctx, a.server.Token, url.Values{
-		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "redirect_uri": {a.Redirect}, "code_verifier": {a.verifier}, "resource": {a.resource},
+		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "redirect_uri": {a.Redirect},
+		"code_verifier": {a.verifier}, "resource": {a.resource},
 	})
 }
 
 // Renew gets tokens for a refresh token.
 func (a *OAuthApp) Renew(ctx context.Context, refresh string) OAuthTokens {
 	a.t.Helper()
-	return a.ask(ctx, a.server.Token, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}, "resource": {a.resource}})
+	return a.ask(ctx, a.server.Token, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh},
+		"resource": {a.resource}})
 }
 
 func (a *OAuthApp) ask(ctx context.Context, at string, form url.Values) (tokens OAuthTokens) {

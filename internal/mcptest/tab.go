@@ -195,7 +195,8 @@ func (p *Page) read(n *html.Node, words *strings.Builder, within int) {
 		text := cmp.Or(strings.Join(strings.Fields(label.String()), " "), attribute(n, "value"))
 		p.forms[within].buttons = append(p.forms[within].buttons, button{attribute(n, "name"), attribute(n, "value"), text})
 	case n.Data == "input" && attribute(n, "name") != "":
-		kind, checked := attribute(n, "type"), slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "checked" })
+		kind, checked := attribute(n, "type"), slices.ContainsFunc(n.Attr,
+			func(a html.Attribute) bool { return a.Key == "checked" })
 		if kind != "checkbox" && kind != "radio" || checked {
 			p.forms[within].fields.Add(attribute(n, "name"), attribute(n, "value"))
 		}

@@ -43,7 +43,8 @@ func TestHidden(t *testing.T) {
 	}) {
 		t.Errorf("%q", got)
 	}
-	if got := Hidden(mcp.Raw(`"be\u200b kind"`)); !slices.Equal(got, []string{"the text has invisible characters (U+200B)"}) {
+	if got := Hidden(mcp.Raw(`"be\u200b kind"`)); !slices.Equal(got,
+		[]string{"the text has invisible characters (U+200B)"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -60,7 +61,8 @@ func TestLookAlikes(t *testing.T) {
 	for _, pair := range LookAlikes(all) {
 		got = append(got, pair.A.Upstream+"/"+pair.A.Name+" "+pair.B.Upstream+"/"+pair.B.Name)
 	}
-	want := []string{"crm/export erp/Export", "crm/send_mail evil/sеnd_mail", "crm/send_mail evil/sendrnail", "erp/list shop/1ist", "erp/list shop/ｌｉｓｔ"}
+	want := []string{"crm/export erp/Export", "crm/send_mail evil/sеnd_mail", "crm/send_mail evil/sendrnail",
+		"erp/list shop/1ist", "erp/list shop/ｌｉｓｔ"}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

@@ -103,7 +103,8 @@ func invisible(text []rune, i int) bool {
 	case r == 0xAD, r == 0x115F, r == 0x1160, r == 0x3164, r == 0xFFA0, r == 0x034F, r == 0x17B4, r == 0x17B5:
 		return true
 	}
-	return unicode.Is(unicode.Cf, r) && !unicode.In(r, unicode.Arabic, unicode.Syriac) || unicode.Is(unicode.Cc, r) && r != '\n' && r != '\t' && r != '\r'
+	return unicode.Is(unicode.Cf, r) && !unicode.In(r, unicode.Arabic, unicode.Syriac) ||
+		unicode.Is(unicode.Cc, r) && r != '\n' && r != '\t' && r != '\r'
 }
 
 // joins reports whether the character at a position can be joined with another one.

@@ -77,7 +77,8 @@ func tool(name, description string) Definition {
 
 func TestLock(t *testing.T) {
 	lock := Lock{
-		"crm": {tool("export", "Exports <all>."), tool("export", "Exports all & asks first."), {Instructions, "", mcp.Raw(`"Be kind."`)}},
+		"crm": {tool("export", "Exports <all>."), tool("export", "Exports all & asks first."),
+			{Instructions, "", mcp.Raw(`"Be kind."`)}},
 		"erp": nil,
 	}
 	path := filepath.Join(t.TempDir(), "gatehouse.lock")
@@ -187,7 +188,8 @@ func TestApproved(t *testing.T) {
 	check(`{"description":"other","name":"export","_meta":{}}`, []string{"_meta"}, false, false)
 	check(`{"name":"export","name":"export","description":"one"}`, []string{"name"}, false, false)
 	check(`{"name":"import"}`, nil, true, false)
-	if !a.Has(Tools, "export") || a.Has(Prompts, "export") || !a.HasSkillAt("skill://billing/SKILL.md") || a.HasSkillAt("") {
+	if !a.Has(Tools, "export") || a.Has(Prompts, "export") || !a.HasSkillAt("skill://billing/SKILL.md") ||
+		a.HasSkillAt("") {
 		t.Error("what is approved is not what was")
 	}
 	if none := (Lock{}).Of("crm"); none.Has(Tools, "export") || none.HasSkillAt("") {

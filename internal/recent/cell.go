@@ -11,7 +11,8 @@ import (
 // bound. Neighbours differ by half, so a quantile is off by less than that.
 var bounds = [...]time.Duration{
 	1 * ms, 1500 * us, 2 * ms, 3 * ms, 5 * ms, 7 * ms, 10 * ms, 15 * ms, 20 * ms, 30 * ms, 50 * ms, 70 * ms,
-	100 * ms, 150 * ms, 200 * ms, 300 * ms, 500 * ms, 700 * ms, 1000 * ms, 1500 * ms, 2000 * ms, 3000 * ms, 5000 * ms, 7000 * ms,
+	100 * ms, 150 * ms, 200 * ms, 300 * ms, 500 * ms, 700 * ms, 1000 * ms, 1500 * ms, 2000 * ms, 3000 * ms,
+	5000 * ms, 7000 * ms,
 	10_000 * ms, 15_000 * ms, 20_000 * ms, 30_000 * ms, 60_000 * ms,
 }
 
@@ -38,7 +39,8 @@ func eventOf(r *record.Record) (e event, counts bool) {
 	case refused(r):
 		return event{refused: 1}, true
 	}
-	e = event{calls: 1, timed: r.Approver == "" && r.Executed != record.ExecutedNo, took: r.Duration} // approvers take their time
+	// approvers take their time
+	e = event{calls: 1, timed: r.Approver == "" && r.Executed != record.ExecutedNo, took: r.Duration}
 	if r.Outcome == "upstream" || r.Outcome == "unavailable" || r.Outcome == "error" || r.Outcome == "internal" {
 		e.errors = 1
 	}
@@ -51,7 +53,8 @@ func refused(r *record.Record) bool {
 	case "declined", "impossible", "refused", "expired":
 		return true
 	}
-	return r.Decision == "deny" || r.Decision == "unknown" || r.Outcome == "limited" || r.Error == failure.HookRefused.String()
+	return r.Decision == "deny" || r.Decision == "unknown" || r.Outcome == "limited" ||
+		r.Error == failure.HookRefused.String()
 }
 
 // cell has the counters of a step of time.

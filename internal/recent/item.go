@@ -37,7 +37,8 @@ func ParseCursor(text string) (c Cursor, err error) {
 }
 
 func (c Cursor) compare(other Cursor) int {
-	return cmp.Or(cmp.Compare(c.Micros, other.Micros), strings.Compare(c.Replica, other.Replica), cmp.Compare(c.Seq, other.Seq))
+	return cmp.Or(cmp.Compare(c.Micros, other.Micros), strings.Compare(c.Replica, other.Replica),
+		cmp.Compare(c.Seq, other.Seq))
 }
 
 // compareTo is compare for slices.BinarySearchFunc, order for sorting.

@@ -21,7 +21,8 @@ var day = time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 
 // call is the record of a call, a number of seconds after day.
 func call(second int, user string) *record.Record {
-	return &record.Record{Time: day.Add(time.Duration(second) * time.Second), Kind: record.KindCall, ID: fmt.Sprint("c-", second), User: user, Method: mcp.MethodToolsCall, Decision: "allow"}
+	return &record.Record{Time: day.Add(time.Duration(second) * time.Second), Kind: record.KindCall,
+		ID: fmt.Sprint("c-", second), User: user, Method: mcp.MethodToolsCall, Decision: "allow"}
 }
 
 func open(t *testing.T, deps Deps) *Records {
@@ -146,13 +147,15 @@ func TestCursor(t *testing.T) {
 // TestShown: who may not read arguments gets neither them nor a digest.
 func TestShown(t *testing.T) {
 	rec := call(1, "alice")
-	rec.Arguments, rec.ArgumentsDigest, rec.Explained = mcp.Raw(`{"a":1}`), "sha256:00", []string{"when is true" + record.ValuesFollow + "a=1"}
+	rec.Arguments, rec.ArgumentsDigest, rec.Explained = mcp.Raw(`{"a":1}`), "sha256:00",
+		[]string{"when is true" + record.ValuesFollow + "a=1"}
 	item := newItem(rec, "one", 3)
 	if item.Shown(true) != rec {
 		t.Error("the record is another one")
 	}
 	without := item.Shown(false)
-	if without.Arguments != nil || without.ArgumentsDigest != "" || without.User != "alice" || without.Explained[0] != "when is true" || rec.Arguments == nil {
+	if without.Arguments != nil || without.ArgumentsDigest != "" || without.User != "alice" ||
+		without.Explained[0] != "when is true" || rec.Arguments == nil {
 		t.Errorf("without arguments: %+v", without)
 	}
 }

@@ -82,7 +82,8 @@ func TestReplicas(t *testing.T) {
 				t.Fatalf("a new replica has %d records", len(again.Items))
 			}
 			for i, item := range again.Items { // so that pages can go on at another replica
-				if item.Cursor != p.Items[i].Cursor || string(item.Record.AppendJSON(nil)) != string(p.Items[i].Record.AppendJSON(nil)) {
+				if item.Cursor != p.Items[i].Cursor ||
+					string(item.Record.AppendJSON(nil)) != string(p.Items[i].Record.AppendJSON(nil)) {
 					t.Fatalf("%s, and elsewhere %s", item.Record.AppendJSON(nil), p.Items[i].Record.AppendJSON(nil))
 				}
 			}
@@ -142,7 +143,8 @@ func TestSharedBounds(t *testing.T) {
 		}
 	}
 	other := replica(t, "other", redis.URL())
-	if p := other.Find(t.Context(), Query{}); len(p.Items) != len(stored) || p.Items[0].Record.ID != fmt.Sprint("c-", 3*sharedBytes/size-1) {
+	if p := other.Find(t.Context(), Query{}); len(p.Items) != len(stored) ||
+		p.Items[0].Record.ID != fmt.Sprint("c-", 3*sharedBytes/size-1) {
 		t.Errorf("%d records of %d", len(p.Items), len(stored))
 	}
 	client.Del(t.Context(), r.shared.keys...)

@@ -60,7 +60,8 @@ type Decided struct {
 
 // NewSeries returns Series that begin at a time.
 func NewSeries(now time.Time) *Series {
-	return &Series{started: now, ruled: now, all: newLine(), upstreams: make(map[string]*line), rules: make(map[string]Decided)}
+	return &Series{started: now, ruled: now, all: newLine(), upstreams: make(map[string]*line),
+		rules: make(map[string]Decided)}
 }
 
 // Put counts a record, which must have a time. It waits for other records alone.

@@ -32,22 +32,36 @@ func TestWhatCounts(t *testing.T) {
 		r    record.Record
 		want string
 	}{
-		{"a call", record.Record{Kind: record.KindCall, Name: "x", Decision: "allow", Outcome: "ok"}, "1 calls, 0 errors, 0 refused, 0 turned away"},
-		{"a call that its caller left", record.Record{Kind: record.KindCall, Name: "x", Outcome: "cancelled"}, "1 calls, 0 errors, 0 refused, 0 turned away"},
-		{"a list", record.Record{Kind: record.KindCall, Method: "tools/list", Outcome: "ok"}, "0 calls, 0 errors, 0 refused, 0 turned away"},
-		{"a question", record.Record{Kind: record.KindCall, Name: "x", Decision: "ask", Approval: "asked", Outcome: "ask"}, "0 calls, 0 errors, 0 refused, 0 turned away"},
-		{"a failed server", record.Record{Kind: record.KindCall, Name: "x", Outcome: "upstream"}, "1 calls, 1 errors, 0 refused, 0 turned away"},
-		{"our own failure", record.Record{Kind: record.KindCall, Name: "x", Outcome: "internal"}, "1 calls, 1 errors, 0 refused, 0 turned away"},
-		{"denied", record.Record{Kind: record.KindCall, Name: "x", Decision: "deny", Outcome: "invalid"}, "0 calls, 0 errors, 1 refused, 0 turned away"},
-		{"unknown", record.Record{Kind: record.KindCall, Name: "x", Decision: "unknown", Outcome: "invalid"}, "0 calls, 0 errors, 1 refused, 0 turned away"},
-		{"limited", record.Record{Kind: record.KindCall, Name: "x", Decision: "allow", Outcome: "limited"}, "0 calls, 0 errors, 1 refused, 0 turned away"},
-		{"declined", record.Record{Kind: record.KindCall, Name: "x", Decision: "ask", Approval: "declined", Outcome: "error"}, "0 calls, 0 errors, 1 refused, 0 turned away"},
-		{"a hook", record.Record{Kind: record.KindCall, Name: "x", Decision: "allow", Outcome: "error", Error: "GH-HOOK-REFUSED"}, "0 calls, 0 errors, 1 refused, 0 turned away"},
-		{"a bad token", record.Record{Kind: record.KindSignIn, Event: "refused"}, "0 calls, 0 errors, 0 refused, 1 turned away"},
-		{"many bad tokens", record.Record{Kind: record.KindSignIn, Event: "refused", Count: 7}, "0 calls, 0 errors, 0 refused, 7 turned away"},
+		{"a call", record.Record{Kind: record.KindCall, Name: "x", Decision: "allow", Outcome: "ok"},
+			"1 calls, 0 errors, 0 refused, 0 turned away"},
+		{"a call that its caller left", record.Record{Kind: record.KindCall, Name: "x", Outcome: "cancelled"},
+			"1 calls, 0 errors, 0 refused, 0 turned away"},
+		{"a list", record.Record{Kind: record.KindCall, Method: "tools/list", Outcome: "ok"},
+			"0 calls, 0 errors, 0 refused, 0 turned away"},
+		{"a question", record.Record{Kind: record.KindCall, Name: "x", Decision: "ask", Approval: "asked", Outcome: "ask"},
+			"0 calls, 0 errors, 0 refused, 0 turned away"},
+		{"a failed server", record.Record{Kind: record.KindCall, Name: "x", Outcome: "upstream"},
+			"1 calls, 1 errors, 0 refused, 0 turned away"},
+		{"our own failure", record.Record{Kind: record.KindCall, Name: "x", Outcome: "internal"},
+			"1 calls, 1 errors, 0 refused, 0 turned away"},
+		{"denied", record.Record{Kind: record.KindCall, Name: "x", Decision: "deny", Outcome: "invalid"},
+			"0 calls, 0 errors, 1 refused, 0 turned away"},
+		{"unknown", record.Record{Kind: record.KindCall, Name: "x", Decision: "unknown", Outcome: "invalid"},
+			"0 calls, 0 errors, 1 refused, 0 turned away"},
+		{"limited", record.Record{Kind: record.KindCall, Name: "x", Decision: "allow", Outcome: "limited"},
+			"0 calls, 0 errors, 1 refused, 0 turned away"},
+		{"declined", record.Record{Kind: record.KindCall, Name: "x", Decision: "ask", Approval: "declined", Outcome: "error"},
+			"0 calls, 0 errors, 1 refused, 0 turned away"},
+		{"a hook", record.Record{Kind: record.KindCall, Name: "x", Decision: "allow", Outcome: "error",
+			Error: "GH-HOOK-REFUSED"}, "0 calls, 0 errors, 1 refused, 0 turned away"},
+		{"a bad token", record.Record{Kind: record.KindSignIn, Event: "refused"},
+			"0 calls, 0 errors, 0 refused, 1 turned away"},
+		{"many bad tokens", record.Record{Kind: record.KindSignIn, Event: "refused", Count: 7},
+			"0 calls, 0 errors, 0 refused, 7 turned away"},
 		{"a good token", record.Record{Kind: record.KindSignIn, Event: "ok"}, "0 calls, 0 errors, 0 refused, 0 turned away"},
 		{"a bad request", record.Record{Kind: record.KindRefused}, "0 calls, 0 errors, 0 refused, 1 turned away"},
-		{"an operator", record.Record{Kind: record.KindAdmin, Event: "refused"}, "0 calls, 0 errors, 0 refused, 0 turned away"},
+		{"an operator", record.Record{Kind: record.KindAdmin, Event: "refused"},
+			"0 calls, 0 errors, 0 refused, 0 turned away"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := NewSeries(noon)
@@ -107,7 +121,8 @@ func TestLate(t *testing.T) {
 	s.Put(counted(time.Minute, "", "ok", 0))
 	now := noon.Add(3 * time.Hour)
 	points := s.Points("", Coarse, now.Add(-Longest), now)
-	if last := points[len(points)-1]; len(points) != coarseSteps || last.Calls != 1 || points[len(points)-2].Calls != 1 || s.Total("", Coarse, noon, now.Add(1)).Calls != 2 {
+	if last := points[len(points)-1]; len(points) != coarseSteps || last.Calls != 1 || points[len(points)-2].Calls != 1 ||
+		s.Total("", Coarse, noon, now.Add(1)).Calls != 2 {
 		t.Errorf("%d points, the last ones %+v", len(points), points[len(points)-2:])
 	}
 	if got := s.Total("", Coarse, noon.Add(6*time.Hour), noon.Add(7*time.Hour)); got.Calls != 0 {
@@ -163,7 +178,8 @@ func TestRules(t *testing.T) {
 	unknown.Decision, unknown.Rule = "unknown", ""
 	s.Put(unknown)
 	rules, since := s.Rules()
-	if len(rules) != 3 || rules["a"] != (Decided{2, noon.Add(2 * time.Second)}) || rules["b"].Count != 1 || rules[""].Count != 1 || !since.Equal(noon) {
+	if len(rules) != 3 || rules["a"] != (Decided{2, noon.Add(2 * time.Second)}) || rules["b"].Count != 1 ||
+		rules[""].Count != 1 || !since.Equal(noon) {
 		t.Errorf("%v since %s", rules, since)
 	}
 	for _, changed := range [][]string{{"limits"}, {"limits", "policy"}} {
@@ -188,7 +204,8 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Errorf("%d calls in all", p.Calls)
 	}
 	s.Put(counted(Longest+time.Second, "new", "ok", 0))
-	if totals := s.Totals(Coarse, noon.Add(Longest), noon.Add(Longest+time.Minute)); len(totals) != 1 || totals["new"].Calls != 1 {
+	if totals := s.Totals(Coarse, noon.Add(Longest), noon.Add(Longest+time.Minute)); len(totals) != 1 ||
+		totals["new"].Calls != 1 {
 		t.Errorf("later: %v", totals)
 	}
 	for i := range mostRules + 5 {

@@ -157,11 +157,13 @@ func linkOf(line []byte) (l link, ok bool) {
 		return l, false
 	}
 	seq, err := strconv.ParseUint(string(text[:digits]), 10, 64)
-	if err != nil || !decode(&l.prev, text[digits:], prevMember) || !decode(&l.hash, tail, hashMember) || string(tail[hashTail-len(lineEnd):]) != lineEnd {
+	if err != nil || !decode(&l.prev, text[digits:], prevMember) || !decode(&l.hash, tail, hashMember) ||
+		string(tail[hashTail-len(lineEnd):]) != lineEnd {
 		return l, false
 	}
 	l.seq, l.true = seq, sha256.Sum256(body) == l.hash
-	if at := len(body) - signatureTail; at > 0 && body[len(body)-1] == '"' && decode(&l.signature, body[at:], signatureMember) {
+	if at := len(body) - signatureTail; at > 0 && body[len(body)-1] == '"' &&
+		decode(&l.signature, body[at:], signatureMember) {
 		l.signed = body[:at]
 	}
 	return l, true

@@ -42,7 +42,8 @@ func written(t testing.TB, n int, secret []byte) (lines []string, key *Key) {
 			add(&Record{Kind: KindAnchor, Event: EventRecords, Replica: "alpha"})
 			continue
 		}
-		add(&Record{Kind: KindCall, ID: fmt.Sprintf("alpha-%d", len(lines)), User: "alice", Name: "crm__export", Decision: "allow", Rule: "sales", RequestBytes: len(lines)})
+		add(&Record{Kind: KindCall, ID: fmt.Sprintf("alpha-%d", len(lines)), User: "alice", Name: "crm__export",
+			Decision: "allow", Rule: "sales", RequestBytes: len(lines)})
 	}
 	add(&Record{Kind: KindAnchor, Event: EventStop, Replica: "alpha"})
 	return lines, key
@@ -63,7 +64,8 @@ func TestChain(t *testing.T) {
 	for _, secret := range [][]byte{nil, testKey} {
 		lines, key := written(t, 2500, secret)
 		r := verified(t, key, strings.Join(lines, ""))
-		if !r.OK() || !r.Closed || r.Records != 2500 || r.First != 1 || r.Last != 2500 || r.Signed != (secret != nil) || r.Chain != "alpha.file" {
+		if !r.OK() || !r.Closed || r.Records != 2500 || r.First != 1 || r.Last != 2500 || r.Signed != (secret != nil) ||
+			r.Chain != "alpha.file" {
 			t.Errorf("%+v", r)
 		}
 		for i, line := range lines {
@@ -84,7 +86,8 @@ func TestEveryChangeIsFound(t *testing.T) {
 		changed := slices.Clone(lines)
 		i := rapid.IntRange(0, len(lines)-1).Draw(t, "record")
 		j := rapid.IntRange(0, len(lines)-1).Filter(func(j int) bool { return j != i }).Draw(t, "other")
-		what := rapid.SampledFrom([]string{"byte", "cut", "swap", "insert", "copy", "move", "truncate", "rewrite"}).Draw(t, "what")
+		what := rapid.SampledFrom([]string{"byte", "cut", "swap", "insert", "copy", "move", "truncate", "rewrite"}).Draw(t,
+			"what")
 		switch what {
 		case "byte":
 			at := rapid.IntRange(0, len(lines[i])-2).Draw(t, "at") // not the line feed
@@ -146,13 +149,15 @@ func TestKeyIsNeeded(t *testing.T) {
 	for range AnchorEvery + 5 {
 		text += string(c.Append(nil, &Record{Kind: KindCall}))
 	}
-	if r := verified(t, key, text); len(r.Findings) != 2 || r.Anchored != 0 || !strings.Contains(r.Findings[1].What, "were taken out") {
+	if r := verified(t, key, text); len(r.Findings) != 2 || r.Anchored != 0 ||
+		!strings.Contains(r.Findings[1].What, "were taken out") {
 		t.Errorf("no anchors: %v", r.Findings)
 	}
 	if r := verified(t, key, text2); r.OK() {
 		t.Error("another key's signature is taken")
 	}
-	if a, b := key.Arguments([]byte("x")), (*Key)(nil).Arguments([]byte("x")); a == b || !strings.HasPrefix(a, "hmac-sha256:") || !strings.HasPrefix(b, "sha256:") {
+	if a, b := key.Arguments([]byte("x")), (*Key)(nil).Arguments([]byte("x")); a == b ||
+		!strings.HasPrefix(a, "hmac-sha256:") || !strings.HasPrefix(b, "sha256:") {
 		t.Error(a, b)
 	}
 }
@@ -175,7 +180,8 @@ func TestAnchorsVouch(t *testing.T) {
 	for i := range 900 { // made up as a whole
 		add(KindCall, "", time.Duration(i)*time.Millisecond)
 	}
-	if r := verified(t, key, taken()); r.OK() || r.Signed || r.Anchored != 0 || !strings.Contains(r.Findings[0].What, "does not begin with an anchor") {
+	if r := verified(t, key, taken()); r.OK() || r.Signed || r.Anchored != 0 ||
+		!strings.Contains(r.Findings[0].What, "does not begin with an anchor") {
 		t.Errorf("no anchor: %+v", r)
 	}
 
@@ -197,10 +203,12 @@ func TestAnchorsVouch(t *testing.T) {
 	tail := func(from Chain, after time.Duration) string {
 		return string(from.Append(nil, &Record{Kind: KindCall, Time: begin.Add(after)}))
 	}
-	if r := verified(t, key, first+tail(forged, 3*time.Hour)); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "no anchor for 1h0m0s") {
+	if r := verified(t, key, first+tail(forged, 3*time.Hour)); len(r.Findings) != 1 ||
+		!strings.Contains(r.Findings[0].What, "no anchor for 1h0m0s") {
 		t.Errorf("a long tail: %+v", r)
 	}
-	if r := verified(t, key, first, tail(forged, 2*time.Hour+2*time.Second)); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "does not begin with an anchor") {
+	if r := verified(t, key, first, tail(forged, 2*time.Hour+2*time.Second)); len(r.Findings) != 1 ||
+		!strings.Contains(r.Findings[0].What, "does not begin with an anchor") {
 		t.Errorf("a file of its own: %+v", r)
 	}
 	if r := verified(t, nil, first, tail(forged, 3*time.Hour)); !r.OK() {
@@ -219,7 +227,8 @@ func TestVerifyFindings(t *testing.T) {
 		if err := c.Resume([]byte(strings.TrimSuffix(lines[9], "\n"))); err != nil {
 			t.Fatal(err)
 		}
-		return part(0, 10) + "{\"seq\":11,\"pr\n" + string(c.Append(nil, &Record{Kind: KindAnchor, Event: EventStart, Torn: n}))
+		return part(0, 10) + "{\"seq\":11,\"pr\n" + string(c.Append(nil,
+			&Record{Kind: KindAnchor, Event: EventStart, Torn: n}))
 	}
 	for _, tt := range []struct {
 		name  string
@@ -232,11 +241,15 @@ func TestVerifyFindings(t *testing.T) {
 		{"several files", []string{part(0, 7), part(7, 8), part(8, 20)}, nil},
 		{"a gap", []string{part(0, 7) + part(9, 20)}, []string{"f0:8: records 8 to 9 are missing"}},
 		{"a file is missing", []string{part(0, 7), part(9, 20)}, []string{"f1:1: records 8 to 9 are missing"}},
-		{"the head is missing", []string{part(2, 20)}, []string{"f0:1: the beginning of the file is missing: record 3 is neither the first one nor the anchor of a new file"}},
-		{"another order", []string{part(7, 20), part(0, 7)}, []string{"f0:1: the beginning of the file is missing: record 8 is neither the first one nor the anchor of a new file", "f1:1: record 1 comes after record 20"}},
+		{"the head is missing", []string{part(2, 20)},
+			[]string{"f0:1: the beginning of the file is missing: record 3 is neither the first one nor the anchor of a new file"}},
+		{"another order", []string{part(7, 20), part(0, 7)},
+			[]string{"f0:1: the beginning of the file is missing: record 8 is neither the first one nor the anchor of a new file", "f1:1: record 1 comes after record 20"}},
 		{"twice", []string{part(0, 7) + part(6, 20)}, []string{"f0:8: record 7 comes after record 7"}},
-		{"a changed one", []string{part(0, 5) + strings.Replace(lines[5], "alice", "bobby", 1) + part(6, 20)}, []string{"f0:6: record 6 was changed"}},
-		{"another chain", []string{part(0, 5) + string(other.Append(nil, &Record{Kind: KindCall}))}, []string{"f0:6: record 6 is of another chain, beta.file"}},
+		{"a changed one", []string{part(0, 5) + strings.Replace(lines[5], "alice", "bobby", 1) + part(6, 20)},
+			[]string{"f0:6: record 6 was changed"}},
+		{"another chain", []string{part(0, 5) + string(other.Append(nil, &Record{Kind: KindCall}))},
+			[]string{"f0:6: record 6 is of another chain, beta.file"}},
 		{"a crash", []string{torn(13)}, nil},
 		{"a crash of another length", []string{torn(12)}, []string{"f0:12: a line is not a record"}},
 		{"something else", []string{"hello\n" + all}, []string{"f0:2: a line is not a record"}},
@@ -252,7 +265,8 @@ func TestVerifyFindings(t *testing.T) {
 	}
 	v := NewVerifier(nil, map[uint64]Known{20: {From: "the log"}, 7: {Hash: mustLink(t, lines[6]).hash}})
 	_ = v.Read("f", strings.NewReader(all))
-	if r := v.Report(); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "record 20, which is known from the log, is missing") {
+	if r := v.Report(); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What,
+		"record 20, which is known from the log, is missing") {
 		t.Errorf("known from elsewhere: %v", r.Findings)
 	}
 }
@@ -360,7 +374,8 @@ func TestTextsAreBounded(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	lines, key := written(f, 5, testKey)
 	f.Add([]byte(strings.Join(lines, "")))
-	f.Add([]byte(`{"seq":1,"prev":"` + strings.Repeat("0", hexSize) + `","chain":"a"` + signatureMember + strings.Repeat("0", hexSize) + `"` + hashMember + strings.Repeat("0", hexSize) + `"}`))
+	f.Add([]byte(`{"seq":1,"prev":"` + strings.Repeat("0", hexSize) + `","chain":"a"` +
+		signatureMember + strings.Repeat("0", hexSize) + `"` + hashMember + strings.Repeat("0", hexSize) + `"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		v := NewVerifier(key, nil)
 		if err := v.Read("f", bytes.NewReader(text)); err != nil {
@@ -407,10 +422,14 @@ func (m *million) Read(to []byte) (int, error) {
 
 func typical(i int) *Record {
 	return &Record{
-		Time: time.Unix(1700000000, int64(i)), Kind: KindCall, ID: "alphabeta-1f", Issuer: "https://login.example.com", User: "alice", Groups: []string{"sales", "all"}, Client: "agent",
-		Session: "0123456789abcdef0123456789abcdef", Revision: "2026-07-28", Era: "stateless", Method: "tools/call", Name: "crm__export", Upstream: "crm", Original: "export",
-		UpstreamRevision: "2025-11-25", UpstreamEra: "stateful", Decision: "allow", Rule: "sales may export", RuleAt: "gatehouse.yaml:42", Outcome: "ok", Executed: ExecutedYes,
-		Duration: time.Duration(rand.N(1_000_000)), RequestBytes: 120, ReplyBytes: 4000, ArgumentsDigest: "sha256:" + strings.Repeat("0123", 16),
+		Time: time.Unix(1700000000, int64(i)), Kind: KindCall, ID: "alphabeta-1f", Issuer: "https://login.example.com",
+		User: "alice", Groups: []string{"sales", "all"}, Client: "agent",
+		Session: "0123456789abcdef0123456789abcdef", Revision: "2026-07-28", Era: "stateless", Method: "tools/call",
+		Name: "crm__export", Upstream: "crm", Original: "export",
+		UpstreamRevision: "2025-11-25", UpstreamEra: "stateful", Decision: "allow", Rule: "sales may export",
+		RuleAt: "gatehouse.yaml:42", Outcome: "ok", Executed: ExecutedYes,
+		Duration: time.Duration(rand.N(1_000_000)), RequestBytes: 120, ReplyBytes: 4000,
+		ArgumentsDigest: "sha256:" + strings.Repeat("0123", 16),
 	}
 }
 

@@ -46,7 +46,8 @@ func (f Filter) Read(from io.Reader, do func(line []byte, r *Record) error) erro
 func (f Filter) Fits(r *Record) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	oneOf := func(want []string, got string) bool { return len(want) == 0 || slices.Contains(want, got) }
-	return is(f.User, r.User) && is(f.ID, r.ID) && is(f.Session, r.Session) && is(f.Upstream, r.Upstream) && is(f.Rule, r.Rule) &&
+	return is(f.User, r.User) && is(f.ID, r.ID) && is(f.Session, r.Session) && is(f.Upstream, r.Upstream) &&
+		is(f.Rule, r.Rule) &&
 		within(f.ClientAddress, r.ClientAddress) &&
 		(f.UserAgent == "" || strings.Contains(strings.ToLower(r.UserAgent), strings.ToLower(f.UserAgent))) &&
 		(f.Name == "" || f.Name == r.Name || f.Name == r.Original || f.Name == r.Upstream+"/"+r.Original) &&

@@ -14,8 +14,10 @@ func TestFilter(t *testing.T) {
 	var text []byte
 	for i, r := range []*Record{
 		{Kind: KindAnchor, Event: EventFile},
-		{Kind: KindCall, ID: "c1", User: "alice", Method: "tools/call", Name: "crm__export", Upstream: "crm", Original: "export", Decision: "allow", Rule: "sales", RuleAt: "g.yaml:4", Outcome: "ok", Executed: ExecutedYes},
-		{Kind: KindCall, ID: "c2", User: "bob", Method: "tools/call", Name: "crm__export", Upstream: "crm", Original: "export", Decision: "deny", Outcome: "invalid", Executed: ExecutedNo},
+		{Kind: KindCall, ID: "c1", User: "alice", Method: "tools/call", Name: "crm__export", Upstream: "crm",
+			Original: "export", Decision: "allow", Rule: "sales", RuleAt: "g.yaml:4", Outcome: "ok", Executed: ExecutedYes},
+		{Kind: KindCall, ID: "c2", User: "bob", Method: "tools/call", Name: "crm__export", Upstream: "crm",
+			Original: "export", Decision: "deny", Outcome: "invalid", Executed: ExecutedNo},
 		{Kind: KindSignIn, User: "alice", Event: "ok"},
 		{Kind: KindLists, Upstream: "crm", List: "tools", Added: []string{"a", "b"}, Changed: []string{"export"}},
 	} {
@@ -27,7 +29,8 @@ func TestFilter(t *testing.T) {
 		filter Filter
 		want   []string
 	}{
-		{Filter{}, []string{"file", "allow, rule sales, at g.yaml:4, ok", "deny, invalid, executed no", "ok", "crm, tools, added a b, changed export"}},
+		{Filter{}, []string{"file", "allow, rule sales, at g.yaml:4, ok", "deny, invalid, executed no", "ok",
+			"crm, tools, added a b, changed export"}},
 		{Filter{User: "alice"}, []string{"allow, rule sales, at g.yaml:4, ok", "ok"}},
 		{Filter{User: "alice", Kinds: []string{KindCall}}, []string{"allow, rule sales, at g.yaml:4, ok"}},
 		{Filter{Name: "crm/export", Decisions: []string{"deny", "unknown"}}, []string{"deny, invalid, executed no"}},

@@ -17,15 +17,21 @@ func TestKeep(t *testing.T) {
 		omitted   string
 	}{
 		{"all", Keep{All: true}, `{"a": 1,` + "\n" + ` "b": [ ]}`, `{"a":1,"b":[]}`, ""},
-		{"redacted", Keep{All: true, Redact: []string{"password"}}, arguments, `{"account":"a1","Password":"<redacted>","order":{"id":7,"items":[{"pass\u0077ord":"<redacted>","n":1},2]},"note":null}`, ""},
-		{"a branch redacted", Keep{All: true, Redact: []string{"order", "note"}}, arguments, `{"account":"a1","Password":"s3","order":"<redacted>","note":"<redacted>"}`, ""},
-		{"names", Keep{Names: []string{"account", "order.id", "missing", "account.x"}}, arguments, `{"account":"a1","order.id":7}`, ""},
-		{"names, redacted", Keep{Names: []string{"order.items", "Password", "order.id"}, Redact: []string{"password", "ID"}}, arguments, `{"order.items":[{"pass\u0077ord":"<redacted>","n":1},2],"Password":"<redacted>","order.id":"<redacted>"}`, ""},
+		{"redacted", Keep{All: true, Redact: []string{"password"}}, arguments,
+			`{"account":"a1","Password":"<redacted>","order":{"id":7,"items":[{"pass\u0077ord":"<redacted>","n":1},2]},"note":null}`, ""},
+		{"a branch redacted", Keep{All: true, Redact: []string{"order", "note"}}, arguments,
+			`{"account":"a1","Password":"s3","order":"<redacted>","note":"<redacted>"}`, ""},
+		{"names", Keep{Names: []string{"account", "order.id", "missing", "account.x"}}, arguments,
+			`{"account":"a1","order.id":7}`, ""},
+		{"names, redacted", Keep{Names: []string{"order.items", "Password", "order.id"}, Redact: []string{"password", "ID"}},
+			arguments, `{"order.items":[{"pass\u0077ord":"<redacted>","n":1},2],"Password":"<redacted>","order.id":"<redacted>"}`, ""},
 		{"no object", Keep{All: true}, `[1]`, ``, ""},
 		{"none", Keep{All: true}, ``, ``, ""},
 		{"no JSON", Keep{All: true}, `{"a":}`, ``, "they are not JSON"},
-		{"too many", Keep{All: true}, `{"a":"` + strings.Repeat("x", maxArguments) + `"}`, ``, "they have more than 16384 bytes"},
-		{"far too many", Keep{All: true}, `{"a":"` + strings.Repeat("x", 1<<20) + `"}`, ``, "they have more than 16384 bytes"},
+		{"too many", Keep{All: true}, `{"a":"` + strings.Repeat("x", maxArguments) + `"}`, ``,
+			"they have more than 16384 bytes"},
+		{"far too many", Keep{All: true}, `{"a":"` + strings.Repeat("x", 1<<20) + `"}`, ``,
+			"they have more than 16384 bytes"},
 		{"one of many", Keep{Names: []string{"b"}}, `{"a":"` + strings.Repeat("x", 1<<20) + `","b":1}`, `{"b":1}`, ""},
 	} {
 		got, omitted := tt.keep.Of(mcp.Raw(tt.arguments))

@@ -170,7 +170,8 @@ func Digest(text string) string {
 // Size is about how much memory the record takes.
 func (r *Record) Size() int {
 	size := 640 + len(r.Arguments)
-	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.UserAgent, r.Name, r.Original, r.File, r.RuleAt, r.ServerError} {
+	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Agent, r.UserAgent, r.Name, r.Original,
+		r.File, r.RuleAt, r.ServerError} {
 		size += len(text)
 	}
 	for _, list := range [...][]string{r.Groups, r.Explained, r.Added, r.Removed, r.Changed} {

@@ -20,7 +20,8 @@ func TestServerError(t *testing.T) {
 	if len(long) > maxServerError+len(cutEnd) || !utf8.ValidString(long) || !strings.HasSuffix(long, cutEnd) {
 		t.Errorf("a long text: %q", long)
 	}
-	if cut := ServerError(strings.Repeat("x", maxServerError-10) + " password=hunter2hunter2hunter2"); strings.Contains(cut, "hunter") {
+	if cut := ServerError(strings.Repeat("x", maxServerError-10) +
+		" password=hunter2hunter2hunter2"); strings.Contains(cut, "hunter") {
 		t.Errorf("a secret at the end: %q", cut)
 	}
 }

@@ -186,7 +186,8 @@ func (v *Verifier) follow(l *link, r anchorPart) {
 	case !v.began:
 		v.report.First, v.report.Chain = l.seq, r.chain
 		if l.seq == 1 && l.prev != (Hash{}) || l.seq != 1 && r.event != EventFile {
-			v.find("the beginning of the file is missing: record %d is neither the first one nor the anchor of a new file", l.seq)
+			v.find("the beginning of the file is missing: record %d is neither the first one nor the anchor of a new file",
+				l.seq)
 		}
 	case r.chain != v.report.Chain:
 		v.find("record %d is of another chain, %s", l.seq, r.chain)
@@ -233,7 +234,8 @@ func (v *Verifier) anchor(l *link, r anchorPart) {
 	}
 	if took := r.time.Sub(v.since); took > AnchorAfter+grace && !v.late && !v.since.IsZero() {
 		v.late = true
-		v.find("no anchor for %s, where one stands after %s: the signed ones were taken out", took.Round(time.Second), AnchorAfter)
+		v.find("no anchor for %s, where one stands after %s: the signed ones were taken out",
+			took.Round(time.Second), AnchorAfter)
 	}
 }
 

@@ -57,7 +57,8 @@ func (c Config) Validate() error {
 	found.Join(c.files().Validate())
 	found.When(err == nil && !p.tls && !c.files().IsZero(),
 		"ca_file, cert_file and key_file: they are for rediss, with which the URL does not begin")
-	found.When(strings.ContainsAny(c.Prefix, "{}*?[]\\ "), "prefix: %q: want no braces, patterns or spaces in it", c.Prefix)
+	found.When(strings.ContainsAny(c.Prefix, "{}*?[]\\ "),
+		"prefix: %q: want no braces, patterns or spaces in it", c.Prefix)
 	return found.Err()
 }
 

@@ -17,12 +17,15 @@ func TestConfigURL(t *testing.T) {
 	}{
 		{url: "redis://localhost", want: place{network: "tcp", addresses: []string{"localhost:6379"}}},
 		{url: "redis://localhost/2", want: place{network: "tcp", addresses: []string{"localhost:6379"}, db: 2}},
-		{url: "rediss://gate:s3cret@r.example:6380/0", want: place{network: "tcp", addresses: []string{"r.example:6380"}, tls: true, username: "gate", password: hidden}},
+		{url: "rediss://gate:s3cret@r.example:6380/0",
+			want: place{network: "tcp", addresses: []string{"r.example:6380"}, tls: true, username: "gate", password: hidden}},
 		{url: "redis://:p%40%2Fss@[::1]:7", want: place{network: "tcp", addresses: []string{"[::1]:7"}, password: "p@/ss"}},
 		{url: "redis://[::1]", want: place{network: "tcp", addresses: []string{"[::1]:6379"}}},
 		{url: "unix:///run/redis.sock", want: place{network: "unix", addresses: []string{"/run/redis.sock"}}},
-		{url: "redis+sentinel://a,b:1/3?master=m", want: place{network: "tcp", addresses: []string{"a:26379", "b:1"}, master: "m", db: 3}},
-		{url: "rediss+cluster://a:1,b:2", want: place{network: "tcp", addresses: []string{"a:1", "b:2"}, tls: true, cluster: true}},
+		{url: "redis+sentinel://a,b:1/3?master=m", want: place{network: "tcp", addresses: []string{"a:26379", "b:1"},
+			master: "m", db: 3}},
+		{url: "rediss+cluster://a:1,b:2", want: place{network: "tcp", addresses: []string{"a:1", "b:2"}, tls: true,
+			cluster: true}},
 		{url: "", err: "want redis://"},
 		{url: "localhost:6379", err: "want redis://"},
 		{url: "http://localhost", err: "the scheme is none of"},
@@ -48,7 +51,8 @@ func TestConfigURL(t *testing.T) {
 		}
 		same := err == nil && slices.Equal(got.addresses, tt.want.addresses)
 		got.addresses, tt.want.addresses = nil, nil
-		if !same || got.network != tt.want.network || got.tls != tt.want.tls || got.cluster != tt.want.cluster || got.master != tt.want.master ||
+		if !same || got.network != tt.want.network || got.tls != tt.want.tls || got.cluster != tt.want.cluster ||
+			got.master != tt.want.master ||
 			got.db != tt.want.db || got.username != tt.want.username || got.password != tt.want.password {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.url, got, err, tt.want)
 		}

@@ -241,7 +241,8 @@ func (db *DB) outcome(ctx context.Context, began int64, err error) error {
 
 // servesNobody reports whether a server that answers with err would refuse every client.
 func servesNobody(err error) bool {
-	return redis.IsReadOnlyError(err) || redis.IsLoadingError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsAuthError(err)
+	return redis.IsReadOnlyError(err) || redis.IsLoadingError(err) || redis.IsMasterDownError(err) ||
+		redis.IsMaxClientsError(err) || redis.IsAuthError(err)
 }
 
 // expected reports whether err is a usual answer of a server in trouble.
@@ -256,13 +257,15 @@ func (db *DB) Unopened(what string) {
 	db.metrics.sealed.Inc()
 	now, next := db.now(), db.sealed.Load()
 	if now >= next && db.sealed.CompareAndSwap(next, now+int64(sealedEvery)) {
-		db.log.Error("redis holds what no replica with this sessions.key has sealed for its place: it is not used", failure.StoreForeign.Attr(), "what", what)
+		db.log.Error("redis holds what no replica with this sessions.key has sealed for its place: it is not used",
+			failure.StoreForeign.Attr(), "what", what)
 	}
 }
 
 // well and ill log changes of the state only.
 func (db *DB) well() {
-	if db.down.Load() && !db.full.Load() && db.now()-db.failed.Load() > int64(calm) && db.down.CompareAndSwap(true, false) {
+	if db.down.Load() && !db.full.Load() && db.now()-db.failed.Load() > int64(calm) &&
+		db.down.CompareAndSwap(true, false) {
 		db.metrics.up.Set(1)
 		db.log.Info("redis is available again")
 	}

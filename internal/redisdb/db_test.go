@@ -32,7 +32,8 @@ func TestACLUser(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	defer client.Close()
-	if err := client.Do(t.Context(), "ACL", "SETUSER", "gate", "on", ">s3cret", "~gatehouse:*", "&gatehouse:*", "-@all", "+set", "+eval", "+evalsha").Err(); err != nil {
+	if err := client.Do(t.Context(), "ACL", "SETUSER", "gate", "on", ">s3cret", "~gatehouse:*", "&gatehouse:*", "-@all",
+		"+set", "+eval", "+evalsha").Err(); err != nil {
 		t.Fatal(err)
 	}
 	cfg := redisdb.Config{URL: mcp.Secret(server.URL()), Username: "gate", Password: "s3cret"}

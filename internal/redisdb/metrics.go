@@ -34,7 +34,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "0 from a failure of Redis on until it has answered without one for some seconds and, when it was full, has taken something new; else 1.",
 		}),
 		script:      duration.WithLabelValues("script"),
-		unavailable: errors.WithLabelValues("unavailable"), notAsked: errors.WithLabelValues("skipped"), values: errors.WithLabelValues("value"),
+		unavailable: errors.WithLabelValues("unavailable"), notAsked: errors.WithLabelValues("skipped"),
+		values: errors.WithLabelValues("value"),
 		sealed: errors.WithLabelValues("sealed"),
 	}
 	m.up.Set(1)

@@ -40,7 +40,8 @@ func TestPause(t *testing.T) {
 			}
 		}
 		want("at first", 10)
-		for what, err := range map[string]error{"no answer": errors.New("i/o timeout"), "read-only": refusal("READONLY You can't write")} {
+		for what, err := range map[string]error{"no answer": errors.New("i/o timeout"),
+			"read-only": refusal("READONLY You can't write")} {
 			_ = db.outcome(t.Context(), db.now(), err)
 			want(what, 0)
 			time.Sleep(pause)
@@ -91,7 +92,8 @@ func TestSlowIsNotAway(t *testing.T) {
 		time.Sleep(opTimeout / 2)
 		_ = db.outcome(t.Context(), db.now(), nil)
 		time.Sleep(opTimeout / 2)
-		if err := db.outcome(t.Context(), began, errors.New("i/o timeout")); !errors.Is(err, ErrDown) || !errors.Is(err, ErrUnsure) {
+		if err := db.outcome(t.Context(), began, errors.New("i/o timeout")); !errors.Is(err, ErrDown) ||
+			!errors.Is(err, ErrUnsure) {
 			t.Errorf("what took too long: %v", err)
 		}
 		if n := asking(db); n != 10 {
@@ -99,7 +101,8 @@ func TestSlowIsNotAway(t *testing.T) {
 		}
 		began = db.now()
 		time.Sleep(poolTimeout)
-		if err := db.outcome(t.Context(), began, redis.ErrPoolTimeout); !errors.Is(err, ErrDown) || errors.Is(err, ErrUnsure) {
+		if err := db.outcome(t.Context(), began, redis.ErrPoolTimeout); !errors.Is(err, ErrDown) ||
+			errors.Is(err, ErrUnsure) {
 			t.Errorf("what never had its turn: %v", err)
 		}
 		if n := asking(db); n != 10 {
@@ -120,7 +123,8 @@ func TestLimitsOfTheClient(t *testing.T) {
 	if !o.ContextTimeoutEnabled || o.MaxRetries < 0 || o.DialerRetries < 1 {
 		t.Errorf("the library's own settings hold: %+v", o)
 	}
-	for what, waits := range map[string]time.Duration{"an answer": tries * o.ReadTimeout, "taking a request": tries * o.WriteTimeout, "a turn": o.PoolTimeout} {
+	for what, waits := range map[string]time.Duration{"an answer": tries * o.ReadTimeout,
+		"taking a request": tries * o.WriteTimeout, "a turn": o.PoolTimeout} {
 		if waits <= 0 || waits > 2*time.Second {
 			t.Errorf("for %s: %s", what, waits)
 		}

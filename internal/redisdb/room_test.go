@@ -32,14 +32,17 @@ func TestRoom(t *testing.T) {
 		begin, end func()
 		want       error
 	}{
-		{"full", func() { setting(t, client, "maxmemory", "1") }, func() { setting(t, client, "maxmemory", "0") }, redisdb.ErrFull},
-		{"not enough replicas", func() { setting(t, client, "min-replicas-to-write", "1") }, func() { setting(t, client, "min-replicas-to-write", "0") }, redisdb.ErrDown},
+		{"full", func() { setting(t, client, "maxmemory", "1") }, func() { setting(t, client, "maxmemory", "0") },
+			redisdb.ErrFull},
+		{"not enough replicas", func() { setting(t, client, "min-replicas-to-write", "1") },
+			func() { setting(t, client, "min-replicas-to-write", "0") }, redisdb.ErrDown},
 		{"read-only", func() { server.Follow(t, master) }, func() { server.Lead(t) }, redisdb.ErrDown},
 		{"killed", server.Kill, func() { server.Restart(t) }, redisdb.ErrDown},
 	} {
 		tt.begin()
 		cfg := redisdb.Config{URL: mcp.Secret(server.URL())}
-		if err := open(t, cfg).Room(t.Context()); !errors.Is(err, tt.want) || !errors.Is(err, redisdb.ErrDown) || errors.Is(err, redisdb.ErrFull) != (tt.want == redisdb.ErrFull) {
+		if err := open(t, cfg).Room(t.Context()); !errors.Is(err, tt.want) || !errors.Is(err, redisdb.ErrDown) ||
+			errors.Is(err, redisdb.ErrFull) != (tt.want == redisdb.ErrFull) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		tt.end()
@@ -64,7 +67,8 @@ func TestFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	adding, other := redisdb.NewScript("#!lua\nreturn redis.call('SET', KEYS[1], '1')"), redisdb.NewScript("#!lua flags=allow-oom\nreturn redis.call('GET', KEYS[1])")
+	adding, other := redisdb.NewScript("#!lua\nreturn redis.call('SET', KEYS[1], '1')"),
+		redisdb.NewScript("#!lua flags=allow-oom\nreturn redis.call('GET', KEYS[1])")
 	run := func(s *redisdb.Script) error {
 		t.Helper()
 		_, err := db.Run(t.Context(), s, []string{db.Key("k")})

@@ -22,11 +22,15 @@ func TestTLS(t *testing.T) {
 		want error
 	}{
 		{"both known", redisdb.Config{URL: url, CAFile: ours.CAFile, CertFile: ours.CertFile, KeyFile: ours.KeyFile}, nil},
-		{"nobody vouches for the server", redisdb.Config{URL: url, CertFile: ours.CertFile, KeyFile: ours.KeyFile}, redisdb.ErrDown},
-		{"another vouches for the server", redisdb.Config{URL: url, CAFile: others.CAFile, CertFile: ours.CertFile, KeyFile: ours.KeyFile}, redisdb.ErrDown},
+		{"nobody vouches for the server", redisdb.Config{URL: url, CertFile: ours.CertFile, KeyFile: ours.KeyFile},
+			redisdb.ErrDown},
+		{"another vouches for the server", redisdb.Config{URL: url, CAFile: others.CAFile, CertFile: ours.CertFile,
+			KeyFile: ours.KeyFile}, redisdb.ErrDown},
 		{"no certificate for the server", redisdb.Config{URL: url, CAFile: ours.CAFile}, redisdb.ErrDown},
-		{"one that another signed", redisdb.Config{URL: url, CAFile: ours.CAFile, CertFile: others.CertFile, KeyFile: others.KeyFile}, redisdb.ErrDown},
-		{"another name than the certificate's", redisdb.Config{URL: mcp.Secret(strings.Replace(string(url), "127.0.0.1", "localhost", 1)),
+		{"one that another signed", redisdb.Config{URL: url, CAFile: ours.CAFile, CertFile: others.CertFile,
+			KeyFile: others.KeyFile}, redisdb.ErrDown},
+		{"another name than the certificate's", redisdb.Config{URL: mcp.Secret(strings.Replace(string(url), "127.0.0.1",
+			"localhost", 1)),
 			CAFile: ours.CAFile, CertFile: ours.CertFile, KeyFile: ours.KeyFile}, redisdb.ErrDown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +54,8 @@ func TestRenewedCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db := open(t, redisdb.Config{URL: mcp.Secret("rediss://" + good.Addr), CAFile: good.CAFile, CertFile: old.CertFile, KeyFile: old.KeyFile})
+	db := open(t, redisdb.Config{URL: mcp.Secret("rediss://" + good.Addr), CAFile: good.CAFile, CertFile: old.CertFile,
+		KeyFile: old.KeyFile})
 	if err := ping(t, db); !errors.Is(err, redisdb.ErrDown) {
 		t.Fatalf("with the old one: %v", err)
 	}

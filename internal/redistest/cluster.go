@@ -42,7 +42,8 @@ func StartCluster(t testing.TB) *Cluster {
 		defer client.Close()
 		eventually(t, "the Cluster comes up", func(ctx context.Context) bool {
 			info, err := client.ClusterInfo(ctx).Result()
-			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_size:%d\r", clusterNodes))
+			return err == nil && strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, fmt.Sprintf("cluster_size:%d\r", clusterNodes))
 		})
 	}
 	return c

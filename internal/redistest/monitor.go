@@ -80,7 +80,8 @@ func tellsTime(command string) bool {
 		if err != nil {
 			continue
 		}
-		for _, at := range []time.Time{time.Unix(number, 0), time.UnixMilli(number), time.UnixMicro(number), time.Unix(0, number)} {
+		for _, at := range []time.Time{time.Unix(number, 0), time.UnixMilli(number), time.UnixMicro(number),
+			time.Unix(0, number)} {
 			if at.After(now.AddDate(-1, 0, 0)) && at.Before(now.AddDate(1, 0, 0)) {
 				return true
 			}

@@ -48,7 +48,8 @@ func Start(t testing.TB, settings ...string) *Server {
 	for range 5 {
 		s := &Server{Addr: freeAddr(t), program: program}
 		_, port, _ := net.SplitHostPort(s.Addr)
-		s.args = []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", t.TempDir(),
+		s.args = []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no",
+			"--dir", t.TempDir(),
 			"--repl-diskless-sync-delay", "0"}
 		for i := 0; i+1 < len(settings); i += 2 {
 			s.args = append(s.args, "--"+settings[i], settings[i+1])

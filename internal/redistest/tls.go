@@ -28,7 +28,8 @@ type TLS struct {
 func (s *Server) ServeTLS(t testing.TB) TLS {
 	t.Helper()
 	dir := t.TempDir()
-	tls := TLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "client.pem"), KeyFile: filepath.Join(dir, "client.key")}
+	tls := TLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "client.pem"),
+		KeyFile: filepath.Join(dir, "client.key")}
 	authority, key := certificate(t, nil, nil, tls.CAFile, filepath.Join(dir, "ca.key"))
 	certificate(t, authority, key, tls.CertFile, tls.KeyFile)
 	certFile, keyFile := filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key")
@@ -50,7 +51,8 @@ func (s *Server) ServeTLS(t testing.TB) TLS {
 
 // certificate writes a certificate for the loopback address and its key. An authority signs
 // it; without one it signs itself.
-func certificate(t testing.TB, authority *x509.Certificate, signer *ecdsa.PrivateKey, certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey) {
+func certificate(t testing.TB, authority *x509.Certificate, signer *ecdsa.PrivateKey, certFile,
+	keyFile string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,7 +76,8 @@ func certificate(t testing.TB, authority *x509.Certificate, signer *ecdsa.Privat
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

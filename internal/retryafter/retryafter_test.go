@@ -22,7 +22,8 @@ func TestRead(t *testing.T) {
 		{"a date", "Fri, 02 Jan 2026 03:04:15 GMT", "", 10 * time.Second},
 		{"a date that is over", "Fri, 02 Jan 2026 03:04:00 GMT", "", 0},
 		{"a date far off", "Fri, 01 Jan 2100 00:00:00 GMT", "", time.Minute},
-		{"a date by a clock that is wrong", "Fri, 01 Jan 2100 00:00:07 GMT", "Fri, 01 Jan 2100 00:00:00 GMT", 7 * time.Second},
+		{"a date by a clock that is wrong", "Fri, 01 Jan 2100 00:00:07 GMT", "Fri, 01 Jan 2100 00:00:00 GMT",
+			7 * time.Second},
 		{"by a clock that says nothing", "Fri, 02 Jan 2026 03:04:15 GMT", "noon", 10 * time.Second},
 	} {
 		h := http.Header{"Retry-After": {tt.value}, "Date": {tt.date}}

@@ -28,8 +28,10 @@ func TestRoundTripper(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.Body.Close() != nil || string(text) != "hello" || answer.ContentLength != 5 || answer.Status != "418 I'm a teapot" ||
-		answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Seen") != "a=b" || answer.Request.Method != http.MethodPost {
+	if err != nil || answer.Body.Close() != nil || string(text) != "hello" || answer.ContentLength != 5 ||
+		answer.Status != "418 I'm a teapot" ||
+		answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Seen") != "a=b" ||
+		answer.Request.Method != http.MethodPost {
 		t.Errorf("%v %q %+v", err, text, answer)
 	}
 	if _, err := library.Get(s.URL + "/away"); !errors.Is(err, ErrRedirect) {

@@ -73,7 +73,8 @@ func TestDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.Status != http.StatusTeapot || string(resp.Body) != "hello" || resp.Header.Get("X-Seen") != "POST gatehouse/dev a=b" {
+	if resp.Status != http.StatusTeapot || string(resp.Body) != "hello" ||
+		resp.Header.Get("X-Seen") != "POST gatehouse/dev a=b" {
 		t.Errorf("got %d %q %q", resp.Status, resp.Body, resp.Header)
 	}
 	if len(req.Header) != 0 {
@@ -111,8 +112,10 @@ func TestProvenance(t *testing.T) {
 		{"another port", trusting, "https://127.0.0.1:" + port(plain.URL) + "/", false},
 		{"nothing is trusted: https at loopback", newClient(t, Options{RootCAs: roots(s)}), s.URL, false},
 		{"nothing is trusted: http at loopback", newClient(t, Options{}), plain.URL, false},
-		{"a name that resolves to loopback", newClient(t, Options{RootCAs: roots(s)}), "https://localhost:" + port(s.URL), false},
-		{"IPv4 written as IPv6", newClient(t, Options{RootCAs: roots(s)}), "https://[::ffff:127.0.0.1]:" + port(s.URL), false},
+		{"a name that resolves to loopback", newClient(t, Options{RootCAs: roots(s)}),
+			"https://localhost:" + port(s.URL), false},
+		{"IPv4 written as IPv6", newClient(t, Options{RootCAs: roots(s)}),
+			"https://[::ffff:127.0.0.1]:" + port(s.URL), false},
 		{"metadata of a cloud", trusting, "https://169.254.169.254/latest", false},
 		{"metadata of a cloud over http", trusting, "http://169.254.169.254/latest", false},
 		{"a file", trusting, "file:///etc/passwd", false},
@@ -140,12 +143,14 @@ func TestProvenance(t *testing.T) {
 }
 
 func TestNewRefusesPlaintext(t *testing.T) {
-	for _, bad := range []string{"http://issuer.example/", "http://10.0.0.1/", "http://127.0.0.1.example/", "ftp://127.0.0.1/", "issuer.example", ""} {
+	for _, bad := range []string{"http://issuer.example/", "http://10.0.0.1/", "http://127.0.0.1.example/",
+		"ftp://127.0.0.1/", "issuer.example", ""} {
 		if _, err := New(Options{Trust: []string{bad}}); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
-	for _, good := range []string{"https://issuer.example/a", "http://127.0.0.1:1/", "http://localhost/", "http://[::1]:2/"} {
+	for _, good := range []string{"https://issuer.example/a", "http://127.0.0.1:1/", "http://localhost/",
+		"http://[::1]:2/"} {
 		if _, err := New(Options{Trust: []string{good}}); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
@@ -166,7 +171,8 @@ func TestRebinding(t *testing.T) {
 	if _, err := get(t, c, url); err != nil {
 		t.Fatalf("the first address is refused: %v", err)
 	}
-	for _, addr := range []string{"127.0.0.2", "169.254.169.254", "10.0.0.1", "::1", "fe80::1", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"} {
+	for _, addr := range []string{"127.0.0.2", "169.254.169.254", "10.0.0.1", "::1", "fe80::1", "fd00:ec2::254",
+		"64:ff9b::a9fe:a9fe"} {
 		answer = netip.MustParseAddr(addr)
 		c.Close() // else the open connection would be used
 		if _, err := get(t, c, url); !errors.Is(err, ErrForbidden) {
@@ -342,7 +348,8 @@ func TestDeadline(t *testing.T) {
 // The client uses no proxy of the environment and no cookies, and it checks certificates.
 func TestNothingFromOutside(t *testing.T) {
 	c := newClient(t, Options{})
-	for name, transport := range map[string]*http.Transport{"operator": c.operator, "plaintext": c.plaintext, "public": c.public} {
+	for name, transport := range map[string]*http.Transport{"operator": c.operator, "plaintext": c.plaintext,
+		"public": c.public} {
 		if transport.Proxy != nil {
 			t.Errorf("%s: has a proxy", name)
 		}

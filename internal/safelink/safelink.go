@@ -24,9 +24,11 @@ func Check(raw string, loopback bool) error {
 	}
 	// Some clients hand URLs to a shell: in quotes, none of these characters means anything there.
 	if strings.ContainsFunc(raw, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~:/?#[]@!&()*+,;=%", c)
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+			!strings.ContainsRune("-._~:/?#[]@!&()*+,;=%", c)
 	}) {
-		return errors.New(`a URL for users has no spaces, quotes, <, >, \, ^, |, {, }, $, ` + "`" + ` and control characters, and is in ASCII: write the host with xn-- and all else percent-encoded`)
+		return errors.New(`a URL for users has no spaces, quotes, <, >, \, ^, |, {, }, $, ` + "`" +
+			` and control characters, and is in ASCII: write the host with xn-- and all else percent-encoded`)
 	}
 	scheme, rest, found := strings.Cut(raw, "://")
 	secure := strings.EqualFold(scheme, "https")

@@ -47,7 +47,8 @@ type Key struct {
 // few different bytes.
 func Check(secret []byte) error {
 	if len(secret) < MinSecret {
-		return fmt.Errorf("%d bytes are too few: at least %d are needed, such as those of openssl rand -base64 32", len(secret), MinSecret)
+		return fmt.Errorf("%d bytes are too few: at least %d are needed, such as those of openssl rand -base64 32",
+			len(secret), MinSecret)
 	}
 	var seen [256]bool
 	distinct := 0

@@ -176,7 +176,8 @@ func TestAcceptedSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, by := range map[string]*seal.Key{"the old one": before, "the new one": after, "the new one of two": changing} {
+	for name, by := range map[string]*seal.Key{"the old one": before, "the new one": after,
+		"the new one of two": changing} {
 		if got, err := changing.Open(by.Seal([]byte("hello"), "user"), "user"); err != nil || string(got) != "hello" {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
@@ -198,10 +199,12 @@ func TestAcceptedSecrets(t *testing.T) {
 func TestName(t *testing.T) {
 	k := newKey(t, secret, "state")
 	name := k.Name("user", "tool")
-	if len(name) != 32 || strings.Trim(name, "0123456789abcdef") != "" || name != newKey(t, secret, "state").Name("user", "tool") {
+	if len(name) != 32 || strings.Trim(name, "0123456789abcdef") != "" ||
+		name != newKey(t, secret, "state").Name("user", "tool") {
 		t.Errorf("the name is %q", name)
 	}
-	for _, other := range []string{k.Name("user"), k.Name("usertool"), k.Name("tool", "user"), k.Name("user", "tool", ""), newKey(t, secret, "cursor").Name("user", "tool")} {
+	for _, other := range []string{k.Name("user"), k.Name("usertool"), k.Name("tool", "user"), k.Name("user", "tool", ""),
+		newKey(t, secret, "cursor").Name("user", "tool")} {
 		if other == name {
 			t.Errorf("%q names something else, too", name)
 		}

@@ -35,7 +35,8 @@ func Text(message []byte, known []string, full bool) string {
 func Header(name, value string, known []string, full bool) string {
 	isKnown := func(s string) bool { return wire.EncodeHeader(s) == value }
 	switch {
-	case full, name == "Mcp-Name" && slices.ContainsFunc(known, isKnown), name == "Mcp-Method" && word("method", value), name == "Mcp-Protocol-Version" && word("protocolVersion", value):
+	case full, name == "Mcp-Name" && slices.ContainsFunc(known, isKnown), name == "Mcp-Method" && word("method", value),
+		name == "Mcp-Protocol-Version" && word("protocolVersion", value):
 		return value
 	}
 	return stringOf(value)

@@ -77,7 +77,8 @@ func (w *writer) append(dst mcp.Raw, n *yaml.Node, depth int) (mcp.Raw, error) {
 		seen := make(map[string]bool)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			if key.Kind != yaml.ScalarNode || !isText(key) || isPlain(key) && key.Value == "<<" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+			if key.Kind != yaml.ScalarNode || !isText(key) || isPlain(key) && key.Value == "<<" || key.Anchor != "" ||
+				key.Style&yaml.TaggedStyle != 0 {
 				return fail("has a key that is no plain text")
 			}
 			if seen[key.Value] {

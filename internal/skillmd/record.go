@@ -35,7 +35,10 @@ func (s Skill) Record(key, uri string) mcp.Raw {
 	}
 	frontmatter := s.Frontmatter
 	if metadata.IsObject() {
-		frontmatter = frontmatter.With("metadata", metadata.Map(func(_ []byte, value mcp.Raw) mcp.Raw { return asText(value) }))
+		frontmatter = frontmatter.With("metadata", metadata.Map(func(_ []byte,
+			value mcp.Raw) mcp.Raw {
+			return asText(value)
+		}))
 	}
 	return out.With("uri", mcp.String(uri)).With("frontmatter", frontmatter)
 }

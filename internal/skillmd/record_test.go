@@ -11,12 +11,14 @@ func TestMetadataIsText(t *testing.T) {
 	for written, want := range map[string]string{
 		"\"1.10\"": `"1.10"`, "3": `"3"`, "true": `"true"`, "": `""`, "x": `"x"`,
 	} {
-		s, err := Read([]byte("---\nname: a\ndescription: d\nnumber: 3\nmetadata:\n  other: \"y\"\n  version: " + written + "\n---\n"))
+		s, err := Read([]byte("---\nname: a\ndescription: d\nnumber: 3\nmetadata:\n  other: \"y\"\n  version: " +
+			written + "\n---\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, _ := s.Record("a", "skill://a/SKILL.md").Member("frontmatter")
-		if want := `{"name":"a","description":"d","number":3,"metadata":{"other":"y","version":` + want + `}}`; string(got) != want {
+		if want := `{"name":"a","description":"d","number":3,"metadata":{"other":"y","version":` + want +
+			`}}`; string(got) != want {
 			t.Errorf("%q: got %s, want %s", written, got, want)
 		}
 	}
@@ -24,7 +26,8 @@ func TestMetadataIsText(t *testing.T) {
 
 // TestVersionOfASkillIsAsWritten, though YAML takes it for a number.
 func TestVersionOfASkillIsAsWritten(t *testing.T) {
-	for written, want := range map[string]string{"1.10": "1.10", "2.0": "2.0", "3": "3", `"1.2"`: "1.2", "1.2.3": "1.2.3"} {
+	for written, want := range map[string]string{"1.10": "1.10", "2.0": "2.0", "3": "3", `"1.2"`: "1.2",
+		"1.2.3": "1.2.3"} {
 		s, err := Read([]byte(skill("a", "metadata:\n  version: "+written+"\n")))
 		if err != nil {
 			t.Fatal(err)

@@ -147,7 +147,8 @@ func (s *Skill) check() error {
 
 // asYAML makes JSON one line of YAML: it escapes what YAML takes for the end of a line, and
 // what it does not accept at all.
-var asYAML = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`, "\u0085", `\u0085`, "\x7f", `\u007f`, "\ufeff", `\ufeff`)
+var asYAML = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`, "\u0085", `\u0085`, "\x7f", `\u007f`,
+	"\ufeff", `\ufeff`)
 
 // Write writes a SKILL.md with this frontmatter, an object.
 func Write(frontmatter mcp.Raw, instructions string) []byte {

@@ -15,7 +15,8 @@ func skill(name, more string) string {
 
 func TestSlugs(t *testing.T) {
 	seen := make(map[string]string)
-	for _, name := range []string{"refunds", "a-b", "A-B", "a_b", "a b", "ab", "--", "", "ü", "x/y", strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("a", 66), strings.Repeat("-", 70) + "z"} {
+	for _, name := range []string{"refunds", "a-b", "A-B", "a_b", "a b", "ab", "--", "", "ü", "x/y",
+		strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("a", 66), strings.Repeat("-", 70) + "z"} {
 		slug := Slug(name)
 		if !IsName(slug) {
 			t.Errorf("%q becomes %q", name, slug)
@@ -33,8 +34,10 @@ func TestSlugs(t *testing.T) {
 // TestWrittenSkills: of a SKILL.md that is written here, a reader gets the
 // frontmatter that its record has.
 func TestWrittenSkills(t *testing.T) {
-	for _, text := range []string{"plain", "---\n", "a: b # c", "\u2028\u2029\u0085\x7f\ufeff", "quote \" \\ \n\t\x01", "😀", "{x} [y] *z &w !t %d @ `"} {
-		frontmatter := mcp.Object("name", mcp.String("a"), "description", mcp.String("x"+text), "metadata", mcp.Object("version", mcp.String(text)))
+	for _, text := range []string{"plain", "---\n", "a: b # c", "\u2028\u2029\u0085\x7f\ufeff", "quote \" \\ \n\t\x01",
+		"😀", "{x} [y] *z &w !t %d @ `"} {
+		frontmatter := mcp.Object("name", mcp.String("a"), "description", mcp.String("x"+text), "metadata",
+			mcp.Object("version", mcp.String(text)))
 		got, err := Read(Write(frontmatter, "body "+text))
 		if err != nil || got.Body != "body "+text {
 			t.Errorf("%q: %q, %v", text, got.Body, err)
@@ -51,7 +54,9 @@ func TestWrittenSkills(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	for _, text := range []string{skill("a", ""), "---\nname: a\ndescription: |\n  x\n  y\nmetadata: {a: 1.5, b: 0x10}\n---\n", "---\n---\n", "---\na: [\n---\n", "---\n? a\n: b\n---\n"} {
+	for _, text := range []string{skill("a", ""),
+		"---\nname: a\ndescription: |\n  x\n  y\nmetadata: {a: 1.5, b: 0x10}\n---\n", "---\n---\n", "---\na: [\n---\n",
+		"---\n? a\n: b\n---\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

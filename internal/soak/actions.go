@@ -182,14 +182,17 @@ func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
 // call.
 func (c *client) unheard() outcome {
 	nonce := c.nonce()
-	return outcome{kind: "unheard", detail: fmt.Sprintf("no update came in %s of %s, which its server has told on %d streams", hearPatience, nonce, c.l.touched(nonce))}
+	return outcome{kind: "unheard",
+		detail: fmt.Sprintf("no update came in %s of %s, which its server has told on %d streams", hearPatience, nonce,
+			c.l.touched(nonce))}
 }
 
 func (c *client) hearListening(ctx context.Context, to *server, name string) outcome {
 	uri := to.name + "+" + c.uriSuffix()
 	listening, cancel := context.WithTimeout(ctx, hearPatience)
 	defer cancel()
-	x, err := c.Send(listening, "subscriptions/listen", fmt.Sprintf(`{"notifications":{"resourceSubscriptions":[%q]}}`, uri))
+	x, err := c.Send(listening, "subscriptions/listen",
+		fmt.Sprintf(`{"notifications":{"resourceSubscriptions":[%q]}}`, uri))
 	if err != nil {
 		return broken(err)
 	}

@@ -34,7 +34,8 @@ type client struct {
 	opened          time.Time  // when the session began
 }
 
-func newClient(index int, seed uint64, l *ledger, servers []*server, url, token string, transport http.RoundTripper) *client {
+func newClient(index int, seed uint64, l *ledger, servers []*server, url, token string,
+	transport http.RoundTripper) *client {
 	revisions := wire.Revisions()
 	c := &client{l: l, servers: servers, index: index, rand: rand.New(rand.NewPCG(seed, uint64(index)))}
 	c.Client = mcptest.NewClient(url, revisions[index%len(revisions)])
@@ -93,8 +94,9 @@ func (c *client) enter(ctx context.Context) bool {
 
 // open begins a session.
 func (c *client) open(ctx context.Context) outcome {
-	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"soak","version":"1"}}}`,
-		c.Revision.Name, c.Caps))
+	x, err := c.Post(ctx,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"soak","version":"1"}}}`,
+			c.Revision.Name, c.Caps))
 	if err != nil {
 		return broken(err)
 	}
@@ -192,7 +194,8 @@ func (c *client) openGET() *getStream {
 
 // listen reads one stream to its end. It returns the client's position, which a refusal does not
 // change.
-func (s *getStream) listen(ctx context.Context, c *mcptest.Client, last string, take func(mcptest.Message)) (status int, lastID string) {
+func (s *getStream) listen(ctx context.Context, c *mcptest.Client, last string, take func(mcptest.Message)) (status int,
+	lastID string) {
 	x, err := c.Get(ctx, last)
 	if err != nil {
 		return 0, last
@@ -224,7 +227,8 @@ func (s *getStream) take(m mcptest.Message, mine string) string {
 		s.mu.Wake()
 		s.mu.Unlock()
 		return ""
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/skills/list_changed", "notifications/message":
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+		"notifications/skills/list_changed", "notifications/message":
 		return ""
 	}
 	return "got what belongs elsewhere: " + m.Text
@@ -292,7 +296,8 @@ func refused(x *mcptest.Exchange, m mcptest.Message, err error) (outcome, bool) 
 
 // notify sends a notification.
 func (c *client) notify(ctx context.Context, method, params string) outcome {
-	return c.tell(ctx, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params), http.StatusAccepted)
+	return c.tell(ctx, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params),
+		http.StatusAccepted)
 }
 
 // tell makes a request that is answered by a status alone.

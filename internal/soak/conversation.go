@@ -65,7 +65,8 @@ func (c *client) call(ctx context.Context, action string, to *server, does int, 
 	defer cancel()
 	o := v.run(ctx)
 	if o.failed() && ctx.Err() != nil {
-		c.l.violation("%s %s (client %s, server %s) had no end after %s: %s", action, in.Nonce, c.Revision.Name, to.name, patience, o.detail)
+		c.l.violation("%s %s (client %s, server %s) had no end after %s: %s", action, in.Nonce, c.Revision.Name, to.name,
+			patience, o.detail)
 	}
 	o.detail = fmt.Sprintf("client %s, server %s: %s", c.Revision.Name, to.name, o.detail)
 	o.round, o.server, o.session = v.rounds, to.name, c.opened
@@ -117,7 +118,8 @@ func (v *conversation) send(ctx context.Context) (*mcptest.Exchange, error) {
 	}
 	v.c.requests++
 	v.id = strconv.Itoa(v.c.requests + 100)
-	params := fmt.Sprintf(`{"name":"%s__%s","arguments":%s,"_meta":{"progressToken":%q}%s}`, v.to.name, toolDo, arguments, v.in.Nonce, v.retry)
+	params := fmt.Sprintf(`{"name":"%s__%s","arguments":%s,"_meta":{"progressToken":%q}%s}`, v.to.name, toolDo, arguments,
+		v.in.Nonce, v.retry)
 	return v.c.SendID(ctx, v.id, "tools/call", params)
 }
 
@@ -200,7 +202,8 @@ func (v *conversation) progress(m mcptest.Message) {
 	case n > v.seen:
 		v.seen = n
 	case v.resuming && n > 0:
-		v.c.l.note("progress of a resumed stream", v.from, outcome{kind: toldAgain, detail: fmt.Sprintf("%s: %d after %d", v.in.Nonce, n, v.seen)})
+		v.c.l.note("progress of a resumed stream", v.from,
+			outcome{kind: toldAgain, detail: fmt.Sprintf("%s: %d after %d", v.in.Nonce, n, v.seen)})
 	default:
 		v.wrong("progress %d came after %d", n, v.seen)
 	}
@@ -216,7 +219,8 @@ func (v *conversation) reply(ctx context.Context, m mcptest.Message) {
 	v.expected = said(v.in.Nonce)
 	v.rounds++
 	for range 20 {
-		x, err := v.c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, mcptest.Answer(m.Method, said(v.in.Nonce))))
+		x, err := v.c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID,
+			mcptest.Answer(m.Method, said(v.in.Nonce))))
 		if err == nil {
 			status := x.Status
 			x.Close()
@@ -246,13 +250,15 @@ func (v *conversation) response(x *mcptest.Exchange, m mcptest.Message) (outcome
 		return v.questions(m)
 	}
 	var content []struct{ Text string }
-	if want := v.in.result(v.expected); !m.Value("content", &content) || len(content) != 1 || content[0].Text != want || v.in.End != "" {
+	if want := v.in.result(v.expected); !m.Value("content", &content) || len(content) != 1 || content[0].Text != want ||
+		v.in.End != "" {
 		v.wrong("got what is not its answer: %.300s", m.Text)
 	}
 	if v.in.Ask != "" && v.expected == "" {
 		v.wrong("was answered before its question was: %.300s", m.Text)
 	}
-	if detail := fmt.Sprintf("%d of %d progress (dropped: %t, last event %s)", v.seen, v.in.Progress, v.dropped, v.lastID); v.gap && v.seen < v.in.Progress {
+	if detail := fmt.Sprintf("%d of %d progress (dropped: %t, last event %s)", v.seen, v.in.Progress, v.dropped,
+		v.lastID); v.gap && v.seen < v.in.Progress {
 		v.c.l.note("progress of a resumed stream", v.from, outcome{kind: toldOfGap, detail: v.in.Nonce + ": " + detail})
 	} else if v.seen != v.in.Progress {
 		v.wrong("got %s", detail)
@@ -295,7 +301,8 @@ func (v *conversation) questions(m mcptest.Message) (outcome, next) {
 		if nonce := mcptest.QuestionText(q.Params); nonce != v.in.Nonce || q.Method != v.in.Ask {
 			v.wrong("was asked the question of another call: %s", m.Text)
 		}
-		v.retry = fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%s`, key, mcptest.Answer(q.Method, said(v.in.Nonce)), state)
+		v.retry = fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%s`, key,
+			mcptest.Answer(q.Method, said(v.in.Nonce)), state)
 	}
 	v.expected = said(v.in.Nonce)
 	v.rounds++

@@ -47,7 +47,8 @@ func faults() []fault {
 		{"configuration broken", nil, (*injector).reloadBad, 0},
 		// Replicas know sessions for some seconds longer than Redis does. A call whose
 		// session has ended gets -32600, and one whose stream is lost -32603 when it is resumed.
-		{"Redis killed and empty", append([]string{sessionLost, "-32600", "-32603", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
+		{"Redis killed and empty", append([]string{sessionLost, "-32600", "-32603", "cut"}, storeless...),
+			(*injector).killStore, 10 * time.Second},
 		{"Redis hangs", storeless, (*injector).hangStore, 0},
 		{"Redis is slow", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
 		{"Redis drips", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Drip(5 * time.Millisecond) }), 0},
@@ -58,18 +59,22 @@ func faults() []fault {
 		{"the link to one is a black hole", unlinked, linked(toPeers, one, (*faultproxy.Proxy).BlackHole), 0},
 		{"all links are cut", unlinked, linked(toPeers, all, (*faultproxy.Proxy).Cut), 0},
 		{"all links are black holes", unlinked, linked(toPeers, all, (*faultproxy.Proxy).BlackHole), 0},
-		{"one is cut off from Redis and peers", append(slices.Clone(unlinked), storeless...), linked(toBoth, one, (*faultproxy.Proxy).BlackHole), 0},
-		{"the same for longer than a lease", append(slices.Clone(unlinked), storeless...), long(linked(toBoth, one, (*faultproxy.Proxy).BlackHole)), 0},
+		{"one is cut off from Redis and peers", append(slices.Clone(unlinked), storeless...),
+			linked(toBoth, one, (*faultproxy.Proxy).BlackHole), 0},
+		{"the same for longer than a lease", append(slices.Clone(unlinked), storeless...),
+			long(linked(toBoth, one, (*faultproxy.Proxy).BlackHole)), 0},
 		// When it goes on, the limits of what it was about to do have passed: for an answer (50401), and
 		// for a connection to a server, with nothing sent (50201).
-		{"replica stopped for longer than its lease", append([]string{"50201", "50303", "50401"}, cutOff...), long((*injector).pauseReplica), 0},
+		{"replica stopped for longer than its lease", append([]string{"50201", "50303", "50401"}, cutOff...),
+			long((*injector).pauseReplica), 0},
 		{"issuer fails", nil, (*injector).failIssuer, 0},
 		{"server killed", unserved, (*injector).killServer, 0},
 		{"server hangs", unserved, failing(hanging), 0},
 		{"server resets connections", unserved, failing(resetting), 0},
 		{"server says garbage", unserved, failing(saying(http.StatusOK, "application/json", `{"jsonrpc":"2.0","id":`)), 0},
 		{"server says HTML", unserved, failing(saying(http.StatusOK, "text/html", "<html>Welcome</html>")), 0},
-		{"server answers 429", append([]string{"42901"}, unserved...), failing(saying(http.StatusTooManyRequests, "text/plain", "slow down")), retryAfter + slowPulse},
+		{"server answers 429", append([]string{"42901"}, unserved...),
+			failing(saying(http.StatusTooManyRequests, "text/plain", "slow down")), retryAfter + slowPulse},
 		{"server answers 500", unserved, failing(saying(http.StatusInternalServerError, "text/plain", "oops")), 0},
 		{"server answers 503", unserved, failing(saying(http.StatusServiceUnavailable, "text/plain", "later")), 0},
 		{"process crashes", unserved, (*injector).crashProcess, 0},
@@ -266,7 +271,8 @@ const (
 )
 
 // linked breaks links, of all replicas or of one.
-func linked(ways func(*replica) []*faultproxy.Proxy, forAll bool, how func(*faultproxy.Proxy)) func(*injector, context.Context) (string, error) {
+func linked(ways func(*replica) []*faultproxy.Proxy, forAll bool, how func(*faultproxy.Proxy)) func(*injector,
+	context.Context) (string, error) {
 	return func(in *injector, ctx context.Context) (string, error) {
 		hit := in.replicas
 		if !forAll {

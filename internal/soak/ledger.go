@@ -57,7 +57,8 @@ type window struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{began: time.Now(), told: io.Discard, explained: io.Discard, calls: map[string]*entry{}, counts: map[string]map[string]int{}}
+	return &ledger{began: time.Now(), told: io.Discard, explained: io.Discard, calls: map[string]*entry{},
+		counts: map[string]map[string]int{}}
 }
 
 // send records that a call is about to be made. It reports false when the ledger is full.
@@ -147,7 +148,8 @@ func (l *ledger) note(action string, from time.Time, o outcome) {
 
 // judge checks that a fault explains a failure. The caller holds mu.
 func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
-	if o.kind == sessionLost && !o.session.IsZero() { // it may be lost at any time since it began, and shows only when it is used
+	// it may be lost at any time since it began, and shows only when it is used
+	if o.kind == sessionLost && !o.session.IsZero() {
 		from = o.session
 	}
 	var during []string
@@ -205,7 +207,8 @@ func (l *ledger) end(w *window, after time.Duration) {
 	w.healed = time.Now()
 	w.until = w.healed.Add(after)
 	if w.name != stalled {
-		fmt.Fprintf(l.told, "%s  %s, all healed after %s\n", l.at(w.from), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
+		fmt.Fprintf(l.told, "%s  %s, all healed after %s\n", l.at(w.from), w.name,
+			w.healed.Sub(w.from).Round(time.Millisecond))
 	}
 }
 
@@ -254,7 +257,8 @@ func (l *ledger) report() (text string, wrong int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d calls in %s, and how they and all else ended:\n", len(l.calls), time.Since(l.began).Round(time.Second))
+	fmt.Fprintf(&b, "\n%d calls in %s, and how they and all else ended:\n", len(l.calls),
+		time.Since(l.began).Round(time.Second))
 	for _, action := range slices.Sorted(maps.Keys(l.counts)) {
 		kinds := l.counts[action]
 		fmt.Fprintf(&b, "  %-28s %8d %s", action, kinds[answered], answered)
@@ -266,7 +270,8 @@ func (l *ledger) report() (text string, wrong int) {
 		b.WriteString("\n")
 	}
 	if stalls, slow := l.stalls(); stalls > 0 {
-		fmt.Fprintf(&b, "the machine had no time for Redis, %d times, for %s together\n", stalls, slow.Round(time.Millisecond))
+		fmt.Fprintf(&b, "the machine had no time for Redis, %d times, for %s together\n", stalls,
+			slow.Round(time.Millisecond))
 	}
 	for _, text := range l.wrongs {
 		fmt.Fprintf(&b, "VIOLATION %s\n", text)

@@ -31,7 +31,8 @@ func TestLedger(t *testing.T) {
 			l.end(w, 0)
 			l.settle("a", failed)
 		}, ""},
-		{"failed without a fault", func(l *ledger) { l.send("a", "call"); l.settle("a", failed) }, "no fault explains (faults: none)"},
+		{"failed without a fault", func(l *ledger) { l.send("a", "call"); l.settle("a", failed) },
+			"no fault explains (faults: none)"},
 		{"failed after a fault", func(l *ledger) {
 			l.end(l.begin("server killed", []string{"50201"}), 0)
 			l.send("a", "call")
@@ -75,10 +76,13 @@ func TestLedger(t *testing.T) {
 			l.settle("a", outcome{kind: "50201", server: "other"})
 		}, "no fault explains (faults: server killed)"},
 		{"a list failed", func(l *ledger) { l.note("list", l.began, failed) }, "list"},
-		{"ran twice", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", 0); l.settle("a", good) }, "ran 2 times (round 0)"},
-		{"too many rounds", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", maxRounds); l.settle("a", good) }, "in round 4"},
+		{"ran twice", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", 0); l.settle("a", good) },
+			"ran 2 times (round 0)"},
+		{"too many rounds",
+			func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", maxRounds); l.settle("a", good) }, "in round 4"},
 		{"nobody's call", func(l *ledger) { l.run("a", 0) }, "a call that nobody made"},
-		{"ended twice", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.settle("a", good); l.settle("a", good) }, "ended twice"},
+		{"ended twice", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.settle("a", good); l.settle("a", good) },
+			"ended twice"},
 		{"answered by nobody", func(l *ledger) { l.send("a", "call"); l.settle("a", good) }, "no server has seen it"},
 		{"never ended", func(l *ledger) { l.send("a", "call"); l.run("a", 0) }, "neither answered nor failed"},
 		{"said not to have run", func(l *ledger) {
@@ -112,7 +116,8 @@ func TestLedgerIsBounded(t *testing.T) {
 	for range maxWrongs + 5 {
 		l.violation("wrong")
 	}
-	if text, wrong := l.report(); wrong != maxWrongs+5 || strings.Count(text, "VIOLATION") != maxWrongs || !strings.Contains(text, "and 5 more") {
+	if text, wrong := l.report(); wrong != maxWrongs+5 || strings.Count(text, "VIOLATION") != maxWrongs ||
+		!strings.Contains(text, "and 5 more") {
 		t.Errorf("%d violations:\n%s", wrong, text)
 	}
 }

@@ -11,7 +11,8 @@ import (
 const maxLine = 1 << 20
 
 // expectedErrors are errors that faults cause: a configuration that is invalid on purpose.
-var expectedErrors = []string{`msg="configuration not reloaded`, "msg=configuration error_code=GH-CONFIG-INVALID problem="}
+var expectedErrors = []string{`msg="configuration not reloaded`,
+	"msg=configuration error_code=GH-CONFIG-INVALID problem="}
 
 // readLogs looks in the replicas' logs for panics, races and errors that nothing explains.
 func (s *site) readLogs() {

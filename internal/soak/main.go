@@ -34,10 +34,12 @@ func main() {
 	}
 	var o options
 	flag.DurationVar(&o.duration, "for", 10*time.Minute, "how long faults are injected, at most 12h")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what is done and in which order; by default another each time")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()),
+		"what is done and in which order; by default another each time")
 	flag.IntVar(&o.clients, "clients", 24, "how many clients work at a time, at most 1000")
 	flag.StringVar(&o.only, "fault", "", "inject this one alone")
-	flag.StringVar(&o.level, "log", "", "the level of the replicas' logs; by default warn, and info if one fault is injected alone")
+	flag.StringVar(&o.level, "log", "",
+		"the level of the replicas' logs; by default warn, and info if one fault is injected alone")
 	flag.BoolVar(&o.explain, "explain", false, "also print each failure that a fault explains")
 	flag.Parse()
 	if o.duration <= 0 || o.duration > limit/2 || o.clients < 1 || o.clients > 1000 || flag.NArg() > 0 {

@@ -15,8 +15,10 @@ import (
 // official starts a server of go-sdk that plays scripts without questions.
 func official(l *ledger, name string, revision *wire.Revision) (*server, error) {
 	lives := newLives()
-	play := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: []string{revision.Name}})
-	sdk.AddTool(play, &sdk.Tool{Name: toolDo}, func(ctx context.Context, req *sdk.CallToolRequest, in script) (*sdk.CallToolResult, any, error) {
+	play := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"},
+		&sdk.ServerOptions{SupportedProtocolVersions: []string{revision.Name}})
+	sdk.AddTool(play, &sdk.Tool{Name: toolDo}, func(ctx context.Context, req *sdk.CallToolRequest,
+		in script) (*sdk.CallToolResult, any, error) {
 		ctx, end := lives.with(ctx)
 		defer end()
 		return enact(ctx, l, req, in)

@@ -137,7 +137,8 @@ func (s *site) excess(first, last holdings) (problems []string) {
 	}
 	for i, u := range s.servers {
 		if a, b := first.running[i], last.running[i]; b > a {
-			problems = append(problems, fmt.Sprintf("at server %s there were %d requests and streams, and in the end %d", u.name, a, b))
+			problems = append(problems, fmt.Sprintf("at server %s there were %d requests and streams, and in the end %d",
+				u.name, a, b))
 		}
 		if _, _, asked := u.load(); asked > 0 {
 			problems = append(problems, fmt.Sprintf("server %s still waits for answers to %d questions", u.name, asked))

@@ -31,7 +31,8 @@ type server struct {
 
 // scripted starts a server of internal/mcptest.
 func scripted(l *ledger, name string, revision *wire.Revision, transport string) (*server, error) {
-	s := &server{name: name, revision: revision, asks: transport == "streamable" || !revision.Stateful, pushes: transport == "streamable"}
+	s := &server{name: name, revision: revision, asks: transport == "streamable" || !revision.Stateful,
+		pushes: transport == "streamable"}
 	play := mcptest.NewServer(revision)
 	if transport == "sse" {
 		play.Close()
@@ -97,7 +98,8 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 				return
 			}
 			if c.Param("_meta|progressToken", &token) {
-				c.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"%s:%d"}`, token, i, in.Nonce, i))
+				c.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"%s:%d"}`, token,
+					i, in.Nonce, i))
 			}
 		}
 		if in.Touch != "" {
@@ -128,7 +130,8 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 }
 
 // ask asks the client of a call. It reports false when the round ends here.
-func ask(revision *wire.Revision, c *mcptest.Call, in script, given map[string]json.RawMessage) (json.RawMessage, bool) {
+func ask(revision *wire.Revision, c *mcptest.Call, in script,
+	given map[string]json.RawMessage) (json.RawMessage, bool) {
 	if revision.Stateful {
 		m, err := c.Ask(in.Ask, mcptest.Question(in.Ask, in.Nonce))
 		if err != nil {

@@ -141,11 +141,13 @@ func compact(r *wire.Revision) string { return r.Name[:4] + r.Name[5:7] }
 // configure writes the configuration of all replicas, with more appended.
 func (s *site) configure(more string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "public_url: %s\nauth: {mode: oauth, issuers: [{url: %q}]}\npolicy: {default: allow}\n", s.balancer.url, s.issuer.URL)
+	fmt.Fprintf(&b, "public_url: %s\nauth: {mode: oauth, issuers: [{url: %q}]}\npolicy: {default: allow}\n",
+		s.balancer.url, s.issuer.URL)
 	b.WriteString("http: {stream_after: 20ms, ask_timeout: 30s}\nshutdown_delay: 500ms\nshutdown_timeout: 5s\n")
 	fmt.Fprintf(&b, "telemetry: {log: {level: %s}}\nupstreams:\n", s.level)
 	for i, u := range s.servers {
-		fmt.Fprintf(&b, "- %s, timeout: {connect: 5s, call: 8s, ask: 30s, idle: 3s}, limits: {questions_per_minute: 100000}", u.config)
+		fmt.Fprintf(&b, "- %s, timeout: {connect: 5s, call: 8s, ask: 30s, idle: 3s}, limits: {questions_per_minute: 100000}",
+			u.config)
 		if i == s.generation%len(s.servers) && !u.process { // this one is replaced
 			fmt.Fprintf(&b, ", headers: {X-Generation: \"%d\"}", s.generation)
 		}
@@ -170,7 +172,8 @@ func (s *site) token(user string) string {
 func (s *site) addProbes() {
 	for _, r := range s.replicas {
 		for i, revision := range []*wire.Revision{wire.Stateless(), wire.NewestStateful()} {
-			c := newClient(probeIndex+2*r.number+i, 0, s.l, s.servers, "http://"+r.address+"/mcp", s.token("probe"), &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, DisableKeepAlives: true})
+			c := newClient(probeIndex+2*r.number+i, 0, s.l, s.servers, "http://"+r.address+"/mcp", s.token("probe"),
+				&http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, DisableKeepAlives: true})
 			c.Revision = revision
 			s.probes = append(s.probes, c)
 		}

@@ -62,8 +62,9 @@ func (p *piped) begin(ctx context.Context, address string) (o outcome) {
 		return refusedText(stream.Status, stream.Text())
 	}
 	p.stream = stream
-	o, bad := p.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}`,
-		wire.Revisions()[0].Name))
+	o, bad := p.post(ctx,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}`,
+			wire.Revisions()[0].Name))
 	if !bad {
 		var m mcptest.Message
 		m, err = stream.Response()
@@ -132,8 +133,9 @@ func (p *piped) act(ctx context.Context) {
 
 func (p *piped) converse(ctx context.Context, to *server, in script) outcome {
 	v := &conversation{c: p.client, to: to, in: in, id: strconv.Itoa(1000 + p.calls)}
-	o, bad := p.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"%s__%s","arguments":{"nonce":%q,"progress":%d,"pause":%d},"_meta":{"progressToken":%q}}}`,
-		v.id, to.name, toolDo, in.Nonce, in.Progress, in.Pause, in.Nonce))
+	o, bad := p.post(ctx,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"%s__%s","arguments":{"nonce":%q,"progress":%d,"pause":%d},"_meta":{"progressToken":%q}}}`,
+			v.id, to.name, toolDo, in.Nonce, in.Progress, in.Pause, in.Nonce))
 	if bad {
 		return o
 	}

@@ -33,7 +33,9 @@ func TestExcerpt(t *testing.T) {
 
 // FuzzExcerpt: no line makes it fail, and a secret that stands as a value is never shown.
 func FuzzExcerpt(f *testing.F) {
-	for _, line := range []string{"token: %", "  - {token: %, x: y}", "token: \"%", "x: [%, '%', \"%\"]", "headers: {A: Bearer %}", "- %", "token:  %:%", "token: >- %", "a: {b: {c: %", "token: ${env:A}%", "token: ${%}", "token: '${env:A}%${env:B}'"} {
+	for _, line := range []string{"token: %", "  - {token: %, x: y}", "token: \"%", "x: [%, '%', \"%\"]",
+		"headers: {A: Bearer %}", "- %", "token:  %:%", "token: >- %", "a: {b: {c: %", "token: ${env:A}%", "token: ${%}",
+		"token: '${env:A}%${env:B}'"} {
 		f.Add(line, 3)
 	}
 	const secret = "hunter2"

@@ -61,7 +61,8 @@ func unknownKey(key string, hasValue bool, fields map[string][]int) (message, me
 	case meant != key:
 		return fmt.Sprintf("unknown key %s (did you mean %q?)", shownKey(key), meant), meant
 	case !hasValue:
-		return "a key without a value: want key: value, with a space behind the colon; the keys here are " + strings.Join(known, ", "), ""
+		return "a key without a value: want key: value, with a space behind the colon; the keys here are " +
+			strings.Join(known, ", "), ""
 	}
 	return fmt.Sprintf("unknown key %s; the keys here are %s", shownKey(key), strings.Join(known, ", ")), ""
 }

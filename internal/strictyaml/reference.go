@@ -67,7 +67,9 @@ func (r *references) resolve(reference string) (value, warning string, err error
 	kind, name, _ := strings.Cut(reference, ":")
 	switch {
 	case kind != "env" && kind != "file":
-		return "", "", errors.New("unknown reference ${" + leftOut + "}: want ${env:NAME} or ${file:/path}; write $${ for a plain ${") // it may be a part of a password
+		// it may be a part of a password
+		return "", "", errors.New("unknown reference ${" + leftOut +
+			"}: want ${env:NAME} or ${file:/path}; write $${ for a plain ${")
 	case name == "":
 		return "", "", fmt.Errorf("reference ${%s} names nothing: want ${env:NAME} or ${file:/path}", reference)
 	case r.blind:

@@ -153,7 +153,8 @@ func TestDecodeProblems(t *testing.T) {
 			[]string{`c.yaml:4: parts[0] (crm): unknown key "zebra"; the keys here are name, timeout`}},
 		{"a Go field without a tag is no key", "name: a\nignored: b\n",
 			[]string{`c.yaml:2: unknown key "ignored"; the keys here are count, headers, inlined, level, max_bytes, maybe, name, on, parts, prefix, secret, tags, wait`}},
-		{"all at once, sorted", "name: a\nparts:\n- name: crm\n  timeout: {call: -1s}\n- name: x_y\non: yes\nwait: 30\ncount: -3\n",
+		{"all at once, sorted",
+			"name: a\nparts:\n- name: crm\n  timeout: {call: -1s}\n- name: x_y\non: yes\nwait: 30\ncount: -3\n",
 			[]string{
 				`c.yaml:4: parts[0] (crm): timeout.call: -1s is negative`,
 				`c.yaml:5: parts[1] (x_y): name: "x_y" has a separator`,
@@ -181,11 +182,12 @@ func TestDecodeProblems(t *testing.T) {
 			`c.yaml:2: parts[0]: a key without a value: want key: value, with a space behind the colon; the keys here are name, timeout`,
 			`c.yaml:2: parts[0]: unknown key "naem" (did you mean "name"?)`,
 		}},
-		{"a key that is none, with a value", "name: a\n\"token:hunter2\": b\nheaders: {\"a:hunter2\": 1, \"a:hunter2\": &c 2}\n", []string{
-			`c.yaml:2: unknown key …; the keys here are count, headers, inlined, level, max_bytes, maybe, name, on, parts, prefix, secret, tags, wait`,
-			`c.yaml:3: headers: key … is given twice, in lines 3 and 3`,
-			`c.yaml:3: headers.…: anchors (&name) are not supported; text that begins with & needs quotes`,
-		}},
+		{"a key that is none, with a value",
+			"name: a\n\"token:hunter2\": b\nheaders: {\"a:hunter2\": 1, \"a:hunter2\": &c 2}\n", []string{
+				`c.yaml:2: unknown key …; the keys here are count, headers, inlined, level, max_bytes, maybe, name, on, parts, prefix, secret, tags, wait`,
+				`c.yaml:3: headers: key … is given twice, in lines 3 and 3`,
+				`c.yaml:3: headers.…: anchors (&name) are not supported; text that begins with & needs quotes`,
+			}},
 		{"a password in a URL", "name: a\nwait: https://user:hunter2@host/\n",
 			[]string{`c.yaml:2: wait: "https://…@host/" is not a duration: want a number with a unit, such as 500ms, 30s, 5m, 1h30m`}},
 		{"what is missing is named", "on: true\n", []string{`c.yaml:1: name: is needed`}},
@@ -198,7 +200,8 @@ func TestDecodeProblems(t *testing.T) {
 		{"merge key", "name: a\n<<: {on: true}\n", []string{
 			`c.yaml:2: merge keys (<<) are not supported; write the keys out`,
 		}},
-		{"tag", "name: !!binary aGk=\n", []string{`c.yaml:1: name: tags (!name) are not supported; text that begins with ! needs quotes`}},
+		{"tag", "name: !!binary aGk=\n",
+			[]string{`c.yaml:1: name: tags (!name) are not supported; text that begins with ! needs quotes`}},
 		{"key that is no text", "name: a\n? [x]\n: 1\n", []string{
 			`c.yaml:2: a key has to be text`,
 		}},
@@ -220,25 +223,36 @@ func TestDecodeProblems(t *testing.T) {
 		{"unit where there is none", "name: a\ncount: 1KiB\n", []string{`c.yaml:2: count: want a whole number, not "1KiB"`}},
 		{"unknown unit", "name: a\nmax_bytes: 1MB\n",
 			[]string{`c.yaml:2: max_bytes: want a number of bytes, such as 65536, 64KiB, 16MiB or 1GiB, not "1MB"`}},
-		{"too many bytes", "name: a\nmax_bytes: 9999999999GiB\n", []string{`c.yaml:2: max_bytes: 9999999999GiB is too large`}},
-		{"too large a number", "name: a\ncount: 99999999999999999999\n", []string{`c.yaml:2: count: 99999999999999999999 is too large`}},
+		{"too many bytes", "name: a\nmax_bytes: 9999999999GiB\n",
+			[]string{`c.yaml:2: max_bytes: 9999999999GiB is too large`}},
+		{"too large a number", "name: a\ncount: 99999999999999999999\n",
+			[]string{`c.yaml:2: count: 99999999999999999999 is too large`}},
 		{"wrong kinds", "name: [a]\ntags: a\nparts: {}\nheaders: 1\n", []string{
 			`c.yaml:1: name: want text, not a list`,
 			`c.yaml:2: tags: want a list, such as [a, b], not a single value`,
 			`c.yaml:3: parts: want a list, such as [a, b], not keys and values`,
 			`c.yaml:4: headers: want names and their values, not a single value`,
 		}},
-		{"list of wrong elements", "name: a\nparts: [1]\n", []string{`c.yaml:2: parts[0]: want keys and their values, not a single value`}},
-		{"text type that refuses", "name: a\nlevel: loud\n", []string{`c.yaml:2: level: slog: level string "loud": unknown name`}},
+		{"list of wrong elements", "name: a\nparts: [1]\n",
+			[]string{`c.yaml:2: parts[0]: want keys and their values, not a single value`}},
+		{"text type that refuses", "name: a\nlevel: loud\n",
+			[]string{`c.yaml:2: level: slog: level string "loud": unknown name`}},
 		{"error without a key", "name: a\ncount: 77\n", []string{`c.yaml:1: something: is odd`}},
 		{"control character", "name: a\nsecret: \"b\x01\"\n", []string{`c.yaml:2: control character U+0001`}},
 		{"not UTF-8", "name: a\nsecret: \"b\xff\"\n", []string{`c.yaml:2: not UTF-8 text`}},
-		{"syntax", "name: a\n  wait: 1s\n", []string{`c.yaml:2: not valid YAML: mapping values are not allowed in this context`}},
-		{"indentation of a list", "name: a\nparts:\n  - name: b\n  - name: c\n - name: d\n  - name: e\n", []string{`c.yaml:5: not valid YAML: did not find expected key`}},
-		{"indentation of a list, behind text over several lines", "name: a\nheaders: {a: b,\n  c: \"d\n\n  e\"}\nparts:\n  - name: b\n # no\n - name: d\n", []string{`c.yaml:9: not valid YAML: did not find expected key`}},
-		{"indentation below a list", "name: a\nparts:\n  - {name: a}\n  - {name: b}\n  wait: 1s\n", []string{`c.yaml:5: not valid YAML: did not find expected '-' indicator`}},
-		{"indentation of a mapping", "headers:\n  a: b\n c: d\n  e: f\n", []string{`c.yaml:3: not valid YAML: did not find expected key`}},
-		{"tab", "name: a\nparts:\n\t- name: b\n", []string{"c.yaml:3: not valid YAML: found character that cannot start any token (tabs cannot indent; text that begins with @, ` or % needs quotes)"}},
+		{"syntax", "name: a\n  wait: 1s\n",
+			[]string{`c.yaml:2: not valid YAML: mapping values are not allowed in this context`}},
+		{"indentation of a list", "name: a\nparts:\n  - name: b\n  - name: c\n - name: d\n  - name: e\n",
+			[]string{`c.yaml:5: not valid YAML: did not find expected key`}},
+		{"indentation of a list, behind text over several lines",
+			"name: a\nheaders: {a: b,\n  c: \"d\n\n  e\"}\nparts:\n  - name: b\n # no\n - name: d\n",
+			[]string{`c.yaml:9: not valid YAML: did not find expected key`}},
+		{"indentation below a list", "name: a\nparts:\n  - {name: a}\n  - {name: b}\n  wait: 1s\n",
+			[]string{`c.yaml:5: not valid YAML: did not find expected '-' indicator`}},
+		{"indentation of a mapping", "headers:\n  a: b\n c: d\n  e: f\n",
+			[]string{`c.yaml:3: not valid YAML: did not find expected key`}},
+		{"tab", "name: a\nparts:\n\t- name: b\n",
+			[]string{"c.yaml:3: not valid YAML: found character that cannot start any token (tabs cannot indent; text that begins with @, ` or % needs quotes)"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -251,7 +265,8 @@ func TestDecodeProblems(t *testing.T) {
 }
 
 func TestReferences(t *testing.T) {
-	env := map[string]string{"SET": "hunter2-long", "EMPTY": "", "N": "12", "ON": "true", "BAD": "a\x00b", "WAIT": "hunter2-long"}
+	env := map[string]string{"SET": "hunter2-long", "EMPTY": "", "N": "12", "ON": "true", "BAD": "a\x00b",
+		"WAIT": "hunter2-long"}
 	tests := []struct {
 		name, text string
 		want       []string

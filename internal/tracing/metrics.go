@@ -36,10 +36,12 @@ func (d durations) observe(method, kind string, took time.Duration, trace string
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	durationsOf := func(name, help string) durations {
-		return durations{with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, []string{"mcp_method_name", "error_type"})}
+		return durations{with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds},
+			[]string{"mcp_method_name", "error_type"})}
 	}
 	sessionsOf := func(name, help string) *prometheus.HistogramVec {
-		return with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, []string{"mcp_protocol_version"})
+		return with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds},
+			[]string{"mcp_protocol_version"})
 	}
 	return &Metrics{
 		serverSessions: sessionsOf("mcp_server_session_duration_seconds",

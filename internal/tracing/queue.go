@@ -45,7 +45,8 @@ type queue struct {
 }
 
 func newQueue(to trace.SpanExporter, count counts, log *slog.Logger) *queue {
-	q := &queue{to: to, count: count, log: log, spans: make(chan trace.ReadOnlySpan, queueSpans), stop: make(chan struct{}), done: make(chan struct{})}
+	q := &queue{to: to, count: count, log: log, spans: make(chan trace.ReadOnlySpan, queueSpans),
+		stop: make(chan struct{}), done: make(chan struct{})}
 	q.sending, q.giveUp = context.WithCancel(context.Background())
 	return q
 }
@@ -138,6 +139,7 @@ func (q *queue) send(batch []trace.ReadOnlySpan) {
 		return
 	}
 	why := err.Error()
-	q.log.Warn("traces were not delivered", failure.TracesLost.Attr(), "spans", q.lost, "error", why[:min(len(why), maxReason)])
+	q.log.Warn("traces were not delivered", failure.TracesLost.Attr(), "spans", q.lost, "error",
+		why[:min(len(why), maxReason)])
 	q.said, q.lost = time.Now(), 0
 }

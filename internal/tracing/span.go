@@ -95,7 +95,8 @@ func (t *Tracer) Client(c *mcp.Call, to Peer) (*Span, *mcp.Call) {
 		s.describe(c)
 		return s, c
 	}
-	place := s.begin(now, newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)})
+	place := s.begin(now, newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false),
+		[]trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)})
 	s.describe(c)
 	s.span.SetAttributes(attribute.String("gatehouse.upstream", to.Upstream))
 	s.text("mcp.protocol.version", to.Revision)

@@ -135,7 +135,8 @@ func (c Config) options(over http.RoundTripper) []otlptracehttp.Option {
 		otlptracehttp.WithHeaders(headers),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstPause, MaxInterval: longestPause, MaxElapsedTime: sendTime}),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstPause,
+			MaxInterval: longestPause, MaxElapsedTime: sendTime}),
 		otlptracehttp.WithHTTPClient(&http.Client{
 			Transport: over,
 			// The headers may be a credential, which is for the endpoint alone.

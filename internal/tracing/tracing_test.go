@@ -88,7 +88,8 @@ func TestWhichCallsAreTraced(t *testing.T) {
 		{name: "by the header", header: http.Header{"Traceparent": {high}}, traced: true, id: high[3:35]},
 		{name: "_meta wins", params: meta(low), header: http.Header{"Traceparent": {another}}, traced: true, id: low[3:35]},
 		{name: "a broken one is none", sample: "0", params: meta("00-x"), header: http.Header{"Traceparent": {"y", "z"}}},
-		{name: "a broken one in _meta", params: meta("00-x"), header: http.Header{"Traceparent": {low}}, traced: true, id: low[3:35]},
+		{name: "a broken one in _meta", params: meta("00-x"), header: http.Header{"Traceparent": {low}},
+			traced: true, id: low[3:35]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: tt.sample, TrustParent: tt.trust}, tracing.Deps{})
@@ -128,16 +129,19 @@ func call(t *testing.T, tr *tracing.Tracer, c *mcp.Call, h http.Header, err erro
 // from servers, and arguments, are in none.
 func TestSpans(t *testing.T) {
 	at := collector(t)
-	tr := tracer(t, tracing.Config{Endpoint: at.URL, Headers: map[string]mcp.Secret{"Authorization": "Bearer x"}}, tracing.Deps{Version: "v1", Replica: "r1"})
+	tr := tracer(t, tracing.Config{Endpoint: at.URL, Headers: map[string]mcp.Secret{"Authorization": "Bearer x"}},
+		tracing.Deps{Version: "v1", Replica: "r1"})
 	c := &mcp.Call{
-		ID: "call-1", Method: mcp.MethodToolsCall, Name: "crm__export", Revision: "2026-07-28", Session: "user:secret-session",
-		Params: mcp.Raw(`{"arguments":{"key":"secret-argument"},"_meta":{"traceparent":"` + low + `","tracestate":"a=b"}}`),
+		ID: "call-1", Method: mcp.MethodToolsCall, Name: "crm__export", Revision: "2026-07-28",
+		Session: "user:secret-session",
+		Params:  mcp.Raw(`{"arguments":{"key":"secret-argument"},"_meta":{"traceparent":"` + low + `","tracestate":"a=b"}}`),
 	}
 	trace := call(t, tr, c, http.Header{"Traceparent": {another}}, nil)
 	unknown := &mcp.Call{ID: "call-2", Method: mcp.MethodToolsCall, Name: "made-up", Params: mcp.Raw(`{}`)}
 	missing := call(t, tr, unknown, nil, mcp.ErrUnknown(mcp.MethodToolsCall, "secret-name"))
 	strange := call(t, tr, &mcp.Call{Method: "secret/method"}, nil, fmt.Errorf("secret-cause"))
-	theirs := call(t, tr, &mcp.Call{Method: mcp.MethodPromptsGet, Name: "p"}, nil, mcp.Relayed(-32000, "secret-message", nil))
+	theirs := call(t, tr, &mcp.Call{Method: mcp.MethodPromptsGet, Name: "p"}, nil,
+		mcp.Relayed(-32000, "secret-message", nil))
 	if err := tr.Close(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -149,21 +153,27 @@ func TestSpans(t *testing.T) {
 		t.Errorf("links %v, want the span of the HTTP request", outer.Links)
 	}
 	wantSpan(t, outer, "SPAN_KIND_SERVER", "tools/call crm__export", map[string]string{
-		"mcp.method.name": "tools/call", "gen_ai.tool.name": "crm__export", "gen_ai.operation.name": "execute_tool", "jsonrpc.request.id": "seven",
-		"mcp.protocol.version": "2026-07-28", "network.transport": "tcp", "gatehouse.call": "call-1", "error.type": "tool_error",
+		"mcp.method.name": "tools/call", "gen_ai.tool.name": "crm__export", "gen_ai.operation.name": "execute_tool",
+		"jsonrpc.request.id":   "seven",
+		"mcp.protocol.version": "2026-07-28", "network.transport": "tcp", "gatehouse.call": "call-1",
+		"error.type":     "tool_error",
 		"mcp.session.id": "",
 	})
 	wantSpan(t, inner, "SPAN_KIND_CLIENT", "tools/call crm__export", map[string]string{
-		"mcp.method.name": "tools/call", "gen_ai.tool.name": "crm__export", "gen_ai.operation.name": "execute_tool", "gatehouse.upstream": "crm",
-		"mcp.protocol.version": "2025-11-25", "network.transport": "tcp", "server.address": "crm.example.com", "server.port": "",
+		"mcp.method.name": "tools/call", "gen_ai.tool.name": "crm__export", "gen_ai.operation.name": "execute_tool",
+		"gatehouse.upstream":   "crm",
+		"mcp.protocol.version": "2025-11-25", "network.transport": "tcp", "server.address": "crm.example.com",
+		"server.port": "",
 	})
-	if _, s := two(t, at, missing); s.Name != "tools/call" || s.Attributes["error.type"] != failure.NotFound.String() || !s.Failed || s.Parent != "" {
+	if _, s := two(t, at, missing); s.Name != "tools/call" || s.Attributes["error.type"] != failure.NotFound.String() ||
+		!s.Failed || s.Parent != "" {
 		t.Errorf("an unknown tool: %+v", s)
 	}
 	if _, s := two(t, at, strange); s.Name != "_OTHER" || s.Attributes["error.type"] != failure.Internal.String() {
 		t.Errorf("an unknown method: %+v", s)
 	}
-	if s, _ := two(t, at, theirs); s.Name != "prompts/get p" || s.Attributes["error.type"] != failure.Upstream.String() || s.Attributes["rpc.response.status_code"] != "-32000" {
+	if s, _ := two(t, at, theirs); s.Name != "prompts/get p" || s.Attributes["error.type"] != failure.Upstream.String() ||
+		s.Attributes["rpc.response.status_code"] != "-32000" {
 		t.Errorf("an error of a server: %+v", s)
 	}
 	all := at.String()
@@ -215,7 +225,8 @@ func TestAHangingCollector(t *testing.T) {
 	})
 	reg := prometheus.NewRegistry()
 	log := &mcptest.Log{}
-	tr := tracer(t, tracing.Config{Endpoint: at.URL}, tracing.Deps{Metrics: tracing.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(log, nil))})
+	tr := tracer(t, tracing.Config{Endpoint: at.URL},
+		tracing.Deps{Metrics: tracing.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(log, nil))})
 	const spans = 10_000 // more than the queue and one batch
 	for range spans {
 		span, _ := tr.Server(nil, nil)
@@ -252,7 +263,8 @@ func TestARefusedBatch(t *testing.T) {
 	if err := tr.Close(deadline(t)); err != nil {
 		t.Error(err)
 	}
-	for name, want := range map[string]float64{"gatehouse_trace_spans_dropped_total": 1, "gatehouse_trace_failures_total": 1, "gatehouse_trace_spans_total": 0} {
+	for name, want := range map[string]float64{"gatehouse_trace_spans_dropped_total": 1,
+		"gatehouse_trace_failures_total": 1, "gatehouse_trace_spans_total": 0} {
 		if got := value(t, reg, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
@@ -278,7 +290,8 @@ func value(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // exemplars.
 func TestDurations(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: "0.5"}, tracing.Deps{Metrics: tracing.NewMetrics(reg)})
+	tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: "0.5"},
+		tracing.Deps{Metrics: tracing.NewMetrics(reg)})
 	one := func(parent, method string, err error) {
 		span, trace := tr.Server(meta(parent), nil)
 		c := &mcp.Call{Method: method, Trace: trace}
@@ -308,7 +321,8 @@ func TestDurations(t *testing.T) {
 					exemplar = l.GetName() + " " + l.GetValue()
 				}
 			}
-			got[fmt.Sprintf("%s %s %s %d %s", f.GetName(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.GetHistogram().GetSampleCount(), exemplar)] = true
+			got[fmt.Sprintf("%s %s %s %d %s", f.GetName(), m.Label[0].GetValue(), m.Label[1].GetValue(),
+				m.GetHistogram().GetSampleCount(), exemplar)] = true
 		}
 	}
 	for _, side := range []string{"server", "client"} {
@@ -362,7 +376,8 @@ func TestPrivateAuthority(t *testing.T) {
 	served.StartTLS()
 	t.Cleanup(served.Close)
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for want, ca := range []string{"", file} {
@@ -376,7 +391,8 @@ func TestPrivateAuthority(t *testing.T) {
 			t.Errorf("with the authority %q: %d spans, want %d", ca, got, want)
 		}
 	}
-	if _, err := tracing.New(tracing.Config{Endpoint: served.URL, CAFile: file + "x"}, tracing.Deps{}); err == nil || !strings.Contains(err.Error(), "ca_file: ") {
+	if _, err := tracing.New(tracing.Config{Endpoint: served.URL, CAFile: file + "x"}, tracing.Deps{}); err == nil ||
+		!strings.Contains(err.Error(), "ca_file: ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -429,7 +445,8 @@ func TestConfigValidate(t *testing.T) {
 // TestHeadersArePassedOn: what a client says in headers of a trace reaches the server where the call has
 // no span, unless it is broken.
 func TestHeadersArePassedOn(t *testing.T) {
-	for name, tr := range map[string]*tracing.Tracer{"off": tracer(t, tracing.Config{}, tracing.Deps{}), "not taken": tracer(t, tracing.Config{Endpoint: "http://127.0.0.1:1", Sample: "0"}, tracing.Deps{})} {
+	for name, tr := range map[string]*tracing.Tracer{"off": tracer(t, tracing.Config{}, tracing.Deps{}),
+		"not taken": tracer(t, tracing.Config{Endpoint: "http://127.0.0.1:1", Sample: "0"}, tracing.Deps{})} {
 		_, trace := tr.Server(nil, http.Header{"Traceparent": {low}, "Tracestate": {"a=b", "c=d"}})
 		if trace == nil || trace.Spanned() || trace.ID != low[3:35] || trace.Header != low || trace.HeaderState != "a=b,c=d" {
 			t.Errorf("%s: %+v", name, trace)

@@ -100,7 +100,8 @@ func kept(headers map[string][]string) (all [][2]string) {
 	add := func(name string, values []string) {
 		const most, longest = 8, 256
 		if len(values) > 0 && len(all) < most {
-			all = append(all, [2]string{strings.Clone(name[:min(len(name), longest)]), strings.Clone(values[0][:min(len(values[0]), longest)])})
+			all = append(all, [2]string{strings.Clone(name[:min(len(name), longest)]),
+				strings.Clone(values[0][:min(len(values[0]), longest)])})
 		}
 	}
 	for _, name := range keptHeaders {

@@ -83,7 +83,8 @@ func TestNobodyLooks(t *testing.T) {
 func TestMessages(t *testing.T) {
 	all := kept(trail.ModeFull)
 	walked := all.Begin(time.Now())
-	header := http.Header{"Mcp-Method": {"tools/call"}, "Authorization": {"C4N4RY"}, "Cookie": {"C4N4RY"}, "Mcp-Session-Id": {"C4N4RY"}, "Mcp-Param-Region": {"eu"}}
+	header := http.Header{"Mcp-Method": {"tools/call"}, "Authorization": {"C4N4RY"}, "Cookie": {"C4N4RY"},
+		"Mcp-Session-Id": {"C4N4RY"}, "Mcp-Param-Region": {"eu"}}
 	text := []byte(`{"id":1}`)
 	walked.FromClient(header, text[:4], text[4:])
 	clear(text) // its memory is used again
@@ -93,10 +94,12 @@ func TestMessages(t *testing.T) {
 	}
 	v, _ := walked.View()
 	first, second := v.Messages[0], v.Messages[1]
-	if string(first.Text) != `{"id":1}` || first.Edge != trail.Client || !first.In || strings.Contains(fmt.Sprint(first.Headers), "C4N4RY") || len(first.Headers) != 2 {
+	if string(first.Text) != `{"id":1}` || first.Edge != trail.Client || !first.In ||
+		strings.Contains(fmt.Sprint(first.Headers), "C4N4RY") || len(first.Headers) != 2 {
 		t.Errorf("the first: %+v", first)
 	}
-	if len(second.Text) != trail.MessageBytes || cap(second.Text) > 2*trail.MessageBytes || second.Bytes != 1<<20 || second.In {
+	if len(second.Text) != trail.MessageBytes || cap(second.Text) > 2*trail.MessageBytes ||
+		second.Bytes != 1<<20 || second.In {
 		t.Errorf("the second: %d of %d bytes", len(second.Text), second.Bytes)
 	}
 	if len(v.Messages)+v.Missed != 102 || len(v.Messages) != 24 {

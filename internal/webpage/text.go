@@ -37,6 +37,7 @@ func Text(s string, most int) string {
 
 // Hidden reports whether a character cannot be seen, or changes the direction of others.
 func Hidden(c rune) bool {
-	return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || unicode.Is(unicode.Variation_Selector, c) ||
+	return unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) ||
+		unicode.Is(unicode.Variation_Selector, c) ||
 		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, c)
 }

@@ -19,7 +19,8 @@ func TestHostileText(t *testing.T) {
 	w := httptest.NewRecorder()
 	p.Show(w, http.StatusOK, "page", "https://client.example/cb?x=1", "<script>\u202eevil\x00"+strings.Repeat("x", 300))
 	body := w.Body.String()
-	for _, want := range []string{"<p>&lt;script&gt;⟨U&#43;202E⟩evil␀xxx", "… (114 characters more)</p>", "<title>Title - Gatehouse</title>", webpage.StylePath} {
+	for _, want := range []string{"<p>&lt;script&gt;⟨U&#43;202E⟩evil␀xxx", "… (114 characters more)</p>",
+		"<title>Title - Gatehouse</title>", webpage.StylePath} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in %s", want, body)
 		}
@@ -45,7 +46,8 @@ func TestHeaders(t *testing.T) {
 		w := httptest.NewRecorder()
 		p.Show(w, http.StatusOK, "page", to, nil)
 		policy := w.Header().Get("Content-Security-Policy")
-		if !strings.HasSuffix(policy, "; "+want) || !strings.Contains(policy, "frame-ancestors 'none'") || !strings.HasPrefix(policy, "default-src 'none'") ||
+		if !strings.HasSuffix(policy, "; "+want) || !strings.Contains(policy, "frame-ancestors 'none'") ||
+			!strings.HasPrefix(policy, "default-src 'none'") ||
 			w.Header().Get("X-Frame-Options") != "DENY" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%q: %v", to, w.Header())
 		}

@@ -72,7 +72,8 @@ redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return 1`),
 		// KEYS: the call, its verdict. Returns the verdict, '' for none, and whether the call is
 		// there.
-		hear: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `return {redis.call('GET', KEYS[2]) or '', redis.call('EXISTS', KEYS[1])}`),
+		hear: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" +
+			`return {redis.call('GET', KEYS[2]) or '', redis.call('EXISTS', KEYS[1])}`),
 		// KEYS: the call, its verdict, the index. ARGV: name. Returns the verdict.
 		drop: redisdb.NewScript("#!lua flags=allow-oom\n" + `
 local verdict = redis.call('GET', KEYS[2])
@@ -102,7 +103,8 @@ func (s *Shared) publish(ctx context.Context, c *Call) (bool, error) {
 		return false, err
 	}
 	keys, name := s.keysOf(c.ID)
-	got, err := s.db.Run(ctx, s.put, keys, s.key.SealBytes(plain, "call", name), time.Until(c.Until).Milliseconds()+1, MostWaiting, name)
+	got, err := s.db.Run(ctx, s.put, keys, s.key.SealBytes(plain, "call", name), time.Until(c.Until).Milliseconds()+1,
+		MostWaiting, name)
 	return got == int64(1), wrap(err)
 }
 

@@ -167,7 +167,8 @@ func (t *Table) add(w *waiting) error {
 	if t.closed {
 		return ErrClosed
 	}
-	if t.calls[w.call.ID] != nil || len(t.calls) >= MostWaiting || t.users[w.user] >= MostOfUser || t.bytes+w.size() > mostBytes {
+	if t.calls[w.call.ID] != nil || len(t.calls) >= MostWaiting || t.users[w.user] >= MostOfUser ||
+		t.bytes+w.size() > mostBytes {
 		return ErrFull
 	}
 	t.calls[w.call.ID] = w

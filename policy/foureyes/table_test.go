@@ -44,7 +44,8 @@ func newTest() (*Table, *Metrics) {
 }
 
 func callOf(id, user string) *Call {
-	return &Call{ID: id, Issuer: issuer, User: user, Rules: []string{"r"}, Digest: "d-" + id, Arguments: mcp.Raw(`{"n":1}`)}
+	return &Call{ID: id, Issuer: issuer, User: user, Rules: []string{"r"}, Digest: "d-" + id,
+		Arguments: mcp.Raw(`{"n":1}`)}
 }
 
 // listOf is List of a table that shares nothing, or whose Redis answers.
@@ -89,7 +90,9 @@ func TestDecide(t *testing.T) {
 		{"the caller", "1", "d-1", person("alice", "changers"), true, ErrOwn, ""},
 		{"the caller refuses", "1", "d-1", person("alice", "changers"), false, ErrOwn, ""},
 		{"the caller outside of the group", "1", "d-1", person("alice"), true, ErrUnknown, ""},
-		{"the caller's name at another issuer", "1", "d-1", mcp.Caller{Issuer: "https://other.example", Subject: "alice", Groups: []string{"changers"}}, true, nil, `alice true "why" <nil>`},
+		{"the caller's name at another issuer", "1", "d-1",
+			mcp.Caller{Issuer: "https://other.example", Subject: "alice",
+				Groups: []string{"changers"}}, true, nil, `alice true "why" <nil>`},
 		{"nobody", "1", "d-1", mcp.Caller{Groups: []string{"changers"}}, true, ErrUnknown, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,7 +159,8 @@ func TestEnds(t *testing.T) {
 		want string
 	}{
 		{"expired", func(*Table, context.CancelCauseFunc) {}, ErrExpired.Error()},
-		{"cancelled", func(_ *Table, cancel context.CancelCauseFunc) { cancel(errors.New("the client has left")) }, "context canceled"},
+		{"cancelled", func(_ *Table, cancel context.CancelCauseFunc) { cancel(errors.New("the client has left")) },
+			"context canceled"},
 		{"anew", func(_ *Table, cancel context.CancelCauseFunc) { cancel(ErrRestart) }, ErrRestart.Error()},
 		{"closed", func(t *Table, _ context.CancelCauseFunc) { t.Close() }, ErrClosed.Error()},
 	} {
@@ -231,7 +235,8 @@ func TestList(t *testing.T) {
 		first := waits(t.Context(), table, "1", time.Minute)
 		<-time.After(time.Second)
 		second := waits(t.Context(), table, "2", time.Minute)
-		for name, who := range map[string]mcp.Caller{"bob": person("bob", "changers"), "alice": person("alice", "changers"), "eve": person("eve")} {
+		for name, who := range map[string]mcp.Caller{"bob": person("bob", "changers"), "alice": person("alice", "changers"),
+			"eve": person("eve")} {
 			var got []string
 			for _, s := range listOf(t, table, &who) {
 				got = append(got, s.ID)
@@ -257,7 +262,8 @@ func TestTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, _ := newTest()
 		told := 0
-		if _, err := table.Wait(t.Context(), "alice", callOf("1", "alice"), 35*time.Second, func() { told++ }); !errors.Is(err, ErrExpired) || told != 4 {
+		if _, err := table.Wait(t.Context(), "alice", callOf("1", "alice"), 35*time.Second,
+			func() { told++ }); !errors.Is(err, ErrExpired) || told != 4 {
 			t.Errorf("told %d times, %v", told, err)
 		}
 	})

@@ -23,7 +23,8 @@ func (f *fixture) appendTo(t *testing.T, r session.Record, stream, data string) 
 }
 
 // wantEvents reads a stream and compares the result.
-func (f *fixture) wantEvents(t *testing.T, r session.Record, stream string, after uint64, wantErrIs error, wantEnded bool, want ...string) {
+func (f *fixture) wantEvents(t *testing.T, r session.Record, stream string, after uint64, wantErrIs error,
+	wantEnded bool, want ...string) {
 	t.Helper()
 	events, ended, more, err := f.Log().Read(t.Context(), r.Key(), stream, after)
 	wantErr(t, fmt.Sprintf("reading %s after %d", stream, after), err, wantErrIs)
@@ -85,7 +86,8 @@ func testLogFinish(t *testing.T, f *fixture) {
 	}
 	f.wantEvents(t, r, "s", 0, nil, true, "a", <-finished)
 	wantErr(t, "appending to what is finished", f.append(t, r.Key(), "s"), session.ErrEnded)
-	wantErr(t, "beginning what is finished", second(f.Log().Begin(t.Context(), r.Key(), "s", []byte("1"), nil)), session.ErrEnded)
+	wantErr(t, "beginning what is finished", second(f.Log().Begin(t.Context(), r.Key(), "s", []byte("1"), nil)),
+		session.ErrEnded)
 	wantErr(t, "ending what is finished", f.Log().End(t.Context(), r.Key(), "s"), nil)
 	succeeds(t, second(f.Log().Finish(t.Context(), r.Key(), "at once", []byte("x"))))
 	f.wantEvents(t, r, "at once", 0, nil, true, "x")
@@ -115,7 +117,8 @@ func testLogRequest(t *testing.T, f *fixture) {
 	want("finished", "s", `"7"`)
 	f.appendTo(t, r, "g", "x")
 	want("one that answers nothing", "g", "")
-	for what, key := range map[string][2]string{"no stream": {r.Key(), "none"}, "another user's": {"mallory:" + r.ID, "s"}} {
+	for what, key := range map[string][2]string{"no stream": {r.Key(), "none"},
+		"another user's": {"mallory:" + r.ID, "s"}} {
 		wantErr(t, what, second(f.Log().Request(t.Context(), key[0], key[1])), session.ErrNotFound)
 	}
 }
@@ -155,7 +158,8 @@ func testLogAfter(t *testing.T, f *fixture) {
 func testLogForeign(t *testing.T, f *fixture) {
 	r, sibling, foreign := f.create(t, "alice"), f.create(t, "alice"), f.create(t, "mallory")
 	seq := f.appendTo(t, r, "s", "secret")
-	for _, key := range []string{sibling.Key(), foreign.Key(), "mallory:" + r.ID, r.ID, ":" + r.ID, "alice:", "", "alice"} {
+	for _, key := range []string{sibling.Key(), foreign.Key(), "mallory:" + r.ID, r.ID, ":" + r.ID, "alice:",
+		"", "alice"} {
 		wantErr(t, "reading with key "+key, f.read(t, key, "s", 0), session.ErrNotFound)
 	}
 	wantErr(t, "reading another stream", f.read(t, r.Key(), "S", 0), session.ErrNotFound)
@@ -292,7 +296,8 @@ func testLogForgotten(t *testing.T, f *fixture) {
 	f.wantEvents(t, r, "open", 0, nil, false, "x")
 	last := f.appendTo(t, r, "new", "x")
 	wantErr(t, "reading what ended still longer ago", f.read(t, r.Key(), "done", 1), session.ErrForgotten)
-	if err := f.read(t, r.Key(), "never", last); !errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrForgotten) {
+	if err := f.read(t, r.Key(), "never", last); !errors.Is(err, session.ErrNotFound) ||
+		errors.Is(err, session.ErrForgotten) {
 		t.Errorf("reading what was never there: %v", err)
 	}
 }

@@ -32,8 +32,10 @@ func testRecord(t *testing.T, f *fixture) {
 	if !got.Created.Equal(want.Created) {
 		t.Errorf("Created: got %s, want %s", got.Created, want.Created)
 	}
-	if got.User != want.User || got.ID != want.ID || got.Revision != want.Revision || got.LogLevel != want.LogLevel || !got.Initialized ||
-		!bytes.Equal(got.ClientInfo, want.ClientInfo) || !bytes.Equal(got.Caps, want.Caps) || !reflect.DeepEqual(got.Subscriptions, want.Subscriptions) {
+	if got.User != want.User || got.ID != want.ID || got.Revision != want.Revision || got.LogLevel != want.LogLevel ||
+		!got.Initialized ||
+		!bytes.Equal(got.ClientInfo, want.ClientInfo) || !bytes.Equal(got.Caps, want.Caps) ||
+		!reflect.DeepEqual(got.Subscriptions, want.Subscriptions) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 
@@ -45,7 +47,8 @@ func testRecord(t *testing.T, f *fixture) {
 	again, err := f.Get(t.Context(), "alice", created.ID)
 	succeeds(t, err)
 	for _, r := range []session.Record{updated, again} {
-		if r.LogLevel != "error" || r.Subscriptions != nil || r.Revision != "r1" || r.Key() != created.Key() || !r.Created.Equal(created.Created) {
+		if r.LogLevel != "error" || r.Subscriptions != nil || r.Revision != "r1" || r.Key() != created.Key() ||
+			!r.Created.Equal(created.Created) {
 			t.Errorf("after an update: got %+v", r)
 		}
 	}
@@ -60,7 +63,8 @@ func testCopies(t *testing.T, f *fixture) {
 	uris[0] = "changed"
 	first, err := f.Get(t.Context(), "alice", r.ID)
 	succeeds(t, err)
-	if string(first.ClientInfo) != `{"name":"client"}` || string(first.Caps) != `{"name":"client"}` || first.Subscriptions[0] != "a" {
+	if string(first.ClientInfo) != `{"name":"client"}` || string(first.Caps) != `{"name":"client"}` ||
+		first.Subscriptions[0] != "a" {
 		t.Errorf("the store shares what it was given: %s %s %q", first.ClientInfo, first.Caps, first.Subscriptions)
 	}
 	// Two readers that append to their results must not share an array.
@@ -82,17 +86,20 @@ func testCopies(t *testing.T, f *fixture) {
 	succeeds(t, f.update(t, "alice", r.ID, func(r *session.Record) { kept = r }))
 	kept.LogLevel = "changed later"
 	if got, err := f.Get(t.Context(), "alice", r.ID); err != nil || got.LogLevel != "" || string(got.Caps) != `{"a":1}` {
-		t.Errorf("a record kept from an update, or what it was given, changes the stored one: %q %s, %v", got.LogLevel, got.Caps, err)
+		t.Errorf("a record kept from an update, or what it was given, changes the stored one: %q %s, %v",
+			got.LogLevel, got.Caps, err)
 	}
 }
 
 func testTooLarge(t *testing.T, f *fixture) {
 	big := mcp.String(strings.Repeat("x", session.MaxRecordBytes))
 	for range maxPerUser + 1 {
-		wantErr(t, "creating a record that is too large", second(f.Create(t.Context(), session.Record{User: "alice", ClientInfo: big})), session.ErrTooLarge)
+		wantErr(t, "creating a record that is too large",
+			second(f.Create(t.Context(), session.Record{User: "alice", ClientInfo: big})), session.ErrTooLarge)
 	}
 	r := f.create(t, "alice") // the refused ones do not count
-	wantErr(t, "updating to a record that is too large", f.update(t, "alice", r.ID, func(r *session.Record) { r.Subscriptions = []string{string(big)} }), session.ErrTooLarge)
+	wantErr(t, "updating to a record that is too large",
+		f.update(t, "alice", r.ID, func(r *session.Record) { r.Subscriptions = []string{string(big)} }), session.ErrTooLarge)
 	if got, err := f.Get(t.Context(), "alice", r.ID); err != nil || got.Subscriptions != nil {
 		t.Errorf("after a refused update: %q, %v", got.Subscriptions, err)
 	}
@@ -124,7 +131,8 @@ func testUnknown(t *testing.T, f *fixture) {
 	}
 	for _, id := range ids {
 		wantErr(t, "get "+id, f.get(t, session.Record{User: "alice", ID: id}), session.ErrNotFound)
-		wantErr(t, "update "+id, f.update(t, "alice", id, func(*session.Record) { t.Error("the change of an unknown session was run") }), session.ErrNotFound)
+		wantErr(t, "update "+id, f.update(t, "alice", id,
+			func(*session.Record) { t.Error("the change of an unknown session was run") }), session.ErrNotFound)
 		wantErr(t, "delete "+id, f.Delete(t.Context(), "alice", id), session.ErrNotFound)
 	}
 	wantErr(t, "the one that exists", f.get(t, r), nil)
@@ -136,7 +144,8 @@ func testForeign(t *testing.T, f *fixture) {
 		for range 20 { // over the whole idle time: the attempts must not prolong it
 			f.pass(idle / 100)
 			wantErr(t, "get by "+user, f.get(t, session.Record{User: user, ID: r.ID}), session.ErrNotFound)
-			wantErr(t, "update by "+user, f.update(t, user, r.ID, func(r *session.Record) { r.LogLevel = "debug" }), session.ErrNotFound)
+			wantErr(t, "update by "+user, f.update(t, user, r.ID, func(r *session.Record) { r.LogLevel = "debug" }),
+				session.ErrNotFound)
 			wantErr(t, "delete by "+user, f.Delete(t.Context(), user, r.ID), session.ErrNotFound)
 		}
 	}
@@ -215,7 +224,8 @@ func testLateUpdate(t *testing.T, f *fixture) {
 	for _, r := range []session.Record{deleted, idled} {
 		wantErr(t, "late event", f.append(t, r.Key(), "s"), session.ErrNotFound)
 		wantErr(t, "read after it", f.read(t, r.Key(), "s", 0), session.ErrNotFound)
-		wantErr(t, "late update", f.update(t, "alice", r.ID, func(r *session.Record) { r.LogLevel = "late" }), session.ErrNotFound)
+		wantErr(t, "late update", f.update(t, "alice", r.ID, func(r *session.Record) { r.LogLevel = "late" }),
+			session.ErrNotFound)
 		wantErr(t, "get after it", f.get(t, r), session.ErrNotFound)
 	}
 	f.pass(idle)
@@ -266,7 +276,8 @@ func testMaxPerUserEvicts(t *testing.T, f *fixture) {
 	for _, r := range all[1:] {
 		wantErr(t, "in use", f.get(t, r), nil)
 	}
-	wantErr(t, "one too many, all used lately", second(f.Create(t.Context(), session.Record{User: "alice"})), session.ErrTooMany)
+	wantErr(t, "one too many, all used lately", second(f.Create(t.Context(), session.Record{User: "alice"})),
+		session.ErrTooMany)
 	f.pass(time.Second + 2*f.slack)
 	f.create(t, "alice")
 	wantErr(t, "the one used longest ago", f.get(t, all[0]), session.ErrNotFound)

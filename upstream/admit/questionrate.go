@@ -64,7 +64,8 @@ func (a *Admit) MayAsk(c *mcp.Call, requests ...mcp.InputRequest) bool {
 	}
 	a.deps.Unasked()
 	a.questions.warnings.Do(func() {
-		a.deps.Log.Warn("the upstream asks a client too much: questions are refused", failure.UpstreamAsksTooMuch.Attr(), "questions_per_minute", a.cfg.QuestionsPerMinute)
+		a.deps.Log.Warn("the upstream asks a client too much: questions are refused", failure.UpstreamAsksTooMuch.Attr(),
+			"questions_per_minute", a.cfg.QuestionsPerMinute)
 	})
 	return false
 }

@@ -45,7 +45,8 @@ type waiter struct {
 // room for so many calls that wait, each as long as patience; 0 means no limit. All waiting
 // ends when closed does.
 func NewQueue(places, share, length int, patience time.Duration, closed <-chan struct{}) *Queue {
-	return &Queue{places: places, share: share, length: length, patience: patience, closed: closed, users: make(map[string]*load)}
+	return &Queue{places: places, share: share, length: length, patience: patience, closed: closed,
+		users: make(map[string]*load)}
 }
 
 // Enter waits for the turn of a user's call, which then has to Leave. It reports whether the

@@ -33,7 +33,8 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 
 // everything is what a client declares that can do all that the gateway relays.
 const everything = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"extensions":{` +
-	`"` + mcp.TasksExtension + `":{},"` + mcp.SkillsExtension + `":{},"` + mcp.UIExtension + `":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+	`"` + mcp.TasksExtension + `":{},"` + mcp.SkillsExtension + `":{},"` + mcp.UIExtension +
+	`":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 
 // Neutral returns what the gateway declares in a call of its own: everything that it relays,
 // because many servers list some of their tools only to clients that can be asked; or, to
@@ -79,7 +80,8 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 		case !c.Sampling:
 			return mcp.Errorf(failure.QuestionImpossible, "the client does not sample").WithCode(mcp.CodeMethodNotFound)
 		case (tools || choice) && !c.SamplingTools:
-			return mcp.Errorf(failure.QuestionImpossible, "the client does not sample with tools").WithCode(mcp.CodeInvalidParams)
+			return mcp.Errorf(failure.QuestionImpossible,
+				"the client does not sample with tools").WithCode(mcp.CodeInvalidParams)
 		}
 	case mcp.MethodElicit:
 		url := wire.IsURLMode(params)
@@ -87,9 +89,11 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 		case !c.Form && !c.URL:
 			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit").WithCode(mcp.CodeMethodNotFound)
 		case url && !c.URL:
-			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit in url mode").WithCode(mcp.CodeInvalidParams)
+			return mcp.Errorf(failure.QuestionImpossible,
+				"the client does not elicit in url mode").WithCode(mcp.CodeInvalidParams)
 		case !url && !c.Form:
-			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit in form mode").WithCode(mcp.CodeInvalidParams)
+			return mcp.Errorf(failure.QuestionImpossible,
+				"the client does not elicit in form mode").WithCode(mcp.CodeInvalidParams)
 		}
 	default:
 		return mcp.ErrMethod(method)

@@ -92,7 +92,8 @@ func Answers(m wire.Message, id int64) bool {
 
 // Ask makes a request of the gateway's own and returns its response. header is nil for that of
 // the connection; others takes the messages before the response.
-func (e *Env) Ask(ctx context.Context, conn transport.Conn, header http.Header, method string, params mcp.Raw, others func(wire.Message)) (wire.Message, error) {
+func (e *Env) Ask(ctx context.Context, conn transport.Conn, header http.Header, method string, params mcp.Raw,
+	others func(wire.Message)) (wire.Message, error) {
 	id := e.NextID()
 	m, _, err := Exchange(conn, &transport.Request{
 		ID: id, Method: method, Header: header, Life: transport.NewLife(ctx, e.Timeout.Call, e.Timeout.Total),
@@ -103,7 +104,8 @@ func (e *Env) Ask(ctx context.Context, conn transport.Conn, header http.Header, 
 
 // Exchange makes a request and returns its response. others takes the messages before that.
 // The returned stream is already closed, but still has the result's Outline and Release.
-func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message, transport.Stream, error) {
+func Exchange(conn transport.Conn, req *transport.Request, others func(wire.Message)) (wire.Message,
+	transport.Stream, error) {
 	stream, err := conn.Start(req)
 	if err != nil {
 		SawRefusal(req.Trail, err)

@@ -88,7 +88,8 @@ func (e *Env) Connect(reach func(context.Context) error) error {
 }
 
 // NewPool makes the pool of a dialect; over and end are those of pool.Config.
-func NewPool[K comparable, D any, V comparable](e *Env, over func(V) bool, end func(*pool.Entry[K, D, V], V, bool, <-chan struct{})) *pool.Pool[K, D, V] {
+func NewPool[K comparable, D any, V comparable](e *Env, over func(V) bool,
+	end func(*pool.Entry[K, D, V], V, bool, <-chan struct{})) *pool.Pool[K, D, V] {
 	return pool.New(pool.Config[K, D, V]{
 		Places: e.Places, Idle: e.Timeout.Idle, Base: e.Base, Spawn: e.Spawn, Opened: e.Opened, Over: over, End: end,
 		// An entry whose process fails, or whose server is down, remembers why.

@@ -49,7 +49,8 @@ func Inner(upstream string, c *mcp.Call, err error) error {
 // request to the gateway is wrong. An error that names a capability which the client really
 // lacks is returned unchanged.
 func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
-	if required := e.Data.At("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.Has(required) {
+	if required := e.Data.At("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() &&
+		!c.Has(required) {
 		return e
 	}
 	return NotOurs(e)
@@ -59,7 +60,8 @@ func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
 func NotOurs(e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
-		return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)))
+		return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage",
+			mcp.String(e.Message)))
 	}
 	return e
 }
@@ -70,7 +72,8 @@ func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 	if wire.ReadError(failed).Code != mcp.CodeURLElicitation {
 		return failed
 	}
-	return mcp.Errorf(failure.QuestionImpossible, "Upstream %s needs the user to open a page first: make the call without a task", upstream).AppendTo(nil)
+	return mcp.Errorf(failure.QuestionImpossible,
+		"Upstream %s needs the user to open a page first: make the call without a task", upstream).AppendTo(nil)
 }
 
 // HopError returns the error to report for one about the hop between gateway and server,

@@ -51,7 +51,8 @@ func (p *Probing) Add(s Step, last bool) {
 		return
 	}
 	p.over = last
-	if n := len(p.steps); n > 0 && s.Error != "" && p.steps[n-1].Error == s.Error && p.steps[n-1].Method == s.Method && p.steps[n-1].SSE == s.SSE {
+	if n := len(p.steps); n > 0 && s.Error != "" && p.steps[n-1].Error == s.Error && p.steps[n-1].Method == s.Method &&
+		p.steps[n-1].SSE == s.SSE {
 		p.steps[n-1] = s
 		return
 	}

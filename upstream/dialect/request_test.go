@@ -13,7 +13,8 @@ import (
 // client; everything else in _meta stays. Without a span, the client's goes on.
 func TestRequestInASpan(t *testing.T) {
 	const theirs = `"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=b"`
-	ours := &mcp.Trace{ID: "0af7651916cd43dd8448eb211c80319c", Parent: "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", State: "a=c"}
+	ours := &mcp.Trace{ID: "0af7651916cd43dd8448eb211c80319c",
+		Parent: "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", State: "a=c"}
 	const written = `"traceparent":"00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01","tracestate":"a=c"`
 	for _, tt := range []struct {
 		name, params, meta, want string
@@ -26,7 +27,8 @@ func TestRequestInASpan(t *testing.T) {
 		{"off", `{"_meta":{` + theirs + `}}`, "", `"_meta":{` + theirs + `}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Request{ID: 1, Call: &mcp.Call{Method: mcp.MethodToolsList, Params: mcp.Raw(tt.params), Trace: tt.trace}, Rev: wire.Stateless(), Meta: tt.meta}
+			r := Request{ID: 1, Call: &mcp.Call{Method: mcp.MethodToolsList, Params: mcp.Raw(tt.params), Trace: tt.trace},
+				Rev: wire.Stateless(), Meta: tt.meta}
 			if got := string(r.Encode()); !strings.Contains(got, tt.want) || strings.Count(got, "traceparent") != 1 {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}

@@ -46,13 +46,15 @@ func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 // URLs that users must not be sent to (2025-11-25 client/elicitation#safe-url-handling).
 func (v *Voice) check(params mcp.Raw) *mcp.Error {
 	if err := wire.CheckObject(params, "message", "mode", "url"); err != nil {
-		return mcp.Errorf(failure.QuestionRefused, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message).WithCode(mcp.CodeInvalidParams)
+		return mcp.Errorf(failure.QuestionRefused, "the elicitation can be read in two ways: %s",
+			err.(*mcp.Error).Message).WithCode(mcp.CodeInvalidParams)
 	}
 	mode := params.At("mode")
 	url, hasURL := params.Member("url")
 	switch {
 	case !mode.IsNull() && mode.Text() != "form" && mode.Text() != "url":
-		return mcp.Errorf(failure.QuestionRefused, "the mode of an elicitation is form or url").WithCode(mcp.CodeInvalidParams)
+		return mcp.Errorf(failure.QuestionRefused,
+			"the mode of an elicitation is form or url").WithCode(mcp.CodeInvalidParams)
 	case !hasURL && !wire.IsURLMode(params):
 		return nil
 	}
@@ -65,7 +67,8 @@ func (v *Voice) check(params mcp.Raw) *mcp.Error {
 // inVoice marks a server's text as that server's question. No line of it begins with the
 // server's own words, and no character of it turns, hides or breaks another line.
 func inVoice(name, text string) string {
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029",
+		"\n").Replace(text)
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && safelink.Hidden(r) {
 			return -1

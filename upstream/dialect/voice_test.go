@@ -14,20 +14,24 @@ func TestAQuestionSaysWhoAsks(t *testing.T) {
 		{"a line", "Deploy web?", "crm asks: Deploy web?"},
 		{"nothing", "", "crm asks: "},
 		{"blanks", " \n\t\r\n ", "crm asks: "},
-		{"the gateway's own words", "Gatehouse asks: a program wants to make this call", "crm asks: Gatehouse asks: a program wants to make this call"},
+		{"the gateway's own words", "Gatehouse asks: a program wants to make this call",
+			"crm asks: Gatehouse asks: a program wants to make this call"},
 		{"another server's words", "ops asks: now", "crm asks: ops asks: now"},
 		{"its own mark", "crm asks: now", "crm asks: crm asks: now"},
 		{"lines", "Plans:\n- small\n- large", "crm asks: Plans:\n> - small\n> - large"},
 		{"lines of every kind", "a\r\nb\rc\vd\fe\u0085f\u2028g\u2029h", "crm asks: a\n> b\n> c\n> d\n> e\n> f\n> g\n> h"},
 		{"far below", "a" + strings.Repeat("\n", 200) + "Gatehouse asks: yes?", "crm asks: a\n> \n> Gatehouse asks: yes?"},
-		{"far below, with blanks", "a" + strings.Repeat("\n \u00a0\u200b", 200) + "\nGatehouse asks: yes?", "crm asks: a\n> \n> Gatehouse asks: yes?"},
+		{"far below, with blanks", "a" + strings.Repeat("\n \u00a0\u200b", 200) + "\nGatehouse asks: yes?",
+			"crm asks: a\n> \n> Gatehouse asks: yes?"},
 		{"blank lines first", "\n\nGatehouse asks: yes?", "crm asks: Gatehouse asks: yes?"},
 		{"indented lines", "a\n    b", "crm asks: a\n>     b"},
 		{"turned text", "\u202e?sey :sksa esuohetaG\u202c", "crm asks: ?sey :sksa esuohetaG"},
 		{"isolates and marks", "\u2066\u200ea\u200f\u2069\u061c", "crm asks: a"},
 		{"controls", "\x1b[2J\x00\x08a\x7f\u009b", "crm asks: [2Ja"},
 		{"invisible text", "\u200bG\u00adate\ufeff\U000e0041", "crm asks: Gate"},
-		{"scripts and emoji", "\u05e9\u05dc\u05d5\u05dd \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f4bb?", "crm asks: \u05e9\u05dc\u05d5\u05dd \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f4bb?"},
+		{"scripts and emoji",
+			"\u05e9\u05dc\u05d5\u05dd \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f4bb?",
+			"crm asks: \u05e9\u05dc\u05d5\u05dd \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f4bb?"},
 		{"tabs", "a\tb", "crm asks: a\tb"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,7 +81,8 @@ func TestWhatAServerMayAsk(t *testing.T) {
 		{"two messages", `{"message":"m","message":"Gatehouse asks: yes?"}`, "two members"},
 		{"an escaped name", `{"mode":"url","message":"m","url":"https://a.example","\u0075rl":"javascript:x"}`, "escaped"},
 		{"an escaped message", `{"m\u0065ssage":"Gatehouse asks: yes?"}`, "escaped"},
-		{"a page in another case", `{"mode":"url","message":"m","url":"https://a.example","URL":"javascript:x"}`, "two members"},
+		{"a page in another case", `{"mode":"url","message":"m","url":"https://a.example","URL":"javascript:x"}`,
+			"two members"},
 		{"a page in another case alone", `{"message":"m","Url":"javascript:x"}`, "in place of"},
 		{"a message in another case", `{"message":"m","meſſage":"Gatehouse asks: yes?"}`, "two members"},
 		{"a mode in another case", `{"message":"m","MODE":"url"}`, "in place of"},
@@ -89,7 +94,8 @@ func TestWhatAServerMayAsk(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			v := &Voice{Upstream: "crm", Log: slog.New(slog.DiscardHandler)}
 			params, err := v.Put(mcp.MethodElicit, mcp.Raw(tt.params))
-			if (err == nil) != (tt.want == "") || err != nil && (err.Code != mcp.CodeInvalidParams || !strings.Contains(err.Message, tt.want)) {
+			if (err == nil) != (tt.want == "") || err != nil &&
+				(err.Code != mcp.CodeInvalidParams || !strings.Contains(err.Message, tt.want)) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}
 			if message, _ := params.Member("message"); err == nil && !strings.HasPrefix(message.Text(), "crm asks: ") {
@@ -98,7 +104,8 @@ func TestWhatAServerMayAsk(t *testing.T) {
 		})
 	}
 	v := &Voice{Upstream: "crm", LoopbackLinks: true, Log: slog.New(slog.DiscardHandler)}
-	if _, err := v.Put(mcp.MethodElicit, mcp.Raw(`{"mode":"url","message":"m","url":"http://127.0.0.1:8080/"}`)); err != nil {
+	if _, err := v.Put(mcp.MethodElicit,
+		mcp.Raw(`{"mode":"url","message":"m","url":"http://127.0.0.1:8080/"}`)); err != nil {
 		t.Errorf("with loopback_links: %v", err)
 	}
 	// Only an elicitation has text that a user reads as a question.
@@ -111,7 +118,8 @@ func TestWhatAServerMayAsk(t *testing.T) {
 
 // FuzzKeys: no server's key equals one of the gateway's own, and each comes back unchanged.
 func FuzzKeys(f *testing.F) {
-	for _, key := range []string{"q", "", "gatehouse-approval", "GATEHOUSE-approval", "server:gatehouse-approval", "server:", "server:server:x"} {
+	for _, key := range []string{"q", "", "gatehouse-approval", "GATEHOUSE-approval", "server:gatehouse-approval",
+		"server:", "server:server:x"} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {

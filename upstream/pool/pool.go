@@ -104,7 +104,8 @@ func New[K comparable, D any, V comparable](cfg Config[K, D, V]) *Pool[K, D, V] 
 // enter is called with the entry before it is used, under the pool's lock; fresh says that
 // enter has to fill it in. open runs independently of the callers, who may leave. Errors
 // are those of open, ErrDown, admit.ErrOverloaded, admit.ErrDraining and the cause of ctx.
-func (p *Pool[K, D, V]) Acquire(ctx context.Context, key K, enter func(e *Entry[K, D, V], fresh bool), open func(*Entry[K, D, V]) (V, error)) (value V, err error) {
+func (p *Pool[K, D, V]) Acquire(ctx context.Context, key K, enter func(e *Entry[K, D, V], fresh bool),
+	open func(*Entry[K, D, V]) (V, error)) (value V, err error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

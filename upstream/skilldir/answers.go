@@ -23,7 +23,8 @@ func listSkills(_ context.Context, _ *mcp.Call, held *snapshot) (*mcp.Reply, err
 		list.Items = append(list.Items, mcp.Item{Name: k.key, Raw: k.record})
 	}
 	for _, key := range held.broken {
-		list.Items = append(list.Items, mcp.Item{Name: key, Raw: mcp.Object("name", mcp.String(key), "uri", mcp.String(textURI(key)))})
+		list.Items = append(list.Items, mcp.Item{Name: key,
+			Raw: mcp.Object("name", mcp.String(key), "uri", mcp.String(textURI(key)))})
 	}
 	return &mcp.Reply{List: list}, nil
 }
@@ -32,8 +33,10 @@ func listSkills(_ context.Context, _ *mcp.Call, held *snapshot) (*mcp.Reply, err
 func listFiles(_ context.Context, _ *mcp.Call, held *snapshot) (*mcp.Reply, error) {
 	list := &mcp.List{Expires: time.Now().Add(fresh)}
 	for _, k := range held.skills {
-		list.Items = append(list.Items, mcp.Item{Name: k.uri, Raw: mcp.Object("uri", mcp.String(k.uri), "name", mcp.String(k.text.Name),
-			"description", mcp.String(k.text.Description), "mimeType", mcp.String(mcp.MediaMarkdown), "size", mcp.Int(held.files[k.uri].size))})
+		list.Items = append(list.Items, mcp.Item{Name: k.uri,
+			Raw: mcp.Object("uri", mcp.String(k.uri), "name", mcp.String(k.text.Name),
+				"description", mcp.String(k.text.Description), "mimeType", mcp.String(mcp.MediaMarkdown), "size",
+				mcp.Int(held.files[k.uri].size))})
 	}
 	return &mcp.Reply{List: list}, nil
 }
@@ -81,7 +84,8 @@ func (d *Dir) read(ctx context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply
 			return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, content))}, nil
 		}
 		if again {
-			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, d.name, mcp.ExecutedNo, "The file is being changed: list the skills of upstream %s again and read it then", d.name)
+			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, d.name, mcp.ExecutedNo,
+				"The file is being changed: list the skills of upstream %s again and read it then", d.name)
 		}
 		if held, err = d.look(ctx, 0); err != nil {
 			return nil, err

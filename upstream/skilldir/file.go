@@ -57,7 +57,8 @@ func fileURI(name string) string { return mcp.SkillScheme + uriPath(name) }
 
 // fileNameOK refuses names whose URI could be read in two ways.
 func fileNameOK(name string) bool {
-	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '%' || r == '\\' })
+	return utf8.ValidString(name) && !strings.ContainsFunc(name,
+		func(r rune) bool { return r < ' ' || r == 0x7f || r == '%' || r == '\\' })
 }
 
 // shownPath makes a path fit for a message.

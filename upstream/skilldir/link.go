@@ -45,7 +45,8 @@ func (s *scan) find(p place, e fs.DirEntry) (found, error) {
 	}
 	to := mounted(at.real)
 	switch at.alias = from != to; {
-	case slices.ContainsFunc(strings.Split(to, "/"), func(name string) bool { return strings.HasPrefix(name, ".") && name != "." }):
+	case slices.ContainsFunc(strings.Split(to, "/"),
+		func(name string) bool { return strings.HasPrefix(name, ".") && name != "." }):
 		return at, leftOut("it is a link to something hidden")
 	case !at.alias:
 	case len(p.in) == 0 && at.info.IsDir():

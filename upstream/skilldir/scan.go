@@ -162,7 +162,8 @@ func (s *scan) contents(p place, entries []fs.DirEntry) {
 		case at.info.IsDir() && p.depth == maxDepth:
 			s.failed(p, name, fmt.Sprintf("it is more than %d directories deep", maxDepth))
 		case at.info.IsDir():
-			below := place{name: name, real: at.real, depth: p.depth + 1, alias: p.alias || at.alias, in: p.in, above: append(slices.Clip(p.above), p.real)}
+			below := place{name: name, real: at.real, depth: p.depth + 1, alias: p.alias || at.alias, in: p.in,
+				above: append(slices.Clip(p.above), p.real)}
 			inside, err := s.list(below.real)
 			if err != nil {
 				s.failed(p, name, readFailure(err))

@@ -51,10 +51,12 @@ func filesOf(t testing.TB, d *Dir, key string) (paths []string) {
 // what is wrong with the one is not wrong with the other.
 func TestSkillsWithinSkills(t *testing.T) {
 	d := newSkillDir(t, writeSkills(t, map[string]string{
-		"outer/SKILL.md": skillMD("outer", ""), "outer/a.md": "a", "outer/lib/inner/SKILL.md": skillMD("inner", ""), "outer/lib/inner/b.md": "b",
+		"outer/SKILL.md": skillMD("outer", ""), "outer/a.md": "a", "outer/lib/inner/SKILL.md": skillMD("inner", ""),
+		"outer/lib/inner/b.md":          "b",
 		"outer/lib/inner/deep/SKILL.md": skillMD("deep", ""),
 		"broken/SKILL.md":               "no frontmatter", "broken/good/SKILL.md": skillMD("good", ""),
-		"maker/SKILL.md": skillMD("maker", ""), "maker/template/SKILL.md": skillMD("your-name-here", ""), "maker/template/c.md": "c",
+		"maker/SKILL.md": skillMD("maker", ""), "maker/template/SKILL.md": skillMD("your-name-here", ""),
+		"maker/template/c.md": "c",
 	}))
 	reply, err := ask(t, d, mcp.MethodSkillsList, "", "{}")
 	if err != nil {
@@ -68,7 +70,8 @@ func TestSkillsWithinSkills(t *testing.T) {
 			withheld = append(withheld, item.Name)
 		}
 	}
-	if want := []string{"broken/good", "maker", "outer", "outer/lib/inner", "outer/lib/inner/deep"}; !slices.Equal(listed, want) {
+	if want := []string{"broken/good", "maker", "outer", "outer/lib/inner",
+		"outer/lib/inner/deep"}; !slices.Equal(listed, want) {
 		t.Errorf("listed %q, want %q", listed, want)
 	}
 	if want := []string{"maker/template"}; !slices.Equal(withheld, want) {
@@ -99,12 +102,14 @@ func TestSkillsWithinSkills(t *testing.T) {
 		{"skill://maker/template/c.md", "maker", false},
 		{"skill://maker/template/c.md", "maker/template", true},
 	} {
-		_, err := d.Handle(t.Context(), &mcp.Call{Method: mcp.MethodResourcesRead, Name: tt.uri, Target: mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: tt.decided, File: tt.uri}})
+		_, err := d.Handle(t.Context(), &mcp.Call{Method: mcp.MethodResourcesRead, Name: tt.uri,
+			Target: mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: tt.decided, File: tt.uri}})
 		if (err == nil) != tt.want {
 			t.Errorf("%s, decided on as a file of %s: %v", tt.uri, tt.decided, err)
 		}
 	}
-	if _, err := d.Handle(t.Context(), &mcp.Call{Method: mcp.MethodResourcesRead, Name: "skill://outer/a.md", Target: mcp.Target{Kind: mcp.KindResources, Upstream: "pb", Name: "skill://outer/a.md"}}); err == nil {
+	if _, err := d.Handle(t.Context(), &mcp.Call{Method: mcp.MethodResourcesRead, Name: "skill://outer/a.md",
+		Target: mcp.Target{Kind: mcp.KindResources, Upstream: "pb", Name: "skill://outer/a.md"}}); err == nil {
 		t.Error("a file of a skill is read that was decided on as a resource")
 	}
 }
@@ -113,8 +118,10 @@ func TestSkillsWithinSkills(t *testing.T) {
 // name that has one URI.
 func TestNamesOfDirectoriesOfSkills(t *testing.T) {
 	names := map[string]string{ // of directories, and how they stand in URIs
-		"(web-automation)": "(web-automation)", "two words": "two%20words", "[x]": "%5Bx%5D", "a+b, c=d&e": "a+b,%20c=d&e", "né": "n%C3%A9",
-		"star*": "star%2A", "100!": "100%21", "a#b?c": "a%23b%3Fc", "at@x:y": "at%40x%3Ay", "{z}": "%7Bz%7D", "\"q\"": "%22q%22",
+		"(web-automation)": "(web-automation)", "two words": "two%20words", "[x]": "%5Bx%5D", "a+b, c=d&e": "a+b,%20c=d&e",
+		"né":    "n%C3%A9",
+		"star*": "star%2A", "100!": "100%21", "a#b?c": "a%23b%3Fc", "at@x:y": "at%40x%3Ay", "{z}": "%7Bz%7D",
+		"\"q\"": "%22q%22",
 	}
 	files := map[string]string{"top/a:b@c/deep/SKILL.md": skillMD("deep", "")}
 	for name := range names {
@@ -171,9 +178,11 @@ func TestByteOrderMark(t *testing.T) {
 // TestMountsOfKubernetes: of a ConfigMap everything is a link through ..data.
 func TestMountsOfKubernetes(t *testing.T) {
 	dir := writeSkills(t, map[string]string{
-		"..2026_01/refunds/SKILL.md": skillMD("refunds", ""), "..2026_01/refunds/a.md": "one", "..2026_01/acme/billing/SKILL.md": skillMD("billing", ""),
-		"..2026_02/refunds/SKILL.md": skillMD("refunds", ""), "..2026_02/refunds/a.md": "two", "..2026_02/acme/billing/SKILL.md": skillMD("billing", ""),
-		"single/..2026_03/SKILL.md": skillMD("single", ""), "single/..2026_03/b.md": "b",
+		"..2026_01/refunds/SKILL.md": skillMD("refunds", ""), "..2026_01/refunds/a.md": "one",
+		"..2026_01/acme/billing/SKILL.md": skillMD("billing", ""),
+		"..2026_02/refunds/SKILL.md":      skillMD("refunds", ""), "..2026_02/refunds/a.md": "two",
+		"..2026_02/acme/billing/SKILL.md": skillMD("billing", ""),
+		"single/..2026_03/SKILL.md":       skillMD("single", ""), "single/..2026_03/b.md": "b",
 	})
 	link(t, dir, map[string]string{
 		"..data": "..2026_01", "refunds": "..data/refunds", "acme": "..data/acme",
@@ -217,20 +226,26 @@ func TestMountsOfKubernetes(t *testing.T) {
 // policy keeps from them under its own path.
 func TestLinksWithinTheDirectory(t *testing.T) {
 	dir := writeSkills(t, map[string]string{
-		"good/SKILL.md": skillMD("good", ""), "good/a.md": "a", "good/sub/b.md": "b", "good/inner/SKILL.md": skillMD("inner", ""),
-		"secret/SKILL.md": skillMD("secret", ""), "secret/key.md": "key", "shared/license.md": "free", "shared/more/x.md": "x", ".git/config": "c",
+		"good/SKILL.md": skillMD("good", ""), "good/a.md": "a", "good/sub/b.md": "b",
+		"good/inner/SKILL.md": skillMD("inner", ""),
+		"secret/SKILL.md":     skillMD("secret", ""), "secret/key.md": "key", "shared/license.md": "free",
+		"shared/more/x.md": "x", ".git/config": "c",
 		"group/one/SKILL.md": skillMD("one", ""),
 	})
 	link(t, dir, map[string]string{
-		"good/same.md": "a.md", "good/same": "sub", "good/license.md": "../shared/license.md", "good/shared": "../shared", "good/twice.md": "same.md",
-		"good/key.md": "../secret/key.md", "good/secret": "../secret", "good/back": "..", "good/me": ".", "good/config": "../.git/config", "good/nested": "inner",
-		"good/group": "../group", "alias": "good", "groups": "group", "secret/chain.md": "../good/key.md", "good/inner/up.md": "../a.md", "good/into.md": "inner/SKILL.md",
+		"good/same.md": "a.md", "good/same": "sub", "good/license.md": "../shared/license.md", "good/shared": "../shared",
+		"good/twice.md": "same.md",
+		"good/key.md":   "../secret/key.md", "good/secret": "../secret", "good/back": "..", "good/me": ".",
+		"good/config": "../.git/config", "good/nested": "inner",
+		"good/group": "../group", "alias": "good", "groups": "group", "secret/chain.md": "../good/key.md",
+		"good/inner/up.md": "../a.md", "good/into.md": "inner/SKILL.md",
 	})
 	d := newSkillDir(t, dir)
 	if got, want := keysOf(t, d), []string{"good", "good/inner", "group/one", "secret"}; !slices.Equal(got, want) {
 		t.Errorf("skills %q, want %q", got, want)
 	}
-	want := []string{"SKILL.md", "a.md", "inner/SKILL.md", "license.md", "same.md", "same/b.md", "shared/license.md", "shared/more/x.md", "sub/b.md", "twice.md"}
+	want := []string{"SKILL.md", "a.md", "inner/SKILL.md", "license.md", "same.md", "same/b.md", "shared/license.md",
+		"shared/more/x.md", "sub/b.md", "twice.md"}
 	if got := filesOf(t, d, "good"); !slices.Equal(got, want) {
 		t.Errorf("files %q, want %q", got, want)
 	}
@@ -238,7 +253,8 @@ func TestLinksWithinTheDirectory(t *testing.T) {
 		t.Errorf("files %q, want %q", got, want)
 	}
 	skipped := d.Status().SkippedSkills
-	for _, name := range []string{"good/key.md", "good/secret", "good/back", "good/me", "good/config", "good/nested", "good/group/one", "alias", "groups", "good/inner/up.md", "good/into.md"} {
+	for _, name := range []string{"good/key.md", "good/secret", "good/back", "good/me", "good/config", "good/nested",
+		"good/group/one", "alias", "groups", "good/inner/up.md", "good/into.md"} {
 		if !strings.Contains(skipped[name], "link") {
 			t.Errorf("nobody is told that %s is left out: %q", name, skipped[name])
 		}
@@ -249,13 +265,15 @@ func TestLinksWithinTheDirectory(t *testing.T) {
 // not read, wherever it leads.
 func TestLinkSwappedWhileReading(t *testing.T) {
 	outside := writeSkills(t, map[string]string{"a.md": "one"})
-	dir := writeSkills(t, map[string]string{"good/SKILL.md": skillMD("good", ""), "good/real/a.md": "one", "other/SKILL.md": skillMD("other", ""), "other/a.md": "one"})
+	dir := writeSkills(t, map[string]string{"good/SKILL.md": skillMD("good", ""), "good/real/a.md": "one",
+		"other/SKILL.md": skillMD("other", ""), "other/a.md": "one"})
 	link(t, dir, map[string]string{"good/a.md": "real/a.md"})
 	d := newSkillDir(t, dir)
 	if _, err := ask(t, d, mcp.MethodResourcesRead, "skill://good/a.md", "{}"); err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range []string{filepath.Join(outside, "a.md"), "../other/a.md", "../../" + filepath.Base(outside) + "/a.md"} {
+	for _, to := range []string{filepath.Join(outside, "a.md"), "../other/a.md",
+		"../../" + filepath.Base(outside) + "/a.md"} {
 		for _, name := range []string{"good/a.md", "good/real/a.md"} {
 			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)

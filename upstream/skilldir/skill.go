@@ -81,7 +81,8 @@ func (s *scan) read(k *skill, p place, e fs.DirEntry) error {
 		return fmt.Errorf("%s: %w", mcp.SkillFile, err)
 	}
 	if want := path.Base(p.name); k.text.Name != want {
-		return fmt.Errorf("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile, k.text.Name, want)
+		return fmt.Errorf("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile,
+			k.text.Name, want)
 	}
 	return nil
 }
@@ -109,7 +110,8 @@ func (s *scan) file(p place, name string, at found) {
 			s.failed(p, name, readFailure(err))
 			return
 		}
-		f = file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
+		f = file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content),
+			info: at.info, hashed: time.Now()}
 	}
 	f.skill = p.in[len(p.in)-1].key
 	for _, k := range p.in {

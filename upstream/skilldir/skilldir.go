@@ -53,7 +53,8 @@ func New(cfg upstream.Config, log *slog.Logger) (*Dir, error) {
 	return &Dir{
 		name: cfg.Name, dir: cfg.Skills, log: log.With("upstream", cfg.Name), closed: make(chan struct{}),
 		scan: readDir, held: new(snapshot), watch: watch{root: cfg.Skills, open: openDirWatch},
-		status: upstream.Status{Name: cfg.Name, Transport: upstream.TransportSkills, State: upstream.StateConnecting, Since: time.Now()},
+		status: upstream.Status{Name: cfg.Name, Transport: upstream.TransportSkills, State: upstream.StateConnecting,
+			Since: time.Now()},
 	}, nil
 }
 
@@ -147,7 +148,8 @@ func (d *Dir) look(ctx context.Context, age time.Duration) (*snapshot, error) {
 	if err != nil {
 		why := readFailure(err)
 		d.enter(upstream.StateDown)
-		d.status.Last = upstream.Failure{At: time.Now(), Name: failure.UpstreamDown, Stage: upstream.StageCall, Error: "its directory cannot be read: " + why}
+		d.status.Last = upstream.Failure{At: time.Now(), Name: failure.UpstreamDown, Stage: upstream.StageCall,
+			Error: "its directory cannot be read: " + why}
 		return nil, mcp.UpstreamError(failure.UpstreamDown, d.name, mcp.ExecutedNo,
 			"Upstream %s cannot be read: its directory: %s", d.name, why)
 	}

@@ -66,7 +66,8 @@ func newSkillDir(t testing.TB, dir string) *Dir {
 
 func ask(t testing.TB, d *Dir, method, name, params string) (*mcp.Reply, error) {
 	t.Helper()
-	return d.Handle(t.Context(), &mcp.Call{Method: method, Name: name, Params: mcp.Raw(params), Notify: func(mcp.Event) {}})
+	return d.Handle(t.Context(), &mcp.Call{Method: method, Name: name, Params: mcp.Raw(params),
+		Notify: func(mcp.Event) {}})
 }
 
 // keysOf are the keys of the skills that are listed.
@@ -118,7 +119,8 @@ func TestFilesAreTheBytesOfTheirDigests(t *testing.T) {
 		"acme/billing/chargebacks/notes.yaml": "a: 1\n",
 	}
 	d := newSkillDir(t, writeSkills(t, files))
-	if got, want := keysOf(t, d), []string{"acme/billing/chargebacks", "refunds", "refunds/nested"}; !slices.Equal(got, want) {
+	if got, want := keysOf(t, d), []string{"acme/billing/chargebacks", "refunds",
+		"refunds/nested"}; !slices.Equal(got, want) {
 		t.Fatalf("skills %q, want %q: a SKILL.md within a skill is one, too", got, want)
 	}
 	reply, err := ask(t, d, mcp.MethodSkillsList, "", "{}")
@@ -184,7 +186,8 @@ func TestNoPathLeavesTheDirectory(t *testing.T) {
 	})
 	links := map[string]string{
 		"linked": filepath.Join(outside, "evil"), "good/secret.txt": filepath.Join(outside, "secret.txt"), "good/up": "../..",
-		"good/absolute.txt": filepath.Join(dir, "good", "a.txt"), "good/dir": outside, "up": "..", "good/loop": "loop", "good/nothing": "none",
+		"good/absolute.txt": filepath.Join(dir, "good", "a.txt"), "good/dir": outside, "up": "..", "good/loop": "loop",
+		"good/nothing": "none",
 	}
 	for name, to := range links {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
@@ -203,16 +206,21 @@ func TestNoPathLeavesTheDirectory(t *testing.T) {
 		t.Errorf("skills %q, want %q", got, want)
 	}
 	skipped := d.Status().SkippedSkills
-	for _, name := range []string{"linked", "good/secret.txt", "good/up", "good/absolute.txt", "good/dir", "up", "hard", "good/pipe", "good/loop", "good/nothing"} {
+	for _, name := range []string{"linked", "good/secret.txt", "good/up", "good/absolute.txt", "good/dir", "up", "hard",
+		"good/pipe", "good/loop", "good/nothing"} {
 		if skipped[name] == "" {
 			t.Errorf("nobody is told that %s is left out: %q", name, skipped)
 		}
 	}
 	for _, uri := range []string{
-		"skill://good/secret.txt", "skill://good/../loose.txt", "skill://good/%2e%2e/loose.txt", "skill://loose.txt", "skill://good/up/good/a.txt",
-		"skill://good//a.txt", "skill://good/./a.txt", "skill://GOOD/a.txt", "skill://good/A.TXT", "skill://good/%61.txt", "skill:///good/a.txt",
-		"file://" + dir + "/good/a.txt", dir + "/good/a.txt", "good/a.txt", "skill://good", "skill://good/", "skill://linked/SKILL.md",
-		"skill://hard/SKILL.md", "skill://good/pipe", "skill://good/a.txt?x", "skill://good/a.txt#x", "skill://good/a.txt\x00",
+		"skill://good/secret.txt", "skill://good/../loose.txt", "skill://good/%2e%2e/loose.txt", "skill://loose.txt",
+		"skill://good/up/good/a.txt",
+		"skill://good//a.txt", "skill://good/./a.txt", "skill://GOOD/a.txt", "skill://good/A.TXT", "skill://good/%61.txt",
+		"skill:///good/a.txt",
+		"file://" + dir + "/good/a.txt", dir + "/good/a.txt", "good/a.txt", "skill://good", "skill://good/",
+		"skill://linked/SKILL.md",
+		"skill://hard/SKILL.md", "skill://good/pipe", "skill://good/a.txt?x", "skill://good/a.txt#x",
+		"skill://good/a.txt\x00",
 	} {
 		if reply, err := ask(t, d, mcp.MethodResourcesRead, uri, "{}"); err == nil {
 			t.Errorf("%q is read: %s", uri, reply.Result)
@@ -226,7 +234,8 @@ func TestNoPathLeavesTheDirectory(t *testing.T) {
 // TestReadingWhatWasSwapped: a file that becomes a link after it was listed is not read.
 func TestReadingWhatWasSwapped(t *testing.T) {
 	outside := writeSkills(t, map[string]string{"a.txt": "a"})
-	dir := writeSkills(t, map[string]string{"good/SKILL.md": skillMD("good", ""), "good/a.txt": "a", "good/sub/b.txt": "b"})
+	dir := writeSkills(t, map[string]string{"good/SKILL.md": skillMD("good", ""), "good/a.txt": "a",
+		"good/sub/b.txt": "b"})
 	d := newSkillDir(t, dir)
 	keysOf(t, d)
 	swap := func(name, to string) {
@@ -267,21 +276,23 @@ func TestBrokenSkillsHideNoOthers(t *testing.T) {
 		"tagged":         "---\nname: tagged\ndescription: !!str d\n---\n",
 		"twice":          "---\nname: twice\ndescription: d\nmetadata: {a: 1, a: 2}\n---\n",
 		"deep":           "---\nname: deep\ndescription: d\nx: " + deep + "\n---\n",
-		"nested":         "---\nname: nested\ndescription: d\nx: " + strings.Repeat("[", 9) + strings.Repeat("]", 9) + "\n---\n",
-		"documents":      "---\nname: documents\ndescription: d\n...\na: b\n---\n",
-		"keys":           "---\nname: keys\ndescription: d\n1: 2\n---\n",
-		"not-finite":     "---\nname: not-finite\ndescription: d\nx: .inf\n---\n",
-		"list":           "---\n- name: list\n---\n",
-		"metadata":       "---\nname: metadata\ndescription: d\nmetadata: {a: {b: c}}\n---\n",
-		"compat":         "---\nname: compat\ndescription: d\ncompatibility: " + strings.Repeat("x", 501) + "\n---\n",
-		"wide":           "---\nname: wide\ndescription: d\nx: [" + strings.Repeat("1,", 3000) + "1]\n---\n",
-		"huge-head":      "---\nname: huge-head\ndescription: d\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
-		"huge":           skillMD("huge", "") + strings.Repeat("x", skillmd.MaxText),
-		"binary":         "\x00\x01\x02",
-		"tabs":           "---\nname: tabs\n\tdescription: d\n---\n",
-		"nothing":        "",
+		"nested": "---\nname: nested\ndescription: d\nx: " +
+			strings.Repeat("[", 9) + strings.Repeat("]", 9) + "\n---\n",
+		"documents":  "---\nname: documents\ndescription: d\n...\na: b\n---\n",
+		"keys":       "---\nname: keys\ndescription: d\n1: 2\n---\n",
+		"not-finite": "---\nname: not-finite\ndescription: d\nx: .inf\n---\n",
+		"list":       "---\n- name: list\n---\n",
+		"metadata":   "---\nname: metadata\ndescription: d\nmetadata: {a: {b: c}}\n---\n",
+		"compat":     "---\nname: compat\ndescription: d\ncompatibility: " + strings.Repeat("x", 501) + "\n---\n",
+		"wide":       "---\nname: wide\ndescription: d\nx: [" + strings.Repeat("1,", 3000) + "1]\n---\n",
+		"huge-head":  "---\nname: huge-head\ndescription: d\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
+		"huge":       skillMD("huge", "") + strings.Repeat("x", skillmd.MaxText),
+		"binary":     "\x00\x01\x02",
+		"tabs":       "---\nname: tabs\n\tdescription: d\n---\n",
+		"nothing":    "",
 	}
-	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "lower/skill.md": skillMD("lower", ""), "SKILL.md": skillMD("root", ""), "100%/x/SKILL.md": skillMD("x", "")}
+	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "lower/skill.md": skillMD("lower", ""),
+		"SKILL.md": skillMD("root", ""), "100%/x/SKILL.md": skillMD("x", "")}
 	for name, text := range broken {
 		files[name+"/SKILL.md"] = text
 	}
@@ -303,13 +314,15 @@ func TestBrokenSkillsHideNoOthers(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	if !strings.Contains(log.String(), "skill or file left out") || !strings.Contains(log.String(), "more skills or files left out") {
+	if !strings.Contains(log.String(), "skill or file left out") ||
+		!strings.Contains(log.String(), "more skills or files left out") {
 		t.Errorf("the log says %s", log.String())
 	}
 }
 
 func TestBoundsOfASkill(t *testing.T) {
-	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "many/SKILL.md": skillMD("many", ""), "large/SKILL.md": skillMD("large", ""), "down/SKILL.md": skillMD("down", ""), "odd/SKILL.md": skillMD("odd", "")}
+	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "many/SKILL.md": skillMD("many", ""),
+		"large/SKILL.md": skillMD("large", ""), "down/SKILL.md": skillMD("down", ""), "odd/SKILL.md": skillMD("odd", "")}
 	for i := range skillmd.MaxFiles {
 		files[fmt.Sprintf("many/f%d", i)] = ""
 	}
@@ -323,7 +336,8 @@ func TestBoundsOfASkill(t *testing.T) {
 		t.Errorf("skills %q", got)
 	}
 	skipped := d.Status().SkippedSkills
-	for name, want := range map[string]string{"many": "512 files", "large": "bytes together", "down": "directories deep", "odd/100%.txt": "its name has"} {
+	for name, want := range map[string]string{"many": "512 files", "large": "bytes together", "down": "directories deep",
+		"odd/100%.txt": "its name has"} {
 		if !strings.Contains(skipped[name], want) {
 			t.Errorf("%s: %q, want %q in it", name, skipped[name], want)
 		}
@@ -393,7 +407,8 @@ Refund it.
 		t.Fatal(err)
 	}
 	if want := `{"description":"Refunds: when and how","instructions":"Refund it.\n","dependencies":{"tools":[`; !strings.HasPrefix(string(byName.Result), want) ||
-		!strings.HasSuffix(string(byName.Result), `"files":[{"name":"a.md","uri":"skill://refunds/a.md","mimeType":"text/markdown"}]}`) {
+		!strings.HasSuffix(string(byName.Result),
+			`"files":[{"name":"a.md","uri":"skill://refunds/a.md","mimeType":"text/markdown"}]}`) {
 		t.Errorf("got %s", byName.Result)
 	}
 	byURI, err := ask(t, d, mcp.MethodSkillsGet, "refunds", `{"uri":"skill://refunds/SKILL.md"}`)
@@ -401,7 +416,8 @@ Refund it.
 		t.Errorf("got %s, %v", byURI.Result, err)
 	}
 	for name, params := range map[string]string{"none": `{"name":"none"}`, "refunds": `{"uri":"skill://refunds/a.md"}`} {
-		if _, err := ask(t, d, mcp.MethodSkillsGet, name, params); err == nil || err.(*mcp.Error).Code != mcp.CodeInvalidParams {
+		if _, err := ask(t, d, mcp.MethodSkillsGet, name, params); err == nil ||
+			err.(*mcp.Error).Code != mcp.CodeInvalidParams {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
@@ -417,14 +433,15 @@ func TestEditsAreNoticed(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{"notifications":{"skillsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true}}`), Notify: func(e mcp.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				heard = append(heard, e.Method)
-				if _, other := e.Params.Member("toolsListChanged"); other {
-					t.Error("it promises what it has not")
-				}
-			}})
+			_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen,
+				Params: mcp.Raw(`{"notifications":{"skillsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true}}`), Notify: func(e mcp.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					heard = append(heard, e.Method)
+					if _, other := e.Params.Member("toolsListChanged"); other {
+						t.Error("it promises what it has not")
+					}
+				}})
 		}()
 		defer func() { cancel(); <-done }()
 		wait := func() (got []string) {

@@ -25,7 +25,8 @@ func listenTo(t *testing.T, d *Dir, filter string) <-chan mcp.Event {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{"notifications":` + filter + `}`), Notify: func(e mcp.Event) { heard <- e }})
+		_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{"notifications":` + filter + `}`),
+			Notify: func(e mcp.Event) { heard <- e }})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	select {
@@ -109,11 +110,13 @@ func TestChangesInLargeDirectoriesAreTold(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{"notifications":{"skillsListChanged":true}}`), Notify: func(mcp.Event) { heard.Add(1) }})
+			_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen,
+				Params: mcp.Raw(`{"notifications":{"skillsListChanged":true}}`), Notify: func(mcp.Event) { heard.Add(1) }})
 		}()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if want := []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "group"), filepath.Join(dir, "group", "b")}; !slices.Equal(watched, want) {
+		if want := []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "group"),
+			filepath.Join(dir, "group", "b")}; !slices.Equal(watched, want) {
 			t.Errorf("watched %q, want %q", watched, want)
 		}
 		took := func(what string, least, most time.Duration, change func()) {
@@ -180,7 +183,8 @@ func TestTheSystemTellsOfChanges(t *testing.T) {
 	if restAfter(cost) <= wait {
 		t.Fatal("looks would tell, too")
 	}
-	dir := writeSkills(t, map[string]string{"..one/a/SKILL.md": skillMD("a", ""), "..two/a/SKILL.md": skillMD("a", "license: MIT\n"), "b/SKILL.md": skillMD("b", "")})
+	dir := writeSkills(t, map[string]string{"..one/a/SKILL.md": skillMD("a", ""),
+		"..two/a/SKILL.md": skillMD("a", "license: MIT\n"), "b/SKILL.md": skillMD("b", "")})
 	link(t, dir, map[string]string{"..data": "..one", "a": "..data/a"})
 	d, _ := slowDir(t, dir, cost)
 	heard := listenTo(t, d, `{"skillsListChanged":true}`)
@@ -210,14 +214,16 @@ func TestTheSystemTellsOfChanges(t *testing.T) {
 // often as it changes, and what is no file of a skill cannot be subscribed to.
 func TestSubscriptionsToFilesOfDirectories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := writeSkills(t, map[string]string{"a/SKILL.md": skillMD("a", ""), "a/one.md": "1", "a/two.md": "2", "loose.md": "x"})
+		dir := writeSkills(t, map[string]string{"a/SKILL.md": skillMD("a", ""), "a/one.md": "1", "a/two.md": "2",
+			"loose.md": "x"})
 		d := newSkillDir(t, dir)
 		heard := make(chan string, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Notify: func(e mcp.Event) { heard <- e.Method + " " + string(e.Params) },
+			_, _ = d.Handle(ctx, &mcp.Call{Method: mcp.MethodListen,
+				Notify: func(e mcp.Event) { heard <- e.Method + " " + string(e.Params) },
 				Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["skill://a/one.md","skill://a/none.md","skill://loose.md","skill://a/%6fne.md","skill://a"]}}`)})
 		}()
 		hear := func(want ...string) {

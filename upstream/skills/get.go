@@ -51,7 +51,8 @@ func (s stage) entry(ctx context.Context, c *mcp.Call, k skill, uri string) (*mc
 
 // nativeEntry asks the server for the entry of a skill by its URI.
 func (s stage) nativeEntry(ctx context.Context, c *mcp.Call, uri string) (*mcp.Reply, error) {
-	reply, err := s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "", c.Params.Without("name").With("uri", mcp.String(uri))))
+	reply, err := s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "",
+		c.Params.Without("name").With("uri", mcp.String(uri))))
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +160,8 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		text = instructions.Text()
 	}
-	return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, skillmd.Write(record.At("frontmatter"), text)))}, nil
+	return &mcp.Reply{Result: mcp.Object("contents",
+		skillmd.Contents(c.Name, skillmd.Write(record.At("frontmatter"), text)))}, nil
 }
 
 // wantedArguments names the arguments of a skill, in place of instructions that depend on

@@ -84,7 +84,8 @@ func (s stage) madeItem(c *mcp.Call, entry mcp.Raw, name string) mcp.Item {
 	if metadata != nil {
 		frontmatter = frontmatter.With("metadata", metadata)
 	}
-	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
+	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))},
+		mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
 	k := skill{root: mcp.SkillScheme + slug, name: name, made: true}
 	shared := s.shared(c, name)
 	all, known := s.known.Peek(shared)

@@ -117,7 +117,8 @@ func (s stage) readIndex(ctx context.Context, c *mcp.Call, known []string) (uris
 	uris = known
 	index.At("skills").Elements(func(skill mcp.Raw) bool {
 		uri := cmp.Or(skill.At("url").Text(), skill.At("uri").Text())
-		if _, isSkill := mcp.SkillRoot(uri); isSkill && strings.HasPrefix(uri, mcp.SkillScheme) && !slices.Contains(uris, uri) {
+		if _, isSkill := mcp.SkillRoot(uri); isSkill && strings.HasPrefix(uri, mcp.SkillScheme) &&
+			!slices.Contains(uris, uri) {
 			uris = append(uris, uri)
 		}
 		return len(uris) <= len(known)+maxPlainSkills
@@ -170,7 +171,8 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 		name, hash := f.At("path").Text(), f.At("hash").Text()
 		size, err := strconv.ParseInt(string(f.At("size")), 10, 64)
 		total += size
-		ok = err == nil && size >= 0 && total <= skillmd.MaxBytes && plainPath.MatchString(name) && !seen[name] && len(seen) < skillmd.MaxFiles &&
+		ok = err == nil && size >= 0 && total <= skillmd.MaxBytes && plainPath.MatchString(name) && !seen[name] &&
+			len(seen) < skillmd.MaxFiles &&
 			skillmd.IsDigest(hash) && (name != mcp.SkillFile || hash == digest)
 		seen[name] = true
 		files = append(files, skillmd.File(root+"/"+name, hash, size))

@@ -17,15 +17,17 @@ func TestManifests(t *testing.T) {
 	for i := range skillmd.MaxFiles {
 		many = append(many, file(fmt.Sprintf("f%d", i)))
 	}
-	good := `[{"uri":"skill://a/SKILL.md","digest":"` + digest + `","size":1},{"uri":"skill://a/b/c.md","digest":"` + digest + `","size":1}]`
+	good := `[{"uri":"skill://a/SKILL.md","digest":"` + digest + `","size":1},{"uri":"skill://a/b/c.md","digest":"` +
+		digest + `","size":1}]`
 	for name, tt := range map[string]struct{ text, want string }{
-		"good":                 {manifest(file("SKILL.md"), file("b/c.md")), good},
-		"no JSON":              {"files", ""},
-		"no object":            {"[]", ""},
-		"no files":             {`{"skill":"a"}`, ""},
-		"files of no kind":     {`{"files":{"path":"SKILL.md"}}`, ""},
-		"no SKILL.md":          {manifest(file("a.md")), ""},
-		"another SKILL.md":     {manifest(`{"path":"SKILL.md","size":1,"hash":"` + skillmd.Digest([]byte("other")) + `"}`), ""},
+		"good":             {manifest(file("SKILL.md"), file("b/c.md")), good},
+		"no JSON":          {"files", ""},
+		"no object":        {"[]", ""},
+		"no files":         {`{"skill":"a"}`, ""},
+		"files of no kind": {`{"files":{"path":"SKILL.md"}}`, ""},
+		"no SKILL.md":      {manifest(file("a.md")), ""},
+		"another SKILL.md": {manifest(`{"path":"SKILL.md","size":1,"hash":"` + skillmd.Digest([]byte("other")) + `"}`),
+			""},
 		"a file twice":         {manifest(file("SKILL.md"), file("a.md"), file("a.md")), ""},
 		"up and out":           {manifest(file("SKILL.md"), file("../b/SKILL.md")), ""},
 		"up within":            {manifest(file("SKILL.md"), file("a/../b")), ""},

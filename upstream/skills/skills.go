@@ -55,7 +55,8 @@ type skill struct {
 
 // is reports whether both stand for the same at the server.
 func (k skill) is(other skill) bool {
-	return k.root == other.root && k.name == other.name && k.made == other.made && k.plain == other.plain && k.manifest == other.manifest
+	return k.root == other.root && k.name == other.name && k.made == other.made && k.plain == other.plain &&
+		k.manifest == other.manifest
 }
 
 // New returns the Skills of a server. perUser says that each user may have others.

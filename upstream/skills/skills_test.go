@@ -99,13 +99,15 @@ func TestSkillsWithNamesAlone(t *testing.T) {
 	uri := madeURI("Monthly Report")
 	items := do(mcp.Call{Method: mcp.MethodSkillsList}).List.Items
 	isSkill(t, items, "Monthly Report", map[string]string{"uri": string(mcp.String(uri)), "resources": `"dynamic"`})
-	if got, _ := do(mcp.Call{Method: mcp.MethodSkillsGet, Name: "Monthly Report", Params: byURI(uri)}).Result.Member("skill"); string(got) != string(items[0].Raw) {
+	if got, _ := do(mcp.Call{Method: mcp.MethodSkillsGet, Name: "Monthly Report",
+		Params: byURI(uri)}).Result.Member("skill"); string(got) != string(items[0].Raw) {
 		t.Errorf("the entry is %s, want %s", got, items[0].Raw)
 	}
 	target := mcp.Target{Kind: mcp.KindSkills, Name: "Monthly Report"}
 	read, err := skillmd.Read([]byte(fileOf(t, do(mcp.Call{Method: mcp.MethodResourcesRead, Name: uri, Target: target}))))
 	want, _ := items[0].Raw.Member("frontmatter")
-	if err != nil || string(read.Frontmatter) != string(want) || read.Body != "Do it." || read.Description != "What it is for" {
+	if err != nil || string(read.Frontmatter) != string(want) || read.Body != "Do it." ||
+		read.Description != "What it is for" {
 		t.Errorf("the file says %s and %q, %v, want %s", read.Frontmatter, read.Body, err, want)
 	}
 }
@@ -116,7 +118,8 @@ func TestSkillsThatNeedArguments(t *testing.T) {
 		mcp.MethodDiscover:   `{"capabilities":{"skills":{}}}`,
 		mcp.MethodSkillsList: `{"skills":[{"name":"a","description":"d","arguments":[{"name":"region","description":"Whose.","required":true},{"name":"month"}]}]}`,
 	})
-	text := fileOf(t, do(mcp.Call{Method: mcp.MethodResourcesRead, Name: madeURI("a"), Target: mcp.Target{Kind: mcp.KindSkills, Name: "a"}}))
+	text := fileOf(t, do(mcp.Call{Method: mcp.MethodResourcesRead, Name: madeURI("a"),
+		Target: mcp.Target{Kind: mcp.KindSkills, Name: "a"}}))
 	if !strings.Contains(text, "- `region` (required): Whose.\n- `month`\n") {
 		t.Errorf("the file says %q", text)
 	}
@@ -128,10 +131,12 @@ func TestSkillsWithURIs(t *testing.T) {
 	_, do := through(t, server{
 		mcp.MethodDiscover:   `{"capabilities":{"extensions":{"` + mcp.SkillsExtension + `":{}}}}`,
 		mcp.MethodSkillsList: `{"skills":[` + entry + `]}`,
-		mcp.MethodSkillsGet + " skill://acme/a/SKILL.md":     `{"skill":` + entry + `}`,
-		mcp.MethodResourcesRead + " skill://acme/a/SKILL.md": `{"contents":[{"text":"---\nname: a\ndescription: d\n---\nDo it."}]}`,
+		mcp.MethodSkillsGet + " skill://acme/a/SKILL.md": `{"skill":` + entry + `}`,
+		mcp.MethodResourcesRead +
+			" skill://acme/a/SKILL.md": `{"contents":[{"text":"---\nname: a\ndescription: d\n---\nDo it."}]}`,
 	})
-	isSkill(t, do(mcp.Call{Method: mcp.MethodSkillsList}).List.Items, "acme/a", map[string]string{"name": `"acme/a"`, "description": `"d"`, "version": `"1.10"`})
+	isSkill(t, do(mcp.Call{Method: mcp.MethodSkillsList}).List.Items, "acme/a",
+		map[string]string{"name": `"acme/a"`, "description": `"d"`, "version": `"1.10"`})
 	got := do(mcp.Call{Method: mcp.MethodSkillsGet, Name: "acme/a", Params: mcp.Raw(`{"name":"acme/a"}`)}).Result
 	if want := `{"description":"d","instructions":"Do it.","files":[{"name":"b.md","uri":"skill://acme/a/b.md","mimeType":"text/markdown"}]}`; string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -141,14 +146,18 @@ func TestSkillsWithURIs(t *testing.T) {
 // TestSkillsAmongResources are found, and of what is none it is told why.
 func TestSkillsAmongResources(t *testing.T) {
 	skills, do := through(t, server{
-		mcp.MethodDiscover:                                   `{"capabilities":{"resources":{}}}`,
-		mcp.MethodResourcesList:                              `{"resources":[{"uri":"skill://a/SKILL.md"},{"uri":"skill://a/b.md"},{"uri":"file:///c.md"},{"uri":"skill://broken/SKILL.md"},{"uri":"skill://gone/SKILL.md"}]}`,
-		mcp.MethodResourcesRead + " skill://a/SKILL.md":      `{"contents":[{"blob":"LS0tCm5hbWU6IGEKZGVzY3JpcHRpb246IGQKLS0tCkRvIGl0Lg=="}]}`,
+		mcp.MethodDiscover:      `{"capabilities":{"resources":{}}}`,
+		mcp.MethodResourcesList: `{"resources":[{"uri":"skill://a/SKILL.md"},{"uri":"skill://a/b.md"},{"uri":"file:///c.md"},{"uri":"skill://broken/SKILL.md"},{"uri":"skill://gone/SKILL.md"}]}`,
+		mcp.MethodResourcesRead +
+			" skill://a/SKILL.md": `{"contents":[{"blob":"LS0tCm5hbWU6IGEKZGVzY3JpcHRpb246IGQKLS0tCkRvIGl0Lg=="}]}`,
 		mcp.MethodResourcesRead + " skill://broken/SKILL.md": `{"contents":[{"text":"no frontmatter"}]}`,
 	})
-	isSkill(t, do(mcp.Call{Method: mcp.MethodSkillsList}).List.Items, "a", map[string]string{"uri": `"skill://a/SKILL.md"`, "resources": `"dynamic"`})
+	isSkill(t, do(mcp.Call{Method: mcp.MethodSkillsList}).List.Items, "a",
+		map[string]string{"uri": `"skill://a/SKILL.md"`, "resources": `"dynamic"`})
 	skipped := skills.Skipped()
-	if len(skipped) != 2 || skipped["skill://broken/SKILL.md"] != "SKILL.md: it does not begin with a line of three dashes" || skipped["skill://gone/SKILL.md"] != "it cannot be read" {
+	if len(skipped) != 2 ||
+		skipped["skill://broken/SKILL.md"] != "SKILL.md: it does not begin with a line of three dashes" ||
+		skipped["skill://gone/SKILL.md"] != "it cannot be read" {
 		t.Errorf("skipped %q", skipped)
 	}
 	got := do(mcp.Call{Method: mcp.MethodSkillsGet, Name: "a", Params: mcp.Raw(`{"name":"a"}`)}).Result
@@ -188,7 +197,8 @@ func TestSkillsOfSessions(t *testing.T) {
 func TestSkillsOfOneKey(t *testing.T) {
 	const both = `{"capabilities":{"skills":{},"extensions":{"` + mcp.SkillsExtension + `":{}}}}`
 	entry := func(scheme, name string) string {
-		return `{"skills":[{"name":"` + name + `","uri":"` + scheme + `://a/SKILL.md","frontmatter":{"name":"a","description":"d"},"resources":[{"uri":"` + scheme + `://a/SKILL.md"}]}]}`
+		return `{"skills":[{"name":"` + name + `","uri":"` + scheme +
+			`://a/SKILL.md","frontmatter":{"name":"a","description":"d"},"resources":[{"uri":"` + scheme + `://a/SKILL.md"}]}]}`
 	}
 	file := func(text string) string {
 		return `{"contents":[{"text":"---\nname: a\ndescription: d\n---\n` + text + `"}]}`
@@ -208,11 +218,13 @@ func TestSkillsOfOneKey(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := server{
-				mcp.MethodDiscover:                              both,
-				mcp.MethodSkillsGet + " A":                      `{"instructions":"of A"}`,
-				mcp.MethodSkillsGet + " B":                      `{"instructions":"of B"}`,
-				mcp.MethodSkillsGet + " skill://a/SKILL.md":     `{"skill":{"uri":"skill://a/SKILL.md","frontmatter":{},"resources":[]}}`,
-				mcp.MethodSkillsGet + " demo://a/SKILL.md":      `{"skill":{"uri":"demo://a/SKILL.md","frontmatter":{},"resources":[]}}`,
+				mcp.MethodDiscover:         both,
+				mcp.MethodSkillsGet + " A": `{"instructions":"of A"}`,
+				mcp.MethodSkillsGet + " B": `{"instructions":"of B"}`,
+				mcp.MethodSkillsGet +
+					" skill://a/SKILL.md": `{"skill":{"uri":"skill://a/SKILL.md","frontmatter":{},"resources":[]}}`,
+				mcp.MethodSkillsGet +
+					" demo://a/SKILL.md": `{"skill":{"uri":"demo://a/SKILL.md","frontmatter":{},"resources":[]}}`,
 				mcp.MethodResourcesRead + " skill://a/SKILL.md": file("in skill"),
 				mcp.MethodResourcesRead + " demo://a/SKILL.md":  file("in demo"),
 			}

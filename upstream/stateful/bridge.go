@@ -144,24 +144,27 @@ func (s *session) handle(task string) string { return s.at.Data.id + " " + task 
 // heldTask returns the request that holds the questions of a task, and makes one if there
 // is none. Its time limit starts anew.
 func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
-	x, err := s.d.parks.park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask, func() (*exchange, error) {
-		life, err := s.env.Life(context.WithoutCancel(s.base), true)
-		if err != nil {
-			return nil, err
-		}
-		life.Pause() // no caller waits
-		s.hold()
-		// Keys are unique for the lifetime of a task, which may be held more than once.
-		x := &exchange{
-			s: s, id: s.env.NextID(), life: life, task: task, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
-			keys: strings.ToLower(rand.Text()[:8]) + "-",
-			call: &mcp.Call{Method: mcp.MethodTasksResult, Name: task, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
-		}
-		life.Room.Store(x.outside()) // no other goroutine knows x yet
-		s.calls.add(x)
-		s.env.Spawn(x.readHeld)
-		return x, nil
-	})
+	x, err := s.d.parks.park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask,
+		func() (*exchange, error) {
+			life, err := s.env.Life(context.WithoutCancel(s.base), true)
+			if err != nil {
+				return nil, err
+			}
+			life.Pause() // no caller waits
+			s.hold()
+			// Keys are unique for the lifetime of a task, which may be held more than once.
+			x := &exchange{
+				s: s, id: s.env.NextID(), life: life, task: task, wake: make(chan struct{}, 1), elsewhere: true,
+				pumped: make(chan struct{}),
+				keys:   strings.ToLower(rand.Text()[:8]) + "-",
+				call: &mcp.Call{Method: mcp.MethodTasksResult, Name: task, Caller: c.Caller, Caps: c.Caps, Session: c.Session,
+					Ephemeral: c.Ephemeral},
+			}
+			life.Room.Store(x.outside()) // no other goroutine knows x yet
+			s.calls.add(x)
+			s.env.Spawn(x.readHeld)
+			return x, nil
+		})
 	switch {
 	case errors.Is(err, errParkingClosed):
 		return nil, admit.ErrDraining

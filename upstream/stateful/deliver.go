@@ -106,14 +106,16 @@ func forNobody(m wire.Message) []byte {
 	case mcp.MethodElicit:
 		return wire.AppendResult(nil, m.ID, mcp.Raw(`{"action":"cancel"}`))
 	}
-	return wire.AppendError(nil, m.ID, mcp.Errorf(failure.QuestionRefused, "this session has no user who could be asked").WithCode(codeRejected))
+	return wire.AppendError(nil, m.ID, mcp.Errorf(failure.QuestionRefused,
+		"this session has no user who could be asked").WithCode(codeRejected))
 }
 
 // unrelated answers a request of the server for which no call is left: the client cannot be
 // asked outside of a call.
 func unrelated(id mcp.Raw) []byte { return wire.AppendError(nil, id, errUnrelated) }
 
-var errUnrelated = mcp.Errorf(failure.QuestionRefused, "the request belongs to no call that is under way").WithCode(mcp.CodeInvalidParams)
+var errUnrelated = mcp.Errorf(failure.QuestionRefused,
+	"the request belongs to no call that is under way").WithCode(mcp.CodeInvalidParams)
 
 // completed reports that the user is done at a URL: to the call that asked, if it still
 // runs, otherwise to the client's session. Clients without a session come back by

@@ -114,7 +114,8 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	x.call.Trail.ToServer(s.conn.Header(), body)
 	x.call.Reached()
 	out := &transport.Request{
-		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Trail: x.call.Trail, Life: life, Body: body,
+		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Trail: x.call.Trail,
+		Life: life, Body: body,
 	}
 	if x.elsewhere { // the server may ask before it begins its response
 		return x.wait(ctx, out)

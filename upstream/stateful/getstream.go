@@ -95,7 +95,8 @@ func (t *getStream) read(opened chan struct{}) {
 			opened := time.Now()
 			lastID, pause, why = t.drain(stream)
 			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
-				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed", failure.UpstreamMisbehaves.Attr(), "cause", why)
+				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed",
+					failure.UpstreamMisbehaves.Attr(), "cause", why)
 				pause = 0 // the next stream may fail as soon
 			} else if time.Since(opened) >= lasting {
 				pauses.Reset()

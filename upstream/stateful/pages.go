@@ -59,7 +59,8 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 		return nil, mcp.Errorf(failure.MissingCapability, "Upstream %s needs the user to open a page first", env.Upstream).
 			WithData(mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"url":{}}}`)))
 	}
-	return dialect.Unasked(env.Upstream, c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", env.Upstream)
+	return dialect.Unasked(env.Upstream, c,
+		"Upstream %s needs the user to open a page first, and this client cannot be asked to do that", env.Upstream)
 }
 
 // Restart prepares a call to be made from the beginning, after its FramePages. If fresh is nil, the reply or the
@@ -69,7 +70,8 @@ func (d *Dialect) Restart(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, re
 	defer timer.Stop()
 	for id := range strings.SplitSeq(c.Round.Top().Value, ",") {
 		if c.Refused[id] != nil || c.Answers[id] != nil && c.Answers[id].At("action").Text() != "accept" {
-			reply, err = dialect.Unasked(d.env.Upstream, c, "The user did not open the page that upstream %s needs for this call", d.env.Upstream)
+			reply, err = dialect.Unasked(d.env.Upstream, c,
+				"The user did not open the page that upstream %s needs for this call", d.env.Upstream)
 			return nil, reply, err
 		}
 		done := d.page(c.Session, id)

@@ -76,8 +76,10 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 	s, err := d.pool.Acquire(ctx, k, func(at *entry, fresh bool) {
 		if fresh {
 			begun = at
-			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared, state: restore.New(k.session == "")}
-			if at.Sweeps = k.user != "" || k.caps != ""; k.session != "" { // a session without a client session ends by idle time
+			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared,
+				state: restore.New(k.session == "")}
+			// a session without a client session ends by idle time
+			if at.Sweeps = k.user != "" || k.caps != ""; k.session != "" {
 				at.Sweeps = c.Ephemeral
 			}
 			at.Brief = k.caps != "" && k.session == "" && k.user == ""
@@ -154,7 +156,8 @@ func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *sess
 // Try opens a session that declares nothing, with the credential of an owner, and ends it at once.
 func (d *Dialect) Try(e *dialect.Era, owner *transport.Identity) error {
 	return d.env.Connect(func(ctx context.Context) error {
-		at := &entry{Data: &place{id: rand.Text(), owner: owner, declared: dialect.Neutral(&mcp.Call{}, e.Rev), state: restore.New(true)}}
+		at := &entry{Data: &place{id: rand.Text(), owner: owner, declared: dialect.Neutral(&mcp.Call{}, e.Rev),
+			state: restore.New(true)}}
 		s, err := d.begin(ctx, at, e)
 		if err == nil {
 			s.cancel()

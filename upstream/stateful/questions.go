@@ -42,7 +42,8 @@ type question struct {
 // says why the question is refused.
 func (x *exchange) ask(m wire.Message, certain bool) *mcp.Error {
 	if !mcp.CanAsk(x.call.Method) {
-		return mcp.Errorf(failure.QuestionRefused, "the client cannot be asked during %s", x.call.Method).WithCode(mcp.CodeInvalidParams)
+		return mcp.Errorf(failure.QuestionRefused, "the client cannot be asked during %s",
+			x.call.Method).WithCode(mcp.CodeInvalidParams)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -68,7 +69,8 @@ func (x *exchange) ask(m wire.Message, certain bool) *mcp.Error {
 	}
 	params = bytes.Clone(params.Edit(edits...))
 	q := question{
-		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
+		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method,
+			Params: params},
 		changes: x.s.state.Roots.Changes(),
 	}
 	if !certain {
@@ -275,7 +277,8 @@ func (x *exchange) drop(reason string) {
 		case mcp.MethodElicit:
 			s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))
 		case mcp.MethodCreateMessage:
-			s.post(wire.AppendError(nil, q.id, mcp.Errorf(failure.QuestionUnanswered, "the user did not answer").WithCode(codeRejected)))
+			s.post(wire.AppendError(nil, q.id, mcp.Errorf(failure.QuestionUnanswered,
+				"the user did not answer").WithCode(codeRejected)))
 		default:
 			s.post(wire.AppendError(nil, q.id, mcp.Errorf(failure.QuestionUnanswered, "the client did not answer")))
 		}

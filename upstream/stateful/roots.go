@@ -95,7 +95,8 @@ func (r *roots) none(id mcp.Raw) {
 	r.owed = true
 	r.mu.Unlock()
 	if r.known.Told() {
-		r.post(wire.AppendError(nil, id, mcp.Errorf(failure.QuestionRefused, "the client can be asked for its roots only during a call")))
+		r.post(wire.AppendError(nil, id, mcp.Errorf(failure.QuestionRefused,
+			"the client can be asked for its roots only during a call")))
 		return
 	}
 	r.post(wire.AppendResult(nil, id, mcp.Raw(`{"roots":[]}`)))

@@ -104,7 +104,8 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	rev := wire.Lookup(version.Text())
 	if rev == nil || !rev.Stateful {
 		return mcp.UpstreamError(failure.UpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
-			"Upstream %s wants to speak protocol revision %.40q, which the gateway does not know", s.env.Upstream, version.Text())
+			"Upstream %s wants to speak protocol revision %.40q, which the gateway does not know",
+			s.env.Upstream, version.Text())
 	}
 	s.rev = rev
 	s.learn(m.Result)
@@ -194,7 +195,8 @@ func (s *session) post(body []byte) {
 func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
 	answer, err := s.rev.Answer(method, answer)
 	if err != nil {
-		return wire.AppendError(nil, id, mcp.Errorf(failure.QuestionUnanswered, "the client's answer cannot be passed on: %v", err))
+		return wire.AppendError(nil, id, mcp.Errorf(failure.QuestionUnanswered,
+			"the client's answer cannot be passed on: %v", err))
 	}
 	return wire.AppendResult(nil, id, answer)
 }

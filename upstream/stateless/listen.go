@@ -11,7 +11,8 @@ import (
 )
 
 // listen passes a subscription through (2026-07-28 basic/patterns/subscriptions).
-func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (*mcp.Reply, error) {
+func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Revision,
+	c *mcp.Call) (*mcp.Reply, error) {
 	life, err := d.env.Life(ctx, true)
 	if err != nil {
 		return nil, err

@@ -73,7 +73,8 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 				"Upstream %s asks what the user cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}
-		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(mcp.Raw(`"` + key + `"`).Text()), Method: method, Params: params})
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(mcp.Raw(`"` + key + `"`).Text()),
+			Method: method, Params: params})
 		return true
 	})
 	if err != nil {

@@ -68,7 +68,8 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	}
 	if len(c.Refused) > 0 && waits != mcp.FrameTask {
 		// This dialect cannot tell a server that the client refused to answer.
-		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", d.env.Upstream)
+		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call",
+			d.env.Upstream)
 	}
 	switch waits {
 	case "", mcp.FrameServer:
@@ -95,7 +96,8 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 
 // repair reacts to an error that concerns our hop, and makes the request once more: it was
 // refused, so it did not run. Such errors are never passed on.
-func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (*mcp.Reply, error) {
+func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call,
+	declared dialect.Capabilities, refused *mcp.Error) (*mcp.Reply, error) {
 	rev := e.Rev
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
@@ -125,7 +127,8 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 }
 
 // roundTrip sends the call and reads on to its result. Over HTTP it makes exactly one POST.
-func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
+func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call,
+	declared dialect.Capabilities) (*mcp.Reply, error) {
 	life, err := d.env.Life(ctx, false)
 	if err != nil {
 		return nil, err
@@ -136,7 +139,8 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 }
 
 // send makes a round trip of this life.
-func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
+func (d *Dialect) send(life *transport.Life, conn transport.Conn, rev *wire.Revision, c *mcp.Call,
+	declared dialect.Capabilities) (*mcp.Reply, error) {
 	id, level := d.env.NextID(), c.LogLevel
 	if level == "" && c.Session != "" && !c.Ephemeral { // a client with a session that set no level gets all messages
 		level = wire.LogDebug
@@ -218,7 +222,8 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 
 // Exchange makes a request of the gateway's own, with the method and the capabilities of a
 // call, and returns its response.
-func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (wire.Message, error) {
+func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision,
+	c *mcp.Call) (wire.Message, error) {
 	meta := "{" + d.meta(rev, dialect.Neutral(c, rev).Raw, "") + "}"
 	return d.env.Ask(ctx, conn, header(conn, rev, c.Method, ""), c.Method, mcp.Object("_meta", mcp.Raw(meta)), nothing)
 }

@@ -56,7 +56,8 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
 // resulting task.
-func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
+func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call,
+	declared dialect.Capabilities) (*mcp.Reply, error) {
 	defer d.env.Hold()()
 	reply, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if err == nil {
@@ -109,7 +110,8 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 	for key := range c.Refused {
 		if _, ok := c.Answers[key]; !ok { // there is no way to say this to the server
 			w.cancel()
-			return dialect.Unasked(w.d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", w.d.env.Upstream)
+			return dialect.Unasked(w.d.env.Upstream, c, "The client refused the input that upstream %s needs for this call",
+				w.d.env.Upstream)
 		}
 	}
 	if len(c.Answers) > 0 {
@@ -185,7 +187,8 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 		return nil, err
 	}
 	ask := reply.Ask
-	ask.Requests = slices.DeleteFunc(ask.Requests, func(r mcp.InputRequest) bool { return slices.Contains(w.answered, r.Key) })
+	ask.Requests = slices.DeleteFunc(ask.Requests,
+		func(r mcp.InputRequest) bool { return slices.Contains(w.answered, r.Key) })
 	if len(ask.Requests) == 0 {
 		return nil, nil
 	}

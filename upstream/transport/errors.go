@@ -105,7 +105,8 @@ func (e *StatusError) InSession() error {
 	case http.StatusNotFound:
 		gone = code != mcp.CodeMethodNotFound
 	case http.StatusBadRequest:
-		gone = (code == 0 || code == -32000 || code == -32001 || code == mcp.CodeInvalidRequest) && sessionWords.MatchString(text)
+		gone = (code == 0 || code == -32000 || code == -32001 || code == mcp.CodeInvalidRequest) &&
+			sessionWords.MatchString(text)
 	}
 	if gone {
 		return fmt.Errorf("%w: %w", ErrSessionGone, e)

@@ -84,11 +84,13 @@ func (s *stage) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.R
 	for names := range slices.Chunk(short, maxDescribed) {
 		told, err := s.read(ctx, c, selection(uri, names))
 		if err != nil {
-			s.log.WarnContext(ctx, "descriptions of tools cannot be read", mcp.FailureOf(err).Attr(), slog.String("uri", uri[:min(len(uri), maxLogged)]), slog.Any("error", err))
+			s.log.WarnContext(ctx, "descriptions of tools cannot be read", mcp.FailureOf(err).Attr(),
+				slog.String("uri", uri[:min(len(uri), maxLogged)]), slog.Any("error", err))
 			break
 		}
 		for _, name := range names {
-			if one := told.At(name); one.IsObject() && wire.CheckObject(one, "description", "inputSchema", "outputSchema") == nil {
+			if one := told.At(name); one.IsObject() && wire.CheckObject(one, "description", "inputSchema",
+				"outputSchema") == nil {
 				full[name] = one
 			}
 		}

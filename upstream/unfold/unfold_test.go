@@ -11,7 +11,8 @@ import (
 func TestWantsDescription(t *testing.T) {
 	const body = `{"error":{"code":"TOOL_DESCRIPTION_REQUIRED"}}`
 	result := func(isError, text string) *mcp.Reply {
-		return &mcp.Reply{Result: mcp.Raw(`{"isError":` + isError + `,"content":[{"type":"text","text":` + string(mcp.String(text)) + `}]}`)}
+		return &mcp.Reply{Result: mcp.Raw(`{"isError":` + isError + `,"content":[{"type":"text","text":` +
+			string(mcp.String(text)) + `}]}`)}
 	}
 	tests := []struct {
 		name  string
@@ -23,7 +24,8 @@ func TestWantsDescription(t *testing.T) {
 		{"words in front", result("true", "Error: "+body), nil, true},
 		{"no error", result("false", body), nil, false},
 		{"only the word", result("true", "TOOL_DESCRIPTION_REQUIRED"), nil, false},
-		{"the word in another place", result("true", `{"error":{"code":"X","message":"TOOL_DESCRIPTION_REQUIRED"}}`), nil, false},
+		{"the word in another place", result("true", `{"error":{"code":"X","message":"TOOL_DESCRIPTION_REQUIRED"}}`),
+			nil, false},
 		{"words behind", result("true", body+" and more"), nil, false},
 		{"another result", &mcp.Reply{Result: mcp.Raw(`{}`)}, nil, false},
 		{"a question", &mcp.Reply{Ask: &mcp.Ask{}}, nil, false},

@@ -59,7 +59,8 @@ func (b *bench) script() {
 		},
 		"spoilt": func(c *mcptest.Call) { c.Garbage(`{"result":{"v":NaN},"jsonrpc":"2.0","id":` + string(c.ID) + `}`) },
 		"quoted": func(c *mcptest.Call) {
-			c.Garbage(`{"jsonrpc":"2.0","id":"` + string(c.ID) + `","result":{"resultType":"complete","content":[{"type":"text","text":"ok"}]}}`)
+			c.Garbage(`{"jsonrpc":"2.0","id":"` + string(c.ID) +
+				`","result":{"resultType":"complete","content":[{"type":"text","text":"ok"}]}}`)
 		},
 		"die": (*mcptest.Call).Die,
 	}
@@ -116,7 +117,8 @@ func (b *bench) misses(c *mcptest.Call) string {
 		return ""
 	}
 	c.Param("name", &name)
-	want := map[string]string{"Mcp-Method": c.Method, "Mcp-Name": name, wire.HeaderVersion: version, "Mcp-Param-Region": argument(c, "region")}
+	want := map[string]string{"Mcp-Method": c.Method, "Mcp-Name": name, wire.HeaderVersion: version,
+		"Mcp-Param-Region": argument(c, "region")}
 	for header, value := range want {
 		if c.Header.Get(header) != value {
 			return header
@@ -148,7 +150,8 @@ func (b *bench) ask(c *mcptest.Call) {
 			return // it was cancelled
 		}
 		_ = json.Unmarshal(m.Result, &answer) // unreadable data is not an answer
-	} else if state := ""; !c.Param("requestState", &state) || state != "état 1" || !c.Param("inputResponses|colour?", &answer) {
+	} else if state := ""; !c.Param("requestState", &state) || state != "état 1" ||
+		!c.Param("inputResponses|colour?", &answer) {
 		c.Result(`{"resultType":"input_required","requestState":"état 1","inputRequests":{"colour?":{"method":"elicitation/create","params":` + question + `}}}`)
 		return
 	}

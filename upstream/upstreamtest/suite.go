@@ -24,7 +24,8 @@ const (
 
 // Run runs the suite. newServer makes a server of the revision for each test, and reach
 // returns how to reach it. The tests run in parallel.
-func Run(t *testing.T, revision *wire.Revision, newServer func(*wire.Revision) *mcptest.Server, reach func(*testing.T, *mcptest.Server) upstream.Config) {
+func Run(t *testing.T, revision *wire.Revision, newServer func(*wire.Revision) *mcptest.Server,
+	reach func(*testing.T, *mcptest.Server) upstream.Config) {
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, *bench)
@@ -226,7 +227,8 @@ func testParamHeader(t *testing.T, b *bench) {
 
 func testUnknownTool(t *testing.T, b *bench) {
 	_, err := b.do(t, tool("nothing", "{}"))
-	if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Code != mcp.CodeInvalidParams || e.Message != "Unknown tool: nothing" {
+	if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Code != mcp.CodeInvalidParams ||
+		e.Message != "Unknown tool: nothing" {
 		t.Errorf("error %v, want the server's", err)
 	}
 	if b.Status().State != upstream.StateReady {
@@ -295,7 +297,8 @@ func testAsk(t *testing.T, b *bench) {
 		t.Fatalf("reply %+v, want a question", reply)
 	}
 	q := reply.Ask.Requests[0]
-	if message, _ := q.Params.Member("message"); q.Method != mcp.MethodElicit || message.Text() != "scripted asks: Which colour?" {
+	if message, _ := q.Params.Member("message"); q.Method != mcp.MethodElicit ||
+		message.Text() != "scripted asks: Which colour?" {
 		t.Errorf("question %s %s", q.Method, q.Params)
 	}
 	if reply.Ask.Here != b.stateful {

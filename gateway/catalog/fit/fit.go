@@ -98,7 +98,8 @@ func Text(name string) Member { return Member{name: name, value: text} }
 
 // Boolean makes a member that is true or false.
 func Boolean(name string) Member {
-	return Is(name, func(value mcp.Raw) bool { return value.IsTrue() || string(value) == "false" }, "is neither true nor false")
+	return Is(name, func(value mcp.Raw) bool { return value.IsTrue() || string(value) == "false" },
+		"is neither true nor false")
 }
 
 // Object makes a member that is an object, whatever it holds.

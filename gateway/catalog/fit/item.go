@@ -32,10 +32,12 @@ var (
 	items = map[string]Shape{
 		mcp.MethodToolsList: {
 			Text("name").Needed(), Text("title"), Text("description"), icons, Object("_meta"),
-			{name: "inputSchema", value: func(value mcp.Raw) (mcp.Raw, error) { return schema.Fit(value) }, needed: true, instead: mcp.Raw(`{"type":"object"}`)},
+			{name: "inputSchema", value: func(value mcp.Raw) (mcp.Raw, error) { return schema.Fit(value) }, needed: true,
+				instead: mcp.Raw(`{"type":"object"}`)},
 			{name: "outputSchema", value: outputSchema},
 			shaped("annotations", Shape{
-				Text("title"), Boolean("readOnlyHint"), Boolean("destructiveHint"), Boolean("idempotentHint"), Boolean("openWorldHint"),
+				Text("title"), Boolean("readOnlyHint"), Boolean("destructiveHint"), Boolean("idempotentHint"),
+				Boolean("openWorldHint"),
 			}),
 			shaped("execution", Shape{OneOf("taskSupport", "required", "optional", "forbidden")}),
 		},
@@ -44,11 +46,13 @@ var (
 			Objects("arguments", Shape{Text("name").Needed(), Text("title"), Text("description"), Boolean("required")}),
 		},
 		mcp.MethodResourcesList: {
-			Text("uri").Needed(), Text("name").Needed(), Text("title"), Text("description"), Text("mimeType"), icons, annotated, Object("_meta"),
+			Text("uri").Needed(), Text("name").Needed(), Text("title"), Text("description"), Text("mimeType"), icons, annotated,
+			Object("_meta"),
 			Is("size", isInteger, "is no integer that every client can read"),
 		},
 		mcp.MethodResourceTemplatesList: {
-			Text("uriTemplate").Needed(), Text("name").Needed(), Text("title"), Text("description"), Text("mimeType"), icons, annotated, Object("_meta"),
+			Text("uriTemplate").Needed(), Text("name").Needed(), Text("title"), Text("description"), Text("mimeType"), icons,
+			annotated, Object("_meta"),
 		},
 		mcp.MethodSkillsList: { // SEP-2076 5
 			Text("name").Needed(), Text("title"), Text("description"), Text("version"), icons, Object("_meta"), Texts("tags"),
@@ -66,7 +70,8 @@ func Item(listMethod string, item mcp.Raw) (mcp.Raw, error) {
 	key := mcp.ItemKey(listMethod)
 	if key != "name" && item.IsObject() && item.At("name").IsNull() {
 		// A resource or template is called by its title, or by the end of its URI.
-		item = item.Edit(mcp.Edit{Name: "name", Value: mcp.String(cmp.Or(item.At("title").Text(), path.Base(item.At(key).Text())))})
+		item = item.Edit(mcp.Edit{Name: "name", Value: mcp.String(cmp.Or(item.At("title").Text(),
+			path.Base(item.At(key).Text())))})
 	}
 	item, err = items[listMethod].Fit(item, key)
 	if err != nil {
@@ -114,7 +119,8 @@ func moment(value mcp.Raw) (mcp.Raw, error) {
 	if _, err := text(value); err != nil {
 		return nil, err
 	}
-	if _, err := time.Parse(time.RFC3339, value.Text()); err != nil || bytes.IndexByte(value, ',') >= 0 { // which Parse allows
+	// which Parse allows
+	if _, err := time.Parse(time.RFC3339, value.Text()); err != nil || bytes.IndexByte(value, ',') >= 0 {
 		return nil, nil
 	}
 	return value, nil

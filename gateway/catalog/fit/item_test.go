@@ -21,14 +21,20 @@ var shapes = map[string][]struct{ members, want, reason string }{
 		{`"inputSchema":{"type":"object","properties":null}`, `"inputSchema":{"type":"object"}`, ``},
 		{`"inputSchema":{"type":"object","properties":{"a":true,"b":false,"c":null,"d":{"default":null}}}`,
 			`"inputSchema":{"type":"object","properties":{"a":{},"b":{"not":{}},"c":{},"d":{"default":null}}}`, ``},
-		{`"inputSchema":{"type":"object","$schema":null,"required":["a",null]}`, `"inputSchema":{"type":"object","required":["a"]}`, ``},
+		{`"inputSchema":{"type":"object","$schema":null,"required":["a",null]}`,
+			`"inputSchema":{"type":"object","required":["a"]}`, ``},
 		{`"inputSchema":{"type":"object"},"outputSchema":null`, `"inputSchema":{"type":"object"}`, ``},
-		{`"inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":null}`, `"inputSchema":{"type":"object"},"outputSchema":{"type":"object"}`, ``},
+		{`"inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":null}`,
+			`"inputSchema":{"type":"object"},"outputSchema":{"type":"object"}`, ``},
 		{`"description":null,"title":null,"annotations":null,"_meta":null,"icons":null,"execution":null,"inputSchema":{"type":"object"}`, `"inputSchema":{"type":"object"}`, ``},
-		{`"annotations":{"readOnlyHint":null,"title":null},"inputSchema":{"type":"object"}`, `"annotations":{},"inputSchema":{"type":"object"}`, ``},
-		{`"execution":{"taskSupport":null},"inputSchema":{"type":"object"}`, `"execution":{},"inputSchema":{"type":"object"}`, ``},
-		{`"icons":[null,{"src":"https://a","theme":null}],"inputSchema":{"type":"object"}`, `"icons":[{"src":"https://a"}],"inputSchema":{"type":"object"}`, ``},
-		{`"description":"cut \ud83d","inputSchema":{"type":"object"}`, `"description":"cut \ufffd","inputSchema":{"type":"object"}`, ``},
+		{`"annotations":{"readOnlyHint":null,"title":null},"inputSchema":{"type":"object"}`,
+			`"annotations":{},"inputSchema":{"type":"object"}`, ``},
+		{`"execution":{"taskSupport":null},"inputSchema":{"type":"object"}`,
+			`"execution":{},"inputSchema":{"type":"object"}`, ``},
+		{`"icons":[null,{"src":"https://a","theme":null}],"inputSchema":{"type":"object"}`,
+			`"icons":[{"src":"https://a"}],"inputSchema":{"type":"object"}`, ``},
+		{`"description":"cut \ud83d","inputSchema":{"type":"object"}`,
+			`"description":"cut \ufffd","inputSchema":{"type":"object"}`, ``},
 		{`"inputSchema":[]`, ``, `inputSchema is no object`},
 		{`"inputSchema":true`, ``, `inputSchema is no object`},
 		{`"inputSchema":{"type":"string"}`, ``, `type is none of object`},
@@ -134,11 +140,14 @@ func TestItemsThatFit(t *testing.T) {
 
 func TestURIsOfResources(t *testing.T) {
 	for uri, want := range map[string]bool{
-		"file:///a b": true, "crm+note:a": true, "note://": true, "note://u@h:80/x": true, "note://h:": true, "note://%zz": true, "note://[::1]:80/": true,
+		"file:///a b": true, "crm+note:a": true, "note://": true, "note://u@h:80/x": true, "note://h:": true,
+		"note://%zz": true, "note://[::1]:80/": true,
 		"note://{id}/<x>": true, "note:///<x>": true, "C:\\x": true, "ui://crm/x": true, "note://ü/é": true,
-		"": false, "a": false, "/a": false, "a/b:c": false, "1a:b": false, "a_b+file:///x": false, " note:x": false, ":x": false,
-		"note://<id>": false, "note://a b/": false, "note://a:b/": false, "note://a:99999": false, "note://[x": false, "note://[1.2.3.4]": false,
-		"note://a|b": false, "note://:80": false, "note://u@/": false, "note://a\\b": false, "note://a:1:2": false,
+		"": false, "a": false, "/a": false, "a/b:c": false, "1a:b": false, "a_b+file:///x": false,
+		" note:x": false, ":x": false,
+		"note://<id>": false, "note://a b/": false, "note://a:b/": false, "note://a:99999": false, "note://[x": false,
+		"note://[1.2.3.4]": false,
+		"note://a|b":       false, "note://:80": false, "note://u@/": false, "note://a\\b": false, "note://a:1:2": false,
 	} {
 		if got := URI(uri); got != want {
 			t.Errorf("%q: got %t", uri, got)
@@ -147,8 +156,10 @@ func TestURIsOfResources(t *testing.T) {
 }
 
 func BenchmarkItem(b *testing.B) {
-	in := item(mcp.MethodToolsList, `"description":"`+strings.Repeat("What it does. ", 40)+`","inputSchema":{"type":"object","properties":{`+
-		strings.TrimSuffix(strings.Repeat(`"p":{"type":"string","description":"a parameter"},`, 8), ",")+`},"required":["p"]},"annotations":{"readOnlyHint":true}`)
+	in := item(mcp.MethodToolsList, `"description":"`+strings.Repeat("What it does. ", 40)+
+		`","inputSchema":{"type":"object","properties":{`+
+		strings.TrimSuffix(strings.Repeat(`"p":{"type":"string","description":"a parameter"},`, 8), ",")+
+		`},"required":["p"]},"annotations":{"readOnlyHint":true}`)
 	b.SetBytes(int64(len(in)))
 	b.ReportAllocs()
 	for b.Loop() {

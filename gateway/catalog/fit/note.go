@@ -12,13 +12,16 @@ const maxValues = 100
 
 var (
 	events = map[string]Shape{
-		mcp.NoteProgress: {Is("progress", isNumber, "is no number").Needed(), Is("total", isNumber, "is no number"), Text("message"), Object("_meta")},
+		mcp.NoteProgress: {Is("progress", isNumber, "is no number").Needed(), Is("total", isNumber, "is no number"),
+			Text("message"), Object("_meta")},
 		mcp.NoteMessage: {
-			OneOf("level", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency").Needed(), Text("logger"), Object("_meta"),
+			OneOf("level", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency").Needed(),
+			Text("logger"), Object("_meta"),
 		},
 	}
 	completed = Shape{{name: "completion", value: completion, needed: true}, Object("_meta")}
-	values    = Shape{{name: "values", value: listOf(text), needed: true, instead: mcp.Raw("[]")}, {name: "total", value: total}, Boolean("hasMore")}
+	values    = Shape{{name: "values", value: listOf(text), needed: true, instead: mcp.Raw("[]")},
+		{name: "total", value: total}, Boolean("hasMore")}
 )
 
 // Event makes the params of a notification fit. The error says why clients would refuse it.

@@ -13,7 +13,8 @@ func TestCompletions(t *testing.T) {
 		{`{"completion":{"values":["a"], "total":3,"hasMore":true,"x":null},"_meta":{}}`, ``},
 		{`{"completion":{"values":[` + hundred + `]}}`, ``},
 		{`{"completion":{"values":[` + hundred + `,"w"]}}`, `{"completion":{"values":[` + hundred + `],"hasMore":true}}`},
-		{`{"completion":{"values":[` + hundred + `,"w"],"hasMore":false,"total":101}}`, `{"completion":{"values":[` + hundred + `],"hasMore":true,"total":101}}`},
+		{`{"completion":{"values":[` + hundred + `,"w"],"hasMore":false,"total":101}}`,
+			`{"completion":{"values":[` + hundred + `],"hasMore":true,"total":101}}`},
 		{`{"completion":{"values":["a",null],"total":null,"hasMore":null},"_meta":null}`, `{"completion":{"values":["a"]}}`},
 		{`{"completion":{"values":["a"],"total":1.5}}`, `{"completion":{"values":["a"]}}`},
 		{`{"completion":{"values":null}}`, `{"completion":{"values":[]}}`},
@@ -38,8 +39,10 @@ func TestCompletions(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	for _, tt := range []struct{ method, in, want string }{ // no want: refused
-		{mcp.NoteProgress, `{"progressToken":1, "progress":0.5,"total":1e2,"message":"m","x":null}`, `{"progressToken":1, "progress":0.5,"total":1e2,"message":"m","x":null}`},
-		{mcp.NoteProgress, `{"progressToken":1,"progress":-1,"total":null,"message":null,"_meta":null}`, `{"progressToken":1,"progress":-1}`},
+		{mcp.NoteProgress, `{"progressToken":1, "progress":0.5,"total":1e2,"message":"m","x":null}`,
+			`{"progressToken":1, "progress":0.5,"total":1e2,"message":"m","x":null}`},
+		{mcp.NoteProgress, `{"progressToken":1,"progress":-1,"total":null,"message":null,"_meta":null}`,
+			`{"progressToken":1,"progress":-1}`},
 		{mcp.NoteProgress, `{"progress":null}`, ``},
 		{mcp.NoteProgress, `{"progress":"1"}`, ``},
 		{mcp.NoteProgress, `{"progress":1e400}`, ``},

@@ -44,7 +44,8 @@ func newBelow() *below {
 
 func (b *below) offer(upstream, native, raw string) {
 	name, _ := mcp.Raw(raw).Member("name")
-	b.tools = append(b.tools, mcp.Item{Name: name.Text(), Raw: mcp.Raw(raw), Target: mcp.Target{Kind: mcp.KindTools, Upstream: upstream, Name: native}})
+	b.tools = append(b.tools, mcp.Item{Name: name.Text(), Raw: mcp.Raw(raw),
+		Target: mcp.Target{Kind: mcp.KindTools, Upstream: upstream, Name: native}})
 }
 
 // redefine changes the definition of a tool.
@@ -102,7 +103,8 @@ func (b *below) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	case mcp.MethodDiscover:
-		return &mcp.Reply{Result: mcp.Object("capabilities", mcp.Raw(`{"tools":{"listChanged":true}}`), "instructions", mcp.String(c.Preface+"\n\nBe kind."))}, nil
+		return &mcp.Reply{Result: mcp.Object("capabilities", mcp.Raw(`{"tools":{"listChanged":true}}`), "instructions",
+			mcp.String(c.Preface+"\n\nBe kind."))}, nil
 	}
 	b.reached = append(b.reached, c)
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
@@ -150,7 +152,8 @@ type rig struct {
 func newRig(t testing.TB, cfg Config, change func(*Deps)) *rig {
 	t.Helper()
 	r := &rig{below: newBelow(), grants: session.NewGrants(nil)}
-	deps := Deps{Grants: r.grants, Log: slog.New(slog.DiscardHandler), Upstreams: map[string]Upstream{"crm": {}, "weather": {}}}
+	deps := Deps{Grants: r.grants, Log: slog.New(slog.DiscardHandler),
+		Upstreams: map[string]Upstream{"crm": {}, "weather": {}}}
 	if change != nil {
 		change(&deps)
 	}

@@ -55,7 +55,8 @@ func (s stage) describe(ctx context.Context, c *mcp.Call, names []string, missin
 
 // write makes the object of descriptions, in the order of the names, and returns which
 // definitions it shows.
-func (s stage) write(names []string, wanted map[string]*mcp.Item, available []string) (body mcp.Raw, shown map[string]string) {
+func (s stage) write(names []string, wanted map[string]*mcp.Item, available []string) (body mcp.Raw,
+	shown map[string]string) {
 	body, shown = mcp.Raw{'{'}, make(map[string]string)
 	for _, name := range names {
 		var entry mcp.Raw
@@ -65,7 +66,8 @@ func (s stage) write(names []string, wanted map[string]*mcp.Item, available []st
 		default:
 			entry = s.full(*item)
 			if len(shown) > 0 && len(body)+len(entry) > maxBytes {
-				entry = mcp.Object("error", mcp.String("These descriptions are too large together: ask for '"+name+"' in a request of its own"))
+				entry = mcp.Object("error", mcp.String("These descriptions are too large together: ask for '"+name+
+					"' in a request of its own"))
 				break
 			}
 			shown[name] = s.digest(*item)
@@ -182,7 +184,8 @@ func missing() mcp.Raw {
 
 // missingNames is the same for a call of our tool, whose parameter has another name.
 func missingNames() mcp.Raw {
-	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message", mcp.String(missingNamesText),
+	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message",
+		mcp.String(missingNamesText),
 		"examples", mcp.Raw(`[{"names":["tool_name"]},{"names":["tool1","tool2"]}]`)))
 }
 

@@ -33,7 +33,8 @@ func namesOf(items []mcp.Item) (names []string) {
 func TestListIsMinimal(t *testing.T) {
 	r := progressive(t)
 	items := r.list(t, alice, mcp.MethodToolsList)
-	if got, want := namesOf(items), []string{ToolName, "crm__export", "crm__delete_all", "weather__now"}; !slices.Equal(got, want) {
+	if got, want := namesOf(items), []string{ToolName, "crm__export", "crm__delete_all",
+		"weather__now"}; !slices.Equal(got, want) {
 		t.Fatalf("the list is %q, want %q", got, want)
 	}
 	for _, item := range items[1:] {
@@ -72,7 +73,8 @@ func TestResourceIsListed(t *testing.T) {
 			t.Fatalf("the list is %q", namesOf(items))
 		}
 		text, _ := items[0].Raw.Member("description")
-		for _, point := range []string{"tools/list", "fetch its full description", URI + "?tools=TOOL_NAME", "?tools=TOOL_1,TOOL_2", "authorises", "refused with TOOL_DESCRIPTION_REQUIRED"} {
+		for _, point := range []string{"tools/list", "fetch its full description", URI + "?tools=TOOL_NAME",
+			"?tools=TOOL_1,TOOL_2", "authorises", "refused with TOOL_DESCRIPTION_REQUIRED"} {
 			if !strings.Contains(text.Text(), point) {
 				t.Errorf("the workflow text lacks %q", point)
 			}
@@ -83,7 +85,8 @@ func TestResourceIsListed(t *testing.T) {
 		if !none {
 			continue
 		}
-		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesList, "", `{"cursor":"x"}`)); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesList, "", `{"cursor":"x"}`)); !mcp.HasCode(err,
+			mcp.CodeInvalidParams) {
 			t.Errorf("a cursor that nobody gave: %v", err)
 		}
 	}
@@ -125,7 +128,8 @@ func TestSelectedToolsOnly(t *testing.T) {
 
 func TestMissingSelection(t *testing.T) {
 	r := progressive(t)
-	for _, query := range []string{"", "?", "?tools", "?tools=", "?tools=,,", "?tools=%2C", "?Tools=crm__export", "?names=crm__export"} {
+	for _, query := range []string{"", "?", "?tools", "?tools=", "?tools=,,", "?tools=%2C", "?Tools=crm__export",
+		"?names=crm__export"} {
 		var body struct {
 			Error struct {
 				Code, Message string
@@ -139,15 +143,19 @@ func TestMissingSelection(t *testing.T) {
 			t.Errorf("%q: %+v", query, body)
 		}
 	}
-	for _, arguments := range []string{`{}`, `{"names":[]}`, `{"names":[""]}`, `{"names":7}`, `null`, `{"tools":[]}`, `{"tool":"crm__export"}`} {
-		if text := r.tool(t, alice, ToolName, arguments); !strings.Contains(text, "MISSING_TOOL_SELECTION") || !strings.Contains(text, missingNamesText) || strings.Contains(text, "'tools'") {
+	for _, arguments := range []string{`{}`, `{"names":[]}`, `{"names":[""]}`, `{"names":7}`, `null`, `{"tools":[]}`,
+		`{"tool":"crm__export"}`} {
+		if text := r.tool(t, alice, ToolName, arguments); !strings.Contains(text, "MISSING_TOOL_SELECTION") ||
+			!strings.Contains(text, missingNamesText) || strings.Contains(text, "'tools'") {
 			t.Errorf("%s: %s", arguments, text) // a caller that follows this must not get the same answer again
 		}
 	}
-	if text := r.tool(t, alice, ToolName, `{"tools":["weather__now"]}`); strings.Contains(text, "MISSING") || !strings.Contains(text, "weather__now") {
+	if text := r.tool(t, alice, ToolName, `{"tools":["weather__now"]}`); strings.Contains(text, "MISSING") ||
+		!strings.Contains(text, "weather__now") {
 		t.Errorf("under the name that the resource has for it: %s", text)
 	}
-	if text := r.tool(t, alice, ToolName, `{"names":"crm__export,weather__now"}`); strings.Contains(text, "MISSING") || !strings.Contains(text, "weather__now") {
+	if text := r.tool(t, alice, ToolName, `{"names":"crm__export,weather__now"}`); strings.Contains(text, "MISSING") ||
+		!strings.Contains(text, "weather__now") {
 		t.Errorf("names in one text: %s", text)
 	}
 }
@@ -228,7 +236,8 @@ func TestGrantIsTheSessions(t *testing.T) {
 					t.Fatalf("after the fetch: %s", text)
 				}
 			}
-			for what, w := range map[string]who{"another session of the user": another, "a client without sessions": modern, "another user": root} {
+			for what, w := range map[string]who{"another session of the user": another, "a client without sessions": modern,
+				"another user": root} {
 				if text := r.tool(t, w, "crm__export", `{}`); !refuses(text) {
 					t.Errorf("%s: %s", what, text)
 				}
@@ -265,7 +274,8 @@ func TestFetchingGivesNoAccess(t *testing.T) {
 	for _, call := range r.below.calls()[1:] {
 		t.Errorf("%s got below", call)
 	}
-	if text := r.tool(t, alice, ToolName, `{"names":["`+ToolName+`"]}`); !strings.Contains(text, `"name":"describe_tools"`) {
+	if text := r.tool(t, alice, ToolName, `{"names":["`+ToolName+`"]}`); !strings.Contains(text,
+		`"name":"describe_tools"`) {
 		t.Errorf("our tool of itself: %s", text)
 	}
 }
@@ -348,7 +358,8 @@ func TestRoundsAreNotCheckedAgain(t *testing.T) {
 	}{
 		{"no round", func(*mcp.Call) {}, false},
 		{"a state", func(c *mcp.Call) { c.Round = mcp.NewRound(mcp.FrameServer, "s") }, true},
-		{"a state of a client without sessions", func(c *mcp.Call) { c.Round, c.Ephemeral = mcp.NewRound(mcp.FrameServer, "s"), true }, true},
+		{"a state of a client without sessions",
+			func(c *mcp.Call) { c.Round, c.Ephemeral = mcp.NewRound(mcp.FrameServer, "s"), true }, true},
 		{"answers of a session", func(c *mcp.Call) { c.Answers = map[string]mcp.Raw{} }, true},
 		{"let go", func(c *mcp.Call) { c.Refused = map[string]*mcp.Error{} }, true},
 		{"answers that nobody asked for", func(c *mcp.Call) { c.Answers, c.Ephemeral = map[string]mcp.Raw{}, true }, false},
@@ -435,7 +446,8 @@ func TestFullIsNotThere(t *testing.T) {
 	if items := r.list(t, alice, mcp.MethodToolsList); string(items[0].Raw) != exportTool {
 		t.Errorf("listed is %s", items[0].Raw)
 	}
-	for _, c := range []*mcp.Call{alice.call(mcp.MethodResourcesRead, URI, `{}`), alice.call(mcp.MethodToolsCall, ToolName, `{}`)} {
+	for _, c := range []*mcp.Call{alice.call(mcp.MethodResourcesRead, URI, `{}`),
+		alice.call(mcp.MethodToolsCall, ToolName, `{}`)} {
 		if _, err := r.h.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%s: %v", c.Name, err)
 		}
@@ -448,7 +460,8 @@ func TestFullIsNotThere(t *testing.T) {
 // TestReserved: items of an upstream without a prefix that have our names are withheld.
 func TestReserved(t *testing.T) {
 	r := progressive(t)
-	r.below.offer("weather", ToolName, `{"name":"describe_tools","description":"Hidden.","inputSchema":{"type":"object","properties":{"a":{}}}}`)
+	r.below.offer("weather", ToolName,
+		`{"name":"describe_tools","description":"Hidden.","inputSchema":{"type":"object","properties":{"a":{}}}}`)
 	if text := r.tool(t, alice, ToolName, `{"names":["crm__export"]}`); text == "called" {
 		t.Error("the call got below")
 	}
@@ -457,11 +470,13 @@ func TestReserved(t *testing.T) {
 			t.Errorf("listed is %s", item.Raw)
 		}
 	}
-	if text := r.fetch(t, alice, "?tools="+ToolName+",none"); strings.Contains(text, "Hidden.") || !strings.Contains(text, `"weather__now"]`) {
+	if text := r.fetch(t, alice, "?tools="+ToolName+",none"); strings.Contains(text, "Hidden.") ||
+		!strings.Contains(text, `"weather__now"]`) {
 		t.Errorf("described is %s", text)
 	}
 	for _, uri := range []string{URI + "{?tools}", URI + "#a", URI + "?tools=a#b"} {
-		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesRead, uri, `{}`)); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesRead, uri, `{}`)); !mcp.HasCode(err,
+			mcp.CodeInvalidParams) {
 			t.Errorf("%s: %v", uri, err)
 		}
 	}
@@ -498,13 +513,15 @@ func TestLargeDescriptions(t *testing.T) {
 	var names []string
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("crm__t%d", i))
-		r.below.offer("crm", names[i][5:], fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, names[i], strings.Repeat("long ", 12<<10)))
+		r.below.offer("crm", names[i][5:], fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`,
+			names[i], strings.Repeat("long ", 12<<10)))
 	}
 	text := r.fetch(t, alice, "?tools="+strings.Join(names, ","))
 	if len(text) > maxBytes+64<<10 || !strings.Contains(text, "ask for 'crm__t29' in a request of its own") {
 		t.Errorf("%d bytes", len(text))
 	}
-	if first, last := r.tool(t, alice, names[0], `{}`), r.tool(t, alice, names[29], `{}`); first != "called" || !refuses(last) {
+	if first, last := r.tool(t, alice, names[0], `{}`), r.tool(t, alice, names[29], `{}`); first != "called" ||
+		!refuses(last) {
 		t.Error("granted is not what was shown")
 	}
 }

@@ -112,7 +112,8 @@ func parseDescription(text []byte) (d Description, err error) {
 		value *json.RawMessage
 		begin byte
 		want  string
-	}{{"examples", &d.Examples, '[', "an array"}, {"usage_guidance", &d.UsageGuidance, '{', "an object"}, {"error_guidance", &d.ErrorGuidance, '{', "an object"}} {
+	}{{"examples", &d.Examples, '[', "an array"}, {"usage_guidance", &d.UsageGuidance, '{', "an object"},
+		{"error_guidance", &d.ErrorGuidance, '{', "an object"}} {
 		if *member.value == nil {
 			continue
 		}

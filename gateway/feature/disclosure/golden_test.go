@@ -34,13 +34,15 @@ func TestGolden(t *testing.T) {
 	}{
 		{"tools_list", func(t *testing.T, r *rig) string { return items(r.list(t, alice, mcp.MethodToolsList)) }},
 		{"resources_list", func(t *testing.T, r *rig) string { return items(r.list(t, alice, mcp.MethodResourcesList)) }},
-		{"templates_list", func(t *testing.T, r *rig) string { return items(r.list(t, alice, mcp.MethodResourceTemplatesList)) }},
+		{"templates_list",
+			func(t *testing.T, r *rig) string { return items(r.list(t, alice, mcp.MethodResourceTemplatesList)) }},
 		{"discover", func(t *testing.T, r *rig) string {
 			return string(r.handle(t, alice.call(mcp.MethodDiscover, "", `{}`)).Result)
 		}},
 		{"complete", func(t *testing.T, r *rig) string {
 			return string(r.handle(t, alice.call(mcp.MethodComplete, Template,
-				`{"ref":{"type":"ref/resource","uri":"`+Template+`"},"argument":{"name":"tools","value":"weather__now,crm__"}}`)).Result)
+				`{"ref":{"type":"ref/resource","uri":"`+Template+
+					`"},"argument":{"name":"tools","value":"weather__now,crm__"}}`)).Result)
 		}},
 		{"read_result", func(t *testing.T, r *rig) string {
 			return string(r.handle(t, alice.call(mcp.MethodResourcesRead, URI+"?tools=weather__now", `{}`)).Result)

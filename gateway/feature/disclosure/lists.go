@@ -43,7 +43,8 @@ func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		for _, item := range items {
 			switch {
 			case item.Name == ToolName:
-				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", failure.ItemWithheld.Attr(), slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
+				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", failure.ItemWithheld.Attr(),
+					slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
 			case s.profile.minimal[item.Target.Upstream]:
 				shown = append(shown, s.minimal(item))
 			default:
@@ -66,7 +67,8 @@ func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	case !mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return reply, err
 	case !first:
-		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+		return nil, mcp.Errorf(failure.InvalidCursor,
+			"Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	}
 	return &mcp.Reply{List: s.shown(c, from, func(items []mcp.Item) []mcp.Item {
 		shown := make([]mcp.Item, 0, len(items)+1)

@@ -206,7 +206,8 @@ func abbreviates(before string) bool {
 
 // names reports whether a text contains one of the names as a word.
 func names(text string, all []string) bool {
-	found := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' })
+	found := strings.FieldsFunc(text,
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' })
 	return slices.ContainsFunc(found, func(word string) bool { return slices.Contains(all, word) })
 }
 

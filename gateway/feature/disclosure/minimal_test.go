@@ -11,19 +11,27 @@ import (
 func TestSummary(t *testing.T) {
 	tests := []struct{ name, tool, want string }{
 		{"one sentence", `{"description":"Finds orders."}`, "Finds orders."},
-		{"two short ones", `{"description":"Finds orders. Old ones are in the archive."}`, "Finds orders. Old ones are in the archive."},
-		{"the second names a parameter", `{"description":"Finds orders. Set limit for fewer.","inputSchema":{"properties":{"limit":{}}}}`, "Finds orders."},
-		{"the first is long enough", `{"description":"Finds orders of all customers in every country that we deliver to. Fast."}`, "Finds orders of all customers in every country that we deliver to."},
+		{"two short ones", `{"description":"Finds orders. Old ones are in the archive."}`,
+			"Finds orders. Old ones are in the archive."},
+		{"the second names a parameter",
+			`{"description":"Finds orders. Set limit for fewer.","inputSchema":{"properties":{"limit":{}}}}`, "Finds orders."},
+		{"the first is long enough",
+			`{"description":"Finds orders of all customers in every country that we deliver to. Fast."}`,
+			"Finds orders of all customers in every country that we deliver to."},
 		{"no stop", `{"description":"Finds orders"}`, "Finds orders"},
-		{"abbreviations and numbers", `{"description":"Finds orders, e.g. open ones, since version 1.5 of the shop. All of them come at once, which may take a while."}`, "Finds orders, e.g. open ones, since version 1.5 of the shop."},
-		{"a small letter goes on", `{"description":"Sends to acme.com. and others. Never twice!"}`, "Sends to acme.com. and others. Never twice!"},
+		{"abbreviations and numbers",
+			`{"description":"Finds orders, e.g. open ones, since version 1.5 of the shop. All of them come at once, which may take a while."}`, "Finds orders, e.g. open ones, since version 1.5 of the shop."},
+		{"a small letter goes on", `{"description":"Sends to acme.com. and others. Never twice!"}`,
+			"Sends to acme.com. and others. Never twice!"},
 		{"sections", `{"description":"Finds orders.\nArgs:\n    limit: how many\nReturns: a list."}`, "Finds orders."},
 		{"a heading", `{"description":"# Orders\n\nFinds orders.\n\n## More\nSlow."}`, "Finds orders."},
 		{"a list", `{"description":"Finds orders by:\n- number\n- customer"}`, "Finds orders by:"},
 		{"only a list", `{"description":"- Finds orders\n- Slow"}`, "Finds orders"},
-		{"code", "{\"description\":\"```sql\\nSELECT 1\\n```\\nRuns `SQL` and **nothing** else.\"}", "Runs SQL and nothing else."},
+		{"code", "{\"description\":\"```sql\\nSELECT 1\\n```\\nRuns `SQL` and **nothing** else.\"}",
+			"Runs SQL and nothing else."},
 		{"code that never ends", "{\"description\":\"```sql\\nSELECT 1\",\"title\":\"Orders\"}", "Orders"},
-		{"links", `{"description":"Finds [orders](https://a.example/x) as told (https://a.example/y) there."}`, "Finds orders as told there."},
+		{"links", `{"description":"Finds [orders](https://a.example/x) as told (https://a.example/y) there."}`,
+			"Finds orders as told there."},
 		{"what does not show", `{"description":"Finds\u200b or\u202eders\u0007.\u00a0Now."}`, "Finds orders. Now."},
 		{"another language", `{"description":"受注を検索します。遅い。"}`, "受注を検索します。 遅い。"},
 		{"a title", `{"title":"Find orders"}`, "Find orders"},
@@ -39,7 +47,8 @@ func TestSummary(t *testing.T) {
 			}
 		})
 	}
-	if got := clip(strings.Repeat("wort ", 100)); utf8.RuneCountInString(got) > longest || !strings.HasSuffix(got, "wort…") {
+	if got := clip(strings.Repeat("wort ", 100)); utf8.RuneCountInString(got) > longest ||
+		!strings.HasSuffix(got, "wort…") {
 		t.Errorf("cut to %q", got)
 	}
 	if got := clip(strings.Repeat("ü", 500)); utf8.RuneCountInString(got) != longest {
@@ -48,7 +57,8 @@ func TestSummary(t *testing.T) {
 }
 
 func FuzzBeginning(f *testing.F) {
-	for _, seed := range []string{"Finds orders. Fast.", "```a", "# A\n\n- b\n1. c", "[a](b) http://c", "e.g. a. B", "\xff\x00.", "....", "。。", "Args:"} {
+	for _, seed := range []string{"Finds orders. Fast.", "```a", "# A\n\n- b\n1. c", "[a](b) http://c", "e.g. a. B",
+		"\xff\x00.", "....", "。。", "Args:"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -25,7 +25,8 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	content := mcp.Object("uri", mcp.String(c.Name), "mimeType", mcp.Raw(`"application/json"`), "text", mcp.String(string(answer.body)))
+	content := mcp.Object("uri", mcp.String(c.Name), "mimeType", mcp.Raw(`"application/json"`), "text",
+		mcp.String(string(answer.body)))
 	// The fetch itself counts as the grant, so no cache may answer in our place.
 	return &mcp.Reply{Result: mcp.Object("contents", append(append(mcp.Raw{'['}, content...), ']'))}, nil
 }
@@ -61,7 +62,8 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if total > maxValues {
 		more = mcp.Raw("true")
 	}
-	return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", mcp.Strings(values), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
+	return &mcp.Reply{Result: mcp.Object("completion",
+		mcp.Object("values", mcp.Strings(values), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
 }
 
 // discover adds our capabilities to those of the upstreams, and tells models how to use the

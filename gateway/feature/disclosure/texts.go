@@ -26,7 +26,8 @@ const (
 	resourceName  = "Tool descriptions - required before a tool is called"
 	resourceTitle = "Tool descriptions"
 	resourceText  = "WORKFLOW: Step 1: pick a tool from tools/list by what it does; its short description there is for choosing only and leaves the parameters out. " +
-		"Step 2: fetch its full description, with the parameters, here: " + URI + "?tools=TOOL_NAME, or several at once, ?tools=TOOL_1,TOOL_2, with names exactly as in tools/list. " +
+		"Step 2: fetch its full description, with the parameters, here: " + URI +
+		"?tools=TOOL_NAME, or several at once, ?tools=TOOL_1,TOOL_2, with names exactly as in tools/list. " +
 		"The parameter tools is required. Step 3: call the tool with the parameters learned. " +
 		"Fetching a description authorises calls of that tool for the session; a tool called without it is refused with TOOL_DESCRIPTION_REQUIRED."
 	toolText = "Returns the full descriptions of tools: their parameters, examples and guidance. The tool list only has short descriptions, for choosing. " +
@@ -40,18 +41,21 @@ const (
 const minimalSchema = `{"type":"object","additionalProperties":true}`
 
 func ownResource() mcp.Item {
-	return mcp.Item{Name: URI, Raw: mcp.Object("uri", mcp.String(URI), "name", mcp.String(resourceName), "title", mcp.String(resourceTitle),
+	return mcp.Item{Name: URI, Raw: mcp.Object("uri", mcp.String(URI), "name", mcp.String(resourceName), "title",
+		mcp.String(resourceTitle),
 		"description", mcp.String(resourceText), "mimeType", mcp.Raw(`"application/json"`))}
 }
 
 func ownTemplate() mcp.Item {
-	return mcp.Item{Name: Template, Raw: mcp.Object("uriTemplate", mcp.String(Template), "name", mcp.String(resourceName), "title", mcp.String(resourceTitle),
+	return mcp.Item{Name: Template, Raw: mcp.Object("uriTemplate", mcp.String(Template), "name", mcp.String(resourceName),
+		"title", mcp.String(resourceTitle),
 		"description", mcp.String(resourceText), "mimeType", mcp.Raw(`"application/json"`))}
 }
 
 // OwnTool returns the tool that describes tools, as lists show it.
 func OwnTool() mcp.Item {
-	return mcp.Item{Name: ToolName, Raw: mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Describe tools"`), "description", mcp.String(toolText),
+	return mcp.Item{Name: ToolName, Raw: mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Describe tools"`),
+		"description", mcp.String(toolText),
 		"inputSchema", mcp.Raw(`{"type":"object","properties":{"names":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":50,`+
 			`"description":"Names of tools, exactly as in the tool list."}},"required":["names"],"additionalProperties":false}`),
 		"annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`))}

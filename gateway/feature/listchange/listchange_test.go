@@ -56,7 +56,8 @@ func TestListsChangeForThoseWhoSeeIt(t *testing.T) {
 		l := &mcp.List{}
 		for _, name := range lists[c.Method] { // two pages
 			plain, version, _ := strings.Cut(name, "@")
-			l.Items = append(l.Items, mcp.Item{Name: plain, Raw: mcp.Object("name", mcp.String(plain), "version", mcp.String(version)),
+			l.Items = append(l.Items, mcp.Item{Name: plain,
+				Raw:    mcp.Object("name", mcp.String(plain), "version", mcp.String(version)),
 				Target: mcp.Target{Kind: kind, Upstream: "u", Name: plain}})
 		}
 		half := len(l.Items) / 2
@@ -78,7 +79,8 @@ func TestListsChangeForThoseWhoSeeIt(t *testing.T) {
 	}
 	tools := func(names ...string) { lists[mcp.MethodToolsList] = names }
 	tools("open-1", "secret-1", "open-2@1")
-	listen(policy.Config{Rules: []policy.Rule{{Name: "open", Who: policy.Who{Users: []string{"alice"}}, Allow: []string{"*:u/open*"}}}},
+	listen(policy.Config{Rules: []policy.Rule{{Name: "open", Who: policy.Who{Users: []string{"alice"}},
+		Allow: []string{"*:u/open*"}}}},
 		mcp.Filter{Lists: mcp.AllLists &^ mcp.SkillLists})
 	for _, step := range []struct {
 		name   string
@@ -87,7 +89,8 @@ func TestListsChangeForThoseWhoSeeIt(t *testing.T) {
 		want   bool
 	}{
 		{"nothing", func() {}, mcp.NoteToolsListChanged, false},
-		{"something hidden comes", func() { tools("open-1", "secret-1", "secret-2", "open-2@1") }, mcp.NoteToolsListChanged, false},
+		{"something hidden comes", func() { tools("open-1", "secret-1", "secret-2", "open-2@1") },
+			mcp.NoteToolsListChanged, false},
 		{"something hidden goes", func() { tools("open-1", "open-2@1") }, mcp.NoteToolsListChanged, false},
 		{"something comes", func() { tools("open-1", "open-2@1", "open-3") }, mcp.NoteToolsListChanged, true},
 		{"nothing more", func() {}, mcp.NoteToolsListChanged, false},
@@ -95,14 +98,17 @@ func TestListsChangeForThoseWhoSeeIt(t *testing.T) {
 		{"the order", func() { tools("open-2@2", "open-1", "open-3") }, mcp.NoteToolsListChanged, true},
 		{"another list", func() {}, mcp.NotePromptsListChanged, false},
 		{"a prompt", func() { lists[mcp.MethodPromptsList] = []string{"open"} }, mcp.NotePromptsListChanged, true},
-		{"a template", func() { lists[mcp.MethodResourceTemplatesList] = []string{"open"} }, mcp.NoteResourcesListChanged, true},
-		{"a hidden template", func() { lists[mcp.MethodResourceTemplatesList] = []string{"open", "secret"} }, mcp.NoteResourcesListChanged, false},
+		{"a template", func() { lists[mcp.MethodResourceTemplatesList] = []string{"open"} },
+			mcp.NoteResourcesListChanged, true},
+		{"a hidden template", func() { lists[mcp.MethodResourceTemplatesList] = []string{"open", "secret"} },
+			mcp.NoteResourcesListChanged, false},
 		{"nobody can tell", func() { broken = true }, mcp.NoteToolsListChanged, true},
 		{"since then", func() { broken = false }, mcp.NoteToolsListChanged, true},
 		{"it is known again", func() {}, mcp.NoteToolsListChanged, false},
 		{"everything goes", func() { tools() }, mcp.NoteToolsListChanged, true},
 		{"nobody offers such a list any more", func() { absent = true }, mcp.NoteToolsListChanged, false},
-		{"somebody does, with something hidden", func() { absent = false; tools("secret-1") }, mcp.NoteToolsListChanged, false},
+		{"somebody does, with something hidden", func() { absent = false; tools("secret-1") },
+			mcp.NoteToolsListChanged, false},
 	} {
 		step.change()
 		heard = nil
@@ -129,11 +135,13 @@ func BenchmarkListChanged(b *testing.B) {
 	l := &mcp.List{}
 	for n := range 1000 {
 		name := fmt.Sprint("open-", n)
-		l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name)), Target: mcp.Target{Kind: mcp.KindTools, Upstream: "u", Name: name}})
+		l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name)),
+			Target: mcp.Target{Kind: mcp.KindTools, Upstream: "u", Name: name}})
 	}
-	h := guarded(b, policy.Config{Rules: []policy.Rule{{Name: "open", Allow: []string{"tools:u/open*"}}}}, func(*mcp.Call) (*mcp.Reply, error) {
-		return &mcp.Reply{List: l}, nil
-	})
+	h := guarded(b, policy.Config{Rules: []policy.Rule{{Name: "open", Allow: []string{"tools:u/open*"}}}},
+		func(*mcp.Call) (*mcp.Reply, error) {
+			return &mcp.Reply{List: l}, nil
+		})
 	w := &watch{next: h, last: map[mcp.Lists]mcp.ListSum{}}
 	for b.Loop() {
 		w.changed(b.Context(), NewReader(&mcp.Call{Method: mcp.MethodListen, Caller: alice()}), mcp.ToolLists)

@@ -75,7 +75,8 @@ func TestChangesThatAreSeen(t *testing.T) {
 					heard = "1"
 				}
 			}}
-			if _, err := mcp.Chain(next, Middleware(of.visible.SeesAll), skills.Middleware(of.visible)).Handle(t.Context(), c); err != nil {
+			if _, err := mcp.Chain(next, Middleware(of.visible.SeesAll), skills.Middleware(of.visible)).Handle(t.Context(),
+				c); err != nil {
 				t.Fatal(err)
 			}
 			got := ""

@@ -42,7 +42,8 @@ func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 	}
 	inner := c.Clone()
-	inner.Method, inner.Name, inner.Params, inner.ParamHeaders = mcp.MethodResourcesRead, uri, mcp.Object("uri", mcp.String(uri)), nil
+	inner.Method, inner.Name, inner.Params, inner.ParamHeaders = mcp.MethodResourcesRead, uri,
+		mcp.Object("uri", mcp.String(uri)), nil
 	reply, err := s.next.Handle(ctx, inner)
 	if err != nil || reply == nil || reply.Result == nil {
 		return reply, err
@@ -91,7 +92,8 @@ func (s skill) each(fn func(name, uri string) bool) {
 func (s skill) file(name string) (uri string, ok bool) {
 	root, _ := mcp.SkillRoot(s.uri)
 	name = path.Clean(strings.TrimPrefix(name, root+"/"))
-	if name == "." || name == ".." || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") || strings.Contains(name, `\`) {
+	if name == "." || name == ".." || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") ||
+		strings.Contains(name, `\`) {
 		return "", false
 	}
 	known := false

@@ -115,7 +115,8 @@ func (s *stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if _, skills := caps.Member("skills"); tools || !skills {
 		return reply, nil
 	}
-	return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("tools", mcp.Raw(`{"listChanged":true}`))), Release: reply.Release}, nil
+	return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("tools", mcp.Raw(`{"listChanged":true}`))),
+		Release: reply.Release}, nil
 }
 
 // listen reports changed tools when skills change, because the tool's description names

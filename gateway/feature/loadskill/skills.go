@@ -58,7 +58,8 @@ func readSkill(item mcp.Item) skill {
 	files, _ := item.Raw.Member("resources")
 	frontmatter, _ := item.Raw.Member("frontmatter")
 	description, _ := frontmatter.Member("description")
-	return skill{name: item.Name, uri: uri.Text(), files: files, description: strings.Join(strings.Fields(description.Text()), " ")}
+	return skill{name: item.Name, uri: uri.Text(), files: files,
+		description: strings.Join(strings.Fields(description.Text()), " ")}
 }
 
 func (l listing) find(name string) (skill, bool) {
@@ -72,7 +73,8 @@ func (l listing) find(name string) (skill, bool) {
 
 // tool returns the tool as lists show it.
 func (l listing) tool() mcp.Raw {
-	return mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Load a skill"`), "description", mcp.String(l.about()),
+	return mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Load a skill"`), "description",
+		mcp.String(l.about()),
 		"inputSchema", mcp.Raw(`{"type":"object","properties":{"name":{"type":"string","description":"The skill. Without it, all skills are listed."},`+
 			`"file":{"type":"string","description":"A file of the skill, such as references/rules.md, in place of its instructions."}},"additionalProperties":false}`),
 		"annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`))

@@ -37,7 +37,8 @@ func TestTheToolIsShort(t *testing.T) {
 			t.Errorf("without a name %d are listed", got)
 		}
 	}
-	for text, want := range map[string]string{"A. B.": "A.", "A 1.2 b": "A 1.2 b", strings.Repeat("ü", 121): strings.Repeat("ü", 119) + "…"} {
+	for text, want := range map[string]string{"A. B.": "A.", "A 1.2 b": "A 1.2 b",
+		strings.Repeat("ü", 121): strings.Repeat("ü", 119) + "…"} {
 		if got := clip(text, maxAbout); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
@@ -46,7 +47,8 @@ func TestTheToolIsShort(t *testing.T) {
 
 // TestFilesOfASkill: files are found by their path or their URI, and by nothing else.
 func TestFilesOfASkill(t *testing.T) {
-	known := skill{uri: "skill://pb/a/SKILL.md", files: mcp.Raw(`[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/b%20c.md"}]`)}
+	known := skill{uri: "skill://pb/a/SKILL.md",
+		files: mcp.Raw(`[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/b%20c.md"}]`)}
 	open := skill{uri: "skill://pb/a/SKILL.md", files: mcp.Raw(`"dynamic"`)}
 	for _, tt := range []struct {
 		of         skill
@@ -74,7 +76,8 @@ func TestFilesOfASkill(t *testing.T) {
 // TestNoSkillsYet: where there may be skills later, tools are declared, so there is a list of them.
 func TestNoSkillsYet(t *testing.T) {
 	for _, offered := range []bool{true, false} {
-		h := Middleware(Config{LoadTool: true}, slog.New(slog.DiscardHandler))(mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		h := Middleware(Config{LoadTool: true}, slog.New(slog.DiscardHandler))(mcp.HandlerFunc(func(_ context.Context,
+			c *mcp.Call) (*mcp.Reply, error) {
 			if c.Method == mcp.MethodSkillsList && offered {
 				return &mcp.Reply{List: &mcp.List{}}, nil
 			}

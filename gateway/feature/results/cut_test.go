@@ -27,17 +27,29 @@ func TestCut(t *testing.T) {
 	}{
 		{"it fits", "[" + text("a") + " ,\n" + text("b") + "]", 1000, []string{text("a"), text("b")}, 0},
 		{"at the end of a line", "[" + text(strings.Repeat(line, 10)) + "]", 300, []string{text(strings.Repeat(line, 3))}, 0},
-		{"after a character", "[" + text(strings.Repeat("x", 1000)) + "]", 300, []string{text(strings.Repeat("x", 300-len(text(""))-2))}, 0},
-		{"a line that ends too early", "[" + text("a\n"+strings.Repeat("x", 1000)) + "]", 300, []string{text("a\n" + strings.Repeat("x", 300-len(text(""))-5))}, 0},
-		{"not within a character", "[" + text(strings.Repeat("€", 100)) + "]", 200, []string{text(strings.Repeat("€", (200-2-len(text("")))/3))}, 0},
-		{"not within an escape", `[{"type":"text","text":"` + strings.Repeat(`\u20ac`, 100) + `"}]`, 130, []string{`{"type":"text","text":"` + strings.Repeat(`\u20ac`, (130-2-len(text("")))/6) + `"}`}, 0},
-		{"not within a pair of escapes", `[{"type":"text","text":"` + strings.Repeat(`\ud83d\ude00`, 100) + `"}]`, 130, []string{`{"type":"text","text":"` + strings.Repeat(`\ud83d\ude00`, (130-2-len(text("")))/12) + `"}`}, 0},
-		{"nothing after a text that was cut", "[" + text("a") + "," + text(strings.Repeat(line, 10)) + "," + text("b") + "]", 400, []string{text("a"), text(strings.Repeat(line, 4))}, 1},
-		{"an image goes whole, and what follows stays", "[" + text("before") + "," + image(1000) + "," + text("after") + "]", 200, []string{text("before"), text("after")}, 1},
-		{"other members stay", `[{"annotations":{"priority":1},"type":"text","text":"` + strings.Repeat("x", 1000) + `","_meta":{"a":1}}]`, 200,
-			[]string{`{"annotations":{"priority":1},"type":"text","text":"` + strings.Repeat("x", 198-len(`{"annotations":{"priority":1},"type":"text","text":"","_meta":{"a":1}}`)) + `","_meta":{"a":1}}`}, 0},
-		{"too little room for a text", "[" + text(strings.Repeat("y", 150)) + "," + text(strings.Repeat("x", 1000)) + "]", 200, []string{text(strings.Repeat("y", 150))}, 1},
-		{"a text that is none", `[{"type":"text","text":["` + strings.Repeat("x", 1000) + `"]},` + text("b") + "]", 200, []string{text("b")}, 1},
+		{"after a character", "[" + text(strings.Repeat("x", 1000)) + "]", 300,
+			[]string{text(strings.Repeat("x", 300-len(text(""))-2))}, 0},
+		{"a line that ends too early", "[" + text("a\n"+strings.Repeat("x", 1000)) + "]", 300,
+			[]string{text("a\n" + strings.Repeat("x", 300-len(text(""))-5))}, 0},
+		{"not within a character", "[" + text(strings.Repeat("€", 100)) + "]", 200,
+			[]string{text(strings.Repeat("€", (200-2-len(text("")))/3))}, 0},
+		{"not within an escape", `[{"type":"text","text":"` + strings.Repeat(`\u20ac`, 100) + `"}]`, 130,
+			[]string{`{"type":"text","text":"` + strings.Repeat(`\u20ac`, (130-2-len(text("")))/6) + `"}`}, 0},
+		{"not within a pair of escapes", `[{"type":"text","text":"` + strings.Repeat(`\ud83d\ude00`, 100) + `"}]`, 130,
+			[]string{`{"type":"text","text":"` + strings.Repeat(`\ud83d\ude00`, (130-2-len(text("")))/12) + `"}`}, 0},
+		{"nothing after a text that was cut", "[" + text("a") + "," + text(strings.Repeat(line, 10)) + "," + text("b") + "]",
+			400, []string{text("a"), text(strings.Repeat(line, 4))}, 1},
+		{"an image goes whole, and what follows stays", "[" + text("before") + "," + image(1000) + "," + text("after") + "]",
+			200, []string{text("before"), text("after")}, 1},
+		{"other members stay", `[{"annotations":{"priority":1},"type":"text","text":"` + strings.Repeat("x", 1000) +
+			`","_meta":{"a":1}}]`, 200,
+			[]string{`{"annotations":{"priority":1},"type":"text","text":"` +
+				strings.Repeat("x", 198-len(`{"annotations":{"priority":1},"type":"text","text":"","_meta":{"a":1}}`)) +
+				`","_meta":{"a":1}}`}, 0},
+		{"too little room for a text", "[" + text(strings.Repeat("y", 150)) + "," + text(strings.Repeat("x", 1000)) + "]",
+			200, []string{text(strings.Repeat("y", 150))}, 1},
+		{"a text that is none", `[{"type":"text","text":["` + strings.Repeat("x", 1000) + `"]},` + text("b") + "]", 200,
+			[]string{text("b")}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := cut(mcp.Raw(tt.content), tt.most)
@@ -46,7 +58,8 @@ func TestCut(t *testing.T) {
 				got = append(got, string(block))
 			}
 			if strings.Join(got, "\n") != strings.Join(tt.want, "\n") || b.missing != tt.missing {
-				t.Errorf("%d missing of\n%s\nwant %d of\n%s", b.missing, strings.Join(got, "\n"), tt.missing, strings.Join(tt.want, "\n"))
+				t.Errorf("%d missing of\n%s\nwant %d of\n%s", b.missing, strings.Join(got, "\n"), tt.missing,
+					strings.Join(tt.want, "\n"))
 			}
 		})
 	}

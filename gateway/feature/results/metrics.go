@@ -10,7 +10,8 @@ const (
 	outcomeCut         = "cut"         // a part was sent
 	outcomeNoRoom      = "no_room"     // sent whole: there was no room to keep it
 	outcomeUnavailable = "unavailable" // sent whole: the store failed
-	outcomeStructured  = "structured"  // sent whole: nothing but the structured content is too large, and the tool's output schema requires it
+	// sent whole: nothing but the structured content is too large, and the tool's output schema requires it
+	outcomeStructured = "structured"
 )
 
 // Metrics count large results.

@@ -183,7 +183,8 @@ func (s stage) shorten(ctx context.Context, c *mcp.Call, task string, result mcp
 }
 
 // keep keeps the whole of a result of about this size, and reports whether it could.
-func (s stage) keep(ctx context.Context, c *mcp.Call, tool mcp.Target, id string, size int64, whole func() []byte, keep time.Duration) (kept bool) {
+func (s stage) keep(ctx context.Context, c *mcp.Call, tool mcp.Target, id string, size int64, whole func() []byte,
+	keep time.Duration) (kept bool) {
 	var err error
 	if c.Room.Take(size) { // for the copy
 		defer c.Room.Give(size)
@@ -199,7 +200,8 @@ func (s stage) keep(ctx context.Context, c *mcp.Call, tool mcp.Target, id string
 	default:
 		s.count(tool, outcomeNoRoom)
 	}
-	attrs := []slog.Attr{failure.ResultNotKept.Attr(), slog.String("upstream", tool.Upstream), slog.String("tool", tool.Name), slog.Int64("bytes", size), slog.String("user", c.Caller.Subject)}
+	attrs := []slog.Attr{failure.ResultNotKept.Attr(), slog.String("upstream", tool.Upstream),
+		slog.String("tool", tool.Name), slog.Int64("bytes", size), slog.String("user", c.Caller.Subject)}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
@@ -266,7 +268,8 @@ func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return reply, err
 	}
 	if _, more := c.Params.Member("cursor"); more {
-		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+		return nil, mcp.Errorf(failure.InvalidCursor,
+			"Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	}
 	return &mcp.Reply{List: &mcp.List{}}, nil
 }
@@ -284,5 +287,6 @@ func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if !caps.IsObject() {
 		caps = mcp.Raw("{}")
 	}
-	return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("resources", mcp.Raw("{}"))), Release: reply.Release}, nil
+	return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("resources", mcp.Raw("{}"))),
+		Release: reply.Release}, nil
 }

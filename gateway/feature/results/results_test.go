@@ -157,16 +157,22 @@ func TestLargeResults(t *testing.T) {
 			[]string{text(long[:1024-2-len(text(""))])}, `{"_meta":{"a":1},"isError":true,"other":1.0}`, []string{`text/plain "` + long + `"`}},
 		{"an image", false, `{"content":[` + image + "," + text("b") + `]}`, []string{text("b")}, `{}`,
 			[]string{`image/png "` + strings.Repeat("A", 2000) + `"`, `text/plain "b"`}},
-		{"embedded and linked resources", false, `{"content":[{"type":"resource","resource":{"uri":"up+a:b","mimeType":"text/csv","text":"` + long + `"}},{"type":"resource_link","uri":"up+a:c","name":"c"}]}`,
+		{"embedded and linked resources", false,
+			`{"content":[{"type":"resource","resource":{"uri":"up+a:b","mimeType":"text/csv","text":"` + long +
+				`"}},{"type":"resource_link","uri":"up+a:c","name":"c"}]}`,
 			[]string{`{"type":"resource_link","uri":"up+a:c","name":"c"}`}, `{}`,
-			[]string{`up+a:b text/csv "` + long + `"`, `application/json "{\"type\":\"resource_link\",\"uri\":\"up+a:c\",\"name\":\"c\"}"`}},
+			[]string{`up+a:b text/csv "` + long + `"`,
+				`application/json "{\"type\":\"resource_link\",\"uri\":\"up+a:c\",\"name\":\"c\"}"`}},
 		{"small structured content stays", false, `{"content":[` + text(long) + `],"structuredContent":{"a":1}}`,
 			[]string{text(long[:1024-2-len(text(""))])}, `{"structuredContent":{"a":1}}`, []string{`text/plain "` + long + `"`}},
 		{"large structured content goes", false, `{"content":[` + text("short") + `],"structuredContent":` + doc + `}`,
 			[]string{text("short")}, `{}`, []string{`text/plain "short"`, "application/json " + string(mcp.String(doc))}},
-		{"large structured content that a schema requires stays", true, `{"content":[` + text("short") + `],"structuredContent":` + doc + `}`, nil, "", nil},
+		{"large structured content that a schema requires stays", true,
+			`{"content":[` + text("short") + `],"structuredContent":` + doc + `}`, nil, "", nil},
 		{"its text does not", true, `{"content":[` + text(doc) + `],"structuredContent":` + doc + `}`,
-			[]string{string(mcp.Object("type", mcp.String("text"), "text", cutText(mcp.String(doc), 1024-len(text("")))))}, `{"structuredContent":` + doc + `}`, []string{"text/plain " + string(mcp.String(doc))}},
+			[]string{string(mcp.Object("type", mcp.String("text"), "text",
+				cutText(mcp.String(doc), 1024-len(text("")))))}, `{"structuredContent":` + doc + `}`,
+			[]string{"text/plain " + string(mcp.String(doc))}},
 		{"an error needs no structured content", true, `{"content":[],"isError":true,"structuredContent":` + doc + `}`,
 			nil, `{"isError":true}`, []string{"application/json " + string(mcp.String(doc))}},
 		{"_meta is not content", false, `{"content":[` + text("a") + `],"_meta":{"a":"` + long + `"}}`, nil, "", nil},
@@ -212,7 +218,8 @@ func TestTasks(t *testing.T) {
 		t.Error("two tasks share a result")
 	}
 	var told mcp.Raw
-	_, err := r.h.Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Caller: alice, Tasks: mcp.ExtensionTasks, Notify: func(e mcp.Event) { told = e.Params }})
+	_, err := r.h.Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Caller: alice, Tasks: mcp.ExtensionTasks,
+		Notify: func(e mcp.Event) { told = e.Params }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +230,8 @@ func TestTasks(t *testing.T) {
 	if _, again := linked(t, r.ask(t, mcp.MethodTasksResult, "t")); again != uri {
 		t.Errorf("tasks/result: %s, want %s", again, uri)
 	}
-	if whole := r.read(t, uri); len(whole) != 1 || whole[0] != "text/plain "+string(mcp.String(strings.Repeat("line\n", 1000))) {
+	if whole := r.read(t, uri); len(whole) != 1 ||
+		whole[0] != "text/plain "+string(mcp.String(strings.Repeat("line\n", 1000))) {
 		t.Errorf("the whole: %q", whole)
 	}
 }
@@ -284,7 +292,8 @@ func TestNotKept(t *testing.T) {
 			t.Errorf("%s: %s", tt.outcome, got)
 		}
 		families, err := counted.Gather()
-		if err != nil || len(families) != 1 || !strings.Contains(families[0].String(), `value:"`+tt.outcome+`"`) || !strings.Contains(r.log.String(), "could not be kept") {
+		if err != nil || len(families) != 1 || !strings.Contains(families[0].String(), `value:"`+tt.outcome+`"`) ||
+			!strings.Contains(r.log.String(), "could not be kept") {
 			t.Errorf("%s: counted %v, %v, logged %q", tt.outcome, families, err, r.log.String())
 		}
 		r.Metrics.Forget("up")
@@ -295,7 +304,8 @@ func TestNotKept(t *testing.T) {
 	r := newRig(1024)
 	r.Store = brokenStore{}
 	r.build()
-	if _, err := r.handle(t, alice, mcp.MethodResourcesRead, mcp.ResultScheme+strings.Repeat("A", 26)); !mcp.HasCode(err, mcp.CodeStoreUnavailable) {
+	if _, err := r.handle(t, alice, mcp.MethodResourcesRead, mcp.ResultScheme+strings.Repeat("A", 26)); !mcp.HasCode(err,
+		mcp.CodeStoreUnavailable) {
 		t.Errorf("reading: %v", err)
 	}
 }
@@ -325,7 +335,8 @@ func TestAnnounced(t *testing.T) {
 		if err != nil || reply.List == nil || len(reply.List.Items) > 0 {
 			t.Errorf("%s: %v, %v", method, reply, err)
 		}
-		if _, err := r.h.Handle(t.Context(), &mcp.Call{Method: method, Params: mcp.Raw(`{"cursor":"x"}`)}); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+		if _, err := r.h.Handle(t.Context(), &mcp.Call{Method: method, Params: mcp.Raw(`{"cursor":"x"}`)}); !mcp.HasCode(err,
+			mcp.CodeInvalidParams) {
 			t.Errorf("%s: a cursor that nobody gave: %v", method, err)
 		}
 	}

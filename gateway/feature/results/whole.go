@@ -92,7 +92,8 @@ func note(uri string, content mcp.Raw, b beginning, structured mcp.Raw, keep tim
 	case b.missing == 0:
 		text += fmt.Sprintf(" Its content has %d bytes; the first %d are shown above.", len(content), shown)
 	default:
-		text += fmt.Sprintf(" Its content has %d bytes; %d are shown above, and %d of its %d parts are left out.", len(content), shown, b.missing, b.all)
+		text += fmt.Sprintf(" Its content has %d bytes; %d are shown above, and %d of its %d parts are left out.",
+			len(content), shown, b.missing, b.all)
 	}
 	if structured != nil {
 		text += fmt.Sprintf(" Its structured content, %d bytes, is left out.", len(structured))
@@ -104,7 +105,8 @@ func note(uri string, content mcp.Raw, b beginning, structured mcp.Raw, keep tim
 // link is the resource_link to the whole.
 func link(uri string, keep time.Duration) mcp.Raw {
 	return mcp.Object("type", mcp.Raw(`"resource_link"`), "uri", mcp.String(uri), "name", mcp.Raw(`"whole-result"`),
-		"title", mcp.Raw(`"The whole result"`), "description", mcp.String("The whole of this result. It can be read for "+lasts(keep)+"."))
+		"title", mcp.Raw(`"The whole result"`), "description",
+		mcp.String("The whole of this result. It can be read for "+lasts(keep)+"."))
 }
 
 // lasts writes a duration without units that are zero: 10m, 1h30m.

@@ -92,7 +92,8 @@ func (s *shaper) record(record mcp.Raw) mcp.Raw {
 	if !s.short {
 		return s.trim(record)
 	}
-	return record.Edit(mcp.Edit{Name: "name"}, mcp.Edit{Name: "title"}, mcp.Edit{Name: "icons"}, mcp.Edit{Name: "description"},
+	return record.Edit(mcp.Edit{Name: "name"}, mcp.Edit{Name: "title"}, mcp.Edit{Name: "icons"},
+		mcp.Edit{Name: "description"},
 		mcp.Edit{Name: "version"}, mcp.Edit{Name: "tags"}, mcp.Edit{Name: "arguments"}, mcp.Edit{Name: "dependencies"})
 }
 

@@ -47,9 +47,12 @@ func TestSpellings(t *testing.T) {
 		want    string
 	}{
 		{"all members for whoever declares nothing", everything, `{}`, record},
-		{"those of the extension for whoever declares it", everything, `{"extensions":{"io.modelcontextprotocol/skills":{}}}`, short},
-		{"a tool that is hidden", sees{"tools:crm__b", "prompts:", "resources:"}, ``, with(`"dependencies":{"tools":["crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},`)},
-		{"prompts and resources that are hidden", sees{"tools:"}, ``, with(`"dependencies":{"tools":["crm__a","crm__b"],"more":1},`)},
+		{"those of the extension for whoever declares it", everything,
+			`{"extensions":{"io.modelcontextprotocol/skills":{}}}`, short},
+		{"a tool that is hidden", sees{"tools:crm__b", "prompts:", "resources:"}, ``,
+			with(`"dependencies":{"tools":["crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},`)},
+		{"prompts and resources that are hidden", sees{"tools:"}, ``,
+			with(`"dependencies":{"tools":["crm__a","crm__b"],"more":1},`)},
 		{"nothing to be seen", sees{}, ``, with(`"dependencies":{"more":1},`)},
 	}
 	for _, tt := range tests {
@@ -57,11 +60,13 @@ func TestSpellings(t *testing.T) {
 			expires := time.Now()
 			next := "c"
 			list := &mcp.List{Items: []mcp.Item{{Name: "pb__a", Raw: mcp.Raw(record)}}, Next: &next, Expires: expires}
-			reply, err := answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsList, Caps: mcp.Raw(tt.caps)}, &mcp.Reply{List: list})
+			reply, err := answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsList, Caps: mcp.Raw(tt.caps)},
+				&mcp.Reply{List: list})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := string(reply.List.Items[0].Raw); got != tt.want || reply.List.Next != list.Next || !reply.List.Expires.Equal(expires) {
+			if got := string(reply.List.Items[0].Raw); got != tt.want || reply.List.Next != list.Next ||
+				!reply.List.Expires.Equal(expires) {
 				t.Errorf("list\n%s, want\n%s", got, tt.want)
 			}
 			if tt.want == record && reply.List != list {
@@ -72,7 +77,8 @@ func TestSpellings(t *testing.T) {
 					t.Errorf("private: %t", reply.List.Private)
 				}
 			}
-			reply, err = answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsGet, Caps: mcp.Raw(tt.caps), Params: mcp.Raw(`{"uri":"x"}`)}, &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(record))})
+			reply, err = answer(t, tt.visible, &mcp.Call{Method: mcp.MethodSkillsGet, Caps: mcp.Raw(tt.caps),
+				Params: mcp.Raw(`{"uri":"x"}`)}, &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(record))})
 			if err != nil || string(reply.Result) != `{"skill":`+tt.want+`}` {
 				t.Errorf("get %s, %v", reply.Result, err)
 			}
@@ -85,7 +91,8 @@ func TestSpellings(t *testing.T) {
 
 func list(t *testing.T, text string) mcp.Raw {
 	t.Helper()
-	reply, err := answer(t, sees{""}, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(text)}}}})
+	reply, err := answer(t, sees{""}, &mcp.Call{Method: mcp.MethodSkillsList},
+		&mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(text)}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +106,8 @@ func TestGetByName(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", reply.Result, err, want)
 	}
 	for _, params := range []string{``, `{}`, `{"name":"a","uri":"b"}`} {
-		if _, err := answer(t, sees{}, &mcp.Call{Method: mcp.MethodSkillsGet, Params: mcp.Raw(params)}, &mcp.Reply{Result: mcp.Raw("{}")}); err == nil {
+		if _, err := answer(t, sees{}, &mcp.Call{Method: mcp.MethodSkillsGet, Params: mcp.Raw(params)},
+			&mcp.Reply{Result: mcp.Raw("{}")}); err == nil {
 			t.Errorf("%s is answered", params)
 		}
 	}
@@ -111,21 +119,26 @@ func TestGetByName(t *testing.T) {
 
 // TestFilesThatAreHidden: hidden files appear in no list of files.
 func TestFilesThatAreHidden(t *testing.T) {
-	const files, less = `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/secret"},{"uri":"x:y"},{}]`, `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"x:y"}]`
+	const files, less = `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/secret"},{"uri":"x:y"},{}]`,
+		`[{"uri":"skill://pb/a/SKILL.md"},{"uri":"x:y"}]`
 	visible := sees{"SKILL.md", "x:y"}
 	for _, tt := range []struct{ method, params, result, want string }{
 		{mcp.MethodSkillsGet, `{"uri":"x"}`, `{"skill":{"resources":` + files + `}}`, `{"skill":{"resources":` + less + `}}`},
-		{mcp.MethodSkillsGet, `{"name":"x"}`, `{"instructions":"i","files":` + files + `}`, `{"instructions":"i","files":` + less + `}`},
-		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":` + files + `,"more":1}`, `{"resources":` + less + `,"more":1}`},
+		{mcp.MethodSkillsGet, `{"name":"x"}`, `{"instructions":"i","files":` + files + `}`,
+			`{"instructions":"i","files":` + less + `}`},
+		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":` + files + `,"more":1}`,
+			`{"resources":` + less + `,"more":1}`},
 		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":[]}`, `{"resources":[]}`},
 	} {
-		reply, err := answer(t, visible, &mcp.Call{Method: tt.method, Params: mcp.Raw(tt.params)}, &mcp.Reply{Result: mcp.Raw(tt.result)})
+		reply, err := answer(t, visible, &mcp.Call{Method: tt.method, Params: mcp.Raw(tt.params)},
+			&mcp.Reply{Result: mcp.Raw(tt.result)})
 		if err != nil || string(reply.Result) != tt.want {
 			t.Errorf("%s %s: got %s, %v, want %s", tt.method, tt.params, reply.Result, err, tt.want)
 		}
 	}
 	hidden := &mcp.Reply{Result: mcp.Raw(`{"resources":[{"uri":"skill://pb/a/secret"}]}`)}
-	if reply, err := answer(t, visible, &mcp.Call{Method: mcp.MethodDirectoryRead, Name: "x", Params: mcp.Raw(`{"uri":"x"}`)}, hidden); !mcp.HasCode(err, mcp.CodeInvalidParams) {
+	if reply, err := answer(t, visible, &mcp.Call{Method: mcp.MethodDirectoryRead, Name: "x",
+		Params: mcp.Raw(`{"uri":"x"}`)}, hidden); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 		t.Errorf("a directory of hidden files: got %+v, %v", reply, err)
 	}
 	list := &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(`{"resources":` + files + `}`)}}}

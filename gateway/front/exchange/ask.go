@@ -148,7 +148,8 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		}
 		params, err := r.rev.Ask(q.Method, q.Params)
 		if err != nil {
-			got.Refuse(q, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err).WithCode(mcp.CodeInvalidParams))
+			got.Refuse(q, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v",
+				err).WithCode(mcp.CodeInvalidParams))
 			continue
 		}
 		q.Params = withID(r.rev, q, params)
@@ -166,7 +167,8 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		return nil
 	}
 	if why := r.cannotAsk(); why != "" {
-		if !asked.Here && r.rev.ElicitationIDs && !slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return urlOf(q) == "" }) {
+		if !asked.Here && r.rev.ElicitationIDs && !slices.ContainsFunc(open,
+			func(q mcp.InputRequest) bool { return urlOf(q) == "" }) {
 			return r.urlRequired(open) // the client can send the user there, and make the call again
 		}
 		if slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return q.Method != mcp.MethodRootsList }) {

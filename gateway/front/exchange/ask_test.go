@@ -17,9 +17,11 @@ func testOpenedURLs(t *testing.T) {
 	}
 	r := rounds{Exchange: &Exchange{}}
 	o := &r.urls
-	o.add([]mcp.InputRequest{q("a", "1"), q("b", "2"), q("c", "3"), {Key: "form", Method: mcp.MethodElicit}}, map[string]mcp.Raw{
-		"a": mcp.Raw(`{"action":"accept"}`), "b": mcp.Raw(`{"action":"accept"}`), "c": mcp.Raw(`{"action":"decline"}`), "form": mcp.Raw(`{"action":"accept"}`),
-	})
+	o.add([]mcp.InputRequest{q("a", "1"), q("b", "2"), q("c", "3"), {Key: "form", Method: mcp.MethodElicit}},
+		map[string]mcp.Raw{
+			"a": mcp.Raw(`{"action":"accept"}`), "b": mcp.Raw(`{"action":"accept"}`), "c": mcp.Raw(`{"action":"decline"}`),
+			"form": mcp.Raw(`{"action":"accept"}`),
+		})
 	has := func(asked mcp.InputRequest) bool { return hasURL(o.requests, urlOf(asked)) }
 	if !has(q("a", "")) || has(q("c", "")) || has(mcp.InputRequest{Key: "form", Method: mcp.MethodElicit}) {
 		t.Errorf("opened %v", o.requests)

@@ -130,6 +130,7 @@ func (e *Endpoint) Recovered(cause any, callID string) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)
 	}
-	e.Log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID), slog.String("error", fmt.Sprint(cause)),
+	e.Log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID),
+		slog.String("error", fmt.Sprint(cause)),
 		slog.String("stack", strings.TrimSpace(string(debug.Stack()))))
 }

@@ -252,7 +252,8 @@ func (x *Exchange) keep(data []byte, last bool) (id string, ours bool) {
 		if !x.fenced { // the client was told that the call is lost: an answer would be a second one
 			x.fenced = true
 			x.e.Metrics.Fenced.Inc()
-			x.e.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.Call.ID)
+			x.e.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled",
+				failure.CallLost.Attr(), "call", x.Call.ID)
 			x.Running.Cancel(live.ErrMoved)
 		}
 		return "", false
@@ -464,7 +465,8 @@ func (x *Exchange) trail() *trail.Trail {
 	}
 	t.Was("front", x.since, time.Now())
 	if t.Messages() {
-		t.FromClient(x.header, wire.Message{Kind: wire.Request, ID: x.ID, Method: x.Call.Method, Params: x.Call.Params}.Parts()...)
+		t.FromClient(x.header, wire.Message{Kind: wire.Request, ID: x.ID, Method: x.Call.Method,
+			Params: x.Call.Params}.Parts()...)
 	}
 	x.header = nil
 	return t

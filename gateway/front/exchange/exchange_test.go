@@ -22,7 +22,8 @@ func TestWhileAStreamBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 2000 {
 				w := httptest.NewRecorder()
-				x := &Exchange{e: e, w: w, rc: http.NewResponseController(w), rev: wire.Stateless(), ID: mcp.Raw("1"), accept: Accept{JSON: true, Stream: true}}
+				x := &Exchange{e: e, w: w, rc: http.NewResponseController(w), rev: wire.Stateless(), ID: mcp.Raw("1"),
+					accept: Accept{JSON: true, Stream: true}}
 				x.Call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t"}
 				begun := make(chan bool, 1)
 				go func() {

@@ -51,8 +51,9 @@ func (x *Exchange) Listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	if !x.e.Running.PerUser.Take(&x.Call.Caller) {
 		return refuse.Streams(refuse.OwnID)
 	}
-	x.Call.Params, x.Call.Trail, x.header = want.In(nil), nil, nil                // it lasts, and is no call to look at
-	x.ID, x.Call.Caps, x.token = bytes.Clone(x.ID), bytes.Clone(x.Call.Caps), nil // so that the request's body can be freed
+	x.Call.Params, x.Call.Trail, x.header = want.In(nil), nil, nil // it lasts, and is no call to look at
+	// so that the request's body can be freed
+	x.ID, x.Call.Caps, x.token = bytes.Clone(x.ID), bytes.Clone(x.Call.Caps), nil
 	drop := func() {}
 	if x.Home != nil {
 		x.Home.Hold()
@@ -93,7 +94,8 @@ func (x *Exchange) listening(ctx context.Context, want mcp.Filter) {
 
 // EndOfListen is the response that ends a request to listen.
 func (e *Endpoint) EndOfListen(id mcp.Raw) []byte {
-	return wire.AppendResult(nil, id, mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta", e.metaInfo.With(wire.MetaSubscriptionID, id)))
+	return wire.AppendResult(nil, id, mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta",
+		e.metaInfo.With(wire.MetaSubscriptionID, id)))
 }
 
 // relay sends an event of a subscription. A client that does not keep up is disconnected
@@ -102,7 +104,8 @@ func (x *Exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, give
 	if ctx.Err() != nil || e.Method != mcp.NoteAcknowledged && !want.Lets(e.Method) {
 		return
 	}
-	params := e.Params.Edit(mcp.Edit{Name: "_meta", Value: e.Params.At("_meta").Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.ID})})
+	params := e.Params.Edit(mcp.Edit{Name: "_meta",
+		Value: e.Params.At("_meta").Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.ID})})
 	data := wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params)
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -94,7 +94,8 @@ func (x *Exchange) render(reply *mcp.Reply) (message, error) {
 	case reply.List != nil:
 		return x.renderList(reply.List), nil
 	case !x.mayAnswer(reply):
-		return message{}, mcp.Errorf(failure.UpstreamBadAnswer, "the upstream answered with a task, which this client does not know")
+		return message{}, mcp.Errorf(failure.UpstreamBadAnswer,
+			"the upstream answered with a task, which this client does not know")
 	case !reply.Result.IsObject():
 		return message{}, mcp.Errorf(failure.UpstreamBadAnswer, "the answer of the upstream is no object")
 	case x.rev.Stateful:
@@ -106,7 +107,8 @@ func (x *Exchange) render(reply *mcp.Reply) (message, error) {
 // mayAnswer reports whether the client understands a result. A task is only for clients that
 // asked for it, or that declared in this request that they know tasks.
 func (x *Exchange) mayAnswer(reply *mcp.Reply) bool {
-	return !reply.Task || x.Call.Method == mcp.MethodToolsCall && (x.Call.Task != nil || x.Call.Tasks == mcp.ExtensionTasks)
+	return !reply.Task || x.Call.Method == mcp.MethodToolsCall &&
+		(x.Call.Task != nil || x.Call.Tasks == mcp.ExtensionTasks)
 }
 
 var closeOne = []byte("}")

@@ -44,7 +44,8 @@ type requestState struct {
 // question that the request did not declare.
 func (x *Exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 	if !mcp.CanAsk(x.Call.Method) {
-		return nil, mcp.Errorf(failure.QuestionImpossible, "the server asked for input, which is not possible in %s", x.Call.Method)
+		return nil, mcp.Errorf(failure.QuestionImpossible,
+			"the server asked for input, which is not possible in %s", x.Call.Method)
 	}
 	requests := mcp.Raw("{}")
 	for _, q := range ask.Requests {

@@ -14,7 +14,8 @@ import (
 // exchangeOf returns an exchange that is complete enough for requestState.
 func exchangeOf(e *Endpoint, user, client, params string) *Exchange {
 	x := &Exchange{e: e, rev: wire.Stateless()}
-	x.Call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t", Params: mcp.Raw(params), Caller: mcp.NewCaller(mcp.Caller{Subject: user, ClientID: client})}
+	x.Call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t", Params: mcp.Raw(params),
+		Caller: mcp.NewCaller(mcp.Caller{Subject: user, ClientID: client})}
 	return x
 }
 
@@ -24,7 +25,8 @@ func TestState(t *testing.T) {
 	state := exchangeOf(e, "u", "c", asked).sealState(&mcp.Ask{Round: mcp.NewRound(mcp.FrameParked, "x"), Here: true})
 	expired := func() string {
 		x := exchangeOf(e, "u", "c", asked)
-		old, err := json.Marshal(requestState{Method: x.Call.Method, Name: "t", Digest: paramsDigest(x.Call.Params), Expires: time.Now().Add(-time.Second).Unix()})
+		old, err := json.Marshal(requestState{Method: x.Call.Method, Name: "t", Digest: paramsDigest(x.Call.Params),
+			Expires: time.Now().Add(-time.Second).Unix()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +40,8 @@ func TestState(t *testing.T) {
 	altered[len(altered)/2] ^= 'A' ^ 'B'
 	for _, c := range []struct{ name, user, client, params, state, reason string }{
 		{"the same", "u", "c", asked, state, ""},
-		{"another _meta", "u", "c", `{"_meta":{},"name":"t","arguments":{"a":1,"b":[2]},"inputResponses":{},"requestState":"x"}`, state, ""},
+		{"another _meta", "u", "c",
+			`{"_meta":{},"name":"t","arguments":{"a":1,"b":[2]},"inputResponses":{},"requestState":"x"}`, state, ""},
 		{"white space", "u", "c", `{"name": "t", "arguments": {"a": 1, "b": [ 2 ]}}`, state, ""},
 		{"other arguments", "u", "c", `{"name":"t","arguments":{"a":1,"b":[3]}}`, state, "mismatch"},
 		{"no arguments", "u", "c", `{"name":"t"}`, state, "mismatch"},
@@ -47,7 +50,8 @@ func TestState(t *testing.T) {
 		{"altered", "u", "c", asked, string(altered), "invalid"},
 		{"empty", "u", "c", asked, "", "invalid"},
 		{"expired", "u", "c", asked, expired(), "expired"},
-		{"of another key", "u", "c", asked, foreign.Seal([]byte(`{}`), stateBound, mcp.Caller{Subject: "u"}.User(), "c"), "invalid"},
+		{"of another key", "u", "c", asked, foreign.Seal([]byte(`{}`), stateBound, mcp.Caller{Subject: "u"}.User(), "c"),
+			"invalid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := exchangeOf(e, c.user, c.client, c.params)

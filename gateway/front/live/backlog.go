@@ -53,7 +53,8 @@ func (b *backlog) take() (events []mcp.Event) {
 		events = append(events, mcp.ResourceUpdated(uri))
 	}
 	for _, id := range b.completed {
-		events = append(events, mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", mcp.String(id))})
+		events = append(events, mcp.Event{Method: mcp.NoteElicitationComplete,
+			Params: mcp.Object("elicitationId", mcp.String(id))})
 	}
 	*b = backlog{}
 	return events

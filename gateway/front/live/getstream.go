@@ -138,7 +138,8 @@ func (s *Session) event(e mcp.Event) {
 // deliver sends an event on one stream, or keeps it for the next one. The caller holds mu.
 func (s *Session) deliver(e mcp.Event) {
 	if !s.send(e) && !s.waiting.put(e) {
-		s.deps.Log.Warn("too many events wait for a client that has no stream open: one was dropped", failure.EventsDropped.Attr(), "method", e.Method)
+		s.deps.Log.Warn("too many events wait for a client that has no stream open: one was dropped",
+			failure.EventsDropped.Attr(), "method", e.Method)
 	}
 }
 

@@ -24,7 +24,8 @@ const (
 )
 
 // ErrQuestions means that a client has too many open questions. Clients may read it.
-var ErrQuestions error = mcp.Errorf(failure.TooManyQuestions, "too many questions wait for this client: let it answer some first")
+var ErrQuestions error = mcp.Errorf(failure.TooManyQuestions,
+	"too many questions wait for this client: let it answer some first")
 
 // Asker carries the questions of a call to its client.
 type Asker interface {
@@ -79,7 +80,8 @@ func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 func (got *Answers) take(q *question) {
 	got.From = &q.from
 	if q.err == nil && !wire.ValidAnswer(q.Method, q.result) {
-		q.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer has not the form of one").WithCode(mcp.CodeInvalidParams)
+		q.err = mcp.Errorf(failure.QuestionUnanswered,
+			"the client's answer has not the form of one").WithCode(mcp.CodeInvalidParams)
 	}
 	if q.err == nil && !got.parked {
 		var err error
@@ -98,7 +100,8 @@ func (got *Answers) take(q *question) {
 // for the answers. A question that the client does not answer in time counts as refused, so
 // that the server can finish its call. caps are the client's declared capabilities. Errors:
 // ErrQuestions, ErrCancelled if the call has ended, and those of ctx.
-func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.InputRequest, limit time.Duration, got *Answers) error {
+func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.InputRequest, limit time.Duration,
+	got *Answers) error {
 	s := c.session
 	incoming := make(chan *question, len(requests)) // each question is answered once
 	open := make(map[*question]struct{}, len(requests))

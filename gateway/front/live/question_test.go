@@ -39,7 +39,8 @@ func callOf(t *testing.T) (*Session, *Call) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewSessions(Deps{Store: store, NewID: func() string { return "x-1" }}).Of(store.Homes().Known(home.ParseKey(r.Key())))
+	s := NewSessions(Deps{Store: store,
+		NewID: func() string { return "x-1" }}).Of(store.Homes().Known(home.ParseKey(r.Key())))
 	var c Call
 	if err := s.Start(t.Context(), mcp.Raw("1"), &c); err != nil {
 		t.Fatal(err)
@@ -60,7 +61,8 @@ func TestRootsThatChangeMeanwhile(t *testing.T) {
 			s.Answered(wire.Message{ID: id, Result: mcp.Raw(`{"roots":[]}`)}, mcp.Caller{})
 		}}
 		got := NewAnswers(true)
-		err := call.Ask(t.Context(), c, mcp.Raw(`{"roots":{"listChanged":true}}`), []mcp.InputRequest{{Key: "r", Method: mcp.MethodRootsList}}, time.Minute, got)
+		err := call.Ask(t.Context(), c, mcp.Raw(`{"roots":{"listChanged":true}}`),
+			[]mcp.InputRequest{{Key: "r", Method: mcp.MethodRootsList}}, time.Minute, got)
 		if err != nil || got.Given["r"] == nil {
 			t.Fatalf("got %v, %v", got, err)
 		}
@@ -81,7 +83,8 @@ func TestRetract(t *testing.T) {
 	}}
 	call.Retract("early")
 	got := NewAnswers(true)
-	err := call.Ask(t.Context(), c, nil, []mcp.InputRequest{{Key: "early", Method: mcp.MethodElicit}, {Key: "late", Method: mcp.MethodElicit}}, time.Minute, got)
+	err := call.Ask(t.Context(), c, nil, []mcp.InputRequest{{Key: "early", Method: mcp.MethodElicit},
+		{Key: "late", Method: mcp.MethodElicit}}, time.Minute, got)
 	if err != nil || put != 1 || len(c.withdrawn) != 1 || len(got.Given)+len(got.Refused) != 0 {
 		t.Errorf("%d questions were put and %v withdrawn, with %v, %v", put, c.withdrawn, got, err)
 	}
@@ -98,7 +101,8 @@ func TestTooManyQuestions(t *testing.T) {
 	s.deps.NewID = func() string { ids++; return string(rune('a' + ids)) }
 	put := 0
 	c := &client{put: func(mcp.Raw, mcp.InputRequest) { put++ }}
-	if err := call.Ask(t.Context(), c, nil, many, time.Minute, NewAnswers(true)); !errors.Is(err, ErrQuestions) || put != MaxQuestions {
+	if err := call.Ask(t.Context(), c, nil, many, time.Minute, NewAnswers(true)); !errors.Is(err, ErrQuestions) ||
+		put != MaxQuestions {
 		t.Errorf("%d questions were put: %v", put, err)
 	}
 	if n := s.load().Questions; n != 0 {

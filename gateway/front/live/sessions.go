@@ -174,7 +174,8 @@ func (s *Session) Home() *home.Home { return s.home }
 func (s *Session) Saw(c mcp.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.caller; known != nil && (known.Expires.IsZero() || !c.Expires.IsZero() && !c.Expires.After(known.Expires)) {
+	if known := s.caller; known != nil && (known.Expires.IsZero() ||
+		!c.Expires.IsZero() && !c.Expires.After(known.Expires)) {
 		return
 	}
 	s.caller = new(c) // allocates only here

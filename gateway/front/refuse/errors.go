@@ -59,30 +59,36 @@ func ClosingError(executed mcp.Executed) *mcp.Error {
 	if executed == mcp.ExecutedNo {
 		return notRun(failure.Stopping, "the gateway is stopping: try again")
 	}
-	return mayHaveRun(failure.Stopping, "the gateway is stopping, and has cut this call off: see whether it has run before you make it again")
+	return mayHaveRun(failure.Stopping,
+		"the gateway is stopping, and has cut this call off: see whether it has run before you make it again")
 }
 
 // LostError is the answer to a call that ran at a replica which has gone.
 func LostError() *mcp.Error {
-	return mayHaveRun(failure.CallLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
+	return mayHaveRun(failure.CallLost,
+		"the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
 }
 
 // DroppedError is the answer to a client that comes back too late for an answer.
 func DroppedError() *mcp.Error {
-	return mayHaveRun(failure.AnswerDropped, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
+	return mayHaveRun(failure.AnswerDropped,
+		"the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 }
 
 // TooLateError is the answer to a call that was given up before its client answered a question.
 func TooLateError(executed mcp.Executed) *mcp.Error {
 	if executed == mcp.ExecutedNo {
-		return notRun(failure.UpstreamTimeout, "the answer to the question came too late, so the call was given up: it has not run; make it again")
+		return notRun(failure.UpstreamTimeout,
+			"the answer to the question came too late, so the call was given up: it has not run; make it again")
 	}
-	return mayHaveRun(failure.UpstreamTimeout, "the answer to the server's question came too late, so the call was given up: it may or may not have run")
+	return mayHaveRun(failure.UpstreamTimeout,
+		"the answer to the server's question came too late, so the call was given up: it may or may not have run")
 }
 
 // ExpiredError is the answer to a call that cannot continue: its caller's proof has expired.
 func ExpiredError() *mcp.Error {
-	return mayHaveRun(failure.TokenExpired, "the access token of this request has expired while it waited: make it again with a new one")
+	return mayHaveRun(failure.TokenExpired,
+		"the access token of this request has expired while it waited: make it again with a new one")
 }
 
 func mayHaveRun(name failure.Name, message string) *mcp.Error {

@@ -62,8 +62,10 @@ func Bounds() []Bound {
 // Statuses returns the statuses of refusals.
 func Statuses() []int {
 	return []int{
-		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
+		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusNotAcceptable,
+		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusServiceUnavailable,
 	}
 }
@@ -130,7 +132,8 @@ func Loop() *Refusal {
 
 // Media refuses a body of another media type.
 func Media(format string, args ...any) *Refusal {
-	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true, Err: mcp.Errorf(failure.HTTPMedia, format, args...)}
+	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true,
+		Err: mcp.Errorf(failure.HTTPMedia, format, args...)}
 }
 
 // Accept refuses a client that does not accept the media types of the answer.
@@ -158,7 +161,8 @@ func Slow() *Refusal {
 
 // Cut refuses a body that ends early.
 func Cut() *Refusal {
-	return &Refusal{Status: http.StatusBadRequest, Close: true, Err: mcp.Errorf(failure.RequestCut, "Parse error: the body ended early")}
+	return &Refusal{Status: http.StatusBadRequest, Close: true,
+		Err: mcp.Errorf(failure.RequestCut, "Parse error: the body ended early")}
 }
 
 // Bad refuses an invalid request with an *mcp.Error.
@@ -226,7 +230,8 @@ func Session(err error) (r *Refusal, ok bool) {
 
 // Ended answers a call whose session ended, or was lost, while it ran.
 func Ended() *Refusal {
-	return lost(mayHaveRun(failure.SessionEnded, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))
+	return lost(mayHaveRun(failure.SessionEnded,
+		"the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))
 }
 
 // NoStream refuses a message of HTTP+SSE that has no stream.
@@ -236,7 +241,8 @@ func NoStream() *Refusal {
 
 // Streams refuses a stream to a user who is at the bound for event streams.
 func Streams(id IDRule) *Refusal {
-	return tooMany(id, BoundStreams, failure.TooManyStreams, "too many event streams of this user are open: end one, or wait")
+	return tooMany(id, BoundStreams, failure.TooManyStreams,
+		"too many event streams of this user are open: end one, or wait")
 }
 
 // Silent refuses a stream to a user who opens streams of HTTP+SSE without beginning sessions.
@@ -246,12 +252,14 @@ func Silent() *Refusal {
 
 // Busy refuses a request of a client that does not wait for its answers.
 func Busy() *Refusal {
-	return tooMany(OwnID, BoundRequests, failure.TooManyRequests, "too many requests of this client are under way: wait for answers")
+	return tooMany(OwnID, BoundRequests, failure.TooManyRequests,
+		"too many requests of this client are under way: wait for answers")
 }
 
 // Clients refuses a request of one client too many of a user.
 func Clients() *Refusal {
-	return tooMany(OwnID, BoundSessions, failure.TooManySessions, "too many clients of this user, by their names, are in use: wait, or name them alike")
+	return tooMany(OwnID, BoundSessions, failure.TooManySessions,
+		"too many clients of this user, by their names, are in use: wait, or name them alike")
 }
 
 func lost(e *mcp.Error) *Refusal { return &Refusal{Status: http.StatusNotFound, ID: NullID, Err: e} }

@@ -85,7 +85,8 @@ func ParseEventID(id string) (p Position, ok bool) {
 	seq, err := strconv.ParseUint(digits, 10, 64)
 	foreign := func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	p = Position{name, seq}
-	if err != nil || len(id) > maxEventID || EventID(name, seq) != id || !p.IsCall() && !strings.HasPrefix(name, ofSession) || strings.ContainsFunc(name, foreign) {
+	if err != nil || len(id) > maxEventID || EventID(name, seq) != id ||
+		!p.IsCall() && !strings.HasPrefix(name, ofSession) || strings.ContainsFunc(name, foreign) {
 		return Position{}, false
 	}
 	return p, true

@@ -16,7 +16,8 @@ func TestRequestOf(t *testing.T) {
 			t.Errorf("%s: the event id %s is too long to be taken", id, EventID(name, 1<<63))
 		}
 		for what, got := range map[string][]byte{
-			"another session": RequestOf("user:t", name), "another call": RequestOf("user:s", strings.Replace(name, "abc-1", "abc-2", 1)),
+			"another session": RequestOf("user:t", name),
+			"another call":    RequestOf("user:s", strings.Replace(name, "abc-1", "abc-2", 1)),
 		} {
 			if got != nil {
 				t.Errorf("%s: %s", what, got)

@@ -80,7 +80,8 @@ func Seen(cfg config.Config, seen []admin.Pin) (*Review, error) {
 // seen returns the change that a gateway has seen. With more, what is approved stays approved.
 func (r *Review) seen(p admin.Pin, more bool) Change {
 	was := r.lock.Approved(p.Upstream, pin.Kind(p.List), p.Name)
-	return Change{pin.Change{Kind: pin.Kind(p.List), Name: p.Name, Was: was, Is: []mcp.Raw{pin.Canonical(p.Definition)}}, more}
+	return Change{pin.Change{Kind: pin.Kind(p.List), Name: p.Name, Was: was, Is: []mcp.Raw{pin.Canonical(p.Definition)}},
+		more}
 }
 
 // Open reads the lock file, which may be missing.

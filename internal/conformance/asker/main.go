@@ -91,14 +91,16 @@ func elicitDefaults(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.Ca
 }
 
 func elicitEnums(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
-	titled := []object{{"const": "value1", "title": "First Option"}, {"const": "value2", "title": "Second Option"}, {"const": "value3", "title": "Third Option"}}
+	titled := []object{{"const": "value1", "title": "First Option"}, {"const": "value2", "title": "Second Option"},
+		{"const": "value3", "title": "Third Option"}}
 	plain := []string{"option1", "option2", "option3"}
 	return elicited(req, "Test enum schemas", object{
 		"untitledSingle": object{"type": "string", "enum": plain},
 		"titledSingle":   object{"type": "string", "oneOf": titled},
-		"legacyEnum":     object{"type": "string", "enum": []string{"opt1", "opt2", "opt3"}, "enumNames": []string{"Option One", "Option Two", "Option Three"}},
-		"untitledMulti":  object{"type": "array", "items": object{"type": "string", "enum": plain}},
-		"titledMulti":    object{"type": "array", "items": object{"anyOf": titled}},
+		"legacyEnum": object{"type": "string", "enum": []string{"opt1", "opt2", "opt3"},
+			"enumNames": []string{"Option One", "Option Two", "Option Three"}},
+		"untitledMulti": object{"type": "array", "items": object{"type": "string", "enum": plain}},
+		"titledMulti":   object{"type": "array", "items": object{"anyOf": titled}},
 	})
 }
 

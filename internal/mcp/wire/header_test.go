@@ -7,7 +7,8 @@ import (
 )
 
 func TestHeaderNamesAreCanonical(t *testing.T) {
-	for _, name := range []string{HeaderVersion, HeaderSession, HeaderMethod, HeaderName, HeaderParamPrefix, HeaderLastEventID} {
+	for _, name := range []string{HeaderVersion, HeaderSession, HeaderMethod, HeaderName, HeaderParamPrefix,
+		HeaderLastEventID} {
 		if http.CanonicalHeaderKey(name) != name {
 			t.Errorf("%s is not canonical", name)
 		}

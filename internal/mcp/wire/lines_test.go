@@ -40,7 +40,8 @@ func TestLineReader(t *testing.T) {
 	}
 	for _, test := range tests {
 		for name, reader := range map[string]func(io.Reader) io.Reader{
-			"at once": func(r io.Reader) io.Reader { return r }, "halves": iotest.HalfReader, "byte by byte": iotest.OneByteReader,
+			"at once": func(r io.Reader) io.Reader { return r }, "halves": iotest.HalfReader,
+			"byte by byte": iotest.OneByteReader,
 		} {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				got, err := readLines(reader(strings.NewReader(test.in)), test.max)

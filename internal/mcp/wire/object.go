@@ -158,6 +158,7 @@ func TextObject(text string) (mcp.Raw, error) {
 	if !json.Valid([]byte(text)) || !mcp.Raw(strings.TrimLeft(text, " \t\r\n")).IsObject() {
 		return nil, errors.New("the text is no JSON object")
 	}
-	m, err := ScanUpstream([]byte(`{"jsonrpc":"2.0","id":1,"result":` + text + `}`)) // the wrapper costs one level of MaxDepth
+	// the wrapper costs one level of MaxDepth
+	m, err := ScanUpstream([]byte(`{"jsonrpc":"2.0","id":1,"result":` + text + `}`))
 	return m.Result, err
 }

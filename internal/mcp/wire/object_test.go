@@ -24,7 +24,8 @@ func TestCheckObject(t *testing.T) {
 		{name: "twins by Unicode folding, of other lengths", in: `{"K":1,"a":2,"k":3}`, bad: "two members are named"},
 		{name: "twins after a name beyond ASCII", in: `{"é":1,"ab":2,"aB":3}`, bad: "two members are named"},
 		{name: "a routed name in another alphabet", in: `{"taſk":"a"}`, routed: []string{"task"}, bad: "in place of task"},
-		{name: "a routed name in another case", in: `{"Name":"a"}`, routed: []string{"uri", "name"}, bad: `"Name" in place of name`},
+		{name: "a routed name in another case", in: `{"Name":"a"}`, routed: []string{"uri", "name"},
+			bad: `"Name" in place of name`},
 		{name: "escaped name", in: `{"n\u0061me":"a"}`, bad: "escaped"},
 		{name: "no object", in: `[]`, bad: "object is expected"},
 		{name: "null", in: `null`, bad: "object is expected"},
@@ -57,8 +58,10 @@ func TestNameOK(t *testing.T) {
 		in   string
 		want bool
 	}{
-		{`"plain"`, true}, {`""`, true}, {`"del\u0065te"`, true}, {`"é\n\\u"`, true}, {`"\\ud800"`, true}, {`"\ud83d\ude00"`, true}, {`"\uD83D\uDE00x"`, true},
-		{`"a\ud800"`, false}, {`"\ud800\ud800"`, false}, {`"\ude00"`, false}, {`"\ud83dx"`, false}, {`"\ud83d\n"`, false}, {`"\ud83d\\ude00"`, false},
+		{`"plain"`, true}, {`""`, true}, {`"del\u0065te"`, true}, {`"é\n\\u"`, true}, {`"\\ud800"`, true},
+		{`"\ud83d\ude00"`, true}, {`"\uD83D\uDE00x"`, true},
+		{`"a\ud800"`, false}, {`"\ud800\ud800"`, false}, {`"\ude00"`, false}, {`"\ud83dx"`, false}, {`"\ud83d\n"`, false},
+		{`"\ud83d\\ude00"`, false},
 		{`1`, false}, {``, false}, {`null`, false},
 	}
 	for _, test := range tests {
@@ -100,7 +103,8 @@ func TestEscapedValue(t *testing.T) {
 func TestScanBatch(t *testing.T) {
 	request := `{"jsonrpc":"2.0","id":1,"method":"m"}`
 	t.Run("each member for itself", func(t *testing.T) {
-		messages, errs, err := ScanBatch([]byte(` [ ` + request + ` , 1, [` + request + `], {"jsonrpc":"2.0","id":2}, {"jsonrpc":"2.0","id":3,"result":{}} ] `))
+		messages, errs, err := ScanBatch([]byte(` [ ` + request + ` , 1, [` + request +
+			`], {"jsonrpc":"2.0","id":2}, {"jsonrpc":"2.0","id":3,"result":{}} ] `))
 		if err != nil || len(messages) != 5 || len(errs) != 5 {
 			t.Fatalf("%v %v %v", messages, errs, err)
 		}

@@ -13,9 +13,12 @@ import (
 // but the time that it takes to find a member.
 func FuzzOutline(f *testing.F) {
 	for _, result := range []string{
-		`{}`, ` { } `, `{"content":[{"type":"text","text":"uri"}],"resultType":"complete"}`, `{"a":{"resourceUri":1}}`, `{"a":{"\u0075ri":1}}`, `{"a":{"ur\u0069":1}}`, `{"a":{"URI":1}}`, `{"a":[{"uri":1}],"a":2,"\u0061":3}`,
-		`null`, `[]`, `1`, `{`, `{"a"`, `{"a":}`, `{"a":1,}`, `{"a":1`, `{"a":1 "b":2}`, `{,}`, `{"a":1}}`, `{ "a" : { "ui/resourceUri" : [ 1 , 2 ] } , "b" : null }`,
-		strings.Repeat(`{"a":`, MaxDepth-1) + "1" + strings.Repeat("}", MaxDepth-1), strings.Repeat(`{"a":`, MaxDepth) + "1" + strings.Repeat("}", MaxDepth),
+		`{}`, ` { } `, `{"content":[{"type":"text","text":"uri"}],"resultType":"complete"}`, `{"a":{"resourceUri":1}}`,
+		`{"a":{"\u0075ri":1}}`, `{"a":{"ur\u0069":1}}`, `{"a":{"URI":1}}`, `{"a":[{"uri":1}],"a":2,"\u0061":3}`,
+		`null`, `[]`, `1`, `{`, `{"a"`, `{"a":}`, `{"a":1,}`, `{"a":1`, `{"a":1 "b":2}`, `{,}`, `{"a":1}}`,
+		`{ "a" : { "ui/resourceUri" : [ 1 , 2 ] } , "b" : null }`,
+		strings.Repeat(`{"a":`, MaxDepth-1) + "1" + strings.Repeat("}", MaxDepth-1),
+		strings.Repeat(`{"a":`, MaxDepth) + "1" + strings.Repeat("}", MaxDepth),
 		`{"a":1` + manyMembers(MaxMembers-1) + `}`, `{"a":1` + manyMembers(MaxMembers) + `}`,
 	} {
 		f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`))

@@ -109,7 +109,10 @@ func ask20250326(method string, params mcp.Raw) (mcp.Raw, error) {
 	case mcp.MethodElicit:
 		return nil, errors.New("this revision has no elicitation")
 	case mcp.MethodCreateMessage:
-		return inMessages(params, func(message mcp.Raw) (mcp.Raw, error) { return inMember(message, "content", block20250326), nil })
+		return inMessages(params, func(message mcp.Raw) (mcp.Raw,
+			error) {
+			return inMember(message, "content", block20250326), nil
+		})
 	}
 	return params, nil
 }

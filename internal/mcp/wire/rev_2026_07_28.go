@@ -59,7 +59,8 @@ func statelessError(_ string, e *mcp.Error) *mcp.Error {
 
 // upstreamCode replaces an error whose code must not be relayed, and mentions that code.
 func upstreamCode(e *mcp.Error) *mcp.Error {
-	return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)))
+	return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage",
+		mcp.String(e.Message)))
 }
 
 // statelessAsk removes the id of a URL question: nothing could refer to it.

@@ -105,8 +105,10 @@ func TestItem(t *testing.T) {
 			}},
 		{"icons", mcp.MethodToolsList, `{"name":"a","icons":[{"src":"x"}],"inputSchema":{"icons":1}}`,
 			byRevision{"2025-06-18": `{"name":"a","inputSchema":{"icons":1}}`}},
-		{"title and annotations of a tool", mcp.MethodToolsList, `{"name":"a","title":"A","annotations":{"readOnlyHint":true},"_meta":{"k":1}}`,
-			byRevision{"2025-03-26": `{"name":"a","annotations":{"readOnlyHint":true,"title":"A"}}`, "2024-11-05": `{"name":"a"}`}},
+		{"title and annotations of a tool", mcp.MethodToolsList,
+			`{"name":"a","title":"A","annotations":{"readOnlyHint":true},"_meta":{"k":1}}`,
+			byRevision{"2025-03-26": `{"name":"a","annotations":{"readOnlyHint":true,"title":"A"}}`,
+				"2024-11-05": `{"name":"a"}`}},
 		{"a title without annotations", mcp.MethodToolsList, `{"name":"a","title":"A"}`,
 			byRevision{"2025-03-26": `{"name":"a","annotations":{"title":"A"}}`, "2024-11-05": `{"name":"a"}`}},
 		{"the annotations' own title stays", mcp.MethodToolsList, `{"name":"a","title":"A","annotations":{"title":"B"}}`,
@@ -117,15 +119,18 @@ func TestItem(t *testing.T) {
 			byRevision{"2025-11-25": `{"name":"a"}`}},
 		{"outputSchema that is none", mcp.MethodToolsList, `{"name":"a","outputSchema":null}`,
 			byRevision{"2025-11-25": `{"name":"a"}`}},
-		{"a prompt", mcp.MethodPromptsList, `{"name":"p","title":"P","icons":[],"arguments":[{"name":"x","title":"X","required":true},{"name":"y"}],"execution":1}`,
+		{"a prompt", mcp.MethodPromptsList,
+			`{"name":"p","title":"P","icons":[],"arguments":[{"name":"x","title":"X","required":true},{"name":"y"}],"execution":1}`,
 			byRevision{
 				"2025-06-18": `{"name":"p","title":"P","arguments":[{"name":"x","title":"X","required":true},{"name":"y"}],"execution":1}`,
 				"2025-03-26": `{"name":"p","arguments":[{"name":"x","required":true},{"name":"y"}],"execution":1}`,
 			}},
-		{"a resource", mcp.MethodResourcesList, `{"uri":"file:///a","name":"a","title":"A","size":1,"_meta":{},"annotations":{"priority":1.0,"lastModified":"2025-01-01T00:00:00Z"}}`,
+		{"a resource", mcp.MethodResourcesList,
+			`{"uri":"file:///a","name":"a","title":"A","size":1,"_meta":{},"annotations":{"priority":1.0,"lastModified":"2025-01-01T00:00:00Z"}}`,
 			byRevision{"2025-03-26": `{"uri":"file:///a","name":"a","size":1,"annotations":{"priority":1.0}}`}},
 		{"a template", mcp.MethodResourceTemplatesList, `{"uriTemplate":"file:///{a}","name":"a","title":"A","icons":[]}`,
-			byRevision{"2025-06-18": `{"uriTemplate":"file:///{a}","name":"a","title":"A"}`, "2025-03-26": `{"uriTemplate":"file:///{a}","name":"a"}`}},
+			byRevision{"2025-06-18": `{"uriTemplate":"file:///{a}","name":"a","title":"A"}`,
+				"2025-03-26": `{"uriTemplate":"file:///{a}","name":"a"}`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -143,22 +148,29 @@ func TestResult(t *testing.T) {
 			byRevision{"2025-11-25": `{"content":[]}`}},
 		{"nothing to go", mcp.MethodToolsCall, `{"content":[ {"type":"text","text":"a"} ], "isError":false}`,
 			nil},
-		{"a result is no question", mcp.MethodToolsCall, `{"resultType":"input_required","content":[],"resultType":"complete"}`,
+		{"a result is no question", mcp.MethodToolsCall,
+			`{"resultType":"input_required","content":[],"resultType":"complete"}`,
 			byRevision{"2025-11-25": `{"content":[]}`}},
 		{"cache hints go", mcp.MethodResourcesRead, `{"contents":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}`,
 			byRevision{"2025-11-25": `{"contents":[]}`}},
-		{"serverInfo goes", mcp.MethodToolsCall, `{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"},"k":1}}`,
+		{"serverInfo goes", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"},"k":1}}`,
 			byRevision{"2025-11-25": `{"content":[],"_meta":{"k":1}}`}},
-		{"a tool's failure stays", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"no"}],"isError":true}`,
+		{"a tool's failure stays", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[{"type":"text","text":"no"}],"isError":true}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"no"}],"isError":true}`}},
-		{"structured object", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}`,
+		{"structured object", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}`,
 				"2025-03-26": `{"content":[{"type":"text","text":"{\"a\": 1}"}]}`}},
-		{"structured array without a copy", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"two"}],"structuredContent":[1,"é"]}`,
+		{"structured array without a copy", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[{"type":"text","text":"two"}],"structuredContent":[1,"é"]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"two"},{"type":"text","text":"[1,\"é\"]"}]}`}},
-		{"structured array with a copy", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}`,
+		{"structured array with a copy", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"[1]"}]}`}},
-		{"a part of a result, with the link to the whole, needs no copy", mcp.MethodToolsCall, `{"content":[{"type":"resource_link","uri":"gatehouse-result:A","name":"w"}],"structuredContent":[1]}`,
+		{"a part of a result, with the link to the whole, needs no copy", mcp.MethodToolsCall,
+			`{"content":[{"type":"resource_link","uri":"gatehouse-result:A","name":"w"}],"structuredContent":[1]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"resource_link","uri":"gatehouse-result:A","name":"w"}]}`,
 				"2025-03-26": `{"content":[{"type":"text","text":"Resource: w (gatehouse-result:A)"}]}`}},
 		{"structured string, no content", mcp.MethodToolsCall, `{"resultType":"complete","structuredContent":"x"}`,
@@ -170,12 +182,14 @@ func TestResult(t *testing.T) {
 				"2025-06-18": `{"content":[{"type":"text","text":"see"},{"type":"resource_link","uri":"crm+file:///a","name":"a","description":"the file","annotations":{"priority":1}}]}`,
 				"2025-03-26": `{"content":[{"type":"text","text":"see"},{"type":"text","text":"Resource: a (crm+file:///a): the file","annotations":{"priority":1}}]}`,
 			}},
-		{"a resource link in a prompt", mcp.MethodPromptsGet, `{"resultType":"complete","messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"a"}}]}`,
+		{"a resource link in a prompt", mcp.MethodPromptsGet,
+			`{"resultType":"complete","messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"a"}}]}`,
 			byRevision{
 				"2025-11-25": `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"a"}}]}`,
 				"2025-03-26": `{"messages":[{"role":"user","content":{"type":"text","text":"Resource: a (x:y)"}}]}`,
 			}},
-		{"audio", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
+		{"audio", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
 			byRevision{
 				"2025-11-25": `{"content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
 				"2024-11-05": `{"content":[{"type":"text","text":"Audio (audio/wav) was left out: this protocol revision has no audio."},{"type":"image","data":"AAAA","mimeType":"image/png"}]}`,
@@ -186,9 +200,12 @@ func TestResult(t *testing.T) {
 				"2025-11-25": `{"_meta":{"k":1},"content":[{"type":"resource","resource":{"uri":"a:b","text":"_meta","_meta":{"x":1}},"_meta":{"y":1},"annotations":{"priority":1,"lastModified":"x"}}]}`,
 				"2025-03-26": `{"_meta":{"k":1},"content":[{"type":"resource","resource":{"uri":"a:b","text":"_meta"},"annotations":{"priority":1}}]}`,
 			}},
-		{"_meta of contents", mcp.MethodResourcesRead, `{"contents":[{"uri":"a:b","text":"x","_meta":{"k":1}}],"resultType":"complete","ttlMs":1,"cacheScope":"private"}`,
-			byRevision{"2025-11-25": `{"contents":[{"uri":"a:b","text":"x","_meta":{"k":1}}]}`, "2025-03-26": `{"contents":[{"uri":"a:b","text":"x"}]}`}},
-		{"words that look like members", mcp.MethodToolsCall, `{"resultType":"complete","content":[{"type":"text","text":"\"resource_link\" \"_meta\" \"audio\" \"icons\""}]}`,
+		{"_meta of contents", mcp.MethodResourcesRead,
+			`{"contents":[{"uri":"a:b","text":"x","_meta":{"k":1}}],"resultType":"complete","ttlMs":1,"cacheScope":"private"}`,
+			byRevision{"2025-11-25": `{"contents":[{"uri":"a:b","text":"x","_meta":{"k":1}}]}`,
+				"2025-03-26": `{"contents":[{"uri":"a:b","text":"x"}]}`}},
+		{"words that look like members", mcp.MethodToolsCall,
+			`{"resultType":"complete","content":[{"type":"text","text":"\"resource_link\" \"_meta\" \"audio\" \"icons\""}]}`,
 			byRevision{"2025-11-25": `{"content":[{"type":"text","text":"\"resource_link\" \"_meta\" \"audio\" \"icons\""}]}`}},
 	}
 	for _, test := range tests {
@@ -217,7 +234,8 @@ func TestEvent(t *testing.T) {
 
 func TestParams(t *testing.T) {
 	complete := `{"ref":{"type":"ref/prompt","name":"p","title":"P"},"argument":{"name":"a","value":"b"},"context":{"arguments":{"x":"y"}}}`
-	byRevision{"2025-03-26": `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"}}`}.check(t, complete,
+	byRevision{"2025-03-26": `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"b"}}`}.check(t,
+		complete,
 		func(r *Revision, in mcp.Raw) mcp.Raw { return r.Params(mcp.MethodComplete, in) })
 	byRevision{}.check(t, `{"name":"a","context":1}`,
 		func(r *Revision, in mcp.Raw) mcp.Raw { return r.Params(mcp.MethodToolsCall, in) })
@@ -237,7 +255,8 @@ func TestServerCaps(t *testing.T) {
 		"2024-11-05": `{"experimental":{"x":1},"logging":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{}}`,
 	}.check(t, `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{},"tasks":{"list":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"com.x/y":{}},"future":{}}`,
 		func(r *Revision, in mcp.Raw) mcp.Raw { return r.ServerCaps(in) })
-	byRevision{}.check(t, `{"tools":{"listChanged":true}, "prompts":{}}`, func(r *Revision, in mcp.Raw) mcp.Raw { return r.ServerCaps(in) })
+	byRevision{}.check(t, `{"tools":{"listChanged":true}, "prompts":{}}`,
+		func(r *Revision, in mcp.Raw) mcp.Raw { return r.ServerCaps(in) })
 }
 
 func TestClientCaps(t *testing.T) {
@@ -267,17 +286,24 @@ func TestError(t *testing.T) {
 		data         string
 		want         map[string]int // as byRevision
 	}{
-		{"a missing resource", read, mcp.CodeInvalidParams, `{"uri":"a:b"}`, map[string]int{"2025-11-25": mcp.CodeResourceNotFound}},
-		{"the old code", read, mcp.CodeResourceNotFound, `{"uri":"a:b"}`, map[string]int{"2026-07-28": mcp.CodeInvalidParams, "2025-11-25": mcp.CodeResourceNotFound}},
+		{"a missing resource", read, mcp.CodeInvalidParams, `{"uri":"a:b"}`,
+			map[string]int{"2025-11-25": mcp.CodeResourceNotFound}},
+		{"the old code", read, mcp.CodeResourceNotFound, `{"uri":"a:b"}`,
+			map[string]int{"2026-07-28": mcp.CodeInvalidParams, "2025-11-25": mcp.CodeResourceNotFound}},
 		{"other bad params of a read", read, mcp.CodeInvalidParams, ``, nil},
 		{"an unknown tool", mcp.MethodToolsCall, mcp.CodeInvalidParams, `{"uri":"a:b"}`, nil},
 		{"URL elicitation", mcp.MethodToolsCall, mcp.CodeURLElicitation, `{"elicitations":[]}`,
-			map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": mcp.CodeURLElicitation, "2025-06-18": mcp.CodeInternal}},
-		{"an undefined code", mcp.MethodToolsCall, -32050, ``, map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32050}},
-		{"an SDK's code", mcp.MethodToolsCall, -32001, ``, map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32001}},
+			map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": mcp.CodeURLElicitation,
+				"2025-06-18": mcp.CodeInternal}},
+		{"an undefined code", mcp.MethodToolsCall, -32050, ``,
+			map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32050}},
+		{"an SDK's code", mcp.MethodToolsCall, -32001, ``,
+			map[string]int{"2026-07-28": mcp.CodeInternal, "2025-11-25": -32001}},
 		{"header mismatch", mcp.MethodToolsCall, mcp.CodeHeaderMismatch, ``, map[string]int{"2025-11-25": mcp.CodeInternal}},
-		{"missing capability", mcp.MethodToolsCall, mcp.CodeMissingCapability, ``, map[string]int{"2025-11-25": mcp.CodeInternal}},
-		{"unsupported version", mcp.MethodToolsCall, mcp.CodeUnsupportedVersion, ``, map[string]int{"2025-11-25": mcp.CodeInternal}},
+		{"missing capability", mcp.MethodToolsCall, mcp.CodeMissingCapability, ``,
+			map[string]int{"2025-11-25": mcp.CodeInternal}},
+		{"unsupported version", mcp.MethodToolsCall, mcp.CodeUnsupportedVersion, ``,
+			map[string]int{"2025-11-25": mcp.CodeInternal}},
 		{"the edges of the range pass", mcp.MethodToolsCall, -32100, ``, nil},
 		{"an application's code", mcp.MethodToolsCall, 50201, `{"upstream":"crm"}`, nil},
 		{"internal", mcp.MethodToolsCall, mcp.CodeInternal, ``, nil},
@@ -317,8 +343,10 @@ func TestError(t *testing.T) {
 // FuzzRevision: whatever a server sends remains JSON.
 func FuzzRevision(f *testing.F) {
 	for _, seed := range []string{
-		`{"content":[{"type":"resource_link","name":"a"},1,null,{"type":"audio"}],"structuredContent":[1]}`, `{"resultType":1,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`,
-		`{"content":{},"structuredContent":null}`, `{"contents":[{"_meta":1}]}`, `{"messages":[{"content":{"type":"resource_link","icons":[],"annotations":{"lastModified":1}}}]}`, `[]`, `null`,
+		`{"content":[{"type":"resource_link","name":"a"},1,null,{"type":"audio"}],"structuredContent":[1]}`,
+		`{"resultType":1,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`,
+		`{"content":{},"structuredContent":null}`, `{"contents":[{"_meta":1}]}`,
+		`{"messages":[{"content":{"type":"resource_link","icons":[],"annotations":{"lastModified":1}}}]}`, `[]`, `null`,
 		`{"title":"a","annotations":[],"arguments":[{"title":1}],"outputSchema":1}`,
 	} {
 		f.Add([]byte(seed), 1)
@@ -327,11 +355,13 @@ func FuzzRevision(f *testing.F) {
 		if _, ok := scanned(data); !ok || !json.Valid(data) || len(data) != len(strings.TrimSpace(string(data))) {
 			return
 		}
-		methods := []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodComplete, mcp.NoteProgress}
+		methods := []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodToolsList,
+			mcp.MethodPromptsList, mcp.MethodComplete, mcp.NoteProgress}
 		method := methods[uint(pick)%uint(len(methods))]
 		for _, r := range Revisions() {
 			for _, got := range []mcp.Raw{
-				r.Item(method, data), r.Result(method, data), r.Event(method, data), r.Params(method, data), r.ClientCaps(data), r.ServerCaps(data), r.Identity(data),
+				r.Item(method, data), r.Result(method, data), r.Event(method, data), r.Params(method, data), r.ClientCaps(data),
+				r.ServerCaps(data), r.Identity(data),
 			} {
 				if !json.Valid(got) {
 					t.Fatalf("%s of %s became %s", method, data, got)

@@ -112,7 +112,8 @@ func (s *scanner) name(i int) (end, after int) {
 	if end = s.text(i); end < 0 {
 		return -1, -1
 	}
-	if end-i > 4 && s.b[end-2]|0x20 == 'i' && s.b[end-3]|0x20 == 'r' && s.b[end-4]|0x20 == 'u' || s.outline && bytes.IndexByte(s.b[i:end], '\\') >= 0 {
+	if end-i > 4 && s.b[end-2]|0x20 == 'i' && s.b[end-3]|0x20 == 'r' && s.b[end-4]|0x20 == 'u' ||
+		s.outline && bytes.IndexByte(s.b[i:end], '\\') >= 0 {
 		s.uris = true
 	}
 	if i = s.space(end); i >= len(s.b) || s.b[i] != ':' {

@@ -47,7 +47,8 @@ func FuzzScanner(f *testing.F) {
 		`{}`, `[]`, `{}0`, `[1,2.5e-3,-0,{"a":[true,false,null]}]`, "\"a\u00e9\u4e16\"", "\"\xff\"", `"\ud800"`, `"\u12g4"`,
 		`{"a":1,}`, `[1,]`, `01`, `1.`, `-`, `1e`, "\ufeff{}", `"abcdefgh\n12345678"`, "\"abcdefg\x01\"", `nul`, `truefalse`,
 		strings.Repeat("[", 256) + strings.Repeat("]", 256), strings.Repeat("[", 257) + strings.Repeat("]", 257),
-		strings.Repeat(`{"a":`, 64) + "1" + strings.Repeat("}", 64), ` { "a" : [ ] , "b" : { } } `, `[[]`, `{"a"}`, `{"a":1]`, `[1}`,
+		strings.Repeat(`{"a":`, 64) + "1" + strings.Repeat("}", 64), ` { "a" : [ ] , "b" : { } } `, `[[]`, `{"a"}`,
+		`{"a":1]`, `[1}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -68,7 +69,8 @@ func TestLongStrings(t *testing.T) {
 			lengths = append(lengths, max(n, 0))
 		}
 	}
-	bad := []string{"\x00", "\x1f", "\n", "\x7f", "\x80", "\x9f", "\xa0", "\xff", "é", "€", "\xc3", `\n`, `\"`, `\`, `"`, `\u00e9`, `\x`}
+	bad := []string{"\x00", "\x1f", "\n", "\x7f", "\x80", "\x9f", "\xa0", "\xff", "é", "€", "\xc3", `\n`, `\"`, `\`,
+		`"`, `\u00e9`, `\x`}
 	for _, n := range lengths {
 		for _, behind := range []int{0, 1, 7, 40, 300} {
 			for _, b := range bad {
@@ -92,7 +94,8 @@ func BenchmarkScan(b *testing.B) {
 		{"call", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crm__export","arguments":{"q":"hello world","limit":10},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`},
 		{"text", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`},
 		{"escapes", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + lines + `"}]}}`},
-		{"chinese", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("敏捷的棕色狐狸跳过了懒狗。", 1<<20/39) + `"}]}}`},
+		{"chinese", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` +
+			strings.Repeat("敏捷的棕色狐狸跳过了懒狗。", 1<<20/39) + `"}]}}`},
 		{"dense", `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":[` + dense.String() + `0]}}`},
 	}
 	for _, body := range bodies {

@@ -31,12 +31,15 @@ func TestEventReader(t *testing.T) {
 		lastID   string
 	}{
 		{name: "one", in: "data: {}\n\n", want: []string{`"" "" "{}" 0s`}},
-		{name: "all fields", in: "id: 7\nevent: message\nretry: 1500\ndata: {}\n\n", want: []string{`"7" "message" "{}" 1.5s`}, lastID: "7"},
-		{name: "priming event", in: "id: 1\ndata:\n\ndata: x\n\n", want: []string{`"1" "" "" 0s`, `"" "" "x" 0s`}, lastID: "1"},
+		{name: "all fields", in: "id: 7\nevent: message\nretry: 1500\ndata: {}\n\n",
+			want: []string{`"7" "message" "{}" 1.5s`}, lastID: "7"},
+		{name: "priming event", in: "id: 1\ndata:\n\ndata: x\n\n",
+			want: []string{`"1" "" "" 0s`, `"" "" "x" 0s`}, lastID: "1"},
 		{name: "retry alone", in: "retry: 10\n\n", want: []string{`"" "" "" 10ms`}},
 		{name: "CRLF", in: "data: a\r\n\r\ndata: b\r\n\r\n", want: []string{`"" "" "a" 0s`, `"" "" "b" 0s`}},
 		{name: "CR only", in: "data: a\r\rdata: b\r\r", want: []string{`"" "" "a" 0s`, `"" "" "b" 0s`}},
-		{name: "mixed line ends", in: "data: a\r\ndata: b\n\rdata: c\r\n\n", want: []string{`"" "" "a\nb" 0s`, `"" "" "c" 0s`}},
+		{name: "mixed line ends", in: "data: a\r\ndata: b\n\rdata: c\r\n\n",
+			want: []string{`"" "" "a\nb" 0s`, `"" "" "c" 0s`}},
 		{name: "byte order mark", in: "\ufeffdata: a\n\n", want: []string{`"" "" "a" 0s`}},
 		{name: "a byte order mark later on is text", in: "data: a\n\n\ufeffdata: b\n\n", want: []string{`"" "" "a" 0s`}},
 		{name: "field without colon", in: "data\n\nid\ndata: x\n\n", want: []string{`"" "" "" 0s`, `"" "" "x" 0s`}},
@@ -44,13 +47,17 @@ func TestEventReader(t *testing.T) {
 		{name: "several data lines", in: "data: a\ndata:\ndata:  b\n\n", want: []string{`"" "" "a\n\n b" 0s`}},
 		{name: "comments", in: ": hi\n\n:\n\ndata: a\n: in between\ndata: b\n\n", want: []string{`"" "" "a\nb" 0s`}},
 		{name: "retry is clamped", in: "retry: 1000000000000000000000000\ndata: a\n\n", want: []string{`"" "" "a" 30s`}},
-		{name: "retry with other characters", in: "retry: 1s\nretry: -1\nretry:\ndata: a\n\n", want: []string{`"" "" "a" 0s`}},
-		{name: "long id", in: "id: 1\ndata: a\n\nid: " + strings.Repeat("x", MaxEventID+1) + "\ndata: b\n\n", want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}, lastID: "1"},
+		{name: "retry with other characters", in: "retry: 1s\nretry: -1\nretry:\ndata: a\n\n",
+			want: []string{`"" "" "a" 0s`}},
+		{name: "long id", in: "id: 1\ndata: a\n\nid: " + strings.Repeat("x", MaxEventID+1) + "\ndata: b\n\n",
+			want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}, lastID: "1"},
 		{name: "NUL in the id", in: "id: a\x00b\ndata: a\n\n", want: []string{`"" "" "a" 0s`}},
-		{name: "an empty id forgets", in: "id: 1\ndata: a\n\nid:\ndata: b\n\n", want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}},
+		{name: "an empty id forgets", in: "id: 1\ndata: a\n\nid:\ndata: b\n\n",
+			want: []string{`"1" "" "a" 0s`, `"" "" "b" 0s`}},
 		{name: "half an event", in: "id: 1\ndata: a\n\nid: 2\ndata: b\n", want: []string{`"1" "" "a" 0s`}, lastID: "1"},
 		{name: "half a line", in: "data: a\n\ndata: b", want: []string{`"" "" "a" 0s`}},
-		{name: "endpoint", in: "event: endpoint\ndata: /messages?x=1\n\n", want: []string{`"" "endpoint" "/messages?x=1" 0s`}},
+		{name: "endpoint", in: "event: endpoint\ndata: /messages?x=1\n\n",
+			want: []string{`"" "endpoint" "/messages?x=1" 0s`}},
 		{name: "nothing", in: ""},
 	}
 	readers := map[string]func(io.Reader) io.Reader{
@@ -85,7 +92,8 @@ func TestEventReaderDoesNotWaitAfterCR(t *testing.T) {
 func TestEventReaderLimits(t *testing.T) {
 	event := "data: " + strings.Repeat("x", 90) + "\n\n" // 97 bytes before the empty line's end
 	t.Run("just below", func(t *testing.T) {
-		if got, _, err := readEvents(strings.NewReader(strings.Repeat(event, 100)), 97); len(got) != 100 || !errors.Is(err, io.EOF) {
+		if got, _, err := readEvents(strings.NewReader(strings.Repeat(event, 100)), 97); len(got) != 100 ||
+			!errors.Is(err, io.EOF) {
 			t.Errorf("%d events, %v", len(got), err)
 		}
 	})
@@ -109,7 +117,8 @@ func TestEventReaderLimits(t *testing.T) {
 		})
 	}
 	t.Run("a flood of comments is no event", func(t *testing.T) {
-		if got, _, err := readEvents(strings.NewReader(strings.Repeat(": keep-alive\n\n", 1000)+event), 100); len(got) != 1 || !errors.Is(err, io.EOF) {
+		if got, _, err := readEvents(strings.NewReader(strings.Repeat(": keep-alive\n\n", 1000)+event), 100); len(got) != 1 ||
+			!errors.Is(err, io.EOF) {
 			t.Errorf("%d events, %v", len(got), err)
 		}
 	})
@@ -157,7 +166,8 @@ func TestAppendEvent(t *testing.T) {
 		{"data only", AppendEvent(nil, "", "", []byte(`{"a":1}`)), "data: {\"a\":1}\n\n"},
 		{"all", AppendEvent([]byte("x"), "1.2", "message", []byte(`{}`)), "xid: 1.2\nevent: message\ndata: {}\n\n"},
 		{"priming", AppendEvent(nil, "1.0", "", nil), "id: 1.0\ndata: \n\n"},
-		{"line ends in data", AppendEvent(nil, "", "", []byte("a\nb\r\nc\rd\n")), "data: a\ndata: b\ndata: c\ndata: d\ndata: \n\n"},
+		{"line ends in data", AppendEvent(nil, "", "", []byte("a\nb\r\nc\rd\n")),
+			"data: a\ndata: b\ndata: c\ndata: d\ndata: \n\n"},
 		{"nothing can be put in by an id", AppendEvent(nil, "1\ndata: x", "a\rb", []byte("d")), "data: d\n\n"},
 		{"comment", AppendComment(nil, "keep-alive"), ": keep-alive\n\n"},
 		{"empty comment", AppendComment(nil, ""), ":\n\n"},
@@ -230,7 +240,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 
 func FuzzEventReader(f *testing.F) {
 	for _, seed := range []string{
-		"data: a\n\n", "data\r\rid: 1\r\n\r\n", "\ufeffdata:a\n\n", ":x\n\ndata: 1\ndata:2\n\n", "retry: 99999\nevent: x\n\n", "data: a\n\r\n\n", "id: \x00\ndata:\n\nx",
+		"data: a\n\n", "data\r\rid: 1\r\n\r\n", "\ufeffdata:a\n\n", ":x\n\ndata: 1\ndata:2\n\n", "retry: 99999\nevent: x\n\n",
+		"data: a\n\r\n\n", "id: \x00\ndata:\n\nx",
 		"data: a\r\ndata: b\r\n\r", strings.Repeat("data: 0123456789\n", 20) + "\n",
 	} {
 		f.Add([]byte(seed), 3)
@@ -252,7 +263,8 @@ func FuzzEventReader(f *testing.F) {
 }
 
 func BenchmarkEventReader(b *testing.B) {
-	event := AppendEvent(nil, "12", "message", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":5}}`))
+	event := AppendEvent(nil, "12", "message",
+		[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":5}}`))
 	large := AppendEvent(nil, "", "", bytes.Repeat([]byte("0123456789abcdef"), 1<<16))
 	for name, stream := range map[string][]byte{"progress": bytes.Repeat(event, 1000), "1MiB": large} {
 		b.Run(name, func(b *testing.B) {

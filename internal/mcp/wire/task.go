@@ -29,7 +29,8 @@ func ReadCreatedTask(result mcp.Raw) (task mcp.Raw, ok bool) {
 		return nil, false
 	}
 	meta, _ := result.Member("_meta")
-	return ReadTask(task).Edit(mcp.Edit{Name: "resultType", Value: mcp.Raw(`"task"`)}, mcp.Edit{Name: "_meta", Value: meta}), true
+	return ReadTask(task).Edit(mcp.Edit{Name: "resultType", Value: mcp.Raw(`"task"`)},
+		mcp.Edit{Name: "_meta", Value: meta}), true
 }
 
 // coreTask is the inverse of ReadTask. It drops what only the extension has.
@@ -39,7 +40,8 @@ func coreTask(task mcp.Raw) mcp.Raw {
 		ttl = mcp.Raw("null")
 	}
 	poll, _ := task.Member("pollIntervalMs")
-	return task.Edit(mcp.Edit{Name: "resultType"}, mcp.Edit{Name: "result"}, mcp.Edit{Name: "error"}, mcp.Edit{Name: "inputRequests"},
+	return task.Edit(mcp.Edit{Name: "resultType"}, mcp.Edit{Name: "result"}, mcp.Edit{Name: "error"},
+		mcp.Edit{Name: "inputRequests"},
 		mcp.Edit{Name: "ttlMs"}, mcp.Edit{Name: "ttl", Value: ttl},
 		mcp.Edit{Name: "pollIntervalMs"}, mcp.Edit{Name: "pollInterval", Value: poll})
 }

@@ -17,8 +17,10 @@ func TestTasksThereAndBack(t *testing.T) {
 			`{"taskId":"1","status":"working","statusMessage":"m","createdAt":"c","lastUpdatedAt":"u","x":{"ttl":1},"ttl":60000,"pollInterval":5000}`,
 			`{"taskId":"1","status":"working","statusMessage":"m","createdAt":"c","lastUpdatedAt":"u","x":{"ttl":1},"ttlMs":60000,"pollIntervalMs":5000}`, ""},
 		{"one that lives for ever", mcp.MethodTasksCancel, `{"taskId":"1","ttl":null}`, `{"taskId":"1","ttlMs":null}`, ""},
-		{"one that does not tell", mcp.MethodTasksGet, `{"taskId":"1"}`, `{"taskId":"1","ttlMs":null}`, `{"taskId":"1","ttl":null}`},
-		{"numbers keep their text", mcp.MethodTasksGet, `{"taskId":"1","ttl":1e3,"pollInterval":1.50}`, `{"taskId":"1","ttlMs":1e3,"pollIntervalMs":1.50}`, ""},
+		{"one that does not tell", mcp.MethodTasksGet, `{"taskId":"1"}`, `{"taskId":"1","ttlMs":null}`,
+			`{"taskId":"1","ttl":null}`},
+		{"numbers keep their text", mcp.MethodTasksGet, `{"taskId":"1","ttl":1e3,"pollInterval":1.50}`,
+			`{"taskId":"1","ttlMs":1e3,"pollIntervalMs":1.50}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +52,8 @@ func TestCreatedTask(t *testing.T) {
 	if got := NewestStateful().Result(mcp.MethodToolsCall, inner); string(got) != core {
 		t.Errorf("a client reads\n%s, want\n%s", got, core)
 	}
-	for _, result := range []string{`{"content":[]}`, `{"task":"t"}`, `{}`, `{"structuredContent":{"task":{"taskId":"1"}}}`} {
+	for _, result := range []string{`{"content":[]}`, `{"task":"t"}`, `{}`,
+		`{"structuredContent":{"task":{"taskId":"1"}}}`} {
 		if task, ok := ReadCreatedTask(mcp.Raw(result)); ok {
 			t.Errorf("%s is the task %s", result, task)
 		}
@@ -60,7 +63,8 @@ func TestCreatedTask(t *testing.T) {
 // A 2025-11-25 client gets no member of a task that only the extension has.
 func TestTaskOfTheExtensionIsCut(t *testing.T) {
 	const in = `{"resultType":"complete","taskId":"1","status":"completed","ttlMs":5,"result":{"content":[]},"inputRequests":{},"error":{"code":1}}`
-	if got := NewestStateful().Result(mcp.MethodTasksGet, mcp.Raw(in)); string(got) != `{"taskId":"1","status":"completed","ttl":5}` {
+	if got := NewestStateful().Result(mcp.MethodTasksGet,
+		mcp.Raw(in)); string(got) != `{"taskId":"1","status":"completed","ttl":5}` {
 		t.Errorf("got %s", got)
 	}
 }

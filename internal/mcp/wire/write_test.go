@@ -16,14 +16,19 @@ func TestAppend(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{"request", AppendRequest(nil, mcp.Raw("1.50"), "tools/call", mcp.Raw(`{"a":1e400}`)), `{"jsonrpc":"2.0","id":1.50,"method":"tools/call","params":{"a":1e400}}`},
-		{"request without params", AppendRequest(nil, odd, "ping", nil), `{"jsonrpc":"2.0","id":"\u0000<b>","method":"ping"}`},
-		{"notification", AppendNotification([]byte("x"), "notifications/x", mcp.Raw(`{}`)), `x{"jsonrpc":"2.0","method":"notifications/x","params":{}}`},
-		{"a result has the id as written", AppendResult(nil, mcp.Raw(`"1"`), mcp.Raw(`{"a":[]}`)), `{"jsonrpc":"2.0","id":"1","result":{"a":[]}}`},
+		{"request", AppendRequest(nil, mcp.Raw("1.50"), "tools/call", mcp.Raw(`{"a":1e400}`)),
+			`{"jsonrpc":"2.0","id":1.50,"method":"tools/call","params":{"a":1e400}}`},
+		{"request without params", AppendRequest(nil, odd, "ping", nil),
+			`{"jsonrpc":"2.0","id":"\u0000<b>","method":"ping"}`},
+		{"notification", AppendNotification([]byte("x"), "notifications/x", mcp.Raw(`{}`)),
+			`x{"jsonrpc":"2.0","method":"notifications/x","params":{}}`},
+		{"a result has the id as written", AppendResult(nil, mcp.Raw(`"1"`), mcp.Raw(`{"a":[]}`)),
+			`{"jsonrpc":"2.0","id":"1","result":{"a":[]}}`},
 		{"empty result", AppendResult(nil, mcp.Raw(`1`), nil), `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		{"error", AppendError(nil, mcp.Raw("1"), &mcp.Error{Code: -32602, Message: "a\"b\n", Data: mcp.Raw(`{"uri":"x"}`)}),
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"a\"b\n","data":{"uri":"x"}}}`},
-		{"error without id", AppendError(nil, nil, mcp.Errorf(failure.Parse, "no")), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":{"error_code":"GH-PARSE"}}}`},
+		{"error without id", AppendError(nil, nil, mcp.Errorf(failure.Parse, "no")),
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":{"error_code":"GH-PARSE"}}}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -44,10 +49,14 @@ func TestReadError(t *testing.T) {
 		{"with data", `{"message":"m","data":[1.0],"code":7}`, mcp.Error{Code: 7, Message: "m", Data: mcp.Raw(`[1.0]`)}},
 		{"without message", `{"code":7}`, mcp.Error{Code: 7, Message: "the server gave no message"}},
 		{"without code", `{"message":"m"}`, mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"message":"m"}}`)}},
-		{"a float as code", `{"code":1.5,"message":"m"}`, mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"code":1.5,"message":"m"}}`)}},
-		{"a huge code", `{"code":100000000000000000000,"message":"m"}`, mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"code":100000000000000000000,"message":"m"}}`)}},
-		{"a string as code", `{"code":"E1","message":"m"}`, mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"code":"E1","message":"m"}}`)}},
-		{"a string", `"boom"`, mcp.Error{Code: bad, Message: "the server gave no message", Data: mcp.Raw(`{"error":"boom"}`)}},
+		{"a float as code", `{"code":1.5,"message":"m"}`,
+			mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"code":1.5,"message":"m"}}`)}},
+		{"a huge code", `{"code":100000000000000000000,"message":"m"}`,
+			mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"code":100000000000000000000,"message":"m"}}`)}},
+		{"a string as code", `{"code":"E1","message":"m"}`,
+			mcp.Error{Code: bad, Message: "m", Data: mcp.Raw(`{"error":{"code":"E1","message":"m"}}`)}},
+		{"a string", `"boom"`, mcp.Error{Code: bad, Message: "the server gave no message",
+			Data: mcp.Raw(`{"error":"boom"}`)}},
 		{"nothing", ``, mcp.Error{Code: bad, Message: "the server gave no message", Data: mcp.Raw(`{"error":null}`)}},
 	}
 	for _, test := range tests {

@@ -59,7 +59,8 @@ func TestListener(t *testing.T) {
 	task := func(id string) mcp.Event {
 		return mcp.Event{Method: mcp.NoteTask, Params: mcp.Object("taskId", mcp.String(id))}
 	}
-	for _, e := range []mcp.Event{task("mine"), task("other"), updated("a:b"), updated("a:b"), {Method: mcp.NoteToolsListChanged}} {
+	for _, e := range []mcp.Event{task("mine"), task("other"), updated("a:b"), updated("a:b"),
+		{Method: mcp.NoteToolsListChanged}} {
 		s.Tell(e)
 	}
 	<-l.Wake()

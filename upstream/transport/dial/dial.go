@@ -106,7 +106,8 @@ func secure(dial dialFunc, host string, limit time.Duration) dialFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"h2", "http/1.1"}})
+		secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host,
+			NextProtos: []string{"h2", "http/1.1"}})
 		if err := secured.HandshakeContext(ctx); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("%w: %w", transport.ErrHandshake, err)

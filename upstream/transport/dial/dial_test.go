@@ -80,7 +80,8 @@ func TestWrittenAddress(t *testing.T) {
 // Connections over plain HTTP are given up before servers with the usual five seconds close
 // them.
 func TestIdleConnectionsAreGivenUpEarly(t *testing.T) {
-	for url, want := range map[string]time.Duration{"http://127.0.0.1/mcp": 3 * time.Second, "https://crm.example/mcp": 90 * time.Second} {
+	for url, want := range map[string]time.Duration{"http://127.0.0.1/mcp": 3 * time.Second,
+		"https://crm.example/mcp": 90 * time.Second} {
 		if got := New(Config{URL: url}, NewMetrics(nil)).general.IdleConnTimeout; got != want {
 			t.Errorf("%s: idle connections are kept for %s, want %s", url, got, want)
 		}

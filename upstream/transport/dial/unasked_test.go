@@ -13,7 +13,8 @@ import (
 // TestUnaskedAnswer: what a server says unasked on a connection that one upstream keeps answers neither
 // the next request there nor one of another upstream at the same address.
 func TestUnaskedAnswer(t *testing.T) {
-	const good, evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+	const good, evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood",
+		"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 	for client, standard := range map[string]bool{"own": false, "standard": true} {
 		t.Run(client, func(t *testing.T) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -190,7 +190,8 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 	if caller != nil {
 		caller = new(*caller) // it is part of a call, which the POST may outlive
 	}
-	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail // Bind replaces the header
+	// Bind replaces the header
+	header, life, body, to := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body, req.Trail
 	c.env.Spawn(func() {
 		defer close(taken)
 		err := c.send(life, caller, to, header, body)

@@ -22,7 +22,8 @@ func TestUnreadInputAtTheEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "said good-bye")
 	const script = `trap 'echo yes >"$FILE"; exit' TERM; read line; echo '{"jsonrpc":"2.0","method":"ready"}'; sleep 300 & wait`
 	var wg sync.WaitGroup
-	program := New(transport.Env{Log: slog.New(slog.DiscardHandler), Spawn: func(f func()) { wg.Go(f) }, Garbage: new(atomic.Int64), Program: new(atomic.Pointer[transport.Program])}, Config{
+	program := New(transport.Env{Log: slog.New(slog.DiscardHandler), Spawn: func(f func()) { wg.Go(f) },
+		Garbage: new(atomic.Int64), Program: new(atomic.Pointer[transport.Program])}, Config{
 		Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"FILE": mcp.Secret(file)}, Patience: time.Minute,
 	})
 	conn, err := program.Dial(t.Context(), &transport.Identity{})

@@ -74,7 +74,8 @@ func Traced(header http.Header, trace *mcp.Trace) http.Header {
 // POST sends a message with our credential, on behalf of caller, nil for the owner of the
 // connection. The trail of a call, nil for none, is told of the credential. An answer whose
 // status is not 2xx is an error.
-func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header, body []byte) (*http.Response, error) {
+func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header,
+	body []byte) (*http.Response, error) {
 	resp, err := c.request(ctx, caller, to, http.MethodPost, header, body)
 	if err == nil && resp.StatusCode/100 != 2 {
 		return nil, c.refused(resp)
@@ -95,7 +96,8 @@ func (c *Conn) Events(ctx context.Context, lastEventID string) (*http.Response, 
 }
 
 // request makes a request with our credential and the session's cookies.
-func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header, body []byte) (*http.Response, error) {
+func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header,
+	body []byte) (*http.Response, error) {
 	resp, err := c.authorized(ctx, caller, to, verb, c.cookies.in(header), body)
 	if err == nil {
 		c.cookies.take(resp)
@@ -105,7 +107,8 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, to *trail.Trail,
 
 // authorized makes a request with our credential. One that the server refuses for that did not
 // run, and is made once more with another one.
-func (c *Conn) authorized(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header, body []byte) (*http.Response, error) {
+func (c *Conn) authorized(ctx context.Context, caller *mcp.Caller, to *trail.Trail, verb string, header http.Header,
+	body []byte) (*http.Response, error) {
 	credentials, over := c.t.cfg.Credentials, c.t.cfg.HTTP
 	if credentials == nil {
 		return c.t.send(ctx, over, verb, header, body)
@@ -146,18 +149,21 @@ func (c *Conn) authorized(ctx context.Context, caller *mcp.Caller, to *trail.Tra
 // asked.
 func refusesCredential(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized ||
-		resp.StatusCode == http.StatusForbidden && (resp.Header["Www-Authenticate"] != nil || mediaType(resp.Header) != typeJSON)
+		resp.StatusCode == http.StatusForbidden && (resp.Header["Www-Authenticate"] != nil ||
+			mediaType(resp.Header) != typeJSON)
 }
 
 // send makes one request, and follows the server to other paths.
-func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
+func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb string, header http.Header,
+	body []byte) (*http.Response, error) {
 	for at, hops := t.template.URL, 0; ; hops++ {
 		resp, err := t.sendTo(ctx, at, over, verb, header, body)
 		if err != nil || resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
 			return resp, err
 		}
 		next, err := resp.Location()
-		if err != nil || next.User != nil || next.Scheme != at.Scheme || !strings.EqualFold(next.Host, at.Host) || hops == maxHops {
+		if err != nil || next.User != nil || next.Scheme != at.Scheme || !strings.EqualFold(next.Host, at.Host) ||
+			hops == maxHops {
 			return resp, nil
 		}
 		drain(resp)
@@ -167,7 +173,8 @@ func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb strin
 
 // sendTo makes one request. A body, nil for none, is written together with its head: net/http
 // does that for a body that it knows to be in memory.
-func (t *Transport) sendTo(ctx context.Context, at *url.URL, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
+func (t *Transport) sendTo(ctx context.Context, at *url.URL, over http.RoundTripper, verb string, header http.Header,
+	body []byte) (*http.Response, error) {
 	req := t.template.WithContext(ctx)
 	req.URL = at
 	req.Method, req.Header = verb, header
@@ -192,7 +199,8 @@ func (t *Transport) sendTo(ctx context.Context, at *url.URL, over http.RoundTrip
 // sendError tells whether the server can have seen a request that failed.
 func sendError(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, transport.ErrHandshake) || errors.Is(err, http1.ErrNotSent) {
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, transport.ErrHandshake) ||
+		errors.Is(err, http1.ErrNotSent) {
 		return fmt.Errorf("%w: %w", transport.ErrNotSent, err)
 	}
 	return fmt.Errorf("%w: %w", transport.ErrBroken, err)
