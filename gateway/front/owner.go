@@ -30,13 +30,14 @@ var answered = &refuse.Refusal{}
 func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 	_, _, fromReplica := cluster.Forwarded(p.R)
 	homes, last := f.homes(), ""
+	if fromReplica && !p.inBatch && homes.Leaving() && homes.Release(key) { // the other replica can have it
+		cluster.Moved(p.W)
+		return answered
+	}
 	for range maxOwners {
 		h, err := homes.Use(p.R.Context(), key)
 		elsewhere, away := errors.AsType[*home.Elsewhere](err)
 		switch {
-		case err == nil && fromReplica && !p.inBatch && homes.Leaving() && h.Release(): // the other replica can have it
-			cluster.Moved(p.W)
-			return answered
 		case err == nil:
 			p.home = h
 			return nil

@@ -268,11 +268,11 @@ func TestLeave(t *testing.T) {
 		w := openTable(t, cluster.Alone())
 		unused, twice, handed := w.visit(t, session("u", 0)), w.use(t, session("u", 1)), w.use(t, session("u", 2))
 		twice.Again()
-		if handed.Again(); handed.Release() {
+		if w.Release(handed.Key()) {
 			t.Error("a home in use was given up")
 		}
 		handed.Done()
-		if w.Leaving() || !handed.Release() {
+		if w.Leaving() || !w.Release(handed.Key()) || !w.Release(handed.Key()) {
 			t.Error("it leaves already, or a home is not given up")
 		}
 		wantOver(t, "given up", handed, Left)

@@ -228,20 +228,6 @@ func (h *Home) Done() {
 	}
 }
 
-// Release gives the home up instead of a use, unless it has others. It reports whether it did.
-func (h *Home) Release() bool {
-	h.mu.Lock()
-	end := h.uses == 1 && h.close(Left)
-	if end {
-		h.uses--
-	}
-	h.mu.Unlock()
-	if end {
-		h.finish()
-	}
-	return end
-}
-
 // inUse reports whether something runs for the home, or a stream is open. The caller holds mu.
 func (h *Home) inUse() bool { return h.uses > 0 || h.holds > 0 }
 

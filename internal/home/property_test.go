@@ -154,7 +154,7 @@ func (m *model) work(w *testTable, random *rand.Rand, times int) {
 		h := m.use(w.Table, key)
 		if h == nil {
 			w.store.set(func() { w.store.load, w.store.keep, w.store.end, w.store.gone = nil, nil, nil, make(map[Key]bool) })
-			time.Sleep(time.Duration(random.IntN(int(time.Second))))
+			time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
 			continue
 		}
 		done := h.Done
@@ -168,7 +168,7 @@ func (m *model) work(w *testTable, random *rand.Rand, times int) {
 				m.attach(h)()
 			case 4:
 				h.Hold()
-				time.Sleep(time.Duration(random.IntN(int(time.Minute))))
+				time.Sleep(time.Duration(random.Int64N(int64(time.Minute))))
 				h.Drop()
 			case 5:
 				h.Again()
@@ -177,11 +177,11 @@ func (m *model) work(w *testTable, random *rand.Rand, times int) {
 					h.Done()
 				})
 			case 6:
-				time.Sleep(time.Duration(random.IntN(int(time.Second))))
+				time.Sleep(time.Duration(random.Int64N(int64(time.Second))))
 			case 7:
 				_ = h.End(context.Background(), Ended) // the store may refuse it
 			case 8:
-				h.EndLater(Why(random.IntN(int(Left)) + 1))
+				h.EndLater(Why(random.Int64N(int64(Left)) + 1))
 			case 9:
 				if random.IntN(3) == 0 {
 					h.Refused()
@@ -189,18 +189,11 @@ func (m *model) work(w *testTable, random *rand.Rand, times int) {
 			}
 			m.note(h)
 		}
-		if random.IntN(8) == 0 {
-			done = func() {
-				if !h.Release() {
-					h.Done()
-				}
-			}
-		}
 		done()
 		m.note(h)
 		switch random.IntN(20) {
 		case 0:
-			time.Sleep(time.Duration(random.IntN(int(2 * idle))))
+			time.Sleep(time.Duration(random.Int64N(int64(2 * idle))))
 		case 1:
 			w.Release(key)
 		case 2:

@@ -440,14 +440,15 @@ func (t *Table) finish(ctx context.Context, which func(*Home) bool) {
 	_ = giving.Wait()
 }
 
-// Release gives up the home of a session, unless there is none here or it is in use. Another replica,
-// which has asked for it, opens it then: so Release waits for a home that is being given up.
-func (t *Table) Release(key Key) {
+// Release gives up the home of a session for another replica, which has asked for it, and reports
+// whether there is none here any more: one that is in use stays. It waits for a home that is being given
+// up.
+func (t *Table) Release(key Key) bool {
 	t.mu.Lock()
 	h := t.homes[key]
 	t.mu.Unlock()
 	if h == nil {
-		return
+		return true
 	}
 	h.mu.Lock()
 	gone := h.state == over || h.uses == 0 && h.close(Left)
@@ -455,6 +456,7 @@ func (t *Table) Release(key Key) {
 	if gone {
 		h.finish()
 	}
+	return gone
 }
 
 // Close gives up all homes, as far as ctx allows, and waits for all ends. No home can be used

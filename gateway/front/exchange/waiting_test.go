@@ -46,7 +46,8 @@ func TestWaiting(t *testing.T) {
 	h.Done()
 	e.Running.Done()
 	count(1)
-	if h = use(); h.Release() {
+	homes := e.Store.Homes()
+	if homes.Release(key) {
 		t.Error("a home is given up while a call waits for an answer")
 	}
 	w := s.take(called("one")) // the answer comes
@@ -76,10 +77,11 @@ func TestWaiting(t *testing.T) {
 	open()
 	h = use()
 	s.add(h, called("five"), time.Hour)
+	h.Done()
 	if s.dropAll() != 1 || s.dropAll() != 0 {
 		t.Error("not all waits were ended once")
 	}
-	if count(0); !h.Release() {
+	if count(0); !homes.Release(key) {
 		t.Error("a home for which nothing is under way is not given up")
 	}
 }
