@@ -42,7 +42,8 @@ type Config struct {
 	// the next key, before all replicas have it as Key, and for the last one, until nothing
 	// sealed with it is left (docs/operations.md#rotating-secrets). Default none.
 	PreviousKeys []mcp.Secret `yaml:"previous_keys"`
-	// IdleTimeout is how long a session lives without a request. Default 30m.
+	// IdleTimeout is how long a session lives without a request, a running call or an open stream.
+	// Default 30m.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// MaxPerUser is how many sessions one user may have at a time. At the bound, a session
 	// that was unused for a minute makes room for a new one. Default 100. Without
