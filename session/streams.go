@@ -220,15 +220,6 @@ func (s *streams) putBack(c changes) {
 	}
 }
 
-// wake makes all who wait for news look again.
-func (s *streams) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, st := range s.byName {
-		st.wake()
-	}
-}
-
 // begin creates a stream and makes room for it. The stream that ended first goes first; if
 // none has ended, the least recently written one does. The caller holds mu.
 func (s *streams) begin(name string) *stream {

@@ -49,9 +49,6 @@ var exceptions = []exception{
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
 }
 
-// spoken are method names that mean the same everywhere.
-var spoken = []string{"Close", "Error", "String", "Unwrap", "LogValue", "Validate"}
-
 func (b bound) check(m *module) []string { return b.against(m, exceptions) }
 
 // against compares the measurements with the bound and its exceptions.
@@ -171,16 +168,6 @@ func methodFiles(_ *module, p *pkg) map[string]int {
 	files := make(map[string]map[*ast.File]bool)
 	p.methods(func(f *ast.File, typ, _ string) { insert(files, typ, f) })
 	return sizes(files)
-}
-
-func typesByMethod(_ *module, p *pkg) map[string]int {
-	typs := make(map[string]map[string]bool)
-	p.methods(func(_ *ast.File, typ, method string) {
-		if !slices.Contains(spoken, method) {
-			insert(typs, method, typ)
-		}
-	})
-	return sizes(typs)
 }
 
 func interfaceMethods(_ *module, p *pkg) map[string]int {
