@@ -263,6 +263,10 @@ func (s *waiting) take(key waitingKey) *waitingCall {
 	if w != nil {
 		w.timer.Stop()
 		detach = w.detach
+		if !w.lost && w.home.IsOver() { // its end has not come to this call yet
+			w.lost = true
+			s.counted.Done()
+		}
 	}
 	s.mu.Unlock()
 	if detach != nil {
