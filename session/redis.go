@@ -59,7 +59,7 @@ func NewRedis(cfg Config, deps Deps) (*Redis, error) {
 	return s, nil
 }
 
-// Open opens the table of the sessions, whose owners are known to deps.Owners.
+// Open opens the table of the sessions. deps.Homes.Owners knows their owners.
 func (s *Redis) Open(deps Deps) { s.open(deps, s, s.cfg.Kept()) }
 
 // DB is the Redis itself, for what replicas share besides sessions. The store closes it.

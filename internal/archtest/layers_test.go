@@ -85,7 +85,7 @@ var layers = []layer{
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
 	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/expiring", "internal/mcp",
 		"internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
-		// publicsuffix for whose site an endpoint is at
+		// publicsuffix for the site of an endpoint
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}},
 	// seal for leases and what forwards carry; http1 for small ones
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/problems", "internal/redisdb", "internal/seal",

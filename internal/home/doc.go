@@ -9,7 +9,7 @@
 //
 // A home is opened by its first user (Table.Use), who waits until it is known that this replica
 // owns the session and until its record is read. It is over for one of the reasons of Why. Then
-// nobody may use it, everything attached is ended in reverse order and under no lock, and only
+// no request may use it, everything attached is ended in reverse order and under no lock, and only
 // after that can the same session have a new home here.
 //
 // Open starts a goroutine that ends unused homes and keeps the others in Redis; some ends have

@@ -56,7 +56,7 @@ type Why int
 // Reasons. After the first four, the session is over everywhere.
 const (
 	Ended   Why = iota + 1 // by its client or an operator
-	Idle                   // nobody has used it for too long
+	Idle                   // it was unused for too long
 	Evicted                // it made room for another one of its user
 	Gone                   // Redis does not have it any more
 	Moved                  // another replica owns it, and has answered its client already: say nothing
@@ -285,7 +285,7 @@ func (h *Home) end(ctx context.Context, why Why) error {
 }
 
 // EndLater ends the home for a caller who may hold what the ends of attached things wait for. It is
-// over at once; what is attached ends in a goroutine of the table. Nothing is told to the store.
+// over at once; what is attached ends in a goroutine of the table. The store learns nothing of it.
 func (h *Home) EndLater(why Why) {
 	h.mu.Lock()
 	first := h.close(why)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxElsewhere bounds the sessions of other replicas whose owners are remembered.
+	// maxElsewhere bounds the remembered owners of sessions at other replicas.
 	maxElsewhere = 100_000
 	// Evictable is how long a home is unused before it makes room for another one of its user.
 	Evictable = time.Minute
@@ -35,7 +35,7 @@ var (
 	ErrNotFound = errors.New("home: the session does not exist")
 	// ErrTooMany means that the user has as many sessions as one user may have, all of them in use.
 	ErrTooMany = errors.New("home: the user has too many sessions")
-	// ErrUnavailable means that it cannot be determined now whose the session is. The client may
+	// ErrUnavailable means that the owner of the session cannot be determined now. The client may
 	// try again. It must never be reported as a missing session, or the client would drop one that
 	// still exists.
 	ErrUnavailable = errors.New("home: the session is not available now")
@@ -53,7 +53,7 @@ type Store interface {
 	// Keep tells Redis for how long a home was unused, and what else it was not told yet. For a
 	// client without a session it prolongs what is kept of it.
 	Keep(ctx context.Context, h *Home, unused time.Duration) error
-	// Tidy forgets what nobody needs any more of a session, and reports whether there is something
+	// Tidy forgets what is not needed any more of a session, and reports whether there is something
 	// that Redis was not told yet.
 	Tidy(*Home) bool
 	// End removes the session.
@@ -65,7 +65,7 @@ type Config struct {
 	// Idle is how long a session lives without a use.
 	Idle time.Duration
 	// Kept is how long Redis keeps a session after the last use that it was told of: longer than
-	// Idle, since it is told late. 0 if sessions exist in this process alone.
+	// Idle, since Redis learns of a use late. 0 if sessions exist in this process alone.
 	Kept time.Duration
 	// Max bounds the homes; those of clients without sessions are counted by themselves.
 	Max int
@@ -409,7 +409,7 @@ func (t *Table) Exists(ctx context.Context, key Key) bool {
 // Leaving reports whether Leave was called.
 func (t *Table) Leaving() bool { return t.leaving.Load() }
 
-// ReleaseAll gives up the homes that nobody uses, until ctx ends: other replicas open them. Each other
+// ReleaseAll gives up the unused homes, until ctx ends: other replicas open them. Each other
 // home follows with the end of its last use.
 func (t *Table) ReleaseAll(ctx context.Context) {
 	t.leaving.Store(true)

@@ -26,7 +26,7 @@ func (e *Elsewhere) Error() string { return "home: replica " + e.Replica + " own
 var errOver = errors.New("home: it is over")
 
 // Use returns the home of a session, in use until Home.Done. It opens the home if there is none
-// here. As long as it is certain that this replica owns the session, nobody is asked. Errors:
+// here. As long as it is certain that this replica owns the session, Use asks neither Redis nor another replica. Errors:
 // *Elsewhere, ErrNotFound, ErrTooMany, ErrUnavailable.
 func (t *Table) Use(ctx context.Context, key Key) (*Home, error) {
 	if !key.valid() {

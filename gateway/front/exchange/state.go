@@ -253,7 +253,7 @@ func (s *waiting) add(h *home.Home, key waitingKey, limit time.Duration) {
 	s.mu.Unlock()
 }
 
-// take ends the wait of a call whose answer has come, nil for one that does not wait here. The
+// take ends the wait of a call when its answer has come, nil for one that does not wait here. The
 // caller takes over its count, unless it is lost, and its use of the home.
 func (s *waiting) take(key waitingKey) *waitingCall {
 	s.mu.Lock()
@@ -275,7 +275,7 @@ func (s *waiting) take(key waitingKey) *waitingCall {
 	return w
 }
 
-// drop ends the wait of a call whose answer nobody sends any more, and reports whether it counted.
+// drop ends the wait of a call that gets no answer any more, and reports whether it counted.
 func (s *waiting) drop(key waitingKey) bool {
 	w := s.take(key)
 	if w == nil || w.lost {
@@ -286,7 +286,7 @@ func (s *waiting) drop(key waitingKey) bool {
 	return true
 }
 
-// lose gives a waiting call up whose home is over. Whoever brings the answer is told that the call is
+// lose gives a waiting call up when its home is over. A client that brings the answer learns that the call is
 // lost.
 func (s *waiting) lose(key waitingKey, w *waitingCall) {
 	s.mu.Lock()

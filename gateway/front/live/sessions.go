@@ -27,7 +27,7 @@ type Deps struct {
 	Resumed func(error)
 }
 
-// Sessions are what runs in the sessions of which this replica has the homes.
+// Sessions are what runs in the sessions at home here.
 type Sessions struct{ deps Deps }
 
 // NewSessions returns Sessions in which nothing runs.
