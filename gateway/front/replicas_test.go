@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -117,25 +115,14 @@ func (r *replica) giveUp(c *mcptest.Client) { r.front.homes().Release(home.Parse
 // join makes the replica's part of the cluster, behind a proxy.
 func (r *replica) join(t *testing.T, sessions *session.Redis) {
 	t.Helper()
-	err := r.joinAt(freeAddress(t), sessions)
-	for tries := 1; tries < 10 && errors.Is(err, syscall.EADDRINUSE); tries++ { // another process has taken it
-		r.way.Close()
-		err = r.joinAt(freeAddress(t), sessions)
-	}
+	address, err := mcptest.FreeAddress("127.0.0.1")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.joinAt(address, sessions); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.way.Close)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
 }
 
 func (r *replica) joinAt(address string, sessions *session.Redis) (err error) {

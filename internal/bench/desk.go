@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 const (
@@ -56,7 +57,7 @@ func measureDesk(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	admin, err := rig.FreeAddress()
+	admin, err := mcptest.FreeAddress("127.0.0.1")
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 const (
@@ -103,7 +104,7 @@ func measureOneIdle(ctx context.Context, o options, binary string, kind idle) (e
 	if err != nil {
 		return each, err
 	}
-	admin, err := rig.FreeAddress()
+	admin, err := mcptest.FreeAddress("127.0.0.1")
 	if err != nil {
 		return each, err
 	}

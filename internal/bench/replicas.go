@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // Targets for the cost of a stateful call, relative to a single gateway: at the replica
@@ -20,7 +21,7 @@ func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, o opt
 	if err != nil {
 		return err
 	}
-	address, err := rig.FreeAddress()
+	address, err := mcptest.FreeAddress("127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, o opt
 	r.started = append(r.started, redis)
 	replicas := make([]rig.Gateway, 2)
 	for i := range replicas {
-		link, err := rig.FreeAddress()
+		link, err := mcptest.FreeAddress("127.0.0.1")
 		if err != nil {
 			return err
 		}

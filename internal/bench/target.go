@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // target is one of the servers that are compared. direct has no process of its own.
@@ -108,7 +109,7 @@ func (r *rigged) startRole(ctx context.Context, role string, args ...string) (ta
 	if err != nil {
 		return target{}, err
 	}
-	addr, err := rig.FreeAddress()
+	addr, err := mcptest.FreeAddress("127.0.0.1")
 	if err != nil {
 		return target{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // bench holds what all legs need to run.
@@ -110,7 +111,7 @@ func (b bench) through(ctx context.Context, f face, isCrossed bool, dir string, 
 // withServer runs fn with the URL of a new server, because the suite changes the server's
 // lists.
 func (b bench) withServer(ctx context.Context, binary string, sessions bool, fn func(url string) error) error {
-	addr, err := rig.FreeAddress()
+	addr, err := mcptest.FreeAddress("127.0.0.1")
 	if err != nil {
 		return err
 	}

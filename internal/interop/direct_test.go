@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
 // TestDirectAndThrough compares what clients get of servers through the gateway with what they get of them
@@ -41,7 +40,7 @@ func TestDirectAndThrough(t *testing.T) {
 func (l *lab) startSDKs(t *testing.T) []upstream {
 	t.Helper()
 	at := func(args ...string) string {
-		addr, err := rig.FreeAddress()
+		addr, err := mcptest.FreeAddress("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}

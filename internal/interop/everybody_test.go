@@ -80,7 +80,7 @@ func (l *lab) startEverybody(t *testing.T, p product) *everybody {
 	var addrs [3]string
 	for i := range addrs {
 		var err error
-		if addrs[i], err = rig.FreeAddress(); err != nil {
+		if addrs[i], err = mcptest.FreeAddress("127.0.0.1"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -46,7 +45,7 @@ func TestListsAreThoseOfTheClient(t *testing.T) {
 	l := nodeLab(t)
 	script := l.node.Module("@modelcontextprotocol", "server-everything", "dist", "index.js")
 	http := func(transport, path string) string {
-		addr, err := rig.FreeAddress()
+		addr, err := mcptest.FreeAddress("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}

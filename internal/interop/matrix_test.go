@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // TestMatrix is the matrix of internal/e2e for the TypeScript SDKs: every revision that
@@ -43,7 +43,7 @@ func TestMatrix(t *testing.T) {
 func (l *lab) startMatrix(t *testing.T) (upstreams []upstream) {
 	t.Helper()
 	at := func(script, path string) string {
-		addr, err := rig.FreeAddress()
+		addr, err := mcptest.FreeAddress("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}

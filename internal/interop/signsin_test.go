@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -212,7 +211,7 @@ func (e *everybody) byPython(python string, args ...string) func(*testing.T, fun
 // byInspector runs the Inspector's command line once for each step.
 func (e *everybody) byInspector(args ...string) func(*testing.T, func(*mcptest.Tab, string)) []outcome {
 	return func(t *testing.T, look func(*mcptest.Tab, string)) (all []outcome) {
-		addr, err := rig.FreeAddress()
+		addr, err := mcptest.FreeAddress("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // elsewhere is a resource that the issuer knows but that is not the gateway.
@@ -47,7 +48,7 @@ func (l *lab) startSite(t *testing.T, upstreams []upstream) site {
 	var addrs [2]string
 	for i := range addrs {
 		var err error
-		if addrs[i], err = rig.FreeAddress(); err != nil {
+		if addrs[i], err = mcptest.FreeAddress("127.0.0.1"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // upstream is a server behind the gateway. Either command or url is set.
@@ -77,7 +77,7 @@ func (l *lab) startUpstreams(t *testing.T) []upstream {
 	serverPy := l.checkout.Path("internal", "interop", "python", "server.py")
 
 	http := func(path string, cmd func(addr string) *exec.Cmd) string {
-		addr, err := rig.FreeAddress()
+		addr, err := mcptest.FreeAddress("127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,8 +47,10 @@ func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 	r := &replica{number: number, binary: binary}
 	r.file = filepath.Join(dir, fmt.Sprintf("replica-%d.yaml", number))
 	r.log = filepath.Join(dir, fmt.Sprintf("replica-%d.log", number))
-	if err = freeAddresses(fmt.Sprintf("127.0.0.%d", number+1), &r.address, &r.admin, &r.listens); err != nil {
-		return nil, err
+	for _, address := range []*string{&r.address, &r.admin, &r.listens} {
+		if *address, err = mcptest.FreeAddress(fmt.Sprintf("127.0.0.%d", number+1)); err != nil {
+			return nil, err
+		}
 	}
 	if r.link, err = faultproxy.Start(store); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // storeHost is the address of Redis. No outgoing connection uses it.
@@ -23,24 +24,10 @@ type store struct {
 // startStore starts a Redis that saves nothing to disk.
 func startStore(ctx context.Context) (s *store, err error) {
 	s = &store{}
-	if err := freeAddresses(storeHost, &s.address); err != nil {
+	if s.address, err = mcptest.FreeAddress(storeHost); err != nil {
 		return nil, err
 	}
 	return s, s.start(ctx)
-}
-
-// freeAddresses finds addresses of a host, host:port, where nobody listens. No two of them
-// are the same.
-func freeAddresses(host string, into ...*string) error {
-	for _, address := range into {
-		l, err := net.Listen("tcp", host+":0")
-		if err != nil {
-			return err
-		}
-		defer l.Close() // after the last one is found
-		*address = l.Addr().String()
-	}
-	return nil
 }
 
 // start starts an empty Redis and waits until it takes connections.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,14 +98,4 @@ func tail(out []byte, max int) []byte {
 		return out[len(out)-max:]
 	}
 	return out
-}
-
-// FreeAddress returns a loopback address where nothing listens at present.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // GatewayConfig says how to start a gateway.
@@ -35,7 +37,7 @@ func StartGateway(ctx context.Context, cfg GatewayConfig) (Gateway, error) {
 	addr, section := cfg.Listen, cmp.Or(cfg.Auth, "{mode: none}")
 	if addr == "" {
 		var err error
-		if addr, err = FreeAddress(); err != nil {
+		if addr, err = mcptest.FreeAddress("127.0.0.1"); err != nil {
 			return Gateway{}, err
 		}
 	}
