@@ -3,12 +3,15 @@ package front
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 func TestStatefulClientIsAsked(t *testing.T) {
@@ -247,5 +250,47 @@ func TestAnswerTooLate(t *testing.T) {
 			!strings.Contains(m.Text, `"executed":"`+executed+`"`) || strings.Contains(m.Text, "requestState") {
 			t.Errorf("%s: got %s %v", tool, m.Text, err)
 		}
+	}
+}
+
+// TestQuestionIsPutAgain: an open question that the event log has dropped reaches a client that comes back.
+func TestQuestionIsPutAgain(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511, `{"elicitation":{}}`)
+	x, err := c.Send(t.Context(), "tools/call", `{"name":"ask-wait"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := x.Until(mcp.MethodElicit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Close()
+	at, _ := stream.ParseEventID(x.LastEventID())
+	before := stream.EventID(at.Name, at.Seq-1)
+	for _, step := range []struct{ name, event string }{
+		{"kept", `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"short"}}`},
+		{"dropped", `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` +
+			strings.Repeat("long", session.LogBytes/4) + `"}}`},
+	} {
+		if _, err := b.store.Log().Append(t.Context(), b.home(c), at.Name, []byte(step.event)); err != nil {
+			t.Fatal(err)
+		}
+		x := follow(t, c, before)
+		again, err := x.Until(mcp.MethodElicit)
+		if err != nil || again.Text != q.Text {
+			t.Errorf("%s: got %s %v, want %s", step.name, again.Text, err, q.Text)
+		}
+		if step.name == "dropped" {
+			if err := c.Answer(t.Context(), q.ID, `{"action":"accept"}`); err != nil {
+				t.Fatal(err)
+			}
+			m, err := x.Response()
+			if err != nil || !strings.Contains(m.Text, `"action":"accept"`) ||
+				slices.ContainsFunc(x.Before, func(m mcptest.Message) bool { return m.Method == mcp.MethodElicit }) {
+				t.Errorf("got %s %v after %v", m.Text, err, x.Before)
+			}
+		}
+		x.Close()
 	}
 }

@@ -1,10 +1,12 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,6 +187,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		if r.gap && !(r.ended && len(r.events) == 0) {
 			g.f.Metrics.Gap.Inc()
 			g.stream.Force("", gapNotice())
+			g.askAgain(r.events)
 		}
 		for _, e := range r.events {
 			seq = e.Seq
@@ -223,6 +226,20 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		case err != nil:
 			g.end(ctx) // the session or its client is gone, or the stream was dropped
 			return
+		}
+	}
+}
+
+// askAgain puts the open questions of the call again that were dropped with other events, so that
+// the call does not wait for answers that cannot come. kept are the events that were not dropped.
+func (g *getting) askAgain(kept []session.Event) {
+	request, err := g.f.Store.Log().Request(context.Background(), g.home, g.after.Name)
+	if err != nil || request == nil {
+		return // the call ends without them
+	}
+	for id, q := range g.session.Questions(request) {
+		if !slices.ContainsFunc(kept, func(e session.Event) bool { return bytes.Contains(e.Data, []byte(id)) }) {
+			g.stream.Force("", wire.AppendRequest(nil, mcp.Raw(id), q.Method, q.Params))
 		}
 	}
 }

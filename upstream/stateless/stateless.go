@@ -66,10 +66,10 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	if mcp.IsTaskMethod(c.Method) && c.Tasks != mcp.ExtensionTasks {
 		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
 	}
-	if len(c.Refused) > 0 && waits != mcp.FrameTask {
-		// This dialect cannot tell a server that the client refused to answer.
-		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call",
-			d.env.Upstream)
+	if waits != mcp.FrameTask {
+		for _, why := range c.Refused { // which this dialect cannot tell a server
+			return unanswered(d.env.Upstream, c, why)
+		}
 	}
 	switch waits {
 	case "", mcp.FrameServer:
@@ -92,6 +92,12 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 		return nil, err
 	}
 	return d.reply(c, declared, reply)
+}
+
+// unanswered ends a call whose client did not answer a question, and says why.
+func unanswered(upstream string, c *mcp.Call, why *mcp.Error) (*mcp.Reply, error) {
+	return dialect.Unasked(upstream, c, "The client did not give the input that upstream %s needs for this call: %s",
+		upstream, why.Message)
 }
 
 // repair reacts to an error that concerns our hop, and makes the request once more: it was

@@ -107,11 +107,10 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 	defer w.d.env.Hold()()
 	c := w.call
 	c.Reached()
-	for key := range c.Refused {
+	for key, why := range c.Refused {
 		if _, ok := c.Answers[key]; !ok { // there is no way to say this to the server
 			w.cancel()
-			return dialect.Unasked(w.d.env.Upstream, c, "The client refused the input that upstream %s needs for this call",
-				w.d.env.Upstream)
+			return unanswered(w.d.env.Upstream, c, why)
 		}
 	}
 	if len(c.Answers) > 0 {

@@ -186,6 +186,19 @@ func (s *Session) expect(q *question) (retracted, ok bool) {
 	return false, true
 }
 
+// Questions returns the open questions of the call that has this request id, by their ids in wire form.
+func (s *Session) Questions(request mcp.Raw) map[string]mcp.InputRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := make(map[string]mcp.InputRequest)
+	for id, q := range s.questions {
+		if q.call.id == string(request) {
+			open[id] = q.InputRequest
+		}
+	}
+	return open
+}
+
 // claim returns the question of this id to the first caller, and nil to later ones.
 func (s *Session) claim(id mcp.Raw) *question {
 	s.mu.Lock()
