@@ -13,18 +13,19 @@ import (
 // there.
 type eventLog struct{ s *sessions }
 
-// Append adds an event; see EventLog. An event that cannot be kept leaves a gap.
-func (l eventLog) Append(ctx context.Context, h *home.Home, stream string, data []byte) (uint64, error) {
+// Append adds events; see EventLog. Events that cannot be kept leave a gap.
+func (l eventLog) Append(ctx context.Context, h *home.Home, stream string, data ...[]byte) (uint64, error) {
 	return l.add(ctx, h, stream, nil, data, false)
 }
 
-// Begin adds the first event of a stream that answers a request; see EventLog.
-func (l eventLog) Begin(ctx context.Context, h *home.Home, stream string, request, data []byte) (uint64, error) {
+// Begin adds the first events of a stream that answers a request; see EventLog.
+func (l eventLog) Begin(ctx context.Context, h *home.Home, stream string, request []byte,
+	data ...[]byte) (uint64, error) {
 	return l.add(ctx, h, stream, request, data, false)
 }
 
-// Finish adds the last event; see EventLog.
-func (l eventLog) Finish(ctx context.Context, h *home.Home, stream string, data []byte) (uint64, error) {
+// Finish adds the last events; see EventLog.
+func (l eventLog) Finish(ctx context.Context, h *home.Home, stream string, data ...[]byte) (uint64, error) {
 	return l.add(ctx, h, stream, nil, data, true)
 }
 
@@ -42,25 +43,31 @@ func (l eventLog) with(ctx context.Context, h *home.Home, do func(*held) error) 
 	return err
 }
 
-func (l eventLog) add(ctx context.Context, h *home.Home, stream string, request, data []byte,
+func (l eventLog) add(ctx context.Context, h *home.Home, stream string, request []byte, data [][]byte,
 	last bool) (seq uint64, err error) {
-	e := logged{size: len(data)}
-	if l.s.place == nil {
-		e.Data = bytes.Clone(data)
-	}
 	err = l.with(ctx, h, func(x *held) error {
-		at, kept, err := x.log.add(stream, request, e, last, int64(l.s.clock()))
+		c := change{stream: stream, events: make([]written, len(data))}
+		for i, data := range data {
+			e := logged{size: len(data)}
+			if l.s.place == nil {
+				e.Data = bytes.Clone(data)
+			}
+			at, kept, err := x.log.add(stream, request, e, last && i == len(c.events)-1, int64(l.s.clock()))
+			if err != nil {
+				return err
+			}
+			seq, c.events[i] = at, written{at, data, kept}
+		}
+		err := l.s.tell(ctx, h, x, c)
 		if err != nil {
-			return err
-		}
-		if err := l.s.tell(ctx, h, x, change{stream: stream, seq: at, data: data, kept: kept}); err != nil {
 			x.log.lose(stream)
-			return err
 		}
-		seq = at
-		return nil
+		return err
 	})
-	return seq, err
+	if err != nil {
+		return 0, err
+	}
+	return seq, nil
 }
 
 // Request returns the id of the request that a stream answers; see EventLog.

@@ -51,10 +51,15 @@ type change struct {
 	used   bool          // the place is told when it was used
 	unused time.Duration // for how long it was not
 	record *Record       // the record that replaces the held one; nil for no change
-	stream string        // the stream that an event is added to
-	seq    uint64        // the event's position, 0 for none
-	data   []byte        // the event
-	kept   bool          // there is room for it
+	stream string        // the stream that events are added to
+	events []written     // in order
+}
+
+// written is an event that is added to a stream.
+type written struct {
+	seq  uint64 // its position
+	data []byte
+	kept bool // there is room for it
 }
 
 // held is the part of a home that has its record and its streams.

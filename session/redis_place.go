@@ -53,11 +53,13 @@ func (s *Redis) write(ctx context.Context, h *home.Home, x *held, c change) erro
 		}
 		script, set = addScript, append(set, recordKey, "v", s.seals.records.SealBytes(value, k.User, k.ID))
 	}
-	if c.seq > 0 {
-		at := strconv.FormatUint(c.seq, 10)
-		script, set = addScript, append(set, recordKey, "seq", at)
-		if c.kept {
-			set = append(set, eventKey, c.stream+":"+at, s.seals.events.SealBytes(c.data, k.User, k.ID, c.stream, at))
+	for i, e := range c.events {
+		at := strconv.FormatUint(e.seq, 10)
+		if i == len(c.events)-1 {
+			script, set = addScript, append(set, recordKey, "seq", at)
+		}
+		if e.kept {
+			set = append(set, eventKey, c.stream+":"+at, s.seals.events.SealBytes(e.data, k.User, k.ID, c.stream, at))
 		}
 	}
 	changed, more, deleted, err := s.takeChanges(k, x)

@@ -74,22 +74,22 @@ type Event struct {
 // Writers choose the names of their streams. A stream is forgotten five minutes after its end,
 // and with its session. No method restarts a session's idle time.
 type EventLog interface {
-	// Append adds an event, and creates the stream with its first one; data is copied. Seq
-	// grows over all streams of a session and never repeats, so it can be part of an event id.
-	// The first one is 1. Errors: ErrNotFound if the session has ended, ErrEnded if the stream
-	// has, ErrUnavailable.
-	Append(ctx context.Context, h *home.Home, stream string, data []byte) (seq uint64, err error)
+	// Append adds events in one step, and creates the stream with its first one; data are copied.
+	// Seq is that of the last one; those of the others come directly before it. It grows over all
+	// streams of a session and never repeats, so it can be part of an event id. The first one is 1.
+	// Errors: ErrNotFound if the session has ended, ErrEnded if the stream has, ErrUnavailable.
+	Append(ctx context.Context, h *home.Home, stream string, data ...[]byte) (seq uint64, err error)
 	// Begin is Append for a stream that answers a request. The request's id must not be empty.
 	// It is kept until the stream is forgotten, whatever becomes of its events.
-	Begin(ctx context.Context, h *home.Home, stream string, request, data []byte) (seq uint64, err error)
+	Begin(ctx context.Context, h *home.Home, stream string, request []byte, data ...[]byte) (seq uint64, err error)
 	// Request returns the id that a stream was begun with, nil for none. Errors: ErrNotFound,
 	// ErrUnavailable.
 	Request(ctx context.Context, h *home.Home, stream string) ([]byte, error)
-	// Finish adds the last event and ends the stream, in one step. Of several callers that
+	// Finish adds the last events and ends the stream, in one step. Of several callers that
 	// finish a stream the first one succeeds; the others, even its writer, get ErrEnded.
 	// Errors: as Append. A last event that could not be kept leaves a gap at the end, but the
 	// stream has ended.
-	Finish(ctx context.Context, h *home.Home, stream string, data []byte) (seq uint64, err error)
+	Finish(ctx context.Context, h *home.Home, stream string, data ...[]byte) (seq uint64, err error)
 	// End ends a stream without a further event. A store that is unavailable records the end
 	// as soon as it can. Errors: ErrNotFound, ErrUnavailable.
 	End(ctx context.Context, h *home.Home, stream string) error

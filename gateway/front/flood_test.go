@@ -6,10 +6,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -69,6 +71,70 @@ func TestProgressIsCapped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// countingStore counts the writes to its event log.
+type countingStore struct {
+	session.Store
+	writes *atomic.Int32
+}
+
+func (s countingStore) Log() session.EventLog { return countingLog{s.Store.Log(), s.writes} }
+
+type countingLog struct {
+	session.EventLog
+	writes *atomic.Int32
+}
+
+func (l countingLog) Append(ctx context.Context, h *home.Home, stream string, data ...[]byte) (uint64, error) {
+	l.writes.Add(1)
+	return l.EventLog.Append(ctx, h, stream, data...)
+}
+
+func (l countingLog) Begin(ctx context.Context, h *home.Home, stream string, request []byte,
+	data ...[]byte) (uint64, error) {
+	l.writes.Add(1)
+	return l.EventLog.Begin(ctx, h, stream, request, data...)
+}
+
+func (l countingLog) Finish(ctx context.Context, h *home.Home, stream string, data ...[]byte) (uint64, error) {
+	l.writes.Add(1)
+	return l.EventLog.Finish(ctx, h, stream, data...)
+}
+
+// TestBurstIsLoggedTogether: events that come at once share the writes to the event log, and their
+// ids are in order.
+func TestBurstIsLoggedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, store := bubbleFront(t, time.Hour)
+		writes := new(atomic.Int32)
+		f.Store = countingStore{f.Store, writes}
+		_, h := expiring(t, store, v2511, "{}")
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":
+			{"name":"flood","arguments":{"steps":20},"_meta":{"progressToken":"p"}}}`
+		w, cancel, done := serveTo(f, goodFor(10*time.Hour), "POST", body, h)
+		defer cancel()
+		<-s.started
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		if n := writes.Load(); n != 2 { // the first one at once, with the event that has only an id
+			t.Errorf("20 events took %d writes", n)
+		}
+		s.release <- struct{}{}
+		<-done
+		if n := writes.Load(); n != 4 { // 306 events and the answer
+			t.Errorf("in all %d writes", n)
+		}
+		ids := regexp.MustCompile(`(?m)^id: (\S+)`).FindAllStringSubmatch(w.String(), -1)
+		for i, id := range ids {
+			if at, ok := stream.ParseEventID(id[1]); !ok || at.Seq != uint64(i+1) {
+				t.Errorf("event %d has the id %s", i+1, id[1])
+			}
+		}
+		if want := 1 + 20 + session.LogEvents + progressBurst - 20 + 1 + 1; len(ids) != want {
+			t.Errorf("the client got %d events, want %d", len(ids), want)
+		}
+	})
 }
 
 // fullStore has no room for events: whatever is appended leaves a gap.

@@ -115,21 +115,21 @@ func newFaultyStore(of session.Store) faultyStore {
 	return faultyStore{of, &faultyLog{EventLog: of.Log(), reads: make(chan error, 10)}}
 }
 
-func (l *faultyLog) Append(ctx context.Context, h *home.Home, stream string, data []byte) (uint64, error) {
+func (l *faultyLog) Append(ctx context.Context, h *home.Home, stream string, data ...[]byte) (uint64, error) {
 	if l.moved.Load() {
 		return 0, session.ErrMoved
 	}
-	return l.EventLog.Append(ctx, h, stream, data)
+	return l.EventLog.Append(ctx, h, stream, data...)
 }
 
-func (l *faultyLog) Finish(ctx context.Context, h *home.Home, stream string, data []byte) (uint64, error) {
+func (l *faultyLog) Finish(ctx context.Context, h *home.Home, stream string, data ...[]byte) (uint64, error) {
 	switch {
 	case l.moved.Load():
 		return 0, session.ErrMoved
 	case l.crammed.Add(-1) >= 0:
 		return 0, session.ErrUnavailable
 	}
-	return l.EventLog.Finish(ctx, h, stream, data)
+	return l.EventLog.Finish(ctx, h, stream, data...)
 }
 
 func (l *faultyLog) Read(ctx context.Context, h *home.Home, stream string, after uint64) ([]session.Event, bool,

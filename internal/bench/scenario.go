@@ -65,6 +65,9 @@ func scenarios() []scenario {
 		with("sse20 stateless c=8", func(s *scenario) {
 			s.stateless, s.clients, s.tool, s.progress, s.check, s.target = true, 8, "events", true, wantEvents(small), 1.1
 		}),
+		with("sse20 stateful c=8", func(s *scenario) {
+			s.clients, s.tool, s.progress, s.check, s.target = 8, "events", true, wantEvents(small), 1.5
+		}),
 	}
 }
 

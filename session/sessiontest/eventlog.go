@@ -65,6 +65,26 @@ func testLog(t *testing.T, f *fixture) {
 	wantErr(t, "appending after the end", f.append(t, r.Key(), "s"), session.ErrNotFound)
 }
 
+// testLogTogether: events that are added together have positions in a row, and share one outcome.
+func testLogTogether(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	id, a, b := []byte("7"), []byte("a"), []byte("b")
+	if seq, err := f.Log().Begin(t.Context(), r.Key(), "s", id, nil, a, b); err != nil || seq != 3 {
+		t.Errorf("the last of three is at %d, %v", seq, err)
+	}
+	f.wantEvents(t, r, "s", 1, nil, false, "a", "b")
+	if seq, err := f.Log().Finish(t.Context(), r.Key(), "s", b, a); err != nil || seq != 5 {
+		t.Errorf("the last of five is at %d, %v", seq, err)
+	}
+	f.wantEvents(t, r, "s", 2, nil, true, "b", "b", "a")
+	wantErr(t, "appending after the end", second(f.Log().Append(t.Context(), r.Key(), "s", a, b)), session.ErrEnded)
+	many := make([][]byte, session.LogEvents+2)
+	if seq, err := f.Log().Append(t.Context(), r.Key(), "many", many...); err != nil || seq != 5+session.LogEvents+2 {
+		t.Errorf("the last of many is at %d, %v", seq, err)
+	}
+	f.wantEvents(t, r, "many", 6, session.ErrGap, false, make([]string, session.LogEvents)...)
+}
+
 func testLogFinish(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	f.appendTo(t, r, "s", "a")

@@ -53,17 +53,17 @@ func (s Sessions) Log() Log { return Log{s} }
 type Log struct{ s Sessions }
 
 // Append is EventLog.Append.
-func (l Log) Append(ctx context.Context, key, stream string, data []byte) (seq uint64, err error) {
-	return l.Begin(ctx, key, stream, nil, data)
+func (l Log) Append(ctx context.Context, key, stream string, data ...[]byte) (seq uint64, err error) {
+	return l.Begin(ctx, key, stream, nil, data...)
 }
 
 // Begin is EventLog.Begin, and EventLog.Append for no request.
-func (l Log) Begin(ctx context.Context, key, stream string, request, data []byte) (seq uint64, err error) {
+func (l Log) Begin(ctx context.Context, key, stream string, request []byte, data ...[]byte) (seq uint64, err error) {
 	err = l.s.Use(ctx, home.ParseKey(key), func(h *home.Home) (err error) {
 		if request == nil {
-			seq, err = l.s.Store.Log().Append(ctx, h, stream, data)
+			seq, err = l.s.Store.Log().Append(ctx, h, stream, data...)
 		} else {
-			seq, err = l.s.Store.Log().Begin(ctx, h, stream, request, data)
+			seq, err = l.s.Store.Log().Begin(ctx, h, stream, request, data...)
 		}
 		return err
 	})
@@ -80,9 +80,9 @@ func (l Log) Request(ctx context.Context, key, stream string) (request []byte, e
 }
 
 // Finish is EventLog.Finish.
-func (l Log) Finish(ctx context.Context, key, stream string, data []byte) (seq uint64, err error) {
+func (l Log) Finish(ctx context.Context, key, stream string, data ...[]byte) (seq uint64, err error) {
 	err = l.s.Use(ctx, home.ParseKey(key), func(h *home.Home) (err error) {
-		seq, err = l.s.Store.Log().Finish(ctx, h, stream, data)
+		seq, err = l.s.Store.Log().Finish(ctx, h, stream, data...)
 		return err
 	})
 	return seq, err

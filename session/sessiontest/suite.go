@@ -74,6 +74,7 @@ func Run(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
 		{"closed is unavailable, not missing", testClosed},
 
 		{"log: append, read, end", testLog},
+		{"log: events are added together", testLogTogether},
 		{"log: a stream is finished once", testLogFinish},
 		{"log: what a stream answers is kept", testLogRequest},
 		{"log: data is copied", testLogCopies},

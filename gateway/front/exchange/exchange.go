@@ -12,13 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
-	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // Accept says which media types a client accepts.
@@ -87,6 +85,7 @@ type Exchange struct {
 	params   []byte         // memory for the params of an event, and for the event
 	event    []byte
 	switcher *time.Timer
+	pending  pending
 }
 
 // New prepares the answer to a request. The id is the call's, progress the client's token for progress
@@ -176,6 +175,7 @@ func (x *Exchange) hurry() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if s := x.needStream(); s != nil {
+			x.flush()
 			s.Open()
 		}
 	})
@@ -193,7 +193,8 @@ func (x *Exchange) needStream() *stream.Stream {
 	return x.stream
 }
 
-// begin makes the answer a stream, once. The caller holds mu.
+// begin makes the answer a stream, once. Its first event waits for the next one, or for flush. The
+// caller holds mu.
 func (x *Exchange) begin() {
 	if x.switcher != nil {
 		x.switcher.Stop()
@@ -212,55 +213,8 @@ func (x *Exchange) begin() {
 	x.stream = x.e.Writer.Begin(x.w, x.rc, "", nil)
 	x.logged = stream.CallName(x.Home.String(), x.Call.ID, x.ID)
 	if x.rev.Priming {
-		x.send(nil)
+		x.pending.events = append(x.pending.events, nil)
 	}
-}
-
-// send sends an event on the stream. If there is an event log, the event is kept there, too,
-// whether or not the client is still connected. The caller holds mu.
-func (x *Exchange) send(data []byte) {
-	if x.fenced {
-		return
-	}
-	x.sent(0, data)
-	if id, ours := x.keep(data, false); ours && !x.stream.Send(id, data) && x.stream.Usable() {
-		x.e.Metrics.SlowEvents.Inc()
-	}
-}
-
-// keep adds an event to the event log and returns its id, "" if the session has ended or the
-// stream cannot be resumed. ours is false if another replica, which considered this one gone,
-// owns the session or has ended the stream. The caller holds mu.
-func (x *Exchange) keep(data []byte, last bool) (id string, ours bool) {
-	if x.logged == "" {
-		return "", true
-	}
-	log, h := x.e.Store.Log(), x.Home
-	var seq uint64
-	var err error
-	switch ctx := context.Background(); {
-	case last:
-		seq, err = log.Finish(ctx, h, x.logged, data)
-	case x.begun:
-		seq, err = log.Append(ctx, h, x.logged, data)
-	default:
-		seq, err = log.Begin(ctx, h, x.logged, x.ID, data)
-		x.begun = err == nil
-	}
-	switch {
-	case errors.Is(err, session.ErrEnded), errors.Is(err, session.ErrMoved):
-		if !x.fenced { // the client was told that the call is lost: an answer would be a second one
-			x.fenced = true
-			x.e.Metrics.Fenced.Inc()
-			x.e.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled",
-				failure.CallLost.Attr(), "call", x.Call.ID)
-			x.Running.Cancel(live.ErrMoved)
-		}
-		return "", false
-	case err != nil:
-		return "", true
-	}
-	return stream.EventID(x.logged, seq), true
 }
 
 // PutQuestion implements live.Asker.
@@ -270,6 +224,7 @@ func (x *Exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 	s := x.needStream()
 	if s != nil && !x.shared {
 		x.send(data)
+		x.flush()
 	} else if s != nil {
 		x.sent(0, data)
 	}
@@ -381,8 +336,10 @@ func (x *Exchange) close() bool {
 		x.switcher.Stop()
 	}
 	first := !x.over
-	if x.holding != nil {
-		x.holding.Stop()
+	for _, timer := range []*time.Timer{x.holding, x.pending.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	if first && x.held { // the latest progress is sent even at the end
 		x.held = false
@@ -416,17 +373,7 @@ func (x *Exchange) write(status int, m message) {
 			x.stream.Force("", m.appendTo(make([]byte, 0, m.size())))
 		}
 	case x.stream != nil:
-		var last []byte
-		var id string
-		if m.size() > 0 {
-			last = m.appendTo(make([]byte, 0, m.size()))
-			var ours bool
-			if id, ours = x.keep(last, true); !ours {
-				last = nil
-			}
-		} else if x.logged != "" {
-			_ = x.e.Store.Log().End(context.Background(), x.Home, x.logged) // fails if the log has gone with its session
-		}
+		id, last := x.last(m)
 		x.stream.End(id, last)
 	case m.size() > 0:
 		x.e.writeMessage(x.w, x.rc, status, m)

@@ -17,10 +17,10 @@ const (
 	keptBuffer = 16 << 10
 	// eventRoom is about how many bytes the framing adds to an event.
 	eventRoom = 64
-	// gather is the shortest time between two writes of events that are not urgent: the events
-	// of a burst share one write. enough is how many bytes do not wait.
-	gather = 5 * time.Millisecond
-	enough = 64 << 10
+	// Gather is the shortest time between two writes of events that are not urgent: the events
+	// of a burst share one write. Enough is how many bytes do not wait.
+	Gather = 5 * time.Millisecond
+	Enough = 64 << 10
 )
 
 // Stream is an event stream that is being written to a client. Send never waits: it fills a
@@ -153,10 +153,10 @@ func (s *Stream) Open() {
 
 // wake arranges a write of the buffer, which is not empty. The caller holds mu.
 func (s *Stream) wake() {
-	if s.writing || s.waiting && s.waits() < enough && !s.hurry {
+	if s.writing || s.waiting && s.waits() < Enough && !s.hurry {
 		return // the next write takes it along
 	}
-	if pause := gather - time.Since(s.wrote); pause > 0 && s.waits() < enough && !s.hurry {
+	if pause := Gather - time.Since(s.wrote); pause > 0 && s.waits() < Enough && !s.hurry {
 		s.waiting = true
 		if s.later == nil {
 			s.later = time.AfterFunc(pause, s.writeGathered)

@@ -72,7 +72,7 @@ func TestUrgentTakesWhatGathers(t *testing.T) {
 		a.Force("", []byte("2"))
 		synctest.Wait()
 		b.Send("", []byte("3"))
-		time.Sleep(2 * gather)
+		time.Sleep(2 * Gather)
 		synctest.Wait()
 		a.End("", []byte("4"))
 		b.End("", nil)
