@@ -9,8 +9,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// coalesce is how long changes are gathered before they are handled.
-const coalesce = 250 * time.Millisecond
+const (
+	// coalesce is the shortest time between two takes of changes: those that follow the first are
+	// gathered.
+	coalesce = 250 * time.Millisecond
+	// together is how long the first change waits for those that belong to it.
+	together = 5 * time.Millisecond
+)
 
 // changes gathers which lists changed. It has one flag for each kind, so it takes the same
 // memory for one change as for a million. Safe for concurrent use; only one goroutine may
@@ -18,6 +23,7 @@ const coalesce = 250 * time.Millisecond
 type changes struct {
 	kinds atomic.Uint32
 	wake  chan struct{} // holds one value: some flag is set
+	taken time.Time     // when changes were last taken; for the goroutine that waits
 }
 
 func newChanges() *changes {
@@ -39,17 +45,15 @@ func (c *changes) add(kinds kindSet) {
 // some is readable when there may be changes to take.
 func (c *changes) some() <-chan struct{} { return c.wake }
 
-// take waits until changes have had time to gather, and clears the flags. It returns none
-// if ctx ends.
+// take waits until changes have had time to gather, and clears the flags. It returns none if ctx
+// ends.
 func (c *changes) take(ctx context.Context) kindSet {
-	timer := time.NewTimer(coalesce)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return c.now()
-	case <-ctx.Done():
+	waitFor(ctx, max(time.Until(c.taken.Add(coalesce)), together))
+	if ctx.Err() != nil {
 		return 0
 	}
+	c.taken = time.Now()
+	return c.now()
 }
 
 // now clears the flags and returns those that were set.

@@ -112,19 +112,24 @@ const (
 )
 
 func TestListChanges(t *testing.T) {
-	bubble(t, "of any upstream, coalesced, to everyone who wants them", func(t *testing.T) {
+	bubble(t, "of any upstream, the first at once, to everyone who wants them", func(t *testing.T) {
 		crm, doc := newServer("crm").tools("a"), newServer("doc").tools("a")
 		c := start(t, sourcesOf([]*server{crm, doc})...)
 		all := listen(t, c, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
 		one := listen(t, c, `{"promptsListChanged":true,"toolsListChanged":false,"unknown":true}`)
 		none := listen(t, c, `{}`)
 		synctest.Wait()
+		const everything = `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`
 		crm.tools("b").says(mcp.NoteToolsListChanged, `{}`)
+		after(3 * together)
+		all.want(t, ack(everything), toolsChanged)
+		crm.tools("c").says(mcp.NoteToolsListChanged, `{}`)
 		doc.tools("b").says(mcp.NoteToolsListChanged, `{}`)
 		doc.has(mcp.MethodPromptsList, `{"name":"p"}`).says(mcp.NotePromptsListChanged, `{}`)
+		synctest.Wait()
+		all.want(t, ack(everything), toolsChanged)
 		after(2 * coalesce)
-		all.want(t, ack(`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`),
-			toolsChanged, promptsChanged)
+		all.want(t, ack(everything), toolsChanged, toolsChanged, promptsChanged)
 		one.want(t, ack(`{"promptsListChanged":true}`), promptsChanged)
 		none.want(t, ack(`{}`))
 		doc.has(mcp.MethodResourceTemplatesList, template("a:{b}")).says(mcp.NoteResourcesListChanged, `{}`)
