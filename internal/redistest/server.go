@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -86,11 +85,12 @@ func lookUp(t testing.TB) string {
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	address, err := mcptest.FreeAddress("127.0.0.1")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return address
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // URL returns the address in the form of sessions.redis.url.
