@@ -40,7 +40,7 @@ test: redis ## run the tests with the race detector, but for the long ones (3 mi
 	$(RACE) $(SHORT) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m \
 		./internal/e2e ./cmd/gatehouse ./upstream ./internal/cluster ./gateway $$(go list ./... | grep -v /internal/archtest)
 	go test -vet=off ./internal/archtest
-	go test -vet=off -tags purego ./internal/mcp/wire # as it is without assembly
+	go test -vet=off -tags purego ./internal/jsonstring # as it is without assembly
 
 test-all: SHORT =
 test-all: test ## run all tests with the race detector, and those that count what is held without

@@ -32,9 +32,10 @@ var layers = []layer{
 	{level: 0, dir: "internal/retryafter"},
 	{level: 0, dir: "internal/problems"},
 	{level: 0, dir: "internal/redact"},
-	{level: 0, dir: "internal/mcp", ours: []string{"internal/trail"}}, // a call carries its trail
 	// cpu for which instructions the processor has
-	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/sys/cpu"}},
+	{level: 0, dir: "internal/jsonstring", third: []string{"golang.org/x/sys/cpu"}},
+	{level: 0, dir: "internal/mcp", ours: []string{"internal/jsonstring", "internal/trail"}}, // a call carries its trail
+	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/jsonstring", "internal/mcp"}},
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 1, dir: "internal/safehttp", ours: []string{"internal/loopback", "internal/mcp"}},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
@@ -215,6 +216,7 @@ var layers = []layer{
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 
 	{level: testLevel, dir: "internal/archtest"},
+	{level: testLevel, dir: "internal/mcptest/answers", ours: []string{"internal/mcp"}},
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/e2e", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/bench", ours: []string{"*"}, third: []string{"*"}},
@@ -376,7 +378,7 @@ func TestCheckLayers(t *testing.T) {
 		}, nil},
 		{"up", map[string]string{"internal/mcp/a.go": importing("mcp", modulePath+"/internal/mcp/wire")},
 			[]string{"internal/mcp/a.go:2: internal/mcp must not import " + modulePath +
-				"/internal/mcp/wire, only internal/trail: move"}},
+				"/internal/mcp/wire, only internal/jsonstring, internal/trail: move"}},
 		{"sideways", map[string]string{"upstream/a.go": importing("upstream", modulePath+"/session")},
 			[]string{"upstream must not import " + modulePath + "/session, only internal/mcp, internal/mcp/wire"}},
 		{"the demo is not below the gateway", map[string]string{"gateway/demo/a.go": importing("demo",

@@ -27,8 +27,9 @@ type scenario struct {
 	clients   int
 	stateless bool
 	method    string
-	tool      string // of tools/call
-	progress  bool   // request progress
+	tool      string  // of tools/call
+	progress  bool    // request progress
+	message   mcp.Raw // the argument of the tool
 	// target is the largest allowed ratio of the gateway's CPU to that of bare.
 	target float64
 	check  func(result mcp.Raw, progress []mcp.Raw) error
@@ -43,21 +44,23 @@ type request struct {
 }
 
 func scenarios() []scenario {
-	small, large := wantContent(text(smallBytes)), wantContent(text(largeBytes))
-	call := scenario{method: mcp.MethodToolsCall, tool: "small", clients: 1, target: 1.0, check: small}
+	want := newServer(0, false).content
+	small := wantContent(want["small"])
+	call := scenario{method: mcp.MethodToolsCall, tool: "small", clients: 1, target: 1.0, check: small,
+		message: mcp.String("hello")}
 	with := func(name string, change func(*scenario)) scenario {
 		s := call
 		s.name = name
 		change(&s)
 		return s
 	}
-	return []scenario{
+	all := []scenario{
 		with("call-100B stateful c=1", func(*scenario) {}),
 		with("call-100B stateful c=32", func(s *scenario) { s.clients = 32 }),
 		with("call-100B stateless c=1", func(s *scenario) { s.stateless = true }),
 		with("call-100B stateless c=32", func(s *scenario) { s.stateless, s.clients = true, 32 }),
 		with("call-1MiB stateless c=4", func(s *scenario) {
-			s.stateless, s.clients, s.tool, s.check, s.target = true, 4, "large", large, 1.1
+			s.stateless, s.clients, s.tool, s.check, s.target = true, 4, "large", wantContent(want["large"]), 1.1
 		}),
 		with("list-10x50 stateless c=4", func(s *scenario) {
 			s.stateless, s.clients, s.method, s.tool, s.check, s.target = true, 4, mcp.MethodToolsList, "", nil, 0.6
@@ -69,6 +72,23 @@ func scenarios() []scenario {
 			s.clients, s.tool, s.progress, s.check, s.target = 8, "events", true, wantEvents(small), 1.5
 		}),
 	}
+	for _, stateless := range []bool{false, true} {
+		era := upstreamStateful
+		if stateless {
+			era = upstreamStateless
+		}
+		all = append(all,
+			with("json-64KiB "+era+" c=4", func(s *scenario) {
+				s.stateless, s.clients, s.tool, s.check, s.target = stateless, 4, "document", wantContent(want["document"]), 1.3
+			}),
+			with("json-1MiB "+era+" c=4", func(s *scenario) {
+				s.stateless, s.clients, s.tool, s.check, s.target = stateless, 4, "documents", wantContent(want["documents"]), 1.5
+			}),
+			with("send-64KiB "+era+" c=4", func(s *scenario) {
+				s.stateless, s.clients, s.message, s.target = stateless, 4, document(documentBytes), 1.3
+			}))
+	}
+	return all
 }
 
 // progressToken returns the token of a client's calls; a client has one call in flight.
@@ -92,7 +112,7 @@ func (s scenario) request(upstream string, client int, caps mcp.Raw) request {
 		if upstream != "" {
 			name = publicName(upstream, name)
 		}
-		params = mcp.Object("name", mcp.String(name), "arguments", mcp.Object("message", mcp.String("hello")))
+		params = mcp.Object("name", mcp.String(name), "arguments", mcp.Object("message", s.message))
 	}
 	if meta != nil {
 		params = params.With("_meta", meta)

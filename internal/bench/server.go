@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest/answers"
 )
 
 // The server's endpoints.
@@ -26,18 +27,19 @@ const (
 
 // Sizes of what the server offers.
 const (
-	smallBytes = 100
-	largeBytes = 1 << 20
-	lists      = 10
-	perList    = 50
-	perPage    = 2000 // as in gateway/catalog, which a run checks
-	events     = 20
+	smallBytes    = 100
+	largeBytes    = 1 << 20
+	documentBytes = 64 << 10
+	lists         = 10
+	perList       = 50
+	perPage       = 2000 // as in gateway/catalog, which a run checks
+	events        = 20
 )
 
 // server is a minimal MCP server. It does not check what a client sends: the gateway's
 // tests do.
 type server struct {
-	small, large mcp.Raw // content of the results
+	content      map[string]mcp.Raw // of the results, by tool
 	lists        int
 	classes      bool     // some tools are for clients that declare something
 	made         sync.Map // the pages of the lists as JSON, by path and what was declared
@@ -52,12 +54,18 @@ type counts struct {
 
 // callTools returns the tools of the two endpoints for calls.
 func callTools() []mcp.Raw {
-	return []mcp.Raw{tool("small"), tool("large"), tool("events")}
+	return []mcp.Raw{tool("small"), tool("large"), tool("document"), tool("documents"), tool("events")}
 }
+
+// document returns a text of about this size that is itself JSON.
+func document(size int) mcp.Raw { return mcp.String(answers.Document(size)) }
 
 // newServer makes a server with so many lists. With classes, they differ between clients.
 func newServer(lists int, classes bool) *server {
-	return &server{small: text(smallBytes), large: text(largeBytes), lists: lists, classes: classes}
+	return &server{lists: lists, classes: classes, content: map[string]mcp.Raw{
+		"small": answers.Text(answers.Words(smallBytes)), "large": answers.Text(answers.Words(largeBytes)),
+		"document": answers.Text(document(documentBytes)), "documents": answers.Text(document(largeBytes)),
+	}}
 }
 
 // list returns the result of a list method: a page of the list of an endpoint.
@@ -148,12 +156,6 @@ func tool(name string) mcp.Raw {
 	)
 }
 
-// text returns the content member of a result with n bytes of text.
-func text(n int) mcp.Raw {
-	words := strings.Repeat("All work and no play makes Jack a dull boy. ", n/44+1)
-	return mcp.Raw("[" + string(mcp.Object("type", mcp.String("text"), "text", mcp.String(words[:n]))) + "]")
-}
-
 func join(items []mcp.Raw) []byte {
 	out := []byte{'['}
 	for i, item := range items {
@@ -225,7 +227,7 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call answers tools/call of one of the three tools.
+// call answers tools/call.
 func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
 	result := func(content mcp.Raw) []byte {
 		r := mcp.Object("content", content)
@@ -235,11 +237,11 @@ func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
 		return wire.AppendResult(nil, m.ID, r)
 	}
 	name, _ := m.Params.Member("name")
+	if content, ok := s.content[name.Text()]; ok {
+		answer(w, result(content))
+		return
+	}
 	switch name.Text() {
-	case "small":
-		answer(w, result(s.small))
-	case "large":
-		answer(w, result(s.large))
 	case "events":
 		w.Header().Set("Content-Type", "text/event-stream")
 		meta, _ := m.Params.Member("_meta")
@@ -252,7 +254,7 @@ func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
 				return // the reader is gone
 			}
 		}
-		_, _ = w.Write(wire.AppendEvent(nil, "", "message", result(s.small))) // the reader is gone
+		_, _ = w.Write(wire.AppendEvent(nil, "", "message", result(s.content["small"]))) // the reader is gone
 	default:
 		answer(w, wire.AppendError(nil, m.ID, mcp.ErrUnknown(m.Method, name.Text())))
 	}

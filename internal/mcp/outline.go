@@ -1,5 +1,7 @@
 package mcp
 
+import "github.com/gatehouse-mcp/gatehouse/internal/jsonstring"
+
 // Outline records the structure of a large object while it is checked, so that later readers
 // need not scan it again. It is valid for that object only, at its address in memory; for any
 // other value, and as a nil Outline, it knows nothing. Immutable.
@@ -35,7 +37,7 @@ func (o *Outline) Members(r Raw, fn func(name []byte, value Raw) bool) {
 		return
 	}
 	for _, at := range o.members {
-		name := r[at.name+1 : skipString(r, at.name)-1]
+		name := r[at.name+1 : jsonstring.Skip(r, at.name)-1]
 		if !fn(name, r[at.start:at.end:at.end]) {
 			return
 		}

@@ -3,6 +3,8 @@ package mcp
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/jsonstring"
 )
 
 // Raw is the text of a JSON value without white space around it. The gateway relays Raw
@@ -223,7 +225,7 @@ func (r Raw) each(fn func(name []byte, at span) bool) {
 	}
 	i = skipSpace(r, i+1)
 	for i < len(r) && r[i] == '"' {
-		nameEnd := skipString(r, i)
+		nameEnd := jsonstring.Skip(r, i)
 		if nameEnd <= i+1 || nameEnd > len(r) {
 			return
 		}

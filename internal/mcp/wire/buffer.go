@@ -1,9 +1,8 @@
 package wire
 
 import (
-	"encoding/binary"
+	"bytes"
 	"io"
-	"math/bits"
 	"sync"
 )
 
@@ -75,20 +74,21 @@ func (b *buffer) move(size int) {
 	b.from, b.to, b.data = 0, copy(data, b.data[b.from:b.to]), data
 }
 
-// lineEnd returns the index of the first CR or LF, or -1. Unlike two searches it is linear
-// for streams that use only one of them.
+// lineEnd returns the index of the first CR or LF, or -1. It searches by pieces: streams that use
+// only CR would otherwise be searched to their end for each line.
 func lineEnd(b []byte) int {
-	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		x := binary.LittleEndian.Uint64(b[i:])
-		cr, lf := x^(ones*'\r'), x^(ones*'\n')
-		if stop := ((cr - ones) | (lf - ones)) &^ x & highs; stop != 0 {
-			return i + bits.TrailingZeros64(stop)>>3
+	const piece = 4 << 10
+	for at := 0; at < len(b); at += piece {
+		part := b[at:min(at+piece, len(b))]
+		end := bytes.IndexByte(part, '\n')
+		if end < 0 {
+			end = len(part)
 		}
-	}
-	for ; i < len(b); i++ {
-		if b[i] == '\r' || b[i] == '\n' {
-			return i
+		if cr := bytes.IndexByte(part[:end], '\r'); cr >= 0 {
+			return at + cr
+		}
+		if end < len(part) {
+			return at + end
 		}
 	}
 	return -1

@@ -2,9 +2,8 @@ package wire
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
-	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/jsonstring"
 )
 
 // scanner checks JSON text strictly by RFC 8259: valid UTF-8 without a byte order mark, no
@@ -123,94 +122,13 @@ func (s *scanner) name(i int) (end, after int) {
 	return end, i + 1
 }
 
-const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
-
-// stops marks, in the high bits of its bytes, the bytes of x that end a run of plain text:
-// a quotation mark, a backslash, a control character. The lowest mark is right; a borrow
-// may set others above it. Quotation mark and control characters share a subtraction: with
-// bit 1 flipped, they alone are below '!'.
-func stops(x uint64) uint64 {
-	return ((x ^ ones*2 - ones*'!') | (x ^ ones*'\\' - ones)) &^ x
-}
-
 // text checks the string that begins at i and returns the index after it.
 func (s *scanner) text(i int) int {
-	b := s.b
-	start := i
-	i++
-	var seen uint64      // all bytes of the string or'ed: is any above ASCII?
-	patience := shortRun // words in a run before it counts as long
-	for {
-		for words := 0; i+8 <= len(b); words++ {
-			if words == patience && seen&highs == 0 {
-				from := i
-				if i = run(b, i); i-from < patience*8 {
-					patience = min(2*patience, longRun) // the last long scan found little
-				}
-				if words = 0; i+8 > len(b) {
-					break
-				}
-			}
-			x := binary.LittleEndian.Uint64(b[i:])
-			if stop := stops(x) & highs; stop != 0 {
-				n := bits.TrailingZeros64(stop) >> 3
-				seen |= x & (1<<(8*n) - 1)
-				i += n
-				break
-			}
-			seen |= x
-			i += 8
-		}
-		if i >= len(b) {
-			return s.fail(i, "a string has no end")
-		}
-		switch c := b[i]; {
-		case c == '"':
-			if seen&highs != 0 && !utf8.Valid(b[start:i]) {
-				return s.fail(start, "a string is not UTF-8")
-			}
-			return i + 1
-		case c == '\\':
-			if i = s.escape(i); i < 0 {
-				return -1
-			}
-		case c < ' ':
-			return s.fail(i, "a control character stands in a string")
-		default: // the last few bytes of the text
-			seen |= uint64(c)
-			i++
-		}
+	end, why := jsonstring.Check(s.b, i)
+	if why != "" {
+		return s.fail(end, why)
 	}
-}
-
-const (
-	shortRun = 8
-	longRun  = 256
-)
-
-// escape checks the escape that begins at i and returns the index after it.
-func (s *scanner) escape(i int) int {
-	if i+1 >= len(s.b) {
-		return s.fail(i, "a string has no end")
-	}
-	switch s.b[i+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return i + 2
-	case 'u':
-		if i+6 > len(s.b) {
-			return s.fail(i, "a string has no end")
-		}
-		for _, c := range s.b[i+2 : i+6] {
-			if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
-				return s.fail(i, "an escape is wrong")
-			}
-		}
-		return i + 6
-	}
-	return s.fail(i, "an escape is wrong")
+	return end
 }
 
 func (s *scanner) word(i int, word string) int {

@@ -1,12 +1,14 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest/answers"
 )
 
 // depthOf is the deepest nesting of valid JSON.
@@ -60,54 +62,19 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// TestLongStrings puts each kind of byte at each position of long strings, which the
-// scanner reads in steps of several sizes.
-func TestLongStrings(t *testing.T) {
-	var lengths []int
-	for _, around := range []int{8, shortRun * 8, shortRun*8 + 64, window, window + shortRun*8, 2*window + longRun*8} {
-		for n := around - 9; n <= around+34; n++ {
-			lengths = append(lengths, max(n, 0))
-		}
-	}
-	bad := []string{"\x00", "\x1f", "\n", "\x7f", "\x80", "\x9f", "\xa0", "\xff", "é", "€", "\xc3", `\n`, `\"`, `\`,
-		`"`, `\u00e9`, `\x`}
-	for _, n := range lengths {
-		for _, behind := range []int{0, 1, 7, 40, 300} {
-			for _, b := range bad {
-				text := `["` + strings.Repeat("a", n) + b + strings.Repeat("b", behind) + `"]`
-				if s, got := scanned([]byte(text)); got != grammarOK([]byte(text)) {
-					t.Fatalf("%q after %d bytes, %d behind it: scanned %v (%d: %s)", b, n, behind, got, s.at, s.why)
-				}
-			}
-		}
-	}
-}
-
 func BenchmarkScan(b *testing.B) {
-	var dense bytes.Buffer
-	for i := range 20000 {
-		fmt.Fprintf(&dense, `{"id":%d,"name":"item %d","tags":["a","b"],"ok":true,"v":%d.5},`, i, i, i)
-	}
-	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 1<<20/45)
-	lines := strings.Repeat(`2026-11-01 12:00:00 INFO \"something\" happened\n`, 1<<20/48)
-	bodies := []struct{ name, body string }{
-		{"call", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crm__export","arguments":{"q":"hello world","limit":10},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`},
-		{"text", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`},
-		{"escapes", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + lines + `"}]}}`},
-		{"chinese", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` +
-			strings.Repeat("敏捷的棕色狐狸跳过了懒狗。", 1<<20/39) + `"}]}}`},
-		{"dense", `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":[` + dense.String() + `0]}}`},
-	}
-	for _, body := range bodies {
-		data := []byte(body.body)
-		b.Run(body.name, func(b *testing.B) {
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := Scan(data); err != nil {
-					b.Fatal(err)
+	for _, size := range []int{100, 4 << 10, 64 << 10, 1 << 20} {
+		for _, shape := range answers.Shapes(size) {
+			data := AppendResult(nil, mcp.Raw("1"), shape.Result)
+			b.Run(fmt.Sprintf("%s/%d", shape.Name, size), func(b *testing.B) {
+				b.SetBytes(int64(len(data)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := ScanUpstream(data); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
