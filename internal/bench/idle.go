@@ -109,11 +109,22 @@ func measureOneIdle(ctx context.Context, o options, binary string, kind idle) (e
 		return each, err
 	}
 	n := o.idle + idleBefore
+	limits := fmt.Sprintf("max_per_user: %d, max: %d, ", n, n)
+	sessions := fmt.Sprintf("sessions: {%s}\n", limits)
+	if o.replicas {
+		redis, err := r.startRedis(ctx)
+		if err != nil {
+			return each, err
+		}
+		if sessions, err = redis.replica(limits); err != nil {
+			return each, err
+		}
+	}
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: binary, Dir: r.dir,
 		// Collect often, so that the heap holds little garbage.
 		Env: []string{"GOGC=5"},
-		Sections: fmt.Sprintf("upstreams: [{name: %s, url: %q}, {name: %s, url: %q}]\nadmin: {listen: %s}\nsessions: {max_per_user: %d, max: %d}\nconnections: {max: %d, per_address: %d}\nhttp: {sse_path: %s}\n",
-			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, n, n, 2*n,
+		Sections: fmt.Sprintf("upstreams: [{name: %s, url: %q}, {name: %s, url: %q}]\nadmin: {listen: %s}\n%sconnections: {max: %d, per_address: %d}\nhttp: {sse_path: %s}\n",
+			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, sessions, 2*n,
 			2*n, oldPath)})
 	if err != nil {
 		return each, err

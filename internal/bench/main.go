@@ -42,7 +42,7 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.gate, "gate", false, "fail when a target is missed")
 	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
 	flags.BoolVar(&o.replicas, "replicas", false,
-		"instead, measure what Redis and the way to a session's owner cost, beside a gateway alone")
+		"instead, measure what Redis and the way to a session's owner cost, beside a gateway alone; with -idle, what they add there")
 	flags.BoolVar(&o.full, "full", false,
 		"instead, measure a gateway with sign-in of 1,000 users, policy, an audit file and traces of 1 %")
 	flags.BoolVar(&o.desk, "console", false,
@@ -58,8 +58,8 @@ func dispatch(ctx context.Context, args []string) error {
 	if o.desk && (o.replicas || o.full || o.idle > 0 || o.against != "") {
 		return errors.New("-console is a measurement of its own: leave the others, -idle and -against out")
 	}
-	if o.replicas && (o.idle > 0 || o.against != "" || o.full) || o.full && o.idle > 0 {
-		return errors.New("-replicas and -full are measurements of their own: leave the others, -idle and -against out")
+	if o.replicas && (o.against != "" || o.full) || o.full && o.idle > 0 {
+		return errors.New("-replicas and -full are measurements of their own: leave the others and -against out")
 	}
 	if o.upstreams < 1 || o.upstreams != lists && !o.full {
 		return errors.New("-upstreams wants at least one, and -full")

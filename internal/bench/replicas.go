@@ -21,22 +21,16 @@ func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, o opt
 	if err != nil {
 		return err
 	}
-	address, err := mcptest.FreeAddress("127.0.0.1")
+	redis, err := r.startRedis(ctx)
 	if err != nil {
 		return err
 	}
-	redis, err := rig.StartRedis(ctx, address)
-	if err != nil {
-		return err
-	}
-	r.started = append(r.started, redis)
 	replicas := make([]rig.Gateway, 2)
 	for i := range replicas {
-		link, err := mcptest.FreeAddress("127.0.0.1")
+		sections, err := redis.replica("")
 		if err != nil {
 			return err
 		}
-		sections := fmt.Sprintf("sessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef}\nreplicas: {listen: %q, advertise: %q}\n", address, link, link)
 		if replicas[i], err = r.startGateway(ctx, binary, upstream, sections, o, rig.GatewayConfig{}); err != nil {
 			return err
 		}
@@ -48,4 +42,28 @@ func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, o opt
 	r.beside = "alone"
 	r.targets = []target{named(r.beside, alone), owner, forwarded}
 	return nil
+}
+
+// redisAddress is that of the Redis of some replicas.
+type redisAddress string
+
+func (r *rigged) startRedis(ctx context.Context) (redisAddress, error) {
+	address, err := mcptest.FreeAddress("127.0.0.1")
+	if err != nil {
+		return "", err
+	}
+	redis, err := rig.StartRedis(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	r.started = append(r.started, redis)
+	return redisAddress(address), nil
+}
+
+// replica returns the sections of one more replica. limits are members of its section sessions, each
+// with a comma behind it.
+func (a redisAddress) replica(limits string) (sections string, err error) {
+	link, err := mcptest.FreeAddress("127.0.0.1")
+	return fmt.Sprintf("sessions: {%sstore: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef}\n"+
+		"replicas: {listen: %q, advertise: %q}\n", limits, a, link, link), err
 }
