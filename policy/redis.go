@@ -14,65 +14,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// RedisBuckets are Buckets that replicas share, by the algorithm of MemoryBuckets and Redis's
-// clock. While Redis is away, each replica counts by itself, with the whole limit: it does
-// not know how many replicas there are and how a balancer divides calls among them, and a
-// share of the limit would refuse calls that are allowed.
-type RedisBuckets struct {
-	db    *redisdb.DB
-	take  *redisdb.Script
-	local *MemoryBuckets
-}
-
-// NewRedisBuckets returns Buckets in a Redis.
-func NewRedisBuckets(db *redisdb.DB) *RedisBuckets {
-	return &RedisBuckets{db: db, local: NewMemoryBuckets(), take: redisdb.NewScript(takeSource)}
-}
-
-// takeSource: KEYS are the buckets; each holds the time in microseconds at which it is full
-// again. ARGV: interval and burst of each. Returns how long to wait, and for which bucket.
-const takeSource = `#!lua
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local wait, which = 0, 0
-local full = {}
-for i, key in ipairs(KEYS) do
-  local interval, burst = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
-  full[i] = math.max(tonumber(redis.call('GET', key) or '0'), now) + interval
-  local short = full[i] - now - burst * interval
-  if short > wait then wait, which = short, i - 1 end
-end
-if wait > 0 then return {math.ceil(wait), which} end
-for i, key in ipairs(KEYS) do
-  redis.call('SET', key, string.format('%.0f', full[i]), 'PX', math.ceil((full[i] - now) / 1000))
-end
-return {0, 0}`
-
-// Take takes a call from each of the buckets, or from none. Its error is always nil.
-func (r *RedisBuckets) Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
-	var keys []string
-	var args []any
-	for _, b := range buckets {
-		// On one node of a Cluster all of them, for they are taken as one step.
-		keys = append(keys, r.db.Key("b:{limits}:"+keyPart(b.Key)))
-		args = append(args, max(b.Interval.Microseconds(), 1), b.Burst)
-	}
-	got, err := r.db.Run(ctx, r.take, keys, args...)
-	if err != nil {
-		return r.local.Take(ctx, buckets)
-	}
-	pair, _ := got.([]any)
-	if len(pair) != 2 {
-		return r.local.Take(ctx, buckets)
-	}
-	micros, _ := pair[0].(int64)
-	index, _ := pair[1].(int64)
-	if index < 0 || index >= int64(len(buckets)) {
-		index = 0
-	}
-	return time.Duration(micros) * time.Microsecond, int(index), nil
-}
-
 // keyPart turns any text into a part of a key with a bounded length and plain letters.
 func keyPart(text string) string {
 	sum := sha256.Sum256([]byte(text))

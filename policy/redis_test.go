@@ -77,14 +77,101 @@ func TestRedisBuckets(t *testing.T) {
 			if taken != 10 {
 				t.Errorf("%d calls were let through, want 10", taken)
 			}
-			// What the narrow one refused was not taken from the wide one.
-			for i := range 91 {
-				if wait, _, _ := one.Take(t.Context(), []Bucket{wide}); (wait > 0) != (i == 90) {
-					t.Fatalf("call %d of the wide one waits %s", i, wait)
+			// What the narrow one refused was not taken from the wide one, of which each has leases.
+			for _, b := range []*RedisBuckets{one, other} {
+				for wait := time.Duration(0); wait == 0; taken++ {
+					wait, _, _ = b.Take(t.Context(), []Bucket{wide})
 				}
+				taken--
+			}
+			if taken != 100 {
+				t.Errorf("%d calls of the wide one were let through, want 100", taken)
 			}
 		})
 	}
+}
+
+// TestLeases: a replica takes calls in advance, and gives back what it did not use in time.
+func TestLeases(t *testing.T) {
+	const burst = 1024 // of which a lease is 64
+	server := redistest.Start(t)
+	begin := func(key string) (one, other *RedisBuckets, b Bucket) {
+		return NewRedisBuckets(openRedis(t, server.URL())), NewRedisBuckets(openRedis(t, server.URL())),
+			Bucket{Key: key, Interval: time.Hour, Burst: burst}
+	}
+	taken := func(r *RedisBuckets, b Bucket, most int) (n int) {
+		for ; n < most; n++ {
+			if wait, _, err := r.Take(t.Context(), []Bucket{b}); err != nil || wait > 0 {
+				break
+			}
+		}
+		return n
+	}
+	expire := func(r *RedisBuckets, b Bucket, change func(*lease)) {
+		l, _ := r.leases.Get(b.Key)
+		l.until = time.Now()
+		change(l)
+	}
+	t.Run("few commands", func(t *testing.T) {
+		one, _, b := begin("few")
+		asked := 0
+		for _, command := range server.Commands(t, func() {
+			if n := taken(one, b, 200); n != 200 {
+				t.Errorf("%d were let through", n)
+			}
+		}) {
+			if strings.Contains(strings.ToLower(command), "eval") {
+				asked++
+			}
+		}
+		if asked < 4 || asked > 5 { // the script is loaded once
+			t.Errorf("200 calls asked Redis %d times", asked)
+		}
+	})
+	t.Run("what is left goes back", func(t *testing.T) {
+		one, other, b := begin("left")
+		taken(one, b, 1)
+		expire(one, b, func(*lease) {})
+		taken(one, b, 1)
+		if n := taken(other, b, burst); n != burst-1-64 {
+			t.Errorf("the other one got %d", n)
+		}
+		if n := taken(one, b, burst); n != 63 {
+			t.Errorf("the one had %d left", n)
+		}
+	})
+	t.Run("not to a bucket that was full since", func(t *testing.T) {
+		one, other, b := begin("full")
+		taken(one, b, 1)
+		expire(one, b, func(l *lease) { l.full = 1 })
+		taken(one, b, 1)
+		if n := taken(other, b, burst); n != burst-2*64 {
+			t.Errorf("the other one got %d", n)
+		}
+	})
+	t.Run("a refused call spends no lease", func(t *testing.T) {
+		one, _, b := begin("wide")
+		narrow := Bucket{Key: "none", Interval: time.Hour, Burst: 1}
+		taken(one, b, 1)
+		for range 3 {
+			_, _, _ = one.Take(t.Context(), []Bucket{b, narrow})
+		}
+		if l, _ := one.leases.Get(b.Key); l.left != 62 {
+			t.Errorf("%d are left", l.left)
+		}
+	})
+	t.Run("a lease does not outlast Redis", func(t *testing.T) {
+		one, _, b := begin("down")
+		taken(one, b, 1)
+		expire(one, b, func(*lease) {})
+		server.Kill()
+		if n := taken(one, b, 2*burst); n != burst {
+			t.Errorf("%d were let through", n)
+		}
+		if l, ok := one.leases.Get(b.Key); ok && l.asking {
+			t.Error("nobody takes a lease any more")
+		}
+	})
 }
 
 // Without Redis each replica counts for itself, and never lets everything through.
