@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
 )
 
 // BenchmarkCall compares a call through an Upstream with the bare round trip that it
@@ -67,7 +68,7 @@ func BenchmarkCall(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer u.Close(b.Context())
-				c := tool("echo")
+				c := fake.Tool("echo")
 				c.Params = mcp.Raw(`{"name":"x__echo","arguments":{"text":"hello"}}`)
 				b.ReportAllocs()
 				for b.Loop() {

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"gopkg.in/yaml.v3"
 )
 
 func TestValidate(t *testing.T) {
@@ -111,5 +112,47 @@ func TestSecretIsNotShown(t *testing.T) {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "68756e74657232") {
 			t.Errorf("%s shows it: %s", name, text)
 		}
+	}
+}
+
+func TestAuthConfig(t *testing.T) {
+	bearer := outbound.Config{Type: outbound.TypeBearer, Token: "x"}
+	for _, tt := range []struct {
+		name string
+		cfg  upstream.Config
+		want string
+	}{
+		{"alone", upstream.Config{URL: "https://a.example", Auth: bearer}, ""},
+		{"beside another header", upstream.Config{URL: "https://a.example", Auth: bearer,
+			Headers: map[string]mcp.Secret{"X-A": "b"}}, ""},
+		{"none beside Authorization", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "none"},
+			Headers: map[string]mcp.Secret{"Authorization": "b"}}, ""},
+		{"twice", upstream.Config{URL: "https://a.example", Auth: bearer,
+			Headers: map[string]mcp.Secret{"authorization": "b"}}, "headers[authorization]: auth sets it already"},
+		{"a header of the protocol", upstream.Config{URL: "https://a.example",
+			Auth: outbound.Config{Type: "header", Header: "mcp-session-id",
+				Token: "x"}}, "auth: header: Mcp-Session-Id is set by the gateway itself"},
+		{"cookies", upstream.Config{URL: "https://a.example",
+			Auth: outbound.Config{Type: "header", Header: "Cookie", Token: "x"}}, "auth: header: Cookie is set"},
+		{"a command", upstream.Config{Command: []string{"x"}, Auth: bearer},
+			"auth: is for a url; a command gets its credentials by env"},
+		{"problems of its own", upstream.Config{URL: "https://a.example", Auth: outbound.Config{Type: "bearer"}},
+			"auth: token: is needed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.cfg.Name = "a"
+			err := tt.cfg.Validate()
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	_, err := upstream.New(upstream.Config{Name: "a", URL: "https://a.example", Auth: bearer},
+		upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: http.DefaultTransport})
+	if err == nil {
+		t.Error("an upstream is made without the credentials that it is to have")
+	}
+	if text, err := json.Marshal(upstream.Config{Auth: bearer}); err != nil || strings.Contains(string(text), `"x"`) {
+		t.Errorf("a secret is shown: %s %v", text, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	inner "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
 )
 
 // sdkServer is a server of the official SDK.
@@ -95,10 +96,10 @@ func TestOfficialSDK(t *testing.T) {
 			cfg.Revision = "2025-06-18"
 			return cfg
 		}},
-		{"stdio", false, func(t *testing.T) upstream.Config { return command(t, "sdk") }},
+		{"stdio", false, func(t *testing.T) upstream.Config { return fake.Command(t, "sdk") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			u := start(t, tt.cfg(t))
+			u := fake.Start(t, tt.cfg(t))
 			checkSDK(t, u)
 			if !strings.Contains(tt.name, "JSON") { // otherwise it cannot report progress
 				checkSDKProgress(t, u)
@@ -115,13 +116,13 @@ func call(method, name, params string) *inner.Call {
 		Notify: func(inner.Event) {}}
 }
 
-func checkSDK(t *testing.T, u *upstream.Upstream) {
+func checkSDK(t *testing.T, u *fake.Upstream) {
 	t.Helper()
-	mustDo(t, u, &inner.Call{Method: inner.MethodDiscover, Notify: func(inner.Event) {}})
+	fake.MustDo(t, u, &inner.Call{Method: inner.MethodDiscover, Notify: func(inner.Event) {}})
 	for method, want := range map[string]string{
 		inner.MethodToolsList: "echo", inner.MethodPromptsList: "greet", inner.MethodResourcesList: "file:///a",
 	} {
-		if items := mustDo(t, u, list(method)).List.Items; len(items) == 0 || items[0].Name != want {
+		if items := fake.MustDo(t, u, fake.List(method)).List.Items; len(items) == 0 || items[0].Name != want {
 			t.Errorf("%s: %v", method, items)
 		}
 	}
@@ -132,25 +133,25 @@ func checkSDK(t *testing.T, u *upstream.Upstream) {
 		`"values":["greet!"`: call(inner.MethodComplete, "greet",
 			`{"ref":{"type":"ref/prompt","name":"x__greet"},"argument":{"name":"a","value":"b"}}`),
 	} {
-		if reply := mustDo(t, u, c); !strings.Contains(string(reply.Result), want) {
+		if reply := fake.MustDo(t, u, c); !strings.Contains(string(reply.Result), want) {
 			t.Errorf("%s: %s, want %s", c.Method, reply.Result, want)
 		}
 	}
 }
 
-func checkSDKProgress(t *testing.T, u *upstream.Upstream) {
+func checkSDKProgress(t *testing.T, u *fake.Upstream) {
 	t.Helper()
 	steps := make(chan string, 10)
 	c := call(inner.MethodToolsCall, "steps", `{"name":"steps","arguments":{"text":""},"_meta":{"progressToken":"tok"}}`)
 	c.Notify = func(e inner.Event) { steps <- e.Method }
-	mustDo(t, u, c)
+	fake.MustDo(t, u, c)
 	for range 3 {
 		select {
 		case method := <-steps:
 			if method != inner.NoteProgress {
 				t.Errorf("event %s", method)
 			}
-		case <-time.After(patience):
+		case <-time.After(fake.Patience):
 			t.Fatal("progress is missing")
 		}
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
 )
 
 func TestProbeHTTP(t *testing.T) {
-	answerTo := func(status int, body string) func(http.ResponseWriter, rpc) {
-		return func(w http.ResponseWriter, m rpc) {
+	answerTo := func(status int, body string) func(http.ResponseWriter, fake.Message) {
+		return func(w http.ResponseWriter, m fake.Message) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
 			_, _ = w.Write([]byte(strings.ReplaceAll(body, "$ID", string(m.ID))))
@@ -22,7 +23,7 @@ func TestProbeHTTP(t *testing.T) {
 	rpcError := func(e string) string { return `{"jsonrpc":"2.0","id":$ID,"error":` + e + `}` }
 	for _, tt := range []struct {
 		name   string
-		answer func(http.ResponseWriter, rpc)
+		answer func(http.ResponseWriter, fake.Message)
 		want   string // stateless, stateful, or inconclusive
 		code   int    // of an inconclusive one
 	}{
@@ -51,18 +52,20 @@ func TestProbeHTTP(t *testing.T) {
 		{"429", answerTo(429, ""), "inconclusive", mcp.CodeRateLimited},
 		{"500", answerTo(500, "oops"), "inconclusive", mcp.CodeUpstreamBadAnswer},
 		{"503", answerTo(503, ""), "inconclusive", mcp.CodeUpstreamUnreachable},
-		{"redirect", func(w http.ResponseWriter, _ rpc) {
+		{"redirect", func(w http.ResponseWriter, _ fake.Message) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(307)
 		}, "inconclusive", mcp.CodeUpstreamBadAnswer},
-		{"HTML with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "text/html", "<html>") }, "inconclusive",
+		{"HTML with 200", func(w http.ResponseWriter, _ fake.Message) { fake.Raw(w, "text/html", "<html>") }, "inconclusive",
 			mcp.CodeUpstreamBadAnswer},
-		{"not JSON with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "application/json", "{") }, "inconclusive",
+		{"not JSON with 200", func(w http.ResponseWriter, _ fake.Message) {
+			fake.Raw(w, "application/json", "{")
+		}, "inconclusive",
 			mcp.CodeUpstreamBadAnswer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sane := atomic.Bool{}
-			f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 				first := m.Method == mcp.MethodDiscover || tt.want == "inconclusive" && m.Method == mcp.MethodInitialize
 				if !first || sane.Load() {
 					return false
@@ -70,28 +73,28 @@ func TestProbeHTTP(t *testing.T) {
 				tt.answer(w, m)
 				return true
 			})
-			u := start(t, upstream.Config{URL: f.URL})
-			reply, err := do(t, u, tool("a"))
+			u := fake.Start(t, upstream.Config{URL: f.URL})
+			reply, err := fake.Do(t, u, fake.Tool("a"))
 			if tt.want == "inconclusive" {
-				if e := wantError(t, err, tt.code, mcp.ExecutedNo); !strings.Contains(e.Message, "fake") {
+				if e := fake.WantError(t, err, tt.code, mcp.ExecutedNo); !strings.Contains(e.Message, "fake") {
 					t.Errorf("message %q does not name the upstream", e.Message)
 				}
-				if n, want := len(f.requests(mcp.MethodInitialize)), tt.code != mcp.CodeRateLimited; n > 1 || n == 1 != want {
+				if n, want := len(f.Requests(mcp.MethodInitialize)), tt.code != mcp.CodeRateLimited; n > 1 || n == 1 != want {
 					t.Errorf("%d times initialize", n)
 				}
 				sane.Store(true) // the failed probe concluded nothing: the next call probes again
-				wantOK(t, u, tool("a"))
+				fake.WantOK(t, u, fake.Tool("a"))
 				return
 			}
-			if err != nil || string(reply.Result) != okResult {
+			if err != nil || string(reply.Result) != fake.OK {
 				t.Fatalf("reply %v, error %v", reply, err)
 			}
-			initialized := len(f.requests(mcp.MethodInitialize)) == 1
+			initialized := len(f.Requests(mcp.MethodInitialize)) == 1
 			if initialized != (tt.want == "stateful") {
 				t.Errorf("initialize sent: %v, want a %s server", initialized, tt.want)
 			}
-			wantOK(t, u, tool("a"))
-			if n := len(f.requests(mcp.MethodDiscover)); n != 1 {
+			fake.WantOK(t, u, fake.Tool("a"))
+			if n := len(f.Requests(mcp.MethodDiscover)); n != 1 {
 				t.Errorf("probed %d times", n)
 			}
 		})
@@ -108,29 +111,29 @@ func TestStumbledProbe(t *testing.T) {
 		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }},
 		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }},
 		{"202 and nothing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }},
-		{"a page", func(w http.ResponseWriter, _ *http.Request) { raw(w, "text/html", "<html>") }},
-		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { raw(w, "application/json", "{") }},
+		{"a page", func(w http.ResponseWriter, _ *http.Request) { fake.Raw(w, "text/html", "<html>") }},
+		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { fake.Raw(w, "application/json", "{") }},
 		{"the end of the connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		{"silence", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 				if m.Method != mcp.MethodDiscover {
 					return false
 				}
 				tt.answer(w, r)
 				return true
 			})
-			u := start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Connect: time.Second}})
-			wantOK(t, u, tool("a"))
-			wantOK(t, u, tool("a"))
-			if n := len(f.requests(mcp.MethodDiscover)); n != 1 {
+			u := fake.Start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Connect: time.Second}})
+			fake.WantOK(t, u, fake.Tool("a"))
+			fake.WantOK(t, u, fake.Tool("a"))
+			if n := len(f.Requests(mcp.MethodDiscover)); n != 1 {
 				t.Errorf("probed %d times", n)
 			}
 		})
 	}
 	t.Run("neither is answered", func(t *testing.T) {
-		f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 			status := http.StatusNotFound
 			if m.Method == mcp.MethodDiscover {
 				status = http.StatusInternalServerError
@@ -138,14 +141,14 @@ func TestStumbledProbe(t *testing.T) {
 			w.WriteHeader(status)
 			return true
 		})
-		u := start(t, upstream.Config{URL: f.URL, Transport: "streamable"})
+		u := fake.Start(t, upstream.Config{URL: f.URL, Transport: "streamable"})
 		for n := range 2 {
-			_, err := do(t, u, tool("a"))
-			if e := wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo); !strings.Contains(e.Cause,
+			_, err := fake.Do(t, u, fake.Tool("a"))
+			if e := fake.WantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo); !strings.Contains(e.Cause,
 				`HTTP status 500; `) || !strings.Contains(e.Cause, `"revision" pins it`) {
 				t.Errorf("cause %q", e.Cause)
 			}
-			if got := len(f.requests(mcp.MethodDiscover)); got != n+1 {
+			if got := len(f.Requests(mcp.MethodDiscover)); got != n+1 {
 				t.Errorf("probed %d times after %d calls: it concluded something", got, n+1)
 			}
 		}
@@ -167,16 +170,16 @@ func TestEraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			stateful := atomic.Bool{}
 			stateful.Store(tt.was)
-			f := newFake(t, tt.was, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			f := fake.New(t, tt.was, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 				switch {
 				case m.Method == mcp.MethodDiscover && !stateful.Load():
-					result(w, m, `{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
+					fake.Result(w, m, `{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
 				case m.Method == mcp.MethodDiscover:
 					w.WriteHeader(404)
 				case r.Method != http.MethodPost || m.ID == nil:
 					return false
 				case !stateful.Load() && r.Header.Get("Mcp-Method") == "" && tt.says != "":
-					failure(w, 400, m, tt.says)
+					fake.Failure(w, 400, m, tt.says)
 				case !stateful.Load() && r.Header.Get("Mcp-Method") == "":
 					w.WriteHeader(404)
 				case stateful.Load() && m.Method != mcp.MethodInitialize && r.Header.Get("Mcp-Session-Id") == "":
@@ -186,11 +189,11 @@ func TestEraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 				}
 				return true
 			})
-			u := start(t, upstream.Config{URL: f.URL})
-			wantOK(t, u, tool("a"))
+			u := fake.Start(t, upstream.Config{URL: f.URL})
+			fake.WantOK(t, u, fake.Tool("a"))
 			stateful.Store(!tt.was)
-			wantOK(t, u, tool("a"))
-			if n := len(f.requests(mcp.MethodDiscover)); n != 2 {
+			fake.WantOK(t, u, fake.Tool("a"))
+			if n := len(f.Requests(mcp.MethodDiscover)); n != 2 {
 				t.Errorf("probed %d times, want 2", n)
 			}
 			if got := u.Status().Stateful; stateful.Load() && !got {
@@ -201,13 +204,13 @@ func TestEraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 }
 
 func TestNeitherEra(t *testing.T) {
-	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+	f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 		w.WriteHeader(404)
 		return true
 	})
-	u := start(t, upstream.Config{URL: f.URL})
-	_, err := do(t, u, tool("a"))
-	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
+	u := fake.Start(t, upstream.Config{URL: f.URL})
+	_, err := fake.Do(t, u, fake.Tool("a"))
+	fake.WantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
 	if s := u.Status(); s.State != upstream.StateDown || s.Last.Error == "" {
 		t.Errorf("status %+v", s)
 	}
@@ -217,23 +220,23 @@ func TestNeitherEra(t *testing.T) {
 func TestServerWithoutCapabilities(t *testing.T) {
 	for _, stateful := range []bool{true, false} {
 		for caps, good := range map[string]bool{"": true, `"capabilities":null,`: true, `"capabilities":["tools"],`: false} {
-			f := newFake(t, stateful, func(f *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			f := fake.New(t, stateful, func(f *fake.Server, w http.ResponseWriter, _ *http.Request, m fake.Message) bool {
 				switch {
 				case m.Method == mcp.MethodInitialize:
-					result(w, m, `{`+caps+`"protocolVersion":"2025-11-25"}`)
+					fake.Result(w, m, `{`+caps+`"protocolVersion":"2025-11-25"}`)
 				case m.Method == mcp.MethodDiscover && !stateful:
-					result(w, m, `{`+caps+`"resultType":"complete","supportedVersions":["2026-07-28"]}`)
+					fake.Result(w, m, `{`+caps+`"resultType":"complete","supportedVersions":["2026-07-28"]}`)
 				default:
 					return false
 				}
 				return true
 			})
-			u := start(t, upstream.Config{URL: f.URL})
-			reply, err := do(t, u, list(mcp.MethodDiscover))
+			u := fake.Start(t, upstream.Config{URL: f.URL})
+			reply, err := fake.Do(t, u, fake.List(mcp.MethodDiscover))
 			if good && (err != nil || string(reply.Result.At("capabilities")) != "{}") {
 				t.Errorf("stateful %v, %q: %+v %v", stateful, caps, reply, err)
 			}
-			if !good && !strings.Contains(wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown).Cause,
+			if !good && !strings.Contains(fake.WantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown).Cause,
 				"its capabilities are no object") {
 				t.Errorf("stateful %v, %q: %v", stateful, caps, err)
 			}
@@ -247,11 +250,11 @@ func TestRevisionPinSkipsTheProbe(t *testing.T) {
 		{"stateless", "2026-07-28", mcp.MethodToolsCall},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFake(t, tt.name == "stateful", nil)
-			f.version = tt.pin
-			u := start(t, upstream.Config{URL: f.URL, Revision: tt.pin})
-			wantOK(t, u, tool("a"))
-			if got := f.requests("")[0]; got.Method != tt.first {
+			f := fake.New(t, tt.name == "stateful", nil)
+			f.Version = tt.pin
+			u := fake.Start(t, upstream.Config{URL: f.URL, Revision: tt.pin})
+			fake.WantOK(t, u, fake.Tool("a"))
+			if got := f.Requests("")[0]; got.Method != tt.first {
 				t.Errorf("first request %s, want %s", got.Method, tt.first)
 			}
 		})
@@ -259,11 +262,11 @@ func TestRevisionPinSkipsTheProbe(t *testing.T) {
 }
 
 func TestRefusedConnection(t *testing.T) {
-	f := newFake(t, true, nil)
+	f := fake.New(t, true, nil)
 	f.Close()
-	u := start(t, upstream.Config{URL: f.URL})
-	_, err := do(t, u, tool("a"))
-	e := wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+	u := fake.Start(t, upstream.Config{URL: f.URL})
+	_, err := fake.Do(t, u, fake.Tool("a"))
+	e := fake.WantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
 	if !strings.Contains(e.Message, "connection refused") {
 		t.Errorf("message %q does not say why", e.Message)
 	}
@@ -273,8 +276,8 @@ func TestRefusedConnection(t *testing.T) {
 // lets the next call through at once after earlier ones could not reach the server.
 func TestProbeAgain(t *testing.T) {
 	t.Run("stateless", func(t *testing.T) {
-		f := newFake(t, false, nil)
-		u := f.start(t, upstream.Config{})
+		f := fake.New(t, false, nil)
+		u := f.Upstream(t, upstream.Config{})
 		for range 2 {
 			steps, err := u.Probe(t.Context())
 			if err != nil {
@@ -285,13 +288,13 @@ func TestProbeAgain(t *testing.T) {
 				t.Errorf("steps: %+v", steps)
 			}
 		}
-		wantOK(t, u, tool("work"))
+		fake.WantOK(t, u, fake.Tool("work"))
 	})
 	t.Run("stateful", func(t *testing.T) {
-		f := newFake(t, true, nil)
-		u := f.start(t, upstream.Config{})
-		wantOK(t, u, tool("work"))
-		before, open := len(f.requests("initialize")), u.Status().Sessions
+		f := fake.New(t, true, nil)
+		u := f.Upstream(t, upstream.Config{})
+		fake.WantOK(t, u, fake.Tool("work"))
+		before, open := len(f.Requests("initialize")), u.Status().Sessions
 		steps, err := u.Probe(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +302,7 @@ func TestProbeAgain(t *testing.T) {
 		if len(steps) != 2 || steps[1].Method != "initialize" || !strings.HasPrefix(steps[1].Found, "it speaks 20") {
 			t.Errorf("steps: %+v", steps)
 		}
-		if n := len(f.requests("initialize")); n != before+1 || u.Status().Sessions != open {
+		if n := len(f.Requests("initialize")); n != before+1 || u.Status().Sessions != open {
 			t.Errorf("%d sessions were begun, %d are open; want 1 more and %d", n-before, u.Status().Sessions, open)
 		}
 		if u.Status().Capabilities == nil {
@@ -307,16 +310,16 @@ func TestProbeAgain(t *testing.T) {
 		}
 	})
 	t.Run("unreachable", func(t *testing.T) {
-		u := start(t, upstream.Config{URL: "http://127.0.0.1:1/"})
+		u := fake.Start(t, upstream.Config{URL: "http://127.0.0.1:1/"})
 		for range 6 {
-			_, err := do(t, u, tool("work"))
-			wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+			_, err := fake.Do(t, u, fake.Tool("work"))
+			fake.WantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
 		}
 		if u.Status().Refused.IsZero() {
 			t.Error("calls are not refused")
 		}
 		steps, err := u.Probe(t.Context())
-		wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+		fake.WantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
 		if len(steps) != 1 || steps[0].Failed.String() != "GH-UPSTREAM-DOWN" ||
 			!strings.Contains(steps[0].Cause, "127.0.0.1:1") || steps[0].Found != "" {
 			t.Errorf("steps: %+v", steps)
@@ -325,4 +328,19 @@ func TestProbeAgain(t *testing.T) {
 			t.Error("the next call is refused, too")
 		}
 	})
+}
+
+func TestProbeOverStdio(t *testing.T) {
+	for _, role := range []string{"answers -32602", "silent on discover", "late on discover", "exits on discover"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			cfg := fake.Command(t, role)
+			cfg.Timeout.Connect = 8 * time.Second // the probe may be silent for half of it
+			u := fake.Start(t, cfg)
+			fake.WantOK(t, u, fake.Tool("a"))
+			if s := u.Status(); !s.Stateful || s.Revision != "2025-06-18" {
+				t.Errorf("status %+v", s)
+			}
+		})
+	}
 }

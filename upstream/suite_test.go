@@ -1,7 +1,6 @@
 package upstream_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -9,6 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest"
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
 )
 
 func TestSuite(t *testing.T) {
@@ -31,7 +31,7 @@ func TestSuite(t *testing.T) {
 		t.Run("streamable over HTTP/2 "+era.name, func(t *testing.T) {
 			t.Parallel()
 			upstreamtest.Run(t, era.revision, mcptest.NewServer, func(t *testing.T, s *mcptest.Server) upstream.Config {
-				return upstream.Config{URL: newHTTP2(t, s).URL}
+				return upstream.Config{URL: fake.NewHTTP2(t, s).URL}
 			})
 		})
 		t.Run("stdio "+era.name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSuite(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				cfg := command(t, "carries lines")
+				cfg := fake.Command(t, "carries lines")
 				cfg.Env["ADDRESS"] = mcp.Secret(address)
 				return cfg
 			})
@@ -58,17 +58,4 @@ func TestSuite(t *testing.T) {
 		t.Parallel()
 		upstreamtest.Run(t, wire.NewestStateful(), mcptest.NewSSEServer, atURL)
 	})
-}
-
-// command is the configuration that runs this binary as a stdio server.
-func command(t *testing.T, role string) upstream.Config {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return upstream.Config{Name: "stdio", Command: []string{self}, Env: map[string]mcp.Secret{
-		roleEnv:  mcp.Secret(role),
-		"GORACE": "atexit_sleep_ms=0", // otherwise each process takes a second to end
-	}}
 }

@@ -228,7 +228,8 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
 	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/home", "internal/mcp"}},
 	{level: testLevel, dir: "upstream/upstreamtest",
-		ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest"}, third: []string{"*"}},
+		ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest", "internal/home", "session",
+			"auth/outbound"}, third: []string{"*"}},
 }
 
 // metricsClient may be imported wherever metrics are defined.

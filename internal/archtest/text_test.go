@@ -18,7 +18,7 @@ var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25",
 // speakRevisions are the packages that may contain these names: wire, which has the table,
 // and packages that play the peer in tests.
 var speakRevisions = []string{"internal/mcp/wire", "internal/archtest", "internal/bench", "internal/conformance",
-	"internal/e2e", "internal/interop", "internal/mcptest"}
+	"internal/e2e", "internal/interop", "internal/mcptest", "upstream/upstreamtest"}
 
 func checkRevisions(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {

@@ -1,0 +1,9 @@
+package stateful_test
+
+import (
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
+)
+
+func TestMain(m *testing.M) { fake.Main(m, map[string]func(){"gossip": playGossip}) }

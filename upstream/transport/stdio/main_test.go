@@ -1,0 +1,9 @@
+package stdio_test
+
+import (
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
+)
+
+func TestMain(m *testing.M) { fake.Main(m, nil) }
