@@ -38,6 +38,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/policy/allowance"
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -70,7 +71,7 @@ type shared struct {
 
 	// For policy.
 	approvals, rounds policy.Approvals
-	buckets           policy.Buckets
+	buckets           allowance.Buckets
 	waiting           *foureyes.Table // calls that wait for approval by another person; nil when no calls are served
 
 	vault    *vault.Vault       // users' own accounts at servers
@@ -111,7 +112,7 @@ func inMemory(version string, log *slog.Logger) (*shared, error) {
 func newShared(version string, log *slog.Logger, count *meters) *shared {
 	return &shared{
 		version: version, log: log, listed: log, metrics: count, hop: hopPrefix + rand.Text(), cluster: cluster.Alone(),
-		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: policy.NewMemoryBuckets(),
+		approvals: policy.NewMemory(), rounds: policy.NewMemory(), buckets: allowance.NewMemory(),
 		grants: session.NewGrants(nil), results: largeresults.NewMemory(largeresults.Bounds{}),
 		events: observe.NewEvents(nil), spoofs: diagnose.NewSpoofLog(nil), lasting: mcp.NewLasting(nil),
 		asked: http.NewServeMux(),
@@ -238,7 +239,7 @@ func (s *shared) share(cfg config.Config, redis *session.Redis, deps session.Dep
 	approvals := s.key("approval")
 	s.approvals = policy.NewRedisApprovals(s.redis, approvals, "approvals")
 	s.rounds = policy.NewRedisApprovals(s.redis, approvals, "rounds")
-	s.buckets = policy.NewRedisBuckets(s.redis)
+	s.buckets = allowance.NewRedis(s.redis)
 	return foureyes.NewShared(s.redis, s.key("four eyes"))
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy/allowance"
 )
 
 // LimiterDeps are the dependencies of a Limiter.
@@ -18,7 +19,7 @@ type LimiterDeps struct {
 	// Policy is required.
 	Policy *Policy
 	// Buckets store the allowances; nil for the memory of this process.
-	Buckets Buckets
+	Buckets allowance.Buckets
 	// Rounds store which calls were counted and wait for answers; nil for the memory of this
 	// process.
 	Rounds Approvals
@@ -31,7 +32,7 @@ type LimiterDeps struct {
 type Limiter struct {
 	limits  []limit
 	policy  *Policy
-	buckets Buckets
+	buckets allowance.Buckets
 	rounds  Approvals // calls that were counted and wait for answers
 	metrics *Metrics
 }
@@ -52,7 +53,7 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 		return nil, errors.New("limits: a policy is needed")
 	}
 	if deps.Buckets == nil {
-		deps.Buckets = NewMemoryBuckets()
+		deps.Buckets = allowance.NewMemory()
 	}
 	if deps.Rounds == nil {
 		deps.Rounds = NewMemory()
@@ -134,14 +135,14 @@ func (l *Limiter) count(ctx context.Context, c *mcp.Call) error {
 	}
 	subject, spelled := l.policy.subjectOf(&c.Caller), spellTarget(target)
 	var apply []*limit
-	var buckets []Bucket
+	var buckets []allowance.Bucket
 	for i := range l.limits {
 		limit := &l.limits[i]
 		if subject.unclear == nil && !limit.who.has(subject) || !spelled.fits(limit.what, Deny) {
 			continue
 		}
 		apply = append(apply, limit)
-		buckets = append(buckets, Bucket{
+		buckets = append(buckets, allowance.Bucket{
 			Key:      bucketKey(limit.Name + "\x00" + limit.key(c, target)),
 			Interval: limit.Rate.Per / time.Duration(limit.Rate.Count),
 			Burst:    limit.Burst,

@@ -101,9 +101,11 @@ var layers = []layer{
 		"internal/problems", "internal/redisdb", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 2, dir: "policy/foureyes", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}},
-	// record for what a rule lets records have, redisdb for limits and approvals of replicas, seal for the latter
+	{level: 2, dir: "policy/allowance", ours: []string{"internal/redisdb"},
+		third: []string{"github.com/hashicorp/golang-lru/v2"}},
+	// record for what a rule lets records have, redisdb and seal for approvals of replicas
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/problems", "internal/record", "internal/redisdb",
-		"internal/seal", "policy/foureyes"},
+		"internal/seal", "policy/allowance", "policy/foureyes"},
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},

@@ -1,7 +1,10 @@
-package policy
+package allowance
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -18,17 +21,17 @@ const (
 	leaseTime = time.Second
 )
 
-// RedisBuckets are Buckets that replicas share, by the algorithm of MemoryBuckets and Redis's
+// Redis are Buckets that replicas share, by the algorithm of Memory and Redis's
 // clock. A replica takes calls in advance, a lease, so that most calls need no Redis. Together they
 // never allow more than the limit. One of them may refuse a call too early while others have leases:
 // each at most the sixteenth part of the burst, for a second. What is left of a lease goes back with the
 // next call there. While Redis is away, each replica counts by itself, with the whole limit: it does
 // not know how many replicas there are and how a balancer divides calls among them, and a share of
 // the limit would refuse calls that are allowed.
-type RedisBuckets struct {
+type Redis struct {
 	db    *redisdb.DB
 	take  *redisdb.Script
-	local *MemoryBuckets
+	local *Memory
 
 	mu     sync.Mutex // guards leases
 	leases *simplelru.LRU[string, *lease]
@@ -42,10 +45,10 @@ type lease struct {
 	asking bool      // Redis is being asked for it
 }
 
-// NewRedisBuckets returns Buckets in a Redis.
-func NewRedisBuckets(db *redisdb.DB) *RedisBuckets {
+// NewRedis returns Buckets in a Redis.
+func NewRedis(db *redisdb.DB) *Redis {
 	leases, _ := simplelru.NewLRU[string, *lease](maxBuckets, nil) // the only error is about the size
-	return &RedisBuckets{db: db, local: NewMemoryBuckets(), take: redisdb.NewScript(takeSource), leases: leases}
+	return &Redis{db: db, local: NewMemory(), take: redisdb.NewScript(takeSource), leases: leases}
 }
 
 // takeSource: KEYS are the buckets; each holds the time in microseconds at which it is full
@@ -78,34 +81,45 @@ for i, key in ipairs(KEYS) do
 end
 return got`
 
+// request is what Redis is asked for a bucket without a lease.
+type request struct {
+	bucket int // its index
+	wanted int
+	back   int // the calls of its last lease that were not used
+	full   int64
+}
+
 // Take takes a call from each of the buckets, or from none. Its error is always nil.
-func (r *RedisBuckets) Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
-	short, args := r.spend(buckets)
-	if len(short) == 0 {
+func (r *Redis) Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
+	requests := r.spend(buckets)
+	if len(requests) == 0 {
 		return 0, 0, nil
 	}
-	keys := make([]string, 0, len(short))
-	for _, i := range short {
+	keys, args := make([]string, 0, len(requests)), make([]any, 0, 5*len(requests))
+	for _, q := range requests {
+		b := buckets[q.bucket]
+		sum := sha256.Sum256([]byte(b.Key))
 		// On one node of a Cluster all of them, for they are taken as one step.
-		keys = append(keys, r.db.Key("b:{limits}:"+keyPart(buckets[i].Key)))
+		keys = append(keys, r.db.Key("b:{limits}:"+hex.EncodeToString(sum[:16])))
+		args = append(args, max(b.Interval.Microseconds(), 1), b.Burst, q.wanted, q.back, q.full)
 	}
 	value, err := r.db.Run(ctx, r.take, keys, args...)
 	got := numbers(value)
-	if err != nil || len(got) != 2+3*len(short) {
-		r.renew(buckets, short, make([]int64, 3*len(short)), true)
+	if err != nil || len(got) != 2+3*len(requests) {
+		r.renew(buckets, requests, make([]int64, 3*len(requests)), true)
 		return r.local.Take(ctx, buckets)
 	}
 	wait = time.Duration(got[0]) * time.Microsecond
-	if index := got[1]; index >= 0 && index < int64(len(short)) {
-		which = short[index]
+	if i := got[1]; i >= 0 && i < int64(len(requests)) {
+		which = requests[i].bucket
 	}
-	r.renew(buckets, short, got[2:], wait > 0)
+	r.renew(buckets, requests, got[2:], wait > 0)
 	return wait, which, nil
 }
 
-// spend takes a call from the lease of each bucket that has one. It returns the indices of the others,
-// and what the script is asked for them.
-func (r *RedisBuckets) spend(buckets []Bucket) (short []int, args []any) {
+// spend takes a call from the lease of each bucket that has one, and returns what is needed for the
+// others.
+func (r *Redis) spend(buckets []Bucket) (requests []request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -115,43 +129,41 @@ func (r *RedisBuckets) spend(buckets []Bucket) (short []int, args []any) {
 			l.left--
 			continue
 		}
-		wanted, back, full := min(max(b.Burst/leased, 1), mostLeased), 0, int64(0)
+		q := request{bucket: i, wanted: min(max(b.Burst/leased, 1), mostLeased)}
 		switch {
 		case ok && l.asking: // others that need the bucket meanwhile take one call each
-			wanted = 1
+			q.wanted = 1
 		case ok:
-			back, full = l.left, l.full
-			fallthrough
-		case wanted > 1:
+			q.back, q.full = l.left, l.full
+		}
+		if q.wanted > 1 {
 			r.leases.Add(b.Key, &lease{asking: true})
 		}
-		short = append(short, i)
-		args = append(args, max(b.Interval.Microseconds(), 1), b.Burst, wanted, back, full)
+		requests = append(requests, q)
 	}
-	return short, args
+	return requests
 }
 
-// renew keeps what was taken from the short buckets beyond this call. If the call is refused, the
-// others get theirs back.
-func (r *RedisBuckets) renew(buckets []Bucket, short []int, got []int64, refused bool) {
+// renew keeps what was taken beyond this call. If the call is refused, the leases of the other buckets
+// get theirs back.
+func (r *Redis) renew(buckets []Bucket, requests []request, got []int64, refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, b := range buckets {
 		l, ok := r.leases.Peek(b.Key)
-		if len(short) == 0 || short[0] != i {
+		if len(requests) == 0 || requests[0].bucket != i {
 			if ok && refused {
 				l.left++
 			}
 			continue
 		}
-		taken, full, left := got[0], got[1], time.Duration(got[2])*time.Microsecond
-		short, got = short[1:], got[3:]
-		switch {
-		case taken > 1:
-			r.leases.Add(b.Key, &lease{left: int(taken - 1), full: full, until: time.Now().Add(min(left, leaseTime))})
-		case ok && l.asking:
-			r.leases.Remove(b.Key)
+		if requests[0].wanted > 1 {
+			l = cmp.Or(l, &lease{}) // others can only have given back to it meanwhile
+			l.left, l.full, l.asking = l.left+int(max(got[0]-1, 0)), got[1], false
+			l.until = time.Now().Add(min(time.Duration(got[2])*time.Microsecond, leaseTime))
+			r.leases.Add(b.Key, l)
 		}
+		requests, got = requests[1:], got[3:]
 	}
 }
 
