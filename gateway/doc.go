@@ -1,4 +1,4 @@
-// Package gateway is the process: it reads a configuration, builds everything that the
+// Package gateway is the process. It reads a configuration, builds everything that the
 // configuration names, binds a port, serves and stops.
 //
 // This is the path of a request. Each part has its own package:

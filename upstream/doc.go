@@ -14,6 +14,7 @@
 //	probe.go      which era a server speaks
 //	transports.go the table of transports
 //	lives.go      exchanges and goroutines that must end before the Upstream is closed
+//	unfold.go     tools that the server describes only in short
 //	former.go     replaced Upstreams that still hold waiting calls
 //	status.go     the state of the server, for operators
 //	failure.go    what went wrong, for clients and operators

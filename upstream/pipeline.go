@@ -5,18 +5,17 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
-	"github.com/gatehouse-mcp/gatehouse/upstream/unfold"
 )
 
 // pipeline returns the handler that every call to the server passes, the outermost stage
 // first.
 func (u *Upstream) pipeline(tracer *tracing.Tracer) mcp.Handler {
 	return mcp.Chain(mcp.HandlerFunc(u.call), // probe, then the dialect
-		u.again,            // a retry finds its call, or is made anew after its user was sent to a page
-		u.admit.Middleware, // 429, queue, breaker; notes how it went
-		unfold.Middleware(u.log, u.learnUnfolded), // tools that the server describes only in short
-		u.skills.Middleware,                       // the server's own skills, in either form
-		traced(tracer, peerOf(u.cfg), u.Era),      // a CLIENT span for what goes to the server
+		u.again,                              // a retry finds its call, or is made anew after its user was sent to a page
+		u.admit.Middleware,                   // 429, queue, breaker; notes how it went
+		unfolding(u.log, u.learnUnfolded),    // tools that the server describes only in short
+		u.skills.Middleware,                  // the server's own skills, in either form
+		traced(tracer, peerOf(u.cfg), u.Era), // a CLIENT span for what goes to the server
 	)
 }
 

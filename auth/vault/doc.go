@@ -1,5 +1,5 @@
-// Package vault keeps users' own accounts at servers: the tokens with which the gateway calls a
-// server in the name of one user.
+// Package vault keeps users' own accounts at servers. An account is the tokens with which the
+// gateway calls a server in the name of one user.
 //
 // It owns grants by user and server, how they are sealed (sealed.go) with keys of its own (keys.go,
 // transit.go), that one of all replicas refreshes a token ahead of its end (refresh.go), the state of

@@ -1,5 +1,5 @@
-// Package catalog merges all upstreams into one view, and is the last handler of the chain:
-// it answers lists from memory and sends each call to the one upstream that it belongs to.
+// Package catalog merges all upstreams into one view. It is the last handler of the chain: it
+// answers lists from memory and sends each call to the one upstream that it belongs to.
 //
 // It owns the public names and URIs, the cached lists with their cursors, the merged
 // capabilities and instructions, and the notification of changes. It leaves how an upstream

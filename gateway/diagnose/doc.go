@@ -1,4 +1,5 @@
-// Package diagnose says how a gateway is: whether it is ready, what is not well, and what to do about it.
+// Package diagnose says how a gateway is. It says whether it is ready, what is not well, and what
+// to do about it.
 //
 // It owns the answer to /readyz, the rules by which facts become findings, their words and their order,
 // and the search for spoofs: texts of tools that people cannot see, and names that look like others. It

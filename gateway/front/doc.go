@@ -1,5 +1,5 @@
-// Package front is the MCP endpoint for clients of every revision: it turns their requests
-// into calls of the inner language, and replies into what the clients read.
+// Package front is the MCP endpoint for clients of every revision. It turns their requests into
+// calls of the inner language, and replies into what the clients read.
 //
 // It owns the choice of the revision, both dialects of Streamable HTTP (stateless.go and
 // stateful.go), HTTP+SSE, the checks of HTTP requests, and the resumption of event streams. It leaves

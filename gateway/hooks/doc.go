@@ -1,5 +1,5 @@
-// Package hooks lets guardrails look at what calls say: at the arguments before they go to a
-// server, and at everything that comes back before it goes to a client.
+// Package hooks lets guardrails look at what calls say. They see the arguments before they go to a
+// server, and everything that comes back before it goes to a client.
 //
 // It is one stage of the pipeline, directly above the catalog, so everything passes it: tools,
 // prompts, resources, skills, completions and tasks, with their results, errors, questions,

@@ -1,5 +1,5 @@
-// Package observe makes the log lines, metrics and records of what the gateway does: of each call, and
-// of what happens beside calls.
+// Package observe makes the log lines, metrics and records of what the gateway does. It does so for
+// each call, and for what happens beside calls.
 //
 // It owns the content of the call log and of records, the log's writer, and how many records there
 // are of what anybody can cause. It leaves the meaning of a call to the handlers below, the members

@@ -1,5 +1,5 @@
-// Package operate does for operators what they may do to a gateway that runs, and shows them what they may
-// see: its configuration, servers, sessions of clients and accounts of users.
+// Package operate lets operators see and change a running gateway. This is its configuration,
+// servers, sessions of clients and accounts of users.
 //
 // It owns the answers about each of these, that nothing secret is in them, the switch that disables a
 // server, the timeline of each server, and the questions between replicas. It leaves who may ask to

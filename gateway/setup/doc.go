@@ -1,5 +1,5 @@
-// Package setup makes a first configuration of what people have already: the files in which clients
-// keep their servers, a URL, or a command.
+// Package setup makes a first configuration of what people have already. That is the files in which
+// clients keep their servers, a URL, or a command.
 //
 // It owns reading these, which are anybody's words, the names of servers, what of them is a secret
 // and becomes a reference, the text of the configuration, and what each client needs to find the

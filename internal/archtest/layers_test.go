@@ -128,7 +128,6 @@ var layers = []layer{
 		"internal/trail", "upstream/transport", "upstream/transport/streamable"}},
 	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd",
 		"upstream/transport"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
-	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	// safelink for pages that users are sent to
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink",
 		"internal/trail", "upstream/admit", "upstream/pool", "upstream/transport"}},
@@ -141,7 +140,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream",
 		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems",
 			"internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool",
-			"upstream/stateful", "upstream/stateless", "upstream/skills", "upstream/unfold", "internal/tracing",
+			"upstream/stateful", "upstream/stateless", "upstream/skills", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio",
 			"upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},

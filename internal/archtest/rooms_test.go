@@ -156,12 +156,16 @@ func (p *pkg) methods(fn func(f *ast.File, typ, method string)) {
 	for _, f := range p.code() {
 		for _, d := range f.Decls {
 			if decl, ok := d.(*ast.FuncDecl); ok && decl.Recv != nil {
-				typ := strings.TrimPrefix(types.ExprString(decl.Recv.List[0].Type), "*")
-				typ, _, _ = strings.Cut(typ, "[")
-				fn(f, typ, decl.Name.Name)
+				fn(f, receiver(decl), decl.Name.Name)
 			}
 		}
 	}
+}
+
+// receiver returns the name of the type of a method.
+func receiver(fn *ast.FuncDecl) string {
+	typ, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(fn.Recv.List[0].Type), "*"), "[")
+	return typ
 }
 
 func methodFiles(_ *module, p *pkg) map[string]int {
@@ -198,6 +202,41 @@ func sizes[V comparable](sets map[string]map[V]bool) map[string]int {
 		n[key] = len(set)
 	}
 	return n
+}
+
+// small is how many lines of code make a package that a single other one imports.
+const small = 250
+
+// lonely are smaller packages that a single other one imports, with the reasons.
+var lonely = map[string]string{
+	"gateway/handover":       "the gateway itself must not pass calls on: see checkHandles",
+	"upstream/transport/sse": "a transport, beside two others with the same interface",
+}
+
+// checkSmall refuses a small package that a single other one imports: the two are one thing. It allows
+// the stages, which the table of layers keeps apart from each other.
+func checkSmall(m *module) (problems []string) {
+	importers := make(map[string]map[string]bool)
+	lines := make(map[string]int)
+	m.each(func(p *pkg, f *file) {
+		if l, ok := layerOf(p.dir); f.test || !ok || l.level == testLevel {
+			return
+		}
+		code, _ := codeLines(f.src)
+		lines[p.dir] += code
+		m.imports(f, func(_, _, ours string) { insert(importers, ours, p.dir) })
+	})
+	for _, dir := range slices.Sorted(maps.Keys(lines)) {
+		l, _ := layerOf(dir)
+		alone := lines[dir] < small && len(importers[dir]) == 1 && path.Base(l.dir) != "*"
+		switch _, excepted := lonely[dir]; {
+		case alone && !excepted:
+			problems = append(problems, m.problem(dir, "%d lines for one other package alone: fold it into that", lines[dir]))
+		case excepted && !alone:
+			problems = append(problems, m.problem(dir, "it is not lonely: take it out of internal/archtest/rooms_test.go"))
+		}
+	}
+	return problems
 }
 
 // reserved are packages that few may import, whatever the table of layers allows: only the
@@ -293,5 +332,22 @@ func TestCheckReserved(t *testing.T) {
 			"upstream/a_test.go": src("upstream"), "internal/e2e/a.go": src("e2e")}, nil},
 		{"elsewhere", map[string]string{"upstream/pool/a.go": src("pool"), "gateway/front/live/a.go": src("live")},
 			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front and gateway/config and gateway/trial and internal/home alone", "upstream/pool/a.go:2"}},
+	})
+}
+
+func TestCheckSmall(t *testing.T) {
+	src := func(dir, imported string) string {
+		return "package " + path.Base(dir) + "\nimport _ \"" + modulePath + "/" + imported + "\"\n"
+	}
+	large := "package home\n" + strings.Repeat("var _ = 1\n", small)
+	runRule(t, checkSmall, []ruleTest{
+		{"allowed", map[string]string{"internal/home/a.go": large, "gateway/feature/x/a.go": "package x\n",
+			"gateway/handover/a.go": "package handover\n", "internal/seal/a.go": "package seal\n",
+			"gateway/a.go": src("gateway", "internal/home"), "gateway/b.go": src("gateway", "gateway/feature/x"),
+			"gateway/c.go": src("gateway", "gateway/handover"), "gateway/d.go": src("gateway", "internal/seal"),
+			"session/a.go": src("session", "internal/seal")}, nil},
+		{"found", map[string]string{"internal/home/a.go": "package home\n", "gateway/handover/a.go": "package handover\n",
+			"session/a.go": src("session", "internal/home"), "internal/e2e/a.go": src("e2e", "internal/home")},
+			[]string{"gateway/handover: it is not lonely", "internal/home: 1 lines for one other package alone"}},
 	})
 }

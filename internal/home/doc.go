@@ -1,5 +1,5 @@
-// Package home holds what one replica has of each session: one object, from the first request that
-// comes for the session to its end.
+// Package home holds what one replica has of each session. It is one object, from the first request
+// that comes for the session to its end.
 //
 // It owns the only map by sessions, how many there may be of each user, which of them are in use,
 // and when they end. It asks internal/cluster who owns a session, and its Store for what is kept of

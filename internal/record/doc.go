@@ -1,4 +1,4 @@
-// Package record is what the gateway remembers of its decisions: one record for each call,
+// Package record is what the gateway remembers of its decisions. There is one record for each call,
 // sign-in, session, reload and so on, in chains that show when somebody has changed them.
 //
 // It owns the members of a record and how they are written (docs/audit.md has them one by

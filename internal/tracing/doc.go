@@ -1,5 +1,5 @@
-// Package tracing makes the spans of calls (OpenTelemetry, with its conventions for MCP) and
-// sends them to a collector by OTLP. docs/tracing.md says what is in them.
+// Package tracing makes the spans of calls (OpenTelemetry, with its conventions for MCP). It sends
+// them to a collector by OTLP. docs/tracing.md says what is in them.
 //
 // It owns the trace context of calls, the decision which of them are traced, the attributes
 // of spans, the queue and the exporter. It is the only package that imports OpenTelemetry;

@@ -1,4 +1,4 @@
-// Package pool holds values by their keys, and opens each value when it is first needed:
+// Package pool holds values by their keys, and opens each value when it is first needed. It does so
 // once, however many callers wait for it, and only when there is a place for it.
 //
 // It owns the entries, how users share the places, the pauses before a failed value is

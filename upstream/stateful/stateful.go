@@ -1,6 +1,5 @@
-// Package stateful speaks to servers of the revisions with sessions, 2024-11-05 to
-// 2025-11-25: each client session has a session at the server, and the server may send
-// questions while a call runs.
+// Package stateful speaks to servers of the revisions with sessions, 2024-11-05 to 2025-11-25. Each
+// client session has a session at the server, and the server may send questions while a call runs.
 //
 // It owns the sessions and everything that runs in them, the calls that wait for their
 // users, and what another replica needs to resume a session. It leaves to upstream when to

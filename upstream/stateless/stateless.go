@@ -1,5 +1,5 @@
-// Package stateless speaks to servers of 2026-07-28: every request is self-contained, and a
-// server that needs input answers with its questions.
+// Package stateless speaks to servers of 2026-07-28. Every request is self-contained, and a server
+// that needs input answers with its questions.
 //
 // It owns the connections, the requests, the tasks that it waits for, and what it has to
 // know of tools to write the headers of their calls. It leaves to upstream when to call and

@@ -1,5 +1,5 @@
-// Package transport defines connections to MCP servers: what the three transports share, and what package
-// upstream and its dialects know of them.
+// Package transport defines connections to MCP servers. It has what the three transports share, and
+// what package upstream and its dialects know of them.
 //
 // It owns the contract (Transport, Conn, Stream), the life of an exchange, the sorting of
 // messages that come on one pipe, and what a transport's errors say. It leaves the transports

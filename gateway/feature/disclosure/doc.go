@@ -1,5 +1,5 @@
-// Package disclosure shows models short descriptions of tools first, and full ones when
-// they ask: the extension "progressive disclosure for tool descriptions", 2.1.
+// Package disclosure shows models short descriptions of tools first, and full ones when they ask.
+// This is the extension "progressive disclosure for tool descriptions", 2.1.
 //
 // It is one stage of the pipeline, above limits and policy. It owns what tools/list says of
 // a tool in mode progressive, the resource of tool descriptions, the tool describe_tools,

@@ -1,5 +1,5 @@
-// Package listchange tells listening callers that a list changed only if the list looks
-// different to them: they must not learn that something hidden changed.
+// Package listchange tells listening callers of changed lists, if these look different to them.
+// They must not learn that something hidden changed.
 //
 // It owns the comparison of lists. It stands above the stages that shape a list by what its
 // caller may know of (policy, gateway/feature/skills), and below those that shape it for

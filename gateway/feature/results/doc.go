@@ -1,5 +1,5 @@
-// Package results shortens tool results that are too large for a model, and keeps the whole for
-// a while, so that its user can read it as a resource.
+// Package results shortens tool results that are too large for a model. It keeps the whole for a
+// while, so that its user can read it as a resource.
 //
 // It is one stage of the pipeline, above limits and policy. It owns what is left of a large
 // result, the note and the link in it, and reads of such links. It leaves the kept results to

@@ -46,6 +46,7 @@ const (
 // Bound names a bound on what clients can use. Refusals are counted by it.
 type Bound string
 
+// The bounds.
 const (
 	BoundStreams   Bound = "streams"
 	BoundSessions  Bound = "sessions"

@@ -1,4 +1,4 @@
-// Package wire reads and writes the protocol: the JSON-RPC envelope, event streams, lines
+// Package wire reads and writes the protocol. This is the JSON-RPC envelope, event streams, lines
 // of stdio, the Mcp-* headers, and the differences between revisions (Revision).
 //
 // It owns syntax and limits, and it is the only package that names revisions. It leaves the

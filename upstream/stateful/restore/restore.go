@@ -1,6 +1,6 @@
-// Package restore remembers what a new session at a server takes over from the session that
-// it replaces: the log level, the listeners and their subscriptions, the pages that the
-// user was sent to, and the client's roots.
+// Package restore remembers what a new session at a server takes over from the one before. That is
+// the log level, the listeners and their subscriptions, the pages that the user was sent to, and
+// the client's roots.
 //
 // It owns the bounds of all these, and subscribes to a resource once for all its listeners.
 // It leaves every request to its caller, and starts no goroutine.

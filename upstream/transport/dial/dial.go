@@ -1,4 +1,4 @@
-// Package dial makes the connections to a server on HTTP: an http.RoundTripper for each
+// Package dial makes the connections to a server on HTTP. There is an http.RoundTripper for each
 // upstream, which reaches that server and nothing else.
 //
 // It owns which client sends a request, how long a connection is kept, whose it is, and where

@@ -1,6 +1,6 @@
-// Package sse reaches a server by HTTP with SSE, of the first revision: everything that a
-// server says comes on one event stream, and each message to it is a POST to the endpoint that
-// the first event names (2024-11-05 basic/transports#http-with-sse). The stream is the session.
+// Package sse reaches a server by HTTP with SSE, of the first revision. Everything that a server
+// says comes on one event stream, and each message to it is a POST to the endpoint that the first
+// event names (2024-11-05 basic/transports#http-with-sse). The stream is the session.
 //
 // It owns the stream and which endpoint is accepted. It leaves requests and their
 // credentials to transport/streamable, and the sorting of messages to package transport.

@@ -1,5 +1,5 @@
-// Package stdio reaches a server that is a program: it starts a process for each
-// connection and speaks to it in lines (2025-11-25 basic/transports#stdio).
+// Package stdio reaches a server that is a program. It starts a process for each connection and
+// speaks to it in lines (2025-11-25 basic/transports#stdio).
 //
 // It owns the process, its group and its end, and what it says on stderr. It leaves the
 // sorting of its messages to package transport. It starts four goroutines for a process: for

@@ -1,6 +1,5 @@
-// Package streamable reaches a server by streamable HTTP: each message is a POST, answered
-// as JSON or as an event stream (2025-11-25 basic/transports, 2026-07-28
-// basic/transports/streamable-http).
+// Package streamable reaches a server by streamable HTTP. Each message is a POST, answered as JSON
+// or as an event stream (2025-11-25 basic/transports, 2026-07-28 basic/transports/streamable-http).
 //
 // It owns the requests, their credentials, and the reading of the answers. Package sse sends
 // its requests by it, too. It leaves connections to an http.RoundTripper (transport/dial).

@@ -1,4 +1,4 @@
-package unfold
+package upstream
 
 import (
 	"errors"

@@ -1,12 +1,4 @@
-// Package unfold gives the full tools of a server that discloses them progressively itself
-// (the extension of that name, 2.1).
-//
-// It is one stage of the way to a server. It puts the descriptions that the server has in a
-// resource into the lists of tools. If a call is refused because nobody has read the
-// description in its session, it reads that and makes the call again. It leaves how the
-// gateway's own clients are told of tools to gateway/feature/disclosure. It starts no
-// goroutines.
-package unfold
+package upstream
 
 import (
 	"context"
@@ -22,14 +14,17 @@ import (
 
 // Bounds of reading descriptions.
 const (
-	maxTools     = 10_000 // that are known to have a description
+	maxUnfolded  = 10_000 // that are known to have a description
 	maxDescribed = 20     // tools at a time
 	maxPages     = 5      // of resources that are searched for the descriptions
 	maxLogged    = 200    // bytes of a URI
 )
 
-// stage is where calls pass, with what is known of the server's descriptions.
-type stage struct {
+// unfolder gives the full tools of a server that discloses them progressively itself (the extension
+// of that name, 2.1). It puts the descriptions that the server has in a resource into the lists of
+// tools. A call that is refused because its description was not read in its session is made again
+// after that. How the gateway's own clients get tools is gateway/feature/disclosure's.
+type unfolder struct {
 	next  mcp.Handler
 	log   *slog.Logger
 	learn func(c *mcp.Call, page *mcp.List) *mcp.List
@@ -39,17 +34,17 @@ type stage struct {
 	tools map[string]bool // that are described there
 }
 
-// Middleware unfolds lists of tools, leaves the descriptions out of lists of resources and
+// unfolding unfolds lists of tools, leaves the descriptions out of lists of resources and
 // makes calls again. All else passes. learn is called with each page of tools that was put
 // together here, and returns it without those that cannot be called.
-func Middleware(log *slog.Logger, learn func(c *mcp.Call, page *mcp.List) *mcp.List) mcp.Middleware {
+func unfolding(log *slog.Logger, learn func(c *mcp.Call, page *mcp.List) *mcp.List) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
-		s := &stage{next: next, log: log, learn: learn}
+		s := &unfolder{next: next, log: log, learn: learn}
 		return mcp.HandlerFunc(s.handle)
 	}
 }
 
-func (s *stage) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+func (s *unfolder) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	uri, described := s.of(c.Name)
 	switch listed := err == nil && reply.List != nil; {
@@ -65,7 +60,7 @@ func (s *stage) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 // unfold puts the full descriptions into a page of tools that has only short ones, as far
 // as the server tells them.
-func (s *stage) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
+func (s *unfolder) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
 	var short []string
 	for _, item := range page.List.Items {
 		if isShort(item.Raw) && item.Name != "" && !strings.Contains(item.Name, ",") {
@@ -139,7 +134,7 @@ func unfolded(tool, full mcp.Raw) mcp.Raw {
 }
 
 // find returns the URI of the server's descriptions, "" without any.
-func (s *stage) find(ctx context.Context, c *mcp.Call) string {
+func (s *unfolder) find(ctx context.Context, c *mcp.Call) string {
 	for page, err := range mcp.Pages(ctx, s.next, aside(c, mcp.MethodResourcesList), maxPages) {
 		if err != nil {
 			return ""
@@ -164,7 +159,7 @@ func aside(c *mcp.Call, method string) *mcp.Call {
 }
 
 // read reads an object of descriptions.
-func (s *stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, error) {
+func (s *unfolder) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, error) {
 	call := aside(c, mcp.MethodResourcesRead)
 	call.Name, call.Params = uri, mcp.Object("uri", mcp.String(uri))
 	reply, err := s.next.Handle(ctx, call)
@@ -186,10 +181,10 @@ func selection(uri string, names []string) string {
 	return uri + "?tools=" + mcp.Escape(strings.Join(names, ","), plain)
 }
 
-func (s *stage) add(uri string, names []string) {
+func (s *unfolder) add(uri string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.uri != uri || len(s.tools)+len(names) > maxTools {
+	if s.uri != uri || len(s.tools)+len(names) > maxUnfolded {
 		s.uri, s.tools = uri, make(map[string]bool, len(names))
 	}
 	for _, name := range names {
@@ -198,7 +193,7 @@ func (s *stage) add(uri string, names []string) {
 }
 
 // of returns the URI of the descriptions, and whether the tool is among those that have one.
-func (s *stage) of(tool string) (uri string, described bool) {
+func (s *unfolder) of(tool string) (uri string, described bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.uri, s.tools[tool]
@@ -206,7 +201,7 @@ func (s *stage) of(tool string) (uri string, described bool) {
 
 // again checks whether a call was refused because its description was not read in its
 // session. If so, it reads that and makes the call once more: it has not run.
-func (s *stage) again(ctx context.Context, c *mcp.Call, uri string, reply *mcp.Reply, err error) (*mcp.Reply, error) {
+func (s *unfolder) again(ctx context.Context, c *mcp.Call, uri string, reply *mcp.Reply, err error) (*mcp.Reply, error) {
 	if len(c.Round) > 0 || c.Answers != nil || c.Refused != nil || !wantsDescription(reply, err) {
 		return reply, err
 	}
