@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,11 +35,18 @@ func shown(caps mcp.Raw) int {
 	return n
 }
 
-// chain is what a gateway with everything on has around it: users who sign in, policy, an audit
-// file, and a collector that gets one trace in a hundred.
+const (
+	// rules is how many rules policy has, and conditions how many of them look at the arguments of
+	// every call.
+	rules, conditions = 200, 10
+)
+
+// chain is what a gateway with everything on has around it: users who sign in, policy, limits,
+// Redis for these and for sessions, an audit file, and a collector that gets one trace in a hundred.
 type chain struct {
 	issuer    *mcptest.Issuer
 	collector *mcptest.Collector
+	redis     redisAddress
 	tokens    []string // by user
 	upstreams int      // with lists
 }
@@ -55,7 +63,7 @@ func few(user int) bool { return user%2 == 0 }
 const audience = "https://bench.example/mcp"
 
 // addChain starts what a gateway with everything on has around it.
-func (r *rigged) addChain(o options) {
+func (r *rigged) addChain(ctx context.Context, o options) (err error) {
 	c := &chain{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{Audience: audience}), collector: mcptest.NewCollector(),
 		upstreams: o.upstreams}
 	for user := range users {
@@ -66,18 +74,32 @@ func (r *rigged) addChain(o options) {
 		c.tokens = append(c.tokens, c.issuer.Token(claims))
 	}
 	r.chain = c
+	c.redis, err = r.startRedis(ctx)
+	return err
 }
 
 // config returns the sections of a gateway with everything on, whose records go to a file.
-func (c *chain) config(audit string) (sections string, with rig.GatewayConfig) {
+func (c *chain) config(audit string) (sections string, with rig.GatewayConfig, err error) {
+	policy := []string{`{name: all, allow: ["*:*"]}`,
+		`{name: few, who: {groups: [few]}, deny: ["tools:list*/tool_00"]}`}
+	for i := range conditions {
+		policy = append(policy, fmt.Sprintf(`{name: when-%d, deny: ["tools:state*/*"], `+
+			`when: "args.message == 'never-%d' && caller.user != 'nobody'"}`, i, i))
+	}
+	for i := len(policy); i < rules; i++ {
+		policy = append(policy, fmt.Sprintf(`{name: rule-%d, who: {groups: [group-%d]}, allow: ["tools:crm-%d/get_*"]}`,
+			i, i%20, i%50))
+	}
+	replica, err := c.redis.replica("")
 	sections = strings.Join([]string{
-		`policy: {rules: [{name: all, allow: ["*:*"]}, {name: few, who: {groups: [few]}, deny: ["tools:list*/tool_00"]}]}`,
+		"policy: {rules: [" + strings.Join(policy, ", ") + "]}",
+		`limits: [{name: users, per: user, rate: 900000/m}, {name: tools, what: ["tools:*"], per: tool, rate: 900000/s}]`,
 		fmt.Sprintf("audit: {sinks: [{type: file, path: %q}]}", audit),
-		fmt.Sprintf("tracing: {endpoint: %q, sample: 0.01}", c.collector.URL), "",
+		fmt.Sprintf("tracing: {endpoint: %q, sample: 0.01}", c.collector.URL), replica,
 	}, "\n")
 	return sections, rig.GatewayConfig{
 		Auth: fmt.Sprintf("{mode: oauth, issuers: [{url: %q, audiences: [%q]}]}", c.issuer.URL, audience), Token: c.tokens[1],
-	}
+	}, err
 }
 
 // meet makes one request for each user, so that the gateway has verified their tokens and knows

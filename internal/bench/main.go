@@ -44,7 +44,7 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.replicas, "replicas", false,
 		"instead, measure what Redis and the way to a session's owner cost, beside a gateway alone; with -idle, what they add there")
 	flags.BoolVar(&o.full, "full", false,
-		"instead, measure a gateway with sign-in of 1,000 users, policy, an audit file and traces of 1 %")
+		"instead, measure a gateway with sign-in of 1,000 users, policy, limits, Redis, an audit file, a log file and traces of 1 %")
 	flags.BoolVar(&o.desk, "console", false,
 		"instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
 	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")

@@ -78,7 +78,9 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		r.beside = bare.name
 		r.targets = []target{{name: "direct", url: upstream.url}, bare}
 		if o.full {
-			r.addChain(o)
+			if err := r.addChain(ctx, o); err != nil {
+				return err
+			}
 		}
 		if err := r.addGateway(ctx, "gatehouse", binary, upstream.url, o); err != nil || o.against == "" {
 			return err
@@ -130,7 +132,10 @@ func (r *rigged) addGateway(ctx context.Context, name, binary, upstream string, 
 	var sections string
 	var with rig.GatewayConfig
 	if r.chain != nil {
-		sections, with = r.chain.config(filepath.Join(r.dir, name+".jsonl"))
+		var err error
+		if sections, with, err = r.chain.config(filepath.Join(r.dir, name+".jsonl")); err != nil {
+			return err
+		}
 	}
 	g, err := r.startGateway(ctx, binary, upstream, sections, o, with)
 	if err != nil {
@@ -165,7 +170,11 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 		add(upstreamList(i), fmt.Sprintf("%s%d", pathTools, i))
 	}
 	// A file receives the log without a process that reads it.
-	log, err := os.Create(o.log)
+	path := o.log
+	if o.full && path == os.DevNull {
+		path = filepath.Join(dir, "log")
+	}
+	log, err := os.Create(path)
 	if err != nil {
 		return rig.Gateway{}, err
 	}

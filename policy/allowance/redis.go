@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// A replica takes the leased part of a burst from a bucket in advance, at most mostLeased calls. A
-	// burst of fewer than twice leased is counted call by call.
-	leased, mostLeased = 16, 64
+	// leased is the part of a burst that a replica takes from a bucket in advance. A burst of fewer than
+	// twice as many calls is counted call by call.
+	leased = 16
 	// leaseTime is how long a replica may use what it took in advance.
-	leaseTime = time.Second
+	leaseTime = 5 * time.Second
 )
 
 // Redis are Buckets that replicas share, by the algorithm of Memory and Redis's
 // clock. A replica takes calls in advance, a lease, so that most calls need no Redis. Together they
 // never allow more than the limit. One of them may refuse a call too early while others have leases:
-// each at most the sixteenth part of the burst, for a second. What is left of a lease goes back with the
+// each at most the sixteenth part of the burst, for five seconds. What is left of a lease goes back with the
 // next call there. While Redis is away, each replica counts by itself, with the whole limit: it does
 // not know how many replicas there are and how a balancer divides calls among them, and a share of
 // the limit would refuse calls that are allowed.
@@ -129,7 +129,7 @@ func (r *Redis) spend(buckets []Bucket) (requests []request) {
 			l.left--
 			continue
 		}
-		q := request{bucket: i, wanted: min(max(b.Burst/leased, 1), mostLeased)}
+		q := request{bucket: i, wanted: max(b.Burst/leased, 1)}
 		switch {
 		case ok && l.asking: // others that need the bucket meanwhile take one call each
 			q.wanted = 1
