@@ -32,7 +32,8 @@ func plain(b []byte, i int) int {
 	return i
 }
 
-// Text is long again after so many steps of a word or an escape; that often when it finds little.
+// A text is long after so many steps of a word or an escape, which are at least as many bytes. When
+// long has passed little, it takes more steps until it is called again.
 const (
 	eager   = 8
 	patient = 256
@@ -50,7 +51,7 @@ func Check(b []byte, i int) (end int, why string) {
 	var seen uint64   // all bytes since then or'ed: is any above ASCII?
 	patience := eager // steps before the text counts as long
 	for steps := 0; ; steps++ {
-		if steps == patience && i > 3 {
+		if steps == patience {
 			steps = 0
 			if seen&highs != 0 {
 				i = character(b[:i], checked)
@@ -138,7 +139,7 @@ func Skip(b []byte, i int) int {
 	patience := eager
 	i++
 	for steps := 0; ; steps++ {
-		if steps == patience && i > 3 {
+		if steps == patience {
 			from := i
 			i, steps = long(b, i), 0
 			if patience = eager; i-from < 64 {

@@ -30,8 +30,8 @@ func checkText(t *testing.T, text string, before int) {
 // TestLongStrings puts each kind of text at each position of long strings, which are read in steps of
 // several sizes.
 func TestLongStrings(t *testing.T) {
-	parts := []string{`\n`, `\"`, `\\`, `\\\"`, `\`, `"`, `\u00e9`, `\uD83D\ude00`, `\u00g9`, `\x`, `\é`, "é", "€", "😀",
-		"\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\x80\x80", "\xc3\xa9\x80", "\xf4\x90\x80\x80"}
+	parts := []string{`\n`, `\"`, `\\`, `\\\"`, `\`, `"`, `\u00e9`, `\uD83D\ude00`, `\u00g9`, `\u00`, `\u\u0000`, `\x`,
+		`\é`, "é", "€", "😀", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\x80\x80", "\xc3\xa9\x80", "\xf4\x90\x80\x80"}
 	for c := range 256 {
 		parts = append(parts, string([]byte{byte(c)}))
 	}
@@ -46,9 +46,10 @@ func TestLongStrings(t *testing.T) {
 
 // TestMixedStrings reads texts of escapes, plain text and characters in any order.
 func TestMixedStrings(t *testing.T) {
-	good := []string{"a", "plain text ", "/", `\n`, `\"`, `\\`, `\/`, `\b\f\r\t`, "é", "€", "東京", "😀",
-		strings.Repeat("x", 64)}
-	bad := []string{`\u20ac`, `\u`, `\`, `\x`, `"`, "\x00", "\x1f", "\xff", "\xc3", "\xe2\x82", "\xed\xa0\x80"}
+	good := []string{"a", "plain text ", "/", `\n`, `\"`, `\\`, `\/`, `\b\f\r\t`, `\u20ac`, `\uD83d\uDE00`, "é", "€",
+		"東京", "😀", strings.Repeat("x", 64)}
+	bad := []string{`\u20a`, `\u`, `\u12g4`, `\u123\u1234`, `\`, `\x`, `"`, "\x00", "\x1f", "\xff", "\xc3",
+		"\xe2\x82", "\xed\xa0\x80"}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {
 		var text strings.Builder

@@ -14,8 +14,7 @@ func long(b []byte, i int) int {
 	return plain(b, i)
 }
 
-// wide is long for processors with AVX2. Its steps are 64 bytes. It judges everything but escapes
-// with a u.
+// wide is long for processors with AVX2. Its steps are 64 bytes.
 //
 //go:noescape
 func wide(b []byte, i int) int

@@ -2,17 +2,18 @@
 
 #include "textflag.h"
 
-// The two halves of a byte select from escapeLow and escapeHigh. A bit in common says that the byte
-// may follow a backslash, apart from u: " and / have bit 0, \ bit 1, b f n bit 2, r t bit 3.
+// The two halves of a byte select from escapeLow and escapeHigh. What they have in common says what
+// the byte may be in an escape. Bits 0 to 3: behind a backslash (" and /, \, b f n, r t); bits 4
+// and 5: a digit of the four after a u (0 to 9, A to F in both cases); bit 6: the u.
 //
 // A byte's halves and the high half of the next one select from first, second and third. A bit in
 // common says what is wrong with the two as UTF-8, by the algorithm of Keiser and Lemire
 // ("Validating UTF-8 In Less Than One Instruction Per Byte"). Bit 7 says that both continue a
 // character, which is right two or three bytes after its first one.
-DATA escapeLow<>+0(SB)/8, $0x00040008000d0000
-DATA escapeLow<>+8(SB)/8, $0x0104000200000000
+DATA escapeLow<>+0(SB)/8, $0x10347038303d3010
+DATA escapeLow<>+8(SB)/8, $0x0104000200001010
 GLOBL escapeLow<>(SB), RODATA|NOPTR, $16
-DATA escapeHigh<>+0(SB)/8, $0x0804020000010000
+DATA escapeHigh<>+0(SB)/8, $0x4824022010010000
 DATA escapeHigh<>+8(SB)/8, $0x0000000000000000
 GLOBL escapeHigh<>(SB), RODATA|NOPTR, $16
 DATA first<>+0(SB)/8, $0x0202020202020202
@@ -26,8 +27,9 @@ DATA third<>+8(SB)/8, $0x01010101babaaee6
 GLOBL third<>(SB), RODATA|NOPTR, $16
 
 // Bytes that are compared with all others.
-DATA bytes<>+0(SB)/8, $0x008070600f205c22
-GLOBL bytes<>(SB), RODATA|NOPTR, $8
+DATA bytes<>+0(SB)/8, $0x308070600f205c22
+DATA bytes<>+8(SB)/8, $0x0000000000000040
+GLOBL bytes<>(SB), RODATA|NOPTR, $16
 
 // UTF8 leaves in Y3 what is wrong with the characters of a register, which is at an offset of the
 // step. The three bytes before it count.
@@ -54,16 +56,25 @@ GLOBL bytes<>(SB), RODATA|NOPTR, $8
 	VPAND Y4, Y2, Y2 \
 	VPXOR Y2, Y3, Y3
 
-// ESCAPES sets the bits of a register's bytes that must not follow a backslash.
-#define ESCAPES(register, bits) \
+// ESCAPE leaves what the bytes of a register may be in an escape.
+#define ESCAPE(register, class) \
 	VPSRLW $4, register, Y3 \
 	VPAND Y9, Y3, Y3 \
 	VPSHUFB Y3, Y11, Y3 \
 	VPSHUFB register, Y10, Y2 \
-	VPAND Y2, Y3, Y3 \
+	VPAND Y2, Y3, class
+
+// LACKS sets the bits of the bytes in Y4 and Y5 that have none of some bits. It needs R13.
+#define LACKS(some, bits) \
 	VPXOR Y2, Y2, Y2 \
+	VPAND some, Y4, Y3 \
 	VPCMPEQB Y2, Y3, Y3 \
-	VPMOVMSKB Y3, bits
+	VPMOVMSKB Y3, bits \
+	VPAND some, Y5, Y3 \
+	VPCMPEQB Y2, Y3, Y3 \
+	VPMOVMSKB Y3, R13 \
+	SHLQ $32, R13 \
+	ORQ R13, bits
 
 // EQUAL sets the bits of the bytes in Y0 and Y1 that are equal to another. It needs R8.
 #define EQUAL(other, bits) \
@@ -92,7 +103,7 @@ TEXT ·wide(SB), NOSPLIT, $0-40
 	VBROADCASTI128 second<>(SB), Y13
 	VBROADCASTI128 third<>(SB), Y14
 
-step: // the bytes before it are whole characters, and no backslash waits
+step: // it begins with a whole character, and not behind a backslash
 	CMPQ AX, CX
 	JGT  done
 	PREFETCHT0 512(SI)(AX*1) // beyond the end it does nothing
@@ -116,8 +127,10 @@ step: // the bytes before it are whole characters, and no backslash waits
 
 next:
 	ADDQ $64, AX
-	MOVL -4(SI)(AX*1), R8
-	ANDL $0x80808000, R8
+
+again:
+	MOVBLZX -1(SI)(AX*1), R8
+	ANDL $0x80, R8 // a character that goes beyond the step
 	ORL  DX, R8
 	JZ   step
 	CMPQ AX, CX
@@ -179,13 +192,38 @@ escapes:
 	NOTQ R12
 	ANDQ R9, R12
 	JNZ  undone // at the end of the string
-	ESCAPES(Y0, R12)
-	ESCAPES(Y1, R13)
-	SHLQ $32, R13
-	ORQ  R13, R12
+	ESCAPE(Y0, Y4)
+	ESCAPE(Y1, Y5)
+	LACKS(Y9, R12)
+	ANDQ R8, R12
+	JZ   next
+
+	// These are escaped and must be a u, with four digits behind it.
+	VPBROADCASTB bytes<>+8(SB), Y0
+	LACKS(Y0, R8)
 	TESTQ R8, R12
 	JNZ  undone
-	JMP  next
+	VPBROADCASTB bytes<>+7(SB), Y0
+	LACKS(Y0, R8)
+	MOVQ $64, BX
+	MOVQ R12, R13
+	SHRQ $60, R13
+	JZ   digits
+	BSRQ R12, BX // an escape goes beyond the step: the next one begins with it
+	DECQ BX
+	XORL DX, DX
+
+digits:
+	MOVQ R12, R13
+	ADDQ R13, R13
+	ORQ  R12, R13
+	LEAQ (R13*4), R12
+	ORQ  R13, R12
+	ADDQ R12, R12 // the four bytes behind each
+	TESTQ R8, R12
+	JNZ  undone
+	ADDQ BX, AX
+	JMP  again
 
 undone:
 	MOVQ R11, DX

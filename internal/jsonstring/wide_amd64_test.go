@@ -14,7 +14,7 @@ func TestWide(t *testing.T) {
 	if !cpu.X86.HasAVX2 {
 		t.Skip("this processor has no AVX2") // it never runs wide
 	}
-	for _, part := range []string{"plain text ", `\"a\": \"\\n\",\n`, `\\`, "é", "東京 ", "😀😀a"} {
+	for _, part := range []string{"plain text ", `\"a\": \"\\n\",\n`, `\\`, `\u00e9`, `x\uD83D\ude00`, "é", "東京 ", "😀😀a"} {
 		for shift := range 64 {
 			b := []byte(`abc"` + strings.Repeat("x", shift) + strings.Repeat(part, 100) + `"`)
 			if got := wide(b, 4); got < len(b)-65 || got >= len(b) {
