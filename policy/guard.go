@@ -116,7 +116,7 @@ func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
 		return nil, nil
 	}
 	count := 0
-	c.Params.Members(func(name []byte, value mcp.Raw) bool {
+	c.Outline.Members(c.Params, func(name []byte, value mcp.Raw) bool {
 		switch {
 		case string(name) == "arguments":
 			arguments = value

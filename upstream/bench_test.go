@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest/answers"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
 )
@@ -18,9 +18,8 @@ import (
 // BenchmarkCall compares a call through an Upstream with the bare round trip that it
 // contains; the difference is the cost of this package.
 func BenchmarkCall(b *testing.B) {
-	for _, size := range []int{100, 1 << 20} {
-		text := strings.Repeat("x", size)
-		payload := []byte(`{"content":[{"type":"text","text":"` + text + `"}]}`)
+	for _, size := range []int{100, 64 << 10, 1 << 20} {
+		payload := []byte(mcp.Object("content", answers.Text(mcp.String(answers.Document(size)))))
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {

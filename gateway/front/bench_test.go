@@ -3,6 +3,7 @@ package front
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest/answers"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -27,7 +29,7 @@ func (n *nobody) WriteHeader(int)             {}
 func (n *nobody) SetReadDeadline(time.Time) error  { return nil }
 func (n *nobody) SetWriteDeadline(time.Time) error { return nil }
 
-func benchFront(b *testing.B, handler mcp.Handler) (*Front, string) {
+func benchFront(b *testing.B, revision string, handler mcp.Handler) (*Front, string) {
 	store, err := session.NewMemory(session.Config{}, session.Deps{})
 	if err != nil {
 		b.Fatal(err)
@@ -46,7 +48,7 @@ func benchFront(b *testing.B, handler mcp.Handler) (*Front, string) {
 		store.Close()
 	})
 	record, err := store.Create(context.Background(),
-		session.Record{User: mcp.Caller{}.User(), Revision: v2511, Initialized: true})
+		session.Record{User: mcp.Caller{}.User(), Revision: revision, Initialized: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -70,24 +72,39 @@ func scenario(revision, sid string) (body string, header http.Header) {
 	return `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"crm__echo","arguments":{"text":"hello, world"}}}`, header
 }
 
-// BenchmarkServe measures the cost of the front itself.
+// BenchmarkServe measures the cost of the front itself: of a small call, of calls with results of all
+// shapes, which are scanned as those of a server, and of a call with large arguments.
 func BenchmarkServe(b *testing.B) {
-	for _, revision := range []string{v2511, v2607} {
-		b.Run(revision, func(b *testing.B) {
-			front, sid := benchFront(b, mcp.HandlerFunc(trivial))
-			body, header := scenario(revision, sid)
-			ctx := mcp.WithCaller(b.Context(), mcp.NewCaller(mcp.Caller{}))
-			r := httptest.NewRequest("POST", "http://localhost:8080/", nil).WithContext(ctx)
-			r.Header, r.ContentLength = header, int64(len(body))
-			w := &nobody{header: make(http.Header)}
-			input := strings.NewReader(body)
-			r.Body = io.NopCloser(input)
-			b.ReportAllocs()
-			for b.Loop() {
-				input.Reset(body)
-				front.ServeHTTP(w, r)
+	for _, revision := range []string{"2025-03-26", v2511, v2607} {
+		serve := func(name, arguments string, result mcp.Raw) {
+			b.Run(revision+"/"+name, func(b *testing.B) {
+				text := wire.AppendResult(nil, mcp.Raw("1"), result.With("resultType", mcp.Raw(`"complete"`)))
+				front, sid := benchFront(b, revision, mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+					m, err := wire.ScanUpstream(text)
+					return &mcp.Reply{Result: m.Result, Outline: m.Outline}, err
+				}))
+				body, header := scenario(revision, sid)
+				body = strings.Replace(body, `"hello, world"`, arguments, 1)
+				ctx := mcp.WithCaller(b.Context(), mcp.NewCaller(mcp.Caller{}))
+				r := httptest.NewRequest("POST", "http://localhost:8080/", nil).WithContext(ctx)
+				r.Header, r.ContentLength = header, int64(len(body))
+				w := &nobody{header: make(http.Header)}
+				input := strings.NewReader(body)
+				r.Body = io.NopCloser(input)
+				b.ReportAllocs()
+				for b.Loop() {
+					input.Reset(body)
+					front.ServeHTTP(w, r)
+				}
+			})
+		}
+		serve("small", `"hello, world"`, mcp.Raw(smallResult))
+		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
+			for _, shape := range answers.Shapes(size) {
+				serve(fmt.Sprintf("%s/%d", shape.Name, size), `"hello, world"`, shape.Result)
 			}
-		})
+		}
+		serve("arguments", string(mcp.String(answers.Document(64<<10))), mcp.Raw(smallResult))
 	}
 }
 
@@ -96,7 +113,7 @@ func BenchmarkServe(b *testing.B) {
 func BenchmarkHTTP(b *testing.B) {
 	for _, revision := range []string{"bare", v2511, v2607} {
 		b.Run(revision, func(b *testing.B) {
-			front, sid := benchFront(b, mcp.HandlerFunc(trivial))
+			front, sid := benchFront(b, revision, mcp.HandlerFunc(trivial))
 			caller := mcp.NewCaller(mcp.Caller{})
 			var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				front.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))

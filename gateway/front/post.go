@@ -95,7 +95,7 @@ func readParams(m *wire.Message) (p params, err error) {
 	names := [...]string{"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState",
 		"task", "taskId",
 		"arguments", "cursor", "context", "capabilities", "clientInfo"}
-	if err = wire.ReadObject(m.Params, members[:], names[:]...); err != nil {
+	if err = wire.ReadObject(m.Params, m.Outline, members[:], names[:]...); err != nil {
 		return p, err
 	}
 	for i, value := range members {
@@ -104,7 +104,7 @@ func readParams(m *wire.Message) (p params, err error) {
 		}
 	}
 	ofMeta := [...]*mcp.Raw{&p.version, &p.clientInfo, &p.caps, &p.logLevel, &p.token}
-	err = wire.ReadObject(meta, ofMeta[:],
+	err = wire.ReadObject(meta, nil, ofMeta[:],
 		wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
 	if err != nil {
 		return p, err

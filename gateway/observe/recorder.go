@@ -76,7 +76,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		}
 	}
 	if c.Method == mcp.MethodToolsCall || c.Method == mcp.MethodPromptsGet {
-		if arguments, ok := c.Params.Member("arguments"); ok {
+		if arguments, ok := c.Outline.Member(c.Params, "arguments"); ok {
 			out.ArgumentsDigest = r.Journal.Key().Arguments(arguments)
 			if keep := r.Keeps(v.Rule); keep != nil {
 				out.Arguments, out.ArgumentsOmitted = keep.Of(arguments)

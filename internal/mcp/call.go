@@ -43,7 +43,9 @@ type Call struct {
 	// Params is the params object as the client wrote it, with _meta; nil if the client sent
 	// none.
 	Params Raw
-	Caller Caller
+	// Outline is that of large Params, else nil. It may stay when other Params replace these.
+	Outline *Outline
+	Caller  Caller
 	// Aside says that an operator looks at what the caller would get from a list: nobody is asked
 	// with the caller's credentials, and nothing is kept for the caller.
 	Aside bool

@@ -32,13 +32,16 @@ func (o *Outline) knows(r Raw) bool {
 
 // Members is r.Members.
 func (o *Outline) Members(r Raw, fn func(name []byte, value Raw) bool) {
+	o.each(r, func(name []byte, at span) bool { return fn(name, r[at.start:at.end:at.end]) })
+}
+
+func (o *Outline) each(r Raw, fn func(name []byte, at span) bool) {
 	if !o.knows(r) {
-		r.Members(fn)
+		r.each(fn)
 		return
 	}
 	for _, at := range o.members {
-		name := r[at.name+1 : jsonstring.Skip(r, at.name)-1]
-		if !fn(name, r[at.start:at.end:at.end]) {
+		if !fn(r[at.name+1:jsonstring.Skip(r, at.name)-1], at) {
 			return
 		}
 	}

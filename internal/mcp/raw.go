@@ -51,24 +51,7 @@ func (r Raw) Members(fn func(name []byte, value Raw) bool) {
 
 // Elements calls fn for the elements of an array in order, until fn returns false.
 func (r Raw) Elements(fn func(value Raw) bool) {
-	i := skipSpace(r, 0)
-	if i >= len(r) || r[i] != '[' {
-		return
-	}
-	i = skipSpace(r, i+1)
-	for i < len(r) && r[i] != ']' {
-		end := skipValue(r, i)
-		if end <= i {
-			return
-		}
-		if !fn(r[i:end:end]) {
-			return
-		}
-		i = skipSpace(r, end)
-		if i < len(r) && r[i] == ',' {
-			i = skipSpace(r, i+1)
-		}
-	}
+	r.elements(func(start, end int) bool { return fn(r[start:end:end]) })
 }
 
 // With returns a copy of the object with this value of the member: in its old position, or
@@ -216,6 +199,24 @@ func (r Raw) find(name string) (found span, ok bool) {
 		return true
 	})
 	return found, ok
+}
+
+func (r Raw) elements(fn func(start, end int) bool) {
+	i := skipSpace(r, 0)
+	if i >= len(r) || r[i] != '[' {
+		return
+	}
+	i = skipSpace(r, i+1)
+	for i < len(r) && r[i] != ']' {
+		end := skipValue(r, i)
+		if end <= i || !fn(i, end) {
+			return
+		}
+		i = skipSpace(r, end)
+		if i < len(r) && r[i] == ',' {
+			i = skipSpace(r, i+1)
+		}
+	}
 }
 
 func (r Raw) each(fn func(name []byte, at span) bool) {

@@ -16,7 +16,8 @@ func (r Raw) Edit(edits ...Edit) Raw {
 	if len(edits) > most {
 		return r.Edit(edits[:most]...).Edit(edits[most:]...)
 	}
-	if !r.touched(edits) {
+	var unknown *Outline
+	if !unknown.changes(r, edits) {
 		return r
 	}
 	size := len(r) + 2
@@ -33,51 +34,103 @@ func (r Raw) AppendEdited(dst []byte, e Edit) []byte {
 }
 
 func (r Raw) appendEdited(out []byte, edits []Edit) []byte {
+	var unknown *Outline
 	out = append(out, '{')
-	begin := len(out)
-	var done uint64
-	r.each(func(name []byte, at span) bool {
-		n := editOf(edits, name)
-		if n >= 0 && (edits[n].Value == nil || done&(1<<n) != 0) {
-			return true
-		}
-		if len(out) > begin {
-			out = append(out, ',')
-		}
-		if n < 0 {
-			out = append(out, r[at.name:at.end]...)
-			return true
-		}
-		done |= 1 << n
-		out = append(out, r[at.name:at.start]...)
-		out = append(out, edits[n].Value...)
-		return true
-	})
-	for n, e := range edits {
-		if e.Value == nil || done&(1<<n) != 0 || editOf(edits, []byte(e.Name)) != n {
-			continue
-		}
-		if len(out) > begin {
-			out = append(out, ',')
-		}
-		out = append(AppendString(out, e.Name), ':')
-		out = append(out, e.Value...)
-	}
+	unknown.edit(r, edits, func(part []byte) { out = append(out, part...) })
 	return append(out, '}')
 }
 
-// touched reports whether any edit changes the object.
-func (r Raw) touched(edits []Edit) bool {
-	for _, e := range edits {
-		if e.Value != nil {
-			return true
+// Edited is an object with changes, at most 64, that are carried out as it is written: a large
+// object is not copied. Outline is that of the object, if there is one.
+type Edited struct {
+	Of      Raw
+	Outline *Outline
+	Edits   []Edit
+}
+
+// Member returns the value of a member after the changes.
+func (e Edited) Member(name string) (Raw, bool) {
+	if n := editOf(e.Edits, []byte(name)); n >= 0 {
+		return e.Edits[n].Value, e.Edits[n].Value != nil
+	}
+	return e.Outline.Member(e.Of, name)
+}
+
+// With returns the object with more changes.
+func (e Edited) With(more ...Edit) Edited {
+	e.Edits = append(e.Edits, more...)
+	return e
+}
+
+// Parts appends what follows the opening brace, in parts that share memory with the object.
+func (e Edited) Parts(parts [][]byte) [][]byte {
+	if !e.Outline.changes(e.Of, e.Edits) && e.Of.IsObject() {
+		return append(parts, e.Of[1:])
+	}
+	e.Outline.edit(e.Of, e.Edits, func(part []byte) { parts = append(parts, part) })
+	return append(parts, closing)
+}
+
+var comma, closing = []byte(","), []byte("}")
+
+// edit calls put for the parts of what stands between the braces of r after the edits. Members that
+// stay next to each other are one part.
+func (o *Outline) edit(r Raw, edits []Edit, put func(part []byte)) {
+	var done uint64
+	from, to, any := -1, 0, false
+	next := func() {
+		if any {
+			put(comma)
+		}
+		any = true
+	}
+	stay := func() {
+		if from >= 0 {
+			next()
+			put(r[from:to])
+			from = -1
 		}
 	}
-	found := false
-	r.each(func(name []byte, _ span) bool {
-		found = editOf(edits, name) >= 0
-		return !found
+	o.each(r, func(name []byte, at span) bool {
+		n := editOf(edits, name)
+		if n < 0 {
+			if from < 0 {
+				from = at.name
+			}
+			to = at.end
+			return true
+		}
+		stay()
+		if value := edits[n].Value; value != nil && done&(1<<n) == 0 {
+			done |= 1 << n
+			next()
+			put(r[at.name:at.start])
+			put(value)
+		}
+		return true
 	})
+	stay()
+	for n, edit := range edits {
+		if edit.Value != nil && done&(1<<n) == 0 && editOf(edits, []byte(edit.Name)) == n {
+			next()
+			put(append(String(edit.Name), ':'))
+			put(edit.Value)
+		}
+	}
+}
+
+// changes reports whether any edit changes the object.
+func (o *Outline) changes(r Raw, edits []Edit) bool {
+	found := false
+	for _, edit := range edits {
+		found = found || edit.Value != nil
+	}
+	if !found && len(edits) > 0 {
+		o.each(r, func(name []byte, _ span) bool {
+			found = editOf(edits, name) >= 0
+			return !found
+		})
+	}
 	return found
 }
 

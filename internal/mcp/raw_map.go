@@ -11,45 +11,28 @@ import (
 func (r Raw) Map(fn func(name []byte, value Raw) Raw) Raw {
 	var out Raw
 	done := 0
-	part := func(name []byte, start, end int) {
+	part := func(name []byte, start, end int) bool {
 		old := r[start:end:end]
 		value := fn(name, old)
 		if len(value) == len(old) && (len(old) == 0 || &value[0] == &old[0]) {
-			return
+			return true
 		}
 		if out == nil {
 			out = make(Raw, 0, len(r)+len(value)-len(old)+64)
 		}
 		out = append(append(out, r[done:start]...), value...)
 		done = end
+		return true
 	}
 	if r.IsArray() {
-		r.elements(part)
+		r.elements(func(start, end int) bool { return part(nil, start, end) })
 	} else {
-		r.each(func(name []byte, at span) bool {
-			part(name, at.start, at.end)
-			return true
-		})
+		r.each(func(name []byte, at span) bool { return part(name, at.start, at.end) })
 	}
 	if out == nil {
 		return r
 	}
 	return append(out, r[done:]...)
-}
-
-func (r Raw) elements(fn func(name []byte, start, end int)) {
-	i := skipSpace(r, 1)
-	for i < len(r) && r[i] != ']' {
-		end := skipValue(r, i)
-		if end <= i {
-			return
-		}
-		fn(nil, i, end)
-		i = skipSpace(r, end)
-		if i < len(r) && r[i] == ',' {
-			i = skipSpace(r, i+1)
-		}
-	}
 }
 
 // Named reports whether some reader could take a member's name, as written in JSON, for this

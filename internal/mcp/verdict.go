@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"errors"
 	"time"
 
@@ -72,7 +71,8 @@ func (v *Verdict) Answered(method string, reply *Reply, err error) {
 	switch e, ok := errors.AsType[*Error](err); {
 	case err == nil && reply != nil && reply.Ask == nil:
 		v.Executed = ExecutedYes
-		if v.ToolError = method == MethodToolsCall && saysIsError(reply.Result); v.ToolError {
+		says, _ := reply.Outline.Member(reply.Result, "isError")
+		if v.ToolError = method == MethodToolsCall && says.IsTrue(); v.ToolError {
 			v.ServerError = firstText(reply.Result)
 		}
 	case ok && e.Executed() == ExecutedNo: // no more than before
@@ -92,21 +92,6 @@ func firstText(result Raw) (text string) {
 		return text == ""
 	})
 	return text
-}
-
-// saysIsError reports whether the result of a tool says isError. It walks only a result that may.
-func saysIsError(result Raw) bool {
-	for rest := result; ; {
-		at := bytes.Index(rest, []byte(`"isError"`))
-		if at < 0 {
-			return false
-		}
-		rest = bytes.TrimLeft(rest[at+len(`"isError"`):], " \t\r\n:")
-		if bytes.HasPrefix(rest, []byte("true")) {
-			value, _ := result.Member("isError")
-			return value.IsTrue()
-		}
-	}
 }
 
 // HookRun is what a hook did for a call.

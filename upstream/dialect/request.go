@@ -43,7 +43,7 @@ func (o *Request) Encode() []byte {
 	}
 	out := members{dst: dst}
 	named, hasMeta := nameMember == "", false
-	params.Members(func(name []byte, value mcp.Raw) bool {
+	c.Outline.Members(params, func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
 		case nameMember:
 			if !named {

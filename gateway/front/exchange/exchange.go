@@ -97,12 +97,13 @@ func (e *Endpoint) New(r *Request, id string, rev *wire.Revision, progress mcp.R
 		x.token = progress
 	}
 	x.Call = mcp.Call{
-		ID:     id,
-		Method: r.Message.Method,
-		Params: r.Message.Params,
-		Caller: r.Caller,
-		Notify: x.notify,
-		Room:   &x.Room,
+		ID:      id,
+		Method:  r.Message.Method,
+		Params:  r.Message.Params,
+		Caller:  r.Caller,
+		Outline: r.Message.Outline,
+		Notify:  x.notify,
+		Room:    &x.Room,
 
 		Verdict: &x.verdict,
 
@@ -257,7 +258,7 @@ func (x *Exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 	if ctx.Err() != nil {
 		switch cause := context.Cause(ctx); {
 		case x.Live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
-			x.finish(message{})
+			x.finish(nil)
 			return
 		case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
 			err = refuse.LostError()
@@ -308,7 +309,7 @@ func (x *Exchange) fail(err error) {
 	if e.Code == mcp.CodeRateLimited && x.stream == nil {
 		x.w.Header()[refuse.HeaderRetryAfter] = []string{refuse.RetryAfter(e)}
 	}
-	x.write(refuse.Status(x.rev, e), message{head: wire.AppendError(nil, x.ID, e)})
+	x.write(refuse.Status(x.rev, e), message{wire.AppendError(nil, x.ID, e)})
 }
 
 // refuse ends the exchange with a status, or, if it is a stream, with an error.
@@ -323,7 +324,7 @@ func (x *Exchange) refuse(r *refuse.Refusal) {
 	default:
 		x.e.Metrics.answered(r.Err.Name)
 		x.e.Metrics.Reached(r.Bound)
-		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.ID, r.Err)})
+		x.write(http.StatusOK, message{wire.AppendError(nil, x.ID, r.Err)})
 	}
 }
 
@@ -366,7 +367,7 @@ func (x *Exchange) write(status int, m message) {
 	if x.stream != nil {
 		status = 0 // the last event
 	}
-	x.sent(status, m.head, m.body, m.tail)
+	x.sent(status, m...)
 	switch {
 	case x.shared:
 		if m.size() > 0 {

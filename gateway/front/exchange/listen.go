@@ -84,9 +84,9 @@ func (x *Exchange) listening(ctx context.Context, want mcp.Filter) {
 	_, err := x.e.Observe(ctx, &x.Call, x.e.Handler)
 	switch cause := context.Cause(ctx); {
 	case cause == live.ErrClosing, cause == mcp.ErrOver, err == nil:
-		x.finish(message{head: x.e.EndOfListen(x.ID)})
+		x.finish(message{x.e.EndOfListen(x.ID)})
 	case ctx.Err() != nil:
-		x.finish(message{}) // the client has gone, or does not read
+		x.finish(nil) // the client has gone, or does not read
 	default:
 		x.fail(err)
 	}

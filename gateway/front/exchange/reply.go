@@ -29,22 +29,26 @@ var contentJSON = []string{"application/json"}
 // buffers hold answers that are written in one piece.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// message is a response in three parts, so that a large result need not be copied.
-type message struct {
-	head []byte
-	body []byte
-	tail []byte
+// message is a response in parts, so that a large result need not be copied.
+type message [][]byte
+
+func (m message) size() (n int) {
+	for _, part := range m {
+		n += len(part)
+	}
+	return n
 }
 
-func (m message) size() int { return len(m.head) + len(m.body) + len(m.tail) }
-
 func (m message) appendTo(dst []byte) []byte {
-	return append(append(append(dst, m.head...), m.body...), m.tail...)
+	for _, part := range m {
+		dst = append(dst, part...)
+	}
+	return dst
 }
 
 // WriteJSON writes a complete answer.
 func (e *Endpoint) WriteJSON(w http.ResponseWriter, status int, body []byte) {
-	e.writeMessage(w, http.NewResponseController(w), status, message{head: body})
+	e.writeMessage(w, http.NewResponseController(w), status, message{body})
 }
 
 func (e *Endpoint) writeMessage(w http.ResponseWriter, rc *http.ResponseController, status int, m message) {
@@ -68,7 +72,7 @@ func (e *Endpoint) writeMessage(w http.ResponseWriter, rc *http.ResponseControll
 		buffers.Put(buf)
 		return
 	}
-	for _, part := range [][]byte{m.head, m.body, m.tail} {
+	for _, part := range m {
 		if e.Writer.Write(w, rc, part) != nil {
 			return // likewise
 		}
@@ -88,18 +92,19 @@ func serverInfo(s ServerInfo) mcp.Raw {
 func (x *Exchange) render(reply *mcp.Reply) (message, error) {
 	switch {
 	case reply == nil:
-		return message{}, ErrNoReply
+		return nil, ErrNoReply
 	case reply.Ask != nil: // show has written it out
-		return message{head: x.resultHead(), body: reply.Result, tail: closeOne}, nil
+		return message{x.resultHead(), reply.Result, closeOne}, nil
 	case reply.List != nil:
 		return x.renderList(reply.List), nil
 	case !x.mayAnswer(reply):
-		return message{}, mcp.Errorf(failure.UpstreamBadAnswer,
+		return nil, mcp.Errorf(failure.UpstreamBadAnswer,
 			"the upstream answered with a task, which this client does not know")
 	case !reply.Result.IsObject():
-		return message{}, mcp.Errorf(failure.UpstreamBadAnswer, "the answer of the upstream is no object")
+		return nil, mcp.Errorf(failure.UpstreamBadAnswer, "the answer of the upstream is no object")
 	case x.rev.Stateful:
-		return message{head: x.resultHead(), body: x.rev.Result(x.Call.Method, reply.Result), tail: closeOne}, nil
+		result := x.rev.Result(x.Call.Method, mcp.Edited{Of: reply.Result, Outline: reply.Outline})
+		return append(result.Parts(append(make(message, 0, 8), append(x.resultHead(), '{'))), closeOne), nil
 	}
 	return x.renderStateless(reply), nil
 }
@@ -165,9 +170,6 @@ func (x *Exchange) renderStateless(reply *mcp.Reply) message {
 			less = append(less, mcp.Edit{Name: h.name})
 		}
 	}
-	if len(less) > 0 {
-		result = result.Edit(less...)
-	}
 	info := x.e.metaInfo
 	if meta.IsObject() {
 		info = meta.Edit(mcp.Edit{Name: wire.MetaServerInfo, Value: x.e.Info})
@@ -187,7 +189,8 @@ func (x *Exchange) renderStateless(reply *mcp.Reply) message {
 	if others || kind == good || ttl == good || scope == good {
 		head = append(head, ',')
 	}
-	return message{head: head, body: result[1:], tail: closeOne}
+	left := mcp.Edited{Of: result, Outline: reply.Outline, Edits: less}
+	return append(left.Parts(append(make(message, 0, 8), head)), closeOne)
 }
 
 // cacheable reports whether the result of a method that lists nothing says how long it is valid
@@ -242,7 +245,7 @@ func (x *Exchange) renderList(list *mcp.List) message {
 		head = append(appendMember(append(head, scope...), "_meta", x.e.metaInfo), ',')
 	}
 	items := list.Render(rev.Name, func(l *mcp.List) []byte { return renderItems(rev, method, l) })
-	return message{head: head, body: items}
+	return message{head, items}
 }
 
 // renderItems writes the member that holds the items of a list, and the end of the response.

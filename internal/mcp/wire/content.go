@@ -34,36 +34,10 @@ func inMember(obj mcp.Raw, name string, change func(mcp.Raw) mcp.Raw) mcp.Raw {
 
 // inElements changes each element of an array.
 func inElements(array mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.Raw {
-	var out mcp.Raw
-	n := 0
-	array.Elements(func(element mcp.Raw) bool {
-		changed := change(element)
-		if out == nil && !same(changed, element) {
-			out = startElements(array, n)
-		}
-		if out != nil {
-			out = appendElement(out, changed)
-		}
-		n++
-		return true
-	})
-	if out == nil {
+	if !array.IsArray() {
 		return array
 	}
-	return append(out, ']')
-}
-
-// startElements begins a new array with the first n elements of another.
-func startElements(array mcp.Raw, n int) mcp.Raw {
-	out := append(make(mcp.Raw, 0, len(array)), '[')
-	array.Elements(func(element mcp.Raw) bool {
-		if n--; n < 0 {
-			return false
-		}
-		out = appendElement(out, element)
-		return true
-	})
-	return out
+	return array.Map(func(_ []byte, element mcp.Raw) mcp.Raw { return change(element) })
 }
 
 func appendElement(array, element mcp.Raw) mcp.Raw {
@@ -73,14 +47,23 @@ func appendElement(array, element mcp.Raw) mcp.Raw {
 	return append(array, element...)
 }
 
+// inResult changes the value of a result's member, if there is one.
+func inResult(result mcp.Edited, name string, change func(mcp.Raw) mcp.Raw) mcp.Edited {
+	value, ok := result.Member(name)
+	if changed := change(value); ok && !same(changed, value) {
+		return result.With(mcp.Edit{Name: name, Value: changed})
+	}
+	return result
+}
+
 // inBlocks changes the content blocks of a result: those of a tool's result and of a
 // prompt's messages.
-func inBlocks(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.Raw {
+func inBlocks(method string, result mcp.Edited, change func(mcp.Raw) mcp.Raw) mcp.Edited {
 	switch method {
 	case mcp.MethodToolsCall:
-		return inMember(result, "content", func(blocks mcp.Raw) mcp.Raw { return inElements(blocks, change) })
+		return inResult(result, "content", func(blocks mcp.Raw) mcp.Raw { return inElements(blocks, change) })
 	case mcp.MethodPromptsGet:
-		return inMember(result, "messages", func(messages mcp.Raw) mcp.Raw {
+		return inResult(result, "messages", func(messages mcp.Raw) mcp.Raw {
 			return inElements(messages, func(message mcp.Raw) mcp.Raw {
 				return inMember(message, "content", change)
 			})
@@ -90,16 +73,19 @@ func inBlocks(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.R
 }
 
 // inContents changes the contents of a resource in a result.
-func inContents(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.Raw {
+func inContents(method string, result mcp.Edited, change func(mcp.Raw) mcp.Raw) mcp.Edited {
 	if method != mcp.MethodResourcesRead {
 		return result
 	}
-	return inMember(result, "contents", func(contents mcp.Raw) mcp.Raw { return inElements(contents, change) })
+	return inResult(result, "contents", func(contents mcp.Raw) mcp.Raw { return inElements(contents, change) })
 }
 
 // blockType returns the type of a content block.
 func blockType(block mcp.Raw) string {
 	kind, _ := block.Member("type")
+	if string(kind) == `"text"` { // most blocks, without an allocation
+		return "text"
+	}
 	return kind.Text()
 }
 

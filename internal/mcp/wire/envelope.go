@@ -99,7 +99,7 @@ func (e *envelope) call(m Message) (Message, error) {
 		if !e.params.IsObject() {
 			return m, mcp.Errorf(failure.InvalidParams, "Invalid params: params is not an object")
 		}
-		m.Params = e.params
+		m.Params, m.Outline = e.params, e.outline
 	}
 	return m, nil
 }

@@ -27,7 +27,7 @@ type Message struct {
 	// A response has Result or Error.
 	Result mcp.Raw
 	Error  mcp.Raw
-	// Outline is the outline of a large Result, made by ScanUpstream; else nil.
+	// Outline is the outline of large Params or a large Result; else nil.
 	Outline *mcp.Outline
 }
 
@@ -71,7 +71,7 @@ func (m Message) Parts() [][]byte {
 // CodeInvalidRequest for an invalid envelope, CodeInvalidParams for params that are no
 // object. Message.ID is set even with an error, if the id had been read by then.
 func Scan(data []byte) (Message, error) {
-	e, err := readDocument(data, false)
+	e, err := readDocument(data, len(data) >= outlined)
 	if err != nil {
 		return Message{ID: e.usableID()}, err
 	}
@@ -93,10 +93,10 @@ func ScanUpstream(data []byte) (Message, error) {
 type envelope struct {
 	version, id, method, params, result, err mcp.Raw
 
-	outline *mcp.Outline // of result, if wanted
+	outline *mcp.Outline // of params or result, if wanted
 }
 
-// outlined is the size in bytes from which the result of a message is outlined.
+// outlined is the size in bytes from which the params or the result of a message are outlined.
 const outlined = 32 << 10
 
 // member returns the field of the envelope for a member, nil for unknown ones.
@@ -165,7 +165,7 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 		}
 		name := s.b[i+1 : nameEnd-1]
 		start = s.space(start)
-		if s.outline && string(name) == "result" {
+		if s.outline && (string(name) == "result" || string(name) == "params") {
 			i, e.outline = s.outlineOf(start)
 		} else {
 			i = s.value(start, 1)

@@ -19,12 +19,12 @@ import (
 //
 // The text must have passed Scan.
 func CheckObject(obj mcp.Raw, routed ...string) error {
-	return ReadObject(obj, nil, routed...)
+	return ReadObject(obj, nil, nil, routed...)
 }
 
 // ReadObject is CheckObject that also stores the values of the first routed names: that of
-// routed[i], if there is one, in to[i].
-func ReadObject(obj mcp.Raw, to []*mcp.Raw, routed ...string) error {
+// routed[i], if there is one, in to[i]. outline is that of the object, nil for none.
+func ReadObject(obj mcp.Raw, outline *mcp.Outline, to []*mcp.Raw, routed ...string) error {
 	if obj == nil {
 		return nil
 	}
@@ -33,7 +33,7 @@ func ReadObject(obj mcp.Raw, to []*mcp.Raw, routed ...string) error {
 	}
 	var small [16][]byte
 	seen, ascii, why := small[:0], true, ""
-	obj.Members(func(name []byte, value mcp.Raw) bool {
+	outline.Members(obj, func(name []byte, value mcp.Raw) bool {
 		ascii = ascii && isASCII(name)
 		if why = badName(seen, name, ascii, routed); why != "" {
 			return false

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// outlineOf is value for a result in the envelope. It also returns the outline of an object
+// outlineOf is value for params or a result in the envelope. It also returns the outline of an object
 // that does not have too many members.
 func (s *scanner) outlineOf(start int) (end int, outline *mcp.Outline) {
 	b := s.b

@@ -52,6 +52,11 @@ func FuzzOutline(f *testing.F) {
 				t.Fatalf("%q: %s is %q, with an outline %q", data, name, value, value2)
 			}
 		}
+		edits := []mcp.Edit{{Name: "a"}, {Name: "content", Value: mcp.Raw("[]")}}
+		edited := mcp.Edited{Of: e.result, Outline: e.outline, Edits: edits}
+		if got, want := bytes.Join(edited.Parts(nil), nil), e.result.Edit(edits...); string(got) != string(want[1:]) {
+			t.Fatalf("%q: edited %q, with an outline %q", data, want, got)
+		}
 		if e.outline.LacksURIs(e.result) && namesURI(e.result) {
 			t.Fatalf("%q: there is a name that ends in uri", data)
 		}

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -41,10 +40,7 @@ func item20241105(listMethod string, item mcp.Raw) mcp.Raw {
 	return without(item, "annotations")
 }
 
-func result20241105(method string, result mcp.Raw) mcp.Raw {
-	if !bytes.Contains(result, []byte(`"audio"`)) {
-		return result
-	}
+func result20241105(method string, result mcp.Edited) mcp.Edited {
 	return inBlocks(method, result, func(block mcp.Raw) mcp.Raw {
 		if blockType(block) != "audio" {
 			return block

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -55,16 +54,12 @@ func item20250326(listMethod string, item mcp.Raw) mcp.Raw {
 	return item
 }
 
-func result20250326(method string, result mcp.Raw) mcp.Raw {
+func result20250326(method string, result mcp.Edited) mcp.Edited {
 	if structured, ok := result.Member("structuredContent"); ok && method == mcp.MethodToolsCall {
 		result = withoutStructured(result, structured)
 	}
-	if bytes.Contains(result, []byte(`"resource_link"`)) || bytes.Contains(result, []byte(`"_meta"`)) ||
-		bytes.Contains(result, []byte(`"lastModified"`)) {
-		result = inBlocks(method, result, block20250326)
-		result = inContents(method, result, func(c mcp.Raw) mcp.Raw { return without(c, "_meta") })
-	}
-	return result
+	result = inBlocks(method, result, block20250326)
+	return inContents(method, result, func(c mcp.Raw) mcp.Raw { return without(c, "_meta") })
 }
 
 func block20250326(block mcp.Raw) mcp.Raw {

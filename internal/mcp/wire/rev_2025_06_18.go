@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -44,10 +43,7 @@ func item20250618(listMethod string, item mcp.Raw) mcp.Raw {
 	return without(item, "icons")
 }
 
-func result20250618(method string, result mcp.Raw) mcp.Raw {
-	if !bytes.Contains(result, []byte(`"icons"`)) {
-		return result
-	}
+func result20250618(method string, result mcp.Edited) mcp.Edited {
 	return inBlocks(method, result, func(block mcp.Raw) mcp.Raw {
 		if blockType(block) != "resource_link" {
 			return block

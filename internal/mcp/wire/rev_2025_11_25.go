@@ -54,16 +54,16 @@ func item20251125(listMethod string, item mcp.Raw) mcp.Raw {
 	return item
 }
 
-func result20251125(method string, result mcp.Raw) mcp.Raw {
+func result20251125(method string, result mcp.Edited) mcp.Edited {
 	switch method {
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
-		return coreTask(result)
+		return mcp.Edited{Of: coreTask(result.Of)}
 	case mcp.MethodTasksResult:
 		method = mcp.MethodToolsCall // the result of a task is that of the call
 	}
 	var structured, meta mcp.Raw
 	newer, task := false, false
-	result.Members(func(name []byte, value mcp.Raw) bool {
+	result.Outline.Members(result.Of, func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
 		case "resultType":
 			newer, task = true, string(value) == `"task"`
@@ -77,16 +77,16 @@ func result20251125(method string, result mcp.Raw) mcp.Raw {
 		return true
 	})
 	if task && method == mcp.MethodToolsCall {
-		return coreCreatedTask(result)
+		return mcp.Edited{Of: coreCreatedTask(result.Of)}
 	}
 	if newer {
-		result = without(result, "resultType", "ttlMs", "cacheScope")
+		result = result.With(mcp.Edit{Name: "resultType"}, mcp.Edit{Name: "ttlMs"}, mcp.Edit{Name: "cacheScope"})
 	}
 	if structured != nil && !structured.IsObject() && method == mcp.MethodToolsCall {
 		result = withoutStructured(result, structured)
 	}
 	if less := without(meta, MetaServerInfo, MetaSubscriptionID); !same(less, meta) {
-		result = result.With("_meta", less)
+		result = result.With(mcp.Edit{Name: "_meta", Value: less})
 	}
 	return result
 }
@@ -101,8 +101,8 @@ func event20251125(method string, params mcp.Raw) mcp.Raw {
 // withoutStructured removes the structured content and makes sure that a text block has the
 // same content. A text block with a JSON document of the same kind counts as the copy that
 // servers should send, and so does a link to the whole result, of which this is a part.
-func withoutStructured(result, structured mcp.Raw) mcp.Raw {
-	result = without(result, "structuredContent")
+func withoutStructured(result mcp.Edited, structured mcp.Raw) mcp.Edited {
+	result = result.With(mcp.Edit{Name: "structuredContent"})
 	content, _ := result.Member("content")
 	copied := false
 	content.Elements(func(block mcp.Raw) bool {
@@ -120,7 +120,7 @@ func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 		blocks = appendElement(blocks, b)
 		return true
 	})
-	return result.With("content", append(appendElement(blocks, block), ']'))
+	return result.With(mcp.Edit{Name: "content", Value: append(appendElement(blocks, block), ']')})
 }
 
 // linksWhole reports whether a block is the gateway's link to a whole result.

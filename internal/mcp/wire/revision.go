@@ -27,7 +27,7 @@ type Revision struct {
 	clients  []capability
 	servers  []capability
 	item     func(listMethod string, item mcp.Raw) mcp.Raw
-	result   func(method string, result mcp.Raw) mcp.Raw
+	result   func(method string, result mcp.Edited) mcp.Edited
 	event    func(method string, params mcp.Raw) mcp.Raw
 	params   func(method string, params mcp.Raw) mcp.Raw
 	identity func(info mcp.Raw) mcp.Raw
@@ -83,10 +83,10 @@ func (r *Revision) Item(listMethod string, item mcp.Raw) mcp.Raw {
 	return item
 }
 
-// Result converts a result for a client of this revision: the same bytes when nothing has
+// Result converts a result for a client of this revision: without an edit when nothing has
 // to change. It removes what the revision lacks, and adds nothing that the revision
 // requires.
-func (r *Revision) Result(method string, result mcp.Raw) mcp.Raw {
+func (r *Revision) Result(method string, result mcp.Edited) mcp.Edited {
 	if r.next != nil {
 		result = r.next.Result(method, result)
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -210,15 +211,24 @@ func TestResult(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			test.want.check(t, test.in, func(r *Revision, in mcp.Raw) mcp.Raw { return r.Result(test.method, in) })
+			test.want.check(t, test.in, func(r *Revision, in mcp.Raw) mcp.Raw { return resultOf(r, test.method, in) })
 		})
 	}
+}
+
+// resultOf returns a result for a client of this revision, as it is written.
+func resultOf(r *Revision, method string, result mcp.Raw) mcp.Raw {
+	edited := r.Result(method, mcp.Edited{Of: result})
+	if len(edited.Edits) == 0 {
+		return edited.Of
+	}
+	return append(mcp.Raw{'{'}, bytes.Join(edited.Parts(nil), nil)...)
 }
 
 func TestResultCopiesNothingUsually(t *testing.T) {
 	in := mcp.Raw(`{"content":[{"type":"text","text":"` + strings.Repeat("abcdefg ", 1000) + `"}],"isError":false}`)
 	for _, r := range Revisions() {
-		if n := testing.AllocsPerRun(10, func() { _ = r.Result(mcp.MethodToolsCall, in) }); n > 0 {
+		if n := testing.AllocsPerRun(10, func() { _ = r.Result(mcp.MethodToolsCall, mcp.Edited{Of: in}) }); n > 0 {
 			t.Errorf("%s: %v allocations", r.Name, n)
 		}
 	}
@@ -360,7 +370,7 @@ func FuzzRevision(f *testing.F) {
 		method := methods[uint(pick)%uint(len(methods))]
 		for _, r := range Revisions() {
 			for _, got := range []mcp.Raw{
-				r.Item(method, data), r.Result(method, data), r.Event(method, data), r.Params(method, data), r.ClientCaps(data),
+				r.Item(method, data), resultOf(r, method, data), r.Event(method, data), r.Params(method, data), r.ClientCaps(data),
 				r.ServerCaps(data), r.Identity(data),
 			} {
 				if !json.Valid(got) {

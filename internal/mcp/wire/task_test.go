@@ -32,7 +32,7 @@ func TestTasksThereAndBack(t *testing.T) {
 			if want == "" {
 				want = tt.core
 			}
-			if got := rev.Result(tt.method, inner); string(got) != want {
+			if got := resultOf(rev, tt.method, inner); string(got) != want {
 				t.Errorf("a client reads\n%s, want\n%s", got, want)
 			}
 			if got := rev.Event(mcp.NoteTask, inner); string(got) != want {
@@ -49,7 +49,7 @@ func TestCreatedTask(t *testing.T) {
 	if !ok || string(inner) != want {
 		t.Fatalf("inside it is\n%s, want\n%s", inner, want)
 	}
-	if got := NewestStateful().Result(mcp.MethodToolsCall, inner); string(got) != core {
+	if got := resultOf(NewestStateful(), mcp.MethodToolsCall, inner); string(got) != core {
 		t.Errorf("a client reads\n%s, want\n%s", got, core)
 	}
 	for _, result := range []string{`{"content":[]}`, `{"task":"t"}`, `{}`,
@@ -63,7 +63,7 @@ func TestCreatedTask(t *testing.T) {
 // A 2025-11-25 client gets no member of a task that only the extension has.
 func TestTaskOfTheExtensionIsCut(t *testing.T) {
 	const in = `{"resultType":"complete","taskId":"1","status":"completed","ttlMs":5,"result":{"content":[]},"inputRequests":{},"error":{"code":1}}`
-	if got := NewestStateful().Result(mcp.MethodTasksGet,
+	if got := resultOf(NewestStateful(), mcp.MethodTasksGet,
 		mcp.Raw(in)); string(got) != `{"taskId":"1","status":"completed","ttl":5}` {
 		t.Errorf("got %s", got)
 	}
@@ -72,8 +72,8 @@ func TestTaskOfTheExtensionIsCut(t *testing.T) {
 // The result of a task is that of a tool.
 func TestResultOfATask(t *testing.T) {
 	in := mcp.Raw(`{"content":[],"structuredContent":[1],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`)
-	want := NewestStateful().Result(mcp.MethodToolsCall, in)
-	if got := NewestStateful().Result(mcp.MethodTasksResult, in); string(got) != string(want) {
+	want := resultOf(NewestStateful(), mcp.MethodToolsCall, in)
+	if got := resultOf(NewestStateful(), mcp.MethodTasksResult, in); string(got) != string(want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
