@@ -4,8 +4,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
-	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 )
 
 // TestAccountsSignIn: the pages of accounts have a client of their own, or share one; where users are
@@ -13,21 +12,21 @@ import (
 func TestAccountsSignIn(t *testing.T) {
 	const issuer, publicURL = "https://login.example.com", "https://gw.example.com/mcp"
 	for name, tt := range map[string]struct {
-		own       accounts.SignIn
+		own       signin.Config
 		server    auth.ServerConfig
-		operators console.SignIn
+		operators signin.Config
 		client    string // "" for none
 		idToken   bool
 	}{
 		"nothing": {},
-		"its own": {own: accounts.SignIn{ClientID: "own"},
+		"its own": {own: signin.Config{ClientID: "own"},
 			server: auth.ServerConfig{Enabled: true,
-				ClientID: "server"}, operators: console.SignIn{ClientID: "console"}, client: "own"},
+				ClientID: "server"}, operators: signin.Config{ClientID: "console"}, client: "own"},
 		"that of the server": {server: auth.ServerConfig{Enabled: true, ClientID: "server"},
-			operators: console.SignIn{ClientID: "console"}, client: "server"},
+			operators: signin.Config{ClientID: "console"}, client: "server"},
 		"a server that is off": {server: auth.ServerConfig{ClientID: "server"},
-			operators: console.SignIn{ClientID: "console"}, client: "console"},
-		"that of the console": {operators: console.SignIn{ClientID: "console"}, client: "console"},
+			operators: signin.Config{ClientID: "console"}, client: "console"},
+		"that of the console": {operators: signin.Config{ClientID: "console"}, client: "console"},
 		"users by their ID token": {server: auth.ServerConfig{Enabled: true, ClientID: "server",
 			Identity: auth.IdentityIDToken}, client: "server", idToken: true},
 	} {

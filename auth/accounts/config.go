@@ -5,34 +5,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Config is the section "accounts": the pages where users sign in at servers with accounts of their
 // own (upstreams[].auth.type user_oauth).
 type Config struct {
-	// SignIn has users sign in at the pages, with one of auth.issuers. Default: as
-	// auth.server, else admin.console.sign_in says.
-	SignIn SignIn `yaml:"sign_in"`
-}
-
-// SignIn is how the pages sign users in (OAuth 2.1 authorization code with PKCE).
-type SignIn struct {
-	// Issuer is one of auth.issuers: only its users can use the pages. Default: the only one.
-	Issuer string `yaml:"issuer"`
-	// ClientID is that of the pages at the issuer, with the redirect URI /account/callback at the
-	// scheme and host of public_url.
-	ClientID string `yaml:"client_id"`
-	// ClientSecret is the client's secret. Default: a public client without one.
-	ClientSecret mcp.Secret `yaml:"client_secret"`
-	// Scopes are asked for. Default: those that clients of MCP ask for, auth.scopes_supported.
-	Scopes []string `yaml:"scopes"`
-}
-
-// IsZero reports whether the section says nothing.
-func (s SignIn) IsZero() bool {
-	return s.Issuer == "" && s.ClientID == "" && s.ClientSecret == "" && len(s.Scopes) == 0
+	// SignIn has users sign in at the pages, with the redirect URI /account/callback at the scheme and
+	// host of public_url. Default: as auth.server, else admin.console.sign_in says.
+	SignIn signin.Config `yaml:"sign_in"`
 }
 
 // Check reports what is wrong. issuers are auth.issuers; needed says that some server has accounts of

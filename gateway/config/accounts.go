@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -48,15 +49,15 @@ func AccountServers(servers []upstream.Config) (all []accounts.Server) {
 
 // AccountsSignIn is how users sign in at the pages of their accounts: as the section says, else as at the
 // gateway's own authorization server, else as operators do at the console.
-func (c Config) AccountsSignIn() accounts.SignIn {
+func (c Config) AccountsSignIn() signin.Config {
 	switch server := c.Auth.Server; {
 	case !c.Accounts.SignIn.IsZero():
 		return c.Accounts.SignIn
 	case server.Enabled:
-		return accounts.SignIn{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret,
+		return signin.Config{Issuer: server.Provider, ClientID: server.ClientID, ClientSecret: server.ClientSecret,
 			Scopes: server.Scopes}
 	}
-	return accounts.SignIn(c.Admin.Console.SignIn)
+	return c.Admin.Console.SignIn
 }
 
 // VaultConfig is the section "vault" with its defaults. The error says that there is no directory for

@@ -5,40 +5,23 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
 // Config is the section "admin.console". Its zero value means that there is no console.
 type Config struct {
-	// SignIn has operators sign in with one of auth.issuers. admin.rules say who has which role.
-	SignIn SignIn `yaml:"sign_in"`
+	// SignIn has operators sign in, with the redirect URI <admin.url>/console/sign-in/callback.
+	// admin.rules say who has which role.
+	SignIn signin.Config `yaml:"sign_in"`
 	// Loopback is the role of everybody who opens the console from the machine itself, without
 	// signing in: viewer, operator or auditor. Default: everybody has to sign in.
 	Loopback string `yaml:"loopback"`
 	// Save lets operators change the configuration file, by the API, too. What they write runs: an
 	// operator can then start programs as the user of the gateway, and give anybody any role.
 	Save bool `yaml:"save"`
-}
-
-// SignIn is how the console signs people in (OAuth 2.1 authorization code with PKCE).
-type SignIn struct {
-	// Issuer is one of auth.issuers. Default: the only one.
-	Issuer string `yaml:"issuer"`
-	// ClientID is that of the console at the issuer, with the redirect URI
-	// <admin.url>/console/sign-in/callback. Required.
-	ClientID string `yaml:"client_id"`
-	// ClientSecret is the client's secret. Default: a public client without one.
-	ClientSecret mcp.Secret `yaml:"client_secret"`
-	// Scopes are asked for. Default: those that clients of MCP ask for, auth.scopes_supported.
-	Scopes []string `yaml:"scopes"`
-}
-
-// IsZero reports whether nobody signs in.
-func (s SignIn) IsZero() bool {
-	return s.Issuer == "" && s.ClientID == "" && s.ClientSecret == "" && len(s.Scopes) == 0
 }
 
 // IsZero reports whether there is no console.

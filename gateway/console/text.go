@@ -34,30 +34,7 @@ func text(v any, most int) string {
 	default:
 		s = fmt.Sprint(v)
 	}
-	var b strings.Builder
-	n := 0
-	for _, c := range s {
-		if n == most {
-			fmt.Fprintf(&b, "… (%s characters more)", count(utf8.RuneCountInString(s)-most))
-			break
-		}
-		n++
-		switch {
-		case c == '\n' || c == '\t':
-			b.WriteRune(c)
-		case c == utf8.RuneError:
-			b.WriteRune('�')
-		case c < 0x20:
-			b.WriteRune(0x2400 + c) // the pictures of control characters
-		case c == 0x7f:
-			b.WriteRune('␡')
-		case webpage.Hidden(c):
-			fmt.Fprintf(&b, "⟨U+%04X⟩", c)
-		default:
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
+	return webpage.Lines(s, most)
 }
 
 // sentence makes an error's text a sentence.

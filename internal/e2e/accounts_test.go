@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -42,7 +43,7 @@ func newPersonal(t *testing.T, server string, replicas int) *personal {
 	p.issuer.LetSignIn(nil)
 	cfg := gateway.Config{
 		Auth:      auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: p.issuer.URL}}},
-		Accounts:  accounts.Config{SignIn: accounts.SignIn{ClientID: "pages"}},
+		Accounts:  accounts.Config{SignIn: signin.Config{ClientID: "pages"}},
 		Policy:    policy.Config{Default: policy.DefaultAllow},
 		Upstreams: []upstream.Config{{Name: "up", URL: p.remote.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
 	}

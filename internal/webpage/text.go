@@ -10,7 +10,12 @@ import (
 // Text makes what others wrote fit to be looked at: what cannot be seen, or changes how the rest is
 // seen, is named, and what is longer than most characters is cut. Templates escape the result as
 // any other text.
-func Text(s string, most int) string {
+func Text(s string, most int) string { return text(s, most, "") }
+
+// Lines is Text that keeps the ends of lines, and tabs.
+func Lines(s string, most int) string { return text(s, most, "\n\t") }
+
+func text(s string, most int, kept string) string {
 	var b strings.Builder
 	n := 0
 	for _, c := range s {
@@ -20,6 +25,8 @@ func Text(s string, most int) string {
 		}
 		n++
 		switch {
+		case strings.ContainsRune(kept, c):
+			b.WriteRune(c)
 		case c == utf8.RuneError:
 			b.WriteRune('�')
 		case c < 0x20:
