@@ -64,7 +64,7 @@ func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 		return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: %s", err)
 	}
 	for _, name := range []string{"argument", "context", "arguments"} {
-		if names.twin(name) {
+		if names.twin(name, fold(name)) {
 			return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: %s stands there in another case", name)
 		}
 	}

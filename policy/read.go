@@ -27,9 +27,9 @@ const maxDepth = 256
 type names map[string]string
 
 // twin reports whether the object has the name in another case. Some servers treat the two as
-// the same.
-func (n names) twin(name string) bool {
-	other, ok := n[fold(name)]
+// the same. folded is what fold returns for the name.
+func (n names) twin(name, folded string) bool {
+	other, ok := n[folded]
 	return ok && other != name
 }
 

@@ -84,6 +84,7 @@ type condition struct {
 	target  bool     // at the target
 	hidden  Missing  // what it looks at that records do not have
 	names   []string // of members that it names
+	folded  []string // these names, without their case
 	// strict says that the condition judges only arguments with the types of the tool's
 	// schema, and compares no values of different types.
 	strict bool
@@ -133,6 +134,9 @@ func (l *language) compile(text string, strict bool) (*condition, error) {
 	celast.PreOrderVisit(checked.NativeRep().Expr(), celast.NewExprVisitor(c.visit))
 	slices.Sort(c.names)
 	c.names = slices.Compact(c.names)
+	for _, name := range c.names {
+		c.folded = append(c.folded, fold(name))
+	}
 	return c, nil
 }
 
@@ -233,8 +237,8 @@ func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 		if _, err := f.args.object(); err != nil {
 			return failed, err
 		}
-		for _, name := range c.names {
-			if f.args.names.twin(name) {
+		for i, name := range c.names {
+			if f.args.names.twin(name, c.folded[i]) {
 				return failed, fmt.Errorf("the arguments have %q in another case", name)
 			}
 		}
