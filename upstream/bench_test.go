@@ -71,8 +71,12 @@ func BenchmarkCall(b *testing.B) {
 				c.Params = mcp.Raw(`{"name":"x__echo","arguments":{"text":"hello"}}`)
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := u.Handle(b.Context(), c); err != nil {
+					reply, err := u.Handle(b.Context(), c)
+					if err != nil {
 						b.Fatal(err)
+					}
+					if reply.Release != nil {
+						reply.Release()
 					}
 				}
 			})

@@ -30,14 +30,14 @@ func checkText(t *testing.T, text string, before int) {
 // TestLongStrings puts each kind of text at each position of long strings, which are read in steps of
 // several sizes.
 func TestLongStrings(t *testing.T) {
-	parts := []string{`\n`, `\"`, `\\`, `\\\"`, `\`, `"`, `\u00e9`, `\uD83D\ude00`, `\u00g9`, `\u00`, `\u\u0000`, `\x`,
+	parts := []string{`\n`, `\"`, `\\`, `\\\"`, `\`, `"`, `\u00e9`, `\uD83D\ude00`, `\u00g9`, `\u00`, `\u00\n`, `\u\u0000`, `\x`,
 		`\é`, "é", "€", "😀", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\x80\x80", "\xc3\xa9\x80", "\xf4\x90\x80\x80"}
 	for c := range 256 {
 		parts = append(parts, string([]byte{byte(c)}))
 	}
 	for _, part := range parts {
-		for n := range 300 {
-			for _, behind := range []int{0, 1, 7, 40, 300} {
+		for n := range 150 {
+			for _, behind := range []int{0, 7, 150} {
 				checkText(t, strings.Repeat("a", n)+part+strings.Repeat("b", behind), n%5)
 			}
 		}
@@ -51,7 +51,7 @@ func TestMixedStrings(t *testing.T) {
 	bad := []string{`\u20a`, `\u`, `\u12g4`, `\u123\u1234`, `\`, `\x`, `"`, "\x00", "\x1f", "\xff", "\xc3",
 		"\xe2\x82", "\xed\xa0\x80"}
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 100_000 {
+	for range 10_000 {
 		var text strings.Builder
 		for range random.IntN(60) {
 			if random.IntN(200) == 0 {
@@ -65,8 +65,8 @@ func TestMixedStrings(t *testing.T) {
 
 // TestCharacters puts all characters, and what resembles them, across the border of two steps.
 func TestCharacters(t *testing.T) {
-	edges := []byte{'a', 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf, 0xe0, 0xe1, 0xec, 0xed,
-		0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff}
+	edges := []byte{'a', 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc1, 0xc2, 0xe0, 0xe1, 0xed, 0xf0,
+		0xf1, 0xf4, 0xf5}
 	b := slices.Repeat([]byte{'a'}, 256)
 	b[3] = '"'
 	check := func(at int, text ...byte) {
@@ -83,7 +83,7 @@ func TestCharacters(t *testing.T) {
 		b[tail] = 'a'
 		copy(b[at:], "aaaa")
 	}
-	for _, at := range []int{65, 66, 67, 97, 98, 99, 130} {
+	for _, at := range []int{65, 66, 67, 98, 130} {
 		for _, c0 := range edges {
 			for _, c1 := range edges {
 				for _, c2 := range edges {
@@ -94,7 +94,7 @@ func TestCharacters(t *testing.T) {
 			}
 		}
 	}
-	for r := range rune(utf8.MaxRune + 1) {
+	for r := rune(0); r <= utf8.MaxRune; r += 1 + r>>13 {
 		if utf8.ValidRune(r) && r >= utf8.RuneSelf {
 			check(96, utf8.AppendRune(nil, r)...)
 		}
