@@ -30,8 +30,9 @@ func checkText(t *testing.T, text string, before int) {
 // TestLongStrings puts each kind of text at each position of long strings, which are read in steps of
 // several sizes.
 func TestLongStrings(t *testing.T) {
-	parts := []string{`\n`, `\"`, `\\`, `\\\"`, `\`, `"`, `\u00e9`, `\uD83D\ude00`, `\u00g9`, `\u00`, `\u00\n`, `\u\u0000`, `\x`,
-		`\é`, "é", "€", "😀", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\x80\x80", "\xc3\xa9\x80", "\xf4\x90\x80\x80"}
+	parts := []string{`\n`, `\"`, `\\`, `\\\"`, `\`, `"`, `\u00e9`, `\uD83D\ude00`, `\u00g9`, `\u00`, `\u00\n`, `\u\u0000`,
+		`\x`, `\é`, "é", "€", "😀", "\xc3", "\xe2\x82", "\xf0\x9f\x98",
+		"\xed\xa0\x80", "\x80\x80", "\xc3\xa9\x80", "\xf4\x90\x80\x80"}
 	for c := range 256 {
 		parts = append(parts, string([]byte{byte(c)}))
 	}

@@ -211,9 +211,8 @@ escapes:
 	JZ   digits
 	BSRQ R12, BX // an escape goes beyond the step: the next one begins with it
 	DECQ BX
-	XORL DX, DX
 
-digits:
+digits: // those of a cut escape that are in the step, too: so it does not end with a backslash
 	MOVQ R12, R13
 	ADDQ R13, R13
 	ORQ  R12, R13
