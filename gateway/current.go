@@ -113,7 +113,7 @@ func (c *current) RootsChanged(session string) {
 // what the client listens to, so that hooks see them, and what is the gateway's own at once.
 func (c *current) Tell(server, session string, e mcp.Event) {
 	if now := c.graph(); e.Method != mcp.NoteMessage {
-		c.front.Tell(session, e)
+		c.front.Sessions.Tell(session, e)
 	} else if now != nil {
 		now.catalog.HearMessage(server, session, e)
 	}

@@ -201,17 +201,18 @@ func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
 	g.front, err = front.New(accepted, front.Deps{
 		Deps: exchange.Deps{
-			Handler: g.current.calls,
-			Store:   g.events.Sessions(g.sessions),
-			Seal:    g.key("request state"),
-			Log:     g.log,
-			Server:  exchange.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: g.version},
-			Lasting: g.lasting,
-			Memory:  g.memory,
-			Metrics: exchange.NewMetrics(g.metrics.Registry),
-			Observe: g.observer.Observe,
-			Tracer:  g.tracer,
-			Trails:  g.recent.Trails(),
+			Handler:      g.current.calls,
+			Store:        g.events.Sessions(g.sessions),
+			Seal:         g.key("request state"),
+			Log:          g.log,
+			Server:       exchange.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: g.version},
+			Lasting:      g.lasting,
+			Memory:       g.memory,
+			Metrics:      exchange.NewMetrics(g.metrics.Registry),
+			Observe:      g.observer.Observe,
+			RootsChanged: g.current.RootsChanged,
+			Tracer:       g.tracer,
+			Trails:       g.recent.Trails(),
 		},
 		Hop:       g.hop,
 		Cluster:   g.cluster,
@@ -330,7 +331,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithDeadline(context.WithoutCancel(ctx), from.Add(cfg.ShutdownTimeout))
 	defer cancel()
-	if n := g.front.Running.Calls(); n > 0 {
+	if n := g.front.Calls(); n > 0 {
 		g.log.Info("waiting for calls to end", "calls", n, "at_most", cfg.ShutdownTimeout.String(), "hint",
 			"a second signal cuts them off")
 	}
@@ -406,7 +407,7 @@ type Load struct {
 
 // Load counts what the Gateway holds now.
 func (g *Gateway) Load() Load {
-	sum := Load{Front: g.front.Load()}
+	sum := Load{Front: g.front.Sessions.Load()}
 	for _, m := range g.graph().members {
 		sum.Upstreams = append(sum.Upstreams, m.Status())
 	}

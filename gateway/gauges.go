@@ -32,7 +32,7 @@ func (g operated) gauges(write sample) {
 	}
 	write.accounts(g.vault.Counts())
 	write.issuers(now.auth.Status())
-	load := g.front.Load()
+	load := g.front.Sessions.Load()
 	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(g.homes().Len()))
 	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(load.Streams))
 	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.",

@@ -187,7 +187,7 @@ func (r operated) All() []admin.Replica {
 }
 
 // LoadOf counts what is held of a session here.
-func (r operated) LoadOf(session string) live.Load { return r.front.LoadOf(session) }
+func (r operated) LoadOf(session string) live.Load { return r.front.Sessions.LoadOf(session) }
 
 // OwnLists are the servers that show a session other lists.
 func (r operated) OwnLists(session string) []string { return r.graph().catalog.OwnLists(session) }

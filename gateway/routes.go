@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
-	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -89,9 +89,9 @@ func openAccounts(g *Gateway, cfg config.Config) (err error) {
 func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 	places := []place{{at, view, users, g.events, g.front.Behind}}
 	if stream, _ := g.front.SSEPaths(); stream != "" {
-		sse := front.ViewSSE(at)
+		sse := sse2024.OfView(at)
 		places = append(places, place{sse, view, users, g.events, g.front.SSEBehind},
-			place{front.SSEMessages(sse), view, users, g.events, g.front.MessagesBehind})
+			place{sse2024.Messages(sse), view, users, g.events, g.front.MessagesBehind})
 	}
 	return places
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
@@ -332,7 +333,7 @@ func (c Config) SSEPath() string {
 		return c.HTTP.SSEPath
 	}
 	beside := path.Join(path.Dir(c.Path()), "sse")
-	if c.Path() == beside || c.Path() == front.SSEMessages(beside) {
+	if c.Path() == beside || c.Path() == sse2024.Messages(beside) {
 		return front.SSEOff
 	}
 	return beside
@@ -347,7 +348,7 @@ func (c Config) checkSSEPath() error {
 		return fmt.Errorf("%q: with clients: %s there is no HTTP+SSE", p, front.ClientsStateless)
 	case !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || !plainPath.MatchString(p):
 		return fmt.Errorf("%q: want a path of segments of letters, digits and -._~, such as /sse, or %s", p, front.SSEOff)
-	case c.Path() == p || c.Path() == front.SSEMessages(p):
+	case c.Path() == p || c.Path() == sse2024.Messages(p):
 		return fmt.Errorf("%q: the endpoint, public_url, is there already", p)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -64,7 +65,7 @@ func checkViews(c Config, found *problems.List) {
 	}
 	taken := map[string]string{c.Path(): "the endpoint"} // who has a path
 	if sse := c.SSEPath(); sse != front.SSEOff {
-		taken[sse], taken[front.SSEMessages(sse)] = "HTTP+SSE", "HTTP+SSE"
+		taken[sse], taken[sse2024.Messages(sse)] = "HTTP+SSE", "HTTP+SSE"
 	}
 	names := make(map[string]int)
 	for i, v := range c.Views {
@@ -83,7 +84,7 @@ func checkViews(c Config, found *problems.List) {
 		switch owner := taken[at]; {
 		case !strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") || !plainPath.MatchString(at):
 			found.Add("%s: path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", path, at)
-		case front.OfSSE(at):
+		case sse2024.Has(at):
 			found.Add("%s: path: %q: paths that end like this are for HTTP+SSE; choose another", path, at)
 		case c.Auth.Server.Enabled && ofServer(at):
 			found.Add("%s: path: %q: auth.server has it: choose another", path, at)
@@ -91,9 +92,9 @@ func checkViews(c Config, found *problems.List) {
 			found.Add("%s: path: %q: the pages of users' accounts at servers are there: choose another", path, at)
 		case owner != "":
 			found.Add("%s: path: %q: %s is there already", path, at, owner)
-		case c.SSEPath() != front.SSEOff && taken[front.ViewSSE(at)] != "":
+		case c.SSEPath() != front.SSEOff && taken[sse2024.OfView(at)] != "":
 			found.Add("%s: path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", path, at,
-				front.ViewSSE(at))
+				sse2024.OfView(at))
 		default:
 			taken[at] = path
 		}

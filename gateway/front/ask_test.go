@@ -74,7 +74,7 @@ func TestStatefulClientIsAsked(t *testing.T) {
 			if err != nil || string(m.ID) != `"call"` || !strings.Contains(m.Text, c.want) {
 				t.Errorf("got %s %v\nwant %s", m.Text, err, c.want)
 			}
-			if n := b.front.Load().Sessions; n != 1 {
+			if n := b.front.Sessions.Load().Sessions; n != 1 {
 				t.Errorf("%d sessions are alive", n)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -70,8 +71,8 @@ func TestMemberWhoseSessionMoves(t *testing.T) {
 	}
 	r := httptest.NewRequestWithContext(soon(t), http.MethodPost, "/", http.NoBody)
 	r.Header.Set(wire.HeaderSession, c.Session)
-	p := &posted{Request: exchange.Request{R: r, Caller: mcp.NewCaller(mcp.Caller{})}, batch: []wire.Message{m},
-		errs: []error{nil}}
+	p := &posted{Request: request.Request{R: r, Caller: mcp.NewCaller(mcp.Caller{}), Batch: []wire.Message{m},
+		Errs: []error{nil}}}
 	var w exchange.Collected
 	b.front.answerMember(p, 0, &w)
 	if got := string(w.Body); !strings.Contains(got, `"id":7,"error":{"code":50303`) ||

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -35,7 +36,7 @@ func TestStreamsOfASession(t *testing.T) {
 	if m, err := open[len(open)-1].Next(); err != nil || m.Method != mcp.NoteToolsListChanged {
 		t.Errorf("the newest: %s %v", m.Text, err)
 	}
-	if n := b.front.Load().Streams; n != live.MaxStreams {
+	if n := b.front.Sessions.Load().Streams; n != live.MaxStreams {
 		t.Errorf("%d streams are open, want %d", n, live.MaxStreams)
 	}
 }
@@ -68,7 +69,7 @@ func TestQuestionsOfASession(t *testing.T) {
 		!strings.Contains(m.Text, "let it answer some first") {
 		t.Errorf("one too many: %s %v", m.Text, err)
 	}
-	wantCount(t, "questions too many", b.front.Metrics.Bounds[refuse.BoundQuestions], 1)
+	wantCount(t, "questions too many", b.front.endpoint.Metrics.Bounds[refuse.BoundQuestions], 1)
 	if err := c.Answer(t.Context(), first.ID, `{"action":"decline"}`); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestQuestionsOfASession(t *testing.T) {
 func TestHeaderFieldsAreCounted(t *testing.T) {
 	b := newBench(t, Config{})
 	header := modern("tools/call", "echo")
-	for i := range maxHeaderFields {
+	for i := range request.MaxHeaderFields {
 		header.Set(fmt.Sprint("X-", i), "1")
 	}
 	if resp, text := b.send("POST", call("1", "echo"), header); resp.StatusCode != http.StatusBadRequest ||

@@ -9,6 +9,8 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 )
 
@@ -30,9 +32,9 @@ func TestPromisedDefaults(t *testing.T) {
 		{"`http.streams_per_user` 20", cfg.StreamsPerUser, 20},
 		{"GET streams of one session | 16", live.MaxStreams, 16},
 		{"questions that wait in a session | 64", live.MaxQuestions, 64},
-		{"requests of a stream of HTTP+SSE at a time | 100; 20 streams", maxAtOnce, 100},
-		{"20 streams of one user* without a session", maxSilent, 20},
-		{"32 KiB, 100 fields", maxHeaderFields, 100},
+		{"requests of a stream of HTTP+SSE at a time | 100; 20 streams", sse2024.MaxAtOnce, 100},
+		{"20 streams of one user* without a session", sse2024.MaxSilent, 20},
+		{"32 KiB, 100 fields", request.MaxHeaderFields, 100},
 	} {
 		if !strings.Contains(string(page), tt.promise) {
 			t.Errorf("docs/operations.md does not say %q", tt.promise)

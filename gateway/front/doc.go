@@ -1,25 +1,28 @@
 // Package front is the MCP endpoint for clients of every revision. It turns their requests into
 // calls of the inner language, and replies into what the clients read.
 //
-// It owns the choice of the revision, both dialects of Streamable HTTP (stateless.go and
-// stateful.go), HTTP+SSE, the checks of HTTP requests, and the resumption of event streams. It leaves
-// the identity of callers to auth, which has put the caller into the context, the owner of a session
-// to internal/cluster, what the owner holds of it to gateway/front/live, records and event logs to
-// session, the answer to a call to gateway/front/exchange, writing event streams to
-// gateway/front/stream, what errors look like to gateway/front/refuse, and the exact path of the
-// endpoint to gateway.
+// It owns the choice of the revision and the transport, the owner of a request, here or at another
+// replica, and clients without sessions. It leaves the identity of callers to auth, which has put the
+// caller into the context, the exact path of the endpoint to gateway, records and event logs to session,
+// and these to its rooms:
 //
-//	front.go       the endpoint: New, Drain, Close
-//	checks.go      checks without the body: method, Host, media types; cors.go, body.go
-//	post.go        one POSTed message and its dialect; batch.go: several messages
-//	owner.go       the owner of a request, here or elsewhere: forward.go
+//	request        what a client has sent: the checks of HTTP requests, bodies, messages
+//	stateful       clients with sessions; sse2024: their transport HTTP+SSE
+//	exchange       the answer to a call
+//	live           what runs in a session
+//	stream         writing event streams
+//	refuse         what errors look like
+//
+// Here are:
+//
+//	front.go       the endpoint: New, Behind, Drain, Close
+//	post.go        one POST and its dialect
+//	owner.go       the owner of a request, here or elsewhere
 //	stateless.go   clients without sessions
-//	stateful.go    clients with sessions: initialize.go, get.go
-//	oldsse.go      HTTP+SSE; oldsse_message.go
+//	stateful.go    the session of a request; batches
 //
-// It starts one goroutine for each member of a batch, and one for each request over HTTP+SSE. The
-// goroutines that write streams belong to gateway/front/stream, and those of listeners to
-// gateway/front/live. Any other request that is answered with JSON starts none.
+// It starts one goroutine for each member of a batch. Any other request that is answered with JSON
+// starts none.
 //
 // The token of each request identifies its caller; an earlier token never does. A session, and
 // everything in it, belongs to its user and to the client that began it; for anybody else it

@@ -108,7 +108,7 @@ func TestBurstIsLoggedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Hour)
 		writes := new(atomic.Int32)
-		f.Store = countingStore{f.Store, writes}
+		f.endpoint.Store = countingStore{f.endpoint.Store, writes}
 		_, h := expiring(t, store, v2511, "{}")
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":
 			{"name":"flood","arguments":{"steps":20},"_meta":{"progressToken":"p"}}}`
@@ -193,7 +193,7 @@ func TestAwayForTooLong(t *testing.T) {
 	})
 	t.Run("the answer", func(t *testing.T) {
 		away(t, func(f *Front, resume func(time.Duration) string) {
-			f.Store = fullStore{f.Store}
+			f.endpoint.Store = fullStore{f.endpoint.Store}
 			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 ||
 				!strings.Contains(got, `"executed":"unknown"`) {
 				t.Errorf("got %.2000q", got)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -47,12 +47,12 @@ func TestEndRelayed(t *testing.T) {
 				f.Drain(t.Context(), false)
 			}
 			recorder := httptest.NewRecorder()
-			p := &posted{Request: exchange.Request{R: httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil),
+			p := &posted{Request: request.Request{R: httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil),
 				Message: tt.message}}
 			if tt.session != "" {
 				p.R.Header.Set(wire.HeaderSession, tt.session)
 			}
-			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), writer: f.Writer}
+			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), writer: f.endpoint.Writer}
 			w.Header().Set("Content-Type", "text/event-stream")
 			if tt.contentType != "" {
 				w.Header().Set("Content-Type", tt.contentType)
@@ -75,11 +75,11 @@ func TestEndRelayed(t *testing.T) {
 func TestEndRelayedOfKnownLength(t *testing.T) {
 	f := newBench(t, Config{}).front
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.Writer}
+		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.endpoint.Writer}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Content-Length", "2000")
 		w.WriteHeader(http.StatusOK)
-		if !f.endRelayed(&posted{Request: exchange.Request{R: r,
+		if !f.endRelayed(&posted{Request: request.Request{R: r,
 			Message: wire.Message{Kind: wire.Request, ID: mcp.Raw("7")}}}, w) {
 			t.Error("it was not ended")
 		}
@@ -99,7 +99,7 @@ func TestEndRelayedOfKnownLength(t *testing.T) {
 func TestRelayedLate(t *testing.T) {
 	f := newBench(t, Config{}).front
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.Writer}
+		w := &relayed{ResponseWriter: rw, rc: http.NewResponseController(rw), writer: f.endpoint.Writer}
 		if err := w.rc.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 			t.Error(err)
 		}

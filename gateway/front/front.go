@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
 
 	"golang.org/x/time/rate"
 
@@ -21,11 +21,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Bounds of the endpoint itself. Bounds that are a matter of taste are in Config.
-const (
-	bodyTime  = 15 * time.Second // for a client to send its body
-	helloTime = time.Minute      // for a client of HTTP+SSE to begin its session
-)
+// bodyTime is for a client to send its body. Bounds that are a matter of taste are in Config.
+const bodyTime = 15 * time.Second
 
 // Deps is what a Front needs. Optional fields say so; all others are required.
 type Deps struct {
@@ -58,8 +55,6 @@ type Upstreams interface {
 	// Differs reports whether a list may differ in what is kept for its client. If the client of
 	// such a call has a home, the call is made there.
 	Differs(*mcp.Call) bool
-	// RootsChanged takes the key of a session whose client has changed its roots.
-	RootsChanged(session string)
 }
 
 // Callers writes and reads callers (auth.WriteCaller, auth.ReadCaller). They include the
@@ -72,22 +67,19 @@ type Callers struct {
 // Front is the endpoint. Its requests must pass through auth, which puts the
 // mcp.Caller into their context: see Behind.
 type Front struct {
-	*exchange.Endpoint
-	*live.Sessions // what runs here in sessions
+	// Sessions are what runs here in sessions.
+	Sessions *live.Sessions
 
+	endpoint *exchange.Endpoint
+	sse      *sse2024.Streams
+	checks   *request.Checks
+	limits   request.Limits
 	cfg      Config // with defaults
 	deps     Deps
-	hosts    map[string]bool
-	origins  map[string]bool
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
 	homeless rate.Sometimes    // limits log lines about requests whose owner is unknown
 
 	requestLimit *live.PerUser // requests under way, each of which holds a connection
-
-	bodyTime, helloTime time.Duration // the constants, except in tests
-
-	mu   sync.Mutex            // guards olds
-	olds map[string]*oldStream // by their ids
 }
 
 // New makes a Front. It starts no goroutine.
@@ -102,55 +94,59 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Cluster.Shared() && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Upstreams == nil) {
 		return nil, errors.New("front: with replicas it is needed how callers are written and what is kept")
 	}
-	f := &Front{
-		cfg:          cfg.withDefaults(),
+	cfg = cfg.withDefaults()
+	endpoint := exchange.NewEndpoint(deps.Deps, deps.Cluster.Self(), cfg.StreamsPerUser, cfg.KeepAlive)
+	endpoint.StreamAfter, endpoint.AskTimeout = cfg.StreamAfter, cfg.AskTimeout
+	return &Front{
+		Sessions:     endpoint.Sessions,
+		endpoint:     endpoint,
+		sse:          sse2024.New(endpoint),
+		checks:       request.NewChecks(deps.Hop, cfg.AllowedHosts, cfg.AllowedOrigins),
+		limits:       request.Limits{Bytes: cfg.MaxRequestBytes, Time: bodyTime, Memory: deps.Memory},
+		cfg:          cfg,
 		deps:         deps,
-		hosts:        map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
-		origins:      make(map[string]bool),
 		noParams:     make(map[string]string),
 		homeless:     rate.Sometimes{Interval: time.Minute},
 		requestLimit: live.NewPerUser(deps.RequestsPerUser),
-		bodyTime:     bodyTime,
-		helloTime:    helloTime,
-		olds:         make(map[string]*oldStream),
-	}
-	f.Endpoint = exchange.NewEndpoint(deps.Deps, deps.Cluster.Self(), f.cfg.StreamsPerUser, f.cfg.KeepAlive)
-	f.StreamAfter, f.AskTimeout = f.cfg.StreamAfter, f.cfg.AskTimeout
-	f.Sessions = live.NewSessions(live.Deps{
-		Handler: mcp.HandlerFunc(f.handleSafely),
-		Store:   f.Store,
-		Log:     f.Log,
-		NewID:   f.CallID,
-		Running: f.Running,
-		Lasting: f.Lasting,
-		Resumed: f.Metrics.Resumed,
-	})
-	for _, host := range f.cfg.AllowedHosts {
-		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
-	}
-	for _, origin := range f.cfg.AllowedOrigins {
-		f.origins[strings.ToLower(origin)] = true
-	}
-	return f, nil
+	}, nil
 }
 
 // Behind returns the endpoint with authentication in its place: behind the checks that stop what
 // web pages make users' browsers send, and in front of everything that needs a caller. So a
 // preflight needs no token, and pages of allowed origins can read the answers of authenticate.
 func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handler {
-	served := verbs("POST, GET, DELETE") // GET and DELETE are about sessions
+	served := request.Verbs{http.MethodPost, http.MethodGet, http.MethodDelete} // GET and DELETE are about sessions
 	if f.cfg.Clients == ClientsStateless {
-		served = "POST"
+		served = request.Verbs{http.MethodPost}
 	}
 	return f.behind(authenticate, served, f.serve)
 }
 
+// SSEPaths returns the paths of HTTP+SSE, of the stream and of messages, "" if it is disabled.
+func (f *Front) SSEPaths() (stream, messages string) {
+	if f.cfg.SSEPath == "" || f.cfg.SSEPath == SSEOff {
+		return "", ""
+	}
+	return f.cfg.SSEPath, sse2024.Messages(f.cfg.SSEPath)
+}
+
+// SSEBehind is Behind for the streams of HTTP+SSE. A client that tries the newer transport first
+// must get 405 when it POSTs to the path of the stream.
+func (f *Front) SSEBehind(authenticate func(http.Handler) http.Handler) http.Handler {
+	return f.behind(authenticate, request.Verbs{http.MethodGet}, f.openSSE)
+}
+
+// MessagesBehind is Behind for the messages of HTTP+SSE.
+func (f *Front) MessagesBehind(auth func(http.Handler) http.Handler) http.Handler {
+	return f.behind(auth, request.Verbs{"POST"}, func(w http.ResponseWriter, r *http.Request) { f.post(w, r, true) })
+}
+
 // behind answers what needs no caller, and notes when any other POST arrived, before its caller is
 // known.
-func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, serve http.HandlerFunc) http.Handler {
-	inner := authenticate(serve)
+func (f *Front) behind(auth func(http.Handler) http.Handler, v request.Verbs, serve http.HandlerFunc) http.Handler {
+	inner := auth(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ref := f.check(w, r, v); ref != nil {
+		if ref := f.checks.Check(w, r, v); ref != nil {
 			ref.Close = r.ContentLength != 0 // nobody reads the body
 			var caller mcp.Caller
 			if f.deps.Origin != nil {
@@ -160,10 +156,10 @@ func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, se
 			return
 		}
 		if r.Method == http.MethodOptions {
-			f.options(w, r, v)
+			v.Options(w, r)
 			return
 		}
-		if f.Trails != nil && r.Method == http.MethodPost {
+		if f.deps.Trails != nil && r.Method == http.MethodPost {
 			r = exchange.Arrived(r)
 		}
 		inner.ServeHTTP(w, r)
@@ -175,35 +171,36 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		f.post(w, r, false)
 	case http.MethodGet, http.MethodDelete:
-		p := &posted{Request: exchange.Request{W: w, R: r}}
+		p := &posted{Request: request.Request{W: w, R: r}}
 		defer p.release(f)
-		if ref := f.ofSession(p); ref != nil {
-			f.turnAway(w, p.Caller, p.Message, ref)
-		}
+		ref := f.ofSession(p) // sets the caller
+		f.turnAway(w, p.Caller, p.Message, ref)
 	}
 }
 
-// turnAway refuses a request that became no call, nor will. It leaves one alone that was answered.
+// openSSE answers a GET with a stream of HTTP+SSE, and returns when the stream ends.
+func (f *Front) openSSE(w http.ResponseWriter, r *http.Request) {
+	caller, ref := f.caller(r)
+	if ref == nil {
+		ref = f.sse.Open(w, r, caller)
+	}
+	f.turnAway(w, caller, wire.Message{}, ref)
+}
+
+// turnAway refuses a request that became no call, nor will. It does nothing without a refusal, or if the
+// request was answered.
 func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r *refuse.Refusal) {
-	if r == answered {
+	if r == nil || r == answered {
 		return
 	}
 	if f.deps.Refused != nil {
 		f.deps.Refused(c, m.Method, r.Status, r.Err.Name)
 	}
-	f.Refuse(w, m.ID, r)
+	f.endpoint.Refuse(w, m.ID, r)
 }
 
-// handleSafely makes a call of our own: a panic in it ends only that call.
-func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			f.Recovered(cause, c.ID)
-			reply, err = nil, exchange.ErrNoReply
-		}
-	}()
-	return f.Handler.Handle(ctx, c)
-}
+// Calls returns how many calls and other requests run here.
+func (f *Front) Calls() int64 { return f.endpoint.Running.Calls() }
 
 // Drain refuses new sessions, GET streams and subscriptions, which should begin elsewhere, and
 // ends the subscriptions of stateless clients. Calls continue, and new ones are accepted.
@@ -211,9 +208,9 @@ func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply
 // runs are given up, as far as ctx allows, and their GET streams end, so that their clients come
 // back there. Close is the next step.
 func (f *Front) Drain(ctx context.Context, elsewhere bool) {
-	f.Running.Drain()
+	f.endpoint.Running.Drain()
 	if elsewhere {
-		f.EndStreams()
+		f.Sessions.EndStreams()
 		f.homes().ReleaseAll(ctx)
 	}
 }
@@ -225,14 +222,14 @@ func (f *Front) Drain(ctx context.Context, elsewhere bool) {
 // Streams of sessions end after the calls: a client that came back for its stream and was
 // refused might give up its calls. Close may be called twice.
 func (f *Front) Close(ctx context.Context) error {
-	ended := f.Running.Close()
-	f.StopListening()
+	ended := f.endpoint.Running.Close()
+	f.Sessions.StopListening()
 	select {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
 	}
-	cut := f.CancelAll() + f.DropWaiting()
+	cut := f.Sessions.CancelAll() + f.endpoint.DropWaiting()
 	select {
 	case <-ended:
 		if cut > 0 {
@@ -240,8 +237,8 @@ func (f *Front) Close(ctx context.Context) error {
 		}
 		return nil
 	case <-time.After(time.Second):
-		f.Running.EndStreams()
-		f.Writer.CutHijacked()
+		f.endpoint.Running.EndStreams()
+		f.endpoint.Writer.CutHijacked()
 		return fmt.Errorf("front: requests still run: %w", ctx.Err())
 	}
 }

@@ -231,7 +231,7 @@ func TestClose(t *testing.T) {
 	receive(t, "the call", b.script.started)
 	closed := make(chan error, 1)
 	go func() { closed <- b.front.Close(context.Background()) }()
-	<-b.front.Running.Draining.Done()
+	<-b.front.endpoint.Running.Draining.Done()
 	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
 		http.Header{wire.HeaderSession: {c.Session}})
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50301`) ||
@@ -295,7 +295,7 @@ func TestTimeoutsOfTheServer(t *testing.T) {
 	for range 3 {
 		stream.line(t, ": keep-alive")
 	}
-	b.front.Known(b.home(c)).Cancel(mcp.Raw("9"), "")
+	b.front.Sessions.Known(b.home(c)).Cancel(mcp.Raw("9"), "")
 	if got := <-status; got != http.StatusAccepted {
 		t.Errorf("status %d", got)
 	}

@@ -140,11 +140,11 @@ func TestALastingAnswerEndsWithItsClient(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					b.front.Running.Streams.Wait()
-					b.front.Running.Requests.Wait()
+					b.front.endpoint.Running.Streams.Wait()
+					b.front.endpoint.Running.Requests.Wait()
 				}()
 				if kind == "GET" { // its session's listener continues
-					b.front.StopListening()
+					b.front.Sessions.StopListening()
 				}
 				receive(t, "the end", ended)
 			})
@@ -170,7 +170,7 @@ func TestAnotherRequestOnALastingAnswer(t *testing.T) {
 // connections that streams have taken over, which net/http does not know any more.
 func TestNobodyWaitsForAClientThatReadsNothing(t *testing.T) {
 	b := newBench(t, Config{})
-	b.front.Writer.Timeout = time.Hour
+	b.front.endpoint.Writer.Timeout = time.Hour
 	request := http.Header{"Mcp-Protocol-Version": {v2607}, "Mcp-Method": {"subscriptions/listen"}}
 	s := b.silent(t,
 		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+

@@ -14,7 +14,7 @@ import (
 // handler has returned.
 func TestPanicEndsASubscription(t *testing.T) {
 	b := newBench(t, Config{KeepAlive: time.Millisecond})
-	b.front.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	b.front.endpoint.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{}}`)})
 		panic("on purpose")
 	})

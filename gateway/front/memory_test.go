@@ -47,7 +47,7 @@ func TestLargeRequests(t *testing.T) {
 					t.Errorf("one too many, of %s: %d %v %s", name, resp.StatusCode, resp.Header, text)
 				}
 			}
-			wantCount(t, "large requests too many", b.front.Metrics.Bounds[refuse.BoundMemory], 2)
+			wantCount(t, "large requests too many", b.front.endpoint.Metrics.Bounds[refuse.BoundMemory], 2)
 			if resp, text := b.send("POST", call("3", "echo"),
 				set(user("eve"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
 				t.Errorf("a small one: %d %s", resp.StatusCode, text)
@@ -58,7 +58,7 @@ func TestLargeRequests(t *testing.T) {
 					t.Errorf("the ones that were taken: %s", text)
 				}
 			}
-			if held := b.front.Memory.Held(); held != 0 {
+			if held := b.front.endpoint.Memory.Held(); held != 0 {
 				t.Errorf("%d bytes are held after all was answered", held)
 			}
 			if resp, text := send(large("echo", "4"), set(user("eve"), wire.HeaderName,
@@ -94,7 +94,7 @@ func TestLargeRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		receive(t, "the call", b.script.started)
-		if held := b.front.Memory.Held(); held < most-4096 {
+		if held := b.front.endpoint.Memory.Held(); held < most-4096 {
 			t.Errorf("%d bytes are held while the call runs", held)
 		}
 		b.script.release <- struct{}{}
@@ -110,7 +110,7 @@ func TestResultsAreHeldUntilTheyAreWritten(t *testing.T) {
 		if err != nil || m.Error != nil {
 			t.Fatalf("%s %v", m.Text, err)
 		}
-		if b.script.last("tools/call").Room.Take(1 << 20); b.front.Memory.Held() != 0 { // it was freed, or it would count
+		if b.script.last("tools/call").Room.Take(1 << 20); b.front.endpoint.Memory.Held() != 0 { // it was freed, or it would count
 			t.Errorf("%s: what the call held was not given back", c)
 		}
 	}

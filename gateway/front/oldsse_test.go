@@ -46,25 +46,11 @@ func (b *bench) oldSession(t *testing.T, revision, caps string) *mcptest.SSEClie
 // oldKey returns the key of the only session.
 func (b *bench) oldKey(t *testing.T) string {
 	t.Helper()
-	b.front.mu.Lock()
-	defer b.front.mu.Unlock()
-	for _, o := range b.front.olds {
-		if h := o.session(); h != nil {
-			return h.String()
-		}
+	all := b.store.Homes().All()
+	if len(all) != 1 {
+		t.Fatalf("there are %d sessions", len(all))
 	}
-	t.Fatal("there is no session")
-	return ""
-}
-
-// onlyOld returns the only stream of HTTP+SSE.
-func onlyOld(f *Front) *oldStream {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, o := range f.olds {
-		return o
-	}
-	return nil
+	return all[0].String()
 }
 
 func mustCall(t *testing.T, c *mcptest.SSEClient, method, params string) mcptest.Message {
@@ -246,8 +232,8 @@ func TestTheEndOfTheStream(t *testing.T) {
 	t.Run("while its session begins", func(t *testing.T) {
 		b := newBench(t, Config{})
 		discovering := make(chan struct{})
-		inner := b.front.Handler
-		b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		inner := b.front.endpoint.Handler
+		b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Method == mcp.MethodDiscover {
 				close(discovering)
 				<-ctx.Done() // and continues as if nothing had happened
@@ -383,8 +369,8 @@ func TestOldLifecycle(t *testing.T) {
 	}
 	t.Run("a handshake that failed may be made again", func(t *testing.T) {
 		b := newBench(t, Config{})
-		inner, down := b.front.Handler, true
-		b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		inner, down := b.front.endpoint.Handler, true
+		b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Method == mcp.MethodDiscover && down {
 				down = false
 				return nil, errors.New("secret detail")

@@ -242,7 +242,7 @@ func TestRequestStateOfOthers(t *testing.T) {
 			t.Fatalf("an altered one is answered %s, want %s", got, made)
 		}
 	}
-	if n, load := len(b.script.calls)-before, b.front.Load(); n != 0 || load.Calls != 0 || load.Questions != 0 {
+	if n, load := len(b.script.calls)-before, b.front.Sessions.Load(); n != 0 || load.Calls != 0 || load.Questions != 0 {
 		t.Errorf("%d calls came of it, and it holds %+v", n, load)
 	}
 	// The owner may come again and again: a stateless server is asked each time, as
@@ -272,8 +272,8 @@ func TestContextCarriesTheCaller(t *testing.T) {
 	b := newBench(t, Config{})
 	var mu sync.Mutex
 	var differ []string
-	script := b.front.Handler
-	b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	script := b.front.endpoint.Handler
+	b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if got, ok := mcp.CallerFrom(ctx); !ok || fmt.Sprint(got) != fmt.Sprint(c.Caller) {
 			mu.Lock()
 			defer mu.Unlock()

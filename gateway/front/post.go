@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
@@ -19,29 +19,23 @@ import (
 // posted is one POSTed message on its way to one of the two dialects, or a GET or DELETE, which has
 // no message.
 type posted struct {
-	exchange.Request
-	body    []byte // as far as it was read; nil for none
-	header  string // the revision that the header names, "" for none
-	params  params
-	batch   []wire.Message // in place of Message
-	errs    []error        // of the messages of batch
-	inBatch bool           // it is one message of a batch
-	old     bool           // HTTP+SSE: the answer, if any, goes to the stream of another request
-	on      *oldStream     // that stream
-	home    *home.Home     // in use by the request; nil for none
-	room    *mcp.Room      // for a large body, nil for a small one
-	counted bool           // among the requests of its user
+	request.Request
+	header  string     // the revision that the header names, "" for none
+	inBatch bool       // it is one message of a batch
+	old     bool       // HTTP+SSE: the answer, if any, goes to the stream of another request
+	home    *home.Home // in use by the request; nil for none
+	counted bool       // among the requests of its user
 	// anywhere says that this replica serves the request if nobody can tell who owns its home:
 	// it is a call of a client without a session, and it answers no question.
 	anywhere bool
 }
 
 // runs reports whether the body contains requests, which may have run even if their answers are lost.
-func (p *posted) runs() bool { return p.batch != nil || p.Message.Kind == wire.Request }
+func (p *posted) runs() bool { return p.Batch != nil || p.Message.Kind == wire.Request }
 
 // awaited returns the id of the only request, if the response to this POST answers it.
 func (p *posted) awaited() mcp.Raw {
-	if p.old || p.batch != nil || p.Message.Kind != wire.Request {
+	if p.old || p.Batch != nil || p.Message.Kind != wire.Request {
 		return nil
 	}
 	return p.Message.ID
@@ -69,111 +63,29 @@ func (p *posted) endUse() {
 
 // release gives back what was taken for the message.
 func (p *posted) release(f *Front) {
-	p.room.Free()
+	p.Room.Free()
 	p.endUse()
 	if p.counted {
 		f.requestLimit.Give(&p.Caller)
 	}
 }
 
-// params are the members of a message's params that the front itself reads; nil for absent ones.
-type params struct {
-	name, uri, ref, notifications, answers, state, task, taskID, arguments mcp.Raw
-	// Members of _meta.
-	version, clientInfo, caps, logLevel, token mcp.Raw
-}
-
-// readParams reads params. It refuses objects that two readers could read differently. It takes
-// null members out of them, and an empty cursor: many clients write so what is not there.
-func readParams(m *wire.Message) (p params, err error) {
-	if m.Params == nil {
-		return p, nil
-	}
-	var meta, cursor, context, caps, info mcp.Raw
-	members := [...]*mcp.Raw{&meta, &p.name, &p.uri, &p.ref, &p.notifications, &p.answers, &p.state, &p.task, &p.taskID,
-		&p.arguments, &cursor, &context, &caps, &info}
-	names := [...]string{"_meta", "name", "uri", "ref", "notifications", "inputResponses", "requestState",
-		"task", "taskId",
-		"arguments", "cursor", "context", "capabilities", "clientInfo"}
-	if err = wire.ReadObject(m.Params, m.Outline, members[:], names[:]...); err != nil {
-		return p, err
-	}
-	for i, value := range members {
-		if *value != nil && (value.IsNull() || value == &cursor && string(cursor) == `""`) {
-			*value, m.Params = nil, m.Params.Without(names[i])
-		}
-	}
-	ofMeta := [...]*mcp.Raw{&p.version, &p.clientInfo, &p.caps, &p.logLevel, &p.token}
-	err = wire.ReadObject(meta, nil, ofMeta[:],
-		wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
-	if err != nil {
-		return p, err
-	}
-	for _, value := range ofMeta {
-		if value.IsNull() {
-			*value = nil
-		}
-	}
-	if m.Method == mcp.MethodComplete {
-		return p, wire.CheckObject(p.ref, "type", "name", "uri")
-	}
-	return p, nil
-}
-
-// routingName returns the name that the method is routed by, "" if the method has none. It
-// refuses arguments for it that are none.
-func (p params) routingName(method string) (string, error) {
-	if p.arguments != nil && !p.arguments.IsObject() {
-		return "", refuse.InvalidParams("arguments is no object")
-	}
-	var raw mcp.Raw
-	switch member := mcp.NameMember(method); {
-	case member == "name":
-		raw = p.name
-	case member == "uri":
-		raw = p.uri
-	case member == "taskId":
-		raw = p.taskID
-	case method == mcp.MethodSkillsGet: // a URI in one spelling, a name in the other
-		if (p.uri != nil) == (p.name != nil) {
-			return "", refuse.InvalidParams("skills/get needs either a uri or a name")
-		}
-		if raw = p.uri; raw == nil {
-			raw = p.name
-		}
-		if !wire.NameOK(raw) {
-			return "", refuse.InvalidParams("uri and name are strings")
-		}
-	case method == mcp.MethodComplete:
-		switch p.ref.At("type").Text() {
-		case "ref/prompt":
-			raw = p.ref.At("name")
-		case "ref/resource":
-			raw = p.ref.At("uri")
-		default:
-			return "", refuse.InvalidParams("ref.type is neither ref/prompt nor ref/resource")
-		}
-	default:
-		return "", nil
-	}
-	if !wire.NameOK(raw) {
-		return "", refuse.InvalidParams("%s needs a name, URI or id that is a string", method)
-	}
-	return raw.Text(), nil
-}
-
 // post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
 // answer comes on the stream.
 func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
-	p := &posted{Request: exchange.Request{W: w, RC: http.NewResponseController(w), R: r}, old: old}
-	if f.Trails != nil {
+	p := &posted{Request: request.Request{W: w, RC: http.NewResponseController(w), R: r}, old: old}
+	if f.deps.Trails != nil {
 		p.Known = time.Now()
+	}
+	id := r.Header.Get(callHeader)
+	if _, _, fromReplica := cluster.Forwarded(r); fromReplica && strings.HasPrefix(id, f.endpoint.Replica+"-") {
+		p.CallID = id
 	}
 	defer p.release(f)
 	defer func() {
 		if cause := recover(); cause != nil {
-			f.Recovered(cause, "")
-			f.Refuse(p.W, p.Message.ID, refuse.Internal(""))
+			f.endpoint.Recovered(cause, "")
+			f.endpoint.Refuse(p.W, p.Message.ID, refuse.Internal(""))
 		}
 	}()
 	ref := p.read(f)
@@ -187,9 +99,17 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
 			ref.ID = refuse.NullID // the id is one of ours, or unknown
 		}
 	}
-	if ref != nil {
-		f.turnAway(p.W, p.Caller, p.Message, ref)
+	f.turnAway(p.W, p.Caller, p.Message, ref)
+}
+
+// onStream passes what was posted for a stream of HTTP+SSE to the replica that has the stream.
+func (f *Front) onStream(p *posted) *refuse.Refusal {
+	if _, _, fromReplica := cluster.Forwarded(p.R); !fromReplica {
+		if _, replica, ours := sse2024.StreamOf(p.R); ours && replica != f.endpoint.Replica {
+			return cmp.Or(f.forward(p, replica, home.Key{}), refuse.NoStream()) // its streams go with it
+		}
 	}
+	return f.sse.Post(&p.Request)
 }
 
 // inEra passes the message to its dialect.
@@ -198,13 +118,13 @@ func (f *Front) inEra(p *posted) *refuse.Refusal {
 	switch {
 	case ref != nil:
 		return ref
-	case modern && p.batch != nil:
+	case modern && p.Batch != nil:
 		return refuse.Invalid("Invalid request: this revision has no batches")
 	case modern:
 		return f.stateless(p)
 	case f.cfg.Clients == ClientsStateless:
 		return p.refuseStateful()
-	case p.batch != nil:
+	case p.Batch != nil:
 		return f.batch(p)
 	}
 	return f.stateful(p)
@@ -218,55 +138,28 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	if p.counted = f.requestLimit.Take(&p.Caller); !p.counted {
 		return refuse.Busy()
 	}
-	if p.Accept, ref = checkPost(p.R, !p.old); ref != nil {
-		p.Message.ID = f.peek(p.RC, p.R)
+	if ref = p.ReadBody(&f.limits, !p.old); ref != nil {
 		return ref
 	}
-	if ref = p.readBody(f); ref != nil {
-		return ref
-	}
-	f.Metrics.Received.Add(float64(len(p.body)))
-	var err error
-	if wire.IsBatch(p.body) {
-		p.batch, p.errs, err = wire.ScanBatch(p.body)
-	} else if p.Message, err = wire.Scan(p.body); err == nil {
-		p.params, err = readParams(&p.Message)
-	}
-	if err != nil {
-		return refuse.Bad(err)
-	}
-	return nil
+	f.deps.Metrics.Received.Add(float64(len(p.Body)))
+	return p.Scan()
 }
 
 // caller returns the caller of a request, as auth has determined.
 func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
-		f.Log.Error("a request came past authentication", failure.Internal.Attr())
+		f.deps.Log.Error("a request came past authentication", failure.Internal.Attr())
 		return caller, refuse.Internal("")
 	}
 	return caller, nil
-}
-
-// newExchange prepares the answer to a request. The call has the id that another replica gave it, or a
-// new one.
-func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange.Exchange {
-	id := p.R.Header.Get(callHeader)
-	if _, _, fromReplica := cluster.Forwarded(p.R); !fromReplica || !strings.HasPrefix(id, f.Replica+"-") {
-		id = f.CallID()
-	}
-	var on *stream.Stream
-	if p.on != nil {
-		on = p.on.stream
-	}
-	return f.New(&p.Request, id, rev, p.params.token, on)
 }
 
 // era decides which dialect a message is in: stateless if its _meta or its header says so, which
 // must agree (2026-07-28 basic/versioning). It notes what the header says.
 func (p *posted) era() (modern bool, ref *refuse.Refusal) {
 	lines := p.R.Header[wire.HeaderVersion]
-	modern = p.params.version != nil
+	modern = p.Params.Version != nil
 	known := true
 	for _, line := range lines {
 		rev := wire.Lookup(line)

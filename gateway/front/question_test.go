@@ -255,7 +255,7 @@ func TestAnswersAfterTheServersLimit(t *testing.T) {
 func TestRootsAreAskedForOnce(t *testing.T) {
 	b := newBench(t, Config{})
 	upstreams := &keeping{}
-	b.front.deps.Upstreams = upstreams
+	b.front.endpoint.RootsChanged = upstreams.RootsChanged
 	params := callThis(`"q":{"method":"roots/list"}`, "")
 	call := func(c *mcptest.Client, answer string) (asked bool) {
 		t.Helper()
@@ -329,14 +329,14 @@ func TestDoneAtAURL(t *testing.T) {
 	done := func(id string) mcp.Event {
 		return mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", mcp.String(id))}
 	}
-	b.front.Tell("nobody:x", done("0"))
+	b.front.Sessions.Tell("nobody:x", done("0"))
 	for _, client := range []*mcptest.Client{c, other} { // so that there is something to tell it about
 		if _, _, err := client.Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.front.Tell(key(c), done("1")) // no stream is open yet
-	b.front.Tell(key(c), done("1"))
+	b.front.Sessions.Tell(key(c), done("1")) // no stream is open yet
+	b.front.Sessions.Tell(key(c), done("1"))
 	streams := map[*mcptest.Client]*mcptest.Exchange{}
 	for _, client := range []*mcptest.Client{c, other} {
 		x, err := client.Get(t.Context(), "")
@@ -357,8 +357,8 @@ func TestDoneAtAURL(t *testing.T) {
 	if got, want := read(c), mcp.NoteElicitationComplete+`{"elicitationId":"1"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	b.front.Tell(key(c), done("2"))
-	b.front.Tell(key(other), done("3"))
+	b.front.Sessions.Tell(key(c), done("2"))
+	b.front.Sessions.Tell(key(other), done("3"))
 	if got := read(c); !strings.Contains(got, `"2"`) {
 		t.Errorf("got %s", got)
 	}

@@ -135,7 +135,7 @@ func TestRawHTTP(t *testing.T) {
 
 func TestBodyThatDoesNotCome(t *testing.T) {
 	b, hasty := newBench(t, Config{}), newBench(t, Config{})
-	hasty.front.bodyTime = 50 * time.Millisecond
+	hasty.front.limits.Time = 50 * time.Millisecond
 	const head = rawHead + "Content-Length: 100\r\n\r\n"
 	for _, c := range []struct {
 		name  string
@@ -179,7 +179,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	t.Run("answers that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.Writer.Timeout = time.Second // plenty for those who read
+		b.front.endpoint.Writer.Timeout = time.Second // plenty for those who read
 		conn := connect(t, b)
 		// Answers of 1 MiB each, until the connection is given up.
 		request := []byte(strings.Replace(rawCall(echoHead+"Mcp-Name: large\r\n", call("1", "large")), last, "", 1))
@@ -202,7 +202,7 @@ func TestSlowReader(t *testing.T) {
 	})
 	t.Run("a stream that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.Writer.Timeout = time.Second // plenty for those who read
+		b.front.endpoint.Writer.Timeout = time.Second // plenty for those who read
 		slow, other := b.client(v2511), b.client(v2511)
 		conn := connect(t, b)
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n", slow.Session)
@@ -216,7 +216,7 @@ func TestSlowReader(t *testing.T) {
 			case <-end:
 				t.Fatal("the stream is still open")
 			}
-			open = b.front.Load().Streams
+			open = b.front.Sessions.Load().Streams
 		}
 		if m, _, err := other.Call(t.Context(), "tools/call", `{"name":"empty"}`); err != nil || m.Error != nil {
 			t.Errorf("another client: %s %v", m.Text, err)

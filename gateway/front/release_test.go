@@ -22,7 +22,7 @@ func TestReplyIsReleasedOnceItIsWritten(t *testing.T) {
 			b := newBench(t, Config{})
 			want := strings.Repeat("x", tt.size)
 			released := 0
-			b.front.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			b.front.endpoint.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 				if tt.progress {
 					c.Notify(progress("1"))
 				}

@@ -490,8 +490,8 @@ func TestQuestionAfterATakeover(t *testing.T) {
 	c.Header, c.Caps = http.Header{"Test-User": {"ann"}}, `{"elicitation":{}}`
 	m, _, err := c.Call(soon(t), mcp.MethodToolsCall, `{"name":"ask-wait"}`)
 	state := ""
-	if err != nil || !m.Value("requestState", &state) || a.front.Running.Calls() != 1 {
-		t.Fatalf("%s %v, %d calls", m.Text, err, a.front.Running.Calls())
+	if err != nil || !m.Value("requestState", &state) || a.front.endpoint.Running.Calls() != 1 {
+		t.Fatalf("%s %v, %d calls", m.Text, err, a.front.endpoint.Running.Calls())
 	}
 	for _, h := range a.front.homes().All() {
 		h.EndLater(home.Moved)
@@ -499,7 +499,7 @@ func TestQuestionAfterATakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := a.front.Running.Calls(); n != 0 {
+	if n := a.front.endpoint.Running.Calls(); n != 0 {
 		t.Errorf("%d calls count as running", n)
 	}
 	m, _, err = c.Call(soon(t), mcp.MethodToolsCall,
@@ -507,7 +507,7 @@ func TestQuestionAfterATakeover(t *testing.T) {
 	if wantLost(t, "the answer", m, err, string(m.ID)); a.calls() != 1 {
 		t.Errorf("%d calls were made", a.calls())
 	}
-	if n := a.front.Running.Calls(); n != 0 {
+	if n := a.front.endpoint.Running.Calls(); n != 0 {
 		t.Errorf("in the end %d calls count as running", n)
 	}
 }
@@ -541,8 +541,8 @@ func TestQuestionOfAReplicaThatStops(t *testing.T) {
 	defer giveUp()
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.front.Close(stopping) }()
-	for a.front.Running.Begin() { // until it takes no more
-		a.front.Running.Done()
+	for a.front.endpoint.Running.Begin() { // until it takes no more
+		a.front.endpoint.Running.Done()
 		runtime.Gosched()
 	}
 	if m, err := answer(ann, anns); err != nil || !strings.Contains(m.Text, "decline") || a.calls() != 3 {
@@ -586,8 +586,8 @@ func TestQuestionOfAClientThatLeft(t *testing.T) {
 	a.front.Drain(t.Context(), true)
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.front.Close(soon(t)) }()
-	for a.front.Running.Begin() { // until it takes no more
-		a.front.Running.Done()
+	for a.front.endpoint.Running.Begin() { // until it takes no more
+		a.front.endpoint.Running.Done()
 		runtime.Gosched()
 	}
 	if err := b.at(c).Answer(soon(t), asked.ID, `{"action":"decline"}`); err != nil {

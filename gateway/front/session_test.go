@@ -63,7 +63,7 @@ func TestTooManySessions(t *testing.T) {
 		!strings.Contains(text, `"id":1`) || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
-	wantCount(t, "sessions too many", b.front.Metrics.Bounds[refuse.BoundSessions], 1)
+	wantCount(t, "sessions too many", b.front.endpoint.Metrics.Bounds[refuse.BoundSessions], 1)
 	resp, _ = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`,
 		http.Header{"Test-User": {"other"}})
 	if resp.StatusCode != http.StatusOK {
@@ -97,7 +97,7 @@ func TestDeleteEndsWhatRuns(t *testing.T) {
 	c := b.client(v2511)
 	done, _ := start(t, c, "1", `{"name":"slow"}`)
 	receive(t, "the call", b.script.started)
-	if n := b.front.Running.Calls(); n != 1 {
+	if n := b.front.endpoint.Running.Calls(); n != 1 {
 		t.Errorf("%d calls run, want 1", n)
 	}
 	stream, err := c.Get(t.Context(), "")
@@ -231,7 +231,7 @@ func TestSameIDTwice(t *testing.T) {
 	c := b.client(v2511)
 	began := make(chan string, 2)
 	release := map[string]chan struct{}{"one": make(chan struct{}), "two": make(chan struct{})}
-	b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		began <- call.Name
 		select {
 		case <-release[call.Name]:

@@ -135,8 +135,8 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, Config{})
 			f := &flood{make(chan struct{}, 1), make(chan struct{})}
-			b.front.Handler = f
-			b.front.Writer.Timeout = tooLong // it is not cut off while we look
+			b.front.endpoint.Handler = f
+			b.front.endpoint.Writer.Timeout = tooLong // it is not cut off while we look
 			header := modern("tools/call", "x")
 			if strings.Contains(tt.body, "listen") {
 				header = modern(mcp.MethodListen, "")
@@ -152,7 +152,7 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 				t.Errorf("a client that does not read holds %d bytes of %d that came, want at most %d", grown,
 					floodEvents*floodSize, bound)
 			}
-			if m := b.front.Metrics; strings.Contains(tt.body, "listen") {
+			if m := b.front.endpoint.Metrics; strings.Contains(tt.body, "listen") {
 				wantCount(t, "subscriptions that ended", m.SlowSubscriptions, 1)
 			} else if lost := countOf(t, m.SlowEvents); lost == 0 || lost >= floodEvents {
 				t.Errorf("%v of %d events are counted as lost", lost, floodEvents)
@@ -167,8 +167,8 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 func TestASlowReaderIsCutOff(t *testing.T) {
 	b := newBench(t, Config{})
 	f := &flood{make(chan struct{}, 1), make(chan struct{})}
-	b.front.Handler = f
-	b.front.Writer.Timeout = 200 * time.Millisecond
+	b.front.endpoint.Handler = f
+	b.front.endpoint.Writer.Timeout = 200 * time.Millisecond
 	c := b.client(v2511)
 	client := b.silent(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`,
 		http.Header{wire.HeaderSession: {c.Session}})
@@ -184,7 +184,7 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 		t.Errorf("the answer, gone on with: %.200s %v", m.Text, err)
 	}
 	client.cutOff(t)
-	wantCount(t, "connections that were cut", b.front.Metrics.Written.Cut, 1)
+	wantCount(t, "connections that were cut", b.front.endpoint.Metrics.Written.Cut, 1)
 }
 
 // cutOff reads what is left, and expects the end of the connection before the answer.
@@ -204,9 +204,9 @@ func (s *silent) cutOff(t *testing.T) {
 func TestAnAnswerThatNobodyReads(t *testing.T) {
 	const size = 16 << 20
 	b := newBench(t, Config{})
-	b.front.Writer.Timeout = 200 * time.Millisecond
+	b.front.endpoint.Writer.Timeout = 200 * time.Millisecond
 	began, over := make(chan struct{}), make(chan struct{})
-	b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if !c.Room.Take(size) {
 			t.Error("there is no room")
 		}
@@ -220,9 +220,9 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 	if rest, err := io.ReadAll(client); err == nil && len(rest) > size {
 		t.Error("the client was not cut off")
 	}
-	b.front.Running.Requests.Wait() // the call has ended
-	wantCount(t, "connections that were cut", b.front.Metrics.Written.Cut, 1)
-	if n := b.front.Memory.Held(); n != 0 {
+	b.front.endpoint.Running.Requests.Wait() // the call has ended
+	wantCount(t, "connections that were cut", b.front.endpoint.Metrics.Written.Cut, 1)
+	if n := b.front.endpoint.Memory.Held(); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -33,27 +34,26 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 	}
 	switch p.Message.Method { // what this revision does not have, in any form
 	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe,
-		mcp.MethodResourcesUnsubscribe,
-		mcp.MethodTasksResult, mcp.MethodTasksList:
+		mcp.MethodResourcesUnsubscribe, mcp.MethodTasksResult, mcp.MethodTasksList:
 		return refuse.Bad(mcp.ErrMethod(p.Message.Method))
 	}
 	name, err := p.checkRequest()
 	if err != nil {
 		return refuse.Bad(err)
 	}
-	x := f.newExchange(p, wire.Stateless())
+	x := f.endpoint.New(&p.Request, wire.Stateless())
 	x.Call.Name = name
-	key := home.Key{User: p.Caller.User(), ID: derivedID(p.Caller, p.params.clientInfo)}
+	key := home.Key{User: p.Caller.User(), ID: derivedID(p.Caller, p.Params.ClientInfo)}
 	x.Call.Session = key.String()
 	x.Call.Ephemeral = true
-	x.Call.Caps = p.params.caps
-	x.Call.LogLevel = p.params.logLevel.Text()
+	x.Call.Caps = p.Params.Caps
+	x.Call.LogLevel = p.Params.LogLevel.Text()
 	if mcp.CanAsk(x.Call.Method) {
-		if err := x.Retry(p.params.answers, p.params.state); err != nil {
+		if err := x.Retry(p.Params.Answers, p.Params.State); err != nil {
 			return refuse.Bad(err)
 		}
 	}
-	if err := extensionTasks(x, p.params); err != nil {
+	if err := extensionTasks(x, &p.Params); err != nil {
 		return refuse.Bad(err)
 	}
 	if x.Call.Method == mcp.MethodToolsCall {
@@ -61,7 +61,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 			return refuse.Bad(err)
 		}
 	}
-	waited, gone := false, x.WaitsAt != "" && x.WaitsAt != f.Replica
+	waited, gone := false, x.WaitsAt != "" && x.WaitsAt != f.endpoint.Replica
 	if f.deps.Cluster.Shared() && (f.deps.Upstreams.Keeps(&x.Call) ||
 		f.deps.Upstreams.Differs(&x.Call) && f.homes().Exists(p.R.Context(), key)) {
 		p.anywhere = len(x.Call.Round) == 0 && x.Call.Answers == nil
@@ -70,7 +70,7 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 			if ref := f.use(p, key); ref != nil {
 				return ref
 			}
-		case x.WaitsAt == f.Replica:
+		case x.WaitsAt == f.endpoint.Replica:
 			if h, over := x.TakeUp(); h != nil {
 				p.home, waited, gone = h, !over, over
 			} else if fromReplica && f.homes().Leaving() { // the call is lost, and this replica takes no more
@@ -84,19 +84,19 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 		}
 	}
 	x.Home = p.home
-	if !waited && !f.Running.Begin() {
+	if !waited && !f.endpoint.Running.Begin() {
 		return refuse.Closing()
 	}
-	defer f.Running.Done()
+	defer f.endpoint.Running.Done()
 	defer p.endUse()
 	if gone {
-		x.Handler = mcp.HandlerFunc(lost)
+		x.Handler = mcp.HandlerFunc(exchange.Lost)
 		x.Serve(p.R.Context())
 		return nil
 	}
 	switch x.Call.Method {
 	case mcp.MethodListen:
-		return x.Listen(p.R, p.params.notifications)
+		return x.Listen(p.R, p.Params.Notifications)
 	case mcp.MethodDiscover:
 		x.Handler = mcp.HandlerFunc(f.serverDiscover)
 	}
@@ -106,23 +106,23 @@ func (f *Front) stateless(p *posted) *refuse.Refusal {
 
 // extensionTasks records whether a request declares the extension, and reads the answers that
 // it brings for a task.
-func extensionTasks(x *exchange.Exchange, p params) error {
-	if mcp.DeclaresTasks(p.caps) {
+func extensionTasks(x *exchange.Exchange, p *request.Params) error {
+	if mcp.DeclaresTasks(p.Caps) {
 		x.Call.Tasks = mcp.ExtensionTasks
 	}
 	if x.Call.Method != mcp.MethodTasksUpdate {
 		return nil
 	}
-	if p.answers == nil {
+	if p.Answers == nil {
 		return refuse.InvalidParams("tasks/update needs inputResponses")
 	}
-	return x.ReadAnswers(p.answers)
+	return x.ReadAnswers(p.Answers)
 }
 
 // checkVersion compares the revisions in the header and in _meta, and refuses one that is not
 // served without a session.
 func (p *posted) checkVersion() *refuse.Refusal {
-	header, said := p.header, p.params.version
+	header, said := p.header, p.Params.Version
 	switch rev := wire.Lookup(header); {
 	case header == "":
 		return refuse.Bad(refuse.HeaderMismatch("%s is missing", wire.HeaderVersion))
@@ -138,20 +138,20 @@ func (p *posted) checkVersion() *refuse.Refusal {
 
 // checkRequest checks what else a stateless request must say, and returns its routing name.
 func (p *posted) checkRequest() (name string, err error) {
-	if !p.params.caps.IsObject() {
+	if !p.Params.Caps.IsObject() {
 		return "", refuse.InvalidParams("_meta lacks %s, an object", wire.MetaClientCaps)
 	}
-	if p.params.clientInfo != nil && !p.params.clientInfo.IsObject() {
+	if p.Params.ClientInfo != nil && !p.Params.ClientInfo.IsObject() {
 		return "", refuse.InvalidParams("%s is no object", wire.MetaClientInfo)
 	}
-	if level := p.params.logLevel; level != nil && !wire.ValidLogLevel(level.Text()) {
+	if level := p.Params.LogLevel; level != nil && !wire.ValidLogLevel(level.Text()) {
 		return "", refuse.InvalidParams("%s is not a level", wire.MetaLogLevel)
 	}
 	method := p.Message.Method
 	if err := checkHeader(p.R.Header, wire.HeaderMethod, method, false); err != nil {
 		return "", err
 	}
-	name, err = p.params.routingName(method)
+	name, err = p.Params.RoutingName(method)
 	if err != nil {
 		return "", err
 	}
@@ -178,7 +178,7 @@ func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 
 // serverDiscover is the handler of server/discover.
 func (f *Front) serverDiscover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	result, caps, err := f.discover(ctx, c)
+	result, caps, err := f.endpoint.Discover(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func TestStreamsOfAUser(t *testing.T) {
 					t.Errorf("one too many: %d %v %s", x.Status, x.Header, text)
 				}
 			}
-			wantCount(t, "streams too many", b.front.Metrics.Bounds[refuse.BoundStreams], 2)
+			wantCount(t, "streams too many", b.front.endpoint.Metrics.Bounds[refuse.BoundStreams], 2)
 			// Calls continue, and other users are not affected.
 			if m, _, err := eve.newClient(v2607).Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil ||
 				m.Error != nil {
@@ -120,7 +120,7 @@ func (b *bench) awaitStreams(t *testing.T, of *crowd, want int) {
 	user := mcp.Caller{Issuer: of.header.Get("Test-Issuer"), Subject: of.header.Get("Test-User")}.User()
 	timeout := time.After(tooLong)
 	for {
-		n := b.front.Running.PerUser.Has(user)
+		n := b.front.endpoint.Running.PerUser.Has(user)
 		if n == want {
 			return
 		}

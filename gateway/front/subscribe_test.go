@@ -22,7 +22,7 @@ func TestUnsubscribeBecomesAStream(t *testing.T) {
 		}
 	}
 	confirm := make(chan struct{})
-	b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		<-confirm
 		return b.script.Handle(ctx, call)
 	})
@@ -39,7 +39,7 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	begun, confirm := make(chan struct{}), make(chan struct{})
-	b.front.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	b.front.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		close(begun)
 		<-confirm
 		return b.script.Handle(ctx, call)
@@ -59,7 +59,7 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 		defer cancel()
 		closed <- b.front.Close(ctx)
 	}()
-	receive(t, "the end of new requests", b.front.Running.Draining.Done())
+	receive(t, "the end of new requests", b.front.endpoint.Running.Draining.Done())
 	close(confirm)
 	if m := receive(t, "the answer", subscribed); m.Error != nil || string(m.Result) != "{}" {
 		t.Errorf("the subscription is answered %s", m.Text)

@@ -159,7 +159,7 @@ func TestKeepAliveCountsFromTheLastEvent(t *testing.T) {
 		w, cancel, done := serve(f, "GET", "", http.Header{wire.HeaderSession: {record.ID}})
 		for range 3 {
 			time.Sleep(DefaultKeepAlive - time.Second)
-			f.Tell(record.Key(), mcp.Event{Method: mcp.NoteToolsListChanged})
+			f.Sessions.Tell(record.Key(), mcp.Event{Method: mcp.NoteToolsListChanged})
 			synctest.Wait()
 		}
 		if strings.Contains(w.String(), "keep-alive") {
@@ -244,7 +244,7 @@ func TestSubscriptionThatIsNotConfirmed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Handler = mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+		f.endpoint.Handler = mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -271,7 +271,7 @@ func TestListenerTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun, failing := make(chan time.Time, 10), true
-		f.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		f.endpoint.Handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			if !failing { // the first time it fails before it begins
 				c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{}}`)})
 			}

@@ -42,10 +42,6 @@ type exception struct {
 var exceptions = []exception{
 	{"files of a package", "policy", 33,
 		"the guard, the limits and what explains a rule read the same patterns, spellings and conditions: a room for one of them would export most of those"},
-	{"files of a circle", "gateway/front", 14,
-		"a request goes from its dialect to the owner of its session and back, and HTTP+SSE is one more way in: their files refer to the endpoint and it to them"},
-	{"files with methods of a type", "gateway/front Front", 14,
-		"each kind of request is a method of the endpoint in a file of its own; what it holds is in types of their own: exchange.Endpoint, live.Running, live.Sessions"},
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
 }
 

@@ -53,6 +53,8 @@ type Deps struct {
 	Metrics *Metrics
 	// Observe makes a call of a client by a handler, and records how it went.
 	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
+	// RootsChanged takes the key of a session whose client has changed its roots; nil for none.
+	RootsChanged func(session string)
 	// Tracer makes the SERVER spans; nil for none.
 	Tracer *tracing.Tracer
 	// Trails keep where the time of calls goes, and their messages; nil for none.
@@ -67,6 +69,7 @@ type Endpoint struct {
 	Replica     string        // the name of this replica: it begins the ids of its calls
 	Info        mcp.Raw       // ServerInfo in the form of the newest revision
 	Running     *live.Running
+	Sessions    *live.Sessions // what runs here in sessions
 	Writer      *stream.Writer
 
 	metaInfo mcp.Raw // the _meta object with only Info in it
@@ -82,6 +85,15 @@ func NewEndpoint(deps Deps, replica string, streams int, keepAlive time.Duration
 	e.waiting.counted, e.waiting.calls = e.Running, make(map[waitingKey]*waitingCall)
 	e.Writer = &stream.Writer{KeepAlive: keepAlive, Timeout: WriteTime, Metrics: deps.Metrics.Written,
 		Panicked: func(cause any) { e.Recovered(cause, "") }}
+	e.Sessions = live.NewSessions(live.Deps{
+		Handler: mcp.HandlerFunc(e.handleSafely),
+		Store:   e.Store,
+		Log:     e.Log,
+		NewID:   e.CallID,
+		Running: e.Running,
+		Lasting: e.Lasting,
+		Resumed: e.Metrics.Resumed,
+	})
 	return e
 }
 
@@ -90,6 +102,32 @@ func (e *Endpoint) CallID() string {
 	var buf [32]byte
 	b := append(append(buf[:0], e.Replica...), '-')
 	return string(strconv.AppendUint(b, e.calls.Add(1), 36))
+}
+
+// handleSafely makes a call of our own: a panic in it ends only that call.
+func (e *Endpoint) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			e.Recovered(cause, c.ID)
+			reply, err = nil, ErrNoReply
+		}
+	}()
+	return e.Handler.Handle(ctx, c)
+}
+
+// Discover makes a call of server/discover. It returns the result, and the capabilities in it.
+func (e *Endpoint) Discover(ctx context.Context, c *mcp.Call) (result, caps mcp.Raw, err error) {
+	reply, err := e.Handler.Handle(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if reply == nil || !reply.Result.IsObject() {
+		return nil, nil, ErrNoReply
+	}
+	if caps, _ = reply.Result.Member("capabilities"); !caps.IsObject() {
+		caps = mcp.Raw("{}")
+	}
+	return reply.Result, caps, nil
 }
 
 // DropWaiting gives up all calls that wait for answers, and returns how many there were.
@@ -133,4 +171,23 @@ func (e *Endpoint) Recovered(cause any, callID string) {
 	e.Log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID),
 		slog.String("error", fmt.Sprint(cause)),
 		slog.String("stack", strings.TrimSpace(string(debug.Stack()))))
+}
+
+// LostAnswer is the response to a request whose own response is lost. call is the id of the call.
+func (e *Endpoint) LostAnswer(request mcp.Raw, call string, rev *wire.Revision) []byte {
+	return wire.AppendError(nil, request, e.Readable(rev, "", call, refuse.LostError()))
+}
+
+// LostCall records a call that ran at a replica which has gone.
+func (e *Endpoint) LostCall(ctx context.Context, c *mcp.Call) {
+	c.Verdict = &mcp.Verdict{}
+	_, _ = e.Observe(ctx, c, mcp.HandlerFunc(Lost)) // the error is in the record
+}
+
+// Lost is the handler of a call that ran at a replica which has gone. Of some only the id is known.
+func Lost(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if c.Name != "" || c.Method == "" {
+		c.Verdict.Executed = mcp.ExecutedUnknown
+	}
+	return nil, refuse.LostError()
 }

@@ -131,4 +131,3 @@ func (x *Exchange) last(m message) (id string, data []byte) {
 	}
 	return ids(len(before)), data
 }
-

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -18,20 +19,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
-
-// Accept says which media types a client accepts.
-type Accept struct{ JSON, Stream bool }
-
-// Request is an HTTP request that becomes a call.
-type Request struct {
-	W       http.ResponseWriter
-	RC      *http.ResponseController
-	R       *http.Request
-	Accept  Accept
-	Caller  mcp.Caller
-	Message wire.Message
-	Known   time.Time // when its caller was known; zero without a trail
-}
 
 type arrivalKey struct{}
 
@@ -58,7 +45,7 @@ type Exchange struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	rev     *wire.Revision
-	accept  Accept
+	accept  request.Accept
 	token   mcp.Raw // the client's progress token, nil for none
 	verdict mcp.Verdict
 	span    *tracing.Span
@@ -88,16 +75,16 @@ type Exchange struct {
 	pending  pending
 }
 
-// New prepares the answer to a request. The id is the call's, progress the client's token for progress
-// as it wrote it. The stream on carries all answers to a client of HTTP+SSE; it is nil for others.
-func (e *Endpoint) New(r *Request, id string, rev *wire.Revision, progress mcp.Raw, on *stream.Stream) *Exchange {
+// New prepares the answer to a request.
+func (e *Endpoint) New(r *request.Request, rev *wire.Revision) *Exchange {
 	x := &Exchange{ID: r.Message.ID, Handler: e.Handler, Room: e.Memory.Room(r.Caller),
-		e: e, w: r.W, rc: r.RC, rev: rev, accept: r.Accept, stream: on, shared: on != nil}
+		e: e, w: r.W, rc: r.RC, rev: rev, accept: r.Accept}
+	progress := r.Params.ProgressToken
 	if len(progress) > 0 && progress[0] == '"' || isNumber(progress) {
 		x.token = progress
 	}
 	x.Call = mcp.Call{
-		ID:      id,
+		ID:      r.CallID,
 		Method:  r.Message.Method,
 		Params:  r.Message.Params,
 		Caller:  r.Caller,
@@ -109,10 +96,16 @@ func (e *Endpoint) New(r *Request, id string, rev *wire.Revision, progress mcp.R
 
 		Revision: rev.Name,
 	}
+	if x.Call.ID == "" {
+		x.Call.ID = e.CallID()
+	}
 	x.span, x.Call.Trace = e.Tracer.Server(r.Message.Params, r.R.Header)
 	x.arrived(r)
 	return x
 }
+
+// Share lets a stream carry the answer that carries all answers to its client.
+func (x *Exchange) Share(s *stream.Stream) { x.stream, x.shared = s, true }
 
 // Serve makes the call and writes the answer. A question ends the exchange of a stateless
 // client; a stateful client answers it within the exchange.
@@ -390,7 +383,7 @@ func (x *Exchange) write(status int, m message) {
 }
 
 // arrived begins the trail of a call. It has nothing that would have to be freed before Serve.
-func (x *Exchange) arrived(r *Request) {
+func (x *Exchange) arrived(r *request.Request) {
 	if x.e.Trails == nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -23,7 +24,7 @@ func TestWhileAStreamBegins(t *testing.T) {
 			for range 2000 {
 				w := httptest.NewRecorder()
 				x := &Exchange{e: e, w: w, rc: http.NewResponseController(w), rev: wire.Stateless(), ID: mcp.Raw("1"),
-					accept: Accept{JSON: true, Stream: true}}
+					accept: request.Accept{JSON: true, Stream: true}}
 				x.Call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t"}
 				begun := make(chan bool, 1)
 				go func() {

@@ -64,10 +64,8 @@ func Bounds() []Bound {
 func Statuses() []int {
 	return []int{
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
-		http.StatusNotAcceptable,
-		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusServiceUnavailable,
+		http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
 	}
 }
 

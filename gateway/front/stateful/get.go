@@ -1,4 +1,4 @@
-package front
+package stateful
 
 import (
 	"bytes"
@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/home"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -22,43 +24,44 @@ import (
 // reconnect is the wait that a client is told before it comes back.
 const reconnect = time.Second
 
-// get answers a GET: the session's stream for what belongs to no request, or an earlier stream
+// Get answers a GET: the session's stream for what belongs to no request, or an earlier stream
 // from the point where it broke off.
-func (f *Front) get(p *posted, rev *wire.Revision) *refuse.Refusal {
-	if !readAccept(p.R.Header["Accept"]).Stream {
+func Get(e *exchange.Endpoint, r *request.Request, h *home.Home) *refuse.Refusal {
+	if !request.ReadAccept(r.R.Header["Accept"]).Stream {
 		return refuse.Accept("text/event-stream")
 	}
-	after, ref := readPosition(p.R.Header)
+	after, ref := readPosition(r.R.Header)
 	if ref != nil {
 		return ref
 	}
-	if f.Running.Drains() && !after.IsCall() {
+	if e.Running.Drains() && !after.IsCall() {
 		return refuse.Closing()
 	}
-	g := &getting{f: f, home: p.home, session: f.Of(p.home), rev: rev, caller: p.Caller, after: after}
+	g := &getting{e: e, home: h, session: e.Sessions.Of(h), caller: r.Caller, after: after,
+		rev: wire.Lookup(session.Of(h).Revision)}
 	if after.IsCall() {
 		g.first, g.missing = g.read(after.Name, after.Seq)
 		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
-			return f.RefuseSession(g.missing)
+			return e.RefuseSession(g.missing)
 		}
 	}
-	ref = f.Running.BeginStream(&g.caller, func() bool { // a stream that the client has given up makes room for it
-		return !after.IsCall() && g.session.GiveWay(after.Name) && f.Running.PerUser.TakeMore(&g.caller)
+	ref = e.Running.BeginStream(&g.caller, func() bool { // a stream that the client has given up makes room for it
+		return !after.IsCall() && g.session.GiveWay(after.Name) && e.Running.PerUser.TakeMore(&g.caller)
 	})
 	if ref != nil {
 		return ref
 	}
-	g.session.Saw(p.Caller)
-	stream.CloseAfter(p.W, p.R)
-	g.stream = f.Writer.Begin(p.W, http.NewResponseController(p.W), "", nil)
+	g.session.Saw(r.Caller)
+	stream.CloseAfter(r.W, r.R)
+	g.stream = e.Writer.Begin(r.W, http.NewResponseController(r.W), "", nil)
 	g.home.Hold()
-	f.Writer.Outlast(p.R, g.stream, g.serve)
+	e.Writer.Outlast(r.R, g.stream, g.serve)
 	return nil
 }
 
 // getting is a GET request that is answered with a stream.
 type getting struct {
-	f       *Front
+	e       *exchange.Endpoint
 	home    *home.Home
 	rev     *wire.Revision
 	caller  mcp.Caller
@@ -70,9 +73,9 @@ type getting struct {
 }
 
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
-	defer g.f.Running.EndStream(&g.caller)
+	defer g.e.Running.EndStream(&g.caller)
 	defer g.home.Drop()
-	ctx, end := g.f.Lasting.While(ctx, &g.caller)
+	ctx, end := g.e.Lasting.While(ctx, &g.caller)
 	defer end()
 	if g.after.IsCall() && g.missing == nil {
 		lasts(g.stream)
@@ -95,9 +98,9 @@ func (g *getting) prepare(ctx context.Context) {
 		if errors.Is(g.missing, session.ErrForgotten) { // its answer was kept for the full time
 			why = refuse.DroppedError()
 		}
-		g.f.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call,
+		g.e.Log.Info("the stream of a call is not known: its client is told that the answer is lost", "call", call,
 			"error", g.missing)
-		g.stream.Force("", wire.AppendError(nil, id, g.f.Readable(g.rev, "", call, why)))
+		g.stream.Force("", wire.AppendError(nil, id, g.e.Readable(g.rev, "", call, why)))
 	}
 	if session.Of(g.home).Initialized {
 		g.session.Listen(ctx, g.caller)
@@ -115,7 +118,7 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 		return false
 	case <-ctx.Done():
 	case <-g.home.Over():
-	case <-g.f.Running.Quiet.Done():
+	case <-g.e.Running.Quiet.Done():
 		select {
 		case <-more: // such as the end of the call that it follows
 			return false
@@ -125,15 +128,15 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	return true
 }
 
-// overComment is what a client reads whose credential has ended its stream.
-const overComment = "the access token has expired, or was withdrawn"
+// OverComment is what a client reads whose credential has ended its stream.
+const OverComment = "the access token has expired, or was withdrawn"
 
 // end ends the connection. A client that reconnects by itself is told when to. If its credential
 // is over, it needs a new one for that.
 func (g *getting) end(ctx context.Context) {
 	over := context.Cause(ctx) == mcp.ErrOver
 	if over {
-		g.stream.Raw(wire.AppendComment(nil, overComment))
+		g.stream.Raw(wire.AppendComment(nil, OverComment))
 	}
 	if g.rev.Priming || over {
 		g.stream.Raw(wire.AppendRetry(nil, reconnect))
@@ -168,7 +171,7 @@ type reading struct {
 // read reads the stream of a call. Errors: session.ErrNotFound if it is not known, or not any
 // more; session.ErrUnavailable.
 func (g *getting) read(name string, after uint64) (r reading, err error) {
-	r.events, r.ended, r.more, err = g.f.Store.Log().Read(context.Background(), g.home, name, after)
+	r.events, r.ended, r.more, err = g.e.Store.Log().Read(context.Background(), g.home, name, after)
 	if r.gap = errors.Is(err, session.ErrGap); r.gap {
 		err = nil
 	}
@@ -179,13 +182,13 @@ func (g *getting) read(name string, after uint64) (r reading, err error) {
 // its end. r is what was read of it first.
 func (g *getting) follow(ctx context.Context, r reading) {
 	after := g.after
-	g.f.Metrics.Replayed.Inc()
+	g.e.Metrics.Replayed.Inc()
 	if g.rev.Priming {
 		g.stream.Send(stream.EventID(after.Name, after.Seq), nil)
 	}
 	for seq := after.Seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
-			g.f.Metrics.Gap.Inc()
+			g.e.Metrics.Gap.Inc()
 			g.stream.Force("", gapNotice())
 			g.askAgain(r.events)
 		}
@@ -198,9 +201,9 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		}
 		switch {
 		case r.ended && r.gap && len(r.events) == 0: // the response itself is missing
-			request, err := g.f.Store.Log().Request(context.Background(), g.home, after.Name)
+			request, err := g.e.Store.Log().Request(context.Background(), g.home, after.Name)
 			if err == nil && request != nil {
-				g.stream.Force("", g.f.lostAnswer(request, stream.CallOf(after.Name), g.rev))
+				g.stream.Force("", g.e.LostAnswer(request, stream.CallOf(after.Name), g.rev))
 			}
 			fallthrough
 		case r.ended && !r.gap:
@@ -210,7 +213,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		default:
 			g.stream.Open()
 			more := r.more
-			if replica, _, _ := strings.Cut(stream.CallOf(after.Name), "-"); replica != g.f.Replica { // which has gone
+			if replica, _, _ := strings.Cut(stream.CallOf(after.Name), "-"); replica != g.e.Replica { // which has gone
 				more = g.finishLost(ctx)
 			}
 			if g.wait(ctx, more) {
@@ -233,7 +236,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 // askAgain puts the open questions of the call again that were dropped with other events, so that
 // the call does not wait for answers that cannot come. kept are the events that were not dropped.
 func (g *getting) askAgain(kept []session.Event) {
-	request, err := g.f.Store.Log().Request(context.Background(), g.home, g.after.Name)
+	request, err := g.e.Store.Log().Request(context.Background(), g.home, g.after.Name)
 	if err != nil || request == nil {
 		return // the call ends without them
 	}
@@ -249,7 +252,7 @@ func (g *getting) askAgain(kept []session.Event) {
 // one succeeds, so a replica that was only cut off cannot write to it any more. Read the
 // stream again once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
-	log, name := g.f.Store.Log(), g.after.Name
+	log, name := g.e.Store.Log(), g.after.Name
 	request, err := log.Request(ctx, g.home, name)
 	switch {
 	case err != nil:
@@ -257,8 +260,8 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 		err = log.End(ctx, g.home, name)
 	default:
 		call := stream.CallOf(name)
-		if _, err = log.Finish(ctx, g.home, name, g.f.lostAnswer(request, call, g.rev)); err == nil {
-			g.f.lostCall(ctx, &mcp.Call{ID: call, Caller: g.caller, Revision: g.rev.Name, Session: g.home.String()})
+		if _, err = log.Finish(ctx, g.home, name, g.e.LostAnswer(request, call, g.rev)); err == nil {
+			g.e.LostCall(ctx, &mcp.Call{ID: call, Caller: g.caller, Revision: g.rev.Name, Session: g.home.String()})
 		}
 	}
 	if err != nil && !errors.Is(err, session.ErrNotFound) {
@@ -267,11 +270,6 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	done := make(chan struct{})
 	close(done)
 	return done
-}
-
-// lostAnswer is the response to a request whose own response is lost. call is the id of the call.
-func (f *Front) lostAnswer(request mcp.Raw, call string, rev *wire.Revision) []byte {
-	return wire.AppendError(nil, request, f.Readable(rev, "", call, refuse.LostError()))
 }
 
 // later is closed when it is time to retry what the session store could not do.
