@@ -22,6 +22,7 @@ var thin = map[string]string{
 	"gateway/front/exchange":    "tests of gateway/front, which write to its connections",
 	"gateway/admin":             "tests of gateway, over the API of a whole gateway",
 	"gateway/operate":           "tests of gateway, over the API of a whole gateway",
+	"gateway/front/stateful":    "tests of gateway/front, which send requests of clients with sessions",
 	"gateway/front/live":        "tests of gateway/front, for which it counts what runs",
 	"gateway/feature/loadskill": "tests of gateway, over catalog and policy",
 	"upstream/dialect":          "tests of the two dialects, of which it is what they share",
