@@ -19,7 +19,7 @@ const (
 	DefaultInFlight    = 512 << 20
 )
 
-// mostRequest is the upper limit for max_request_bytes: a body is held in memory.
+// mostRequest is the highest allowed max_request_bytes: a body is held in memory.
 const mostRequest = 1 << 30
 
 // Config is the section "http". Its zero value means the defaults. It is read only at start; a
@@ -32,12 +32,11 @@ type Config struct {
 	// request with 503. Each counted byte may take up to four bytes of memory. Default 512
 	// MiB, or an eighth of GOMEMLIMIT if that is set and is less.
 	MaxInFlightBytes int64 `yaml:"max_in_flight_bytes"`
-	// StreamAfter is how long a call may take before its answer becomes an event stream.
-	// Default 5s.
+	// StreamAfter is the time after which the answer to a call becomes an event stream. Default 5s.
 	StreamAfter time.Duration `yaml:"stream_after"`
 	// KeepAlive is the time after which an idle stream gets a comment. Default 15s.
 	KeepAlive time.Duration `yaml:"keep_alive"`
-	// AskTimeout is how long a client may take to answer a server's question. Default 5m.
+	// AskTimeout limits the time a client takes to answer a server's question. Default 5m.
 	AskTimeout time.Duration `yaml:"ask_timeout"`
 	// StreamsPerUser bounds the long-lived event streams that one user may have open: those of
 	// sessions, of subscriptions/listen and of HTTP+SSE together. A GET for a session that has
@@ -68,7 +67,7 @@ const (
 	ClientsStateless = "stateless"
 )
 
-// Validate returns everything that is wrong.
+// Validate returns all mistakes in the section.
 func (c Config) Validate() error {
 	var found problems.List
 	found.When(c.Clients != "" && c.Clients != ClientsAll && c.Clients != ClientsStateless,

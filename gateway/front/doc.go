@@ -1,5 +1,5 @@
 // Package front is the MCP endpoint for clients of every revision. It turns their requests into
-// calls of the inner language, and replies into what the clients read.
+// calls of the inner language, and replies into answers in the client's revision.
 //
 // It owns the choice of the revision and the transport, the owner of a request, here or at another
 // replica, and clients without sessions. It leaves the identity of callers to auth, which has put the
@@ -25,8 +25,8 @@
 // starts none.
 //
 // The token of each request identifies its caller; an earlier token never does. A session, and
-// everything in it, belongs to its user and to the client that began it; for anybody else it
-// does not exist. A running call keeps its caller, but each further round of it is made as the
-// caller whose token came with the answers. A request without an end of its own, a GET or a
-// subscription, ends when the token that opened it expires.
+// everything in it, belongs to its user and to the client that began it; for all others it does not
+// exist. A running call keeps its caller, but each further round of it is made as the caller of the
+// token that came with the answers. A request without an end of its own, a GET or a subscription,
+// ends when the token that opened it expires.
 package front

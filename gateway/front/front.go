@@ -7,28 +7,27 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/exchange"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/request"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/sse2024"
-
-	"golang.org/x/time/rate"
-
-	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// bodyTime is for a client to send its body. Bounds that are a matter of taste are in Config.
+// bodyTime limits the time a client takes to send its body. Bounds that operators choose are in Config.
 const bodyTime = 15 * time.Second
 
 // Deps is what a Front needs. Optional fields say so; all others are required.
 type Deps struct {
 	exchange.Deps
-	// Hop names the gateway in the header Via of its requests to upstreams (RFC 9110 7.6.3); one that
-	// comes back is refused. "" for none.
+	// Hop names the gateway in the header Via of its requests to upstreams (RFC 9110 7.6.3); a
+	// request that comes back is refused. "" for none.
 	Hop string
 	// Cluster knows the owners of homes.
 	Cluster *cluster.Cluster
@@ -39,14 +38,14 @@ type Deps struct {
 	// Refused is called for each request that became no call, with the HTTP status and the
 	// failure. Of the caller, only From may be known yet, and the method may not. May be nil.
 	Refused func(c mcp.Caller, method string, status int, why failure.Name)
-	// Origin returns where a request comes from that is refused before anybody asks who makes
-	// it. May be nil.
+	// Origin returns the origin of a request that is refused before its caller is known. May be
+	// nil.
 	Origin func(*http.Request) mcp.Origin
 	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
 }
 
-// Upstreams know what servers keep for clients.
+// Upstreams report what servers keep for clients.
 type Upstreams interface {
 	// Keeps reports whether a call of a client without a session uses something that keeps
 	// state for the client. Such a call is made at the owner of the client's derived session.
@@ -77,9 +76,9 @@ type Front struct {
 	cfg      Config // with defaults
 	deps     Deps
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
-	homeless rate.Sometimes    // limits log lines about requests whose owner is unknown
+	homeless rate.Sometimes    // limits log lines about requests with an unknown owner
 
-	requestLimit *live.PerUser // requests under way, each of which holds a connection
+	requestLimit *live.PerUser // requests under way; each holds a connection
 }
 
 // New makes a Front. It starts no goroutine.
@@ -147,7 +146,7 @@ func (f *Front) behind(auth func(http.Handler) http.Handler, v request.Verbs, se
 	inner := auth(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ref := f.checks.Check(w, r, v); ref != nil {
-			ref.Close = r.ContentLength != 0 // nobody reads the body
+			ref.Close = r.ContentLength != 0 // the body stays unread
 			var caller mcp.Caller
 			if f.deps.Origin != nil {
 				caller.From = f.deps.Origin(r)
@@ -187,7 +186,7 @@ func (f *Front) openSSE(w http.ResponseWriter, r *http.Request) {
 	f.turnAway(w, caller, wire.Message{}, ref)
 }
 
-// turnAway refuses a request that became no call, nor will. It does nothing without a refusal, or if the
+// turnAway refuses a request that will not become a call. It does nothing without a refusal, or if the
 // request was answered.
 func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r *refuse.Refusal) {
 	if r == nil || r == answered {

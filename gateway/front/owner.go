@@ -28,7 +28,7 @@ import (
 // owner that has gone, or that did not answer a request which may be repeated.
 const maxOwners = 3
 
-// answered is the result of use for a request that another replica has answered.
+// answered marks a request that another replica has answered. use returns it.
 var answered = &refuse.Refusal{}
 
 // use finds the home of a request, which then uses it. It returns nil if this replica serves p: it
@@ -74,7 +74,7 @@ func (f *Front) use(p *posted, key home.Key) *refuse.Refusal {
 // homes is the table of the sessions.
 func (f *Front) homes() *home.Table { return f.deps.Store.Homes() }
 
-// refuseHomeless refuses a request whose owner cannot be told, and says so in the log.
+// refuseHomeless refuses a request when its owner cannot be determined, and logs it.
 func (f *Front) refuseHomeless(err error) *refuse.Refusal {
 	f.homeless.Do(func() {
 		f.deps.Log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
@@ -82,7 +82,7 @@ func (f *Front) refuseHomeless(err error) *refuse.Refusal {
 	return f.endpoint.RefuseSession(session.ErrUnavailable)
 }
 
-// Receiver takes what other replicas forward here.
+// Receiver takes the requests that other replicas forward.
 func (f *Front) Receiver() cluster.Receiver { return receiver{f} }
 
 type receiver struct{ f *Front }
@@ -141,7 +141,7 @@ func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal
 		r.Header.Set(callHeader, call)
 	}
 	if p.Body != nil {
-		// what a stopping owner did not accept is sent again
+		// A body that a stopping owner did not accept is sent again.
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.Body)), nil }
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(p.Body))

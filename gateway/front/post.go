@@ -25,8 +25,8 @@ type posted struct {
 	old     bool       // HTTP+SSE: the answer, if any, goes to the stream of another request
 	home    *home.Home // in use by the request; nil for none
 	counted bool       // among the requests of its user
-	// anywhere says that this replica serves the request if nobody can tell who owns its home:
-	// it is a call of a client without a session, and it answers no question.
+	// anywhere allows this replica to serve the request when the owner of its home is unknown: it
+	// is a call of a client without a session, and it answers no question.
 	anywhere bool
 }
 
@@ -70,8 +70,8 @@ func (p *posted) release(f *Front) {
 	}
 }
 
-// post answers a POST. One of HTTP+SSE (old) is only told whether its message is accepted: the
-// answer comes on the stream.
+// post answers a POST. With HTTP+SSE (old) the response says only whether the message is accepted:
+// the answer comes on the stream.
 func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
 	p := &posted{Request: request.Request{W: w, RC: http.NewResponseController(w), R: r}, old: old}
 	if f.deps.Trails != nil {
@@ -106,13 +106,13 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request, old bool) {
 func (f *Front) onStream(p *posted) *refuse.Refusal {
 	if _, _, fromReplica := cluster.Forwarded(p.R); !fromReplica {
 		if _, replica, ours := sse2024.StreamOf(p.R); ours && replica != f.endpoint.Replica {
-			return cmp.Or(f.forward(p, replica, home.Key{}), refuse.NoStream()) // its streams go with it
+			return cmp.Or(f.forward(p, replica, home.Key{}), refuse.NoStream()) // its streams end with it
 		}
 	}
 	return f.sse.Post(&p.Request)
 }
 
-// inEra passes the message to its dialect.
+// inEra passes the message to the dialect of its revision.
 func (f *Front) inEra(p *posted) *refuse.Refusal {
 	modern, ref := p.era()
 	switch {
@@ -145,7 +145,7 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	return p.Scan()
 }
 
-// caller returns the caller of a request, as auth has determined.
+// caller returns the caller that auth found for a request.
 func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
@@ -193,5 +193,5 @@ func (p *posted) refuseStateful() *refuse.Refusal {
 	return ref
 }
 
-// clip bounds how much of a client's text is repeated.
+// clip shortens a client's text before it is repeated.
 func clip(s string) string { return s[:min(len(s), 64)] }

@@ -35,8 +35,8 @@ func (f *Front) stateful(p *posted) *refuse.Refusal {
 }
 
 // session finds the session that a request names; if another replica owns it, the request is
-// answered there. The session exists for its user and client alone, with any of their tokens,
-// and at the endpoint of its view: who obtains its id gains nothing.
+// answered there. The session exists for its user and client alone, with any of their tokens, and
+// at the endpoint of its view: a stolen id gives no access.
 func (f *Front) session(p *posted) *refuse.Refusal {
 	id, ref := sessionID(p.R.Header)
 	if ref != nil {
@@ -48,7 +48,7 @@ func (f *Front) session(p *posted) *refuse.Refusal {
 	record := session.Of(p.home)
 	rev := wire.Lookup(record.Revision)
 	if rev == nil || record.Client != p.Caller.ClientID || record.View != p.Caller.View {
-		// It is of another version of the gateway, of another client, or of another view.
+		// It belongs to another version of the gateway, another client, or another view.
 		return f.endpoint.RefuseSession(session.ErrNotFound)
 	}
 	if p.header != "" && p.header != rev.Name {
@@ -77,7 +77,7 @@ func (f *Front) request(p *posted) *refuse.Refusal {
 	return ref
 }
 
-// ofSession answers a GET or DELETE, which are about a session. Stateless clients have neither
+// ofSession answers a GET or DELETE; both are about a session. Stateless clients have neither
 // method (2026-07-28 basic/transports/streamable-http).
 func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
 	if p.Caller, ref = f.caller(p.R); ref != nil {
@@ -103,8 +103,8 @@ func (f *Front) ofSession(p *posted) (ref *refuse.Refusal) {
 	return nil
 }
 
-// sessionID reads the session's id from its header. What cannot be an id of ours is the id of
-// no session, before any lookup.
+// sessionID reads the session's id from its header. It refuses without a lookup what the gateway
+// cannot have made.
 func sessionID(h http.Header) (id string, ref *refuse.Refusal) {
 	lines := h[wire.HeaderSession]
 	switch {

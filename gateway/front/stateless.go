@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// discoverTTL is how long a stateless client may keep what it discovered.
+// discoverTTL is the time for which a stateless client may keep what it discovered.
 const discoverTTL = time.Minute
 
 // stateless serves a self-contained message (2026-07-28): nothing is remembered between messages.
@@ -136,7 +136,7 @@ func (p *posted) checkVersion() *refuse.Refusal {
 	return nil
 }
 
-// checkRequest checks what else a stateless request must say, and returns its routing name.
+// checkRequest checks the remaining headers and members of a stateless request, and returns its routing name.
 func (p *posted) checkRequest() (name string, err error) {
 	if !p.Params.Caps.IsObject() {
 		return "", refuse.InvalidParams("_meta lacks %s, an object", wire.MetaClientCaps)
@@ -163,8 +163,8 @@ func (p *posted) checkRequest() (name string, err error) {
 	return name, nil
 }
 
-// derivedID stands for the session id of a stateless client: it is the same for all requests
-// of one program of one user to one view.
+// derivedID replaces the session id of a stateless client: it is the same for all requests of one
+// program of one user to one view.
 func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 	var buf [512]byte
 	b := append(append(buf[:0], caller.ClientID...), 0)
@@ -221,8 +221,8 @@ func checkHeader(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
-// paramHeaders returns the Mcp-Param-* headers as they are, for whoever knows the tool's schema.
-// Without any it returns none, which is not nil: nil would mean that nothing is to be checked.
+// paramHeaders returns the Mcp-Param-* headers unread: only the upstream's package knows the tool's
+// schema. Without any it returns none, which is not nil: nil would mean that nothing is to be checked.
 func paramHeaders(h http.Header, none map[string]string) (map[string]string, error) {
 	found := none
 	for name, lines := range h {

@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	// maxRounds is how often one call may come back with a question.
+	// maxRounds bounds the rounds of questions of one call.
 	maxRounds = 100
-	// maxEmptyRounds is how many rounds in a row may only ask the client to come back later.
+	// maxEmptyRounds bounds the rounds in a row that only ask the client to come back later.
 	// emptyWait is the wait after the first of them.
 	maxEmptyRounds = 3
 	emptyWait      = 500 * time.Millisecond
 )
 
-// rounds makes the call of a stateful client again until it comes back without a question.
+// rounds repeats the call of a stateful client until it ends without a question.
 type rounds struct {
 	*Exchange
 	urls  opened
 	empty int // rounds before this one, in a row, that asked nothing
 }
 
-// unasked ends a call whose client cannot be asked, with what the model can react to.
+// unasked is the error of a call when its client cannot be asked: the model can react to it.
 func unasked(why string) error {
 	e := mcp.Errorf(failure.QuestionImpossible, "%s", why)
 	e.AsResult = true
 	return e
 }
 
-// run makes the rounds, each as the caller whose token came with the answers, so that a loss of
-// rights takes effect at once. None is made for a caller whose proof has expired.
+// run makes the rounds, each as the caller of the token that came with the answers, so that a loss
+// of rights takes effect at once. None is made for a caller whose proof has expired.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	call, v := &r.Call, &r.verdict
 	var asked *mcp.Ask
 	for round := 1; ; round++ {
 		reached := v.Reached
 		reply, err := r.Handler.Handle(ctx, call)
-		if err != nil && v.Reached == reached { // the answers did not come to whom they are for
+		if err != nil && v.Reached == reached { // the answers did not reach their server
 			asked.Dropped(whyEnded(ctx, err))
 		}
 		if round > 1 && mcp.FailureOf(err) == failure.StateInvalid { // its client knows of no state
@@ -199,7 +199,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// askLimit is how long a client may take to answer.
+// askLimit returns the time that a client has to answer.
 func askLimit(limit time.Duration, expires time.Time) time.Duration {
 	if expires.IsZero() {
 		return limit

@@ -24,11 +24,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// WriteTime is for a client to take what is written at a time.
+// WriteTime limits the time a client takes to receive one write.
 const WriteTime = 30 * time.Second
 
-// leftoverTime is for reading the rest of an unwanted body: closing at once could take the
-// answer away from a client that is still sending.
+// leftoverTime limits reading the rest of an unwanted body: closing at once could take the answer
+// away from a client that is still sending.
 const leftoverTime = 500 * time.Millisecond
 
 // ErrNoReply means that a handler returned neither a reply nor an error.
@@ -53,11 +53,11 @@ type Deps struct {
 	Metrics *Metrics
 	// Observe makes a call of a client by a handler, and records how it went.
 	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
-	// RootsChanged takes the key of a session whose client has changed its roots; nil for none.
+	// RootsChanged takes the key of a session when its client has changed its roots; nil for none.
 	RootsChanged func(session string)
 	// Tracer makes the SERVER spans; nil for none.
 	Tracer *tracing.Tracer
-	// Trails keep where the time of calls goes, and their messages; nil for none.
+	// Trails record how calls spend their time, and their messages; nil for none.
 	Trails *trail.Trails
 }
 
@@ -65,7 +65,7 @@ type Deps struct {
 type Endpoint struct {
 	Deps
 	StreamAfter time.Duration // how long a call may take before its answer becomes a stream
-	AskTimeout  time.Duration // for a client to answer a question
+	AskTimeout  time.Duration // limit for a client to answer a question
 	Replica     string        // the name of this replica: it begins the ids of its calls
 	Info        mcp.Raw       // ServerInfo in the form of the newest revision
 	Running     *live.Running
@@ -77,7 +77,7 @@ type Endpoint struct {
 	calls    atomic.Uint64
 }
 
-// NewEndpoint makes an Endpoint at which each user may have so many long-lived streams. An idle stream
+// NewEndpoint makes an Endpoint with a bound on the long-lived streams of each user. An idle stream
 // gets a comment after keepAlive.
 func NewEndpoint(deps Deps, replica string, streams int, keepAlive time.Duration) *Endpoint {
 	e := &Endpoint{Deps: deps, Replica: replica, Info: serverInfo(deps.Server), Running: live.NewRunning(streams)}
@@ -104,7 +104,7 @@ func (e *Endpoint) CallID() string {
 	return string(strconv.AppendUint(b, e.calls.Add(1), 36))
 }
 
-// handleSafely makes a call of our own: a panic in it ends only that call.
+// handleSafely makes a call of the gateway's own: a panic in it ends only that call.
 func (e *Endpoint) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -173,7 +173,7 @@ func (e *Endpoint) Recovered(cause any, callID string) {
 		slog.String("stack", strings.TrimSpace(string(debug.Stack()))))
 }
 
-// LostAnswer is the response to a request whose own response is lost. call is the id of the call.
+// LostAnswer returns the response to a request in place of one that was lost. call is the id of the call.
 func (e *Endpoint) LostAnswer(request mcp.Raw, call string, rev *wire.Revision) []byte {
 	return wire.AppendError(nil, request, e.Readable(rev, "", call, refuse.LostError()))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// pending are the events of a call that wait to be written to the event log together, as the stream
-// writes to its client. None is sent before it is there. Questions and answers do not wait.
+// pending collects the events of a call until they are written to the event log together, as the
+// stream writes to its client. None is sent before it is there. Questions and answers do not wait.
 type pending struct {
 	events  [][]byte
 	size    int // in bytes
@@ -108,7 +108,7 @@ func (x *Exchange) keep(events [][]byte, last bool) (ids func(int) string, ours 
 	return func(i int) string { return stream.EventID(x.logged, first+uint64(i)) }, true
 }
 
-// last sends what comes before the end of the stream, and returns its last event, nil for none.
+// last sends the events before the end of the stream, and returns the last one, nil for none.
 func (x *Exchange) last(m message) (id string, data []byte) {
 	if m.size() > 0 {
 		data = m.appendTo(make([]byte, 0, m.size()))
@@ -118,7 +118,7 @@ func (x *Exchange) last(m message) (id string, data []byte) {
 		return "", data
 	case data == nil:
 		x.flush()
-		_ = x.e.Store.Log().End(context.Background(), x.Home, x.logged) // fails if the log has gone with its session
+		_ = x.e.Store.Log().End(context.Background(), x.Home, x.logged) // fails if the log ended with its session
 		return "", nil
 	}
 	before := x.pending.events

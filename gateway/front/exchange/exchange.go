@@ -22,7 +22,7 @@ import (
 
 type arrivalKey struct{}
 
-// Arrived notes when a request arrived, whose caller is not known yet.
+// Arrived notes the time at which a request arrived, before its caller is known.
 func Arrived(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 }
@@ -34,7 +34,7 @@ type Exchange struct {
 	ID      mcp.Raw // of the request
 	Handler mcp.Handler
 	Room    mcp.Room   // for results, until they are written
-	Home    *home.Home // nil for a client without a session of whom nothing is kept
+	Home    *home.Home // nil for a client without a session and without kept state
 	WaitsAt string     // for stateless clients: the replica where the call that the state names waits
 
 	// For stateful clients.
@@ -104,7 +104,7 @@ func (e *Endpoint) New(r *request.Request, rev *wire.Revision) *Exchange {
 	return x
 }
 
-// Share lets a stream carry the answer that carries all answers to its client.
+// Share sends the answer on a stream that carries all answers to its client.
 func (x *Exchange) Share(s *stream.Stream) { x.stream, x.shared = s, true }
 
 // Serve makes the call and writes the answer. A question ends the exchange of a stateless
@@ -146,8 +146,8 @@ func (x *Exchange) run(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err 
 	return reply, err
 }
 
-// recover is deferred by whoever makes the call. A panic ends the exchange and its stream:
-// nothing may be written after the handler of the request has returned.
+// recover ends the exchange and its stream when the call panics: nothing may be written after the
+// handler of the request has returned.
 func (x *Exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.span.Outcome(context.Background(), nil, ErrNoReply)
@@ -157,8 +157,8 @@ func (x *Exchange) recover() {
 	}
 }
 
-// hurry makes sure that a client that accepts streams hears something after a while, except for
-// initialize: its answer has a header that is known only at the end.
+// hurry begins a stream after a while for a client that accepts one, except for initialize: its
+// answer has a header that is known only at the end.
 func (x *Exchange) hurry() {
 	if !x.accept.Stream || x.shared || x.Call.Method == mcp.MethodInitialize {
 		return
@@ -250,7 +250,7 @@ func (x *Exchange) Answered(id, result mcp.Raw, err *mcp.Error) {
 func (x *Exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 	if ctx.Err() != nil {
 		switch cause := context.Cause(ctx); {
-		case x.Live == nil, errors.Is(cause, live.ErrCancelled): // without a session, nobody is there to read it
+		case x.Live == nil, errors.Is(cause, live.ErrCancelled): // without a session, no client reads it
 			x.finish(nil)
 			return
 		case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
@@ -321,8 +321,8 @@ func (x *Exchange) refuse(r *refuse.Refusal) {
 	}
 }
 
-// close stops everything except the answer: nothing turns it into a stream any more. It returns
-// false if the answer was written before.
+// close stops everything except the answer, which cannot become a stream any more. It returns false
+// if the answer was written before.
 func (x *Exchange) close() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -350,7 +350,7 @@ func (x *Exchange) finish(m message) {
 	}
 }
 
-// write writes the end of the answer, for the one caller for which close returned true.
+// write writes the end of the answer. Only the caller that got true from close calls it.
 func (x *Exchange) write(status int, m message) {
 	if x.stream == nil && x.accept.Stream && !x.accept.JSON && m.size() > 0 && status == http.StatusOK {
 		x.mu.Lock()
@@ -382,7 +382,7 @@ func (x *Exchange) write(status int, m message) {
 	}
 }
 
-// arrived begins the trail of a call. It has nothing that would have to be freed before Serve.
+// arrived begins the trail of a call. Until Serve, the trail holds nothing to be freed.
 func (x *Exchange) arrived(r *request.Request) {
 	if x.e.Trails == nil {
 		return

@@ -51,7 +51,7 @@ func (x *Exchange) Listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	if !x.e.Running.PerUser.Take(&x.Call.Caller) {
 		return refuse.Streams(refuse.OwnID)
 	}
-	x.Call.Params, x.Call.Trail, x.header = want.In(nil), nil, nil // it lasts, and is no call to look at
+	x.Call.Params, x.Call.Trail, x.header = want.In(nil), nil, nil // it lasts, and has no trail
 	// so that the request's body can be freed
 	x.ID, x.Call.Caps, x.token = bytes.Clone(x.ID), bytes.Clone(x.Call.Caps), nil
 	drop := func() {}
@@ -98,8 +98,8 @@ func (e *Endpoint) EndOfListen(id mcp.Raw) []byte {
 		e.metaInfo.With(wire.MetaSubscriptionID, id)))
 }
 
-// relay sends an event of a subscription. A client that does not keep up is disconnected
-// rather than left with a gap: it listens again and reads everything anew.
+// relay sends an event of a subscription. A client that does not keep up is disconnected rather
+// than left with a gap: it listens again and reads everything again.
 func (x *Exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, giveUp context.CancelCauseFunc) {
 	if ctx.Err() != nil || e.Method != mcp.NoteAcknowledged && !want.Lets(e.Method) {
 		return

@@ -21,7 +21,7 @@ type Metrics struct {
 	// Results of requests with Last-Event-ID.
 	Replayed, Gap, moved, unknown prometheus.Counter
 	Bounds                        map[refuse.Bound]prometheus.Counter
-	// What clients that read slowly lost.
+	// Losses of clients that read slowly.
 	SlowEvents, SlowSubscriptions prometheus.Counter
 	Fenced                        prometheus.Counter
 	refused                       prometheus.Counter
@@ -100,7 +100,7 @@ func (m *Metrics) count(r *refuse.Refusal) {
 // answered counts an error that a client was answered with.
 func (m *Metrics) answered(name failure.Name) { m.errors.WithLabelValues(name.String()).Inc() }
 
-// Reached counts a refusal at a bound, if it is one.
+// Reached counts a refusal at a bound; other refusals have none.
 func (m *Metrics) Reached(b refuse.Bound) {
 	if b != "" {
 		m.Bounds[b].Inc()

@@ -11,12 +11,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// progressRate is how many progress events a second a client gets for one call, progressBurst
-// how many at once. Of events that come faster, the latest is sent.
+// progressRate bounds the progress events a second for one call, progressBurst those at once. Of
+// events that come faster, the latest is sent.
 const progressRate, progressBurst = 50, 50
 
-// notify is mcp.Call.Notify: it sends what belongs to this request, until the request is
-// answered. An event without room, because the client reads slowly, is lost.
+// notify is mcp.Call.Notify: it sends the events of this request until the request is answered. An
+// event without room, because the client reads slowly, is lost.
 func (x *Exchange) notify(e mcp.Event) {
 	if e.Method == mcp.NoteCancelled { // the server withdraws a question
 		if key, _ := e.Params.Member("key"); x.Live != nil {
@@ -84,7 +84,7 @@ func (x *Exchange) tellProgress() {
 	}
 }
 
-// tellHeld sends the progress that waits, if there is any.
+// tellHeld sends the waiting progress, if there is any.
 func (x *Exchange) tellHeld() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

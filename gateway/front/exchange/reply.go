@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// joined is the size in bytes up to which an answer is copied together and written at
-	// once. Larger results are written from where they are.
+	// joined is the largest size in bytes of an answer that is copied together and written at once.
+	// Larger results are written from where they are.
 	joined = 32 << 10
 	// sniffed is the size in bytes from which net/http does not determine the length itself.
 	sniffed = 2 << 10
@@ -68,7 +68,7 @@ func (e *Endpoint) writeMessage(w http.ResponseWriter, rc *http.ResponseControll
 	if size <= joined {
 		buf := buffers.Get().(*[]byte)
 		*buf = m.appendTo((*buf)[:0])
-		_ = e.Writer.Write(w, rc, *buf) // on an error the client has gone: there is nobody to tell
+		_ = e.Writer.Write(w, rc, *buf) // on an error the client has gone, and no one reads more
 		buffers.Put(buf)
 		return
 	}
@@ -93,7 +93,7 @@ func (x *Exchange) render(reply *mcp.Reply) (message, error) {
 	switch {
 	case reply == nil:
 		return nil, ErrNoReply
-	case reply.Ask != nil: // show has written it out
+	case reply.Ask != nil: // show has written it
 		return message{x.resultHead(), reply.Result, closeOne}, nil
 	case reply.List != nil:
 		return x.renderList(reply.List), nil
@@ -145,7 +145,7 @@ func (x *Exchange) renderStateless(reply *mcp.Reply) message {
 		case "ttlMs":
 			ttl.saw(task || IsDuration(value))
 		case "cacheScope":
-			// A result for one user is not for others, whatever its server says.
+			// A cache must not share a result for one user, whatever its server says.
 			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.Call.Caller.Issuer == "")
 		case "inputRequests", "requestState":
 			asks, others = asks || !task, others || task // nothing is asked by a result that is complete
@@ -264,9 +264,9 @@ func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
 	return append(out, "]}}"...)
 }
 
-// toModel returns the text of an error that the caller of a tool gets as a result, "" for others:
-// what a model can act on, and what a stateful client would have to declare, since it does not know
-// the error that stateless clients get.
+// toModel returns the text of an error that becomes a tool's result, "" for others: what a model
+// can act on, and what a stateful client would have to declare, since it does not know the error
+// that stateless clients get.
 func (x *Exchange) toModel(err error) string {
 	e, ok := errors.AsType[*mcp.Error](err)
 	switch {

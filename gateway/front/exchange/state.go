@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// stateLife is how long a stateless client may take to answer a question.
+	// stateLife limits the time a stateless client takes to answer a question.
 	stateLife = 10 * time.Minute
-	// stateBound distinguishes what is sealed here from anything else.
+	// stateBound distinguishes a sealed requestState from anything else that is sealed.
 	stateBound = "requestState, with a Round"
 )
 
-// requestState is what is sealed into the requestState of an input_required result. It is
+// requestState is the content that is sealed in the requestState of an input_required result. It is
 // bound to its user, client and view (2026-07-28 basic/patterns/mrtr).
 type requestState struct {
 	Round   mcp.Round `json:"round"`
@@ -36,7 +36,7 @@ type requestState struct {
 	Expires int64     `json:"expires"` // Unix seconds
 	// Call is the id of the first call, for records.
 	Call string `json:"call,omitempty"`
-	// Replica is where the call waits for the answer, "" if it does not wait.
+	// Replica is the one at which the call waits for the answer, "" if it does not wait.
 	Replica string `json:"replica,omitempty"`
 }
 
@@ -102,7 +102,7 @@ func (x *Exchange) waiting(round mcp.Round) waitingKey {
 	return waitingKey{x.Call.Session, round.String()}
 }
 
-// boundTo returns what the state of a call is bound to.
+// boundTo returns the values that the state of a call is bound to.
 func (x *Exchange) boundTo() []string {
 	c := &x.Call.Caller
 	if c.View == "" {
@@ -140,7 +140,7 @@ func (x *Exchange) Retry(answers, sealed mcp.Raw) error {
 	return nil
 }
 
-// ReadAnswers reads what a request answers to questions, by their keys.
+// ReadAnswers reads the answers in a request by the keys of their questions.
 func (x *Exchange) ReadAnswers(raw mcp.Raw) error {
 	if !raw.IsObject() {
 		return refuse.InvalidParams("inputResponses is no object")
@@ -164,9 +164,9 @@ func badState(reason, text string) error {
 	return mcp.Errorf(failure.StateInvalid, "Invalid params: %s", text).WithData(mcp.Object("reason", mcp.String(reason)))
 }
 
-// paramsDigest is a digest of what a request asks for: its params without what differs between
-// the request and its retry. The order of the members and white space do not count, but within
-// a member everything except white space does.
+// paramsDigest returns a digest of a request's params without those that differ in its retry. The
+// order of the members and white space do not count, but within a member everything except white
+// space does.
 func paramsDigest(p mcp.Raw) string {
 	var members []string
 	p.Each(func(name string, value mcp.Raw) bool {
@@ -217,9 +217,9 @@ func declared(caps mcp.Raw, q mcp.InputRequest) (required mcp.Raw, ok bool) {
 	return mcp.Object(kind, needs), ok && caps.At(kind).IsObject()
 }
 
-// waiting are the calls of clients without sessions that wait here for answers. A waiting call counts
-// like a running request and uses its client's home, so that a replica that stops waits for the
-// answer. There are none in a gateway alone.
+// waiting holds the calls of clients without sessions that wait here for answers. A waiting call
+// counts like a running request and uses its client's home, so that a replica that stops waits for
+// the answer. There are none in a gateway alone.
 type waiting struct {
 	counted *live.Running
 
@@ -286,7 +286,7 @@ func (s *waiting) drop(key waitingKey) bool {
 	return true
 }
 
-// lose gives a waiting call up when its home is over. A client that brings the answer learns that the call is
+// lose gives up a waiting call when its home is over. A client that brings the answer learns that the call is
 // lost.
 func (s *waiting) lose(key waitingKey, w *waitingCall) {
 	s.mu.Lock()

@@ -1,4 +1,4 @@
-// Package refuse maps errors to HTTP statuses and bodies, in one place.
+// Package refuse maps errors to HTTP statuses and bodies.
 //
 // It owns the answers to requests that do not become calls (Refusal), the errors that the
 // endpoint itself makes, and what a client may read of any other error (Readable). It leaves
@@ -34,7 +34,7 @@ type Refusal struct {
 	allow string // the Allow header
 }
 
-// IDRule says which id the body of a refusal has.
+// IDRule selects the id in the body of a refusal.
 type IDRule uint8
 
 const (
@@ -55,7 +55,7 @@ const (
 	BoundQuestions Bound = "questions"
 )
 
-// Bounds returns all of them.
+// Bounds returns all bounds.
 func Bounds() []Bound {
 	return []Bound{BoundStreams, BoundSessions, BoundMemory, BoundRequests, BoundQuestions}
 }
@@ -96,10 +96,10 @@ func (r *Refusal) Body(h http.Header, id mcp.Raw) mcp.Raw {
 	return body
 }
 
-// maxRetryAfter bounds the wait that clients are told, in seconds.
+// maxRetryAfter bounds the value of Retry-After, in seconds.
 const maxRetryAfter = 24 * 60 * 60
 
-// HeaderRetryAfter is the header that says when to come back.
+// HeaderRetryAfter is the header with the wait before the next attempt.
 const HeaderRetryAfter = "Retry-After"
 
 // RetryAfter is the value of Retry-After: the member retry_after of an error's data, in whole
@@ -118,12 +118,12 @@ func Method(allow string) *Refusal {
 		Err: mcp.Errorf(failure.HTTPMethod, "this method is not served here: use %s", allow)}
 }
 
-// Forbidden refuses what is accepted from nobody, such as a request from a foreign web page.
+// Forbidden refuses what no caller may do, such as a request from a foreign web page.
 func Forbidden(name failure.Name, format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(name, format, args...)}
 }
 
-// Loop refuses a request of this gateway itself.
+// Loop refuses a request that this gateway itself has sent.
 func Loop() *Refusal {
 	return &Refusal{Status: http.StatusLoopDetected, ID: NoID,
 		Err: mcp.Errorf(failure.HTTPLoop, "this is the gateway itself: take the upstream out whose url leads here")}
@@ -205,7 +205,7 @@ func Left() *Refusal {
 	return r
 }
 
-// Lost answers requests that were lost with a replica and that no response names.
+// Lost answers requests that were lost with a replica and cannot have responses of their own.
 func Lost() *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, ID: NullID, Err: LostError()}
 }
@@ -255,7 +255,7 @@ func Busy() *Refusal {
 		"too many requests of this client are under way: wait for answers")
 }
 
-// Clients refuses a request of one client too many of a user.
+// Clients refuses a request when its user has too many clients.
 func Clients() *Refusal {
 	return tooMany(OwnID, BoundSessions, failure.TooManySessions,
 		"too many clients of this user, by their names, are in use: wait, or name them alike")

@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"golang.org/x/net/http/httpguts"
 )
 
 // MaxHeaderFields bounds the header lines of a request.

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// peeked is how many bytes of an oversized body are searched for its id.
+// peeked bounds the bytes of an oversized body that are searched for its id.
 const peeked = 4 << 10
 
 // errFull means that there is no room for a large message.
@@ -39,8 +39,8 @@ type Request struct {
 // Limits bound the body of a request.
 type Limits struct {
 	Bytes  int64
-	Time   time.Duration // for the client to send it
-	Memory *mcp.Memory   // for large ones
+	Time   time.Duration // limit for the client to send it
+	Memory *mcp.Memory   // the memory for large ones
 }
 
 // ReadBody checks the headers of a POST and reads its body; a large body needs room. answered says that
@@ -146,8 +146,8 @@ func (r *Request) Member(i int, w http.ResponseWriter) (one Request, ref *refuse
 	return one, nil
 }
 
-// CheckBatch refuses a batch that the session's revision does not allow, that mixes requests
-// with answers, or whose answers could not be told apart.
+// CheckBatch refuses a batch that the session's revision does not allow, that mixes requests with
+// answers, or that uses an id twice.
 func (r *Request) CheckBatch(rev *wire.Revision) *refuse.Refusal {
 	if !rev.Batches {
 		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
@@ -178,7 +178,7 @@ type Params struct {
 }
 
 // readParams reads params. It refuses objects that two readers could read differently. It takes
-// null members out of them, and an empty cursor: many clients write so what is not there.
+// null members out of them, and an empty cursor: many clients write absent values as null.
 func readParams(m *wire.Message) (p Params, err error) {
 	if m.Params == nil {
 		return p, nil

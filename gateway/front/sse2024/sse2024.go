@@ -26,10 +26,10 @@ const (
 	messagesPath = "/messages" // appended to the path of the stream
 	queryConn    = "c"         // query parameter with the id of a stream
 
-	// helloTime is for a client to begin its session.
+	// helloTime limits the time a client takes to begin its session.
 	helloTime = time.Minute
-	// MaxSilent bounds the open streams of a user on which no session has begun. Without
-	// authentication there is one user, and no bound.
+	// MaxSilent bounds the open streams of a user that have no session yet. Without authentication
+	// there is one user, and no bound.
 	MaxSilent = 20
 	// MaxAtOnce bounds the requests of a stream that are served at a time.
 	MaxAtOnce = 100
@@ -43,7 +43,7 @@ type Streams struct {
 	open map[string]*client // by their ids
 }
 
-// New makes Streams of which none is open.
+// New makes Streams; none is open.
 func New(e *exchange.Endpoint) *Streams {
 	return &Streams{endpoint: e, open: make(map[string]*client)}
 }
@@ -55,7 +55,7 @@ type client struct {
 	id     string          // part of the path for its messages, which only its client knows: the replica, "-" and a secret
 	caller mcp.Caller      // its owner
 	path   string          // for its messages
-	stream *stream.Stream  // set under Streams.mu, before anybody can know the id
+	stream *stream.Stream  // set under Streams.mu, before the id is known
 	ctx    context.Context // ends with close; for what runs before there is a session
 	cancel context.CancelCauseFunc
 	begun  context.Context // ends when there is a session
@@ -70,7 +70,7 @@ type client struct {
 
 	mu      sync.Mutex    // guards the fields below
 	running int           // number of requests
-	idle    chan struct{} // closed when there are none; nil if nobody waits for that
+	idle    chan struct{} // closed when there are none; nil if nothing waits for that
 }
 
 // Messages is the path for the messages of the streams at a path.
@@ -79,8 +79,8 @@ func Messages(stream string) string { return stream + messagesPath }
 // OfView is the path of the streams of a view that has its endpoint at a path.
 func OfView(endpoint string) string { return endpoint + viewPath }
 
-// Has reports whether the path of a view is for HTTP+SSE, its streams or messages. So no endpoint of a
-// view can have it.
+// Has reports whether a path is for HTTP+SSE, its streams or messages. No endpoint of a view can have
+// it.
 func Has(path string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(path, messagesPath), viewPath)
 }
@@ -114,8 +114,8 @@ func (a *Streams) Open(w http.ResponseWriter, r *http.Request, caller mcp.Caller
 	return nil
 }
 
-// countIn counts the stream in and registers it, unless its user has too many without a session;
-// without authentication there is no such bound.
+// countIn counts and registers the stream, unless its user has too many without a session; without
+// authentication there is no such bound.
 func (o *client) countIn() *refuse.Refusal {
 	if ref := o.e.Running.BeginStream(&o.caller, func() bool { return false }); ref != nil {
 		return ref
@@ -147,7 +147,7 @@ func (o *client) serve(ctx context.Context) {
 	o.stream.End("", nil)
 }
 
-// wait returns when the stream must end, with what to say about it.
+// wait returns when the stream must end, with the reason for the client.
 func (o *client) wait(ctx context.Context) (why string) {
 	ctx, cancel := o.e.Lasting.While(ctx, &o.caller)
 	defer cancel()
@@ -192,7 +192,7 @@ func (o *client) session() *home.Home {
 	return o.home
 }
 
-// adopt makes a session the stream's own. Its events then go to this stream.
+// adopt gives the stream its session. Its events then go to this stream.
 func (o *client) adopt(ctx context.Context, r session.Record) error {
 	h, err := o.e.Store.Homes().Use(ctx, home.Key{User: r.User, ID: r.ID})
 	if err != nil {
@@ -239,8 +239,8 @@ func StreamOf(r *http.Request) (id, replica string, ours bool) {
 	return id, replica, ours
 }
 
-// Post handles what was posted for a stream. For other users and other clients, and at another view,
-// the stream does not exist.
+// Post handles a message that was posted for a stream. For other users and other clients, and at
+// another view, the stream does not exist.
 func (a *Streams) Post(r *request.Request) *refuse.Refusal {
 	id, _, _ := StreamOf(r.R)
 	a.mu.Lock()
@@ -304,7 +304,7 @@ func (o *client) request(r *request.Request) *refuse.Refusal {
 		return o.initialize(r)
 	case r.Message.Method == mcp.MethodPing:
 		return o.say(wire.AppendResult(nil, r.Message.ID, nil))
-	case r.Message.Method == mcp.MethodDiscover: // of a endpoint that this transport does not have
+	case r.Message.Method == mcp.MethodDiscover: // this transport has no answer to it
 		return refuse.Bad(mcp.ErrMethod(r.Message.Method))
 	case h == nil:
 		return refuseUnbegun()
@@ -360,7 +360,7 @@ func (o *client) initialize(r *request.Request) *refuse.Refusal {
 	return nil
 }
 
-// begin counts a request in; done counts it out. The endpoint, when it closes, waits for it.
+// begin counts a request in, done counts it out: the endpoint waits for it when it closes.
 func (o *client) begin() *refuse.Refusal {
 	if !o.e.Running.Begin() {
 		return refuse.Closing()

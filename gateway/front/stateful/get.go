@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// reconnect is the wait that a client is told before it comes back.
+// reconnect is the wait before a client connects again, as the stream says.
 const reconnect = time.Second
 
 // Get answers a GET: the session's stream for what belongs to no request, or an earlier stream
@@ -59,7 +59,7 @@ func Get(e *exchange.Endpoint, r *request.Request, h *home.Home) *refuse.Refusal
 	return nil
 }
 
-// getting is a GET request that is answered with a stream.
+// getting is a GET request with a stream as its answer.
 type getting struct {
 	e       *exchange.Endpoint
 	home    *home.Home
@@ -91,7 +91,7 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	g.end(ctx)
 }
 
-// prepare does what comes before the stream for what belongs to no request.
+// prepare does the work before the stream for events that belong to no request.
 func (g *getting) prepare(ctx context.Context) {
 	if id := stream.RequestOf(g.home.String(), g.after.Name); id != nil {
 		call, why := stream.CallOf(g.after.Name), refuse.LostError()
@@ -107,8 +107,8 @@ func (g *getting) prepare(ctx context.Context) {
 	}
 }
 
-// wait returns when the stream must end, or when more is closed. Nothing is delivered to a
-// caller whose proof has expired.
+// wait returns when the stream must end, or when more is closed. A caller with an expired proof
+// gets nothing.
 func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	if ctx.Err() != nil {
 		return true
@@ -128,11 +128,11 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	return true
 }
 
-// OverComment is what a client reads whose credential has ended its stream.
+// OverComment is the comment in a stream that ends because its credential is over.
 const OverComment = "the access token has expired, or was withdrawn"
 
-// end ends the connection. A client that reconnects by itself is told when to. If its credential
-// is over, it needs a new one for that.
+// end ends the connection. The stream says when to reconnect. If the client's credential is over,
+// it needs a new one for that.
 func (g *getting) end(ctx context.Context) {
 	over := context.Cause(ctx) == mcp.ErrOver
 	if over {
@@ -144,10 +144,10 @@ func (g *getting) end(ctx context.Context) {
 	g.stream.End("", nil)
 }
 
-// readAgain is about how long to wait before a stream that could not be read is tried again.
+// readAgain is the approximate wait before a stream that could not be read is read again.
 const readAgain = time.Second
 
-// readPosition reads Last-Event-ID. It refuses what cannot be an id of ours.
+// readPosition reads Last-Event-ID. It refuses an id that the gateway cannot have made.
 func readPosition(h http.Header) (at stream.Position, ref *refuse.Refusal) {
 	lines := h[wire.HeaderLastEventID]
 	if len(lines) == 0 {
@@ -247,10 +247,10 @@ func (g *getting) askAgain(kept []session.Event) {
 	}
 }
 
-// finishLost answers a call that was lost with the former owner of the session: its client is
-// told that it is unknown whether the call has run. Of all callers that finish a stream only
-// one succeeds, so a replica that was only cut off cannot write to it any more. Read the
-// stream again once more is closed.
+// finishLost answers a call that was lost with the former owner of the session: the answer says
+// that it is unknown whether the call has run. Of all callers that finish a stream only one
+// succeeds, so a replica that was only cut off cannot write to it any more. Read the stream again
+// once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	log, name := g.e.Store.Log(), g.after.Name
 	request, err := log.Request(ctx, g.home, name)
@@ -272,14 +272,14 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	return done
 }
 
-// later is closed when it is time to retry what the session store could not do.
+// later returns a channel that is closed when it is time to ask the session store again.
 func later() <-chan struct{} {
 	again := make(chan struct{})
 	time.AfterFunc(readAgain/2+rand.N(readAgain), func() { close(again) })
 	return again
 }
 
-// gapNotice says that events are missing.
+// gapNotice is the notification that events are missing.
 func gapNotice() []byte {
 	return wire.AppendNotification(nil, mcp.NoteMessage, mcp.Object("level", mcp.Raw(`"warning"`),
 		"logger", mcp.Raw(`"gatehouse"`), "data",

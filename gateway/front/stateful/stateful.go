@@ -50,7 +50,7 @@ func Accept(e *exchange.Endpoint, r *request.Request, h *home.Home) *refuse.Refu
 	return nil
 }
 
-// failing is the handler of a call that is not possible.
+// failing returns the handler of a call that is not possible.
 func failing(err error) mcp.Handler {
 	return mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, err })
 }
@@ -93,7 +93,7 @@ func coreTasks(c *mcp.Call, rev *wire.Revision, task mcp.Raw) error {
 	method := c.Method
 	switch {
 	case method == mcp.MethodTasksList, method == mcp.MethodTasksUpdate, mcp.IsTaskMethod(method) && !rev.CoreTasks:
-		return mcp.ErrMethod(method) // nobody keeps what would be on a list
+		return mcp.ErrMethod(method) // the gateway keeps no list of tasks
 	case !rev.CoreTasks:
 		return nil
 	}
@@ -180,10 +180,10 @@ func Handshake(e *exchange.Endpoint, r *request.Request, opened Opened) (*exchan
 	return x, nil
 }
 
-// open creates the session and then asks what is on offer. The order matters: a call that was
-// observed to succeed must not be refused afterwards. If the rest fails, the session ends. It
-// has no owner yet: the replica that gets its first request becomes the owner, and a balancer
-// that goes by session ids sends the other requests there, too.
+// open creates the session and then asks what the upstreams offer. The order matters: a call that
+// was observed to succeed must not be refused afterwards. If the rest fails, the session ends. It
+// has no owner yet: the replica that gets its first request becomes the owner, and a balancer that
+// goes by session ids sends the other requests there, too.
 func open(ctx context.Context, e *exchange.Endpoint, c *mcp.Call, rev *wire.Revision, r session.Record,
 	opened Opened) (*mcp.Reply, error) {
 	r, err := e.Store.Create(ctx, r)
@@ -195,14 +195,14 @@ func open(ctx context.Context, e *exchange.Endpoint, c *mcp.Call, rev *wire.Revi
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		EndSession(e, home.Key{User: r.User, ID: r.ID}) // nobody knows its id; otherwise it expires
+		EndSession(e, home.Key{User: r.User, ID: r.ID}) // no client knows its id; otherwise it expires
 		return nil, err
 	}
 	return reply, nil
 }
 
-// EndSession ends a session outside any request. If that fails, it ends when it was unused for too
-// long.
+// EndSession ends a session outside any request. If that fails, the session ends when it was unused
+// for too long.
 func EndSession(e *exchange.Endpoint, key home.Key) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
 	defer cancel()
