@@ -20,7 +20,7 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-all redis valkey check systems archtest size cover fuzz interop browser conformance bench soak clean
+.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,20 +37,17 @@ run: build ## build and run the demo: a gateway with three servers behind it
 # vet is part of make check.
 test test-all: export TZ = Pacific/Chatham
 test: redis ## run the tests with the race detector, but for the long ones (3 minutes)
-	$(RACE) $(SHORT) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m \
+	@mkdir -p .cache
+	$(RACE) $(SHORT) $(COVER) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m \
 		./internal/e2e ./cmd/gatehouse ./upstream ./internal/cluster ./gateway $$(go list ./... | grep -v /internal/archtest)
 	go test -vet=off ./internal/archtest
 	go test -vet=off -tags purego ./internal/jsonstring # as it is without assembly
 
 test-all: SHORT =
-test-all: test ## run all tests with the race detector, and those that count what is held without
+test-all: COVER = -coverprofile .cache/cover
+test-all: test ## run all tests with the race detector, those that count what is held without it, and check what they cover
+	GATEHOUSE_COVER=$$PWD/.cache/cover go test -vet=off -count=1 -run '^TestCovered$$' ./internal/archtest
 	go test -vet=off -timeout 9m -run '^(TestNothingIsLeft|TestIdleStreams)$$' ./internal/e2e
-
-cover: redis ## check that the tests beside each large package run half of its statements
-	@mkdir -p .cache
-	go test -short -vet=off -timeout 9m -coverprofile .cache/cover \
-		$$(go list ./... | grep -vE '/internal/(archtest|e2e|interop|conformance|browser|soak|bench)')
-	GATEHOUSE_COVER=$$PWD/.cache/cover go test -count=1 -run '^TestCovered$$' ./internal/archtest
 
 redis: ## install redis-server for the tests where it is missing (apt, as root)
 	@internal/redistest/install.sh

@@ -11,7 +11,7 @@ import (
 // large is how many lines of code make a package whose own tests have to cover half of it.
 const large = 300
 
-// covered is what make cover sets: the profile of all tests, each of which counts for its own package.
+// covered is what make test-all sets: the profile of all tests, each of which counts for its own package.
 const covered = "GATEHOUSE_COVER"
 
 // thin are large packages of which their own tests cover less than half, with what covers the rest. They
@@ -28,12 +28,12 @@ var thin = map[string]string{
 	"upstream/dialect":          "tests of the two dialects, of which it is what they share",
 }
 
-// TestCovered is the second half of make cover.
+// TestCovered checks what the other tests of make test-all cover.
 func TestCovered(t *testing.T) {
 	file := os.Getenv(covered)
 	if file == "" {
-		// make cover runs it: a test cannot run all the others.
-		t.Skip("it needs the profile of a run of the other tests: make cover")
+		// A test cannot run all the others.
+		t.Skip("it needs the profile of a run of the other tests: make test-all")
 	}
 	profile, err := os.ReadFile(file)
 	if err != nil {

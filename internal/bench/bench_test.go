@@ -143,7 +143,7 @@ func TestNumbers(t *testing.T) {
 		"gatehouse": {of(50 * time.Millisecond), of(150 * time.Millisecond), of(400 * time.Millisecond)},
 	}}
 	got := r.numbers("gatehouse", "bare")
-	want := numbers{cpu: 150, rate: 1000, p50: 2, p99: 4, posts: 1, ratio: 0.75}
+	want := numbers{cpu: 150, rate: 1000, times: [3]float64{2, 4, 4}, posts: 1, ratio: 0.75}
 	if got != want {
 		t.Errorf("numbers() = %+v, want %+v", got, want)
 	}

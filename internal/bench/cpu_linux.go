@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 	"unsafe"
@@ -19,4 +20,15 @@ func cpuTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, errno)
 	}
 	return time.Duration(t.Nano()), nil
+}
+
+// memory returns the resident memory of a process in bytes.
+func memory(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int
+	_, err = fmt.Sscan(string(text), &size, &resident) // in pages
+	return resident * os.Getpagesize(), err
 }

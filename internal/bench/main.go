@@ -36,15 +36,17 @@ func dispatch(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each measurement is made")
 	flags.DurationVar(&o.slice, "slice", time.Second, "how long one measurement takes")
+	flags.IntVar(&o.rate, "rate", 0,
+		"how many requests a second all clients make together, each timed from when it was due; by default as many as they can")
 	flags.StringVar(&o.scenario, "scenario", "", "run only scenarios whose name contains this")
 	flags.StringVar(&o.log, "log", os.DevNull, "file for the gateway's log")
 	flags.StringVar(&o.client, "client", "own", "the gateway's http_client: own or standard")
 	flags.BoolVar(&o.gate, "gate", false, "fail when a target is missed")
 	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
 	flags.BoolVar(&o.replicas, "replicas", false,
-		"instead, measure what Redis and the way to a session's owner cost, beside a gateway alone; with -idle, what they add there")
+		"instead, measure what Redis and forwarding to a session's owner cost, beside a gateway alone; also with -idle")
 	flags.BoolVar(&o.full, "full", false,
-		"instead, measure a gateway with sign-in of 1,000 users, policy, limits, Redis, an audit file, a log file and traces of 1 %")
+		"instead, measure a gateway with sign-in of 1,000 users, policy, limits, Redis, audit and log files, and traces of 1 %")
 	flags.BoolVar(&o.desk, "console", false,
 		"instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
 	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")
@@ -52,7 +54,7 @@ func dispatch(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.rounds < 1 || o.slice <= 0 || o.idle < 0 || flags.NArg() > 0 {
+	if o.rounds < 1 || o.slice <= 0 || o.rate < 0 || o.idle < 0 || flags.NArg() > 0 {
 		return errors.New("want at least one round, a positive slice and no arguments")
 	}
 	if o.desk && (o.replicas || o.full || o.idle > 0 || o.against != "") {

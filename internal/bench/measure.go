@@ -62,7 +62,7 @@ func measure(ctx context.Context, o options) (err error) {
 func (r *rigged) runRound(ctx context.Context, o options, round int, into *result) error {
 	for i := range r.targets {
 		t := r.targets[(round+i)%len(r.targets)]
-		m, err := r.measureOne(ctx, into.scenario, t, o.slice)
+		m, err := r.measureOne(ctx, into.scenario, t, o)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", into.scenario.name, t.name, err)
 		}
@@ -71,7 +71,7 @@ func (r *rigged) runRound(ctx context.Context, o options, round int, into *resul
 	return nil
 }
 
-func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Duration) (m slice, err error) {
+func (r *rigged) measureOne(ctx context.Context, s scenario, t target, o options) (m slice, err error) {
 	if err := r.chain.meet(s, t); err != nil {
 		return m, err
 	}
@@ -88,7 +88,7 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 			return m, err
 		}
 	}
-	if _, err := load(ctx, s, t, r.chain, clients, warmUp); err != nil {
+	if _, err := load(ctx, s, t, r.chain, clients, warmUp, o.rate); err != nil {
 		return m, err
 	}
 	before, err := r.counts(ctx)
@@ -99,7 +99,7 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 	if err != nil {
 		return m, err
 	}
-	if m, err = load(ctx, s, t, r.chain, clients, d); err != nil {
+	if m, err = load(ctx, s, t, r.chain, clients, o.slice, o.rate); err != nil {
 		return m, err
 	}
 	after, err := t.cpu()
@@ -149,9 +149,10 @@ func (s scenario) checkCounts(m slice, t target, background int64) error {
 	return nil
 }
 
-// load has all clients make requests, one after another, for a time. The first wrong answer
-// ends it.
-func load(ctx context.Context, s scenario, t target, around *chain, clients []*client, d time.Duration) (slice, error) {
+// load has all clients make requests, one after another, for a time: as many as they can, or together
+// rate a second. The first wrong answer ends it.
+func load(ctx context.Context, s scenario, t target, around *chain, clients []*client, d time.Duration,
+	rate int) (slice, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	latencies := make([][]time.Duration, len(clients))
@@ -166,10 +167,18 @@ func load(ctx context.Context, s scenario, t target, around *chain, clients []*c
 	}
 	start := time.Now()
 	end := start.Add(d)
+	due := func(client, n int) time.Time { // a request that is late counts from when it was due
+		if rate == 0 {
+			return time.Now()
+		}
+		at := start.Add(time.Duration(n*len(clients)+client) * time.Second / time.Duration(rate))
+		time.Sleep(time.Until(at))
+		return at
+	}
 	for i, c := range clients {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				before := time.Now()
+				before := due(i, n)
 				if before.After(end) {
 					return
 				}
@@ -218,6 +227,18 @@ func (t target) dial(s scenario, token string) (*client, error) {
 func (t target) cpu() (sum time.Duration, err error) {
 	for _, p := range t.processes {
 		used, err := cpuTime(p.PID())
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// memory returns the resident memory of the target's processes, in bytes.
+func (t target) memory() (sum int, err error) {
+	for _, p := range t.processes {
+		used, err := memory(p.PID())
 		if err != nil {
 			return 0, err
 		}

@@ -9,6 +9,7 @@ const limit = 20 * time.Minute
 type options struct {
 	rounds   int
 	slice    time.Duration
+	rate     int // requests a second of all clients together; 0 for as many as they can make
 	scenario string
 	log      string
 	client   string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,13 +21,16 @@ type result struct {
 	slices   map[string][]slice
 }
 
+// percentiles are those of the times in the report.
+var percentiles = [...]float64{50, 99, 99.9}
+
 // numbers are the medians over the rounds.
 type numbers struct {
-	cpu      float64 // µs for each request
-	rate     float64 // requests in a second
-	p50, p99 float64 // ms
-	posts    float64 // requests that reached the server, for each request
-	ratio    float64 // ratio of CPU to that of the target to compare with, in the same round; 0 without one
+	cpu   float64    // µs for each request
+	rate  float64    // requests in a second
+	times [3]float64 // ms, at percentiles
+	posts float64    // requests that reached the server, for each request
+	ratio float64    // ratio of CPU to that of the target to compare with, in the same round; 0 without one
 }
 
 func (r result) numbers(target, beside string) numbers {
@@ -40,9 +44,10 @@ func (r result) numbers(target, beside string) numbers {
 	n := numbers{
 		cpu:   pick(slice.cpuEach),
 		rate:  pick(func(m slice) float64 { return float64(m.requests) / m.elapsed.Seconds() }),
-		p50:   pick(func(m slice) float64 { return ms(percentile(m.latency, 50)) }),
-		p99:   pick(func(m slice) float64 { return ms(percentile(m.latency, 99)) }),
 		posts: pick(func(m slice) float64 { return float64(m.upstream.Calls+m.upstream.Other) / float64(m.requests) }),
+	}
+	for i, p := range percentiles {
+		n.times[i] = pick(func(m slice) float64 { return ms(percentile(m.latency, p)) })
 	}
 	var ratios []float64
 	for i, m := range r.slices[target] {
@@ -65,7 +70,7 @@ func report(ctx context.Context, w io.Writer, o options, rigged *rigged, results
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(),
 		runtime.Version(), revision(ctx), o.rounds, o.slice, o.client)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "scenario\t\tCPU µs/req\t× %s\treq/s\tp50 ms\tp99 ms\tposts/req\ttarget\t\n", rigged.beside)
+	fmt.Fprintf(table, "scenario\t\tCPU µs/req\t× %s\treq/s\tp50 ms\tp99 ms\tp99.9 ms\tposts/req\ttarget\t\n", rigged.beside)
 	var missed []string
 	for _, r := range results {
 		for _, t := range rigged.targets {
@@ -81,12 +86,21 @@ func report(ctx context.Context, w io.Writer, o options, rigged *rigged, results
 					missed = append(missed, fmt.Sprintf("%s, %s: %.2f, target %.2f", r.scenario.name, t.name, n.ratio, most))
 				}
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t\n",
-				r.scenario.name, t.name, cpu, ratio, n.rate, n.p50, n.p99, n.posts, target)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t\n",
+				r.scenario.name, t.name, cpu, ratio, n.rate, n.times[0], n.times[1], n.times[2], n.posts, target)
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	for _, t := range rigged.targets {
+		if t.gateway {
+			now, err := t.memory()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "%s: %d MiB when it had its lists, %d MiB in the end\n", t.name, t.rest>>20, now>>20)
+		}
 	}
 	if o.gate && len(missed) > 0 {
 		return fmt.Errorf("targets missed:\n  %s", strings.Join(missed, "\n  "))
@@ -109,11 +123,11 @@ func median(of []float64) float64 {
 }
 
 // percentile returns a percentile of sorted durations, by the nearest rank.
-func percentile(sorted []time.Duration, p int) time.Duration {
+func percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
 	}
-	rank := (len(sorted)*p + 99) / 100
+	rank := int(math.Ceil(float64(len(sorted)) * p / 100))
 	return sorted[max(rank, 1)-1]
 }
 

@@ -26,6 +26,7 @@ type scenario struct {
 	name      string
 	clients   int
 	stateless bool
+	crossed   bool // the gateway's upstream is of the other era
 	method    string
 	tool      string  // of tools/call
 	progress  bool    // request progress
@@ -88,7 +89,12 @@ func scenarios() []scenario {
 				s.stateless, s.clients, s.message, s.target = stateless, 4, document(documentBytes), 1.3
 			}))
 	}
-	return all
+	return append(all,
+		with("call-100B stateful c=256", func(s *scenario) { s.clients = 256 }),
+		with("call-100B stateful to stateless c=32", func(s *scenario) { s.clients, s.crossed = 32, true }),
+		with("call-100B stateless to stateful c=32", func(s *scenario) {
+			s.stateless, s.clients, s.crossed, s.target = true, 32, true, 1.2
+		}))
 }
 
 // progressToken returns the token of a client's calls; a client has one call in flight.
@@ -133,7 +139,7 @@ func (s scenario) path() string {
 
 // upstream returns the upstream that the gateway uses for this scenario.
 func (s scenario) upstream() string {
-	if s.stateless {
+	if s.stateless != s.crossed {
 		return upstreamStateless
 	}
 	return upstreamStateful

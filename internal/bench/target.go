@@ -25,6 +25,7 @@ type target struct {
 	// begin is the URL where sessions begin, if that is another replica, which then owns
 	// them.
 	begin string
+	rest  int // memory before the first scenario, in bytes
 	// most is the largest allowed ratio; 0 means that of the scenario.
 	most float64
 }
@@ -124,7 +125,9 @@ func (r *rigged) startRole(ctx context.Context, role string, args ...string) (ta
 }
 
 func named(name string, g rig.Gateway) target {
-	return target{name: name, processes: []*rig.Process{g.Process}, url: g.URL, gateway: true}
+	t := target{name: name, processes: []*rig.Process{g.Process}, url: g.URL, gateway: true}
+	t.rest, _ = t.memory() // the report says why it cannot be read
+	return t
 }
 
 // addGateway starts a gateway that is compared with bare.
