@@ -20,7 +20,7 @@ type keyring struct {
 // has reports whether a token is, or was meant to be, an API key. An issuer never sees one.
 func (k *keyring) has(token string) bool { return apikey.Has(token) && k.table.Load() != nil }
 
-// set takes other keys.
+// set replaces the keys.
 func (k *keyring) set(keys apikey.Config) {
 	var next *apikey.Table
 	if !keys.IsZero() {

@@ -42,23 +42,23 @@ type Deps struct {
 	Metrics *Metrics
 	// Proofs are the proofs of DPoP that were used, of all replicas; nil for those of this Auth.
 	Proofs *expiring.Store
-	// Judged is told of each token that was verified again, and of each request that was refused;
-	// may be nil. It must not block.
+	// Judged receives each token that was verified again, and each request that was refused; may be
+	// nil. It must not block.
 	Judged func(Judgement)
 	// Origin returns where a request comes from, for Caller.From; may be nil.
 	Origin func(*http.Request) mcp.Origin
-	// Local is the gateway's own authorization server, if Config has one. Without it nobody has
-	// tokens of that server: nil where nobody is served.
+	// Local is the gateway's own authorization server, if Config has one. Without it no token of
+	// that server is accepted: nil where no requests are served.
 	Local Local
 
 	at *atomic.Pointer[endpoints] // of the Auth
 }
 
-// Judgement is what was found out about a token.
+// Judgement is the result of checking a token.
 type Judgement struct {
-	// Caller is who proved to be who; if the token was refused, only From is known.
+	// Caller is the caller that the token proves; if it was refused, only From is known.
 	Caller mcp.Caller
-	// View is the view at whose endpoint the token came.
+	// View is the view with the endpoint where the token arrived.
 	View string
 	// Agent is what the client of a refused token calls itself in User-Agent, "" if it does not say.
 	Agent string
@@ -81,14 +81,14 @@ type Auth struct {
 	keyring   *keyring
 	local     *local // nil without an authorization server of the gateway itself
 	proofs    *proofs
-	exact     []string // claims whose names must not be written in other case
+	exact     []string // claims with names that must not be written in other case
 	cache     *lru.Cache[digest, *verified]
 	publicURL string
 	at        *atomic.Pointer[endpoints]
 	metrics   *Metrics
 	judged    func(Judgement)
 	origin    func(*http.Request) mcp.Origin
-	aside     bool // a token is examined, not used: nobody is told, and nothing is counted or kept
+	aside     bool // a token is examined, not used: nothing is reported, counted or kept
 }
 
 // New makes an Auth. It does no I/O; Run does.
@@ -170,7 +170,7 @@ type endpoints struct {
 	views     []string           // the URLs of views
 }
 
-// SetViews takes other views, by their names. Tokens are verified again, since one may be for a view.
+// SetViews replaces the views, by their names. Tokens are verified again, since one may be for a view.
 func (a *Auth) SetViews(urls map[string]string) {
 	if !a.asks {
 		return
@@ -234,7 +234,7 @@ func (a *Auth) judge(r *http.Request, view string) (mcp.Caller, *refusal) {
 	return mcp.Caller{}, ref
 }
 
-// RefusedError is an error of Identify that whoever asked may read.
+// RefusedError is an error of Identify that the caller may read.
 type RefusedError struct {
 	Status int // of HTTP
 	Name   failure.Name
@@ -244,12 +244,12 @@ type RefusedError struct {
 // Error returns the text.
 func (e *RefusedError) Error() string { return e.Text }
 
-// SetKeys takes other API keys.
+// SetKeys replaces the API keys.
 func (a *Auth) SetKeys(keys apikey.Config) { a.keyring.set(keys) }
 
-// Identify returns the person who has the token of a request that is not for an endpoint. The
-// token has to be as for the gateway's own endpoint, and no API key. In mode none nobody can be
-// identified. The error is a *RefusedError.
+// Identify returns the person who has the token of a request that is not for an endpoint. The token
+// has to be as for the gateway's own endpoint, and no API key. In mode none there is no one to
+// identify. The error is a *RefusedError.
 func (a *Auth) Identify(r *http.Request) (mcp.Caller, error) {
 	if !a.asks {
 		return mcp.Caller{}, &RefusedError{http.StatusUnauthorized, failure.TokenInvalid,

@@ -22,10 +22,9 @@ func digestOf(token string) digest {
 	return sha256.Sum256(append(buf[:0], token...))
 }
 
-// bearer returns the token of a request. Only the Authorization header counts, not a token in
-// the query or the body (2026-07-28 basic/authorization#token-requirements). A request with
-// both is refused, because its token has been where logs are written (RFC 6750 §2: one method
-// at a time).
+// bearer returns the token of a request. Only the Authorization header counts, not a token in the
+// query or the body (2026-07-28 basic/authorization#token-requirements). A request with both is
+// refused, because its token may stand in logs (RFC 6750 §2: one method at a time).
 //
 // proven says that the scheme is DPoP (RFC 9449 §7.1), which counts if dpop says so: the token comes
 // with a proof.
@@ -136,7 +135,7 @@ func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
 		if id, known = a.recall(d, time.Now()); !known {
 			id, ref = a.verify((&http.Request{}).WithContext(ctx), token, d)
 		}
-	default: // a person in a browser, whose session has an end of its own
+	default: // a person in a browser: that session has an end of its own
 		return c.Issuer != ""
 	}
 	switch {
@@ -150,7 +149,7 @@ func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
 		slices.Equal(now.Scopes, c.Scopes)
 }
 
-// fits refuses a caller whose token is for other endpoints.
+// fits refuses a caller with a token for other endpoints.
 func (a *Auth) fits(caller mcp.Caller, only []string, view string) *refusal {
 	if only != nil && !mcp.HasIdentifier(only, a.at.Load().places[view].resource) {
 		text := "the token is for another audience"
@@ -162,7 +161,7 @@ func (a *Auth) fits(caller mcp.Caller, only []string, view string) *refusal {
 	return nil
 }
 
-// admit counts a caller whose token is good, and notes one who is not known yet.
+// admit counts a caller with a good token, and notes a new one.
 func (a *Auth) admit(caller mcp.Caller, view string, known bool) {
 	switch {
 	case a.aside:

@@ -25,15 +25,15 @@ const (
 	maxDate = 253402300799
 )
 
-// identity is the content of a token whose signature has not been checked yet.
+// identity is the content of a token before its signature is checked.
 type identity struct {
 	caller  mcp.Caller
 	granted []string // scopes as the token has them, without implied ones
 	// only has the URLs of the views that the token is for; nil if it is for the gateway, which
 	// includes all views.
 	only []string
-	// bound is the thumbprint of the key that the token is bound to, "" for none: then whoever has
-	// the token may use it.
+	// bound is the thumbprint of the key that the token is bound to, "" for none: then any holder
+	// may use it.
 	bound string
 	// forbidden is why a caller with this token, should it be genuine, gets nowhere.
 	forbidden *refusal
@@ -42,12 +42,12 @@ type identity struct {
 // rules are the requirements on the claims of an issuer's tokens.
 type rules struct {
 	Issuer
-	at       *atomic.Pointer[endpoints] // of views, whose URLs are audiences, too; nil for none
+	at       *atomic.Pointer[endpoints] // of views: their URLs are audiences, too; nil for none
 	leeway   time.Duration
 	dpop     bool // tokens may be bound to keys
 	required []string
 	implied  map[string][]string
-	exact    []string // claims whose names must not be written in other case
+	exact    []string // claims with names that must not be written in other case
 }
 
 func newRules(cfg Config, iss Issuer, at *atomic.Pointer[endpoints]) rules {
@@ -197,8 +197,8 @@ func (r *rules) checkTimes(claims mcp.Raw, now time.Time) (time.Time, *refusal) 
 	return expires, nil
 }
 
-// subject returns the claim that identifies the user. sub is required in any case: every
-// token of a user has it.
+// subject returns the claim that identifies the user. sub is always required: every token of a user
+// has it.
 func (r *rules) subject(claims mcp.Raw) (string, *refusal) {
 	for _, where := range []string{DefaultUserClaim, r.Claims.User} {
 		value, _ := claimAt(claims, where)
@@ -209,7 +209,7 @@ func (r *rules) subject(claims mcp.Raw) (string, *refusal) {
 	value, _ := claimAt(claims, r.Claims.User)
 	user := value.Text()
 	if r.Claims.User == "email" {
-		// Whoever may write an address of their own choice could be anybody.
+		// A user who may choose their own address could pose as any other.
 		if verified, _ := claims.Member("email_verified"); !verified.IsTrue() || strings.Count(user, "@") != 1 {
 			return "", badToken("the token does not say that its user's email address was verified", nil)
 		}

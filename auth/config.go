@@ -44,7 +44,7 @@ type Config struct {
 	// Mode is how callers authenticate: "none", the default, which needs a loopback listener,
 	// "oauth", which needs issuers, or "keys", which needs keys and no issuers.
 	Mode string `yaml:"mode"`
-	// Issuers are the authorization servers whose tokens are accepted, in the order in which
+	// Issuers are the authorization servers that tokens are accepted from, in the order in which
 	// clients see them.
 	Issuers []Issuer `yaml:"issuers"`
 	// RequiredScopes are the scopes that every token must have. Default: none.
@@ -81,7 +81,7 @@ func (c Config) SameButKeys(other Config) bool {
 	return reflect.DeepEqual(c, other)
 }
 
-// Issuer is an authorization server whose tokens are accepted.
+// Issuer is an authorization server that tokens are accepted from.
 type Issuer struct {
 	// URL is the issuer identifier as tokens have it in iss: https, or http on a loopback address.
 	// Identifiers are compared byte for byte, but an empty path and "/" are one.
@@ -103,7 +103,7 @@ type Issuer struct {
 	// AllowNonce accepts tokens with the claim nonce. It marks ID tokens, but some issuers
 	// put it into access tokens too (Keycloak before 25).
 	AllowNonce bool `yaml:"allow_nonce"`
-	// AllowedClients are the clients whose tokens are accepted, by client_id or azp. Default:
+	// AllowedClients are the clients that tokens are accepted from, by client_id or azp. Default:
 	// every client.
 	AllowedClients []string `yaml:"allowed_clients"`
 	// Workloads says that this issuer's tokens are those of programs that it runs, such as service
@@ -218,8 +218,7 @@ func algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
 
-// secure reports whether nobody between the gateway and the host can read what is sent to a
-// URL.
+// secure reports whether what is sent to a URL stays secret on its path to the host.
 func secure(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && loopback.Host(u.Hostname())
 }

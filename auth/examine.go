@@ -22,11 +22,11 @@ const (
 // Examination says what the gateway thinks of a token, for people. It has no part of the token
 // but its claims.
 type Examination struct {
-	Kind    string     `json:"kind"` // what it looks like
+	Kind    string     `json:"kind"` // its form
 	Good    bool       `json:"good"`
 	Status  int        `json:"status,omitempty"` // of HTTP, for a refusal
 	Code    string     `json:"error_code,omitempty"`
-	Reason  string     `json:"reason,omitempty"` // what the client is told
+	Reason  string     `json:"reason,omitempty"` // what the client reads
 	Detail  string     `json:"detail,omitempty"` // what did not fit
 	Next    string     `json:"next"`
 	Steps   []Examined `json:"steps"`
@@ -36,7 +36,7 @@ type Examination struct {
 	Caller *Proven `json:"caller,omitempty"`
 }
 
-// Examined is the result of a step.
+// Examined is the result of one step.
 type Examined struct {
 	Step   Step   `json:"step"`
 	Result string `json:"result"`
@@ -60,8 +60,8 @@ type Proven struct {
 
 // Examine looks at a token as at one that comes with a request to the endpoint of a view, "" for
 // the gateway's own, and says why it is or would be refused. The code that refuses is that for
-// requests, but the token has not come: no record or metric counts it, no address becomes suspect
-// by it, and it is looked at anew, whatever was found out about it before. White space around the
+// requests, but there is no request: no record or metric counts it, no address becomes suspect by
+// it, and it is examined again, whatever was found out about it before. White space around the
 // token, Authorization: and its scheme in front do not matter.
 func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.Caller) {
 	token := pasted(text)
@@ -122,8 +122,7 @@ func Examine(ctx context.Context, a *Auth, text, view string) (Examination, mcp.
 	return e, caller
 }
 
-// pasted returns the token in a text that somebody has copied, perhaps as a header, with its
-// scheme in front.
+// pasted returns the token in a copied text, perhaps a whole header, with its scheme in front.
 func pasted(text string) string {
 	token := strings.TrimSpace(text)
 	for _, lead := range []string{"Authorization:", "Bearer ", "DPoP "} {
@@ -134,7 +133,7 @@ func pasted(text string) string {
 	return token
 }
 
-// describe says what a token looks like, and returns its steps.
+// describe says which form a token has, and returns its steps.
 func (e *Examination) describe(a *Auth, token string, now time.Time) []Step {
 	if a.asks && a.keyring.has(token) {
 		e.Kind = "an API key"
@@ -176,7 +175,7 @@ func (e *Examination) say(name, value string) {
 	}
 }
 
-// good notes what is known of a caller.
+// good records what is known of a caller.
 func (e *Examination) good(c mcp.Caller) {
 	e.Good, e.Next = true, "Nothing: the token is accepted. What it may do, policy decides: see gatehouse explain."
 	e.Caller = &Proven{Issuer: c.Issuer, User: c.Subject, Client: c.ClientID, Groups: append([]string{}, c.Groups...),

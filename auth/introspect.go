@@ -51,7 +51,7 @@ func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
 		waiting: make(chan struct{}, maxWaiting), refused: refused, suspect: suspect}, nil
 }
 
-// finding is the result of an introspection.
+// finding is the result of one introspection.
 type finding struct {
 	identity
 	refused *refusal
@@ -70,7 +70,7 @@ func (in *introspector) verify(ctx context.Context, token string, d digest, remo
 		return identity{}, unavailable(err)
 	}
 	defer done()
-	select { // anybody can make up tokens
+	select { // any stranger can make up tokens
 	case in.waiting <- struct{}{}:
 		defer func() { <-in.waiting }()
 	default:

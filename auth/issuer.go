@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
-// issuer is an authorization server whose tokens are accepted.
+// issuer is an authorization server that tokens are accepted from.
 type issuer struct {
 	rules
 	client Client

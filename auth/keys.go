@@ -30,9 +30,9 @@ const (
 	retryMin = 2 * time.Second
 	retryMax = time.Minute
 
-	// demandEvery is the least time between two fetches for unknown keys. Anybody can make up
-	// such keys, and every fetch brings new keys anyway. Until then, tokens with an unknown
-	// key cannot be judged.
+	// demandEvery is the least time between two fetches for unknown keys. Any stranger can make up
+	// such keys, and every fetch brings new keys anyway. Until then, tokens with an unknown key
+	// cannot be judged.
 	demandEvery = 30 * time.Second
 	// unknownFor is how long a key counts as unknown after a fetch without it.
 	unknownFor  = time.Minute
@@ -60,7 +60,7 @@ type keys struct {
 	asked      int        // how many fetches had begun with the last good one
 	meta       metadata
 	metaAt     time.Time
-	next       time.Time // of the next fetch that nobody asks for
+	next       time.Time // of the next periodic fetch
 	fetching   chan struct{}
 	ended      bool  // run has ended
 	failure    error // of the last fetch, nil when it was good
@@ -112,7 +112,7 @@ func (k *keys) run(ctx context.Context) {
 	}
 }
 
-// end releases everybody who waits.
+// end releases all who wait.
 func (k *keys) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

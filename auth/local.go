@@ -20,7 +20,7 @@ const (
 	ClaimGrant = "gatehouse_grant"
 )
 
-// errNoLocalKey is the error of Local.Key for a key that there is not.
+// errNoLocalKey is the error of Local.Key for an unknown key.
 var errNoLocalKey = errors.New("there is no such key")
 
 // Local is the authorization server of the gateway itself. It is asked by function calls, not by
@@ -28,7 +28,7 @@ var errNoLocalKey = errors.New("there is no such key")
 type Local interface {
 	// Key returns the public key with an id, nil if there is none.
 	Key(ctx context.Context, id string) (crypto.PublicKey, error)
-	// Ended reports whether a grant has ended, or never was.
+	// Ended reports whether a grant has ended or never existed.
 	Ended(ctx context.Context, grant string) (bool, error)
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// metadataPath is the path of the metadata for a resource whose URL has no path; otherwise
-// the resource's path is appended (RFC 9728 §3.1).
+// metadataPath is the path of the metadata for a resource without a path in its URL; otherwise the
+// resource's path is appended (RFC 9728 §3.1).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
 // metadataDocument is the protected resource metadata (RFC 9728 §2).
 type metadataDocument struct {
-	url  string // as clients are told
+	url  string // as clients see it
 	path string
 	body mcp.Raw
 }
@@ -50,8 +50,8 @@ func newMetadata(cfg Config, publicURL string) metadataDocument {
 }
 
 // documents returns the metadata of places by their paths. There are none without an authorization
-// server to tell of: whoever looked for one would only find an error that is harder to understand
-// than the challenge.
+// server: a client that looked for one would only find an error that is harder to understand than
+// the challenge.
 func documents(cfg Config, places map[string]place) map[string]mcp.Raw {
 	all := make(map[string]mcp.Raw)
 	if len(cfg.Servers()) == 0 {
@@ -72,8 +72,8 @@ func (a *Auth) MetadataPaths() []string {
 	return slices.Sorted(maps.Keys(a.at.Load().documents))
 }
 
-// Metadata serves the protected resource metadata, to everybody and to every web page: at the
-// path of a view those of the view, at any other path those of the endpoint. They depend on the
+// Metadata serves the protected resource metadata, to every client and every web page: at the path
+// of a view those of the view, at any other path those of the endpoint. They depend on the
 // configuration alone, never on a request or its Host. Without an authorization server it answers
 // 404.
 func (a *Auth) Metadata() http.Handler {

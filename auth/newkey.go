@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// demandSoon takes the place of demandEvery for a key that severalTokens name: the
-	// issuer may have a new one. Who makes up tokens can have that, too, and no more.
+	// demandSoon takes the place of demandEvery for a key that severalTokens name: the issuer may
+	// have a new one. Made-up tokens can cause that, too, and no more.
 	demandSoon    = 5 * time.Second
 	severalTokens = 3
 )

@@ -31,7 +31,7 @@ const (
 // MaxProofs bounds the used proofs that are known in memory. In Redis they only have their end.
 const MaxProofs = 200_000
 
-// proofs check that who sends a token has the key that the token is bound to (DPoP, RFC 9449).
+// proofs check that the sender of a token has the key that it is bound to (DPoP, RFC 9449).
 type proofs struct {
 	mode   string
 	origin string // of the endpoints, as clients know them
@@ -52,10 +52,10 @@ func newProofs(cfg Config, publicURL string, used *expiring.Store) *proofs {
 
 func (p *proofs) on() bool { return p.mode == DPoPAccepted || p.mode == DPoPRequired }
 
-// check refuses a request whose token is not sent as it has to be: one that is bound to a key with
-// a proof of that key, in the scheme DPoP, and another one in the scheme Bearer. bound is the key's
-// thumbprint, "" for a token that is bound to none. Of the proofs of one user a share is known in memory, so
-// that no user displaces those of others.
+// check refuses a token that is not sent as required: one that is bound to a key with a proof of that key,
+// in the scheme DPoP, and any other one in the scheme Bearer. bound is the key's thumbprint, "" for a token
+// that is bound to none. Of the proofs of one user a share is known in memory, so that no user displaces
+// those of others.
 func (p *proofs) check(r *http.Request, token, bound, user string, proven bool) *refusal {
 	switch {
 	case bound == "" && proven:
@@ -105,7 +105,7 @@ func (p *proofs) check(r *http.Request, token, bound, user string, proven bool) 
 	return nil
 }
 
-// proof is the content of a proof whose signature has been checked.
+// proof is the content of a proof after its signature was checked.
 type proof struct {
 	thumbprint  string // of its key (RFC 7638)
 	id          string

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
-// Provider is an issuer as somebody sees it who signs in there.
+// Provider is an issuer as a client that signs users in there sees it.
 type Provider struct {
 	// Issuer is its identifier, AuthURL and TokenURL are its endpoints.
 	Issuer, AuthURL, TokenURL string
@@ -31,8 +31,8 @@ type Provider struct {
 }
 
 // Turn returns when a code that came from an address may be redeemed. The caller calls done after that,
-// with whether the issuer knew the code. Anybody can begin to sign in and come back with a made-up code:
-// those who do so again and again wait for each other, as with made-up tokens. Each code counts as
+// with whether the issuer knew the code. Any stranger can begin to sign in and come back with a made-up
+// code: those who do so again and again wait for each other, as with made-up tokens. Each code counts as
 // made up until the issuer has known it, so it is no use to send many at once.
 func (p *Provider) Turn(ctx context.Context, remote string) (done func(known bool), err error) {
 	from := networkOf(remote)
@@ -52,8 +52,8 @@ func (p *Provider) Turn(ctx context.Context, remote string) (done func(known boo
 // providerFor is how long the metadata of a Provider are used.
 const providerFor = 5 * time.Minute
 
-// knownProvider is a Provider whose metadata were read. Anybody can begin to sign in, and must not
-// make the gateway ask the issuer each time.
+// knownProvider is a Provider with metadata that were read. Any stranger can begin to sign in, and
+// must not make the gateway ask the issuer each time.
 type knownProvider struct {
 	*Provider
 	until time.Time
@@ -117,9 +117,9 @@ func provider(ctx context.Context, client Client, issuer string) (*Provider, err
 	return p, nil
 }
 
-// IdentifyToken is Identify for a token that came another way than in a header of a request. The
-// request is the one in which its owner sent what it was got with. The gateway itself got the token, so
-// it need not be bound to a key where dpop is required.
+// IdentifyToken is Identify for a token that did not come in a header of a request. The request is the
+// one in which its owner sent what it was got with. The gateway itself got the token, so it need not be
+// bound to a key where dpop is required.
 func (a *Auth) IdentifyToken(r *http.Request, token string) (mcp.Caller, error) {
 	with := r.Clone(r.Context())
 	with.Header.Set("Authorization", "Bearer "+token)
@@ -161,7 +161,7 @@ func (a *Auth) identifyIDToken(ctx context.Context, issuer, token, client, nonce
 
 // Assertion is what an identity assertion (ID-JAG) says.
 type Assertion struct {
-	// Caller is whose it is. It has the scopes that the assertion names, if Scoped.
+	// Caller is the user. It has the scopes that the assertion names, if Scoped.
 	Caller mcp.Caller
 	Scoped bool
 	// ID is its jti: it is good once. Until is when it ends.

@@ -35,7 +35,7 @@ func noToken(text string) *refusal {
 	return &refusal{status: http.StatusUnauthorized, name: failure.TokenMissing, text: text}
 }
 
-// badRequest refuses a request whose token is ambiguous.
+// badRequest refuses a request with an ambiguous token.
 func badRequest(text string) *refusal {
 	return &refusal{status: http.StatusBadRequest, name: failure.TokenMalformed, code: codeInvalidRequest, text: text}
 }
@@ -46,14 +46,14 @@ func badToken(text string, cause error) *refusal {
 		text: text, cause: cause}
 }
 
-// badProof refuses a token whose proof does not prove that its client sends it.
+// badProof refuses a token if its proof does not show that its client sends it.
 func badProof(text string, cause error) *refusal {
 	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidProof,
 		text: text, cause: cause}
 }
 
-// unfit refuses a valid token whose user cannot be served. RFC 6750 has no code for it,
-// because another token would not help.
+// unfit refuses a valid token of a user who cannot be served. RFC 6750 has no code for it, because
+// another token would not help.
 func unfit(text string) *refusal {
 	return &refusal{status: http.StatusForbidden, name: failure.UserRefused, text: text}
 }

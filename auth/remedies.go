@@ -15,7 +15,7 @@ const (
 	StepUser      Step = "user"            // does it say who its user is?
 	StepClaims    Step = "required claims" // does it have what is required of it?
 	StepClient    Step = "client"          // is its client accepted?
-	StepBinding   Step = "binding"         // can be checked whose it is?
+	StepBinding   Step = "binding"         // can the sender's right to it be checked?
 	StepGroups    Step = "groups"          // can its groups and scopes be read?
 	StepSignature Step = "signature"       // has its issuer signed it?
 	StepScopes    Step = "scopes"          // does it have the required scopes?
@@ -34,7 +34,7 @@ var (
 	keySteps = []Step{StepForm, StepIssuer, StepTimes, StepScopes, StepEndpoint}
 )
 
-// remedy says at which step a reason stands, and what to do.
+// remedy says which step a reason belongs to, and what to do.
 type remedy struct {
 	step Step
 	next string
@@ -51,7 +51,7 @@ const (
 	setClocks   = "Set the clocks of this machine and of the issuer; auth.leeway tolerates some difference."
 )
 
-// remedies are those of reasons. A test compares them with the code that refuses.
+// remedies has the remedy for each reason. A test compares it with the code that refuses.
 var remedies = map[string]remedy{
 	"the token is too long": {StepForm, wholeToken},
 	"the token is not a JWT": {StepForm,

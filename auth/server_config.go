@@ -18,11 +18,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
-// How an authorization server of the gateway knows who has signed in at the provider.
+// How an authorization server of the gateway identifies users who have signed in at the provider.
 const (
-	// IdentityAccessToken is by the provider's access token, which has to be for the gateway.
+	// IdentityAccessToken is identification by the provider's access token, which has to be for the gateway.
 	IdentityAccessToken = "access_token"
-	// IdentityIDToken is by the provider's ID token, where its access tokens are for somebody else.
+	// IdentityIDToken is identification by the provider's ID token, where its access tokens are for another audience.
 	IdentityIDToken = "id_token"
 )
 

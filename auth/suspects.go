@@ -11,9 +11,9 @@ import (
 
 const (
 	// suspectAfter is the number of invalid opaque tokens, or of unknown codes, within suspectFor,
-	// without a valid one, that makes an address suspect. All suspect addresses together have
-	// one request to the issuer at a time: so what is made up costs the issuer little, and nobody
-	// at another address has to wait. An address with valid ones may be a proxy's, with many users.
+	// without a valid one, that makes an address suspect. All suspect addresses together have one
+	// request to the issuer at a time: so what is made up costs the issuer little, and other
+	// addresses do not have to wait. An address with valid ones may be a proxy's, with many users.
 	suspectAfter = 20
 	suspectFor   = time.Minute
 	maxSuspects  = 10_000 // addresses that are counted
@@ -83,7 +83,7 @@ func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), er
 	}
 }
 
-// bad counts what was invalid. Two at the same time may count as one.
+// bad counts an invalid token or code. Two at the same time may count as one.
 func (s *suspects) bad(from netip.Prefix) {
 	c, ok := s.counts.Get(from)
 	if !ok || time.Since(c.since) >= suspectFor {
@@ -93,7 +93,7 @@ func (s *suspects) bad(from netip.Prefix) {
 	s.counts.Add(from, c)
 }
 
-// good records that something was valid.
+// good records a valid token or code.
 func (s *suspects) good(from netip.Prefix) {
 	if c, _ := s.counts.Get(from); !c.good {
 		s.counts.Add(from, count{since: time.Now(), good: true})

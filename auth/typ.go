@@ -41,8 +41,8 @@ func (r *rules) checkTyp(j jws) *refusal {
 	return r.checkKind(j.claims, typ == typAccessToken)
 }
 
-// checkKind refuses tokens whose claims show that they are not access tokens; sure says that
-// something else has shown that they are.
+// checkKind refuses tokens that, by their claims, are not access tokens; sure says that something
+// else has shown that they are.
 func (r *rules) checkKind(claims mcp.Raw, sure bool) *refusal {
 	// A logout token, or another security event (RFC 8417).
 	_, event := claims.Member("events")

@@ -58,7 +58,7 @@ func (a *Accounts) showAccounts(v *visit) {
 	a.pages.Show(v.w, http.StatusOK, "accounts", "", page)
 }
 
-// shown says in words how an account is.
+// shown describes the state of an account in words.
 func shown(s vault.State) (text, mark string) {
 	switch {
 	case s.State == vault.StateOK && len(s.Wanted) > 0:
@@ -87,8 +87,8 @@ type signInPage struct {
 	Scopes               []string
 }
 
-// openLink serves who opens a link. They have to be the user who was asked: else somebody could have
-// a victim sign in for them, or sign in as themselves for a victim.
+// openLink serves the page behind a link. Only the user who was asked may open it: otherwise an
+// attacker could have a victim sign in for them, or sign in as themselves for a victim.
 func (a *Accounts) openLink(w http.ResponseWriter, r *http.Request) {
 	text := r.PathValue("ticket")
 	const over = "This link is not good any more"
@@ -106,7 +106,7 @@ func (a *Accounts) openLink(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		a.away(w, err)
 		return
-	case t.owner() != vault.OwnerOf(v.who): // without saying whose it is
+	case t.owner() != vault.OwnerOf(v.who): // without naming the owner
 		a.Log.Warn("accounts: a link was opened by somebody else than it was made for", failure.SignInFailed.Attr(),
 			"upstream", t.Server)
 		a.Failed(t.Server, &v.who, errors.New("the link was made for somebody else"))
@@ -129,7 +129,7 @@ func (a *Accounts) openLink(w http.ResponseWriter, r *http.Request) {
 // beginHere begins a sign-in from the page of accounts.
 func (a *Accounts) beginHere(v *visit) { a.goOn(v, v.r.PostForm.Get("server"), "") }
 
-// goOn shows where the user goes on.
+// goOn shows the user the next page.
 func (a *Accounts) goOn(v *visit, name, ticket string) {
 	s, ok := a.server(name, &v.who)
 	if !ok {
@@ -161,7 +161,7 @@ func (a *Accounts) goOn(v *visit, name, ticket string) {
 		signInPage{frame: a.frame(v), Server: name, Host: hostOf(s.URL), At: way.Host, To: way.URL, Scopes: way.Scopes})
 }
 
-// trouble says why a sign-in does not go on.
+// trouble says why a sign-in cannot continue.
 func (a *Accounts) trouble(v *visit, server string, err error) {
 	why := "Something went wrong. The gateway's log has the cause."
 	if p, ok := errors.AsType[*Problem](err); ok {
@@ -173,7 +173,7 @@ func (a *Accounts) trouble(v *visit, server string, err error) {
 	a.sayTo(v, http.StatusBadGateway, "You are not signed in", why)
 }
 
-// comeBack takes the answer of a server's authorization server.
+// comeBack handles the answer of a server's authorization server.
 func (a *Accounts) comeBack(v *visit) {
 	ctx, who := v.r.Context(), vault.OwnerOf(v.who)
 	e, err := a.end(ctx, v.r.PathValue("server"), v.r.URL.Query(), who, v.id,

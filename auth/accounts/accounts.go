@@ -19,11 +19,11 @@ type Vault interface {
 	States(ctx context.Context, who vault.Owner, servers []string) ([]vault.State, error)
 }
 
-// Deps is what an Accounts is made with. Everything is required except Flow.RootCAs.
+// Deps are the dependencies of an Accounts. Everything is required except Flow.RootCAs.
 type Deps struct {
 	Flow
 	Vault Vault
-	// People are those who have signed in at the pages, SignIn is how they do; nil while nobody can.
+	// People are the users who have signed in at the pages, SignIn is their flow; nil while sign-in is off.
 	People *signin.Sessions
 	SignIn func() *signin.Flow
 	// OneUser reports whether there is one user, who need not sign in at the pages: then only requests of
@@ -33,10 +33,10 @@ type Deps struct {
 	Servers func() []Server
 	// May reports whether policy lets a caller use a server.
 	May func(caller *mcp.Caller, server string) bool
-	// Changed is told that a user has signed in at a server or out of it, so that lists are asked for
+	// Changed learns that a user has signed in at a server or out of it, so that lists are fetched
 	// again.
 	Changed func(server string, caller *mcp.Caller)
-	// Others has the other replicas told so, too. It returns when they know, or when it has given up.
+	// Others tells the other replicas, too. It returns when they know, or when it has given up.
 	Others func(ctx context.Context, who vault.Owner, server string)
 	// Failed records a sign-in at a server that failed.
 	Failed func(server string, caller *mcp.Caller, why error)

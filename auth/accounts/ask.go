@@ -33,7 +33,7 @@ func (a *Accounts) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// ask asks the user to sign in, in the way that the client knows: a question if it opens pages, else
+// ask asks the user to sign in, as the client supports it: by a question if it opens pages, else by
 // a text with the link.
 func (a *Accounts) ask(c *mcp.Call, why error, before int) (*mcp.Reply, error) {
 	if flow := a.SignIn(); !a.OneUser() && (flow == nil || flow.Issuer != c.Caller.Issuer) {
@@ -63,7 +63,7 @@ func question(t ticket, text, link string) *mcp.Reply {
 	}}
 }
 
-// again makes a call again that had asked its user to sign in.
+// again repeats a call that had asked its user to sign in.
 func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp.Handler) (*mcp.Reply, error) {
 	t, err := a.openTicket(text)
 	if err != nil || t.owner() != vault.OwnerOf(c.Caller) {

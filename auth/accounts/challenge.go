@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// challenge is what a server says in WWW-Authenticate to somebody without a token (RFC 6750 §3, RFC
+// challenge is what a server says in WWW-Authenticate to a client without a token (RFC 6750 §3, RFC
 // 9728 §5.1).
 type challenge struct {
 	metadata string // resource_metadata, "" for none

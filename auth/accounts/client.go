@@ -40,7 +40,7 @@ const (
 	maxID = 4 << 10
 )
 
-// client is what the gateway is at an authorization server.
+// client is the gateway's identity at an authorization server.
 type client struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret,omitempty"` // "" for a public client
@@ -49,7 +49,7 @@ type client struct {
 	Registered bool `json:"registered,omitempty"`
 }
 
-// clientAt returns what the gateway is at an authorization server: what the operator registered,
+// clientAt returns the gateway's identity at an authorization server: what the operator registered,
 // else its own document, else what it registers itself as (2026-07-28
 // basic/authorization/client-registration). Errors are a *Problem.
 func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vault.Owner) (client, error) {
@@ -82,8 +82,8 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 	return f.register(ctx, by, s, p, at)
 }
 
-// registration is where what the gateway is registered as for a server at an issuer is kept. Another
-// redirect URI needs another registration.
+// registration names the store entry for the gateway's registration for a server at an issuer.
+// Another redirect URI needs another registration.
 func (f *Flow) registration(server, issuer string) string {
 	return "client " + f.redirect(server) + " " + issuer
 }
@@ -167,7 +167,7 @@ func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at stri
 	return is, nil
 }
 
-// registerAs registers a client that is as its metadata say.
+// registerAs registers a client with this metadata.
 func registerAs(ctx context.Context, by web, at string, metadata map[string]any) (mcp.Raw, error) {
 	text, err := json.Marshal(metadata)
 	if err != nil {
@@ -199,7 +199,7 @@ func expiry(doc mcp.Raw) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// codeOf is an error code of OAuth that can be shown, "" for what is none.
+// codeOf returns an error code of OAuth that can be shown, "" if there is none.
 func codeOf(text string) string {
 	if len(text) > 64 || !isScope(text) {
 		return ""

@@ -141,8 +141,8 @@ func (s Server) describe(ctx context.Context, by web, named string) (mcp.Raw, er
 			// and is not errNone
 			return nil, problem(errors.New(err.Error()), "The server does not describe itself as it should")
 		}
-		// A document is of the resource from whose identifier its own address is made (RFC 9728
-		// §3.3): the root's may be of the whole host.
+		// A document describes the resource with the identifier that its own address is made from
+		// (RFC 9728 §3.3): the root's may describe the whole host.
 		is := doc.At("resource").Text()
 		if !sameResource(is, s.identifier()) && !(s.Resource == "" && from == origin+wellKnownResource &&
 			sameResource(is, origin)) {
@@ -155,7 +155,7 @@ func (s Server) describe(ctx context.Context, by web, named string) (mcp.Raw, er
 	return nil, errNone
 }
 
-// choose picks an authorization server of those that a server names.
+// choose picks one of the authorization servers that a server names.
 func (s Server) choose(named []string) (string, error) {
 	switch {
 	case s.Issuer == "" && len(named) > 0:
@@ -221,10 +221,10 @@ func (p *place) read(doc mcp.Raw, local, chosen bool) error {
 	return nil
 }
 
-// mixUp refuses what a mix-up needs (RFC 9700 §4.4): metadata that send users to sign in at somebody
-// else's authorization server, and their code to a token endpoint of the author's. Metadata may name
-// another site only if the answers have to say whose they are (RFC 9207), which end checks, or if the
-// operator has chosen the authorization server.
+// mixUp refuses what a mix-up needs (RFC 9700 §4.4): metadata that send users to sign in at a foreign
+// authorization server, and their code to a token endpoint of the author's. Metadata may name another
+// site only if the answers have to name their issuer (RFC 9207), which end checks, or if the operator
+// has chosen the authorization server.
 func (p *place) mixUp(chosen bool) error {
 	if chosen || p.namesItself || sameSite(p.authURL, p.issuer) {
 		return nil

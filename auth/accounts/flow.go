@@ -71,7 +71,7 @@ func (b begun) target() []oauth2.AuthCodeOption {
 	return []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("resource", b.Resource)}
 }
 
-// way is where a user goes to sign in.
+// way is the page to which a user goes to sign in.
 type way struct {
 	URL, Host string
 	Scopes    []string
@@ -79,7 +79,7 @@ type way struct {
 
 func (f *Flow) redirect(server string) string { return f.PublicURL + CallbackPath(server) }
 
-// web returns what makes requests for a server: to what the operator configured, and to public
+// web returns the HTTP client for a server. It reaches what the operator configured, and public
 // addresses.
 func (f *Flow) web(s Server) (*safehttp.Client, error) {
 	trust := []string{s.URL}
@@ -246,7 +246,7 @@ func isToken(text string, most int) bool {
 	return text != "" && len(text) <= most && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// oauth is what golang.org/x/oauth2 needs to know of a sign-in.
+// oauth is the configuration of golang.org/x/oauth2 for a sign-in.
 func (f *Flow) oauth(b begun, authURL string) *oauth2.Config {
 	style := oauth2.AuthStyleInParams
 	if b.Client.Auth == vault.AuthBasic {

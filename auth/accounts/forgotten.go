@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// sentFor is how long it is remembered that a user was sent away and has not come back.
+	// sentFor is how long the gateway remembers a user who was sent away and has not come back.
 	sentFor = 24 * time.Hour
-	// askEvery is how often an authorization server is asked at most whether it knows the gateway.
+	// askEvery is the least time between two questions to an authorization server whether it knows the gateway.
 	askEvery = time.Minute
 )
 
-// unknown forgets a registration that an issuer does not know any more, unless there is another one
-// already.
+// unknown forgets a registration that an issuer no longer knows, unless there is already another
+// one.
 func (f *Flow) unknown(ctx context.Context, server, issuer, id string) error {
 	var known client
 	value, err := f.Store.Get(ctx, f.registration(server, issuer))
@@ -39,15 +39,15 @@ func (f *Flow) unknown(ctx context.Context, server, issuer, id string) error {
 // isUnknown reports whether an error code says that the client is not known (RFC 6749 §4.1.2.1, §5.2).
 func isUnknown(code string) bool { return code == "invalid_client" || code == "unauthorized_client" }
 
-// sent is where it is kept that a user was sent to an authorization server, with which registration.
+// sent names the store entry for a user who was sent to an authorization server, with the registration.
 func (f *Flow) sent(who vault.Owner, server, issuer string) string {
 	return "sent " + f.registration(server, issuer) + "\x00" + who.Issuer + "\x00" + who.User
 }
 
 // forgotten reports whether an authorization server has forgotten a registration, and then forgets it,
-// too. To a client that it does not know, it sends no browser back (RFC 6749 §4.1.2.1), so nobody tells
-// the gateway. But its users do not come back, and begin again: then the token endpoint is asked, with a
-// code that is none. It looks at the client first (RFC 6749 §5.2). Errors are those of the store.
+// too. To an unknown client the server sends no browser back (RFC 6749 §4.1.2.1), so the gateway hears
+// nothing. But its users do not come back, and begin again: then the gateway sends a made-up code to the
+// token endpoint. That checks the client first (RFC 6749 §5.2). Errors are those of the store.
 func (f *Flow) forgotten(ctx context.Context, by web, s Server, p *place, known client, who vault.Owner) (bool, error) {
 	with, err := f.Store.Get(ctx, f.sent(who, s.Name, p.issuer))
 	if errors.Is(err, expiring.ErrNone) || err == nil && string(with) != known.ID {

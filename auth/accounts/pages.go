@@ -79,7 +79,7 @@ func (a *Accounts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// visit is a request of somebody who has signed in at the pages.
+// visit is a request of a user who has signed in at the pages.
 type visit struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -88,7 +88,7 @@ type visit struct {
 	signed time.Time
 }
 
-// frame is what all pages of somebody who has signed in show.
+// frame is what every page shows to a user who has signed in.
 type frame struct {
 	Who, Leave, Proof string
 }
@@ -110,7 +110,7 @@ func (a *Accounts) say(w http.ResponseWriter, status int, title, text string) {
 	a.pages.Show(w, status, "message", "", message{Title: title, Text: text, Bad: true})
 }
 
-// sayTo is say for somebody who has signed in.
+// sayTo is say for a user who has signed in.
 func (a *Accounts) sayTo(v *visit, status int, title, text string) {
 	a.pages.Show(v.w, status, "message", "", message{frame: a.frame(v), Title: title, Text: text, Back: Root, Bad: true})
 }

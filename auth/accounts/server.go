@@ -38,7 +38,7 @@ type Server struct {
 type Problem struct {
 	// Why is for the user: what is the matter, without secrets and without what others wrote.
 	Why string
-	// Cause is for the operator; nil when there is nothing to add.
+	// Cause is for the operator; nil if there is nothing to add.
 	Cause error
 }
 
@@ -102,9 +102,8 @@ func hostOf(raw string) string {
 	return u.Host
 }
 
-// sameSite reports whether two URLs are of one site: hosts of one registrable domain, the part below a
-// public suffix that somebody has registered. Addresses, and names without such a part, have to be the
-// same host.
+// sameSite reports whether two URLs are of one site: hosts of one registrable domain, the registered
+// part below a public suffix. Addresses, and names without such a part, have to be the same host.
 func sameSite(a, b string) bool {
 	one, err := siteOf(a)
 	other, otherErr := siteOf(b)

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
-// ticket says who was asked to sign in where. It is sealed into a link, of which it is the end: a
-// link has no names that others could read or write. One sign-in uses it up.
+// ticket says which user was asked to sign in at which server. Its sealed text ends a link: a link
+// has no names that others could read or write. One sign-in uses it up.
 type ticket struct {
 	ID     string    `json:"id"`
 	Issuer string    `json:"iss"`
@@ -35,7 +35,7 @@ const (
 	outcomeLife = longest + time.Minute
 )
 
-// outcome is what became of a call's question.
+// outcome is the result of a call's question.
 type outcome uint8
 
 const (
@@ -82,7 +82,7 @@ func (a *Accounts) used(ctx context.Context, t ticket) (bool, error) {
 	return err == nil, err
 }
 
-// outcome returns what became of a ticket: its user may also have signed in by another one, or at the
+// outcome returns the result of a ticket: its user may also have signed in by another one, or at the
 // page of accounts.
 func (a *Accounts) outcome(ctx context.Context, t ticket) (outcome, error) {
 	value, err := a.Store.Get(ctx, sinceRoom+account(t.owner(), t.Server))
@@ -131,7 +131,7 @@ const (
 	look = time.Second
 )
 
-// await waits until something has become of a ticket, but not for long.
+// await waits for the result of a ticket, but not for long.
 func (a *Accounts) await(ctx context.Context, t ticket) (outcome, error) {
 	woken, leave := a.waiting.join(account(t.owner(), t.Server))
 	defer leave()
@@ -160,7 +160,7 @@ type waiting struct {
 	all map[string]map[chan struct{}]struct{}
 }
 
-// join returns a channel that gets a value when something has become of an account.
+// join returns a channel that gets a value when an account has changed.
 func (w *waiting) join(id string) (woken <-chan struct{}, leave func()) {
 	mine := make(chan struct{}, 1)
 	w.mu.Lock()

@@ -26,7 +26,7 @@ type Config struct {
 	File string `yaml:"file"`
 	// Entries are keys that stand in the configuration itself.
 	Entries []Entry `yaml:"entries"`
-	// Filed are the entries of the file, which whoever loads the configuration fills in.
+	// Filed are the entries of the file. The loader of the configuration fills them in.
 	Filed []Entry `yaml:"-"`
 }
 
@@ -41,12 +41,12 @@ type Entry struct {
 	ID string `yaml:"id" json:"id"`
 	// Hash is the SHA-256 of the key, in hex.
 	Hash string `yaml:"hash" json:"hash"`
-	// User is who calls, for policy, limits and records.
+	// User is the caller's name for policy, limits and records.
 	User string `yaml:"user" json:"user"`
 	// Groups and Scopes are those of the user. Default: none.
 	Groups []string `yaml:"groups" json:"groups,omitempty"`
 	Scopes []string `yaml:"scopes" json:"scopes,omitempty"`
-	// Views are the only views at whose endpoints the key is good. Default: every endpoint.
+	// Views are the only views with endpoints where the key is good. Default: every endpoint.
 	Views []string `yaml:"views" json:"views,omitempty"`
 	// Name says what the key is for, to people.
 	Name string `yaml:"name" json:"name,omitempty"`

@@ -34,7 +34,7 @@ func New() (key, id string) {
 	return body + checksum(body), id
 }
 
-// Has reports whether a text begins as keys do.
+// Has reports whether a text begins like a key.
 func Has(text string) bool { return strings.HasPrefix(text, Prefix) }
 
 // idOf returns the id in a key. The checksum finds keys that were cut or mistyped; it proves
@@ -53,8 +53,8 @@ func idOf(key string) (string, error) {
 // Hash is the digest of a key, as entries have it: 64 hex digits.
 //
 // It is a plain SHA-256. Slow hashes and salts protect what people choose, because that can be
-// guessed. There are 2^256 secrets of a key, all alike, so no hash makes guessing any harder, and
-// a slow one would make every request dear.
+// guessed. There are 2^256 secrets of a key, all alike, so no hash makes guessing any harder, and a
+// slow one would slow down every request.
 func Hash(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])

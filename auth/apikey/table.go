@@ -15,9 +15,9 @@ const (
 	toldEvery = time.Minute
 )
 
-// Errors of Find, for whoever has the key.
+// Errors of Find, for the holder of the key.
 var (
-	// ErrUnknown is the error for a key that there is not, or not any more.
+	// ErrUnknown is the error for a key that does not exist, or no longer does.
 	ErrUnknown = errors.New("the key is not one of this gateway")
 	ErrRevoked = errors.New("the key was revoked")
 	ErrExpired = errors.New("the key has expired")
@@ -60,7 +60,7 @@ func (f Found) Fresh(now time.Time) bool {
 }
 
 // Find returns the entry of a key. The error says why it is not good: ErrUnknown, ErrRevoked,
-// ErrExpired, or that it is no whole key. Only who has the whole key learns more than ErrUnknown.
+// ErrExpired, or that it is no whole key. Only the holder of the whole key learns more than ErrUnknown.
 func (t *Table) Find(key string, now time.Time) (Found, error) {
 	id, err := idOf(key)
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *Table) Again(id string, now time.Time) (Found, error) {
 	switch {
 	case r == nil:
 		return Found{}, ErrUnknown
-	case !r.gone.IsZero(): // also in the future: nobody means that
+	case !r.gone.IsZero(): // also in the future, which is surely a mistake
 		return Found{Entry: r.Entry}, ErrRevoked
 	case !r.ends.IsZero() && !now.Before(r.ends):
 		return Found{Entry: r.Entry}, ErrExpired

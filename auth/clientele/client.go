@@ -12,7 +12,7 @@ import (
 const (
 	// KindFixed is a client that the configuration names, with or without a copy of its document.
 	KindFixed = "fixed"
-	// KindDocument is a client whose id is the URL of a document about it.
+	// KindDocument is a client with the URL of a document about it as its id.
 	KindDocument = "cimd"
 	// KindRegistered is a client that has registered itself.
 	KindRegistered = "dcr"
@@ -29,10 +29,10 @@ const (
 type Client struct {
 	ID   string
 	Kind string // KindFixed, KindDocument or KindRegistered
-	// Name is what the client calls itself, for people: short, and without characters that nobody
-	// sees. Only of a KindFixed somebody has checked it. It is never empty.
+	// Name is what the client calls itself, for people: short, and without invisible characters.
+	// Only that of a KindFixed has been checked. It is never empty.
 	Name string
-	// URI is a page about the client, https; "" for none. Nobody has checked it, either.
+	// URI is a page about the client, https; "" for none. It is not checked, either.
 	URI string
 	// Redirects are its redirect URIs, at least one. All of them are well-formed.
 	Redirects []string
@@ -59,10 +59,10 @@ func (c Client) Allows(uri string) bool {
 	return false
 }
 
-// Public reports whether the client has nothing with which it could prove who it is.
+// Public reports whether the client has nothing to prove its identity with.
 func (c Client) Public() bool { return c.Method == MethodNone }
 
-// Knows reports whether a secret is the client's. Of a client without a secret nobody knows one.
+// Knows reports whether a secret is the client's. It is false for a client without a secret.
 func (c Client) Knows(secret string) bool {
 	given := sha256.Sum256([]byte(secret))
 	has := c.Method == MethodBasic || c.Method == MethodPost
@@ -80,8 +80,8 @@ func ShortID(id string) string {
 }
 
 // Place is where a redirect URI leads, for people who decide about it: the host, or the scheme of a
-// program. local says that it is a program on the user's machine, of which nobody can tell which one
-// it is.
+// program. local says that it is a program on the user's machine, and that there is no telling which
+// one.
 func Place(uri string) (name string, local bool) {
 	r, err := parseRedirect(uri)
 	switch {

@@ -50,12 +50,12 @@ type Registration struct {
 	DCR  DCR  `yaml:"dcr"`
 }
 
-// CIMD is the section "auth.server.registration.cimd": clients whose id is the URL of a document.
+// CIMD is the section "auth.server.registration.cimd": clients that have the URL of a document as their id.
 type CIMD struct {
-	// Allow are the hosts whose documents are fetched: claude.ai, *.example.com for all hosts below
-	// it, or * for every host. Default: none.
+	// Allow are the hosts that documents are fetched from: claude.ai, *.example.com for all hosts
+	// below it, or * for every host. Default: none.
 	Allow []string `yaml:"allow"`
-	// Deny are hosts whose documents are not fetched all the same. Default: none.
+	// Deny are exceptions: hosts that documents are never fetched from. Default: none.
 	Deny []string `yaml:"deny"`
 }
 
@@ -70,7 +70,7 @@ type DCR struct {
 	Lifetime time.Duration `yaml:"lifetime"`
 }
 
-// IsZero reports whether nobody can be a client.
+// IsZero reports whether there can be no clients.
 func (c Config) IsZero() bool {
 	return len(c.Clients) == 0 && len(c.Registration.CIMD.Allow) == 0 && !c.Registration.DCR.Enabled
 }

@@ -33,7 +33,7 @@ const (
 // shares: see expiring.Store.PutOf.
 const MaxDocuments = 2_000
 
-// How much is asked for, in all and for one address: anybody can ask for any client_id.
+// Bounds of the fetches, in all and for one address: any stranger can cause one for any client_id.
 const (
 	maxFailures     = 500
 	maxAtOnce       = 64
@@ -84,7 +84,7 @@ func newLRU[K comparable, V any](size int) *lru.Cache[K, V] {
 	return cache
 }
 
-// get returns the client whose document is at this URL.
+// get returns the client with its document at this URL.
 func (d *documents) get(ctx context.Context, id string) (Client, error) {
 	var doc document
 	text, err := d.kept.Get(ctx, id)
@@ -103,7 +103,7 @@ func (d *documents) get(ctx context.Context, id string) (Client, error) {
 }
 
 // renew fetches a document, unless that has just failed or too many were asked for. A failure says nothing
-// about other documents of the host: anybody can cause some there.
+// about other documents of the host: any stranger can cause failures there.
 func (d *documents) renew(ctx context.Context, id string, known bool) (Client, *RefusedError) {
 	if f, has := d.failed.Get(id); has && time.Now().Before(f.until) {
 		return Client{}, f.err
@@ -144,7 +144,7 @@ func tooMany(why string) *RefusedError {
 	return &RefusedError{Text: why + " It continues in a while.", Again: true}
 }
 
-// keep keeps a document, in the share of the address that has asked for it first.
+// keep stores a document, in the share of the address that asked for it first.
 func (d *documents) keep(ctx context.Context, by netip.Addr, id string, doc document, known bool) {
 	text, err := json.Marshal(doc)
 	life := time.Until(doc.Fresh) + mostStale
@@ -192,7 +192,7 @@ func (d *documents) ask(ctx context.Context, id string) (c Client, fresh time.Du
 	return c, freshness(answer.Header), nil
 }
 
-// mayPass reports whether a status does not say that there is no such document.
+// mayPass reports whether the failure behind a status may pass, unlike that of a missing document.
 func mayPass(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:

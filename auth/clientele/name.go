@@ -13,7 +13,7 @@ const (
 )
 
 // cleanName makes what a client calls itself fit to be shown: one line, short, and with a sign in
-// place of each character that nobody sees or that turns the text around.
+// place of each character that is invisible or turns the text around.
 func cleanName(name string) string {
 	var b strings.Builder
 	shown, marks, gap := 0, 0, false

@@ -17,7 +17,7 @@ const (
 	networkBits  = 64 // a client that has one IPv6 address has all of its network
 )
 
-// pace bounds how often something is done that anybody can cause: in all, and for one address.
+// pace bounds how often strangers can cause some work: in all, and for one address.
 type pace struct {
 	shared func(netip.Addr) bool // nil for none
 	all    *rate.Limiter
@@ -49,7 +49,7 @@ func (p *pace) by(ctx context.Context) netip.Addr {
 	return from
 }
 
-// allows reports whether it may be done now for an address. The zero Addr counts only in all.
+// allows reports whether the work may be done now for an address. The zero Addr counts only in all.
 func (p *pace) allows(by netip.Addr) bool {
 	if by.IsValid() && !p.of(by).Allow() {
 		return false

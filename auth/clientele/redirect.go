@@ -14,7 +14,7 @@ const (
 	maxHost     = 253
 )
 
-// redirect is a redirect URI in parts. Whatever has parts has only one spelling, so that URIs can be
+// redirect is a redirect URI in parts. A URI with parts has only one spelling, so that URIs can be
 // compared byte for byte, and a browser understands it as we do.
 type redirect struct {
 	scheme string
@@ -149,8 +149,8 @@ func parseAuthority(text string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// isName reports whether a host is a name in lower case letters, digits and hyphens that nobody
-// reads as an address (127.1) or as a name in another script (xn--).
+// isName reports whether a host is a name in lower case letters, digits and hyphens, and neither an
+// address to some readers (127.1) nor a name in another script (xn--).
 func isName(host string) bool {
 	labels := strings.Split(host, ".")
 	for _, label := range labels {

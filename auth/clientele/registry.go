@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// RefusedError says why somebody is no client, for whoever signs in to read. OAuth calls it
+// RefusedError says why a client is refused, for the user who signs in to read. OAuth calls it
 // invalid_client.
 type RefusedError struct {
 	Text string
@@ -48,7 +48,7 @@ type Deps struct {
 	Documents *expiring.Store
 	// Shared reports whether many clients come from an address, as from that of a proxy. Nil for no.
 	Shared func(netip.Addr) bool
-	// Log takes who registers and whose documents cannot be used. Nil for nobody.
+	// Log receives registrations and documents that cannot be used. Nil for none.
 	Log *slog.Logger
 }
 
@@ -141,7 +141,7 @@ func (r *Registry) Registers() bool { return r.cfg.Registration.DCR.Enabled }
 // Methods returns how clients can prove who they are: token_endpoint_auth_methods_supported.
 func (r *Registry) Methods() []string { return []string{MethodNone, MethodBasic, MethodPost} }
 
-// documented returns a client whose id is the URL of its document.
+// documented returns a client that has the URL of its document as its id.
 func (r *Registry) documented(ctx context.Context, id string) (Client, error) {
 	if err := checkDocumentURL(id); err != nil {
 		return Client{}, refused("The client_id is no URL of a document about a client: it %v.", err)

@@ -77,7 +77,7 @@ func (s mint) access(ctx context.Context, g grant, name string, scopes []string)
 
 // granted returns the scopes that a client gets: of those that it asked for, which the user has by
 // the provider's token, and always those that every call needs. An ID token has no scopes: then
-// whoever has signed in has all that clients ask for. A client that asks for none gets all.
+// every user has all that clients ask for. A client that asks for none gets all.
 func (s mint) granted(asked []string, who mcp.Caller) []string {
 	has := who.Scopes
 	if s.cfg.Identity == auth.IdentityIDToken {

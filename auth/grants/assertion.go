@@ -13,7 +13,7 @@ import (
 )
 
 // byAssertion gives an access token for an identity assertion (ID-JAG): the provider says that its
-// user may be served through this client, so nobody is asked here
+// user may be served through this client, so there is no consent page here
 // (enterprise-managed-authorization §5). There is no refresh token: the client gets another assertion,
 // and the provider decides again.
 func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[string]any, error) {
@@ -66,7 +66,7 @@ func (s endpoint) byAssertion(r *http.Request, client clientele.Client) (map[str
 }
 
 // targetOf returns what a token is for: what the assertion says, or else the request, or else the
-// gateway. Both may only name one of ours, and the same.
+// gateway. Both may only name one of ours, and must agree.
 func (s endpoint) targetOf(asked []string, said string) (string, error) {
 	if said == "" {
 		return s.target(asked)

@@ -151,7 +151,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, req request) (str
 	return at, nil
 }
 
-// callback takes the provider's answer.
+// callback handles the provider's answer.
 func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	in, err := s.flow.Finish(w, r)
 	if err == nil && in.To == "" {
@@ -164,7 +164,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		err = s.ofSignIn(r, err)
-	} else if bad != nil { // the client, or the configuration, has changed meanwhile
+	} else if bad != nil { // the client, or the configuration, has changed since
 		err = s.public(r, bad)
 	}
 	e := Event{Name: "signed in", Caller: in.Caller, Client: req.client.ID, Agent: req.client.Name,
@@ -191,8 +191,8 @@ func (s *Server) ofSignIn(r *http.Request, err error) *oauthError {
 	return fail(codeUnavailable, "The provider where users sign in does not answer as it should. Try again.")
 }
 
-// turnBack ends a request for authorization with an error: at the client, or on a page if nobody
-// knows where that is, or if the user has to read it.
+// turnBack ends a request for authorization with an error: at the client, or on a page if the
+// client's address is unknown, or if the user has to read it.
 func (s *Server) turnBack(w http.ResponseWriter, r *http.Request, req request, err error) {
 	e := s.public(r, err)
 	status := http.StatusBadRequest

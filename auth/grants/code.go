@@ -16,13 +16,13 @@ import (
 
 const (
 	codeLife = time.Minute
-	// codeKnown is how long it is known what a code was for, in case that somebody uses it again.
+	// codeKnown is how long a used code is remembered, in case it is used again.
 	codeKnown = 10 * time.Minute
 	// unaskedLife bounds a grant where the provider cannot be asked whether the user may go on.
 	unaskedLife = 24 * time.Hour
 )
 
-// code is what an authorization code stands for.
+// code is the meaning of an authorization code.
 type code struct {
 	ID        string `json:"id"` // of the grant
 	Redirect  string `json:"redirect"`

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// decideFor is how long somebody may look at the page.
+	// decideFor is how long a user may take to decide on the page.
 	decideFor = 10 * time.Minute
 	// rememberFor is how long consent is remembered.
 	rememberFor = 90 * 24 * time.Hour
@@ -54,7 +54,7 @@ type question struct {
 	ID       string // of what has begun
 }
 
-// begun is what waits for consent.
+// begun is a request that waits for consent.
 type begun struct {
 	Query  string     `json:"query"` // the request
 	Caller mcp.Caller `json:"caller"`
@@ -122,7 +122,7 @@ func (s *Server) setCookie(w http.ResponseWriter, id, value string, age int) {
 	})
 }
 
-// decide takes the form of the page.
+// decide handles the form of the page.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 	again := fail(codeInvalidRequest,
 		"This form is not from a page that this browser was shown, or too old. Start again at your client; cookies have to be allowed.")

@@ -28,7 +28,7 @@ const (
 	publishAfter  = 2 * time.Hour
 	ringLife      = 180 * 24 * time.Hour
 	lookEvery     = time.Minute // how long a replica may use what it has read
-	lookAgain     = time.Second // between looks for keys that it does not know: anybody can make up some
+	lookAgain     = time.Second // between looks for unknown keys: any stranger can make some up
 )
 
 // signingKey is a key that signs from a time on.
@@ -174,7 +174,7 @@ func renewed(keys []*signingKey, now time.Time) ([]*signingKey, error) {
 		} else if now.Before(end) {
 			from = end
 		} else {
-			from = now.Add(publishBefore) // nobody was here to renew it in time
+			from = now.Add(publishBefore) // no replica was running to renew it in time
 		}
 	}
 	made, err := newSigningKey(from)

@@ -88,7 +88,7 @@ func (s endpoint) byRefresh(r *http.Request, client clientele.Client) (map[strin
 	switch swapped, err := s.deps.State.grants.Swap(ctx, name, old, text, s.life(g)); {
 	case err != nil:
 		return nil, err
-	case !swapped: // it has ended meanwhile
+	case !swapped: // it has ended since
 		return nil, fail(codeInvalidGrant, "the refresh token is not good any more")
 	}
 	return answer, nil
@@ -119,7 +119,7 @@ func (s endpoint) mayRefresh(r *http.Request, client clientele.Client, g grant) 
 	}), nil
 }
 
-// askAgain asks the provider whether the user may go on, and what it says about them now.
+// askAgain asks the provider whether the user may continue, and what it says about them now.
 func (s endpoint) askAgain(r *http.Request, name string, g grant) (grant, error) {
 	if g.Again == "" {
 		return g, nil
@@ -148,7 +148,7 @@ func (s endpoint) askAgain(r *http.Request, name string, g grant) (grant, error)
 	return g, nil
 }
 
-// busy waits until nobody else refreshes a grant, at any replica. free ends that.
+// busy waits until no other request refreshes a grant, at any replica. free lets the next one go.
 func (s endpoint) busy(ctx context.Context, name string) (free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, busyFor/2)
 	defer cancel()

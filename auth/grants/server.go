@@ -126,7 +126,7 @@ func (s *Server) newFlow(cfg auth.Config) *signin.Flow {
 		f.Scopes = cfg.ScopesSupported
 	}
 	for _, iss := range cfg.Issuers {
-		// A provider whose tokens name another audience knows no resources, and may refuse them.
+		// A provider with another audience in its tokens knows no resources, and may refuse them.
 		if iss.URL == f.Issuer && mcp.HasIdentifier(iss.Audiences, s.deps.PublicURL) {
 			f.Resource = s.deps.PublicURL
 		}

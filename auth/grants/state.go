@@ -29,7 +29,7 @@ const (
 	mostConsents = 20_000
 )
 
-// State is what all replicas share. It outlives configurations. What anybody can begin without
+// State is what all replicas share. It outlives configurations. What strangers can begin without
 // having signed in is not kept here, but sealed in a cookie of their browser.
 type State struct {
 	flows    *seal.Key       // seals these cookies
@@ -77,7 +77,7 @@ type grant struct {
 	Resource string   `json:"resource"`
 	Scopes   []string `json:"scopes,omitempty"`
 
-	// Provider and Subject are whose it is, Claims what the provider says about them.
+	// Provider and Subject identify the user, Claims are what the provider says about them.
 	Provider string  `json:"provider"`
 	Subject  string  `json:"subject"`
 	Claims   mcp.Raw `json:"claims"`
@@ -85,8 +85,8 @@ type grant struct {
 	Again string    `json:"again,omitempty"`
 	Until time.Time `json:"until"`
 
-	// Current is the refresh token that is good, Previous the one before, until shortly after
-	// Rotated. Both without the name of the grant.
+	// Current is the valid refresh token, Previous the one before, until shortly after Rotated.
+	// Both lack the name of the grant.
 	Current  string    `json:"current,omitempty"`
 	Previous string    `json:"previous,omitempty"`
 	Rotated  time.Time `json:"rotated"`
@@ -107,7 +107,7 @@ func nameOf(id string) string {
 // end ends a grant and its tokens: these are good as long as it is there.
 func (s *State) end(ctx context.Context, name string) error { return s.grants.Drop(ctx, name) }
 
-// ended reports whether a grant has ended, or never was.
+// ended reports whether a grant has ended or never existed.
 func (s *State) ended(ctx context.Context, name string) (bool, error) {
 	_, err := s.grants.Get(ctx, name)
 	if errors.Is(err, expiring.ErrNone) {

@@ -135,7 +135,7 @@ func (s endpoint) tokens(ctx context.Context, id string, g grant, scopes []strin
 	}, nil
 }
 
-// over ends a grant, and returns why as an error for its client.
+// over ends a grant, and returns the reason as an error for its client.
 func (s endpoint) over(ctx context.Context, name string, g grant, why string, err error) error {
 	if err != nil {
 		return err

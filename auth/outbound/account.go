@@ -2,8 +2,8 @@ package outbound
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// Account is what says as whom the gateway comes to an upstream: configurations with the
-// same are good for the same sessions there. It holds secrets.
+// Account identifies the gateway at an upstream: configurations with the same Account can use the
+// same sessions there. It holds secrets.
 func (c Config) Account() []string {
 	resource := ""
 	if c.Resource != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
-// accounts are those of users at one upstream.
+// accounts are the users' accounts at one upstream.
 type accounts struct {
 	vault         *vault.Vault
 	upstream, url string

@@ -62,11 +62,11 @@ type Config struct {
 	// Issuer is the issuer of the users' tokens, exactly as in auth.issuers: only tokens
 	// of its own are sent to TokenURL. Required for token_exchange.
 	Issuer string `yaml:"issuer"`
-	// AuthorizationServer is the issuer identifier of the upstream's authorization server.
-	// Required for id_jag, whose assertions are for it. For user_oauth, users sign in there; it may be
-	// at any address, and its sign-in page at any site. Default: the one that the upstream names
-	// (RFC 9728), which has to be public or at the upstream's own address, with its sign-in page at
-	// its own site. Naming it vouches that it supports PKCE with S256 if its metadata do not say so.
+	// AuthorizationServer is the issuer identifier of the upstream's authorization server. Required
+	// for id_jag: the assertions are for it. For user_oauth, users sign in there; it may be at any
+	// address, and its sign-in page at any site. Default: the one that the upstream names (RFC 9728),
+	// which has to be public or at the upstream's own address, with its sign-in page at its own site.
+	// Naming it vouches that it supports PKCE with S256 if its metadata do not say so.
 	AuthorizationServer string `yaml:"authorization_server"`
 	// ClientID is what the gateway is registered as there. Required with TokenURL. Default for
 	// user_oauth: the gateway's own client metadata document, or dynamic registration.

@@ -24,11 +24,11 @@ import (
 const (
 	// maxUsers is how many exchanged tokens are kept.
 	maxUsers = 4096
-	// betweenSaid is how often a refusal of the upstream is logged.
+	// betweenSaid is the least time between two log lines about refusals of the upstream.
 	betweenSaid = time.Minute
 )
 
-// Deps is what a Credentials is made with.
+// Deps are the dependencies of a Credentials.
 type Deps struct {
 	// Log is required.
 	Log *slog.Logger
@@ -42,7 +42,7 @@ type Deps struct {
 	Vault *vault.Vault
 	// OneUser says that all requests are those of one user, who has no name.
 	OneUser bool
-	// Fetched is told of each token that was asked for; nil for nobody. It must not block.
+	// Fetched receives each request for a token; it may be nil. It must not block.
 	Fetched func(Fetch)
 }
 
@@ -50,7 +50,7 @@ type Deps struct {
 type Fetch struct {
 	Upstream     string
 	Issuer, User string // "" for the gateway's own
-	Err          error  // what callers are told; nil for a good token
+	Err          error  // what callers read; nil for a good token
 }
 
 // Credentials authenticates the requests to one upstream. Its methods may be called
@@ -192,8 +192,7 @@ func (c *Credentials) refused(caller mcp.Caller, stamp uint64, status int, chall
 	return (status == http.StatusUnauthorized || strings.Contains(challenge, "invalid_token")) && src.refused(stamp)
 }
 
-// say logs a refusal, now and then: what the upstream wants is for the operator, and
-// for nobody else.
+// say logs a refusal, now and then: what the upstream wants is for the operator alone.
 func (c *Credentials) say(status int, challenge string) {
 	c.mu.Lock()
 	now := time.Now()
@@ -259,7 +258,7 @@ func (c *Credentials) target(form url.Values) url.Values {
 	return form
 }
 
-// telling returns ask with its outcome told.
+// telling returns ask with a report of its outcome.
 func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error)) func(context.Context) (answer,
 	error) {
 	return func(ctx context.Context) (answer, error) {
@@ -271,7 +270,7 @@ func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error
 	}
 }
 
-// ask asks the endpoint, and logs what the callers are not told.
+// ask asks the endpoint, and logs what the callers do not read.
 func (c *Credentials) ask(ctx context.Context, form url.Values) (answer, error) {
 	return c.askAt(ctx, c.endpoint, form)
 }

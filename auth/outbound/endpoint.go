@@ -91,7 +91,7 @@ func (e *endpoint) ask(ctx context.Context, form url.Values) (answer, error) {
 	case <-ctx.Done():
 		return answer{}, silent(context.Cause(ctx))
 	}
-	if err := e.paused(time.Now()); err != nil { // failed for others meanwhile
+	if err := e.paused(time.Now()); err != nil { // has failed for others since
 		return answer{}, err
 	}
 	a, err := e.try(ctx, form)

@@ -18,10 +18,10 @@ const (
 	tokenTypePrefix = "urn:ietf:params:oauth:token-type:"
 )
 
-// userKey says whose token it is, and for which of the user's own it was exchanged: the
-// token itself and not a digest, which would cost each call more than all the rest, since
-// its source keeps it as well. Upstream, resource, audience and scopes are the same for
-// all of one Credentials.
+// userKey names the user of a token, and the user's own token that it was exchanged for: the token
+// itself and not a digest, which would cost each call more than all the rest, since its source
+// keeps it as well. Upstream, resource, audience and scopes are the same for all of one
+// Credentials.
 type userKey struct {
 	issuer, subject, token string
 }
@@ -36,7 +36,7 @@ func (c *Credentials) sourceFor(caller mcp.Caller) (*source, error) {
 	case subject == "":
 		return nil, &Error{Why: "it is used in the name of each user, and this request comes without one"}
 	case caller.Issuer != c.cfg.Issuer:
-		// The token is for whom its issuer knows; nobody else is to see it.
+		// Only its issuer may see the token.
 		return nil, &Error{Why: "your sign-in is from another issuer than the one whose users it is for"}
 	}
 	key := userKey{issuer: caller.Issuer, subject: caller.Subject, token: subject}

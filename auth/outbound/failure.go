@@ -38,8 +38,7 @@ func (e *Error) Error() string { return "no credential: " + e.Why }
 // Unwrap returns what was behind it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// pause is the memory of something that failed: until then the same error is the
-// answer.
+// pause remembers a failure: until its end the same error is the answer.
 type pause struct {
 	failures int
 	until    time.Time
@@ -64,8 +63,8 @@ func (p *pause) reset() { *p = pause{} }
 // codePattern is an error code of RFC 6749 §5.2, of a length that can be shown.
 var codePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,64}$`)
 
-// printable makes text of somebody else fit for a log: one line of at most 200 letters,
-// without what is secret to us.
+// printable makes foreign text fit for a log: one line of at most 200 letters, without what is
+// secret to us.
 func printable(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {

@@ -94,7 +94,7 @@ func (c *Credentials) grant(ctx context.Context, exchange url.Values, subject st
 }
 
 // checkAssertion makes sure that an assertion is one, and for this upstream: it is not verified,
-// since it comes from its issuer, but it is not passed on to somebody for whom it is not.
+// since it comes from its issuer, but it is not passed on to another server than its own.
 func (c *Credentials) checkAssertion(a answer, subject string, now time.Time) error {
 	if a.kind != tokenTypePrefix+typeIDJAG {
 		return fmt.Errorf("issued_token_type %q: want %s%s", printable(a.kind, subject, a.token), tokenTypePrefix, typeIDJAG)

@@ -159,7 +159,7 @@ func (s *source) refused(stamp uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.token == nil || s.token.stamp != stamp {
-		return true // replaced meanwhile
+		return true // replaced since
 	}
 	if !s.forced.IsZero() && now.Sub(s.forced) < betweenForced {
 		return false

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// longest is how long somebody may take to sign in.
+	// longest is how long a person may take to sign in.
 	longest = 10 * time.Minute
 	// exchangeTime bounds the request for a token.
 	exchangeTime = 10 * time.Second
@@ -36,7 +36,7 @@ const (
 	maxCookies = 6000
 )
 
-// RefusedError is a sign-in that failed, for whoever signs in to read.
+// RefusedError is a sign-in that failed, for the person to read.
 type RefusedError struct{ Why string }
 
 // Error returns the reason.
@@ -56,7 +56,7 @@ type Flow struct {
 	Cookie, Path string
 	// Several says that a browser may be in several sign-ins at a time: each has a cookie of its own.
 	Several bool
-	// IDToken says that who signs in is known by the ID token, not by the access token.
+	// IDToken says that the ID token identifies the person, not the access token.
 	IDToken bool
 	// Offline asks for a refresh token where the issuer has a scope for it.
 	Offline bool
@@ -64,7 +64,7 @@ type Flow struct {
 	Key *seal.Key
 	// Ended has the sign-ins that have ended.
 	Ended *Ended
-	// Issuers is what knows the issuers, and who has a token.
+	// Issuers knows the issuers, and identifies the holders of tokens.
 	Issuers *auth.Auth
 }
 
@@ -150,7 +150,7 @@ func (f *Flow) Finish(w http.ResponseWriter, r *http.Request) (in SignedIn, err 
 	}
 	f.setCookie(w, f.cookie(b.State), "", -1)
 	ctx := r.Context()
-	// Whoever has kept the cookie must not have the issuer asked for one code after the other.
+	// A kept cookie must not let its holder have the issuer asked about one code after the other.
 	switch first, err := f.Ended.end(ctx, b.State); {
 	case err != nil:
 		return in, fmt.Errorf("the store does not say whether the sign-in has ended: %w", err)
@@ -200,7 +200,7 @@ func (f *Flow) redeem(ctx context.Context, at *auth.Provider, remote, code, veri
 	return token, nil
 }
 
-// who returns whose token it is.
+// who returns the caller that a token identifies.
 func (f *Flow) who(r *http.Request, token *oauth2.Token, nonce string) (who mcp.Caller, err error) {
 	if f.IDToken {
 		id, _ := token.Extra("id_token").(string)
@@ -211,7 +211,7 @@ func (f *Flow) who(r *http.Request, token *oauth2.Token, nonce string) (who mcp.
 		}
 		who, err = f.Issuers.IdentifyToken(r, token.AccessToken)
 	}
-	// else nobody could say
+	// else there would be no telling
 	if refused, ok := errors.AsType[*auth.RefusedError](err); ok && refused.Status != http.StatusServiceUnavailable {
 		return mcp.Caller{}, &RefusedError{"The gateway does not accept what the issuer gave: " + refused.Text}
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
-// sayEvery is the least time between two lines about an issuer where nobody can sign in: anybody can
-// begin sign-ins.
+// sayEvery is the least time between two lines about an issuer where sign-ins fail: any stranger can
+// begin them.
 const sayEvery = time.Minute
 
-// Outage logs that nobody can sign in, a line a minute. Its zero value is ready, and safe for
-// concurrent use.
+// Outage logs that sign-ins fail, a line a minute. Its zero value is ready, and safe for concurrent
+// use.
 type Outage struct {
 	mu     sync.Mutex // guards the fields below
 	said   time.Time
 	silent int // without a line since then
 }
 
-// Warn logs why somebody could not sign in at an issuer, unless it has just said so. The next line
-// counts the others.
+// Warn logs why a sign-in at an issuer failed, unless it has just said so. The next line counts the
+// others.
 func (o *Outage) Warn(ctx context.Context, log *slog.Logger, message, issuer string, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

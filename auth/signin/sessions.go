@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Life is how long somebody stays signed in, Idle how long without a request.
+	// Life is how long a person stays signed in, Idle how long without a request.
 	Life = 8 * time.Hour
 	Idle = time.Hour
 	// most bounds the sessions in memory; further sign-ins end the one that was used least recently. Of one
@@ -25,10 +25,10 @@ const (
 	renewAfter = time.Minute
 )
 
-// ErrNone is the error for a session that there is not, or not any more.
+// ErrNone is the error for a session that does not exist, or no longer does.
 var ErrNone = errors.New("nobody is signed in")
 
-// Person is somebody who has signed in.
+// Person is a person who has signed in.
 type Person struct {
 	Caller mcp.Caller `json:"caller"`
 	Since  time.Time  `json:"since"`
@@ -75,11 +75,11 @@ func (s *Sessions) Begin(ctx context.Context, who mcp.Caller) (id string, err er
 	if err := s.people.PutOf(ctx, who.User(), id, value, Idle); err == nil {
 		return id, nil
 	}
-	id = besidePrefix + id // whoever repairs Redis has to get in
+	id = besidePrefix + id // the operator who repairs Redis has to get in
 	return id, s.beside.PutOf(ctx, who.User(), id, value, Idle)
 }
 
-// Who returns who has a session. The error is ErrNone, or that of Redis.
+// Who returns the person of a session. The error is ErrNone, or that of Redis.
 func (s *Sessions) Who(ctx context.Context, id string) (Person, error) {
 	people := s.of(id)
 	value, err := people.Get(ctx, id)
@@ -101,7 +101,7 @@ func (s *Sessions) Who(ctx context.Context, id string) (Person, error) {
 		if err != nil {
 			return Person{}, err
 		}
-		// A session that has ended meanwhile is not begun again.
+		// A session that has ended since is not begun again.
 		if _, err := people.Swap(ctx, id, value, renewed, Idle); err != nil {
 			return Person{}, err
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// fresh is how long this process uses what it knows without asking the store: so long may
-	// another replica use a token after a user has signed out, if nobody can tell it (Changed).
+	// fresh is how long this process uses what it knows without asking the store: for as long may
+	// another replica use a token after a user has signed out, if the news (Changed) cannot reach it.
 	fresh = 10 * time.Second
 	// mostTries bounds attempts to change a value that others change at the same time.
 	mostTries = 8
@@ -28,7 +28,7 @@ var errUnreadable = errors.New("what is kept of the account cannot be opened: an
 
 func secret(s string) mcp.Secret { return mcp.Secret(s) }
 
-// known is an account as the store has it. Nobody changes it.
+// known is an account as the store has it. It is immutable.
 type known struct {
 	raw   []byte
 	stamp uint64 // tells its access token from others
@@ -40,7 +40,7 @@ func newKnown(raw []byte, r record) *known {
 	return &known{raw, binary.BigEndian.Uint64(sum[:]), r}
 }
 
-// account is what this process knows of one account.
+// account holds what this process knows of one account.
 type account struct {
 	place
 

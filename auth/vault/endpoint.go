@@ -135,7 +135,7 @@ func bare(err error) error {
 }
 
 // revoke has an authorization server revoke the tokens of an account (RFC 7009), as far as it
-// answers. A stop of the gateway waits for it, since nobody knows the tokens any more.
+// answers. A stop of the gateway waits for it, since the tokens are kept nowhere else.
 func (v *Vault) revoke(ctx context.Context, at place, r record) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
 	defer cancel()
@@ -180,7 +180,7 @@ func revokeOne(ctx context.Context, client *safehttp.Client, g Grant, token, hin
 	return err
 }
 
-// printable makes text of somebody else fit for a log, without what is secret to us.
+// printable makes foreign text fit for a log, without what is secret to us.
 func printable(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {

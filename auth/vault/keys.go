@@ -18,8 +18,8 @@ import (
 // dataKeySize is the size of a data key in bytes.
 const dataKeySize = 32
 
-// wrapper makes and opens data keys. What it returns of one is text without line breaks, which says
-// nothing to whoever has not got the wrapper's own key. A key management service is one more wrapper.
+// wrapper makes and opens data keys. A wrapped key is text without line breaks, meaningless without
+// the wrapper's own key. A key management service is one more wrapper.
 type wrapper interface {
 	// makes returns a new data key, in clear and wrapped.
 	makes(ctx context.Context) (clear []byte, wrapped string, err error)
@@ -27,7 +27,7 @@ type wrapper interface {
 	opens(ctx context.Context, wrapped string) ([]byte, error)
 	// owns reports whether it wrapped this.
 	owns(wrapped string) bool
-	// old reports whether what it wrapped should be wrapped anew.
+	// old reports whether a data key should be wrapped again.
 	old(wrapped string) bool
 	close()
 }

@@ -50,7 +50,7 @@ type record struct {
 // trouble is a refresh that failed and may succeed later.
 type trouble struct {
 	Failures int
-	Until    time.Time // nobody tries before
+	Until    time.Time // no attempt before
 	Why      string    // for the user
 }
 

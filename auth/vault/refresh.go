@@ -137,7 +137,7 @@ func (v *Vault) unlock(ctx context.Context, a *account, began time.Time) {
 	}
 }
 
-// ask gets a new token and writes it before anybody uses it. This replica alone may do so.
+// ask gets a new token and writes it before its first use. This replica alone may do so.
 func (v *Vault) ask(ctx context.Context, a *account, k *known) (*known, error) {
 	a.mu.Lock()
 	forced := a.refused == k.stamp
@@ -208,8 +208,8 @@ func (v *Vault) save(ctx context.Context, a *account, k *known, f func(*record))
 	return held, nil
 }
 
-// saved returns what there is after a refresh. If the user has signed out meanwhile, nobody needs what
-// the refresh has brought; after another sign-in, that one holds.
+// saved returns what there is after a refresh. If the user has signed out since, what the refresh has
+// brought is not needed; after another sign-in, that one holds.
 func (v *Vault) saved(a *account, k, after *known, done bool, f func(*record)) (*known, error) {
 	if done || after != nil {
 		return after, nil

@@ -113,7 +113,7 @@ func (s *sealer) open(ctx context.Context, at place, value []byte) ([]byte, erro
 	return plain, nil
 }
 
-// old reports whether a value should be sealed anew, since there is a newer key.
+// old reports whether a value should be sealed again, since there is a newer key.
 func (s *sealer) old(value []byte) bool {
 	wrapped, _, _ := bytes.Cut(value, []byte{'\n'})
 	return s.stale(string(wrapped))

@@ -29,7 +29,7 @@ type State struct {
 	// Since is when the user signed in, Used when the account was last used, to the minute. Zero
 	// for never.
 	Since, Used time.Time
-	// Expires is when the access token ends; zero if nobody knows.
+	// Expires is when the access token ends; zero if that is unknown.
 	Expires time.Time
 	// AuthServer is where the user has signed in, Scope what was granted.
 	AuthServer, Scope string
@@ -37,7 +37,7 @@ type State struct {
 	// ask for them, too.
 	Wanted []string
 	// Unknown is what the gateway had registered itself as at AuthServer, which does not know it any
-	// more; "" if nobody has said so.
+	// more; "" if no server has said so.
 	Unknown string
 }
 

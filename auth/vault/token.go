@@ -51,7 +51,7 @@ func away(err error) *Error {
 	return &Error{Why: "the store of users' accounts does not answer; try again later", cause: err}
 }
 
-// Token returns the access token of a user at a server whose endpoint is url, and a stamp for
+// Token returns the access token of a user at a server with the endpoint url, and a stamp for
 // Refused. The error is a *SignInError or an *Error.
 func (v *Vault) Token(ctx context.Context, owner Owner, server, url string) (token string, stamp uint64, err error) {
 	a, now := v.account(place{owner, server}), time.Now()
@@ -95,7 +95,7 @@ func (v *Vault) Token(ctx context.Context, owner Owner, server, url string) (tok
 	return f.known.Grant.AccessToken, f.known.stamp, nil
 }
 
-// usable returns why there is no way to a token at an endpoint, nil if there is one.
+// usable returns why a user has no token at an endpoint, nil if they have one.
 func (k *known) usable(url string, now time.Time) error {
 	switch {
 	case k == nil || k.Grant.URL != url:
@@ -119,7 +119,7 @@ func (v *Vault) Refused(ctx context.Context, owner Owner, server string, stamp u
 	case k == nil:
 		return false, &SignInError{State: StateNeedsSignIn}
 	case k.stamp != stamp:
-		return true, nil // replaced meanwhile
+		return true, nil // replaced since
 	case k.Grant.RefreshToken != "" && time.Since(k.Forced) >= afterRefusal:
 		a.mu.Lock()
 		a.refused = stamp
@@ -187,8 +187,8 @@ func union(a, b []string) []string {
 	return all
 }
 
-// note writes the last use of an account now and then, and anew what another key has sealed or what
-// would end otherwise. No call waits for it.
+// note writes the last use of an account now and then, and again what another key has sealed or
+// what would otherwise end. No call waits for it.
 func (v *Vault) note(a *account, k *known, now time.Time) {
 	a.mu.Lock()
 	due := now.Sub(a.noted) >= useEvery && !a.unsaved

@@ -27,13 +27,13 @@ import (
 const (
 	// mostKept bounds the accounts in memory where there is no Redis.
 	mostKept = 100_000
-	// mostKnown bounds the accounts that this process knows by heart.
+	// mostKnown bounds the accounts that this process remembers.
 	mostKnown = 10_000
 	// mostClients bounds the HTTP clients, one for each set of trusted URLs.
 	mostClients = 64
 	// maxToken bounds an access token or a refresh token, in bytes.
 	maxToken = 16 << 10
-	// unused is how long a grant is kept that nobody uses.
+	// unused is how long an unused grant is kept.
 	unused = 180 * 24 * time.Hour
 )
 
@@ -56,16 +56,16 @@ const (
 // Owner is a user of the gateway: the issuer and the subject of their tokens.
 type Owner struct{ Issuer, User string }
 
-// OwnerOf returns whose accounts a caller uses.
+// OwnerOf returns the owner of the accounts that a caller uses.
 func OwnerOf(c mcp.Caller) Owner { return Owner{c.Issuer, c.Subject} }
 
 // Grant is what an authorization server gave for one user and one server.
 type Grant struct {
 	AccessToken  string
 	RefreshToken string // "" for none
-	// Expires is when the access token ends; zero if nobody said.
+	// Expires is when the access token ends; zero if that is unknown.
 	Expires time.Time
-	// Scope is what was granted, separated by spaces; "" if nobody said.
+	// Scope is what was granted, separated by spaces; "" if that is unknown.
 	Scope string
 	// AuthServer is the identifier of the authorization server. TokenURL is needed with a
 	// RefreshToken; RevokeURL is "" if it has none.
@@ -109,7 +109,7 @@ func (g Grant) validate() error {
 	return nil
 }
 
-// Deps is what a Vault is made with.
+// Deps are the dependencies of a Vault.
 type Deps struct {
 	// Log is required.
 	Log *slog.Logger
@@ -120,17 +120,17 @@ type Deps struct {
 	// Trust returns the URLs that the operator configured for a server: its authorization
 	// server may be at any address there. Nil for none; everything else has to be public.
 	Trust func(server string) []string
-	// URL returns the endpoint of a server, as it is now; nil where nobody asks for states.
+	// URL returns the current endpoint of a server; nil where states are not shown.
 	URL func(server string) string
 	// RootCAs are who may sign the certificates of authorization servers. Nil for the system's.
 	RootCAs *x509.CertPool
-	// Told is told what becomes of accounts; nil for nobody. It must not block.
+	// Told receives what becomes of accounts; it may be nil. It must not block.
 	Told func(Event)
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// Event is something that became of an account.
+// Event is a change of an account.
 type Event struct {
 	Server string
 	Owner  Owner
@@ -168,7 +168,7 @@ type Vault struct {
 	wg      sync.WaitGroup // one for each goroutine; Close waits
 }
 
-// place says which account: whose, and where.
+// place names an account: its user and its server.
 type place struct {
 	owner  Owner
 	server string
@@ -241,7 +241,7 @@ func (v *Vault) Keep(ctx context.Context, owner Owner, server string, g Grant) e
 }
 
 // Forget forgets an account, and has its authorization server revoke the tokens (RFC 7009) as far
-// as that answers: nobody waits for it. It is no error if there is no account.
+// as that answers: no call waits for it. It is no error if there is no account.
 func (v *Vault) Forget(ctx context.Context, owner Owner, server string) error {
 	at := place{owner, server}
 	a := v.account(at)
