@@ -6,15 +6,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of what waits for a stream: URIs of updated resources, and ids of elicitations at
-// whose URLs the user is done.
+// Bounds of the events that wait for a stream: URIs of updated resources, and ids of completed
+// elicitations.
 const (
 	maxUpdated   = 1000
 	maxCompleted = 100
 )
 
-// backlog holds the events that wait for a stream, each of them once: it matters that
-// something changed, not how often.
+// backlog holds the events that wait for a stream, each once: clients need to know that something
+// changed, not how often.
 type backlog struct {
 	changed   []string // methods of list_changed notifications
 	updated   []string // URIs, in the order of their first update

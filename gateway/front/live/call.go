@@ -16,7 +16,7 @@ var (
 	ErrMoved     = fmt.Errorf("front: another replica owns its session: %w", context.Canceled)
 )
 
-// Call is a call in flight of a session. The zero value has not started.
+// Call is a running call of a session. The zero value has not started.
 type Call struct {
 	session   *Session
 	id        string // the request's id, in its wire form
@@ -58,8 +58,8 @@ func (c *Call) Stop() {
 // maxReason bounds the reason of a cancellation, in bytes.
 const maxReason = 1000
 
-// Cancel cancels the calls whose request has this id: all of them, if a client used one twice.
-// The reason, "" for none, is the client's.
+// Cancel cancels the calls with this request id: all of them, if a client used one twice. The
+// reason, "" for none, is the client's.
 func (s *Session) Cancel(id mcp.Raw, reason string) {
 	why := ErrCancelled
 	if reason != "" {

@@ -34,9 +34,9 @@ func (s *Session) OpenPlain(to *stream.Stream) *Stream {
 	return st
 }
 
-// Open directs events to a GET stream. First it sends what an earlier stream did not deliver,
-// or what came while there was none. after is the client's position in the stream that it has
-// given up. priming says that the stream begins with an event that carries only an id.
+// Open directs events to a GET stream. First it sends the events that an earlier stream did not
+// deliver, or that came while none was open. after is the client's position in the stream that it
+// has given up. priming says that the stream begins with an event that carries only an id.
 func (s *Session) Open(to *stream.Stream, after stream.Position, priming bool) *Stream {
 	st := &Stream{name: stream.SessionName(s.deps.NewID()), to: to, over: make(chan struct{})}
 	s.mu.Lock()
@@ -50,7 +50,7 @@ func (s *Session) Open(to *stream.Stream, after stream.Position, priming bool) *
 		if at := slices.IndexFunc(s.streams, func(old *Stream) bool { return old.name == after.Name }); at >= 0 {
 			s.drop(at)
 		}
-		// An error means that nothing is left of it: then this is a new stream.
+		// An error means that the log has nothing left of it: then this is a new stream.
 		events, _, _, err := s.deps.Store.Log().Read(context.Background(), s.home, after.Name, after.Seq)
 		s.deps.Resumed(err)
 		for _, e := range events {
@@ -78,9 +78,9 @@ func (s *Session) drop(at int) {
 	s.streams = slices.Delete(s.streams, at, at+1)
 }
 
-// GiveWay ends a stream to make room for a new one of its client, who may come back before the
-// connection has failed: the one that the client has given up, or else the oldest. It returns
-// false if there is none.
+// GiveWay ends a stream to make room for a new one: the one that the client has given up, or else
+// the oldest. The client may come back before its connection has failed. It returns false without a
+// stream.
 func (s *Session) GiveWay(givenUp string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

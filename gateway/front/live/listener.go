@@ -20,15 +20,15 @@ const (
 	// firstRetry is the wait before a lost listener tries again. Each further one is twice as long.
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
-	// ackTime is how long the upstreams may take to confirm a subscription.
+	// ackTime limits the time the upstreams take to confirm a subscription.
 	ackTime = 15 * time.Second
 )
 
 // errUnconfirmed means that a subscription ended without an error or an acknowledgement.
 var errUnconfirmed error = mcp.Errorf(failure.Unsubscribed, "subscriptions are not possible now")
 
-// listener is the subscriptions/listen call that is made on a session's behalf. A session has
-// one, and for a moment a second one that replaces it.
+// listener makes the subscriptions/listen call on behalf of a session. A session has one, and for a
+// moment a second one that replaces it.
 type listener struct {
 	session *Session
 	cancel  context.CancelFunc
@@ -83,8 +83,8 @@ func (s *Session) wants(message mcp.Raw) bool {
 	return level == "" || wire.LogLevelAtLeast(message.At("level").Text(), level)
 }
 
-// hear takes an event of the call. After a time without a listener, everything that is
-// listened to counts as changed.
+// hear takes an event of the call. After an interruption, everything that is listened to counts as
+// changed.
 func (n *listener) hear(ctx context.Context, call *mcp.Call, e mcp.Event) {
 	if e.Method != mcp.NoteAcknowledged {
 		n.session.event(e)
@@ -145,17 +145,17 @@ func (s *Session) listenOnce(ctx context.Context, call *mcp.Call) (err error, ov
 	return err, context.Cause(ctx) == mcp.ErrOver
 }
 
-// onBehalf is apart from listenOnce, as renewed is from run, for the stack of a listener is
-// kept for as long as it listens, and there are many.
+// onBehalf is apart from listenOnce, as renewed is from run, to keep the stacks of the many
+// listeners small.
 //
 //go:noinline
 func (s *Session) onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.CancelFunc) {
 	return s.deps.Lasting.While(mcp.WithCaller(ctx, call.Caller), &call.Caller)
 }
 
-// renewed returns the call with a valid proof of the caller: that of the newest token. There
-// is one, since a request started the listener. It returns nil if even that proof is over; what
-// comes until there is a newer one is missed.
+// renewed returns the call with a valid proof of the caller: that of the newest token. There is
+// one, since a request started the listener. It returns nil if even that proof is over; events
+// before a newer one are missed.
 //
 //go:noinline
 func (s *Session) renewed(call *mcp.Call, over bool) *mcp.Call {
@@ -182,7 +182,7 @@ func (s *Session) missed() bool {
 	return was
 }
 
-// settle is for confirmed, which waits for the first outcome only.
+// settle passes the first outcome to confirmed.
 func (n *listener) settle(outcome error) {
 	select {
 	case n.tried <- outcome:
@@ -190,8 +190,8 @@ func (n *listener) settle(outcome error) {
 	}
 }
 
-// whyNot returns the error for a resource that the upstreams have not agreed to. If its server
-// has refused it, the error does not name the resource as the client knows it.
+// whyNot returns the error for a resource that no upstream has agreed to. If its server has refused
+// it, the error does not name the resource as the client knows it.
 func (n *listener) whyNot(uri string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

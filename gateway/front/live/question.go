@@ -19,7 +19,7 @@ const (
 	// questionPrefix begins the ids of questions. A call id follows, so that no two replicas
 	// use the same question id.
 	questionPrefix = "gatehouse-"
-	// maxRoots bounds what is kept of a client's roots, in bytes.
+	// maxRoots bounds the kept roots of a client, in bytes.
 	maxRoots = 64 << 10
 )
 
@@ -31,7 +31,7 @@ var ErrQuestions error = mcp.Errorf(failure.TooManyQuestions,
 type Asker interface {
 	// PutQuestion sends a question. It returns false if the call has ended.
 	PutQuestion(id mcp.Raw, q mcp.InputRequest) bool
-	// Answered says what the client has answered to a question: a result or an error.
+	// Answered reports the client's answer to a question: a result or an error.
 	Answered(id, result mcp.Raw, err *mcp.Error)
 	// WithdrawQuestion tells the client that a question needs no answer any more.
 	WithdrawQuestion(id mcp.Raw, reason string)
@@ -45,14 +45,14 @@ type question struct {
 	roots    int // how often the session's roots had changed
 	answered chan<- *question
 
-	// The outcome, set by whoever claims the question, before it is sent to answered.
+	// The outcome. The goroutine that claims the question sets it before it sends to answered.
 	result    mcp.Raw
 	err       *mcp.Error
 	withdrawn bool // by the server that asked
 	from      mcp.Caller
 }
 
-// Answers are what the client said to the questions of one round.
+// Answers are the client's answers to the questions of one round.
 type Answers struct {
 	Given   map[string]mcp.Raw
 	Refused map[string]*mcp.Error
@@ -67,7 +67,7 @@ func NewAnswers(parked bool) *Answers {
 }
 
 // Refuse records that a question has no answer. A server that does not keep its call open cannot
-// be told the error: for it, the user has cancelled the elicitation.
+// get the error: for it, the user has cancelled the elicitation.
 func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 	if q.Method == mcp.MethodElicit && !got.parked {
 		got.Given[q.Key] = mcp.Raw(`{"action":"cancel"}`)
@@ -186,7 +186,7 @@ func (s *Session) expect(q *question) (retracted, ok bool) {
 	return false, true
 }
 
-// Questions returns the open questions of the call that has this request id, by their ids in wire form.
+// Questions returns the open questions of the call with this request id, by their ids in wire form.
 func (s *Session) Questions(request mcp.Raw) map[string]mcp.InputRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Session) Questions(request mcp.Raw) map[string]mcp.InputRequest {
 	return open
 }
 
-// claim returns the question of this id to the first caller, and nil to later ones.
+// claim returns the question with this id to the first caller, and nil to later ones.
 func (s *Session) claim(id mcp.Raw) *question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *Session) claim(id mcp.Raw) *question {
 	return q
 }
 
-// Answered takes a response of the client. One that nobody waits for any more is dropped.
+// Answered takes a response of the client. A response to a question that is no longer open is dropped.
 func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	q := s.claim(m.ID)
 	if q == nil {
@@ -221,8 +221,8 @@ func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	q.answered <- q
 }
 
-// roots are what a session's client last gave as its roots, if it announces changes: the many
-// servers behind the gateway would make it answer again and again.
+// roots holds the last roots of a session's client, if it announces changes: the many servers
+// behind the gateway would make it answer again and again.
 type roots struct {
 	answer  mcp.Raw // nil if unknown
 	changes int     // an answer to a question from before a change does not count
@@ -250,7 +250,7 @@ func (s *Session) learnRoots(caps mcp.Raw, q *question) {
 	}
 }
 
-// RootsChanged forgets the roots. Call it before other holders of the roots are told.
+// RootsChanged forgets the roots. Call it before telling other holders of the roots.
 func (s *Session) RootsChanged() {
 	s.mu.Lock()
 	s.roots = roots{changes: s.roots.changes + 1}

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Running counts what runs at the endpoint, and says when long-lived requests have to end.
+// Running counts the calls and streams at the endpoint, and signals when long-lived requests must end.
 type Running struct {
 	Requests   sync.WaitGroup  // with listeners and calls that wait for answers; see Begin
 	Streams    sync.WaitGroup  // those of sessions; see BeginStream
@@ -25,7 +25,7 @@ type Running struct {
 	closing bool
 }
 
-// NewRunning returns a Running that lets each user have so many long-lived streams.
+// NewRunning returns a Running with a bound on the long-lived streams of each user.
 func NewRunning(streamsPerUser int) *Running {
 	r := &Running{PerUser: NewPerUser(streamsPerUser)}
 	r.Draining, r.Drain = context.WithCancel(context.Background())
@@ -33,7 +33,7 @@ func NewRunning(streamsPerUser int) *Running {
 	return r
 }
 
-// Begin counts a request in; Done counts it out. It returns false if the endpoint is closing:
+// Begin counts a request in; Done counts it out. Begin returns false if the endpoint is closing:
 // then only More counts.
 func (r *Running) Begin() bool {
 	if !r.count(&r.Requests) {
@@ -108,7 +108,7 @@ func (r *Running) Close() <-chan struct{} {
 	return ended
 }
 
-// PerUser counts what each user has at a time, over all sessions and clients. Without
+// PerUser counts the requests or streams of each user, over all sessions and clients. Without
 // authentication there is one user, bounded only by the number of connections.
 type PerUser struct {
 	most   int // for one user; 0 for no bound
@@ -131,8 +131,8 @@ func NewPerUser(most int) *PerUser {
 // Take counts one in. It returns false if the user is at the bound.
 func (p *PerUser) Take(c *mcp.Caller) bool { return p.count(c, 1, p.most) }
 
-// TakeMore is Take for something that replaces another one, which still counts until it has
-// ended. That may take a while, with a client that reads nothing, for all that a user has.
+// TakeMore is Take for something that replaces another one, which still counts until it has ended.
+// With a client that reads nothing, that may take a while for everything of a user.
 func (p *PerUser) TakeMore(c *mcp.Caller) bool { return p.count(c, 1, 2*p.most) }
 
 // Give counts one out.
@@ -157,7 +157,7 @@ func (p *PerUser) count(c *mcp.Caller, n, most int) bool {
 	return true
 }
 
-// Has returns how many a user has.
+// Has returns the count of a user.
 func (p *PerUser) Has(user string) int {
 	s := &p.shards[maphash.String(p.seed, user)%uint64(len(p.shards))]
 	s.mu.Lock()

@@ -19,21 +19,21 @@ type Deps struct {
 	Log     *slog.Logger
 	// NewID makes an id that no other call of any replica has.
 	NewID func() string
-	// Running counts listeners, and says when none may begin any more.
+	// Running counts listeners, and stops new ones when the endpoint closes.
 	Running *Running
 	// Lasting ends what runs on behalf of a caller with the caller's credential.
 	Lasting *mcp.Lasting
-	// Resumed is told the result of an attempt to resume a GET stream.
+	// Resumed takes the result of an attempt to resume a GET stream.
 	Resumed func(error)
 }
 
-// Sessions are what runs in the sessions at home here.
+// Sessions holds the running part of all sessions that this replica owns.
 type Sessions struct{ deps Deps }
 
 // NewSessions returns Sessions in which nothing runs.
 func NewSessions(deps Deps) *Sessions { return &Sessions{deps} }
 
-// Session is what runs in one session: a part of its home.
+// Session is the running part of one session: a part of its home.
 type Session struct {
 	deps *Deps
 	home *home.Home
@@ -44,17 +44,17 @@ type Session struct {
 	roots      roots
 	caller     *mcp.Caller            // as the token with the latest expiry says; nil for none yet
 	streams    []*Stream              // the newest last
-	plain      bool                   // it is of HTTP+SSE: it ends with its stream, whose events have no ids
+	plain      bool                   // it is of HTTP+SSE: it ends with its stream, and events have no ids
 	waiting    backlog                // events while no stream is open
-	listed     map[string]mcp.ListSum // sums of the lists that the client has, by method, until somebody listens
+	listed     map[string]mcp.ListSum // sums of the lists that the client has, by method, until a listener runs
 	listener   *listener              // the current listener, or the last one; nil for none
 	missedSome bool                   // the last listener ended, and may have missed something
 
 	subscribing *semaphore.Weighted // one: taken to change listener
 }
 
-// Of returns what runs in a session. If a session was initialized and nothing runs in it yet,
-// another replica was its owner: what its client follows may have changed since that replica
+// Of returns the running part of a session. If a session was initialized and nothing runs in it
+// yet, another replica was its owner: what its client follows may have changed since that replica
 // listened.
 func (a *Sessions) Of(h *home.Home) *Session {
 	s, made := home.Ensure(h, func() *Session {
@@ -73,12 +73,12 @@ func (a *Sessions) Of(h *home.Home) *Session {
 	return s
 }
 
-// Known returns what runs in a session, or nil if nothing ever did.
+// Known returns the running part of a session, or nil if nothing ever ran.
 func (a *Sessions) Known(h *home.Home) *Session {
 	return home.Part[Session](h)
 }
 
-// all returns what runs in all sessions.
+// all returns the running parts of all sessions.
 func (a *Sessions) all() (all []*Session) {
 	for _, h := range a.deps.Store.Homes().All() {
 		if s := a.Known(h); s != nil {
@@ -131,7 +131,7 @@ func (a *Sessions) Tell(key string, e mcp.Event) {
 	}
 }
 
-// LoadOf counts what runs now in one session.
+// LoadOf counts the load of one session now.
 func (a *Sessions) LoadOf(key string) Load {
 	if h := a.deps.Store.Homes().Known(home.ParseKey(key)); h != nil {
 		if s := a.Known(h); s != nil {
@@ -141,15 +141,15 @@ func (a *Sessions) LoadOf(key string) Load {
 	return Load{}
 }
 
-// Load is what Sessions hold at a moment.
+// Load counts what Sessions hold at a moment.
 type Load struct {
-	Sessions  int // sessions of which anything is held
+	Sessions  int // sessions with anything held
 	Calls     int // calls in flight
 	Questions int // questions without an answer yet
 	Streams   int // open GET streams
 }
 
-// Load counts what is held now.
+// Load counts what all sessions hold now.
 func (a *Sessions) Load() (sum Load) {
 	for _, s := range a.all() {
 		load := s.load()
@@ -170,7 +170,7 @@ func (s *Session) load() Load {
 // Home returns the session's home.
 func (s *Session) Home() *home.Home { return s.home }
 
-// Saw keeps what the newest token says of the session's user, for what runs between requests.
+// Saw keeps the caller of the newest token, for the listener that runs between requests.
 func (s *Session) Saw(c mcp.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

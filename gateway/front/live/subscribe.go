@@ -109,7 +109,7 @@ func (s *Session) replace(next *listener) {
 	if old != nil {
 		old.cancel()
 	}
-	if s.home.IsOver() || s.deps.Running.Drains() { // too late: whatever ends listeners would miss it
+	if s.home.IsOver() || s.deps.Running.Drains() { // too late: the end of all listeners would miss it
 		next.cancel()
 	}
 }
@@ -146,7 +146,7 @@ func (s *Session) NoteList(c *mcp.Call, reply *mcp.Reply) {
 	s.listed[c.Method] = sum
 }
 
-// tellChangedLists tells the client which of its lists have changed, by the listener's call.
+// tellChangedLists tells the client which of its lists have changed, read through the listener's call.
 func (s *Session) tellChangedLists(ctx context.Context, listens *mcp.Call) {
 	s.mu.Lock()
 	listed := s.listed

@@ -15,7 +15,7 @@ import (
 // connection over, and the handler returns.
 
 // maxAfter bounds the bytes that a client may send after such a request. They are ignored: the
-// client was told that the connection closes with the answer.
+// answer's head says that the connection closes after it.
 const maxAfter = 16 << 10
 
 // joined is the size in bytes up to which a chunk is copied together and written at once.
@@ -160,14 +160,14 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) finish(whole bool) {
 	if whole && c.chunked {
 		_ = c.SetWriteDeadline(time.Now().Add(c.writer.Timeout))
-		_, _ = c.Conn.Write([]byte("0\r\n\r\n")) // if it fails, nobody is there to see it
+		_, _ = c.Conn.Write([]byte("0\r\n\r\n")) // if it fails, the client has gone
 	}
 	_ = c.Close() // likewise
 	<-c.closed
 	c.writer.hijacked.Delete(c)
 }
 
-// CutHijacked closes the connections of all streams that last.
+// CutHijacked closes the connections of all long-lived streams.
 func (w *Writer) CutHijacked() {
 	for c := range w.hijacked.Range {
 		_ = c.(*conn).Close() // its stream notices

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics count what is written.
+// Metrics count streams and the bytes written to them.
 type Metrics struct {
 	Open prometheus.Gauge   // streams
 	Sent prometheus.Counter // bytes

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Prefixes of stream names, which say what kind a stream is.
+// Prefixes of stream names, one for each kind of stream.
 const (
 	ofCall    = "c-" // it ends with the response
 	ofSession = "g-" // of a GET: it ends with the session
@@ -46,8 +46,8 @@ func nameMark(key, name string) []byte {
 	return sum[:markSize]
 }
 
-// RequestOf returns the id of the request whose stream has this name; nil if the name was not
-// given out to this session.
+// RequestOf returns the id of the request with a stream of this name; nil if the name was not given
+// out to this session.
 func RequestOf(key, name string) mcp.Raw {
 	at := strings.LastIndexByte(name, '-')
 	if at < 0 {
@@ -60,8 +60,8 @@ func RequestOf(key, name string) mcp.Raw {
 	return marked[markSize:]
 }
 
-// CallOf returns the id of the call whose stream has this name: the replica that serves it,
-// "-" and a number.
+// CallOf returns the id of the call with a stream of this name: the replica that serves it, "-" and
+// a number.
 func CallOf(name string) string {
 	parts := strings.SplitN(strings.TrimPrefix(name, ofCall), "-", 3)
 	return strings.Join(parts[:min(len(parts), 2)], "-")

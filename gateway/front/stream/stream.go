@@ -15,10 +15,10 @@ const MaxUnsent = 1 << 20
 const (
 	// keptBuffer is the largest buffer that is used again, in bytes.
 	keptBuffer = 16 << 10
-	// eventRoom is about how many bytes the framing adds to an event.
+	// eventRoom is the approximate number of bytes that the framing adds to an event.
 	eventRoom = 64
-	// Gather is the shortest time between two writes of events that are not urgent: the events
-	// of a burst share one write. Enough is how many bytes do not wait.
+	// Gather is the shortest time between two writes of events that are not urgent: the events of a
+	// burst share one write. Enough is the number of bytes that do not wait.
 	Gather = 5 * time.Millisecond
 	Enough = 64 << 10
 )
@@ -35,7 +35,7 @@ type Stream struct {
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	changed sync.Cond  // writing became false, or there is room again
 	unsent  *[]byte    // nil for nothing
-	writing bool       // somebody writes to w
+	writing bool       // a goroutine writes to w
 	waiting bool       // later will write what gathers
 	hurry   bool       // some of it is urgent and does not gather
 	later   *time.Timer
@@ -43,7 +43,7 @@ type Stream struct {
 	ended   bool
 	broken  bool
 	conn    *conn  // after it was hijacked
-	gone    func() // is called when broken; nil unless the stream lasts
+	gone    func() // is called when broken; nil unless the stream is long-lived
 	beat    *time.Timer
 }
 
@@ -74,12 +74,12 @@ func (s *Stream) Offer(data []byte) bool {
 	return s.put("", data)
 }
 
-// room reports whether there is room for an event, as for any single one. The caller holds mu.
+// room reports whether there is room for an event: an empty buffer takes any single one. The caller holds mu.
 func (s *Stream) room(data []byte) bool {
 	return s.waits() == 0 || s.waits()+len(data)+eventRoom <= MaxUnsent
 }
 
-// waits returns how many bytes wait. The caller holds mu.
+// waits returns the number of waiting bytes. The caller holds mu.
 func (s *Stream) waits() int {
 	if s.unsent == nil {
 		return 0
@@ -87,7 +87,7 @@ func (s *Stream) waits() int {
 	return len(*s.unsent)
 }
 
-// buffer returns what waits, to be added to. The caller holds mu.
+// buffer returns the waiting bytes, for more to be appended. The caller holds mu.
 func (s *Stream) buffer() *[]byte {
 	if s.unsent == nil {
 		s.unsent = buffers.Get().(*[]byte)
@@ -95,10 +95,10 @@ func (s *Stream) buffer() *[]byte {
 	return s.unsent
 }
 
-// buffers holds memory for what waits, so that an idle stream has none.
+// buffers holds memory for waiting bytes, so that an idle stream has none.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// giveBack takes a buffer whose content was sent.
+// giveBack returns a buffer to the pool after its content was sent.
 func giveBack(b *[]byte) {
 	if cap(*b) <= keptBuffer {
 		*b = (*b)[:0]
@@ -217,8 +217,8 @@ func (s *Stream) fail() {
 	}
 }
 
-// End writes what is left and then, if there is one, a last event. It waits until everything is
-// written, but for what net/http has in its buffer, or the client is given up.
+// End writes the waiting events and then, if there is one, a last event. It waits until everything
+// is written, but for what net/http has in its buffer, or the client is given up.
 func (s *Stream) End(id string, last []byte) {
 	s.mu.Lock()
 	if !s.ended {

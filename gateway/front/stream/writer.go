@@ -12,14 +12,14 @@ const ContentType = "text/event-stream"
 // Writer writes to all clients of an endpoint. Its exported fields are set before its first use.
 type Writer struct {
 	KeepAlive time.Duration // after this time an idle stream gets a comment
-	Timeout   time.Duration // for a client to take one write
+	Timeout   time.Duration // limit for a client to take one write
 	Metrics   Metrics
-	Panicked  func(cause any) // is told of panics in the serve of a long-lived stream
+	Panicked  func(cause any) // takes panics in the serve of a long-lived stream
 
 	hijacked sync.Map // *conn: those of long-lived streams
 }
 
-// Write writes a part of an answer, in pieces with a time limit each: slow clients are not dead.
+// Write writes a part of an answer, in pieces with a time limit each: a slow client is not a dead one.
 func (w *Writer) Write(rw http.ResponseWriter, rc *http.ResponseController, part []byte) error {
 	for {
 		w.Deadline(rc) // also for nothing: what net/http writes afterwards needs time, too
@@ -47,9 +47,9 @@ var (
 	noBuffering   = []string{"no"}
 )
 
-// Begin answers with the headers of an event stream whose events have this name, "" for
-// "message". A comment is sent whenever nothing was written for a while, and onBeat, if it is
-// not nil, is called at least as often.
+// Begin answers with the headers of an event stream; event names its events, "" for "message". A
+// comment is sent whenever nothing was written for a while, and onBeat, if it is not nil, is called
+// at least as often.
 func (w *Writer) Begin(rw http.ResponseWriter, rc *http.ResponseController, event string, onBeat func()) *Stream {
 	h := rw.Header()
 	h["Content-Type"] = contentStream
