@@ -34,11 +34,11 @@ const (
 // Config is the section "hooks". Hooks run in this order, each on what the one before has left.
 type Config []Hook
 
-// Hook looks at what some calls say. It has exactly one of Redact, Refuse and HTTP.
+// Hook inspects the content of some calls. It has exactly one of Redact, Refuse and HTTP.
 type Hook struct {
 	// Name is for records, metrics and logs. Required and unique.
 	Name string `yaml:"name"`
-	// Who are the callers for whose calls the hook runs. Default: every caller.
+	// Who selects the callers for which the hook runs. Default: every caller.
 	Who policy.Who `yaml:"who"`
 	// What has patterns as in rules of policy. Default: every tool, resource, prompt and skill.
 	What []string `yaml:"what"`
@@ -52,26 +52,26 @@ type Hook struct {
 	HTTP *HTTP `yaml:"http"`
 }
 
-// Redact says what is replaced.
+// Redact selects the secrets to replace.
 type Redact struct {
 	// Secrets are names of known kinds of secrets. Secrets or Patterns is required.
 	Secrets []string `yaml:"secrets"`
 	// Patterns are regular expressions (RE2).
 	Patterns []string `yaml:"patterns"`
-	// With is what stands in the place of a secret. Default "[redacted]".
+	// With is the text in the place of a secret. Default "[redacted]".
 	With string `yaml:"with"`
 }
 
-// Refuse says what is refused.
+// Refuse selects the secrets to refuse.
 type Refuse struct {
 	// Secrets and Patterns are as in Redact.
 	Secrets  []string `yaml:"secrets"`
 	Patterns []string `yaml:"patterns"`
-	// Reason is told to the client. Default "it has something that must not pass".
+	// Reason is the text for the client. Default "it has something that must not pass".
 	Reason string `yaml:"reason"`
 }
 
-// Validate reports everything that is wrong, each problem with the path of its key in front.
+// Validate reports all mistakes, each with the path of its key in front.
 func (c Config) Validate() error {
 	if len(c) > maxHooks {
 		return fmt.Errorf("%d are more than %d", len(c), maxHooks)
@@ -99,7 +99,7 @@ func (c Config) CheckIssuers(accepted []string) error {
 	return found.Err()
 }
 
-// Doubts reports patterns of what hooks are for that are probably a mistake, as those of limits.
+// Doubts reports patterns in hooks that are probably mistakes, as for limits.
 func (c Config) Doubts(upstreams []string) []error {
 	alike := make(policy.Limits, len(c))
 	for i, h := range c {
@@ -156,7 +156,7 @@ func (h Hook) problems() (found problems.List) {
 	return found
 }
 
-// findable reports what is wrong with kinds of secrets and patterns.
+// findable reports mistakes in kinds of secrets and patterns.
 func findable(secrets, patterns []string) (found problems.List) {
 	found.When(len(secrets) == 0 && len(patterns) == 0, "finds nothing: want secrets, such as [aws_key], or patterns")
 	for i, name := range secrets {

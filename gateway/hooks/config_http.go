@@ -26,7 +26,7 @@ const (
 	mostBytes      = 64 << 20
 )
 
-// HTTP says which service of the operator decides.
+// HTTP names the service of the operator that decides.
 type HTTP struct {
 	// URL is asked by POST: https, or http. Required.
 	URL string `yaml:"url" secret:"path"`
@@ -43,7 +43,7 @@ type HTTP struct {
 	KeyFile  string `yaml:"key_file"`
 	// Timeout bounds one request. Default 5s, at most 1m.
 	Timeout time.Duration `yaml:"timeout"`
-	// OnFailure says what becomes of what the service does not judge: "refuse", the default, or
+	// OnFailure decides on content that the service does not judge: "refuse", the default, or
 	// "pass".
 	OnFailure string `yaml:"on_failure"`
 	// MaxBytes is the size of the largest content that is sent. Larger content is a failure.
@@ -55,7 +55,7 @@ func (c HTTP) certificates() clienttls.Files {
 	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
 }
 
-// headerName matches what may be a header.
+// headerName matches valid names of headers.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func (c HTTP) problems() (found problems.List) {

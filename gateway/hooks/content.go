@@ -5,8 +5,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// What of a message is content, and what of it is data. The rest is left alone: what the protocol
-// itself reads would not be the same message with other texts.
+// This file tells which parts of a message are content, and which are data. The rest is left alone:
+// with other texts in what the protocol reads, it would be another message.
 
 // inData is for a value that means something to its application only.
 func inData(value mcp.Raw, do edit) mcp.Raw { return do(value, true) }
@@ -27,8 +27,8 @@ func inResult(result mcp.Raw, do edit) mcp.Raw {
 	})
 }
 
-// inMembers is for an object, by its members. Where a server sends something else in place of one,
-// all of that is data: it is not the message that the protocol has there.
+// inMembers is for an object, by its members. A value of another type than the protocol has there
+// is all data.
 func inMembers(value mcp.Raw, do edit, fn func(name []byte, value mcp.Raw) mcp.Raw) mcp.Raw {
 	if !value.IsObject() {
 		return do(value, true)
@@ -36,7 +36,7 @@ func inMembers(value mcp.Raw, do edit, fn func(name []byte, value mcp.Raw) mcp.R
 	return value.Map(fn)
 }
 
-// inMeta leaves alone what the protocol reads there. Any other name under its prefix is a server's own.
+// inMeta leaves the members that the protocol reads alone. Any other name under its prefix is a server's own.
 func inMeta(meta mcp.Raw, do edit) mcp.Raw {
 	return inMembers(meta, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		switch string(name) {

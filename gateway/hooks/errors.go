@@ -8,11 +8,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// errPushed is for what is pushed: a service is not asked about it. The client hears of it when it
-// asks.
+// errPushed is for pushed content: no service judges it. The client gets it when it asks.
 var errPushed = errors.New("hooks: nobody waits for it")
 
-// stopped returns what of a call was stopped, and whether the call has run.
+// stopped returns the part of a call that was stopped, and whether the call has run.
 func (r *run) stopped(to side, kind string) (what string, ran mcp.Executed) {
 	switch {
 	case kind == kindArguments && len(r.call.Round) > 0: // it began before it asked
@@ -27,14 +26,14 @@ func (r *run) stopped(to side, kind string) (what string, ran mcp.Executed) {
 	return "what the server says", mcp.ExecutedUnknown
 }
 
-// refusal is the error for what a hook refuses.
+// refusal returns the error for content that a hook refuses.
 func (r *run) refusal(to side, kind, why string) error {
 	what, ran := r.stopped(to, kind)
 	return mcp.Errorf(failure.HookRefused, "A guardrail of the gateway refuses %s: %s", what, why).
 		WithData(executed(ran, false).With("reason", mcp.String(why)))
 }
 
-// outage is the error for what a hook could not judge.
+// outage returns the error for content that a hook could not judge.
 func (r *run) outage(to side, kind, name, why string) error {
 	what, ran := r.stopped(to, kind)
 	e := mcp.Errorf(failure.HookDown, "A guardrail of the gateway could not look at %s, and nothing passes without it",

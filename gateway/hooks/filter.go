@@ -29,7 +29,7 @@ type piece struct {
 	fixed bool
 }
 
-// action is what a hook did. The greater one says more.
+// action is the effect of a hook; the greater of two counts.
 type action uint8
 
 const (
@@ -37,15 +37,15 @@ const (
 	changed
 	failedOpen // the hook has not judged, and the operator lets such content pass
 	refused
-	failed // the hook has not judged, and the operator does not
+	failed // the hook has not judged, and such content is refused
 )
 
 var actions = [...]string{"pass", "change", "fail_open", "refuse", "fail_closed"}
 
-// filter is what a hook does.
+// filter implements the work of a hook.
 type filter interface {
-	// look returns what becomes of a piece: its value, or another one if it is changed. With
-	// refused, why is the reason for the client; with a failure, for the operator.
+	// look judges a piece and returns its value, or another one if it is changed. With refused, why
+	// is the reason for the client; with a failure, for the operator.
 	look(ctx context.Context, c *mcp.Call, p piece) (out mcp.Raw, did action, why string)
 }
 
@@ -68,7 +68,7 @@ func (r redaction) look(_ context.Context, _ *mcp.Call, p piece) (mcp.Raw, actio
 	return out, changed, ""
 }
 
-// refuse refuses what has secrets.
+// refuse refuses content with secrets.
 type refuse struct {
 	finder
 	reason string

@@ -17,10 +17,10 @@ import (
 
 // Deps are the dependencies of the hooks. Holds is required.
 type Deps struct {
-	// Holds says whether what policy decided on a call holds for what it has become; see
+	// Holds reports whether the decision of policy still holds for a changed call; see
 	// policy.Guard.
 	Holds func(ctx context.Context, before, after *mcp.Call) error
-	// Log is told of hooks that fail; nil for nobody.
+	// Log records hooks that fail; nil for none.
 	Log *slog.Logger
 	// Tracer has a span for each hook that runs; nil for none.
 	Tracer  *tracing.Tracer
@@ -43,7 +43,7 @@ type hook struct {
 	outage atomic.Pointer[Outage] // how it has failed since it last worked; nil if it works
 }
 
-// side is where content goes.
+// side is the direction of content.
 type side uint8
 
 const (
@@ -112,7 +112,7 @@ func (h *hook) noteHealth(ctx context.Context, log *slog.Logger, did action, why
 	}
 }
 
-// Outage is a hook whose service has given no answer that counts since it was asked last with one.
+// Outage is a hook that fails: its service has given no valid answer since the last valid one.
 type Outage struct {
 	Hook    string
 	Since   time.Time
@@ -175,8 +175,8 @@ func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// listening returns a call of subscriptions/listen that hears of tasks what the hooks of their
-// tools leave, and of log messages what those leave that look at anything of their server.
+// listening returns a call of subscriptions/listen with events after the hooks: tasks after those
+// of their tools, log messages after those for anything of their server.
 func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 	inner := c.Clone()
 	inner.Notify = func(e mcp.Event) {
@@ -196,7 +196,7 @@ func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 			return
 		}
 		tool, ok := c.Lens.Target(ctx, mcp.KindTask, mcp.TaskID(e.Params))
-		if !ok { // nobody knows which hooks are for it
+		if !ok { // it is unknown which hooks are for it
 			return
 		}
 		r := &run{Hooks: all, ctx: ctx, call: c, hooks: all.of(&c.Caller, tool), pushed: true}
@@ -215,7 +215,7 @@ type Looking struct {
 	What []string // its patterns; nil for everything
 }
 
-// LooksAt returns the hooks that look at some of the calls to an upstream, whoever makes them.
+// LooksAt returns the hooks that look at some of the calls to an upstream, for any caller.
 func (c Config) LooksAt(upstream string) (some []Looking) {
 	for _, h := range c {
 		if h.What != nil {

@@ -19,12 +19,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// moreBytes is how much longer than the content an answer may be.
+// moreBytes bounds the excess of an answer over the size of the content.
 const moreBytes = 64 << 10
 
-// remote asks a service of the operator what becomes of content. It follows no redirects and uses
-// no proxy. It speaks HTTP/1.1: a connection that hangs is given up, and takes no other request
-// along.
+// remote has a service of the operator judge content. It follows no redirects and uses no proxy. It
+// speaks HTTP/1.1: a connection that hangs is given up, and takes no other request along.
 type remote struct {
 	url    string
 	header http.Header
@@ -103,7 +102,7 @@ func (r *remote) ask(ctx context.Context, c *mcp.Call, p piece) (out mcp.Raw, di
 	return nil, 0, "", errors.New("the service says neither pass, change nor refuse")
 }
 
-// document is what the service is sent.
+// document returns the request body for the service.
 func document(c *mcp.Call, p piece) mcp.Raw {
 	target := mcp.Object("kind", mcp.String(c.Target.Kind), "upstream", mcp.String(c.Target.Upstream), "name",
 		mcp.String(c.Target.Name))
@@ -156,8 +155,7 @@ func (r *remote) post(ctx context.Context, body mcp.Raw) (mcp.Raw, error) {
 
 func (r *remote) close() { r.client.CloseIdleConnections() }
 
-// clean makes a text of a service one that may be shown: short, on one line, of characters that
-// can be seen.
+// clean makes a service's text safe to show: short, on one line, of printable characters.
 func clean(text string) string {
 	text = strings.TrimSpace(strings.Map(func(c rune) rune {
 		if unicode.IsPrint(c) {

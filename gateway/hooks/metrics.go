@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Metrics count what hooks do.
+// Metrics count the effects of hooks.
 type Metrics struct {
 	runs *prometheus.CounterVec
 	took *prometheus.HistogramVec

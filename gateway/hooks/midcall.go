@@ -2,8 +2,8 @@ package hooks
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// notify passes on what a server says while a call runs. A message that a hook refuses is dropped:
-// nobody waits for it.
+// notify passes on a server's messages while a call runs. One that a hook refuses is dropped, since
+// no caller waits for it.
 func (r *run) notify(e mcp.Event) {
 	switch e.Method {
 	case mcp.NoteProgress, mcp.NoteMessage:

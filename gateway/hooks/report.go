@@ -13,8 +13,8 @@ func (r *run) span(h *hook, p piece) *tracing.HookSpan {
 	return r.Tracer.Hook(r.call, h.name, p.on)
 }
 
-// note counts what a hook did, and keeps it for the record of the call: of several pieces, what
-// says most.
+// note counts the effect of a hook, and keeps it for the record of the call: of several pieces, the
+// greatest.
 func (r *run) note(ran mcp.HookRun) {
 	r.Metrics.ran(ran)
 	if r.call.Verdict == nil {
@@ -43,7 +43,7 @@ func rank(did string) (n int) {
 	return n
 }
 
-// report tells the observer of the call what was done.
+// report passes the effects of all hooks to the observer of the call.
 func (r *run) report() {
 	if r.call.Verdict == nil {
 		return

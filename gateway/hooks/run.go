@@ -17,7 +17,7 @@ type run struct {
 	ctx   context.Context
 	call  *mcp.Call
 	hooks []*hook
-	// pushed says that this is about what nobody waits for.
+	// pushed marks content that no caller waits for.
 	pushed bool
 
 	mu  sync.Mutex // guards ran
@@ -60,7 +60,7 @@ func (r *run) there() (*mcp.Call, error) {
 	return inner, nil
 }
 
-// arguments runs the hooks on the arguments of a call. If these change, policy decides anew, and
+// arguments runs the hooks on the arguments of a call. If these change, policy decides again, and
 // headers that repeat them are not compared.
 func (r *run) arguments(inner *mcp.Call) error {
 	given, _ := r.call.Params.Member("arguments")
@@ -78,7 +78,7 @@ func (r *run) arguments(inner *mcp.Call) error {
 	return r.Holds(r.ctx, r.call, inner)
 }
 
-// back makes the call and runs the hooks on what comes back.
+// back makes the call and runs the hooks on its reply.
 func (r *run) back(next mcp.Handler, inner *mcp.Call) (*mcp.Reply, error) {
 	reply, err := next.Handle(r.ctx, inner)
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
@@ -132,7 +132,7 @@ func (r *run) room(left mcp.Raw, ran mcp.Executed) error {
 		WithData(executed(ran, ran == mcp.ExecutedNo))
 }
 
-// kindOf returns what an error is: that of a server, or one of the gateway, which may quote it.
+// kindOf returns the kind of an error: a server's, or one of the gateway that may quote it.
 func kindOf(e *mcp.Error) string {
 	if e.Name == failure.Upstream {
 		return kindError

@@ -11,10 +11,10 @@ import (
 
 // secret finds one kind of secret in a text.
 type secret struct {
-	// hints are texts of which every match has one; none if that is not known.
+	// hints are texts; every match has one of them. None if that is not known.
 	hints []string
 	form  *regexp.Regexp
-	// check returns the parts of a match that are meant; nil for all of it.
+	// check returns the secret parts of a match; nil for all of it.
 	check func(text []byte, match []int) [][]int
 }
 
@@ -61,7 +61,7 @@ func (f finder) has(text []byte) bool {
 	})
 }
 
-// replace returns the text with something else in place of each secret, nil if it has none.
+// replace returns the text with each secret replaced, nil if it has none.
 func (f finder) replace(text, with []byte) (out []byte) {
 	for _, s := range f {
 		if !s.possible(text) {

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxNested is how deep JSON within the texts of JSON is read.
+// maxNested bounds the depth of JSON within the texts of JSON.
 const maxNested = 3
 
 // edit changes the texts in a JSON value. The value is data if it means something to its

@@ -38,8 +38,8 @@ func goesOn(c *mcp.Call) bool {
 	return len(c.Round) > 0 || c.Refused != nil || c.Answers != nil && !c.Ephemeral
 }
 
-// check returns the refusal of a call whose tool is not described yet, nil for a call that
-// may pass. The tool is the target, under whichever of its names.
+// check returns the refusal of a call to a tool that is not described yet, nil for a call that may
+// pass. The tool is the target, under any of its names.
 func (s stage) check(ctx context.Context, c *mcp.Call, to mcp.Target) (*mcp.Reply, error) {
 	all, err := s.tools(ctx, c)
 	at := slices.IndexFunc(all, func(item mcp.Item) bool { return item.Target == to })
@@ -63,7 +63,7 @@ func (s stage) check(ctx context.Context, c *mcp.Call, to mcp.Target) (*mcp.Repl
 	return &mcp.Reply{Result: mcp.ToolResult(true, mcp.TextContent(string(body)))}, nil
 }
 
-// required is the answer to a call whose description was not fetched (2.1 §6.2).
+// required returns the answer to a call before its tool's description was fetched (2.1 §6.2).
 func required(tool string) mcp.Raw {
 	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"TOOL_DESCRIPTION_REQUIRED"`),
 		"message", mcp.String("Tool '"+tool+"' requires fetching its description before use."),

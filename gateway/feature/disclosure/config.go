@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
-// Modes: what tools/list says of a tool.
+// Modes of a tool in tools/list.
 const (
 	// ModeFull lists everything that the upstream says.
 	ModeFull = "full"
@@ -27,9 +27,8 @@ const (
 type Config struct {
 	// Mode is "full", the default, or "progressive".
 	Mode string `yaml:"mode"`
-	// Grant is how long a client without sessions may call a tool after it has fetched the
-	// tool's description. With a session, the grant lasts as long as the session. At most
-	// 24h, default 1h.
+	// Grant is the time for which a client without sessions may call a tool after fetching its
+	// description. With a session, the grant lasts as long as the session. At most 24h, default 1h.
 	Grant time.Duration `yaml:"grant"`
 	// Descriptions is a directory with a file TOOL.json, by public name, for each tool with
 	// additional texts: see Description. It is read at start and at each reload. Default
@@ -37,8 +36,8 @@ type Config struct {
 	Descriptions string `yaml:"descriptions"`
 }
 
-// Validate reports everything that is wrong with the configuration. It does not read the
-// directory of descriptions.
+// Validate reports all mistakes in the configuration. It does not read the directory of
+// descriptions.
 func (c Config) Validate() error {
 	var found problems.List
 	found.At("mode", CheckMode(c.Mode))
@@ -47,7 +46,7 @@ func (c Config) Validate() error {
 	return found.Err()
 }
 
-// CheckMode reports what is wrong with a mode; "" means none is set.
+// CheckMode refuses an unknown mode; "" means none is set.
 func CheckMode(mode string) error {
 	switch mode {
 	case "", ModeFull, ModeProgressive:
@@ -56,7 +55,7 @@ func CheckMode(mode string) error {
 	return fmt.Errorf("%q: want full or progressive", mode)
 }
 
-// CheckSummary reports what is wrong with an operator's summary of a tool.
+// CheckSummary reports a mistake in an operator's summary of a tool.
 func CheckSummary(text string) error {
 	switch {
 	case text == "":

@@ -14,7 +14,7 @@ import (
 const (
 	// maxBytes bounds the descriptions of one answer; the first description always fits.
 	maxBytes = 1 << 20
-	// maxAvailable is how many available names an answer lists when a name does not exist.
+	// maxAvailable bounds the available names in an answer about a name that does not exist.
 	maxAvailable = 100
 )
 
@@ -80,10 +80,10 @@ func (s stage) write(names []string, wanted map[string]*mcp.Item, available []st
 	return append(body, '}'), shown
 }
 
-// full is what a host would give a model about a tool that is listed in full, under its
-// public name, plus examples and guidance if there are any (2.1 §4.4). It leaves out what
-// tools/list already says and what is true of all tools. The operator's texts replace the
-// upstream's, but never a schema.
+// full returns the full description of a tool under its public name, as a host shows one to a
+// model, with examples and guidance if there are any (2.1 §4.4). It leaves out what tools/list
+// already says and what is true of all tools. The operator's texts replace the upstream's, but
+// never a schema.
 func (d *Disclosure) full(item mcp.Item) mcp.Raw {
 	file := d.files[item.Name]
 	out := mcp.Object("name", mcp.String(item.Name))
@@ -121,7 +121,7 @@ func (d *Disclosure) full(item mcp.Item) mcp.Raw {
 	return out
 }
 
-// guidance is the guidance of an upstream that itself discloses its tools progressively.
+// guidance returns the guidance of an upstream that itself discloses its tools progressively.
 func guidance(item mcp.Item) mcp.Raw {
 	meta, _ := item.Raw.Member("_meta")
 	value, _ := meta.Member(mcp.MetaGuidance)
@@ -155,8 +155,8 @@ func (d *Disclosure) digest(item mcp.Item) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// grantTo records what the caller was shown. If the store fails, the answer stays the same;
-// the check of the later call deals with the missing grant.
+// grantTo records the definitions that the caller has seen. If the store fails, the answer stays
+// the same; the check of the later call deals with the missing grant.
 func (s stage) grantTo(ctx context.Context, c *mcp.Call, shown map[string]string) {
 	delete(shown, ToolName)
 	if len(shown) == 0 {
@@ -171,18 +171,18 @@ func (s stage) grantTo(ctx context.Context, c *mcp.Call, shown map[string]string
 	}
 }
 
-// notFound is the entry for a tool that does not exist for the caller (2.1 §6.3).
+// notFound returns the entry for a tool that does not exist for the caller (2.1 §6.3).
 func notFound(name string, available []string) mcp.Raw {
 	return mcp.Object("error", mcp.String("Tool '"+name+"' not found"), "available_tools", mcp.Strings(available))
 }
 
-// missing is the answer to a request that selects nothing (2.1 §6.1).
+// missing returns the answer to a request that selects nothing (2.1 §6.1).
 func missing() mcp.Raw {
 	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message", mcp.String(missingText),
 		"examples", mcp.Raw(`["`+URI+`?tools=tool_name","`+URI+`?tools=tool1,tool2"]`)))
 }
 
-// missingNames is the same for a call of our tool, whose parameter has another name.
+// missingNames is missing for a call of the gateway's tool: its parameter has another name.
 func missingNames() mcp.Raw {
 	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message",
 		mcp.String(missingNamesText),

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Grants remembers which definitions were shown to whom. A key is Call.Session: a client's
-// session or, for a client without sessions, a key that all requests of one program of one
-// user share. Definitions are identified by a digest: a changed definition has no grant.
+// Grants remembers the definitions that each client has seen. A key is Call.Session: a client's
+// session or, for a client without sessions, a key that all requests of one program of one user
+// share. Definitions are identified by a digest: a changed definition has no grant.
 type Grants interface {
 	// Grant records that the definitions, digests by tool, were shown. The grant is valid
 	// for ttl or, if ttl is 0, as long as the session.
@@ -36,7 +36,7 @@ type Deps struct {
 	Metrics *Metrics
 }
 
-// Disclosure is the stage. It is safe for concurrent use.
+// Disclosure is the stage of the pipeline. It is safe for concurrent use.
 type Disclosure struct {
 	grants    Grants
 	log       *slog.Logger

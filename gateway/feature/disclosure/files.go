@@ -36,9 +36,9 @@ type Description struct {
 	text []byte // the text of the file
 }
 
-// ReadDescriptions reads all files NAME.json of a directory, and returns them by NAME. It
-// ignores other files and subdirectories, and follows no link out of the directory. The
-// error reports everything that is wrong.
+// ReadDescriptions reads all files NAME.json of a directory, and returns them by NAME. It ignores
+// other files and subdirectories, and follows no link out of the directory. The error reports all
+// mistakes.
 func ReadDescriptions(dir string) (map[string]Description, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

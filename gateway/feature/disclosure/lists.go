@@ -29,7 +29,7 @@ func (s stage) shown(c *mcp.Call, from *mcp.List, items func([]mcp.Item) []mcp.I
 	return from.Derive(listKey{c.Method, s.profile.index, isFirst(c)}, build)
 }
 
-// listTools lists tools with short descriptions, and ours first.
+// listTools lists tools with short descriptions, the gateway's own first.
 func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	if err != nil || reply == nil || reply.List == nil {
@@ -55,8 +55,8 @@ func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	})}, nil
 }
 
-// listResources lists our resource, or its template, first. It also works if no upstream
-// has resources.
+// listResources lists the gateway's own resource, or its template, first. It also works if no
+// upstream has resources.
 func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	var from *mcp.List
@@ -91,8 +91,8 @@ func isFirst(c *mcp.Call) bool {
 	return !more
 }
 
-// reserved reports whether a public URI, or a template of one, is ours: an upstream whose
-// URIs stay unchanged may have the same one.
+// reserved reports whether a public URI, or a template of one, is the gateway's: an upstream with
+// unchanged URIs may have the same one.
 func reserved(uri string) bool {
 	rest, ok := strings.CutPrefix(uri, URI)
 	return ok && (rest == "" || strings.ContainsRune("?#{", rune(rest[0])))

@@ -160,8 +160,7 @@ func paragraph(text string) string {
 	return strings.Join(out, " ")
 }
 
-// plain removes from a text what is not for reading: links, markup and invisible
-// characters.
+// plain removes links, markup and invisible characters from a text.
 func plain(text string) string {
 	text = link.ReplaceAllString(text, "$1")
 	text = address.ReplaceAllString(text, "")

@@ -5,7 +5,7 @@ import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 // profile holds the modes for some callers. Immutable.
 type profile struct {
 	index   int
-	minimal map[string]bool // the upstreams whose tools are listed in short
+	minimal map[string]bool // the upstreams with tools listed in short
 }
 
 // newProfile resolves the mode of each upstream: the client's mode overrides the

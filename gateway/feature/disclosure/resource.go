@@ -7,11 +7,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxValues is how many values a completion may have (2026-07-28
-// server/utilities/completion).
+// maxValues bounds the values of a completion (2026-07-28 server/utilities/completion).
 const maxValues = 100
 
-// read reads our resource. An invalid selection is reported in the content, since hosts
+// read reads the gateway's resource. An invalid selection is reported in the content, since hosts
 // show the content to the model, but not always an error.
 func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	names, ours := selected(c.Name)
@@ -66,8 +65,7 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		mcp.Object("values", mcp.Strings(values), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
 }
 
-// discover adds our capabilities to those of the upstreams, and tells models how to use the
-// tools.
+// discover adds the stage's capabilities to the upstreams', and tells models how to use the tools.
 func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	c = c.Clone()
 	c.Preface = Prompt

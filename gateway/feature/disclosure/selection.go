@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxSelected is how many tools are described at a time.
+	// maxSelected bounds the tools that are described at a time.
 	maxSelected = 50
 	// maxName is the length of the longest name that can be selected, in bytes.
 	maxName = 512
 )
 
-// selected reads the names that a URI of our resource selects; ours is false for any other
-// URI. The names follow tools=, separated by commas; percent-encoding is decoded once,
-// before splitting. Names are compared exactly, and "+" does not stand for a space.
+// selected reads the names that a URI of the gateway's resource selects; ours is false for any
+// other URI. The names follow tools=, separated by commas; percent-encoding is decoded once, before
+// splitting. Names are compared exactly, and "+" does not stand for a space.
 func selected(uri string) (names []string, ours bool) {
 	query, ok := strings.CutPrefix(uri, URI)
 	if !ok || query != "" && query[0] != '?' {
@@ -34,7 +34,7 @@ func selected(uri string) (names []string, ours bool) {
 	return tidy(names), true
 }
 
-// named reads the names that a call of our tool selects: an array or, since models write
+// named reads the names that a call of the gateway's tool selects: an array or, since models write
 // that too, one text with commas. It also accepts the resource's name of the parameter.
 func named(params mcp.Raw) (names []string) {
 	arguments, _ := params.Member("arguments")

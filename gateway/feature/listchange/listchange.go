@@ -1,5 +1,5 @@
 // Package listchange tells listening callers of changed lists, if these look different to them.
-// They must not learn that something hidden changed.
+// They must not learn of changes to hidden items.
 //
 // It owns the comparison of lists. It stands above the stages that shape a list by what its
 // caller may know of (policy, gateway/feature/skills), and below those that shape it for
@@ -47,7 +47,7 @@ func watched(ctx context.Context, next mcp.Handler, c *mcp.Call) *mcp.Call {
 	return inner
 }
 
-// watch remembers the lists that a caller listens to, as the caller last saw them.
+// watch remembers the last state of each list that a caller listens to.
 type watch struct {
 	next mcp.Handler
 
@@ -80,8 +80,8 @@ func NewReader(as *mcp.Call) Reader {
 	return Reader{c}
 }
 
-// Sum computes the checksum of lists as a handler answers them. A list that does not exist counts
-// as empty; ok is false if a list cannot be read.
+// Sum computes the checksum of lists in a handler's answers. A list that does not exist counts as
+// empty; ok is false if a list cannot be read.
 func (r Reader) Sum(ctx context.Context, from mcp.Handler, lists mcp.Lists) (sum mcp.ListSum, ok bool) {
 	for _, method := range lists.Methods() {
 		sum = sum.Then()

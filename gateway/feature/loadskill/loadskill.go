@@ -47,10 +47,10 @@ type stage struct {
 	log  *slog.Logger
 }
 
-// toolKey is the key of a page with the tool, whose definition it is; "" for a page without it.
+// toolKey is the key of a page with the tool: the tool's definition; "" for a page without it.
 type toolKey string
 
-// list shows the tool first. It also works if no upstream has a list of tools.
+// list puts the tool first. It also works if no upstream has a list of tools.
 func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	_, later := c.Params.Member("cursor")

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxAbout bounds what the tool's description says of a skill, in characters.
+// maxAbout bounds the line for a skill in the tool's description, in characters.
 const maxAbout = 120
 
 const maxSkillPage = 100
@@ -52,7 +52,7 @@ func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) 
 	return l, nil
 }
 
-// readSkill reads an entry, which has no name for clients of the extension.
+// readSkill reads an entry of the list. For clients of the extension, it has no name.
 func readSkill(item mcp.Item) skill {
 	uri, _ := item.Raw.Member("uri")
 	files, _ := item.Raw.Member("resources")
@@ -80,7 +80,7 @@ func (l listing) tool() mcp.Raw {
 		"annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`))
 }
 
-// about is the description of the tool: with a line for each skill, as long as every client reads
+// about returns the description of the tool: with a line for each skill, as long as every client reads
 // it whole. If there are too many skills, the lines are shorter, and the last skills are left out.
 func (l listing) about() string {
 	text := ""
@@ -93,7 +93,7 @@ func (l listing) about() string {
 	return text
 }
 
-// lines says up to most characters of each skill, and reports whether all skills are there.
+// lines describes each skill in up to most characters, and reports whether all skills are there.
 func (l listing) lines(most int) (text string, all bool) {
 	const room = clients.ReadByAll - len("\nand 1000000 more: call it without a name for all of them.")
 	var b strings.Builder

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// leastText is the least that is left of a text, as JSON, in bytes. Less tells a model nothing.
+// leastText is the length of the shortest text that is left, as JSON, in bytes. Less tells a model nothing.
 const leastText = 64
 
 // parts are the members of a tool result that can be large.
@@ -31,12 +31,12 @@ func partsOf(result mcp.Raw, outline *mcp.Outline) (p parts) {
 	return p
 }
 
-// beginning is what is left of a content.
+// beginning is the part of a content that is sent.
 type beginning struct {
 	blocks  []mcp.Raw
 	short   bool // it is not the whole
 	all     int  // blocks of the whole
-	missing int  // blocks of which nothing is left
+	missing int  // blocks left out completely
 }
 
 // cut returns the content blocks that fit into a number of bytes together, as an array. Blocks
@@ -134,8 +134,8 @@ func charLen(inner []byte) int {
 	return min(6, len(inner))
 }
 
-// surrogate reports whether an escape such as \ud83d is the half of a pair whose third digit
-// is one of these.
+// surrogate reports whether an escape such as \ud83d is half of a pair: its third digit is one of
+// these.
 func surrogate(escape []byte, third string) bool {
 	if escape[0] != '\\' || escape[1] != 'u' || escape[2]|0x20 != 'd' {
 		return false

@@ -31,13 +31,13 @@ type Deps struct {
 	Store Store
 	// Visible reports whether a caller may know of a tool.
 	Visible func(caller *mcp.Caller, tool mcp.Target) bool
-	// Name derives an id that nobody else can derive.
+	// Name derives an id that only the gateway can derive.
 	Name    func(values ...string) string
 	Log     *slog.Logger
 	Metrics *Metrics
 }
 
-// Middleware is the stage, if there is anything to shorten.
+// Middleware returns the stage, which does nothing if all results are sent whole.
 func Middleware(deps Deps) mcp.Middleware {
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
@@ -105,8 +105,8 @@ func (s stage) task(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return reply, nil
 }
 
-// listening returns a call of subscriptions/listen whose tasks are shortened, too. Tasks of
-// 2025-11-25 have no results in them.
+// listening returns a call of subscriptions/listen that shortens tasks, too. Tasks of 2025-11-25
+// have no results in them.
 func (s stage) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 	if c.Tasks != mcp.ExtensionTasks {
 		return c
@@ -136,7 +136,7 @@ func (s stage) shortenTask(ctx context.Context, c *mcp.Call, id string, task mcp
 	return task.Edit(mcp.Edit{Name: "result", Value: short})
 }
 
-// shorten keeps a large result and returns what the client is sent of it; nil if the result
+// shorten keeps a large result and returns the shortened one for the client; nil if the result
 // stays as it is. task is the id of the task that the result belongs to, "" for none.
 func (s stage) shorten(ctx context.Context, c *mcp.Call, task string, result mcp.Raw, outline *mcp.Outline) mcp.Raw {
 	kind, name := mcp.KindTools, c.Name
@@ -182,7 +182,7 @@ func (s stage) shorten(ctx context.Context, c *mcp.Call, task string, result mcp
 	return result.Edit(edits...)
 }
 
-// keep keeps the whole of a result of about this size, and reports whether it could.
+// keep stores the whole of a result of about this size, and reports whether it could.
 func (s stage) keep(ctx context.Context, c *mcp.Call, tool mcp.Target, id string, size int64, whole func() []byte,
 	keep time.Duration) (kept bool) {
 	var err error
@@ -193,7 +193,7 @@ func (s stage) keep(ctx context.Context, c *mcp.Call, tool mcp.Target, id string
 	switch {
 	case kept:
 		return true
-	case ctx.Err() != nil: // nobody gets it
+	case ctx.Err() != nil: // the caller has gone
 		return false
 	case err != nil:
 		s.count(tool, outcomeUnavailable)
@@ -260,8 +260,8 @@ func isID(id string) bool {
 	return len(id) >= 26 && len(id) <= 32
 }
 
-// list answers with an empty list if no upstream has one: clients have been told that there
-// are resources.
+// list answers with an empty list if no upstream has one: discover has announced resources to
+// clients.
 func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	if !mcp.HasCode(err, mcp.CodeMethodNotFound) {
@@ -274,7 +274,7 @@ func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{List: &mcp.List{}}, nil
 }
 
-// discover tells clients that there are resources.
+// discover announces resources to clients.
 func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	if err != nil || reply == nil || !reply.Result.IsObject() {

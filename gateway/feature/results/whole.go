@@ -10,8 +10,8 @@ import (
 
 // A kept result is a line with the target of the tool, and then the result of resources/read.
 
-// wholeOf returns what is kept of a result under a URI: the tool that it came from, all content
-// blocks, and the structured content if the client is not sent that.
+// wholeOf returns the kept form of a result under a URI: its tool, all content blocks, and the
+// structured content if the client does not get that.
 func wholeOf(uri string, of mcp.Target, content, structured mcp.Raw) []byte {
 	head := mcp.Object("upstream", mcp.String(of.Upstream), "tool", mcp.String(of.Name))
 	out := make([]byte, 0, len(head)+len(content)+len(structured)+len(structured)/8+1024)
@@ -77,7 +77,7 @@ func readWhole(kept []byte) (of mcp.Target, result mcp.Raw) {
 	return mcp.Target{Kind: mcp.KindTools, Upstream: from.At("upstream").Text(), Name: from.At("tool").Text()}, result
 }
 
-// note says to the model what it does not see, and how the whole can be read. structured is
+// note is the text that tells the model what is left out, and how to read the whole. structured is
 // the structured content that is left out, nil for none.
 func note(uri string, content mcp.Raw, b beginning, structured mcp.Raw, keep time.Duration) mcp.Raw {
 	text := "[Note by the gateway: this result is too large to be shown whole."
@@ -102,7 +102,7 @@ func note(uri string, content mcp.Raw, b beginning, structured mcp.Raw, keep tim
 	return mcp.TextContent(text)
 }
 
-// link is the resource_link to the whole.
+// link returns the resource_link to the whole.
 func link(uri string, keep time.Duration) mcp.Raw {
 	return mcp.Object("type", mcp.Raw(`"resource_link"`), "uri", mcp.String(uri), "name", mcp.Raw(`"whole-result"`),
 		"title", mcp.Raw(`"The whole result"`), "description",

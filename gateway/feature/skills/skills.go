@@ -97,9 +97,9 @@ func (s *shaper) record(record mcp.Raw) mcp.Raw {
 		mcp.Edit{Name: "version"}, mcp.Edit{Name: "tags"}, mcp.Edit{Name: "arguments"}, mcp.Edit{Name: "dependencies"})
 }
 
-// files removes from a member that lists files those that the caller may not know of. For
-// the caller, the remaining files are the whole skill: a decision of policy about the skill
-// always covers its SKILL.md, too.
+// files removes the files that the caller may not know of from a member that lists files. For the
+// caller, the remaining files are the whole skill: a decision of policy about the skill always
+// covers its SKILL.md, too.
 func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 	all, ok := object.Member(member)
 	if !ok || !all.IsArray() || s.visible.SeesAll(&s.call.Caller) {
@@ -120,8 +120,8 @@ func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 	return object.With(member, seen)
 }
 
-// trim removes from the member dependencies what the caller may not know of, including what
-// does not exist.
+// trim removes items that the caller may not know of, or that do not exist, from the member
+// dependencies.
 func (s *shaper) trim(object mcp.Raw) mcp.Raw {
 	if !bytes.Contains(object, []byte(`"dependencies"`)) {
 		return object
