@@ -9,17 +9,17 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// headerTime is how long a proxy may take for the header of the PROXY protocol.
+// headerTime limits the time a proxy takes to send the header of the PROXY protocol.
 const headerTime = 5 * time.Second
 
-// noHeader answers a connection of a proxy that does not begin with the header.
+// noHeader is the answer to a connection of a proxy that does not begin with the header.
 const noHeader = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" +
 	"400 Bad Request: a header of the PROXY protocol has to come first from this proxy (connections.proxy_protocol)\n"
 
 var errTooMany = errors.New("doorway: too many connections of one address")
 
-// announced takes over from the header of the PROXY protocol for which client a proxy has opened the
-// connection. Without a client in the header, as in a check of the proxy's own, it is the proxy's.
+// announced takes the client of a proxy's connection from the header of the PROXY protocol. Without
+// a client in the header, as in a check of the proxy's own, it is the proxy's.
 func (v *visitor) announced(h *proxyproto.Header) error {
 	d := v.door
 	d.mu.Lock()
@@ -45,6 +45,6 @@ func (v *visitor) announced(h *proxyproto.Header) error {
 
 // refuse answers a connection without the header that it needs.
 func (v *visitor) refuse() {
-	_ = v.SetWriteDeadline(time.Now().Add(time.Second)) // in vain once it has ended
+	_ = v.SetWriteDeadline(time.Now().Add(time.Second)) // fails once it has ended
 	_, _ = io.WriteString(v.Conn.(*proxyproto.Conn).Raw(), noHeader)
 }

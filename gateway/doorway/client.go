@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Client returns the IP address of the client of a request, "" if it is not known: the other end
-// of its connection or, if that is a proxy, what the proxy says of its own.
+// Client returns the IP address of the client of a request, "" if it is not known: the other end of
+// its connection or, if that is a proxy, the client that the proxy names.
 func Client(r *http.Request) string {
 	v, ok := r.Context().Value(visitorKey{}).(*visitor)
 	switch {
@@ -26,9 +26,9 @@ func nameOf(a netip.Addr) string {
 	return a.String()
 }
 
-// forwardedFor returns who has sent a request to the first proxy. Each proxy adds to the end who
-// has sent it: what stands in front of the first address that is no proxy's, the client may have
-// made up.
+// forwardedFor returns the address that sent a request to the first proxy. Each proxy appends the
+// address of its sender: the client may have invented all that precedes the last address that is no
+// proxy's.
 func forwardedFor(h http.Header, peer netip.Addr, proxies []netip.Prefix) netip.Addr {
 	hops, of := h["X-Forwarded-For"], strings.TrimSpace
 	if len(hops) == 0 {

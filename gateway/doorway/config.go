@@ -9,12 +9,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
-// DefaultIdleTimeout is how long connections may be without a request.
+// DefaultIdleTimeout limits the time of a connection without a request.
 const DefaultIdleTimeout = 60 * time.Second
 
 const (
 	defaultMax = 10_000
-	// networkBits is the part of an IPv6 address that identifies a client: whoever has one
+	// networkBits is the part of an IPv6 address that identifies a client: a client with one
 	// address has all of its network.
 	networkBits = 64
 )
@@ -22,15 +22,15 @@ const (
 // Config is the section "connections". It bounds the connections of clients to the
 // endpoint.
 type Config struct {
-	// Max is how many connections may be open at a time. To make room for a further one, the
-	// gateway closes the oldest connection that has not sent a whole request yet, or else one
-	// that has been idle for long. If all are in use, further clients wait in the system's
-	// queue. Default 10000.
+	// Max bounds the connections that are open at a time. To make room for a further one, the
+	// gateway closes the oldest connection that has not sent a whole request yet, or else one that
+	// has been idle for long. If all are in use, further clients wait in the system's queue.
+	// Default 10000.
 	Max int `yaml:"max"`
-	// PerAddress is how many connections one client address may have open at a time; for IPv6,
-	// one network of 64 bits. To make room for a further one, the gateway closes the oldest
-	// connection of this address that has not sent a whole request yet; if there is none, it
-	// closes the new one at once. Default: half of Max.
+	// PerAddress bounds the open connections of one client address; for IPv6, of one network of 64
+	// bits. To make room for a further one, the gateway closes the oldest connection of this
+	// address that has not sent a whole request yet; if there is none, it closes the new one at
+	// once. Default: half of Max.
 	PerAddress int `yaml:"per_address"`
 	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers in
 	// front of the gateway, which carry the connections of many clients. PerAddress does not
@@ -41,12 +41,11 @@ type Config struct {
 	// 1 or 2, which names their client: PerAddress and records are about that. Those without one are
 	// refused. From all others, such a header is a bad request. Default false.
 	ProxyProtocol bool `yaml:"proxy_protocol"`
-	// IdleTimeout is how long a connection may be without a request before it is closed.
-	// Default 60s.
+	// IdleTimeout is the time after which a connection without a request is closed. Default 60s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 
-// Validate returns everything that is wrong.
+// Validate returns all mistakes in the section.
 func (c Config) Validate() error {
 	var found problems.List
 	found.At("max", problems.Negative(c.Max))
@@ -97,7 +96,7 @@ func (c Config) Proxied(from netip.Addr) bool {
 	return isProxy(c.networks(), from)
 }
 
-// addressOf is the IP address in the text of an address with a port, or the zero Addr if it has none.
+// addressOf returns the IP address in the text of an address with a port, or the zero Addr if it has none.
 func addressOf(text string) netip.Addr {
 	from, err := netip.ParseAddrPort(text)
 	if err != nil {
@@ -111,8 +110,8 @@ func isProxy(networks []netip.Prefix, from netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(from) })
 }
 
-// clientOf is what connections from an address are counted by. All connections without an
-// address count as one client.
+// clientOf returns the address under which connections from an address are counted. All connections
+// without an address count as one client.
 func clientOf(ip netip.Addr) netip.Addr {
 	if ip.Is6() {
 		network, err := ip.Prefix(networkBits)

@@ -15,13 +15,12 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// looks is how many idle connections are compared to find one that makes room.
+// looks bounds the idle connections that are compared to find one that makes room.
 const looks = 256
 
-// Listener is a listener that bounds the open connections of clients. When all places are
-// taken, the oldest connection that has not sent a whole request yet makes room for a new one;
-// if there is none, one that has been idle for long does. So unused connections keep nobody
-// out.
+// Listener is a listener that bounds the open connections of clients. When all places are taken,
+// the oldest connection that has not sent a whole request yet makes room for a new one; if there is
+// none, one that has been idle for long does. So unused connections do not keep clients out.
 type Listener struct {
 	net.Listener
 	most, mostOf int // in total, and of one address
@@ -55,7 +54,7 @@ type visitor struct {
 	idle  atomic.Int64  // since when, in nanoseconds after door.began; 0 while a request runs
 }
 
-// Read reads, and tells a proxy when it has left out its header.
+// Read reads, and answers a proxy that has left out its header.
 func (v *visitor) Read(p []byte) (int, error) {
 	n, err := v.Conn.Read(p)
 	if errors.Is(err, proxyproto.ErrNoProxyProtocol) {
@@ -76,8 +75,8 @@ func New(l net.Listener, c Config, m *Metrics) *Listener {
 	}
 }
 
-// Serve has a server serve the connections until it is shut down. It sets the server's hooks and
-// idle timeout.
+// Serve runs a server on the connections until it is shut down. It sets the server's hooks and idle
+// timeout.
 func (d *Listener) Serve(server *http.Server) error {
 	server.ConnState, server.ConnContext, server.IdleTimeout = d.state, d.context, d.idleTimeout
 	return server.Serve(d)
@@ -161,8 +160,8 @@ func (d *Listener) admit(v *visitor) bool {
 	return true
 }
 
-// leaves reports whether an address may have one more connection. If it has all that it may have, the
-// oldest of them that has sent no request makes room. d.mu is held.
+// leaves reports whether its bound leaves an address one more connection. If it has all that it may
+// have, the oldest of them that has sent no request makes room. d.mu is held.
 func (d *Listener) leaves(from netip.Addr) bool {
 	if d.of[from] < d.mostOf {
 		return true
@@ -234,14 +233,14 @@ func (d *Listener) forget(v *visitor) {
 	d.settle(v)
 }
 
-// uncount counts a connection no longer for its client. d.mu is held.
+// uncount subtracts a connection from those of its client. d.mu is held.
 func (d *Listener) uncount(v *visitor) {
 	if d.of[v.from]--; d.of[v.from] == 0 {
 		delete(d.of, v.from)
 	}
 }
 
-// settle removes a connection from those without a whole request. d.mu is held.
+// settle removes a connection from the list of those without a whole request. d.mu is held.
 func (d *Listener) settle(v *visitor) {
 	if v.fresh != nil {
 		d.fresh.Remove(v.fresh)
@@ -303,8 +302,8 @@ func (d *Listener) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, visitorKey{}, conn)
 }
 
-// Watch returns a request whose body reports when it was read to its end, if its connection
-// has not brought a whole request yet.
+// Watch returns a request with a body that reports its end, if its connection has not brought a
+// whole request yet.
 func Watch(r *http.Request) *http.Request {
 	v, ok := r.Context().Value(visitorKey{}).(*visitor)
 	switch {

@@ -13,10 +13,10 @@ import (
 type Pipeline struct {
 	// Handler handles the calls.
 	Handler mcp.Handler
-	// Lists is Handler for what the gateway reads for itself. It also answers, from its
+	// Lists is the Handler for lists that the gateway reads for itself. It also answers, from its
 	// caches, after the pipeline has ended.
 	Lists mcp.Handler
-	// Holds reports whether a caller of an earlier Pipeline is still good on this one.
+	// Holds reports whether a caller of an earlier Pipeline is still valid on this one.
 	Holds func(context.Context, *mcp.Caller) bool
 }
 
@@ -33,9 +33,9 @@ func New(w *Pipeline) *Switch {
 // Set replaces the current Pipeline. The owner then ends the old one.
 func (s *Switch) Set(w *Pipeline) { s.now.Store(w) }
 
-// Handle passes a call to the current Pipeline. If that ends before the call has run, the call
-// is made on its successor, unless callers have to sign in anew there: a call may have waited
-// for an approval for long.
+// Handle passes a call to the current Pipeline. If that ends before the call has run, the call is
+// made on its successor, unless callers have to sign in again there: a call may have waited for an
+// approval for long.
 func (s *Switch) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	pipeline := s.now.Load()
 	if c.Method == mcp.MethodListen {

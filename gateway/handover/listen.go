@@ -21,8 +21,8 @@ type listening struct {
 }
 
 // listen answers subscriptions/listen until the client or the last Pipeline ends it. If its caller is
-// no longer good on a new Pipeline, the call ends normally: the client listens again and authenticates
-// anew.
+// no longer valid on a new Pipeline, the call ends normally: the client listens and authenticates
+// again.
 func (s *Switch) listen(ctx context.Context, c *mcp.Call, pipeline *Pipeline) (*mcp.Reply, error) {
 	l := &listening{call: c}
 	var before *Pipeline
@@ -59,7 +59,7 @@ func (s *Switch) listenOn(ctx context.Context, l *listening, before, pipeline *P
 			closed.Store(true)
 			cancel()
 		}
-		if !closed.Load() { // when the client ends it, what came before is still passed on
+		if !closed.Load() { // when the client ends it, earlier events are still passed on
 			notify(e)
 		}
 	}

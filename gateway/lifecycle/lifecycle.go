@@ -1,8 +1,8 @@
-// Package lifecycle undoes, when a process stops, what was done since its start.
+// Package lifecycle stops in order what a process has started.
 //
 // It owns the order, last in, first out, and how much time each step gets, so that no step that hangs
-// keeps the later ones from their work. What the steps do is up to whoever registers them. A step
-// that never ends is left behind with its goroutine, which ends with the process.
+// keeps the later ones from their work. The steps belong to the code that registers them. A step that
+// never ends is left behind with its goroutine, which ends with the process.
 package lifecycle
 
 import (
@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// WindUp bounds how much longer than its time a whole stop takes. docs/operations.md has
-	// operators add it to the grace period of a container.
+	// WindUp bounds the excess of a whole stop over its time. docs/operations.md has operators add
+	// it to the grace period of a container.
 	WindUp = 10 * time.Second
-	// StepGrace is what each step of a stop still gets once the time for the whole stop has run
-	// out, or nearly: enough to close, not to wait for anybody.
+	// StepGrace is the time for each step once the time for the whole stop has run out, or nearly:
+	// enough to close, not to wait for calls.
 	StepGrace = time.Second
-	// overrun is how much longer than its time a step may take before the stop goes on without
-	// it: what it cuts off needs a moment to end.
+	// overrun is the excess over its time after which the stop goes on without a step: what the
+	// step cuts off needs a moment to end.
 	overrun = 2 * time.Second
-	// moment is what a step gets for which no time is left.
+	// moment is the time for a step when none is left.
 	moment = 100 * time.Millisecond
 )
 
 // errStuck means that a step did not end, and that what it closes may still run.
 var errStuck = errors.New("it does not end: the stop goes on without it")
 
-// List is the list of what has to be undone. Whoever starts something registers how to undo it in the
-// next line; Stop does so, last in, first out. Its zero value is an empty list. It is safe for
-// concurrent use.
+// List holds the steps of a stop. Code that starts something registers how to undo it in the next
+// line; Stop does so, last in, first out. Its zero value is an empty list. It is safe for concurrent
+// use.
 type List struct {
-	// Log takes what goes wrong. Set it before Stop.
+	// Log records failures. Set it before Stop.
 	Log *slog.Logger
 
 	mu    sync.Mutex // guards steps; not held while one runs
@@ -56,8 +56,8 @@ func (l *List) OnStop(name string, undo func(context.Context) error) {
 	l.add(step{name: name, undo: undo, over: overrun})
 }
 
-// OnStopSlow is OnStop for a step that may take longer than its time by more than others, and for
-// which that time is kept.
+// OnStopSlow is OnStop for a step that may exceed its time by more than others; Stop reserves that
+// time for it.
 func (l *List) OnStopSlow(name string, over time.Duration, undo func(context.Context) error) {
 	l.add(step{name, undo, over, StepGrace + over})
 }
@@ -68,9 +68,9 @@ func (l *List) add(s step) {
 	l.steps = append(l.steps, s)
 }
 
-// Stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps for
-// which it leaves no time still run, with StepGrace each. One that does not end is given up, and
-// named in the log. All of this ends within WindUp after ctx.
+// Stop undoes everything, each step once, and returns all failures. ctx bounds it. Steps for which
+// it leaves no time still run, with StepGrace each. One that does not end is given up, and named in
+// the log. All of this ends within WindUp after ctx.
 func (l *List) Stop(ctx context.Context) error {
 	var errs []error
 	b := &budget{ctx: ctx}
@@ -104,7 +104,7 @@ func (l *List) pop() (next step, kept time.Duration, ok bool) {
 // budget is the time of a stop.
 type budget struct {
 	ctx context.Context
-	end time.Time // WindUp after ctx; zero as long as nobody needed to know
+	end time.Time // WindUp after ctx; zero until it is needed
 }
 
 // run runs a step.
@@ -137,8 +137,8 @@ func (b *budget) step(kept time.Duration) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(context.WithoutCancel(b.ctx), min(StepGrace, b.left()-kept))
 }
 
-// left returns how much time is left for the whole stop. It is called when the time of ctx is
-// over, or nearly.
+// left returns the remaining time for the whole stop. It is called when the time of ctx is over, or
+// nearly.
 func (b *budget) left() time.Duration {
 	if b.end.IsZero() {
 		end, limited := b.ctx.Deadline()
