@@ -93,7 +93,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 // asksUser reports whether the user of a call is asked.
 func (d Decision) asksUser() bool { return d.FourEyes == nil || d.FourEyes.UserToo }
 
-// whoApproves says whose approval a call needs.
+// whoApproves names the approvers that a call needs.
 func (d Decision) whoApproves() string {
 	switch {
 	case d.FourEyes == nil:
@@ -104,7 +104,7 @@ func (d Decision) whoApproves() string {
 	return "somebody else approves"
 }
 
-// second lets a call wait until somebody else than its user decides on it.
+// second lets a call wait until another user decides on it.
 func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision, r round,
 	digest string) (*mcp.Reply, error) {
 	approval(c, "waiting")
@@ -165,7 +165,7 @@ func (g *Guard) second(ctx context.Context, c *mcp.Call, next mcp.Handler, targe
 	return g.pass(ctx, c, next, target, r, digest)
 }
 
-// left is how long a call may wait. The time runs on when the rules change meanwhile.
+// left is how long a call may wait. The time runs on if the rules change during the wait.
 func (s *FourEyes) left(c *mcp.Call) time.Duration {
 	if c.Verdict == nil {
 		return s.Timeout
@@ -188,12 +188,12 @@ func sent(c *mcp.Call) (arguments mcp.Raw, others []foureyes.Other) {
 	return arguments, others
 }
 
-// notRun says in an error that it helps to make the call again, and that it did not run.
+// notRun notes in an error that the call did not run, and that it helps to make it again.
 func notRun(e *mcp.Error) *mcp.Error {
 	return e.WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
 }
 
-// approval reports to the observer of a call what became of the question to its user.
+// approval reports the outcome of the question to a call's user to the observer of the call.
 func approval(c *mcp.Call, what string) {
 	if c.Verdict != nil {
 		c.Verdict.Approval = what
@@ -236,9 +236,8 @@ func canAsk(caps mcp.Raw) bool {
 	return form || !url
 }
 
-// cannotAsk refuses a call whose client cannot ask the user. A stateless client gets the
-// protocol's code for a missing capability, with the capability that it would have to
-// declare.
+// cannotAsk refuses a call if its client cannot ask the user. A stateless client gets the
+// protocol's code for a missing capability, with the capability that it would have to declare.
 func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 	const why = "This call needs the user's approval, and this client cannot ask for it: it does not declare elicitation with forms. " +
 		"It did not run. Use a client that supports elicitation, or have the operator of the gateway change the rule."

@@ -41,8 +41,8 @@ func NewAudiences(sets []Who) (*Audiences, error) {
 	return c, err
 }
 
-// First returns the index of the first set that has the caller, -1 for none. A caller whose
-// claims are ambiguous belongs to no set.
+// First returns the index of the first set that has the caller, -1 for none. A caller with
+// ambiguous claims belongs to no set.
 func (c *Audiences) First(caller *mcp.Caller) int { return c.member(caller).of }
 
 func (c *Audiences) member(caller *mcp.Caller) *member {
@@ -94,8 +94,8 @@ func (s *Selection) About(kind, upstream string) bool {
 	return slices.ContainsFunc(s.patterns, func(p pattern) bool { return p.of(of) })
 }
 
-// Reach is the calls to which a restriction applies that is no rule. In doubt it applies: to a
-// caller whose claims are ambiguous, and to a URI that may be read in several ways if one of them
+// Reach is the set of calls to which a restriction applies that is no rule. In doubt it applies: to
+// a caller with ambiguous claims, and to a URI that may be read in several ways if one of them
 // fits. Safe for concurrent use.
 type Reach struct {
 	who  *Audiences // nil for everybody

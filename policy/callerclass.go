@@ -35,7 +35,7 @@ type applicable struct {
 	// call is. Else the condition is true.
 	open, broken bool
 	// unsure is what would tell whether the rule is for the caller at all; 0 for nothing. Only
-	// callers of whom a record tells leave that open.
+	// callers from records leave that open.
 	unsure Missing
 	// hides says that more would be known of the condition if all was known of the caller.
 	hides bool

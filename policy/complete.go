@@ -132,7 +132,7 @@ func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 	for _, uri := range uris {
 		target, ok := s.call.Lens.Target(ctx, mcp.KindResources, uri)
 		if !ok {
-			continue // nobody can have it
+			continue // no caller can have it
 		}
 		if !s.guard.policy.couldSee(&s.call.Caller, target) {
 			return false

@@ -75,8 +75,8 @@ type Rule struct {
 	Record Recording `yaml:"record"`
 }
 
-// Approvers are people of whom one has to approve of a call while it waits. Nobody approves of
-// a call of their own.
+// Approvers are people who approve of a call while it waits; one of them is enough. No one approves
+// of a call of their own.
 type Approvers struct {
 	// Who they are. Required.
 	Who Who `yaml:"who"`
@@ -103,8 +103,8 @@ type Recording struct {
 	// Arguments is "digest", the default; "full"; or the names of the arguments that are
 	// recorded, with dots for members of objects: [account, order.id].
 	Arguments RecordedArguments `yaml:"arguments"`
-	// Redact are names of members, at any depth and in any case, whose values are replaced by
-	// "<redacted>" in what is recorded.
+	// Redact are names of members, at any depth and in any case. Records have "<redacted>" in place
+	// of their values.
 	Redact []string `yaml:"redact"`
 }
 
@@ -193,7 +193,7 @@ type Who struct {
 // View is an endpoint that shows a selection of what policy allows. It grants nothing.
 type View struct {
 	Name string
-	// Who are the callers who may use the view; the zero Who is everybody.
+	// Who are the callers who may use the view; the zero Who is every caller.
 	Who Who
 	// Show has patterns as in rules: what the view shows of what its caller may use.
 	Show []string
@@ -208,8 +208,8 @@ type Limit struct {
 	// What has patterns as in rules. Default: every tool, resource, prompt and skill.
 	What []string `yaml:"what"`
 	// Per says which calls share one allowance: "user", the default: all calls of one user;
-	// "client": all calls of one OAuth client; "tool": all calls of one tool, resource or
-	// prompt, by anybody.
+	// "client": all calls of one OAuth client; "tool": all calls of one tool, resource or prompt,
+	// by any caller.
 	Per string `yaml:"per"`
 	// Rate is how often, such as 10/s, 60/m, 500/h or 1000/d. Required.
 	Rate Rate `yaml:"rate"`
@@ -403,8 +403,8 @@ func (w Who) validate() error {
 	return found.Err()
 }
 
-// checkValues refuses values that can never fit, with which a rule would apply to nobody, and
-// the empty list, with which it would apply to everybody.
+// checkValues refuses values that can never fit, since the rule would apply to no caller, and the
+// empty list, since it would apply to every caller.
 func checkValues(key string, values []string) (found problems.List) {
 	if values != nil && len(values) == 0 {
 		return []error{fmt.Errorf("%s: is empty: put values in or take the key out", key)}

@@ -31,9 +31,9 @@ func (c Config) Doubts(upstreams []string) []error {
 	})
 }
 
-// Idle reports patterns that fit none of the known targets, or that ask about something that
-// no rule allows, each with the path of its key in front. It skips patterns that may be about
-// an upstream in unheard, whose lists are not known.
+// Idle reports patterns that fit none of the known targets, or that ask about something that no
+// rule allows, each with the path of its key in front. It skips patterns that may be about an
+// upstream in unheard: its lists are not known.
 func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	allowed := c.allowed()
 	all := make([]spelledTarget, len(known))
@@ -58,8 +58,8 @@ func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	})
 }
 
-// denies returns the name of a rule that denies all that a pattern of another one fits, to all whom
-// that one is for, "" for none.
+// denies returns a rule that denies all that a pattern of another rule fits, to all of that rule's
+// callers; "" for none.
 func (c Config) denies(r Rule, p pattern) string {
 	for _, other := range c.Rules {
 		if len(other.Deny) == 0 || other.When != "" || !other.Who.IsZero() && !reflect.DeepEqual(other.Who, r.Who) {
@@ -104,7 +104,7 @@ func (c Config) eachPattern(say func(Rule, Effect, pattern) error) (said []error
 	return said
 }
 
-// allowed returns the patterns of everything that rules allow to anybody.
+// allowed returns the patterns of everything that rules allow to any caller.
 func (c Config) allowed() (patterns []pattern) {
 	for _, r := range c.Rules {
 		for _, text := range r.Allow {

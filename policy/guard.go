@@ -15,12 +15,12 @@ type GuardDeps struct {
 	// Approvals remember what users were asked and what they approved of; nil for this
 	// process's own memory.
 	Approvals Approvals
-	// FourEyes has the calls that wait for somebody else than their user; nil for a table that
-	// nobody looks at.
+	// FourEyes has the calls that wait for other people than their user; nil for a table that is
+	// never shown.
 	FourEyes *foureyes.Table
 	// Lasting ends the wait of a call with the credential of its caller; nil for until it expires.
 	Lasting *mcp.Lasting
-	// Metrics count what is decided; nil for nobody to know.
+	// Metrics count decisions; they may be nil.
 	Metrics *Metrics
 }
 
@@ -60,8 +60,8 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	return g, nil
 }
 
-// Stop says that another guard decides from now on. Calls that wait here for somebody else's
-// approval, also those that have just arrived, end, to be decided anew.
+// Stop says that another guard decides from now on. Calls that wait here for an approver, also
+// those that have just arrived, end, to be decided again.
 func (g *Guard) Stop() { g.retire() }
 
 // Middleware puts the guard in front of the catalog. A method that the guard does not know
@@ -98,7 +98,7 @@ func (g *Guard) bare(c *mcp.Call) *mcp.Call {
 	return inner
 }
 
-// withVisible copies a call, and says of which upstreams its caller may know.
+// withVisible copies a call, and says which upstreams its caller may know of.
 func (g *Guard) withVisible(c *mcp.Call) *mcp.Call {
 	inner := g.bare(c)
 	inner.Visible, inner.VisibleSkills = g.policy.upstreams(&c.Caller), g.policy.upstreams(&c.Caller, mcp.KindSkills)

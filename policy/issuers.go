@@ -9,10 +9,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
-// CheckIssuers compares the issuers in rules with the accepted ones, of which there are none
-// without authentication. A rule with an issuer that is not accepted applies to nobody. With
-// several issuers, a rule that grants something has to say whose users and groups it means:
-// each issuer can have the same names.
+// CheckIssuers compares the issuers in rules with the accepted ones; without authentication there
+// are none. A rule with an issuer that is not accepted applies to no caller. With several issuers,
+// a rule that grants something has to say which issuer its users and groups belong to: each can
+// have the same names.
 func (c Config) CheckIssuers(accepted []string) error {
 	var found problems.List
 	for i, r := range c.Rules {
@@ -65,8 +65,8 @@ func (w Who) checkIssuers(accepted []string, gives bool) error {
 	return found.Err()
 }
 
-// people returns the issuers without that of API keys. Whoever writes the rules gives keys their
-// users and groups, too, so a rule that names no issuer means them as well.
+// people returns the issuers without that of API keys. The operator gives keys their users and
+// groups, too, so a rule that names no issuer means them as well.
 func people(accepted []string) []string {
 	return slices.DeleteFunc(slices.Clone(accepted), func(issuer string) bool { return issuer == mcp.KeyIssuer })
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// listen lets a caller subscribe to resources that they may read, tasks that they may follow,
-// and lists of upstreams that they may know of; gateway/feature/listchange decides who hears
-// of a changed list. Everything else is removed, and therefore missing in the
-// acknowledgement, as if it did not exist. Resources that can only be read with the user's
-// approval are removed too: nobody is asked about later events.
+// listen lets a caller subscribe to resources that they may read, tasks that they may follow, and
+// lists of upstreams that they may know of; gateway/feature/listchange decides who hears of a
+// changed list. Everything else is removed, and therefore missing in the acknowledgement, as if it
+// did not exist. Resources that can only be read with the user's approval are removed too: users
+// are not asked about later events.
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	inner := g.withVisible(c)
 	if g.policy.openTo(&c.Caller) {

@@ -26,7 +26,7 @@ type partialDecision struct {
 	decision Decision
 	// visible says that some call could be allowed or approved.
 	visible bool
-	// open are the rules whose conditions depend on the call.
+	// open are the rules with conditions that depend on the call.
 	open []openRule
 }
 
@@ -181,11 +181,11 @@ type tally struct {
 	first    [3]*rule // by Effect
 	shortest time.Duration
 	users    []*rule // that ask the user
-	others   []*rule // that ask somebody else
+	others   []*rule // that ask approvers
 }
 
-// add counts a rule. A rule whose condition failed does not allow, and denies what it would
-// deny or ask about.
+// add counts a rule. A rule with a failed condition does not allow, and denies what it would deny
+// or ask about.
 func (t *tally) add(r *rule, effect Effect, result outcome) {
 	switch {
 	case result == failed && effect != Allow:
@@ -233,7 +233,7 @@ func (t *tally) asked(other *tally) bool {
 	return within(other.users, t.users) && within(other.others, t.others)
 }
 
-// fourEyes says who else than the user has to approve, nil for nobody.
+// fourEyes says who besides the user has to approve, nil for no one.
 func (t *tally) fourEyes() *FourEyes {
 	if len(t.others) == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Missing is what would tell more about a past call.
+// Missing names the facts that would tell more about a past call.
 type Missing uint8
 
 // What records do not have, or not always.
@@ -21,10 +21,10 @@ const (
 var hiddenVariables = map[string]Missing{"caller.scopes": MissingScopes, "caller.email": MissingClaims,
 	"caller.claims": MissingClaims}
 
-// Past is a call of which a record tells.
+// Past is a call that a record describes.
 type Past struct {
 	Caller mcp.Caller
-	// SignedIn says that the caller had a token, whose scopes and claims are not known.
+	// SignedIn says that the caller had a token with unknown scopes and claims.
 	SignedIn bool
 	Target   mcp.Target
 	// Arguments are those of the call, nil for none. ArgumentsKnown says that they are known.
@@ -43,8 +43,8 @@ type Outlook struct {
 	// Unchecked says that conditions judged the arguments without the tool's input schema: of a
 	// call that does not fit it, they would say something else.
 	Unchecked bool
-	// Applies are the rules that apply, by their indexes in the configuration; MayApply those
-	// of which that cannot be told.
+	// Applies are the rules that apply, by their indexes in the configuration; MayApply are those
+	// that may or may not.
 	Applies, MayApply []int
 }
 
@@ -99,7 +99,7 @@ func (past Past) Review(ctx context.Context, p *Policy) (o Outlook) {
 	return o
 }
 
-// forWhom reports whether what is open about the rule is about the caller, and not the call.
+// forWhom reports whether the open part of the rule is about the caller, and not the call.
 func (s applicable) forWhom() bool { return s.unsure != 0 || s.hides }
 
 // review evaluates an open rule with what is known of a past call.
@@ -143,7 +143,7 @@ func (t *tally) certain(open []openRule) (effect, rule bool) {
 			return r.effect == effect && (t.first[effect] == nil || r.index < t.first[effect].index)
 		})
 	}
-	// A question whose condition fails is a denial.
+	// A question with a failed condition is a denial.
 	granted := t.first[Allow] != nil || t.fallback == Allow
 	switch {
 	case t.first[Deny] != nil, !granted && !may(Allow):

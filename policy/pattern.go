@@ -30,10 +30,10 @@ var kinds = []string{mcp.KindTools, mcp.KindResources, mcp.KindPrompts, mcp.Kind
 
 var upstreamPattern = regexp.MustCompile(`^[A-Za-z0-9*-]+$`)
 
-// parsePattern parses a pattern. It refuses characters that are special in other pattern
-// languages, even for kinds whose names may contain them: an operator who takes "?" for any
-// character must not get a rule that never applies. A condition can compare such a character:
-// target.name == "search://q?x=1".
+// parsePattern parses a pattern. It refuses characters that are special in other pattern languages,
+// even for kinds with names that may contain them: an operator who takes "?" for any character must
+// not get a rule that never applies. A condition can compare such a character: target.name ==
+// "search://q?x=1".
 func parsePattern(text string) (pattern, error) {
 	const form = "want kind:upstream/name, such as tools:github/get_*"
 	p := pattern{text: text}

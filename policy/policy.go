@@ -56,7 +56,7 @@ type Decision struct {
 	FourEyes *FourEyes
 }
 
-// FourEyes says that somebody else than its user has to approve of a call.
+// FourEyes says that people other than its user have to approve of a call.
 type FourEyes struct {
 	// Rules are the rules that want it, in the order of the configuration. One person has to be
 	// among the approvers of each of them.
@@ -180,7 +180,7 @@ func newPatterns(texts []string) ([]pattern, error) {
 	return patterns, nil
 }
 
-// open reports whether the rules allow everything to everybody. Only a view hides something
+// open reports whether the rules allow everything to every caller. Only a view hides something
 // then.
 func (p *Policy) open() bool { return len(p.rules) == 0 && p.fallback == Allow }
 
@@ -236,7 +236,7 @@ func (p *Policy) weigh(ctx context.Context, who *subject, partial *partialDecisi
 	return partial.settle(ctx, who, target, judged), judged
 }
 
-// Approves reports whether somebody is among the approvers of all these rules.
+// Approves reports whether a caller is among the approvers of all these rules.
 func (p *Policy) Approves(rules []string, by *mcp.Caller) bool {
 	who := newSubject(*by)
 	if who.unclear != nil || len(rules) == 0 {

@@ -20,8 +20,8 @@ func keyPart(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// RedisApprovals are Approvals that replicas share. Each value is sealed together with its
-// user, its key and, by Redis's clock, its end. So whoever can write to Redis cannot make an
+// RedisApprovals are Approvals that replicas share. Each value is sealed together with its user,
+// its key and, by Redis's clock, its end. So write access to Redis is not enough to make an
 // approval, extend it or use it for anything else.
 type RedisApprovals struct {
 	db                         *redisdb.DB

@@ -107,8 +107,7 @@ func (w *walk) drop(why string) *misfit {
 	return nil
 }
 
-// fits compares a value with a schema. It returns nil if the value fits, or if nobody can
-// tell.
+// fits compares a value with a schema. It returns nil if the value fits, or if there is no telling.
 func (w *walk) fits(schema, value any, path string, depth int) *misfit {
 	if w.steps++; w.steps > maxSteps || depth > maxNested {
 		return w.drop("it takes too many steps to compare arguments with it")
@@ -232,8 +231,7 @@ func (w *walk) parts(s map[string]any, value any, path string, depth int) *misfi
 	return nil
 }
 
-// combined compares a value with allOf, and with anyOf and oneOf, of which one schema has to
-// fit.
+// combined compares a value with allOf, and with anyOf and oneOf, where one schema has to fit.
 func (w *walk) combined(s map[string]any, value any, path string, depth int) *misfit {
 	all, _ := s["allOf"].([]any)
 	for _, one := range all {

@@ -10,7 +10,7 @@ import (
 // spelledTarget is a target with all spellings that patterns are compared with.
 type spelledTarget struct {
 	target mcp.Target
-	// refused says that nobody may have the target, whatever the rules say.
+	// refused says that no caller may have the target, whatever the rules say.
 	refused bool
 	// names are the spellings of the target's name, the name itself first.
 	names []string

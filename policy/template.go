@@ -12,10 +12,10 @@ import (
 // spelling of a URI changes.
 const hole = "\uffff"
 
-// expand returns what clients make of a URI template (RFC 6570) with these variables, and
-// with holes for the others: percent-encoded as the RFC says and, as many clients do, with
-// the values unchanged. short says whether to drop expressions for queries, parameters and
-// fragments of which all variables are open.
+// expand returns what clients make of a URI template (RFC 6570) with these variables, and with
+// holes for the others: percent-encoded as the RFC says and, as many clients do, with the values
+// unchanged. short says whether to drop expressions for queries, parameters and fragments if all
+// their variables are open.
 func expand(template string, values map[string]string, short bool) []string {
 	var encoded, plain strings.Builder
 	for {
@@ -157,8 +157,8 @@ func (x expression) encode(value string) string {
 	return out.String()
 }
 
-// spellOpen returns the spellings of a URI with holes, each by itself. There are none if
-// nobody may have the URI.
+// spellOpen returns the spellings of a URI with holes, each by itself. There are none if no caller
+// may have the URI.
 func spellOpen(t mcp.Target) []spelledTarget {
 	uri := t.Name
 	if t.File != "" {

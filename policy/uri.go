@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Comparing URIs byte by byte is only safe as far as a resource has a single spelling. So
-// URIs that nobody writes on purpose are refused: control characters and dot segments, in any
-// encoding. All other spellings are judged: a rule that denies one spelling denies all, and a
-// rule that allows has to allow all of them. lenient.go has the spellings of lenient servers.
+// Comparing URIs byte by byte is only safe as far as a resource has a single spelling. So URIs with
+// suspicious parts are refused: control characters and dot segments, in any encoding. All other
+// spellings are judged: a rule that denies one spelling denies all, and a rule that allows has to
+// allow all of them. lenient.go has the spellings of lenient servers.
 
 // maxDecodings is how often a URI may be percent-encoded repeatedly.
 const maxDecodings = 3

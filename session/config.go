@@ -92,8 +92,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Kept is how long Redis keeps a session after its last use. Redis is told of a use late, so a
-// session whose owner is gone may last a little longer than IdleTimeout, but never less.
+// Kept is how long Redis keeps a session after its last use. Redis learns of a use late, so a
+// session without its owner may last a little longer than IdleTimeout, but never less.
 func (c Config) Kept() time.Duration {
 	idle := c.withDefaults().IdleTimeout
 	return idle + idle/4

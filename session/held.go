@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// Deps is what a store needs.
+// Deps are the dependencies of a store.
 type Deps struct {
 	// Homes configures the table of the sessions, apart from what Config says.
 	Homes home.Config
@@ -46,9 +46,9 @@ type place interface {
 	fetch(ctx context.Context, h *home.Home, stream string, events []Event) error
 }
 
-// change is what a place is told of a session, apart from changes to its streams.
+// change is a change of a session for its place, apart from changes to its streams.
 type change struct {
-	used   bool          // the place is told when it was used
+	used   bool          // the place learns when it was used
 	unused time.Duration // for how long it was not
 	record *Record       // the record that replaces the held one; nil for no change
 	stream string        // the stream that events are added to

@@ -133,7 +133,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	}
 	r = r.minted()
 	k := home.Key{User: r.User, ID: r.ID}
-	unused := home.Evictable + home.SweepEvery(s.cfg.IdleTimeout) // Redis is told of uses this late
+	unused := home.Evictable + home.SweepEvery(s.cfg.IdleTimeout) // Redis learns of uses this late
 	got, err := s.step(ctx, createScript, k, "", s.cfg.Most(r.User), unused.Milliseconds(),
 		s.seals.records.SealBytes(encode(r), k.User, k.ID))
 	switch {

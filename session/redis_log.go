@@ -79,7 +79,7 @@ func (s *Redis) restore(k home.Key, x *held, seq, past, streams, events any) {
 	l := &x.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed { // dropped meanwhile: nobody would give back the room
+	if l.closed { // dropped since: the room would never be given back
 		return
 	}
 	l.seq, l.past = number(seq), number(past)

@@ -64,10 +64,10 @@ local function forget(which) -- a session of the user
 end
 `
 
-// write writes for the owner. ARGV: the number of this write; for how long the session was
-// unused, -1 to leave its idle time alone; the number of fields to set, and for each the number
-// of its key, its name and its value; likewise the fields to delete, without values. A write
-// that arrives after one with a higher number is dropped: nobody waits for it any more.
+// write writes for the owner. ARGV: the number of this write; for how long the session was unused,
+// -1 to leave its idle time alone; the number of fields to set, and for each the number of its key,
+// its name and its value; likewise the fields to delete, without values. A write that arrives after
+// one with a higher number is dropped: its caller no longer waits.
 const write = `
 if not there() then return 0 end
 if moved() then return -1 end

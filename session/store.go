@@ -69,10 +69,10 @@ type Event struct {
 	Data []byte
 }
 
-// EventLog keeps the last events of each stream of a session, so that a client whose
-// connection broke can resume (2025-11-25 basic/transports#resumability-and-redelivery).
-// Writers choose the names of their streams. A stream is forgotten five minutes after its end,
-// and with its session. No method restarts a session's idle time.
+// EventLog keeps the last events of each stream of a session, so that a client can resume after its
+// connection broke (2025-11-25 basic/transports#resumability-and-redelivery). Writers choose the
+// names of their streams. A stream is forgotten five minutes after its end, and with its session.
+// No method restarts a session's idle time.
 type EventLog interface {
 	// Append adds events in one step, and creates the stream with its first one; data are copied.
 	// Seq is that of the last one; those of the others come directly before it. It grows over all

@@ -18,7 +18,7 @@ const (
 )
 
 // errDropped means that what is held of the session was dropped, and nothing was written. Usually
-// another replica owns it now, so it is an ErrMoved; whoever looks again knows.
+// another replica owns it now, so it is an ErrMoved; a second look tells.
 var errDropped = fmt.Errorf("%w: it was dropped meanwhile", ErrMoved)
 
 // streams are the event logs of one session, as its owner knows them. For a session in memory
@@ -39,7 +39,7 @@ type stream struct {
 	events  []logged
 	bytes   int
 	touched int64         // when it was last written, or ended
-	more    chan struct{} // closed at the next change; nil if nobody waits
+	more    chan struct{} // closed at the next change; nil if no reader waits
 }
 
 // description is what is known of a stream besides its events.

@@ -1,4 +1,4 @@
-// Package allowance keeps how many calls are left below each limit, in memory or in Redis.
+// Package allowance counts the calls that are left below each limit, in memory or in Redis.
 //
 // It knows nothing of limits and callers: a bucket has a key, an interval and a burst. It starts no
 // goroutines.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Bucket is an allowance: one call for each Interval, of which up to Burst may come at once.
+// Bucket is an allowance: one call for each Interval, up to Burst of them at once.
 type Bucket struct {
 	Key      string
 	Interval time.Duration

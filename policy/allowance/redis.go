@@ -131,7 +131,7 @@ func (r *Redis) spend(buckets []Bucket) (requests []request) {
 		}
 		q := request{bucket: i, wanted: max(b.Burst/leased, 1)}
 		switch {
-		case ok && l.asking: // others that need the bucket meanwhile take one call each
+		case ok && l.asking: // others that need the bucket until then take one call each
 			q.wanted = 1
 		case ok:
 			q.back, q.full = l.left, l.full
@@ -158,7 +158,7 @@ func (r *Redis) renew(buckets []Bucket, requests []request, got []int64, refused
 			continue
 		}
 		if requests[0].wanted > 1 {
-			l = cmp.Or(l, &lease{}) // others can only have given back to it meanwhile
+			l = cmp.Or(l, &lease{}) // others can only have given back to it since
 			l.left, l.full, l.asking = l.left+int(max(got[0]-1, 0)), got[1], false
 			l.until = time.Now().Add(min(time.Duration(got[2])*time.Microsecond, leaseTime))
 			r.leases.Add(b.Key, l)

@@ -25,7 +25,7 @@ type Call struct {
 	File     string `json:"file,omitempty"`
 	// Rules are the names of the rules that want the approval.
 	Rules []string `json:"rules"`
-	// Digest is of all that would run, and for whom.
+	// Digest covers all that would run, and the caller.
 	Digest string `json:"digest,omitempty"`
 	// Arguments are as the client wrote them; Others is everything else that the server would
 	// get.
@@ -40,7 +40,7 @@ type Other struct {
 	Value mcp.Raw `json:"value"`
 }
 
-// Verdict is what somebody has decided.
+// Verdict is the decision of an approver.
 type Verdict struct {
 	By      mcp.Caller
 	Approve bool

@@ -11,23 +11,23 @@ import (
 
 // Errors of Decide: nothing was decided.
 var (
-	// ErrUnknown is also for calls on which somebody may not decide.
+	// ErrUnknown is also for calls on which the person may not decide.
 	ErrUnknown = errors.New("no call with this id waits for your decision: it may have ended, or somebody has decided")
 	ErrOwn     = errors.New("nobody decides on a call of their own")
 	ErrAway    = errors.New("what waits cannot be reached in Redis: try again in a minute")
 	ErrDigest  = errors.New("the digest is not that of the call: look at the call again")
 )
 
-// Shown is a call that waits. Nobody may change it.
+// Shown is a call that waits. It must not be changed.
 type Shown struct {
 	*Call
-	// Mine says that whoever asked may decide on it.
+	// Mine says that the person who asked may decide on it.
 	Mine bool
 }
 
-// List returns the calls that wait, the oldest first: to somebody who is identified those on
-// which they may decide, to anybody else (nil) all of them. The error is ErrAway: calls at other
-// replicas may be missing.
+// List returns the calls that wait, the oldest first: to an identified person those on which they
+// may decide, to any other (nil) all of them. The error is ErrAway: calls at other replicas may be
+// missing.
 func (t *Table) List(ctx context.Context, to *mcp.Caller) (all []Shown, err error) {
 	var calls []*Call
 	if t.deps.Shared != nil {
@@ -50,7 +50,7 @@ func (t *Table) List(ctx context.Context, to *mcp.Caller) (all []Shown, err erro
 	return all, err
 }
 
-// mayDecide returns nil if somebody may decide on a call, else ErrUnknown or ErrOwn.
+// mayDecide returns nil if a person may decide on a call, else ErrUnknown or ErrOwn.
 func (t *Table) mayDecide(c *Call, by *mcp.Caller) error {
 	switch {
 	case by.Subject == "" || !t.deps.May(c.Rules, by):
@@ -61,8 +61,8 @@ func (t *Table) mayDecide(c *Call, by *mcp.Caller) error {
 	return nil
 }
 
-// Decide ends the wait of a call as somebody decided who has seen a call with this digest. Errors:
-// ErrUnknown, ErrOwn, ErrDigest, ErrAway.
+// Decide ends the wait of a call with the decision of a person who has seen a call with this
+// digest. Errors: ErrUnknown, ErrOwn, ErrDigest, ErrAway.
 func (t *Table) Decide(ctx context.Context, id, digest string, v Verdict) (*Call, error) {
 	t.mu.Lock()
 	w := t.calls[id]
@@ -104,7 +104,7 @@ func (t *Table) Decide(ctx context.Context, id, digest string, v Verdict) (*Call
 		t.remove(w)
 		w.over <- outcome{verdict: v}
 	case !w.shared:
-		return nil, ErrUnknown // somebody was faster, or it has ended
+		return nil, ErrUnknown // another decision was faster, or it has ended
 	}
 	return c, nil
 }

@@ -24,8 +24,8 @@ const (
 )
 
 // Shared lets replicas decide on each other's calls, through Redis. Each call and each verdict
-// there is sealed together with what it is about, so whoever can only write to Redis cannot
-// decide, nor show a call that does not wait.
+// there is sealed together with what it is about, so write access to Redis alone is not enough to
+// decide, nor to show a call that does not wait.
 type Shared struct {
 	db                                  *redisdb.DB
 	key                                 *seal.Key
@@ -54,7 +54,7 @@ return 1`),
 		// KEYS: the call.
 		get: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `return redis.call('GET', KEYS[1])`),
 		// KEYS: the index. ARGV: what stands before names in the keys of calls, and of verdicts. Returns names
-		// and calls in turn, without those on which somebody has decided.
+		// and calls in turn, without those that are decided.
 		list: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + `
 local all = {}
 for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do

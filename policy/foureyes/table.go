@@ -33,12 +33,11 @@ var (
 
 // Deps are the dependencies of a Table.
 type Deps struct {
-	// May reports whether somebody is among those who decide on the calls of all these rules;
-	// nil for nobody.
+	// May reports whether a person may decide on the calls of all these rules; nil if no one may.
 	May func(rules []string, by *mcp.Caller) bool
 	// Shared lets other replicas decide, too; nil for a gateway alone.
 	Shared *Shared
-	// Metrics count what becomes of calls; nil for nobody to know.
+	// Metrics count what becomes of calls; they may be nil.
 	Metrics *Metrics
 }
 
@@ -97,11 +96,11 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 	if w.shared {
 		v, ok := t.deps.Shared.withdraw(context.WithoutCancel(ctx), w.call) // Redis has short time limits
 		if ok && out.err != nil {
-			out = outcome{verdict: v} // somebody was told that this counts
+			out = outcome{verdict: v} // a person has read that this counts
 		}
 	}
 	if err := endOf(ctx); err != nil {
-		out = outcome{err: err} // whatever was decided: nobody waits for it
+		out = outcome{err: err} // whatever was decided: no call waits for it
 	}
 	if out.err == nil && !out.verdict.Approve {
 		t.deps.Metrics.refused.Inc()
@@ -111,7 +110,7 @@ func (t *Table) Wait(ctx context.Context, user string, c *Call, limit time.Durat
 	return out.verdict, out.err
 }
 
-// endOf is why a context has ended, nil if it has not.
+// endOf returns why a context has ended, nil if it has not.
 func endOf(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), ErrRestart) {
 		return ErrRestart
@@ -119,7 +118,7 @@ func endOf(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// show lets those see a call who decide.
+// show shows a call to those who decide.
 func (t *Table) show(ctx context.Context, w *waiting) {
 	shared := false
 	if t.deps.Shared != nil {

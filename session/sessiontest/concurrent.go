@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Events are told of an end without a lock held: they may use the store, even for the session that
+// Events learn of an end without a lock held: they may use the store, even for the session that
 // just ended.
 func testEventsUseStore(t *testing.T, f *fixture) {
 	users := []string{"deleted", "idle"}

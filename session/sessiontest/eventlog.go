@@ -291,7 +291,7 @@ func testLogEvicted(t *testing.T, f *fixture) {
 		f.pass(time.Second)
 		f.appendTo(t, r, fmt.Sprint(i), "x")
 	}
-	<-more // its follower is told
+	<-more // its follower learns of it
 	second := f.appendTo(t, r, "s", "y")
 	if second <= first {
 		t.Errorf("position %d came again after %d", second, first)
@@ -357,7 +357,7 @@ func testLogIdle(t *testing.T, f *fixture) {
 	f.wantEnded(t, r.Key())
 }
 
-// testLogConcurrent has writers whose events readers follow to the end. No event may be lost,
+// testLogConcurrent has readers follow the events of writers to the end. No event may be lost,
 // duplicated or out of order, and no reader may be left waiting.
 func testLogConcurrent(t *testing.T, f *fixture) {
 	const streams, events, readers = 4, 200, 3
