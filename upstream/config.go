@@ -109,8 +109,8 @@ type Timeout struct {
 	// Connect bounds reaching the server and the handshake with it. Default 10s; 60s for a
 	// command.
 	Connect time.Duration `yaml:"connect"`
-	// Call is how long a call may be silent. Everything that the server sends, such as
-	// progress, starts the time anew. Default 60s.
+	// Call is how long a call may be silent. Everything that the server sends, such as progress,
+	// restarts the time. Default 60s.
 	Call time.Duration `yaml:"call"`
 	// Total bounds a call however much its server sends. The time that it waits for the
 	// user does not count. Default 10m.

@@ -73,7 +73,7 @@ func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err
 	return reply, err
 }
 
-// learnUnfolded learns from a page of tools whose descriptions were unfolded.
+// learnUnfolded learns from a page of tools with unfolded descriptions.
 func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
 	if e := u.probe.known.Load(); e != nil && e.Rev.Stateful {
 		return page

@@ -243,7 +243,7 @@ func (u *Upstream) plain(said string) string {
 		func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) }), " ")
 }
 
-// secrets are those of the configuration that nobody takes for words.
+// secrets are those of the configuration that cannot be mistaken for words.
 func (u *Upstream) secrets() (all []string) {
 	const least = 6 // letters
 	of := slices.Concat(slices.Collect(maps.Values(u.cfg.Env)), slices.Collect(maps.Values(u.cfg.Headers)),

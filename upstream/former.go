@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// former holds the replaced Upstreams whose calls may still be taken up by their users.
+// former holds the replaced Upstreams with calls that their users may still take up.
 type former struct {
 	mu  sync.Mutex // guards all
 	all []*Upstream

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// ids makes the ids of requests: each number from 1 to 2^30-1 once, in an order that nobody can
-// guess. What a server says unasked is then not taken for the answer to a later request. Some
+// ids makes the ids of requests: each number from 1 to 2^30-1 once, in an order that cannot be
+// guessed. What a server says unasked is then not taken for the answer to a later request. Some
 // servers support no larger ids.
 type ids struct {
 	count atomic.Uint32

@@ -11,7 +11,7 @@ import (
 // first.
 func (u *Upstream) pipeline(tracer *tracing.Tracer) mcp.Handler {
 	return mcp.Chain(mcp.HandlerFunc(u.call), // probe, then the dialect
-		u.again,                              // a retry finds its call, or is made anew after its user was sent to a page
+		u.again,                              // a retry finds its call, or is made again after its user's page
 		u.admit.Middleware,                   // 429, queue, breaker; notes how it went
 		unfolding(u.log, u.learnUnfolded),    // tools that the server describes only in short
 		u.skills.Middleware,                  // the server's own skills, in either form

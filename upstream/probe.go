@@ -38,7 +38,7 @@ type probe struct {
 // probing is one probe that several callers wait for.
 type probing struct {
 	done  chan struct{}
-	owner transport.Identity // whose credential is used
+	owner transport.Identity // the owner of the credential in use
 	user  string             // the owner's key
 	asked bool               // Probe has begun it
 	era   *dialect.Era
@@ -119,10 +119,10 @@ func (c Config) pinned() *dialect.Era {
 // none to ask with.
 var ErrPerUser = errors.New("each user has a credential of their own there: the next call of a user shows how it is")
 
-// Probe finds out anew what the server speaks, and opens a session if it has any, which ends at
-// once. Calls go on meanwhile; the next one is made even if earlier ones could not reach the
-// server. It returns the steps, also of a probe that failed. Errors: ErrPerUser, those that a client
-// may read, and the cause of ctx.
+// Probe finds out again what the server speaks, and opens a session if it has any, which ends at
+// once. Calls go on meanwhile; the next one is made even if earlier ones could not reach the server.
+// It returns the steps, also of a probe that failed. Errors: ErrPerUser, those that a client may
+// read, and the cause of ctx.
 func (u *Upstream) Probe(ctx context.Context) ([]dialect.Step, error) {
 	if u.PerUser() {
 		return nil, ErrPerUser

@@ -35,7 +35,7 @@ const (
 	StateNeedsLogin State = "needs-login" // it refuses the credential
 	StateDown       State = "down"        // it cannot be reached
 	StateDisabled   State = "disabled"    // an operator has disabled it
-	StatePerUser    State = "per user"    // each user reaches it with a credential of their own, and nobody has yet
+	StatePerUser    State = "per user"    // each user reaches it with a credential of their own, and none has yet
 )
 
 // Stages at which a call can fail.
@@ -52,7 +52,7 @@ const (
 // degraded: a single failure says little.
 const degradedAfter = 3
 
-// maxUsers bounds the users whose refused credentials are remembered.
+// maxUsers bounds the users with remembered refusals of their credentials.
 const maxUsers = 1000
 
 // Failure is what went wrong.
@@ -118,9 +118,9 @@ type health struct {
 	garbage  atomic.Int64
 	program  atomic.Pointer[transport.Program] // that was started last; nil for none
 
-	changed func(Status) // Deps.Changed; nil for nobody
+	changed func(Status) // Deps.Changed; may be nil
 
-	users *lru.Cache[string, struct{}] // whose credential was refused
+	users *lru.Cache[string, struct{}] // users with refused credentials
 
 	mu     sync.Mutex // guards status
 	status Status     // with State, Since, Last and what the server says about itself

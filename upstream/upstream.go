@@ -45,8 +45,8 @@ type Deps struct {
 	Hop string
 	// Clients take what the server says in clients' sessions; nil drops it.
 	Clients Clients
-	// Changed is told of each change of State, with Since and Last; nil for nobody. It must
-	// return at once and not call the Upstream.
+	// Changed receives each change of State, with Since and Last; it may be nil. It must return at
+	// once and not call the Upstream.
 	Changed func(Status)
 	// Before is the Upstream that this one replaces, nil for none. Calls parked there,
 	// waiting for their users, go on there.
@@ -84,7 +84,7 @@ type Upstream struct {
 	sse       transport.Transport // for a server that may speak HTTP+SSE instead of transport; nil for none
 	base      context.Context     // of what runs between calls; ends with Close
 	stop      context.CancelCauseFunc
-	last      context.Context // of what the server is told at the end
+	last      context.Context // of last messages to the server
 	silence   context.CancelFunc
 
 	ids       ids         // of all requests: the probe and the calls may share one pipe
@@ -174,8 +174,8 @@ func (u *Upstream) Disown(ctx context.Context) { u.stateful.Disown(ctx) }
 func (u *Upstream) RootsChanged(session string) { u.stateful.RootsChanged(session) }
 
 // Overtime bounds how long Close goes on after its context has ended. Of this, farewells is for
-// what servers are told and for processes whose input has ended; calls that were cut off have
-// half of it to tell their servers. The rest is for processes that have to be told by signals.
+// last messages to servers and for processes after the end of their input; calls that were cut off
+// have half of it to tell their servers. The rest is for processes that need signals.
 const (
 	Overtime  = farewells + stdio.TermWait
 	farewells = 2 * time.Second

@@ -27,7 +27,7 @@ type Config struct {
 	QuestionsPerMinute int
 }
 
-// Deps is what an Admit is made with. All fields are required.
+// Deps are the dependencies of an Admit. All fields are required.
 type Deps struct {
 	Log *slog.Logger
 	// Opened counts how often the breaker opens, Refused the calls that it refuses, Unasked
@@ -37,8 +37,8 @@ type Deps struct {
 	Closed <-chan struct{}
 	// Failure turns an error into one that the client may read.
 	Failure func(context.Context, *mcp.Call, error) error
-	// Note takes the error of a call, as the client is told it and its cause, and returns
-	// what that shows of the server.
+	// Note takes the error of a call, as the client reads it, and its cause, and returns what that
+	// shows of the server.
 	Note func(c *mcp.Call, told, cause error) Outcome
 }
 
@@ -71,7 +71,7 @@ func New(cfg Config, deps Deps) *Admit {
 	}
 }
 
-// User returns the user in whose share a call of this caller counts, "" without authentication.
+// User returns the user that a call of this caller counts for, "" without authentication.
 func User(c *mcp.Caller) string {
 	if c.Issuer == "" {
 		return ""

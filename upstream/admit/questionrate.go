@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// questionWeight is how many other questions an elicitation counts for: a user has to read
-	// it, while programs answer the others, of which agents make dozens in a call.
+	// questionWeight is how many other questions an elicitation counts for: a user has to read it,
+	// while programs answer the others, and agents make dozens of them in a call.
 	questionWeight = 10
 	// maxAsked bounds how many clients are remembered. The one that was asked longest ago is
 	// forgotten.
 	maxAsked = 10_000
 )
 
-// ErrAskedTooMuch is what a server is told when its question is refused.
+// ErrAskedTooMuch is the answer to a server when its question is refused.
 var ErrAskedTooMuch = mcp.Errorf(failure.QuestionRefused, "the client is asked too much: wait before the next question")
 
-// questionRate keeps a server from asking a client without end. A client can be asked as
-// much at once as in a minute, and after that as fast as a minute's worth comes back.
+// questionRate bounds how often a server may ask a client. A client can be asked as much at once as
+// in a minute, and after that as fast as a minute's worth comes back.
 type questionRate struct {
 	perMinute int
 	clients   *lru.Cache[string, *rate.Limiter] // by Call.Session

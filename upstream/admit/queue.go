@@ -14,9 +14,9 @@ var (
 	ErrDraining   = errors.New("upstream is being closed") // by a reload or the end of the gateway
 )
 
-// Queue bounds how many calls run at a time, in all and for one user, so that a user whose
-// calls take long does not keep all others from the server. Of those who wait, the user with
-// the fewest running calls is next; of several, the one who has waited longest.
+// Queue bounds how many calls run at a time, in all and for one user, so that a user with long
+// calls does not keep all others from the server. Of those who wait, the user with the fewest
+// running calls is next; of several, the one who has waited longest.
 //
 // Without authentication there is one user, "", who may have all places.
 type Queue struct {
@@ -41,9 +41,9 @@ type waiter struct {
 	turn chan struct{} // closed, under the queue's mu, when it may run
 }
 
-// NewQueue returns a queue with so many places, of which one user has at most share, and with
-// room for so many calls that wait, each as long as patience; 0 means no limit. All waiting
-// ends when closed does.
+// NewQueue returns a queue with so many places, at most share of them for one user, and with room
+// for so many calls that wait, each as long as patience; 0 means no limit. All waiting ends when
+// closed does.
 func NewQueue(places, share, length int, patience time.Duration, closed <-chan struct{}) *Queue {
 	return &Queue{places: places, share: share, length: length, patience: patience, closed: closed,
 		users: make(map[string]*load)}
@@ -125,8 +125,7 @@ func (q *Queue) Release(user string) {
 	close(w.turn)
 }
 
-// drop ends the waiting of a call that will not run. Should its turn have come meanwhile,
-// that is passed on.
+// drop ends the waiting of a call that will not run. If its turn has come by then, it is passed on.
 func (q *Queue) drop(w *waiter) {
 	q.mu.Lock()
 	at := slices.Index(q.waiting, w)

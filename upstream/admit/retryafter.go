@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxPaused bounds how many users are known whose calls have to wait. For the one who has
-// waited longest the server then has to say so again.
+// maxPaused bounds how many users with pauses are remembered. The one who has waited longest is
+// forgotten until the server says so again.
 const maxPaused = 10_000
 
 // retryAfter remembers until when a server wants no calls of a user, as it has said with 429

@@ -14,11 +14,10 @@ type Capabilities struct {
 	Tasks bool   // the extension for tasks
 }
 
-// Declare returns the capabilities to declare to a server of this revision, from what the
-// client declared. It leaves out the tasks that 2025-11-25 clients can run for servers,
-// since their messages are not relayed. It also leaves out the context of sampling, which
-// would include what other servers said. Only stateless servers are told of the extension
-// for tasks.
+// Declare returns the capabilities to declare to a server of this revision, from what the client
+// declared. It leaves out the tasks that 2025-11-25 clients can run for servers, since their
+// messages are not relayed. It also leaves out the context of sampling, which would include what
+// other servers said. Only stateless servers get the extension for tasks.
 func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	if len(client) <= len("{}") {
 		return Capabilities{Raw: "{}"}
@@ -31,7 +30,7 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	return Capabilities{Declared: mcp.ReadDeclared(raw), Raw: string(raw), Tasks: mcp.DeclaresTasks(raw)}
 }
 
-// everything is what a client declares that can do all that the gateway relays.
+// everything is the declaration of a client that can do all that the gateway relays.
 const everything = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"extensions":{` +
 	`"` + mcp.TasksExtension + `":{},"` + mcp.SkillsExtension + `":{},"` + mcp.UIExtension +
 	`":{"mimeTypes":["text/html;profile=mcp-app"]}}}`

@@ -1,6 +1,6 @@
-// Package dialect holds what the two dialects in which the gateway speaks to servers share. These
-// are outgoing requests, the capabilities declared for a client, the capabilities of a server, and
-// the server's lists, questions and errors in the inner language.
+// Package dialect holds what the gateway's two dialects for servers share. These are outgoing
+// requests, the capabilities declared for a client, the capabilities of a server, and the server's
+// lists, questions and errors in the inner language.
 //
 // It leaves what is sent and when to its callers, and the encoding of messages to
 // internal/mcp/wire. It starts no goroutine.

@@ -44,7 +44,7 @@ type Env struct {
 	Hold func() (release func())
 	// Spawn runs a function that the upstream waits for when it closes.
 	Spawn func(func())
-	// Dial connects in the way of an era. Errors are those of transports, and ErrWrongEra
+	// Dial connects as servers of an era expect it. Errors are those of transports, and ErrWrongEra
 	// if the server does not support that way.
 	Dial func(ctx context.Context, owner *transport.Identity, e *Era) (transport.Conn, error)
 	// Learn replaces the era after the server turned out to speak another one.
@@ -54,7 +54,7 @@ type Env struct {
 	// Tried receives how opening a session went that a server was asked for in a revision, when
 	// it began, and the error.
 	Tried func(e *Era, agreed string, began time.Time, err error)
-	// Slow is called when a program is slow to answer after its start.
+	// Slow is called if a program is slow to answer after its start.
 	Slow func()
 	// Opened counts attempts to open sessions and connections, by their errors. Restarts
 	// counts those that ended by themselves.
@@ -92,7 +92,7 @@ func NewPool[K comparable, D any, V comparable](e *Env, over func(V) bool,
 	end func(*pool.Entry[K, D, V], V, bool, <-chan struct{})) *pool.Pool[K, D, V] {
 	return pool.New(pool.Config[K, D, V]{
 		Places: e.Places, Idle: e.Timeout.Idle, Base: e.Base, Spawn: e.Spawn, Opened: e.Opened, Over: over, End: end,
-		// An entry whose process fails, or whose server is down, remembers why.
+		// An entry remembers why its process fails, or why its server is down.
 		Keeps: func(err error) bool {
 			return !errors.Is(err, admit.ErrOverloaded) && (e.Process || errors.Is(err, pool.ErrDown))
 		},
@@ -149,17 +149,16 @@ func Lost(conn transport.Conn) bool {
 	}
 }
 
-// Goodbye returns the context of what the server is told at the end of something, also after
-// Base has ended.
+// Goodbye returns the context for last messages to the server, also after Base has ended.
 func (e *Env) Goodbye() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(e.Last, Goodbye)
 }
 
-// CloseConn closes a connection that nobody uses.
+// CloseConn closes an unused connection.
 func (e *Env) CloseConn(conn transport.Conn) {
 	ctx, cancel := e.Goodbye()
 	defer cancel()
-	_ = conn.Close(ctx) // nobody can act on an error
+	_ = conn.Close(ctx) // there is nothing to do about an error
 }
 
 // LogOnly writes a log message that is not for any client to the gateway's log.

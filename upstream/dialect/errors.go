@@ -85,7 +85,7 @@ func HopError(upstream string, e *mcp.Error) *mcp.Error {
 	return out
 }
 
-// Unasked ends a call whose user cannot be asked or has refused. A tool call gets a result
+// Unasked ends a call because its user cannot be asked or has refused. A tool call gets a result
 // that a model can read, any other call an error.
 func Unasked(upstream string, c *mcp.Call, format string, args ...any) (*mcp.Reply, error) {
 	e := mcp.UpstreamError(failure.QuestionUnanswered, upstream, mcp.ExecutedUnknown, format, args...)

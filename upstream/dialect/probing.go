@@ -11,7 +11,7 @@ import (
 // mostSteps bounds the steps that a Probing keeps.
 const mostSteps = 20
 
-// Step is a request with which the gateway found out how a server is spoken to.
+// Step is a request with which the gateway found out what a server speaks.
 type Step struct {
 	At   time.Time
 	Took time.Duration

@@ -99,7 +99,7 @@ func (w *members) separate() {
 	w.some = true
 }
 
-// name writes the name of a member, whose value follows.
+// name writes the name of a member; its value follows.
 func (w *members) name(name string) {
 	w.separate()
 	w.dst = append(mcp.AppendString(w.dst, name), ':')

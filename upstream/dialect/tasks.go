@@ -27,7 +27,7 @@ func PollPause(task mcp.Raw) time.Duration {
 	return min(max(pause, LeastPoll), mostPoll)
 }
 
-// Begun marks the error of a call whose task has begun to run, so that the call is not
+// Begun marks the error of a call after its task has begun to run, so that the call is not
 // repeated.
 func Begun(err error) error {
 	if errors.Is(err, admit.ErrDraining) {
@@ -41,7 +41,7 @@ func Begun(err error) error {
 	return err
 }
 
-// TaskOver returns the error of a call whose task ended without a result.
+// TaskOver returns the error of a call if its task ended without a result.
 func TaskOver(upstream string, task mcp.Raw) *mcp.Error {
 	text := "The task of this call at upstream " + upstream + " has ended as " + Clip(task.At("status").Text())
 	if why := Clip(task.At("statusMessage").Text()); why != "" {

@@ -30,8 +30,8 @@ func (b *backoff) crashed(now time.Time, lived time.Duration) {
 	b.until = now.Add(b.pauses.NextBackOff())
 }
 
-// pause returns how long to wait before the next attempt. down says that the value crashed
-// so often that nobody should wait.
+// pause returns how long to wait before the next attempt. down says that the value crashed so often
+// that callers should not wait.
 func (b *backoff) pause(now time.Time) (pause time.Duration, down bool) {
 	pause = b.until.Sub(now)
 	return pause, pause > 0 && len(b.crashes) >= crashLimit

@@ -41,9 +41,9 @@ type Config[K comparable, D any, V comparable] struct {
 	Over   func(V) bool     // reports whether a value has ended by itself
 	Opened func(error)      // receives the result of each attempt to open a value
 	Keeps  func(error) bool // reports whether an entry that failed to open stays, to remember the error
-	// End ends the value of an entry that has ended for good, once left is closed; a nil
-	// left means at once. The value is zero if there was none. forget says that nobody will
-	// want the key again.
+	// End ends the value of an entry that has ended for good, once left is closed; a nil left means
+	// at once. The value is zero if there was none. forget says that the key will not be used
+	// again.
 	End func(e *Entry[K, D, V], value V, forget bool, left <-chan struct{})
 }
 
@@ -55,7 +55,7 @@ type Pool[K comparable, D any, V comparable] struct {
 
 	mu      sync.Mutex // guards the fields below and those of entries; not held over I/O
 	entries map[K]*Entry[K, D, V]
-	ending  []chan struct{} // one for each value that is ending and whose place is not taken yet; closed when it has ended
+	ending  []chan struct{} // one for each ending value with a place not taken yet; closed when it has ended
 	sweeper *time.Timer     // runs while there are entries that end by idle time
 	sweeps  time.Time       // when it does
 	closed  bool
@@ -74,11 +74,11 @@ type Entry[K comparable, D any, V comparable] struct {
 	opening *opening[V]
 	after   <-chan struct{} // set once, too: closed when the value may be opened; nil for at once
 	busy    int             // how many holders it has
-	left    chan struct{}   // closed when there is no holder any more; nil if nobody waits for that
+	left    chan struct{}   // closed when there is no holder any more; nil if that is not awaited
 	used    time.Time
 	until   time.Time // it does not count as idle before
 	ended   bool
-	forget  bool // set with ended: nobody will want it again
+	forget  bool // set with ended: it will not be used again
 	backoff backoff
 }
 

@@ -10,7 +10,7 @@ import "slices"
 // makeRoom finds a place for an entry, and ends an idle one if necessary. mu is held.
 func (p *Pool[K, D, V]) makeRoom(e *Entry[K, D, V]) bool {
 	most := p.cfg.Places
-	if len(p.entries)+len(p.ending) < most/2 { // the usual case: nobody can have too many
+	if len(p.entries)+len(p.ending) < most/2 { // the usual case: no user can have too many
 		return true
 	}
 	taken, of := 0, make(map[string]int)

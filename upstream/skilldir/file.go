@@ -55,7 +55,7 @@ func textURI(key string) string { return mcp.SkillScheme + key + "/" + mcp.Skill
 // fileURI returns the URI of a file of a skill.
 func fileURI(name string) string { return mcp.SkillScheme + uriPath(name) }
 
-// fileNameOK refuses names whose URI could be read in two ways.
+// fileNameOK refuses names if their URI could be read in two ways.
 func fileNameOK(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name,
 		func(r rune) bool { return r < ' ' || r == 0x7f || r == '%' || r == '\\' })

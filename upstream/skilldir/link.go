@@ -23,15 +23,15 @@ type found struct {
 	alias bool // its end has another path, too
 }
 
-// leftOut is why a link is not followed.
+// leftOut is the reason for not following a link.
 type leftOut string
 
 func (l leftOut) Error() string { return string(l) }
 
 // find returns what an entry of a directory is. A link is followed if its end is inside the
-// directory of all skills, and if nobody can read by one path what policy keeps from them
-// under the other: its end is in the same skill, in none, or in a mount of Kubernetes, where
-// the two paths differ only by directories whose names begin with two dots.
+// directory of all skills, and if no user can read by one path what policy keeps from them under
+// the other: its end is in the same skill, in none, or in a mount of Kubernetes, where the two
+// paths differ only by directories with names that begin with two dots.
 func (s *scan) find(p place, e fs.DirEntry) (found, error) {
 	at := found{real: path.Join(p.real, e.Name()), link: e.Type()&fs.ModeSymlink != 0}
 	var err error
@@ -104,7 +104,7 @@ func (s *scan) follow(link string) (end string, info fs.FileInfo, err error) {
 }
 
 // mounted returns a path without the directories that Kubernetes puts between a mount and its
-// files, such as ..data and ..2026_01_31_12_00_00.123456789. Nobody else uses such names.
+// files, such as ..data and ..2026_01_31_12_00_00.123456789. Nothing else uses such names.
 func mounted(real string) string {
 	names := strings.Split(real, "/")
 	return path.Join(slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "..") })...)

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// fresh is how long a look at a directory counts where nobody listens.
+// fresh is how long a look at a directory counts while there are no listeners.
 const fresh = 5 * time.Minute
 
 // Dir is a directory of skills: an mcp.Handler for skills/list and skills/get, and for the
@@ -66,7 +66,7 @@ func (d *Dir) Status() upstream.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.status
-	s.SkippedSkills = d.held.skipped // which nobody changes any more
+	s.SkippedSkills = d.held.skipped // which does not change any more
 	return s
 }
 

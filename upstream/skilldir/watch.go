@@ -44,7 +44,7 @@ type watch struct {
 	taking    sync.WaitGroup // one while notices are taken
 	refused   bool           // the system gives no notices
 	self      os.FileInfo    // the directory itself
-	looking   bool           // somebody does
+	looking   bool           // another caller looks
 
 	dirty atomic.Bool // something has changed, or may have
 }
@@ -96,9 +96,9 @@ func (w *watch) stop() {
 	}
 }
 
-// take takes notices until they are closed. It never waits for mu, whose holder may wait for
-// notices to be taken. Hidden files have no part in skills, except those that Kubernetes
-// swaps; and after an error events are missing.
+// take takes notices until they are closed. It never waits for mu: its holder may wait for notices
+// to be taken. Hidden files have no part in skills, except those that Kubernetes swaps; and after
+// an error events are missing.
 func (w *watch) take(notices *dirWatch) {
 	for {
 		select {
@@ -118,8 +118,8 @@ func (w *watch) take(notices *dirWatch) {
 	}
 }
 
-// due reports whether it is time to look, so long after the last look, which took cost. Only
-// one of several callers is told so, and has to call looked in the end.
+// due reports whether it is time to look, so long after the last look, which took cost. Only one of
+// several callers gets true, and has to call looked in the end.
 func (w *watch) due(since, cost time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

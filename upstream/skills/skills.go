@@ -1,10 +1,10 @@
 // Package skills finds a server's own skills, in whichever form it has them.
 //
-// It is one stage of the way to a server, directly above its dialect. It turns what the
-// server says into records of the inner language (mcp/skill.go): entries of SEP-2640 get a
-// key, entries of SEP-2076 a URI and a SKILL.md that is written here, and each resource that
-// is a SKILL.md an entry. It leaves the format of SKILL.md to internal/skillmd, what is
-// withheld to gateway/catalog and who may have a skill to policy. It starts no goroutines.
+// It is one stage of the pipeline to a server, directly above its dialect. It turns what the server
+// says into records of the inner language (mcp/skill.go): entries of SEP-2640 get a key, entries of
+// SEP-2076 a URI and a SKILL.md that is written here, and each resource that is a SKILL.md an
+// entry. It leaves the format of SKILL.md to internal/skillmd, what is withheld to gateway/catalog
+// and who may have a skill to policy. It starts no goroutines.
 package skills
 
 import (

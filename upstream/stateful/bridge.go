@@ -24,8 +24,8 @@ import (
 // tasks.
 
 const (
-	// firstQuestion is how long a client waits for the questions of a task whose server
-	// says that it has some.
+	// firstQuestion is how long a client waits for the questions of a task after its server has
+	// said that there are some.
 	firstQuestion = 2 * time.Second
 	// usualLife is how long a session is kept for a task that does not state its lifetime;
 	// mostLife is the limit for any task.
@@ -141,8 +141,8 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 // handle identifies the request that holds the questions of a task; it is never disclosed.
 func (s *session) handle(task string) string { return s.at.Data.id + " " + task }
 
-// heldTask returns the request that holds the questions of a task, and makes one if there
-// is none. Its time limit starts anew.
+// heldTask returns the request that holds the questions of a task, and makes one if there is none.
+// Its time limit restarts.
 func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 	x, err := s.d.parks.park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask,
 		func() (*exchange, error) {

@@ -140,10 +140,10 @@ func (s *session) tell(e mcp.Event) {
 	}
 }
 
-// A server may show something else in a client's own session than to others, because of what
-// was done there. It says so by list_changed, which is heard on the pipe or the GET stream.
-// Where it does not declare that it would, or nobody would hear it, lists may have changed
-// after each call of a tool.
+// A server may show something else in a client's own session than to others, because of what was
+// done there. It says so by list_changed, which is heard on the pipe or the GET stream. Where it
+// does not declare that it would, or the gateway would not hear it, lists may have changed after
+// each call of a tool.
 
 // lists passes on news of the lists of a client's own session.
 func (s *session) lists(news mcp.SessionLists) {
@@ -170,7 +170,7 @@ func (s *session) listsAfter(c *mcp.Call) {
 	s.lists(news)
 }
 
-// missed is called when the server may have said something that nobody heard.
+// missed is called when the server may have sent something unheard.
 func (s *session) missed() {
 	s.state.Missed()
 	if s.deaf.Swap(true) { // the first time, nothing was done in the session yet

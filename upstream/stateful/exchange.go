@@ -50,7 +50,7 @@ type exchange struct {
 	mu     sync.Mutex // guards the fields below
 	notify func(mcp.Event)
 	trail  *trail.Trail // of the call that waits
-	room   *mcp.Room    // for questions, and for messages while nobody waits; nil for none yet
+	room   *mcp.Room    // for questions, and for messages while no caller waits; nil for none yet
 	minted int
 	open   []question
 	done   bool
@@ -75,9 +75,9 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return s.begin(ctx, x, c, nil)
 }
 
-// begin sends the request of an exchange and waits for it. For an exchange that waits for a
-// task made here, the request is not the call itself. meanwhile, if it is not nil, starts
-// what runs at the same time, until the exchange's life ends.
+// begin sends the request of an exchange and waits for it. For an exchange that waits for a task
+// made here, the request is not the call itself. meanwhile, if not nil, starts what runs at the
+// same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.trail, x.wake = s, s.env.NextID(), x.call.Notify, x.call.Trail, make(chan struct{}, 1)
 	x.elsewhere = s.declared.Any() && (x.task != "" || !s.shared() && s.getStream.mayAsk.Load())
@@ -120,7 +120,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	if x.elsewhere { // the server may ask before it begins its response
 		return x.wait(ctx, out)
 	}
-	for x.send(out); !x.done; x.read() { // without a pump nobody else writes done
+	for x.send(out); !x.done; x.read() { // without a pump, only this goroutine writes done
 		if x.asks() {
 			return x.wait(ctx, nil)
 		}
@@ -230,7 +230,7 @@ func (x *exchange) end(result mcp.Raw, err error) {
 		return
 	}
 	x.done, x.result, x.err = true, result, err
-	for _, q := range x.open { // nobody needs to answer these any more
+	for _, q := range x.open { // these need no answers any more
 		x.tellWithdrawn(q)
 	}
 }
@@ -369,9 +369,9 @@ func (x *exchange) free() {
 	x.s.release()
 }
 
-// sayCancelled tells the server that nobody waits for the answer any more. It does not
-// depend on the caller, who may have left. Closing the connection would not tell the server
-// (2025-11-25 basic/utilities/cancellation). Over stdio the stream does it.
+// sayCancelled tells the server that its answer is no longer awaited. It does not depend on the
+// caller, who may have left. Closing the connection would not tell the server (2025-11-25
+// basic/utilities/cancellation). Over stdio the stream does it.
 func (x *exchange) sayCancelled(ctx context.Context) {
 	if x.s.env.Process {
 		return

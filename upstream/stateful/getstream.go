@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// getStreamWait is how long a new session waits for its GET stream to open before
-	// it takes calls. Some servers drop messages while nobody listens; some send no
-	// response headers until there is a message.
+	// getStreamWait is how long a new session waits for its GET stream to open before it takes
+	// calls. Some servers drop messages while there is no listener; some send no response headers
+	// until there is a message.
 	getStreamWait = 250 * time.Millisecond
 	// leastPause is the shortest pause before a GET stream is opened again, even if
 	// its server asks for less.
@@ -32,7 +32,7 @@ type getStream struct {
 	conn    transport.Conn
 	base    context.Context // of the session
 	deliver func(wire.Message)
-	missed  func() // the server may have said something that nobody heard
+	missed  func() // the server may have sent something unheard
 	gone    func() // the server no longer knows the session
 
 	mayAsk atomic.Bool   // questions may come on it, or on the pipe that stands for it
@@ -43,8 +43,8 @@ type getStream struct {
 	begun  time.Time     // when the first attempt began
 }
 
-// open opens the stream, once, and waits a moment for it, so that whatever the server sends
-// from now on is heard. Callers that arrive meanwhile wait, too.
+// open opens the stream, once, and waits a moment for it, so that whatever the server sends from
+// now on is heard. Callers that arrive during that time wait, too.
 func (t *getStream) open() {
 	if dialect.Piped(t.conn) || t.base.Err() != nil {
 		return

@@ -13,10 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
-// Keeper stores what outlives this process of the sessions that clients have at servers.
-// The process that takes over a client's session resumes its sessions at servers, too. Only
-// sessions on streamable HTTP can be resumed; processes and sessions on HTTP+SSE begin
-// anew.
+// Keeper stores what outlives this process of the sessions that clients have at servers. The
+// process that takes over a client's session resumes its sessions at servers, too. Only sessions on
+// streamable HTTP can be resumed; processes and sessions on HTTP+SSE start over.
 type Keeper interface {
 	// Load returns what was saved under a name for a client's session (Call.Session), nil
 	// for nothing.

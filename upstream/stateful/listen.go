@@ -134,7 +134,7 @@ func (s *session) subscribe(ctx context.Context, uri string) error {
 	return err
 }
 
-// unsubscribe ends the subscriptions of a listener that nobody else wants. The listener's
+// unsubscribe ends the subscriptions of a listener that no other listener wants. The listener's
 // context has ended, so unsubscribe has its own time limit.
 func (s *session) unsubscribe(uris []string) {
 	for _, uri := range uris {
@@ -171,9 +171,9 @@ func (s *session) subscribeAgain(ctx context.Context, uri string) error {
 	return err
 }
 
-// resubscribe retries, at intervals, the subscriptions that failed in a new session, until
-// the server accepts or refuses them or nobody wants them any more: listeners have been
-// promised to hear of changes. Each resource then counts as changed.
+// resubscribe retries, at intervals, the subscriptions that failed in a new session, until the
+// server accepts or refuses them or no listener wants them any more: listeners have been promised
+// to hear of changes. Each resource then counts as changed.
 func (s *session) resubscribe(uris []string) {
 	again := func(uri string) (done bool) {
 		ctx, cancel := context.WithTimeout(s.base, s.env.Timeout.Call)

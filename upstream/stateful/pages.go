@@ -14,8 +14,8 @@ import (
 
 // Only 2025-11-25 has ids for questions that send the user to a URL.
 
-// pageWait is how long a call that is made anew waits for the server to say that the user
-// is done: many clients come back as soon as the page is open.
+// pageWait is how long a call that is made again waits for the server to say that the user is done:
+// many clients come back as soon as the page is open.
 const pageWait = 20 * time.Second
 
 // urlRequired turns a URLElicitationRequiredError into questions (2025-11-25

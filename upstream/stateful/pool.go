@@ -33,11 +33,11 @@ type place struct {
 
 type entry = pool.Entry[key, *place, *session]
 
-// keyOf returns whose session a call is made in, and what that one declares.
+// keyOf returns the owner of the session for a call, and what the session declares.
 func (d *Dialect) keyOf(e *dialect.Era, c *mcp.Call) (k key, declared dialect.Capabilities) {
 	k.user = d.env.User(&c.Caller)
 	switch {
-	case d.cfg.Shared: // nobody would know which of the clients a question is for
+	case d.cfg.Shared: // there is no telling which of the clients a question is for
 		declared = dialect.Capabilities{Raw: "{}"}
 	case c.Session == "" || c.Method == mcp.MethodDiscover:
 		if declared = dialect.Neutral(c, e.Rev); c.Caps != nil {
@@ -134,7 +134,7 @@ func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*sessio
 	return s, err
 }
 
-// agree opens a session on a new connection, in the way of an era.
+// agree opens a session on a new connection, as servers of an era expect it.
 func (d *Dialect) agree(ctx context.Context, at *entry, e *dialect.Era) (s *session, err error) {
 	began, agreed := time.Now(), ""
 	defer func() { d.env.Tried(e, agreed, began, err) }()
@@ -167,8 +167,8 @@ func (d *Dialect) Try(e *dialect.Era, owner *transport.Identity) error {
 	})
 }
 
-// crashed notes that the process of an entry, or its event stream, ended by itself.
-// Intermediaries end idle streams; nobody has to wait for those.
+// crashed notes that the process of an entry, or its event stream, ended by itself. Intermediaries
+// end idle streams; the next one opens without a pause.
 func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	d.env.Restarts.Add(1)
 	if d.env.Process || lived < steady {

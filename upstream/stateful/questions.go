@@ -111,9 +111,9 @@ func (x *exchange) tellWithdrawn(q question) {
 	}
 }
 
-// park puts a call aside whose server asks, and returns the questions. Until the answers
-// come, neither its time limit nor its caller's context affects it. Its progress still goes
-// to the caller, who may listen on.
+// park puts a call aside because its server asks, and returns the questions. Until the answers
+// come, neither its time limit nor its caller's context affects it. Its progress still goes to the
+// caller, who may listen on.
 func (x *exchange) park() (*mcp.Reply, error) {
 	x.life.Pause()
 	x.mu.Lock()

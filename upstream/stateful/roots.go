@@ -87,9 +87,9 @@ func (r *roots) take() []mcp.Raw {
 	return held
 }
 
-// none answers a question that nobody could be asked. An empty list is a good answer for a
-// server that knows no roots yet; a server that knows some should keep them. With the next
-// call the server is told that the roots changed, so that it asks again.
+// none answers a question that no client could be asked. An empty list is a good answer for a
+// server that knows no roots yet; a server that knows some should keep them. With the next call the
+// server learns that the roots changed, so that it asks again.
 func (r *roots) none(id mcp.Raw) {
 	r.mu.Lock()
 	r.owed = true
@@ -136,8 +136,8 @@ func (r *roots) give(c *mcp.Call) {
 	}
 }
 
-// settle tells a server that was told there are no roots, for want of a call, that the
-// roots changed: now there is a call.
+// settle tells a server that got no roots, for want of a call, that the roots changed: now there is
+// a call.
 func (r *roots) settle() {
 	r.mu.Lock()
 	owed := r.owed && r.declared.RootsChange

@@ -274,7 +274,7 @@ const doubtEvery = time.Minute
 type doubt struct {
 	s       *session
 	worked  atomic.Bool   // a call was answered in it, here or in another process
-	looking chan struct{} // holds one while somebody looks
+	looking chan struct{} // holds one while a caller looks
 }
 
 // forgotten reports whether the server has lost a session that has worked, and loses it here. Many

@@ -39,7 +39,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// Config is what the dialect needs in addition to its Env.
+// Config holds what the dialect needs in addition to its Env.
 type Config struct {
 	// Shared lets all clients share one session, in which the server cannot ask them
 	// anything.
@@ -54,7 +54,7 @@ type Config struct {
 	Failure func(context.Context, error) error
 	// Lost counts sessions that the server no longer knew.
 	Lost func()
-	// Lasted is told how long a session lasted here that a server had agreed to.
+	// Lasted receives how long a session lasted here that a server had agreed to.
 	Lasted func(revision string, lasted time.Duration)
 	// Homes are those of the clients' sessions here; nil for none.
 	Homes Homes

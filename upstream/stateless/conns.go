@@ -30,7 +30,7 @@ func (d *Dialect) connect(ctx context.Context, e *dialect.Era, c *mcp.Call) (*li
 			at.Data = &transport.Identity{}
 		}
 		if fresh && user != "" {
-			at.User, at.Sweeps = admit.User(&c.Caller), true // nobody ends it
+			at.User, at.Sweeps = admit.User(&c.Caller), true // it has no explicit end
 			at.Data.User = at.User
 		}
 		if user != "" {

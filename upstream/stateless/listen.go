@@ -41,7 +41,7 @@ func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Rev
 			}
 			c.Notify(mcp.Event{Method: m.Method, Params: params})
 		case mcp.NoteTask:
-			// A task whose questions may not be put to this client is not reported.
+			// A task with questions that this client may not be asked is not reported.
 			if task, err := d.openTask(declared, m.Params.Without("_meta")); err == nil && declared.Tasks {
 				c.Notify(mcp.Event{Method: m.Method, Params: task})
 			}

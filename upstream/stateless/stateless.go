@@ -24,7 +24,7 @@ import (
 type Dialect struct {
 	env    *dialect.Env
 	said   *transport.Chatter
-	links  *pool.Pool[string, *transport.Identity, *link] // keyed by the user whose credential they carry
+	links  *pool.Pool[string, *transport.Identity, *link] // keyed by the user of their credential
 	probed atomic.Pointer[mcp.Raw]                        // see Probed
 	tools  tools
 }
@@ -94,7 +94,7 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	return d.reply(c, declared, reply)
 }
 
-// unanswered ends a call whose client did not answer a question, and says why.
+// unanswered ends a call if its client did not answer a question, and says why.
 func unanswered(upstream string, c *mcp.Call, why *mcp.Error) (*mcp.Reply, error) {
 	return dialect.Unasked(upstream, c, "The client did not give the input that upstream %s needs for this call: %s",
 		upstream, why.Message)
@@ -234,7 +234,7 @@ func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.R
 	return d.env.Ask(ctx, conn, header(conn, rev, c.Method, ""), c.Method, mcp.Object("_meta", mcp.Raw(meta)), nothing)
 }
 
-// nothing takes messages and events that concern nobody.
+// nothing drops messages and events that concern no client.
 func nothing[T any](T) {}
 
 // meta encodes the members of _meta that every request has, without braces.

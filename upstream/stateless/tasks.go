@@ -219,7 +219,7 @@ func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (*mcp.Reply, error)
 	return w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
 }
 
-// lost ends a wait that failed: nobody wants the task any more.
+// lost ends a wait that failed: the task is no longer wanted.
 func (w *taskWait) lost(ctx context.Context, err error) error {
 	w.cancel()
 	if cause := context.Cause(ctx); cause != nil {
@@ -231,7 +231,7 @@ func (w *taskWait) lost(ctx context.Context, err error) error {
 	return dialect.Begun(err)
 }
 
-// cancel tells the server that nobody wants the task any more.
+// cancel tells the server that the task is no longer wanted.
 func (w *taskWait) cancel() { w.d.env.Farewell(w.sayCancel) }
 
 // sayCancel is not an exchange that Close would end, because it has to run during Close.

@@ -34,9 +34,8 @@ type tool struct {
 	round  int
 }
 
-// LearnTools reads a page of tools/list, with descriptions that may have been unfolded, and
-// returns it without the tools whose annotations are invalid: the specification requires
-// that these are dropped.
+// LearnTools reads a page of tools/list, with descriptions that may have been unfolded, and returns
+// it without the tools with invalid annotations: the specification requires that these are dropped.
 func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
 	t := &d.tools
 	t.mu.Lock()

@@ -24,7 +24,7 @@ type Life struct {
 
 	// OnEnd is nil, or called by End. It is set before the Life is shared.
 	OnEnd func(*Life)
-	// Room is what large answers are taken from: that of the waiting request; nil for none.
+	// Room provides the memory for large answers: that of the waiting request; nil for none.
 	Room atomic.Pointer[mcp.Room]
 
 	begin time.Time
@@ -34,7 +34,7 @@ type Life struct {
 	round  time.Duration // when the present round began, after begin
 	idle   time.Duration
 	total  time.Duration
-	unlink func() bool // nil while nobody waits
+	unlink func() bool // nil while no caller waits
 	timer  *time.Timer
 }
 

@@ -72,8 +72,8 @@ func Weight(m wire.Message) int64 {
 	return int64(len(m.ID) + len(m.Params) + len(m.Result) + len(m.Error))
 }
 
-// Cancelled writes the notification that nobody waits for the answer to a request. The reason is
-// that of the client, if cause has one.
+// Cancelled writes the notification that the answer to a request is no longer awaited. The reason
+// is that of the client, if cause has one.
 func Cancelled(id int64, cause error, reason string) []byte {
 	if said, ok := errors.AsType[mcp.CancelReason](cause); ok {
 		reason = string(said)

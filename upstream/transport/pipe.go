@@ -26,7 +26,7 @@ const (
 	garbageWindow = time.Minute
 )
 
-// Words are how a Pipe describes what happens on it.
+// Words are a Pipe's words for what happens on it.
 type Words struct {
 	// Ended is the error of requests that have no answer when the pipe ends.
 	Ended error
@@ -34,10 +34,10 @@ type Words struct {
 	TooLong, NoRoom, Skipped, Garbage string
 }
 
-// Pipe is the reading part of a Conn where everything comes on one pipe: a process's output
-// or an event stream. A message goes to the request whose id, progress token or subscription
-// id it has. All three are the same number. A log message has none. The Pipe takes what it
-// reads from a Room; answers to calls are taken from the calls' own rooms, too.
+// Pipe is the reading part of a Conn where everything comes on one pipe: a process's output or an
+// event stream. A message goes to the request that has its id, progress token or subscription id.
+// All three are the same number. A log message has none. The Pipe takes what it reads from a Room;
+// answers to calls are taken from the calls' own rooms, too.
 type Pipe struct {
 	words     Words
 	log       *slog.Logger
@@ -60,8 +60,8 @@ type Pipe struct {
 	private bool // all requests are of one client
 }
 
-// NewPipe makes the Pipe of an owner's connection that reads from there. giveUp tells the
-// server that nobody waits for the answer to a request, and why; nil where it learns that otherwise.
+// NewPipe makes the Pipe of an owner's connection that reads from there. giveUp tells the server
+// that the answer to a request is no longer awaited, and why; nil where it learns that otherwise.
 // End must be called in the end.
 func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64, cause error)) *Pipe {
 	quitting, quit := context.WithCancel(context.Background())
@@ -152,7 +152,7 @@ func (p *Pipe) take(text []byte) error {
 	return err
 }
 
-// spoils fails the request whose answer is no message, and reports whether there is one: there
+// spoils fails the request if its answer is no message, and reports whether there is one: there
 // will be no other answer.
 func (p *Pipe) spoils(text []byte, why error) bool {
 	id := AnswerTo(text)
@@ -177,7 +177,7 @@ func (p *Pipe) route(m wire.Message, size int) {
 		s.Fail(ErrNoRoom)
 	case s != nil:
 		s.Put(m)
-	case m.Kind != wire.Response: // a response that nobody waits for is late
+	case m.Kind != wire.Response: // a response without a waiting request is late
 		deliver(m)
 	}
 }
@@ -226,8 +226,8 @@ func (p *Pipe) onlyCall() (found *PipeStream) {
 // End notes the end of the pipe and fails the requests that have no answer. It reports
 // whether the end was wanted.
 func (p *Pipe) End(lost error) (wanted bool) {
-	wanted = p.Quitting.Err() != nil // before anybody learns of the end, since they may close us then
-	close(p.lost)                    // first: whoever learns of the end below and calls again gets another pipe
+	wanted = p.Quitting.Err() != nil // before callers learn of the end, since they may close us then
+	close(p.lost)                    // first: a caller that learns of the end below and calls again gets another pipe
 	p.mu.Lock()
 	for _, s := range p.streams {
 		s.Fail(lost)

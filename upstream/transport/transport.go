@@ -1,10 +1,10 @@
 // Package transport defines connections to MCP servers. It has what the three transports share, and
 // what package upstream and its dialects know of them.
 //
-// It owns the contract (Transport, Conn, Stream), the life of an exchange, the sorting of
-// messages that come on one pipe, and what a transport's errors say. It leaves the transports
-// to the packages below it, which are made in one place (upstream/transports.go), and the
-// meaning of messages to the dialects. It starts no goroutine: whoever calls Pipe.Sort reads.
+// It owns the contract (Transport, Conn, Stream), the life of an exchange, the sorting of messages
+// that come on one pipe, and what a transport's errors say. It leaves the transports to the
+// packages below it, which are made in one place (upstream/transports.go), and the meaning of
+// messages to the dialects. It starts no goroutine: the caller of Pipe.Sort reads.
 //
 //	transport.go  the contract
 //	errors.go     what goes wrong
@@ -77,14 +77,14 @@ type Request struct {
 	Method string
 	// Body is the whole message.
 	Body []byte
-	// Caller is whom the request is for; nil for the owner of the connection.
+	// Caller is the caller that the request is for; nil for the owner of the connection.
 	Caller *mcp.Caller
 	// Header has all HTTP headers and is not changed; nil for those of the connection.
 	// Other transports than HTTP ignore it.
 	Header http.Header
 	// Trace goes into the HTTP headers if it has a span; nil for none.
 	Trace *mcp.Trace
-	// Trail is that of the call, told of the credential; nil for none.
+	// Trail is that of the call, and notes the credential; nil for none.
 	Trail *trail.Trail
 	// Life bounds the exchange. The transport touches it whenever the server sends
 	// something, and ends it when the stream is closed and drained, or when Start fails.
@@ -106,8 +106,8 @@ type Stream interface {
 	// Taken is closed when the server has taken the request, or never will; nil if it had
 	// when Start returned.
 	Taken() <-chan struct{}
-	// Close gives the stream up, and tells the server where the transport has a way to.
-	// After the response it only frees the connection.
+	// Close gives the stream up, and tells the server where the transport can. After the response
+	// it only frees the connection.
 	Close()
 }
 
@@ -132,10 +132,10 @@ type Env struct {
 // owner.
 func (e Env) Room(owner *Identity) *mcp.Room { return e.Memory.Outside(e.Name, owner.User) }
 
-// Identity says on whose behalf a connection is: the gateway's own or that of one user. It
-// keeps the user's latest proof, for what the connection does between the user's calls.
+// Identity says for whom a connection acts: for the gateway itself or for one user. It keeps the
+// user's latest proof, for what the connection does between the user's calls.
 type Identity struct {
-	// User is whose part of the memory it takes, "" for nobody's.
+	// User is the user whose share of the memory it takes, "" for none.
 	User string
 
 	mu     sync.Mutex // guards caller

@@ -133,7 +133,7 @@ func argument(c *mcptest.Call, name string) (value string) {
 	return value
 }
 
-// ask asks the user for a colour, in the way of the era, and returns it.
+// ask asks the user for a colour, as the era does it, and returns it.
 func (b *bench) ask(c *mcptest.Call) {
 	var answer struct {
 		Action  string

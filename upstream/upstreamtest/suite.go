@@ -139,8 +139,8 @@ func (b *bench) sees(t *testing.T, what string, happens <-chan struct{}) {
 	}
 }
 
-// seesEnd waits until the server has ended the call of hang. A stateful server is told to:
-// the end of a connection does not cancel a call. It returns the reason.
+// seesEnd waits until the server has ended the call of hang. A stateful server gets a message: the
+// end of a connection does not cancel a call. It returns the reason.
 func (b *bench) seesEnd(t *testing.T) (reason string) {
 	t.Helper()
 	b.sees(t, "hang was given up", b.ended)

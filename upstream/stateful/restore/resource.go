@@ -2,7 +2,7 @@ package restore
 
 import "context"
 
-// resource is a resource that somebody listens to, or that is being unsubscribed.
+// resource is a resource that has listeners, or that is being unsubscribed.
 type resource struct {
 	listeners int // guarded by the state's lock
 	// busy is full while the server is asked to subscribe or unsubscribe: by a listener, or
@@ -46,9 +46,8 @@ func (s *State) Subscribe(ctx context.Context, uri string, subscribe func() erro
 	return err
 }
 
-// Unsubscribe ends a listener's subscription to a resource. If nobody else listens to it,
-// the caller must tell the server and then call done; otherwise done is nil. New
-// subscribers wait for done.
+// Unsubscribe ends a listener's subscription to a resource. If it was the last listener, the caller
+// must tell the server and then call done; otherwise done is nil. New subscribers wait for done.
 func (s *State) Unsubscribe(uri string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +55,7 @@ func (s *State) Unsubscribe(uri string) (done func()) {
 	if r.listeners--; r.listeners > 0 || s.ended {
 		return nil
 	}
-	r.busy <- struct{}{} // nobody holds it: a holder would be listening
+	r.busy <- struct{}{} // it is free: a holder would be listening
 	r.subscribed = false
 	return func() {
 		s.mu.Lock()
@@ -73,7 +72,7 @@ func (s *State) tidy(uri string, r *resource) {
 	}
 }
 
-// Wanted returns those of the resources that somebody listens to.
+// Wanted returns those of the resources that have listeners.
 func (s *State) Wanted(uris []string) (some []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +84,9 @@ func (s *State) Wanted(uris []string) (some []string) {
 	return some
 }
 
-// subscribed reports whether anybody subscribed to a resource or to one that it is a part
-// of. If the URIs show no such subscription, the server means a part of some subscribed
-// resource; then every subscriber may be meant, if all are the same client. mu is held.
+// subscribed reports whether a listener subscribed to a resource or to one that it is a part of. If
+// the URIs show no such subscription, the server means a part of some subscribed resource; then
+// every subscriber may be meant, if all are the same client. mu is held.
 func (s *State) subscribed(uri string) bool {
 	for own, r := range s.resources {
 		if r.listeners > 0 && partOf(uri, own) {

@@ -38,8 +38,8 @@ func (s *State) SetLevel(level string) {
 	s.level = level
 }
 
-// Restore returns what a new session has to tell the server: the log level, "" for none,
-// and the resources that somebody listens to.
+// Restore returns what a new session has to tell the server: the log level, "" for none, and the
+// resources that have listeners.
 func (s *State) Restore() (level string, uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,10 +1,9 @@
 // Package dial makes the connections to a server on HTTP. There is an http.RoundTripper for each
 // upstream, which reaches that server and nothing else.
 //
-// It owns which client sends a request, how long a connection is kept, whose it is, and where
-// it must not lead. It leaves what is sent to transport/streamable. net/http and
-// internal/http1 start the goroutines of connections; CloseIdleConnections ends those of
-// idle ones.
+// It owns which client sends a request, how long a connection is kept, which user it belongs to,
+// and where it must not lead. It leaves what is sent to transport/streamable. net/http and
+// internal/http1 start the goroutines of connections; CloseIdleConnections ends those of idle ones.
 package dial
 
 import (
@@ -28,15 +27,15 @@ const (
 	minIdle         = 64
 	maxResponseHead = 64 << 10
 	tcpKeepAlive    = 30 * time.Second
-	// idlePlain is how long an idle connection over plain HTTP is kept. Many servers close
-	// theirs after five seconds: what is sent just then is lost, and nobody knows whether it
-	// was read. idleTLS is longer, since such a connection costs more to open, and in HTTP/2
-	// a server says what it has not read.
+	// idlePlain is how long an idle connection over plain HTTP is kept. Many servers close theirs
+	// after five seconds: what is sent just then is lost, and there is no telling whether it was
+	// read. idleTLS is longer, since such a connection costs more to open, and in HTTP/2 a server
+	// says what it has not read.
 	idlePlain = 3 * time.Second
 	idleTLS   = 90 * time.Second
 )
 
-// Config is where a server on HTTP is.
+// Config says where a server on HTTP is.
 type Config struct {
 	// URL is its endpoint.
 	URL string

@@ -244,7 +244,7 @@ func (c *conn) readAll() {
 	}
 }
 
-// drop ends a stream that nobody reads.
+// drop ends a stream without a reader.
 func (c *conn) drop() {
 	c.body.Close()
 	c.End(errStreamEnded)

@@ -109,7 +109,7 @@ func (p *process) wait() {
 	p.last.End(p.cmd.ProcessState.String())
 	close(p.exited)
 	p.stdin.Close()
-	// Somebody outside of its group may have the other ends: they are not waited for.
+	// Processes outside of its group may have the other ends: they are not waited for.
 	end := time.Now()
 	if !p.hurry.Load() {
 		end = end.Add(outputWait)

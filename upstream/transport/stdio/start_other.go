@@ -4,5 +4,5 @@ package stdio
 
 import "os/exec"
 
-// start starts a program, whose privileges are not looked at on this system.
+// start starts a program without checks of its privileges on this system.
 func start(cmd *exec.Cmd, _ bool) error { return cmd.Start() }

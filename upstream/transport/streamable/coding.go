@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// decode undoes the coding of an answer whose server, or a proxy before it, compressed it although
+// decode undoes the coding of an answer that the server, or a proxy before it, compressed although
 // it was asked not to. The limits of all readers count what comes out. An error page that is coded
 // otherwise becomes an empty one. Errors: transport.ErrGarbage.
 func decode(resp *http.Response) error {

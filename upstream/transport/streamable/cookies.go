@@ -69,7 +69,7 @@ func (k *cookies) take(resp *http.Response) {
 	}
 }
 
-// write makes the line. mu is held, or nobody else knows k.
+// write makes the line. mu is held, or only the caller knows k.
 func (k *cookies) write() {
 	parts := make([]string, len(k.all))
 	for i, c := range k.all {

@@ -40,8 +40,8 @@ type Credentials interface {
 	// PerUser reports whether each user has a credential of its own. Then nothing that a
 	// server keeps or answers for one user is shared with another.
 	PerUser() bool
-	// Authorize sets the header that authenticates a request made for this caller; the
-	// zero Caller is nobody. Errors are an *outbound.Error.
+	// Authorize sets the header that authenticates a request made for this caller; the zero Caller
+	// is no user. Errors are an *outbound.Error.
 	Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error)
 	// Refused notes that the server answered 401 or 403, with this WWW-Authenticate, to the
 	// request that had the stamp. It reports whether to make it once more. The error is an
@@ -72,8 +72,8 @@ func Traced(header http.Header, trace *mcp.Trace) http.Header {
 }
 
 // POST sends a message with our credential, on behalf of caller, nil for the owner of the
-// connection. The trail of a call, nil for none, is told of the credential. An answer whose
-// status is not 2xx is an error.
+// connection. The trail of a call, nil for none, notes the credential. An answer with a status
+// other than 2xx is an error.
 func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, to *trail.Trail, header http.Header,
 	body []byte) (*http.Response, error) {
 	resp, err := c.request(ctx, caller, to, http.MethodPost, header, body)
@@ -206,7 +206,7 @@ func sendError(err error) error {
 	return fmt.Errorf("%w: %w", transport.ErrBroken, err)
 }
 
-// Refusal reads an answer whose status is not the wanted one.
+// Refusal reads an answer without the wanted status.
 func Refusal(resp *http.Response) *transport.StatusError {
 	e := &transport.StatusError{
 		Status: resp.StatusCode, RetryAfter: retryafter.Read(resp.Header, time.Now(), MaxRetryAfter),

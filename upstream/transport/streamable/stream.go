@@ -136,7 +136,7 @@ func (s *stream) scan() error {
 
 func isResponse(m wire.Message) bool { return m.Kind == wire.Response }
 
-// measured ends the measuring of a document, whose memory is kept or not.
+// measured ends the measuring of a document; its memory is kept or not.
 func (s *stream) measured(keep bool) {
 	left := 0
 	if s.events != nil {

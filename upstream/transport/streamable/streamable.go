@@ -83,8 +83,7 @@ func (t *Transport) Conn(owner *transport.Identity) *Conn {
 	return &Conn{t: t, owner: owner, header: t.template.Header}
 }
 
-// Conn is a session, or, as long as the server has given no session id, only a way to send
-// requests.
+// Conn is a session, or, as long as the server has given no session id, only a sender of requests.
 type Conn struct {
 	t     *Transport
 	owner *transport.Identity
@@ -230,7 +229,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	return err
 }
 
-// refused makes the error of an answer whose status is not the wanted one.
+// refused makes the error of an answer without the wanted status.
 func (c *Conn) refused(resp *http.Response) error {
 	refusal := Refusal(resp)
 	if c.inSession {

@@ -51,7 +51,7 @@ func MustDo(t *testing.T, u mcp.Handler, c *mcp.Call) *mcp.Reply {
 	return reply
 }
 
-// WantOK makes a call whose result must be OK.
+// WantOK makes a call that must have the result OK.
 func WantOK(t *testing.T, u mcp.Handler, c *mcp.Call) {
 	t.Helper()
 	if reply := MustDo(t, u, c); string(reply.Result) != OK {

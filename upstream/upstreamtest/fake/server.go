@@ -24,8 +24,8 @@ const Patience = time.Minute
 // Handler answers a request; it returns false to leave that to the fake.
 type Handler func(f *Server, w http.ResponseWriter, r *http.Request, m Message) bool
 
-// Server is a server on HTTP whose every answer a test can write. It answers the rest itself,
-// as a correct server of its era does.
+// Server is a server on HTTP; a test can write each of its answers. It answers the rest itself, as
+// a correct server of its era does.
 type Server struct {
 	*httptest.Server
 	Network  *mcptest.Network // nil for the real one
@@ -80,7 +80,7 @@ func NewBubble(t *testing.T, stateful bool, handle Handler) *Server {
 	return f
 }
 
-// NewUnstarted makes a fake whose Server the test makes.
+// NewUnstarted makes a fake for a Server that the test makes.
 func NewUnstarted(stateful bool, handle Handler) *Server {
 	return &Server{
 		Stateful: stateful, Version: "2025-11-25", Session: "s1", Handle: handle, news: make(chan struct{}),

@@ -46,7 +46,7 @@ func Close(t *testing.T, u interface{ Close(context.Context) error }) {
 	}
 }
 
-// Upstream is an upstream whose clients' sessions have homes of their own.
+// Upstream is an upstream with homes of its own for clients' sessions.
 type Upstream struct {
 	*upstream.Upstream
 	homes homes
