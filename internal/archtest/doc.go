@@ -1,5 +1,5 @@
-// Package archtest enforces the rules of this code base as tests: which package may import
-// which, how packages are documented, what must not be here.
+// Package archtest enforces the rules of this code base as tests: which package may import which,
+// how packages are documented, and what is not allowed here.
 //
 // It owns the rules and the table of layers (layers_test.go). It leaves the purpose of a
 // layer to the packages' own comments. Each rule is a function from a module to problems,

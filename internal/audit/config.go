@@ -31,9 +31,9 @@ type Config struct {
 	OnFull string `yaml:"on_full"`
 	// Queue is how many records may wait for each sink. Default 10000.
 	Queue int `yaml:"queue"`
-	// Key is a secret of at least 32 random bytes. It signs the anchors of the chains, so that
-	// nobody without it can change a chain so that it still fits together, and keys the digests
-	// of arguments. Default none.
+	// Key is a secret of at least 32 random bytes. It signs the anchors of the chains, so that a
+	// chain cannot be changed without it and still fit together, and keys the digests of arguments.
+	// Default none.
 	Key mcp.Secret `yaml:"key"`
 }
 

@@ -11,9 +11,8 @@ import (
 // keptText bounds the memory that is kept for the next lines.
 const keptText = 4 << 20
 
-// deliver writes records, and an anchor for event unless that is "", until the sink has taken
-// them, or refuses them for good where records may be lost. It returns false if that was given
-// up.
+// deliver writes records, and an anchor for event unless that is "", until the sink has taken them,
+// or refuses them for good where records may be lost. It returns false if it gave up.
 func (w *worker) deliver(batch []*record.Record, event string) bool {
 	begun := time.Now() // of all tries, so that each writes the same bytes
 	for {

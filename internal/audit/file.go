@@ -93,8 +93,8 @@ func (f *file) ready(_ context.Context, chain *record.Chain) (at head, err error
 	return at, nil
 }
 
-// renamed reports whether somebody else has moved the file away. It notices, too, that somebody
-// has cut it.
+// renamed reports whether another program has moved the file away. It also notices if the file was
+// cut.
 func (f *file) renamed() bool {
 	there, err := os.Stat(f.cfg.Path)
 	if err != nil {

@@ -2,7 +2,7 @@ package audit
 
 import "github.com/gatehouse-mcp/gatehouse/internal/record"
 
-// level is how much attention a record deserves, for sinks that sort by it.
+// level is the importance of a record, for sinks that sort by it.
 type level int
 
 const (

@@ -30,9 +30,9 @@ var facilities = map[string]int{
 // severities are those of RFC 5424 §6.2.1 by level.
 var severities = [...]int{levelInfo: 6, levelNotice: 5, levelWarning: 4, levelError: 3}
 
-// syslog sends records as messages of RFC 5424, whose text is the line: over TCP and TLS with
-// the length in front (RFC 6587 §3.4.1, RFC 5425), over UDP (RFC 5426) and to a Unix socket one
-// in a datagram.
+// syslog sends records as messages of RFC 5424, with the line as their text: over TCP and TLS with
+// the length in front (RFC 6587 §3.4.1, RFC 5425), over UDP (RFC 5426) and to a Unix socket one in
+// a datagram.
 type syslog struct {
 	to       receiver
 	tls      *tls.Config // nil for none
@@ -64,7 +64,7 @@ func newSyslog(s Sink) (*syslog, error) {
 
 var notPrintable = regexp.MustCompile(`[^!-~]+`)
 
-// printable is what of a text may stand in the head of a message.
+// printable returns the part of a text that may stand in the head of a message.
 func printable(text string, most int) string {
 	text = notPrintable.ReplaceAllString(text, "")
 	return text[:min(len(text), most)]
@@ -123,8 +123,8 @@ func (s *syslog) disconnect() {
 	s.conn, s.gone = nil, nil
 }
 
-// write sends all entries. Of a stream, nobody knows what has arrived when it breaks, so the
-// whole batch is sent again over the next one.
+// write sends all entries. When a stream breaks, there is no telling what has arrived, so the whole
+// batch is sent again over the next one.
 func (s *syslog) write(ctx context.Context, entries []entry) error {
 	conn := s.conn
 	_ = conn.SetWriteDeadline(time.Now().Add(s.timeout)) // a broken connection shows below

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// queueBytes bounds the memory of what waits for a sink, whatever its records hold.
+	// queueBytes bounds the memory of the records that wait for a sink.
 	queueBytes = 64 << 20
 	// beyond is how many records a queue takes above its bound where calls wait for room:
 	// those of calls that ran already when it was reached.
@@ -23,7 +23,7 @@ const (
 	// gather is the time between two writes, unless much waits, as in the log: waking the writer
 	// costs a call more than its record does.
 	gather = 50 * time.Millisecond
-	// settleAfter is when a sink that has nothing to do is told so.
+	// settleAfter is how long a sink is idle before it may settle.
 	settleAfter = time.Second
 	// retryFirst and retryMost bound the time between two tries of a sink that fails.
 	retryFirst = 100 * time.Millisecond
@@ -32,7 +32,7 @@ const (
 	endTimeout = 30 * time.Second
 )
 
-// setup is all that makes two workers different.
+// setup holds everything in which two workers can differ.
 type setup struct {
 	sink  Sink
 	limit int
@@ -71,7 +71,7 @@ type worker struct {
 	bytes   int
 	gap     *record.Record // the last one pending, if that stands for lost ones
 	lost    int64          // after the end, when no record of a gap can be written
-	room    chan struct{}  // closed when there is room again; nil if nobody waits
+	room    chan struct{}  // closed when there is room again; nil if no call waits
 	ended   bool
 	trouble Status // of failures alone
 }

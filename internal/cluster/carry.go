@@ -18,7 +18,7 @@ const (
 	carriedHeader = "Gatehouse-Forward"
 	// maxLate is how far a forward's number may lag behind the newest number of its sender.
 	maxLate = 8192
-	// maxSenders bounds the replicas whose numbers are remembered until this process ends.
+	// maxSenders bounds the replicas with numbers that are remembered until this process ends.
 	// Forwards of further replicas are refused.
 	maxSenders = 4096
 	numberSize = 8

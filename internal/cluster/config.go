@@ -17,8 +17,8 @@ import (
 
 // Config is the section "replicas". It is read only at start.
 type Config struct {
-	// Listen is the address where other replicas reach this one, such as 0.0.0.0:8082. Nobody
-	// else may reach it. Required with sessions.store: redis, unless Alone is set.
+	// Listen is the address where other replicas reach this one, such as 0.0.0.0:8082. Nothing else
+	// may reach it. Required with sessions.store: redis, unless Alone is set.
 	Listen string `yaml:"listen"`
 	// Advertise is the address that other replicas connect to, such as ${env:POD_IP}: with its port
 	// (IPv6 in brackets), or with that of Listen. Default: Listen, if that names one host.

@@ -152,8 +152,8 @@ func (l *link) serveCalls(_ *http.Server, conn *tls.Conn, _ http.Handler) {
 }
 
 // drain refuses further forwards and waits until the running ones have ended or ctx has. The
-// listener stays open until close: a replica whose connection is refused would conclude that
-// this one has gone, and would give up on the requests that still run here.
+// listener stays open until close: a refused connection would tell a replica that this one has
+// gone, and it would give up on the requests that still run here.
 func (l *link) drain(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -196,8 +196,8 @@ func (l *link) enter() bool {
 	return !l.closed
 }
 
-// verify accepts a certificate whose digest is in a lease. A replica that has just started may
-// be unknown; then verify reads the leases again, with a limit on how often.
+// verify accepts a certificate if its digest is in a lease. A replica that has just started may be
+// unknown; then verify reads the leases again, with a limit on how often.
 func (l *link) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("cluster: no certificate")

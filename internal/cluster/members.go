@@ -203,7 +203,7 @@ func (m *members) renewed(asked time.Duration, began int64, leases map[string]st
 	case lapsed:
 		m.count.leaseLate.Inc()
 		for _, p := range m.peers {
-			p.closeIdle() // a replica that was stopped has connections that the others gave up meanwhile
+			p.closeIdle() // a replica that was stopped has connections that the others have given up
 		}
 		m.generation.Add(1)
 		m.log.Warn("the lease of this replica had ended: others may have taken sessions over", failure.LeaseLost.Attr())

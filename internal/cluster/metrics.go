@@ -15,7 +15,7 @@ type Metrics struct {
 	unreachable                          prometheus.Gauge
 
 	forwards map[string]prometheus.Counter // by outcome
-	refused  prometheus.Counter            // forwards whose seal is wrong
+	refused  prometheus.Counter            // forwards with a wrong seal
 }
 
 // Outcomes of forwards.

@@ -29,7 +29,7 @@ const (
 	yes, no = "true 0", "false 0"
 	// maxContact bounds an answer, in bytes.
 	maxContact = 64
-	// missedFor is how long a replica is missed.
+	// missedFor is how long a replica counts as missing.
 	missedFor = time.Hour
 )
 
@@ -194,15 +194,15 @@ func (c *Cluster) Missing() (all []Missing) {
 	return all
 }
 
-// went misses a peer that has gone, unless it was leaving. The caller holds mu.
+// went records a peer that has gone, unless it was leaving. The caller holds mu.
 func (m *members) went(p *peer) {
 	if !p.lease.Leaving && len(m.missed) < maxReplicas {
 		m.missed = append(m.missed, Missing{Name: p.name, Address: p.address, Gone: time.Now()})
 	}
 }
 
-// came takes a replica that has come for one that is missed: for itself, or else for the first
-// that went, since a process has another name than the one before it. The caller holds mu.
+// came counts a new replica as the return of a missing one: for itself, or else for the first that
+// went, since a process has another name than the one before it. The caller holds mu.
 func (m *members) came(name string) {
 	at := max(0, slices.IndexFunc(m.missed, func(one Missing) bool { return one.Name == name }))
 	if at < len(m.missed) {

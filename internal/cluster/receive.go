@@ -12,8 +12,8 @@ import (
 // Receiver takes the requests that other replicas forward here (Forwarded).
 type Receiver interface {
 	http.Handler
-	// ReleaseHome gives up a home (Home.Key) for which another replica has forwarded a request, and of
-	// which this one, about to stop, runs nothing more.
+	// ReleaseHome gives up a home (Home.Key) for which another replica has forwarded a request, if
+	// this one, about to stop, runs nothing more for it.
 	ReleaseHome(home string)
 }
 
@@ -33,7 +33,7 @@ func Forwarded(r *http.Request) (caller []byte, home string, ok bool) {
 	return a.caller, a.home, ok
 }
 
-// Moved answers a forwarded request whose home is not here: nothing was done. The sender then
+// Moved answers a forwarded request for a home that is not here: nothing was done. The sender then
 // looks up the owner again; a forwarded request is never forwarded again.
 func Moved(w http.ResponseWriter) {
 	w.Header().Set(outcomeHeader, linkMoved)

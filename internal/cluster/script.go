@@ -65,9 +65,9 @@ end
 `
 
 // renewSource renews a lease, or begins one. It returns the number of the renewal that began the
-// lease, and then the other leases. A renewal may run twice or late: the client library repeats
-// a command whose answer does not come in time, and the network may hold one back until the
-// lease has ended. The number tells the lease that the replica knows from one that began since.
+// lease, and then the other leases. A renewal may run twice or late: the client library repeats a
+// command if its answer does not come in time, and the network may hold one back until the lease
+// has ended. The number tells the lease that the replica knows from one that began since.
 //
 // ARGV: prefix of leases, bound on leases, own name, value, lease in milliseconds, number.
 const renewSource = `

@@ -126,8 +126,8 @@ func (b bench) withServer(ctx context.Context, binary string, sessions bool, fn 
 	return errors.Join(err, p.Stop())
 }
 
-// withGateway runs fn with the URL of a gateway whose only upstream is the server at url.
-// It waits until the gateway lists a known tool of that server.
+// withGateway runs fn with the URL of a gateway that has the server at url as its only upstream. It
+// waits until the gateway lists a known tool of that server.
 func (b bench) withGateway(ctx context.Context, url, known, dir string, out io.Writer,
 	fn func(url string) error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

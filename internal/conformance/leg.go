@@ -27,8 +27,8 @@ func standIns(stateful bool) []string {
 	return []string{"input-required-result-multi-round"}
 }
 
-// faces returns all faces: the stable suite, whose client speaks one revision whatever the
-// flag says, and the next suite with each revision that it knows.
+// faces returns all faces: the stable suite, which speaks one revision whatever the flag says, and
+// the next suite with each revision that it knows.
 func faces() []face {
 	all := []face{{name: "stable", suite: "conformance-stable", stateful: true}}
 	for _, r := range wire.Revisions()[1:] { // no suite knows the oldest one

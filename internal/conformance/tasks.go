@@ -17,7 +17,7 @@ import (
 // extension is the capability of a client or server that supports tasks.
 const extension = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
-// tasker is a server whose tools run as tasks. close ends it.
+// tasker is a server with tools that run as tasks. close ends it.
 type tasker struct {
 	*mcptest.Server
 	stateful bool

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// NewFile makes a Store for one process whose values outlive it, in a file for its owner alone. The file
-// is read with the first use, and written with each change. Values beyond most are refused.
+// NewFile makes a Store for one process, in a file for its owner alone; the values outlive the process.
+// The file is read with the first use, and written with each change. Values beyond most are refused.
 func NewFile(path, room string, most int) *Store {
 	return &Store{room: room, at: &file{path: path, most: most}}
 }
@@ -35,8 +35,8 @@ type written struct {
 	Until time.Time `json:"until"`
 }
 
-// change has decide see what is kept under a name, nil for nothing. Its answer is kept in place of that,
-// nil for nothing, unless it is the same.
+// change passes decide the value under a name, nil for none. The answer replaces it, nil for none,
+// unless it is the same.
 func (f *file) change(name string, decide func(now *written) *written) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 // MaxValue bounds a value, in bytes.
 const MaxValue = 64 << 10
 
-// ErrNone is the error for a value that there is not, or not any more.
+// ErrNone is the error for a value that does not exist, or no longer does.
 var ErrNone = errors.New("nothing is kept there")
 
-// Store keeps values by name. A value is bound to its name and to the room: whoever can write to
-// Redis can neither make one nor move one. Names are not readable in Redis. A Store is safe for
+// Store keeps values by name. A value is bound to its name and to the room: write access to Redis
+// is not enough to make one or to move one. Names are not readable in Redis. A Store is safe for
 // concurrent use.
 type Store struct {
 	room string
@@ -31,7 +31,7 @@ type Store struct {
 	each int    // how many values one owner has
 }
 
-// share is which part of most one owner has.
+// share is the part of most that one owner may have.
 const share = 50
 
 // place is where a Store keeps what it has sealed, by the digests of names.
@@ -173,7 +173,7 @@ func (s *Store) seal(name string, value []byte) (id string, sealed []byte, err e
 }
 
 // open opens what was sealed, and overwrites it. What cannot be opened is as good as nothing:
-// another key sealed it, or somebody wrote it into Redis.
+// another key sealed it, or it was forged in Redis.
 func (s *Store) open(id string, sealed []byte) ([]byte, error) {
 	if s.key == nil {
 		return sealed, nil

@@ -43,8 +43,8 @@ type row struct {
 // String returns the name, such as "GH-UPSTREAM-DOWN".
 func (n Name) String() string { return table[n].text }
 
-// Code returns the JSON-RPC code with which clients are told of the failure, 0 if only
-// operators are. A revision may require another one for the same failure.
+// Code returns the JSON-RPC code of the failure for clients, 0 if only operators learn of it. A
+// revision may require another one for the same failure.
 func (n Name) Code() int { return table[n].code }
 
 // Retry says whether it helps to make the same request again.

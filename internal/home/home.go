@@ -141,8 +141,8 @@ func (h *Home) Fence() string {
 	return h.owner.Epoch
 }
 
-// Attach has end called when the home is over, with the reason; at once if it is. Of several, the
-// last that was attached ends first. detach undoes it, and reports whether end will not be called.
+// Attach registers end for when the home is over, with the reason; it runs at once if it is. Of several,
+// the last one attached runs first. detach undoes it, and reports whether end will not be called.
 func (h *Home) Attach(end func(Why)) (detach func() bool) {
 	a := &attachment{end}
 	h.mu.Lock()

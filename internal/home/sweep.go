@@ -32,8 +32,8 @@ func (t *Table) sweepAlways(ctx context.Context) {
 	}
 }
 
-// Sweep ends the homes that were unused for too long, and tells Redis of the others what it was not
-// told yet; with all, of all. The table does so at intervals (SweepEvery).
+// Sweep ends the homes that were unused for too long, and tells Redis what it does not yet know of
+// the others; with all, of all. The table does so at intervals (SweepEvery).
 func (t *Table) Sweep(ctx context.Context, all bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()

@@ -65,7 +65,7 @@ type Config struct {
 	// Idle is how long a session lives without a use.
 	Idle time.Duration
 	// Kept is how long Redis keeps a session after the last use that it was told of: longer than
-	// Idle, since Redis learns of a use late. 0 if sessions exist in this process alone.
+	// Idle, since Redis learns of uses late. 0 if sessions exist in this process alone.
 	Kept time.Duration
 	// Max bounds the homes; those of clients without sessions are counted by themselves.
 	Max int
@@ -74,7 +74,7 @@ type Config struct {
 	Most func(user string) int
 	// Owners know which replica owns a session. If nil, this process owns all.
 	Owners *cluster.Cluster
-	// Events are told of homes that are opened here and that are over. May be nil.
+	// Events learn of homes that are opened here and that are over. May be nil.
 	Events Events
 	// Log and Metrics may be nil.
 	Log     *slog.Logger
@@ -179,7 +179,7 @@ func (t *Table) clusterHome(h *Home) cluster.Home {
 }
 
 // Begin opens the home of a session that begins now and exists in memory alone. fill fills it before
-// anybody can use it. If the user is at the bound, a session makes room that has been unused for a
+// its first use. If the user is at the bound, a session makes room that has been unused for a
 // minute. Errors: ErrTooMany, ErrUnavailable.
 func (t *Table) Begin(key Key, fill func(*Home)) error {
 	h := t.newHome(key)
@@ -271,7 +271,7 @@ func (h *Home) free() bool {
 	return h.state == open && !h.inUse()
 }
 
-// leastUsed closes the home that a user can best do without, and returns it; nil if all are in use.
+// leastUsed closes the least recently used home of a user, and returns it; nil if all are in use.
 func (t *Table) leastUsed(own map[*Home]struct{}) *Home {
 	var least *Home
 	oldest := int64(t.clock()) - int64(Evictable)

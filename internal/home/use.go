@@ -220,7 +220,7 @@ func (h *Home) opened() bool {
 	return h.state == open
 }
 
-// lose makes a home over that is not this replica's, or whose session does not exist.
+// lose makes a home over that is not this replica's, or that has no session.
 func (h *Home) lose(loaded bool, why Why) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

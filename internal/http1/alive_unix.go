@@ -26,8 +26,8 @@ func (c *conn) watch() {
 	}
 }
 
-// alive reports whether nothing came on an idle connection: neither its end, nor an answer
-// that nobody asked for and that would be taken for the next one.
+// alive reports whether an idle connection stayed silent: neither its end arrived, nor an
+// unrequested answer that would be taken for the next one.
 func (c *conn) alive() bool {
 	c.quiet = false
 	err := c.raw.Read(c.look)

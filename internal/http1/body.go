@@ -26,8 +26,8 @@ type body struct {
 	stop  func() bool // parts the connection from ctx; false if ctx came first
 	kind  kind
 	again bool // the connection may be used again
-	// over says that the body has ended, by Read or by Close: whoever sets it disposes of
-	// the connection, which may belong to somebody else from then on.
+	// over says that the body has ended, by Read or by Close: the one that sets it disposes of the
+	// connection, which may belong to another exchange from then on.
 	over atomic.Bool
 
 	// Only for Read.

@@ -26,7 +26,7 @@ var (
 type conn struct {
 	nc        net.Conn
 	host      string
-	interrupt func()          // closes nc, whoever uses it
+	interrupt func()          // closes nc, even in use
 	since     time.Time       // when it went to the pool
 	raw       syscall.RawConn // nil where nc cannot be looked at
 	look      func(fd uintptr) bool
@@ -45,7 +45,7 @@ func newConn(nc net.Conn, host string) *conn {
 	return c
 }
 
-// close tells nobody of an error: there is nothing to be done about it.
+// close ignores errors: there is nothing to be done about them.
 func (c *conn) close() { c.nc.Close() }
 
 // roundTrip sends a request as it was written and receives the head of the answer.
@@ -129,8 +129,8 @@ func (c *conn) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// reset makes the connection ready for the next exchange, or reports that it cannot be
-// used again: something came that nobody asked for, or would not be noticed.
+// reset makes the connection ready for the next exchange, or reports that it cannot be used again:
+// something arrived without a request, or would not be noticed.
 func (c *conn) reset() bool {
 	if c.r != c.w {
 		return false

@@ -52,7 +52,7 @@ func (f *framing) read(name, value string) error {
 	return nil
 }
 
-// check refuses answers whose end two readers could see in two places (RFC 9112 §6.3).
+// check refuses answers with an end that two readers could see in two places (RFC 9112 §6.3).
 func (f *framing) check(minor int) error {
 	if f.chunked && (f.length >= 0 || minor == 0) {
 		return errFraming

@@ -10,7 +10,7 @@ import (
 // earlier, and save the cost of another goroutine.
 const watchAfter = 20 * time.Millisecond
 
-// late has the connections watched whose requests run for long. It has one timer for all: one for
+// late has connections watched if their requests run for long. It has one timer for all: one for
 // each request would wake a thread for each.
 type late struct {
 	mu      sync.Mutex // guards the fields below

@@ -47,7 +47,7 @@ func (p *pool) pop(host string) *conn {
 	return c
 }
 
-// put takes back a connection whose answer was read to its end.
+// put takes back a connection after its answer was read to its end.
 func (p *pool) put(c *conn) {
 	if !c.reset() || !p.push(c) {
 		c.close()

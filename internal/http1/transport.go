@@ -57,8 +57,8 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// Handles reports whether a Transport accepts a request: one for http, with no body or a small
-// one whose length is known. It refuses all others, unsent.
+// Handles reports whether a Transport accepts a request: one for http, with no body or a small one
+// of known length. It refuses all others, unsent.
 func Handles(req *http.Request) bool { return unsupported(req) == "" }
 
 // unsupported returns why a Transport does not accept a request, "" if it does.
@@ -125,8 +125,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.exchange(ctx, c, req, out)
 }
 
-// CloseIdleConnections closes the connections that no request uses. Those in use are closed
-// when their requests end, unless another one began meanwhile.
+// CloseIdleConnections closes the connections that no request uses. Those in use are closed when
+// their requests end, unless another one has begun by then.
 func (t *Transport) CloseIdleConnections() { t.pool.close() }
 
 func (t *Transport) connect(ctx context.Context, u *url.URL) (*conn, error) {
@@ -165,7 +165,7 @@ func (t *Transport) exchange(ctx context.Context, c *conn, req *http.Request, ou
 	return &a.response, nil
 }
 
-// ErrNotSent is in the errors of requests of which not a byte was sent on an open connection.
+// ErrNotSent is in the errors of requests if not a byte of them was sent on an open connection.
 var ErrNotSent = errors.New("http1: the request was not sent")
 
 // errSpokeFirst: whatever comes before a request would be taken for its answer.

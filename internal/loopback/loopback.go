@@ -1,4 +1,4 @@
-// Package loopback says what is this machine itself: which hosts are, and which requests come from it.
+// Package loopback recognises this machine: its host names and addresses, and the requests that come from it.
 //
 // It owns these rules. It starts no goroutines.
 package loopback
@@ -18,7 +18,7 @@ func Host(host string) bool {
 }
 
 // Sent reports whether a request comes from this machine itself: not from another machine, not
-// through a proxy, and not from a web page whose host name resolves to this machine.
+// through a proxy, and not from a web page with a host name that resolves to this machine.
 func Sent(r *http.Request) bool { return !FromPage(r) && SentByAny(r) }
 
 // SentByAny is Sent for requests of pages, too, which have to be checked to be ours.

@@ -43,18 +43,18 @@ type Call struct {
 	// Params is the params object as the client wrote it, with _meta; nil if the client sent
 	// none.
 	Params Raw
-	// Outline is that of large Params, else nil. It may stay when other Params replace these.
+	// Outline is the outline of large Params, else nil. It may stay when other Params replace these.
 	Outline *Outline
 	Caller  Caller
-	// Aside says that an operator looks at what the caller would get from a list: nobody is asked
-	// with the caller's credentials, and nothing is kept for the caller.
+	// Aside says that an operator looks at what the caller would get from a list: no server is
+	// asked with the caller's credentials, and nothing is kept for the caller.
 	Aside bool
 	// Revision is the client's protocol revision, "" for calls of the gateway itself.
 	Revision string
 	// Session is "user:session". For a stateless client it is derived from user and client;
 	// for calls of the gateway itself it is "".
 	Session string
-	// Ephemeral says that Session was derived, so nobody will end it: what is kept for it
+	// Ephemeral says that Session was derived, so it has no explicit end: what is kept for it
 	// expires when idle.
 	Ephemeral bool
 	// Caps is what the client can be asked for: its ClientCapabilities object, nil for none.
@@ -78,7 +78,7 @@ type Call struct {
 	Round   Round
 	// Trace is the trace that the call belongs to, nil if none is known or traces are off.
 	Trace *Trace
-	// Trail, if not nil, is told where the time of the call goes, and of its messages.
+	// Trail, if not nil, records where the time of the call goes, and its messages.
 	Trail *trail.Trail
 	// Room is the call's share of the memory for large messages, until its answer is written;
 	// nil for calls that are not counted.
@@ -151,7 +151,7 @@ type Event struct {
 type Reply struct {
 	// Result is the result object as the server wrote it.
 	Result Raw
-	// Outline is that of a large Result, else nil. It may stay when another Result replaces
+	// Outline is the outline of a large Result, else nil. It may stay when another Result replaces
 	// this one.
 	Outline *Outline
 	// List is the answer of a list method.
@@ -161,9 +161,9 @@ type Reply struct {
 	// Task says that Result is a task. The caller has asked for a task or declared to know
 	// tasks.
 	Task bool
-	// Release, if set, frees the memory of Result for reuse. The edge that has written the
-	// reply calls it once; nobody may read Result after that. To keep a Result, clone it. A
-	// dropped reply need not be released.
+	// Release, if set, frees the memory of Result for reuse. The edge that has written the reply
+	// calls it once; Result must not be read after that. To keep a Result, clone it. A dropped
+	// reply need not be released.
 	Release func()
 }
 
@@ -190,11 +190,11 @@ type Ask struct {
 	// the reason. It returns at once, and does nothing once the answers were taken or the wait
 	// has ended.
 	Drop func(reason string)
-	// Restart says that the server has ended the call with these questions, all of which send
-	// the user to a URL. When the user is done, the call is made from the beginning.
-	// 2025-11-25 expresses it by the error URLElicitationRequired (client/elicitation).
+	// Restart says that the server has ended the call with these questions; all of them send the
+	// user to a URL. When the user is done, the call is made from the beginning. 2025-11-25
+	// expresses it by the error URLElicitationRequired (client/elicitation).
 	Restart bool
-	// Expires is the time after which nobody waits for the answers, zero for never.
+	// Expires is the time until which the call waits for the answers, zero for no limit.
 	Expires time.Time
 }
 

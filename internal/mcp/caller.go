@@ -29,7 +29,7 @@ type Caller struct {
 	// Expires is when the token expires, including the leeway for clocks. Streams end then.
 	// Zero for never.
 	Expires time.Time
-	// View is the name of the view whose endpoint the request came to, "" for the gateway's own
+	// View is the name of the view with the endpoint that got the request, "" for the gateway's own
 	// endpoint. It belongs to the request, not to the token.
 	View string
 	// From is where the request came from. Like View, it does not belong to the token.
@@ -43,10 +43,10 @@ type Caller struct {
 }
 
 // Origin is where a request came from: the IP address of its client, "" if it is not known, and
-// what the client calls itself (User-Agent), which nobody has checked.
+// what the client calls itself (User-Agent), unchecked.
 type Origin struct{ Address, Agent string }
 
-// NewCaller returns a Caller whose User is computed once.
+// NewCaller returns a Caller that computes its User once.
 func NewCaller(c Caller) Caller {
 	c.user = userKey(c.Issuer, c.Subject)
 	return c
@@ -71,7 +71,7 @@ func userKey(issuer, subject string) string {
 
 type originKey struct{}
 
-// WithOrigin returns a context that carries where a request came from that has no caller.
+// WithOrigin returns a context that carries the origin of a request without a caller.
 func WithOrigin(ctx context.Context, from Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, from)
 }
@@ -142,7 +142,7 @@ func (l *Lasting) While(ctx context.Context, c *Caller) (_ context.Context, end 
 	}
 }
 
-// WhileIt is While for what is no Caller's.
+// WhileIt is While for what belongs to no Caller.
 func (l *Lasting) WhileIt(ctx context.Context, holds func(context.Context) bool) (_ context.Context,
 	end context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -201,7 +201,7 @@ func Identifier(id string) string {
 	return bare
 }
 
-// SameIdentifier reports whether two identifiers are one.
+// SameIdentifier reports whether two identifiers are the same.
 func SameIdentifier(a, b string) bool { return Identifier(a) == Identifier(b) }
 
 // HasIdentifier reports whether a list of identifiers has one.

@@ -198,7 +198,7 @@ func ErrUnknown(method, name string) *Error {
 		return Errorf(failure.NotFound, "Resource not found").WithData(Object("uri", String(name)))
 	case MethodSkillsGet:
 		what = "skill"
-	case MethodDirectoryRead: // without data: everyone is told by -32602
+	case MethodDirectoryRead: // without data: every client gets -32602
 		what = "directory"
 	case MethodComplete:
 		what = "reference"

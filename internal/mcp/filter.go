@@ -8,9 +8,9 @@ const MaxFiltered = 1000
 // Filter says what a subscriptions/listen call subscribes to or, in its acknowledgement, what
 // the server has accepted (2026-07-28 basic/patterns/subscriptions).
 type Filter struct {
-	Lists Lists    // lists whose changes are reported
-	URIs  []string // resources whose updates are reported, without duplicates
-	Tasks []string // ids of tasks whose states are reported, without duplicates
+	Lists Lists    // lists with changes to report
+	URIs  []string // resources with updates to report, without duplicates
+	Tasks []string // ids of tasks with states to report, without duplicates
 }
 
 // Lists is a set of lists, a bit for each notification of a change.

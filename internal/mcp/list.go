@@ -51,8 +51,8 @@ func (l *List) WithNext(next *string) *List {
 	return &List{Items: l.Items, Next: next, Expires: l.Expires, Private: l.Private, origin: l.Origin()}
 }
 
-// Origin returns the list of which WithNext made this one, or else the list itself. What is
-// made of a list and does not depend on the cursor is cached with its origin.
+// Origin returns the list that WithNext made this one from, or else the list itself. What is made
+// of a list and does not depend on the cursor is cached with its origin.
 func (l *List) Origin() *List {
 	if l.origin != nil {
 		return l.origin
@@ -177,8 +177,8 @@ func Pages(ctx context.Context, h Handler, c *Call, most int) iter.Seq2[*List, e
 // readings is how often ItemsOf reads a list that changes between two pages.
 const readings = 3
 
-// ItemsOf calls a list method for all pages, at most `most` of them. A list that changes meanwhile is read
-// again. One that does not exist has no items. Do not change them.
+// ItemsOf calls a list method for all pages, at most `most` of them. A list that changes while it is read
+// is read again. One that does not exist has no items. Do not change them.
 func ItemsOf(ctx context.Context, h Handler, c *Call, most int) (items []Item, err error) {
 	for range readings {
 		pages := 0

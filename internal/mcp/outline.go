@@ -20,7 +20,7 @@ func (o *Outliner) Add(name, start, end int) {
 	o.members = append(o.members, span{name, start, end})
 }
 
-// Outline returns the Outline of an object whose members were all added. uris says that some
+// Outline returns the Outline of an object when all its members were added. uris says that some
 // name in it may end in uri, in any case, or is escaped.
 func (o *Outliner) Outline(of Raw, uris bool) *Outline {
 	return &Outline{of: of, members: o.members, uris: uris}

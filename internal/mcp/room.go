@@ -34,7 +34,7 @@ func (m *Memory) Held() int64 {
 // use; do not copy a Room after first use.
 type Room struct {
 	memory *Memory
-	user   string // "" for nobody in particular
+	user   string // "" for no particular user
 	server string // "" for none, as of a request
 	held   int64  // guarded by memory.mu, as is freed
 	freed  bool
@@ -48,9 +48,9 @@ func (m *Memory) Room(c Caller) Room {
 	return Room{memory: m, user: c.User()}
 }
 
-// Outside makes an empty Room outside of calls. server is the server whose messages it is for,
-// "" for none; user is the User of the caller that they are for, "" for nobody in particular. A
-// nil Memory makes a nil Room.
+// Outside makes an empty Room outside of calls. server is the server whose messages it is for, ""
+// for none; user is the User of the caller that they are for, "" for no particular user. A nil
+// Memory makes a nil Room.
 func (m *Memory) Outside(server, user string) *Room {
 	if m == nil {
 		return nil
@@ -67,7 +67,7 @@ func (r *Room) Take(n int64) bool {
 	m := r.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.freed { // its request is over, and nobody would give them back
+	if r.freed { // its request is over, so they would never be given back
 		return true
 	}
 	if m.held+n > m.max || r.user != "" && m.users[r.user]+n > m.max/2 ||
@@ -141,7 +141,7 @@ func count(of map[string]int64, key string, n int64) {
 
 // Meter takes room for a message while it is read into a growing buffer.
 type Meter struct {
-	// Length is how long the message is going to be, 0 or less where nobody knows.
+	// Length is the expected length of the message, 0 or less if it is unknown.
 	Length int64
 
 	read, held int64
@@ -166,8 +166,8 @@ func (m *Meter) Read(r *Room, n int) bool {
 	return true
 }
 
-// Next ends a message and begins the next one, of which `read` bytes have been read already.
-// With keep, the ended message stays in the Room; else its bytes are returned.
+// Next ends a message and begins the next one; `read` bytes of that have been read already. With
+// keep, the ended message stays in the Room; else its bytes are returned.
 func (m *Meter) Next(r *Room, read int, keep bool) {
 	m.read = int64(read)
 	if keep {

@@ -12,9 +12,9 @@ type SessionLists struct {
 	Over bool
 	// Lists are those that may have changed.
 	Lists Lists
-	// Told says that the server has said so. Otherwise something has happened after which
-	// they may have changed, and nobody would say so.
+	// Told says that the server has said so. Otherwise something has happened after which they may
+	// have changed without a notification.
 	Told bool
-	// Tool is the tool whose call that was, by the server's own name; "" for something else.
+	// Tool is the tool that was called then, by the server's own name; "" for something else.
 	Tool string
 }

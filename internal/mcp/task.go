@@ -13,17 +13,16 @@ import "github.com/gatehouse-mcp/gatehouse/internal/failure"
 //	tasks/cancel   the cancelled task for CoreTasks, nothing for ExtensionTasks
 //	tasks/result   only for CoreTasks: waits for the result, and may Ask
 //
-// Call.Name is the task's id. An id that leaves is sealed by the catalog with the
-// upstream, the tool and for whom it is, so that nothing is kept of a task and whoever
-// shares the key can route it; policy decides on the tool. Who has another form of tasks
-// in mind, or is somebody else, gets the answer for an id that does not exist.
+// Call.Name is the task's id. The catalog seals an id for a client, with the upstream, the tool and
+// the caller, so that nothing is kept of a task and every replica with the key can route it; policy
+// decides on the tool. Another caller, or one with the other form of tasks, gets the answer for an
+// id that does not exist.
 //
-// What is offered is what an upstream has of the client's own form, and what is not
-// offered is never needed: a caller who knows no tasks, or those of the other form, gets
-// a result all the same, since the upstream's edge then makes the task, waits for it,
-// and puts its questions as those of the call. A client of 2026-07-28 is also handed the
-// tasks of a stateful upstream, for tools that run as nothing else. Lists of tasks
-// are not offered: nobody keeps what would have to be on them.
+// The gateway offers the tasks that an upstream has in the client's own form, and no client needs
+// others: a caller who knows no tasks, or those of the other form, gets a result all the same,
+// since the upstream's edge then makes the task, waits for it, and puts its questions as those of
+// the call. A client of 2026-07-28 is also handed the tasks of a stateful upstream, for tools that
+// run as nothing else. Lists of tasks are not offered: their entries are not kept.
 
 // TasksExtension is the extension for tasks in 2026-07-28.
 const TasksExtension = "io.modelcontextprotocol/tasks"

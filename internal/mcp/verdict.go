@@ -16,12 +16,11 @@ type Verdict struct {
 	Effect string
 	// Rule is the name of the deciding rule, "" for the default.
 	Rule string
-	// Approval is what became of a question to the user: "asked", "approved", "held" (an
-	// earlier approval holds), "declined", "unanswered", or "impossible" for a client that cannot
-	// ask; or to somebody else: "waiting", "approved", "refused", or "expired" without a decision in time.
-	// "" if there was none.
+	// Approval is the outcome of a question to the user: "asked", "approved", "held" (an earlier approval
+	// holds), "declined", "unanswered", or "impossible" for a client that cannot ask; or to an approver:
+	// "waiting", "approved", "refused", or "expired" without a decision in time. "" if there was none.
 	Approval string
-	// Approver is the somebody else who decided, a subject.
+	// Approver is the approver who decided, a subject.
 	Approver string
 	// Hooks are the hooks that ran for the call, in their order.
 	Hooks []HookRun
@@ -37,7 +36,7 @@ type Verdict struct {
 	ServerError string
 	// ToolError says that the tool itself failed: its result says isError.
 	ToolError bool
-	// Waiting is when the call began to wait for somebody else's approval, zero if it never did.
+	// Waiting is when the call began to wait for an approver, zero if it never did.
 	Waiting time.Time
 	// Waited is how long the user took to answer questions.
 	Waited time.Duration

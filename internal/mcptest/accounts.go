@@ -16,8 +16,8 @@ import (
 )
 
 // Accounts is an MCP server that lets only those in who have an account there, and its authorization
-// server, at the same origin: RFC 9728, RFC 8414, RFC 7591, PKCE, resource, iss. Who is sent to its
-// sign-in page is signed in at once. Close ends it.
+// server, at the same origin: RFC 9728, RFC 8414, RFC 7591, PKCE, resource, iss. Its sign-in page
+// signs a user in at once. Close ends it.
 type Accounts struct {
 	// URL is that of the MCP endpoint, Issuer that of the authorization server; it may be changed to the
 	// origin of URL.

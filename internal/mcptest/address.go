@@ -14,7 +14,7 @@ const (
 )
 
 // FreeAddress returns an address, host:port, for a server that another process starts later.
-// Nothing listens there, and no outgoing connection can take its port meanwhile.
+// Nothing listens there, and no outgoing connection can take its port until then.
 func FreeAddress(host string) (string, error) {
 	for range 100 {
 		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))

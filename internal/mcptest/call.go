@@ -146,11 +146,11 @@ func (c *Call) Status(status int, contentType, body string) {
 // Garbage sends a text instead of a message.
 func (c *Call) Garbage(text string) { c.finish(text) }
 
-// stand keeps the GET stream of a session open until somebody ends it.
+// stand keeps the GET stream of a session open until the client or the server ends it.
 func (c *Call) stand() { c.keep(c.open) }
 
-// keep begins a GET stream and keeps it open until somebody ends it. Once the client sees
-// its beginning, it misses no notification.
+// keep begins a GET stream and keeps it open until the client or the server ends it. Once the
+// client sees its beginning, it misses no notification.
 func (c *Call) keep(begin func()) {
 	c.join(begin)
 	c.stay()

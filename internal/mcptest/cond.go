@@ -10,7 +10,7 @@ import (
 // context ends. The zero value is ready to use.
 type Cond struct {
 	sync.Mutex
-	news chan struct{} // closed by Wake; nil when nobody waits
+	news chan struct{} // closed by Wake; nil when no goroutine waits
 }
 
 // Wake makes all waiting goroutines check again. The caller holds the mutex.

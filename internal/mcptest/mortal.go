@@ -18,8 +18,8 @@ type Mortal struct {
 	served chan struct{} // closed when it has stopped serving
 }
 
-// NewMortal starts a server at a free port of host. Nobody else should use ports of host,
-// so that the port is still free later: use a loopback address other than 127.0.0.1.
+// NewMortal starts a server at a free port of host. No other program should use ports of host, so
+// that the port is still free later: use a loopback address other than 127.0.0.1.
 func NewMortal(host string, handler http.Handler) (*Mortal, error) {
 	m := &Mortal{Address: host + ":0", handler: handler}
 	return m, m.Revive()

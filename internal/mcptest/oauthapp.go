@@ -71,7 +71,7 @@ var (
 	scopeInChallenge    = regexp.MustCompile(`scope="([^"]+)"`)
 )
 
-// Discover asks the endpoint without a token, and reads whom to ask for one.
+// Discover asks the endpoint without a token, and reads where to get one.
 func (a *OAuthApp) Discover(ctx context.Context, t testing.TB) {
 	t.Helper()
 	if a.http == nil {
@@ -168,7 +168,7 @@ func (a *OAuthApp) Register(ctx context.Context) (status int, answer map[string]
 	return resp.StatusCode, answer
 }
 
-// AuthorizationURL is where the app sends its user. Each call begins anew.
+// AuthorizationURL is where the app sends its user. Each call begins a new sign-in.
 func (a *OAuthApp) AuthorizationURL() string {
 	a.verifier, a.state = rand.Text()+rand.Text(), rand.Text()
 	sum := sha256.Sum256([]byte(a.verifier))
@@ -246,8 +246,8 @@ func (a *OAuthApp) Call(ctx context.Context, token string) (*http.Response, []by
 	return a.do(req)
 }
 
-// SignIn goes the whole way. decide gets the first page that the browser shows and returns the button
-// to press, until the browser comes back to the app.
+// SignIn runs a whole sign-in. decide gets the first page that the browser shows and returns the
+// button to press, until the browser comes back to the app.
 func (a *OAuthApp) SignIn(ctx context.Context, t testing.TB, b *Tab, decide func(*Page) string) OAuthTokens {
 	t.Helper()
 	a.Discover(ctx, t)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// A Tab of a browser opens pages and presses buttons, as somebody does without JavaScript, over real
-// HTTP. Redirects lead to pages and, in the end, back to a client.
+// A Tab of a browser opens pages and presses buttons over real HTTP, as a user without JavaScript
+// does. Redirects lead to pages and, in the end, back to a client.
 type Tab struct {
 	t    testing.TB
 	http *http.Client
@@ -35,7 +35,7 @@ type Page struct {
 	Status int // 0 where the browser was handed over to a program: there is nothing but the URL
 	Header http.Header
 	HTML   string
-	// Text is what somebody reads, with one space between words.
+	// Text is the visible text, with one space between words.
 	Text  string
 	forms []form
 }

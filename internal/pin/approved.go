@@ -2,7 +2,7 @@ package pin
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// Approved is what is approved of one server, without the texts. It is immutable.
+// Approved is the approved state of one server, without the texts. It is immutable.
 type Approved struct {
 	all    map[Kind]map[string][]approvedDefinition
 	skills map[string]bool // by URI
@@ -31,7 +31,7 @@ func (l Lock) Of(upstream string) *Approved {
 // Has reports whether something of this name is approved, in whichever form.
 func (a *Approved) Has(k Kind, name string) bool { return len(a.all[k][name]) > 0 }
 
-// HasSkillAt reports whether a skill is approved whose SKILL.md has this URI.
+// HasSkillAt reports whether a skill with this URI of its SKILL.md is approved.
 func (a *Approved) HasSkillAt(uri string) bool { return a.skills[uri] }
 
 // Check compares a definition with what is approved: is it new, or which of its members

@@ -20,9 +20,8 @@ func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
 // one: the order of members, white space and escapes make no difference.
 func DigestOf(definition mcp.Raw) Digest { return sha256.Sum256(Canonical(definition)) }
 
-// Canonical returns the compact text of a value with sorted members. Members with the same name
-// all stay, in their order, since nobody knows which of them a client reads. Numbers keep their
-// text.
+// Canonical returns the compact text of a value with sorted members. Members with the same name all
+// stay, in their order, since a client may read any of them. Numbers keep their text.
 func Canonical(value mcp.Raw) mcp.Raw { return appendCanonical(make(mcp.Raw, 0, len(value)), value) }
 
 func appendCanonical(dst, value mcp.Raw) mcp.Raw {

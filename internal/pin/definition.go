@@ -23,7 +23,7 @@ const (
 // kinds are all kinds, in the order of the lock file.
 var kinds = []Kind{Instructions, Tools, Prompts, Templates, Skills}
 
-// KindOf returns the kind that a list method lists; ok is false for methods whose lists are not
+// KindOf returns the kind that a list method lists; ok is false for methods with lists that are not
 // pinned.
 func KindOf(method string) (k Kind, ok bool) {
 	switch method {

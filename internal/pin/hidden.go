@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxTold bounds what is told of one definition, in texts and in bytes of a decoded one.
+// maxTold bounds what is reported of one definition, in texts and in bytes of a decoded one.
 const (
 	maxTold  = 8
 	maxBytes = 120

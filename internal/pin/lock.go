@@ -90,7 +90,7 @@ func (l Lock) Text() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Write replaces a lock file. Whoever reads it meanwhile sees the old or the new one.
+// Write replaces a lock file. Concurrent readers see the old or the new one.
 func (l Lock) Write(path string) error {
 	text, err := l.Text()
 	if err != nil {
@@ -131,7 +131,7 @@ func (c Change) Word() string {
 	return "changed"
 }
 
-// Compare returns how what a server says now differs from what is approved, sorted.
+// Compare returns the differences between what a server says now and what is approved, sorted.
 func Compare(approved, now []Definition) (changes []Change) {
 	type name struct {
 		kind Kind

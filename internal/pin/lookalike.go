@@ -52,7 +52,7 @@ func Mixed(name string) bool {
 	return latin && other
 }
 
-// shapes maps characters to those whose shape they have, after folding case.
+// shapes maps characters to others of the same shape, after folding case.
 var shapes = map[rune]string{
 	// digits and Latin letters
 	'0': "o", '1': "l", 'i': "l", '|': "l", 'ı': "l", 'ł': "l", 'ɩ': "l", 'ø': "o", 'ɡ': "g", 'ɑ': "a",

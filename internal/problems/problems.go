@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// List is what is wrong with a configuration. The zero value is nothing. No error in it is nil.
+// List holds what is wrong with a configuration. The zero value is empty. No error in it is nil.
 type List []error
 
 // Add adds a problem: the path of a key, if it is that of one, and what is wrong there.

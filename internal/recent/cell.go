@@ -109,8 +109,8 @@ type Point struct {
 	Refused int64 `json:"refused"`
 	// TurnedAway are requests that became no call, such as those with a bad token.
 	TurnedAway int64 `json:"turned_away"`
-	// P50, P99 and Slowest are how long calls took, in milliseconds, without those that waited
-	// for somebody's approval; 0 for none.
+	// P50, P99 and Slowest are how long calls took, in milliseconds, without those that waited for
+	// an approver; 0 for none.
 	P50     float64 `json:"p50_ms"`
 	P99     float64 `json:"p99_ms"`
 	Slowest float64 `json:"slowest_ms"`

@@ -1,4 +1,4 @@
-// Package recent keeps what has just happened, for operators who ask.
+// Package recent keeps the latest records, for operators who ask.
 //
 // It owns a bounded memory of the last records, in the order of their times, and of the trails of
 // their calls; those who follow what is recorded; the counters of the last two hours, in all, of

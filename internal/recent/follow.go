@@ -18,7 +18,7 @@ const (
 
 // Errors of following.
 var (
-	// ErrFull means that as many follow as may.
+	// ErrFull means that there are as many followers as allowed.
 	ErrFull = errors.New("recent: too many follow already")
 	// ErrClosed means that the gateway stops.
 	ErrClosed = errors.New("recent: closed")
@@ -142,7 +142,7 @@ func (r *Records) deliver() {
 	}
 }
 
-// followed reports whether anybody follows.
+// followed reports whether there are followers.
 func (r *Records) followed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	defaultMost = 64 << 20
 	// gather is the time between two deliveries to followers, and between two writes to Redis.
 	gather = 100 * time.Millisecond
-	// lookEvery is how often Redis is asked for the records of others while somebody follows.
+	// lookEvery is how often Redis is asked for the records of others while there are followers.
 	lookEvery = time.Second
 	// mostFresh bounds what waits for the next delivery, in records.
 	mostFresh = 4096
@@ -89,9 +89,9 @@ func New(deps Deps) *Records {
 	return r
 }
 
-// Keep changes which messages are kept of the calls that begin from now on, and how many bytes there
-// are; zero values are the defaults, and nil Records keep nothing. Records have three quarters of these, and in Redis a quarter of that; trails have the rest, of
-// which half is for calls that run.
+// Keep changes which messages are kept of the calls that begin from now on, and how many bytes there are; zero values
+// are the defaults, and nil Records keep nothing. Records have three quarters of these, and in Redis a quarter of that;
+// trails have the rest, half of it for calls that run.
 func (r *Records) Keep(messages trail.Mode, most int64) {
 	if r == nil {
 		return

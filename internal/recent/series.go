@@ -175,7 +175,7 @@ func (s *Series) Total(upstream string, step time.Duration, since, before time.T
 	return Point{At: since}
 }
 
-// Totals is Total for each server that is counted. Nobody who counts waits for all of them.
+// Totals is Total for each server that is counted. Put never waits for all of them.
 func (s *Series) Totals(step time.Duration, since, before time.Time) map[string]Point {
 	s.mu.Lock()
 	names := slices.Collect(maps.Keys(s.upstreams))

@@ -50,7 +50,7 @@ func trim(items []*Item, most int64, weight func(*Item) int64, drop func(*Item))
 	return stay
 }
 
-// ordinary reports whether few will look for a record: it says that something went well, and fast.
+// ordinary reports whether a record is of little interest: it says that something went well, and fast.
 func ordinary(r *record.Record) bool {
 	switch r.Kind {
 	case record.KindCall:

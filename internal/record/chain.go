@@ -53,8 +53,8 @@ func ParseHash(text string) (h Hash, err error) {
 	return h, err
 }
 
-// Key signs anchors and keys digests of arguments, so that nobody without it can make up
-// either. A nil Key signs nothing.
+// Key signs anchors and keys digests of arguments, so that neither can be made up without it. A nil
+// Key signs nothing.
 type Key struct{ anchors, arguments []byte }
 
 // NewKey derives the keys from a secret.
@@ -101,7 +101,7 @@ type Chain struct {
 	key *Key
 }
 
-// NewChain begins a chain, whose anchors are signed if key is not nil.
+// NewChain begins a chain; its anchors are signed if key is not nil.
 func NewChain(name string, key *Key) Chain { return Chain{Name: name, key: key} }
 
 // Follow continues another chain, perhaps with another key.
@@ -130,8 +130,8 @@ func (c *Chain) Append(dst []byte, r *Record) []byte {
 	return append(append(dst, lineEnd...), '\n')
 }
 
-// Due reports whether an anchor has to stand in front of a record of that time. It goes by what
-// the clock shows, as whoever checks the chain does.
+// Due reports whether an anchor has to stand in front of a record of that time. It goes by what the
+// clock shows, as the check of a chain does.
 func (c *Chain) Due(at time.Time) bool {
 	return c.Unanchored >= AnchorEvery || c.Unanchored > 0 && at.Round(0).Sub(c.Since.Round(0)) >= AnchorAfter
 }

@@ -20,7 +20,7 @@ type Filter struct {
 	ClientAddress, UserAgent string
 	// Rule is the rule of policy that decided.
 	Rule string
-	// Kinds, Decisions and Outcomes are those of which one is enough.
+	// Kinds, Decisions and Outcomes are lists; a record has to fit one entry of each.
 	Kinds, Decisions, Outcomes []string
 	// Since and Until bound the time; Until is not included.
 	Since, Until time.Time

@@ -21,7 +21,7 @@ type Keep struct {
 	// All of them, or else those in Names, with dots for members of objects.
 	All   bool
 	Names []string
-	// Redact are the members, at any depth and in any case, whose values are left out.
+	// Redact names the members, at any depth and in any case, that lose their values.
 	Redact []string
 }
 

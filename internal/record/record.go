@@ -21,7 +21,7 @@ const (
 	KindPin        = "pin"        // a server offers something that is not approved
 	KindDeceit     = "deceit"     // a server offers something that deceives people or models
 	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
-	KindApproval   = "approval"   // somebody approved of a call of somebody else, or refused it
+	KindApproval   = "approval"   // an approver approved of another user's call, or refused it
 	KindAdmin      = "admin"      // an operator did something through the admin API
 	KindAnchor     = "anchor"     // where the chain stands, perhaps signed
 	KindGap        = "gap"        // records were lost here
@@ -66,10 +66,10 @@ type Record struct {
 	User    string   `json:"user"`
 	Groups  []string `json:"groups"`
 	Client  string   `json:"client"`
-	Agent   string   `json:"agent"` // what the client calls itself; nobody has checked it
+	Agent   string   `json:"agent"` // what the client calls itself, unchecked
 	View    string   `json:"view"`
 	Session string   `json:"session"`
-	// ClientAddress and UserAgent are those of the request; nobody has checked the latter.
+	// ClientAddress and UserAgent are those of the request; the latter is unchecked.
 	ClientAddress string `json:"client_address"`
 	UserAgent     string `json:"user_agent"`
 	// Revision and Era are those of the client.
@@ -95,8 +95,8 @@ type Record struct {
 	RuleAt   string `json:"rule_at"`
 	// Explained says why conditions on the arguments made the decision what it is.
 	Explained []string `json:"explained"`
-	// Approval is what became of the question to the user, or to Approver, who is somebody else;
-	// Limit is the limit that was reached.
+	// Approval is the outcome of the question to the user, or to Approver, another user; Limit is
+	// the limit that was reached.
 	Approval string `json:"approval"`
 	Approver string `json:"approver"`
 	Limit    string `json:"limit"`

@@ -41,9 +41,9 @@ type Report struct {
 	First, Last uint64
 	Hash        Hash
 	// Anchored is the number of the last anchor, with a key of the last signed one, 0 for none:
-	// nobody vouches for what follows. Signed says that there are anchors, and that the key has
-	// signed every one of them. Closed says that the chain ends with the anchor of a gateway
-	// that has stopped: without it, nothing tells whether records at the end are missing.
+	// nothing vouches for what follows. Signed says that there are anchors, and that the key has
+	// signed every one of them. Closed says that the chain ends with the anchor of a gateway that
+	// has stopped: without it, nothing tells whether records at the end are missing.
 	Anchored uint64
 	Signed   bool
 	Closed   bool

@@ -218,7 +218,7 @@ func (db *DB) outcome(ctx context.Context, began int64, err error) error {
 	case errors.Is(err, redis.ErrPoolTimeout): // every connection is busy
 		db.metrics.unavailable.Inc()
 		return fmt.Errorf("%w: %v", ErrDown, err)
-	case !answered && db.spoke.Load() > began: // slow, but not down: others got an answer meanwhile
+	case !answered && db.spoke.Load() > began: // slow, but not down: others have had an answer since
 		db.metrics.unavailable.Inc()
 		return fmt.Errorf("%w: %w: %v", ErrDown, ErrUnsure, err)
 	case db.cluster: // this may be about one node of several
@@ -251,8 +251,8 @@ func expected(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsPermissionError(err)
 }
 
-// Unopened counts and logs a sealed value that could not be opened: a replica with another
-// key sealed it, or somebody changed, moved or forged it. what is the kind of value.
+// Unopened counts and logs a sealed value that could not be opened: a replica with another key
+// sealed it, or it was changed, moved or forged. what is the kind of value.
 func (db *DB) Unopened(what string) {
 	db.metrics.sealed.Inc()
 	now, next := db.now(), db.sealed.Load()

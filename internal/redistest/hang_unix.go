@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Hang stops the server: it answers nobody until Resume.
+// Hang stops the server: it answers nothing until Resume.
 func (s *Server) Hang(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
 
 // Resume ends Hang.

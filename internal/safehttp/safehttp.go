@@ -57,7 +57,7 @@ type Options struct {
 	RootCAs *x509.CertPool
 }
 
-// Response is a complete answer whose status is not 3xx.
+// Response is a complete answer with a status other than 3xx.
 type Response struct {
 	Status int
 	Header http.Header

@@ -1,5 +1,5 @@
-// Package seal encrypts and authenticates state that a client carries or that others can
-// read and write. What comes back is unread and unchanged, or it is refused.
+// Package seal encrypts and authenticates state that a client carries or that others can read and
+// write. Changed state is refused when it comes back.
 //
 // It owns the keys and the format of the text. It leaves to its callers what is sealed,
 // what it is bound to and when it expires. It starts no goroutines.

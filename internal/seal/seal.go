@@ -168,8 +168,8 @@ func (k *Key) of(id [idSize]byte) *Key {
 	return nil
 }
 
-// Name derives a name from these values: 32 hexadecimal digits. Without the secret nobody
-// can compute it or recover the values. Accepted secrets do not change it.
+// Name derives a name from these values: 32 hexadecimal digits. Without the secret it cannot be
+// computed, nor the values recovered. Accepted secrets do not change it.
 func (k *Key) Name(values ...string) string {
 	mac := hmac.New(sha256.New, k.names)
 	var scratch [256]byte

@@ -20,8 +20,8 @@ const (
 	end = "…"
 )
 
-// Text writes a JSON-RPC message, of which only the beginning may be there, with a line for each
-// member. Without full, it is the shape: of what is used, only the names that are known are there.
+// Text writes a JSON-RPC message, perhaps only its beginning, with a line for each member. Without
+// full, it is the shape: of what is used, only the names that are known are there.
 func Text(message []byte, known []string, full bool) string {
 	w := writer{in: json.NewDecoder(bytes.NewReader(message)), known: known, full: full}
 	w.in.UseNumber()
@@ -153,7 +153,7 @@ func (w *writer) close(end byte, some bool, depth int) bool {
 	return true
 }
 
-// skip writes the type and the size of an object or array whose beginning was read.
+// skip writes the type and the size of an object or array after its beginning was read.
 func (w *writer) skip(open json.Delim) bool {
 	begin := w.in.InputOffset() - 1
 	depth, tokens := 1, 0

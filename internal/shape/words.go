@@ -19,8 +19,8 @@ const (
 	plain          // a number or a boolean of the protocol
 	inside         // an object of the protocol
 	used           // the name or URI of what is used
-	names          // an object whose names were chosen by a tool's author, and its values by others
-	free           // a value that somebody chose
+	names          // an object with names that a tool's author chose, and values that others chose
+	free           // a value that a person, client or server chose
 )
 
 // member returns the place of a member.

@@ -30,7 +30,7 @@ func Keys(t reflect.Type) map[string][]int {
 	return fields
 }
 
-// keyName is what a key of ours, or the name of a header or a variable, looks like. Anything else in
+// keyName matches the form of our keys and of the names of headers and variables. Anything else in
 // place of a key may have a secret in it, such as "token:secret" without a space.
 var keyName = regexp.MustCompile(`^[\pL_][\pL\pN_.-]{0,63}$`)
 

@@ -18,8 +18,8 @@ func (d *Document) empty() placed {
 	return placed{1, 1, "", "the file is empty: it needs at least " + d.src.Least}
 }
 
-// parse parses the text as exactly one YAML document whose root is a mapping.
-// root is nil when it cannot be used at all; faults then says why.
+// parse parses the text as exactly one YAML document with a mapping as its root. root is nil when
+// it cannot be used at all; faults then says why.
 func (d *Document) parse() (root *yaml.Node, faults []placed) {
 	data := d.src.Data
 	if f, bad := badText(data); bad {

@@ -38,7 +38,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error is everything that is wrong with a configuration, sorted by place.
+// Error holds everything that is wrong with a configuration, sorted by place.
 type Error struct {
 	Problems []Problem
 }

@@ -99,9 +99,9 @@ func shareOf(part float64, trust bool) share {
 	return share{uint64(part * (1 << 63)), trust}
 }
 
-// takes reports whether a call is traced. Calls of one trace get the same decision, which is
-// that of other programs with this share (OpenTelemetry's TraceIdRatioBased). The flag of a
-// client counts only if it is trusted: otherwise anybody could have every call traced.
+// takes reports whether a call is traced. Calls of one trace get the same decision, which is that
+// of other programs with this share (OpenTelemetry's TraceIdRatioBased). The flag of a client
+// counts only if it is trusted: otherwise any client could have every call traced.
 func (s share) takes(o origin) bool {
 	switch {
 	case o.parent == "":

@@ -65,8 +65,8 @@ func (t *Trail) ToServer(headers map[string][]string, parts ...[]byte) {
 	t.note(Message{Edge: Server}, headers, parts)
 }
 
-// note copies what is kept of a message: its text may be part of something large, whose memory
-// may be used again.
+// note copies what is kept of a message: its text may be part of something large, and the memory of
+// that may be used again.
 func (t *Trail) note(m Message, headers map[string][]string, parts [][]byte) {
 	if !t.Messages() {
 		return

@@ -9,7 +9,7 @@ import (
 const mostSteps = 128
 
 // Trail is where the time of a call went, and its messages. Its methods are safe for concurrent
-// use. A nil Trail, of a call that nobody can look at, notes nothing.
+// use. A nil Trail, of a call that cannot be looked at, notes nothing.
 type Trail struct {
 	of    *Trails
 	began time.Time
@@ -23,7 +23,7 @@ type Trail struct {
 	messages []Message
 	bytes    int64 // of messages, counted in of
 	missed   int   // messages for which there was no room
-	gone     bool  // nobody can look at it any more
+	gone     bool  // it cannot be looked at any more
 }
 
 // Step is what one part of the gateway did for a call.
@@ -88,7 +88,7 @@ func (m Mark) End(result string) {
 
 // end ends a step. The caller holds mu.
 func (t *Trail) end(at int, now time.Duration, result string) {
-	if at >= len(t.steps) { // nobody can look at it any more
+	if at >= len(t.steps) { // it cannot be looked at any more
 		return
 	}
 	if s := &t.steps[at]; s.Open {

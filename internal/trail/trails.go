@@ -30,7 +30,7 @@ func (ts *Trails) Keep(mode Mode, most int64) {
 	ts.most.Store(most)
 }
 
-// Begin begins the trail of a call, whose request arrived at a time. In the end, Forget frees it.
+// Begin begins the trail of a call with the time at which its request arrived. In the end, Forget frees it.
 func (ts *Trails) Begin(at time.Time) *Trail {
 	if ts == nil {
 		return nil

@@ -70,7 +70,7 @@ func Style(w http.ResponseWriter, _ *http.Request) {
 }
 
 // SameSite reports whether a form was sent by one of our own pages, as far as the browser tells:
-// all that matter today do.
+// all common ones do.
 func SameSite(r *http.Request) bool { return new(http.CrossOriginProtection).Check(r) == nil }
 
 // plainHost is a host that may appear in a header.

@@ -98,9 +98,9 @@ func event20251125(method string, params mcp.Raw) mcp.Raw {
 	return params
 }
 
-// withoutStructured removes the structured content and makes sure that a text block has the
-// same content. A text block with a JSON document of the same kind counts as the copy that
-// servers should send, and so does a link to the whole result, of which this is a part.
+// withoutStructured removes the structured content and makes sure that a text block has the same
+// content. A text block with a JSON document of the same kind counts as the copy that servers
+// should send, and so does a link to the whole of a shortened result.
 func withoutStructured(result mcp.Edited, structured mcp.Raw) mcp.Edited {
 	result = result.With(mcp.Edit{Name: "structuredContent"})
 	content, _ := result.Member("content")

@@ -57,7 +57,7 @@ func statelessError(_ string, e *mcp.Error) *mcp.Error {
 	return e
 }
 
-// upstreamCode replaces an error whose code must not be relayed, and mentions that code.
+// upstreamCode replaces an error with a code that must not be relayed, and mentions that code.
 func upstreamCode(e *mcp.Error) *mcp.Error {
 	return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage",
 		mcp.String(e.Message)))

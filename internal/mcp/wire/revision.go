@@ -17,8 +17,8 @@ type Revision struct {
 	VersionHeader bool
 	// Priming means that a stream begins with an event that has an id and no data.
 	Priming bool
-	// ElicitationIDs means that a question with a URL has an id, by which the client is
-	// told when the user has finished there.
+	// ElicitationIDs means that a question with a URL has an id. A notification names it when the
+	// user has finished there.
 	ElicitationIDs bool
 	// CoreTasks means that a client may ask the server to run a tools/call as a task.
 	CoreTasks bool
